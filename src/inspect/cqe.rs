@@ -11,18 +11,21 @@
 //! ```
 
 use super::error::ParseError;
-use super::field::{Field, Fields};
+use super::field::Field;
 use super::finding::{Finding, Problem, Severity};
 use super::segment::Segment;
 use super::segment_kind::SegmentKind;
 use crate::mkey::{SignatureErrorKind, SignatureFault};
 use crate::types::DomainKind;
 use crate::wire::WQEBB_BYTES;
-use crate::wire::cqe::{Cqe, CqeOpcode, ErrorCqe, SignatureErrorCqe, Syndrome};
+use crate::wire::cqe::{Cqe, Cqe128, CqeOpcode, ErrorCqe, OpOwn, SignatureErrorCqe, Syndrome};
 use crate::wire::ctrl::Opcode;
 use core::fmt;
 use core::mem::offset_of;
 use zerocopy::FromBytes;
+
+/// Bytes of data that an entry of 64 bytes has room for.
+const INLINE_BYTES: usize = 32;
 
 /// A completion entry, by its bytes.
 ///
@@ -41,7 +44,10 @@ use zerocopy::FromBytes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CompletionEntry<'a> {
+    /// The 64 bytes of the entry.
     bytes: &'a [u8],
+    /// The 64 bytes before, of an entry of 128.
+    half: Option<&'a [u8]>,
     cqe: Cqe,
 }
 
@@ -52,6 +58,8 @@ pub struct CompletionEntry<'a> {
 pub enum EntryKind {
     /// A request is done; send requests have the opcode in the entry, receives do not.
     Success(Cqe),
+    /// Several requests are done. What the entries behind it say is compressed; the number is where others have that of bytes.
+    Compressed(Cqe),
     /// A request failed.
     Error(ErrorCqe),
     /// A block signature was wrong.
@@ -71,7 +79,35 @@ impl<'a> CompletionEntry<'a> {
         let too_short = ParseError::TooShort { have: bytes.len(), needed: WQEBB_BYTES };
         let bytes = bytes.get(..WQEBB_BYTES).ok_or(too_short)?;
         let cqe = Cqe::read_from_bytes(bytes).map_err(|_| too_short)?;
-        Ok(Self { bytes, cqe })
+        Ok(Self { bytes, half: None, cqe })
+    }
+
+    /// Takes up the entry in the first 128 bytes, of a queue with such entries ([`Cqe128`]): its second half says what is done, the
+    /// first may have the data.
+    ///
+    /// # Errors
+    /// [`ParseError::TooShort`] for fewer.
+    pub fn parse_128(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let too_short = ParseError::TooShort { have: bytes.len(), needed: size_of::<Cqe128>() };
+        let (half, rest) = bytes.split_at_checked(WQEBB_BYTES).ok_or(too_short)?;
+        let entry = Self::parse(rest).map_err(|_| too_short)?;
+        Ok(Self { half: Some(half), ..entry })
+    }
+
+    /// Returns where the 64 bytes begin in the slot of the ring: 0, or 64 of an entry of 128 bytes.
+    const fn begin(&self) -> usize {
+        if self.half.is_some() { WQEBB_BYTES } else { 0 }
+    }
+
+    /// Returns the data that the entry has inside, as much as the message has; `None` where it has none, or where it is in a half
+    /// that is not known.
+    pub fn inline_data(&self) -> Option<&'a [u8]> {
+        let room = match (self.kind(), self.cqe.op_own_bits().format()) {
+            (EntryKind::Success(_), OpOwn::FORMAT_INLINE_32) => self.bytes.get(..INLINE_BYTES)?,
+            (EntryKind::Success(_), OpOwn::FORMAT_INLINE_64) => self.half?,
+            _ => return None,
+        };
+        room.get(..self.cqe.byte_count.get() as usize).or(Some(room))
     }
 
     /// Returns the 64 bytes.
@@ -84,9 +120,19 @@ impl<'a> CompletionEntry<'a> {
         &self.cqe
     }
 
+    const fn is_compressed(&self) -> bool {
+        let errors =
+            [CqeOpcode::SIGNATURE_ERROR.0, CqeOpcode::REQUESTER_ERROR.0, CqeOpcode::RESPONDER_ERROR.0];
+        let opcode = self.cqe.opcode().0;
+        let other = opcode == errors[0] || opcode == errors[1] || opcode == errors[2];
+        let written = opcode != CqeOpcode::INVALID.0 && !other;
+        written && self.cqe.op_own_bits().format() == OpOwn::FORMAT_COMPRESSED
+    }
+
     /// Returns what the entry says, in its typed view.
     pub const fn kind(&self) -> EntryKind {
         match self.cqe.opcode() {
+            _ if self.is_compressed() => EntryKind::Compressed(self.cqe),
             CqeOpcode::REQUESTER
             | CqeOpcode::RESPONDER_WRITE_IMM
             | CqeOpcode::RESPONDER_SEND
@@ -102,26 +148,35 @@ impl<'a> CompletionEntry<'a> {
         }
     }
 
-    /// Returns the whole entry as one segment.
-    pub const fn segment(&self) -> Segment<'a> {
+    /// Iterates over the segments: the entry, and before it the half of an entry of 128 bytes that has data. A half that has
+    /// none was never written.
+    pub fn segments(&self) -> impl Iterator<Item = Segment<'a>> + Clone + use<'a> {
         let kind = match self.kind() {
             EntryKind::Error(_) => SegmentKind::ErrorCqe,
             EntryKind::SignatureError(_) => SegmentKind::SignatureErrorCqe,
+            EntryKind::Compressed(_) => SegmentKind::CompressedCqe,
+            EntryKind::Success(cqe) if cqe.op_own_bits().format() == OpOwn::FORMAT_INLINE_32 => {
+                SegmentKind::InlineCqe
+            }
             _ => SegmentKind::Cqe,
         };
-        Segment { kind, index: 0, offset: 0, bytes: self.bytes }
+        let inline = self.cqe.op_own_bits().format() == OpOwn::FORMAT_INLINE_64 && kind == SegmentKind::Cqe;
+        let half = self.half.filter(|_| inline);
+        let half = half.map(|bytes| Segment { kind: SegmentKind::InlineHalf, index: 0, offset: 0, bytes });
+        half.into_iter().chain([Segment { kind, index: 0, offset: self.begin(), bytes: self.bytes }])
     }
 
     /// Iterates over the fields, in the order of their bytes; reserved ones only where they are not zero.
     pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + Clone + use<'a> {
-        Fields::new(self.segment().kind, 0, 0, self.bytes)
+        self.segments().flat_map(|segment| segment.fields())
     }
 
     /// Reports what is odd.
     pub fn findings(&self, mut report: impl FnMut(Finding)) {
-        let mut when = |condition: bool, offset, problem| {
+        let begin = self.begin();
+        let mut when = |condition: bool, offset: usize, problem| {
             if condition {
-                report(Finding { offset, problem });
+                report(Finding { offset: begin + offset, problem });
             }
         };
         let (op_own, at) = (self.cqe.op_own_bits(), offset_of!(Cqe, op_own));
@@ -129,8 +184,15 @@ impl<'a> CompletionEntry<'a> {
             EntryKind::Unknown => when(true, at, Problem::UnknownCqeOpcode { opcode: op_own.opcode() }),
             EntryKind::NotWritten => when(true, at, Problem::NotWritten),
             EntryKind::Success(_) => {
-                let format = op_own.format();
-                when(format != 0, at, Problem::CqeFormat { format });
+                let (format, bytes) = (op_own.format(), self.cqe.byte_count.get());
+                let (short, long) = (format == OpOwn::FORMAT_INLINE_32, format == OpOwn::FORMAT_INLINE_64);
+                when(short, at, Problem::CqeInlineData { bytes, room: INLINE_BYTES as u32 });
+                let room = WQEBB_BYTES as u32;
+                when(long && self.half.is_some(), at, Problem::CqeInlineData { bytes, room });
+                when(long && self.half.is_none(), at, Problem::CqeInlineHalf);
+            }
+            EntryKind::Compressed(cqe) => {
+                when(true, at, Problem::CqeCompressed { count: cqe.byte_count.get() });
             }
             EntryKind::Error(error) => {
                 let syndrome = error.syndrome;
@@ -207,7 +269,12 @@ impl fmt::Display for EntrySummary {
                 if opcode == CqeOpcode::REQUESTER {
                     write!(f, ", {}", Opcode(word.wqe_opcode()))?;
                 }
-                write!(f, ", {} bytes", cqe.byte_count.get())
+                write!(f, ", {} bytes", cqe.byte_count.get())?;
+                f.write_str(if cqe.op_own_bits().format() == 0 { "" } else { ", inline data" })
+            }
+            EntryKind::Compressed(cqe) => {
+                let (qpn, count) = (cqe.opcode_qpn().qpn(), cqe.byte_count.get());
+                write!(f, "{opcode}: queue pair {qpn:#x}, {count} compressed completions")
             }
             EntryKind::Error(error) => {
                 let word = crate::wire::cqe::OpcodeQpn::from_bits(error.sop_qpn.get());
@@ -217,7 +284,7 @@ impl fmt::Display for EntrySummary {
                     write!(f, ", {}", Opcode(word.wqe_opcode()))?;
                 }
                 write!(f, ", {} (vendor {:#04x}", Syndrome(error.syndrome), error.vendor_syndrome)?;
-                if error.vendor_syndrome == ErrorCqe::VENDOR_ODP_FAULT {
+                if error.is_page_fault() {
                     f.write_str(", on-demand page fault")?;
                 }
                 f.write_str(")")

@@ -1,6 +1,6 @@
 //! The fields of completion entries: tables in the order of the bytes, held to the sizes of the wire structs.
 
-use super::spec::{Meaning, Named, Spec, code, flag, part, spec, total};
+use super::spec::{Meaning, Named, Spec, flag, part, spec, total};
 use crate::wire::cqe::{Cqe, ErrorCqe, SignatureErrorCqe};
 
 const OP_OWN: &[Named] = &[
@@ -21,19 +21,29 @@ const OP_OWN: &[Named] = &[
     part(0x01, 0x01, "owner 1"),
     part(0x01, 0x00, "owner 0"),
 ];
-pub(super) const CQE: &[Spec] = &[
-    spec(32, "packet fields", Meaning::Reserved),
-    spec(4, "srqn_user_index", Meaning::Hex),
-    spec(4, "imm_inval_pkey", Meaning::Hex),
-    spec(4, "app", Meaning::Reserved),
-    spec(4, "byte_cnt", Meaning::Count("bytes")),
-    spec(8, "timestamp", Meaning::Hex),
-    spec(1, "s_wqe_opcode", Meaning::Opcode),
-    spec(3, "qpn", Meaning::Hex),
-    spec(2, "wqe_counter", Meaning::Count("")),
-    spec(1, "signature", Meaning::Hex),
-    spec(1, "op_own", Meaning::Bits(OP_OWN)),
-];
+const fn success_table(first: Spec, count: Spec) -> [Spec; 11] {
+    [
+        first,
+        spec(4, "srqn_user_index", Meaning::Hex),
+        spec(4, "imm_inval_pkey", Meaning::Hex),
+        spec(4, "app", Meaning::Unused),
+        count,
+        spec(8, "timestamp", Meaning::Hex),
+        spec(1, "s_wqe_opcode", Meaning::Opcode),
+        spec(3, "qpn", Meaning::Hex),
+        spec(2, "wqe_counter", Meaning::Count("")),
+        spec(1, "signature", Meaning::Hex),
+        spec(1, "op_own", Meaning::Bits(OP_OWN)),
+    ]
+}
+const PACKET: Spec = spec(32, "packet fields", Meaning::Unused);
+const BYTES: Spec = spec(4, "byte_cnt", Meaning::Count("bytes"));
+pub(super) const CQE: &[Spec] = &success_table(PACKET, BYTES);
+/// `MLX5_INLINE_SCATTER_32`.
+pub(super) const INLINE_CQE: &[Spec] = &success_table(spec(32, "inline data", Meaning::Bytes), BYTES);
+/// DPDK `rxq_cq_decompress_v`, kernel `mlx5e_read_title_slot`: the number of completions is where others have that of bytes.
+pub(super) const COMPRESSED_CQE: &[Spec] =
+    &success_table(PACKET, spec(4, "byte_cnt", Meaning::Count("completions")));
 const _: () = assert!(total(CQE) == size_of::<Cqe>());
 
 pub(super) const ERROR_CQE: &[Spec] = &[
@@ -42,7 +52,7 @@ pub(super) const ERROR_CQE: &[Spec] = &[
     spec(16, "reserved", Meaning::Reserved),
     spec(1, "hw_error_syndrome", Meaning::Hex),
     spec(1, "hw_syndrome_type", Meaning::Hex),
-    spec(1, "vendor_err_synd", Meaning::Named(&[code(0x93, "on-demand page fault")])),
+    spec(1, "vendor_err_synd", Meaning::Hex),
     spec(1, "syndrome", Meaning::Syndrome),
     spec(1, "s_wqe_opcode", Meaning::Opcode),
     spec(3, "qpn", Meaning::Hex),

@@ -1,18 +1,28 @@
 //! Requests that move data, in parts.
 
-use super::segment::{MEMCPY_OCTOWORDS, data_path_octowords, inline_length, is_memcpy};
+use super::heads::{Heads, heads, inline_length};
+use super::queue_kind::QueueKind;
+use super::segment::{MEMCPY_OCTOWORDS, is_memcpy};
+use super::segment_kind::SegmentKind;
 use crate::wire::OCTOWORD_BYTES;
 use crate::wire::ctrl::Opcode;
 use crate::wire::data::{AtomicSegment, DataSegment, InlineHeader, MmoMetadataSegment, RemoteAddressSegment};
+use crate::wire::datagram::{BaseAddress, RouteAddress};
+use crate::wire::ethernet::EthernetSegment;
 use zerocopy::FromBytes;
 
-/// A send, RDMA or atomic request.
+/// A request that moves data: a send, RDMA, an atomic, or what else has data segments.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct DataPath<'a> {
     opcode: Opcode,
     remote: Option<&'a RemoteAddressSegment>,
     atomic: Option<&'a AtomicSegment>,
+    /// Bytes of the atomic's operand in the peer's memory, 0 for what is none.
+    atomic_bytes: u8,
+    address: Option<&'a BaseAddress>,
+    route: Option<&'a RouteAddress>,
+    ethernet: Option<&'a EthernetSegment>,
     /// Data segments and where they begin in the request.
     segments: &'a [u8],
     segments_offset: usize,
@@ -34,20 +44,30 @@ pub enum DataSegmentView<'a> {
 }
 
 impl<'a> DataPath<'a> {
-    /// Takes up a request; `None` where it is no data path, or ends before its data segments begin.
-    pub(super) fn new(opcode: Opcode, bytes: &'a [u8]) -> Option<Self> {
-        let (octowords, has_atomic) = data_path_octowords(opcode)?;
-        let segments_offset = octowords * OCTOWORD_BYTES;
-        let (head, segments) = bytes.split_at_checked(segments_offset)?;
-        let mut remote = None;
-        let mut atomic = None;
-        if octowords > 1 {
-            remote = Some(RemoteAddressSegment::ref_from_prefix(head.get(OCTOWORD_BYTES..)?).ok()?.0);
-        }
-        if has_atomic {
-            atomic = Some(AtomicSegment::ref_from_prefix(head.get(2 * OCTOWORD_BYTES..)?).ok()?.0);
-        }
-        Some(Self { opcode, remote, atomic, segments, segments_offset })
+    /// Takes up a request; `None` where it has no data segments, or ends before they begin.
+    pub(super) fn new(opcode: Opcode, queue: QueueKind, bytes: &'a [u8]) -> Option<Self> {
+        let heads = heads(opcode, queue, bytes).filter(Heads::has_data)?;
+        let segments_offset = heads.end();
+        let segments = bytes.get(segments_offset..)?;
+        let part = |kind| heads.bytes_of(kind, bytes);
+        let address = part(SegmentKind::Address).and_then(|part| BaseAddress::ref_from_prefix(part).ok());
+        let parts = [SegmentKind::Atomic, SegmentKind::MaskedSwap64, SegmentKind::MaskedAdd64];
+        let shorter = [SegmentKind::MaskedSwap32, SegmentKind::MaskedAdd32];
+        let has = |kinds: &[SegmentKind]| kinds.iter().any(|kind| part(*kind).is_some());
+        Some(Self {
+            opcode,
+            remote: part(SegmentKind::RemoteAddress)
+                .and_then(|part| RemoteAddressSegment::ref_from_bytes(part).ok()),
+            atomic: part(SegmentKind::Atomic).and_then(|part| AtomicSegment::ref_from_bytes(part).ok()),
+            atomic_bytes: u8::from(has(&parts)) * 8 + u8::from(has(&shorter)) * 4,
+            address: address.map(|(base, _)| base),
+            route: address
+                .and_then(|(_, rest)| RouteAddress::ref_from_prefix(rest).ok())
+                .map(|(route, _)| route),
+            ethernet: part(SegmentKind::Ethernet).and_then(|part| EthernetSegment::ref_from_bytes(part).ok()),
+            segments,
+            segments_offset,
+        })
     }
 
     /// Returns what kind of transfer it is.
@@ -60,9 +80,32 @@ impl<'a> DataPath<'a> {
         self.remote
     }
 
-    /// Returns the operands, for atomics.
+    /// Returns the operands, for atomics without masks.
     pub const fn atomic(&self) -> Option<&'a AtomicSegment> {
         self.atomic
+    }
+
+    /// Returns how many bytes of the peer's memory an atomic changes, `None` for what is no atomic.
+    pub const fn atomic_bytes(&self) -> Option<u64> {
+        if self.atomic_bytes == 0 { None } else { Some(self.atomic_bytes as u64) }
+    }
+
+    /// Returns where a request of a datagram queue, or a dynamically connected one, goes, and by which way.
+    pub const fn address(&self) -> Option<(&'a BaseAddress, Option<&'a RouteAddress>)> {
+        match self.address {
+            Some(address) => Some((address, self.route)),
+            None => None,
+        }
+    }
+
+    /// Returns what a send of an Ethernet queue asks of the device.
+    pub const fn ethernet(&self) -> Option<&'a EthernetSegment> {
+        self.ethernet
+    }
+
+    /// Returns where the data segments begin, in bytes from the start of the request.
+    pub(super) const fn data_offset(&self) -> usize {
+        self.segments_offset
     }
 
     /// Iterates over the data segments, each with the offset in the request where it begins.

@@ -54,7 +54,9 @@ impl<'a> Iterator for Fields<'a> {
             let (bytes, left) = self.bytes.split_at_checked(first.bytes.min(self.bytes.len()))?;
             let offset = self.offset;
             (self.table, self.bytes, self.offset) = (rest, left, offset + bytes.len());
-            if matches!(first.meaning, Meaning::Reserved) && bytes.iter().all(|byte| *byte == 0) {
+            if matches!(first.meaning, Meaning::Reserved | Meaning::Unused)
+                && bytes.iter().all(|byte| *byte == 0)
+            {
                 continue;
             }
             let meaning = if whole { first.meaning } else { Meaning::Bytes };
@@ -134,6 +136,8 @@ impl fmt::Display for Field<'_> {
         let value = self.value();
         match self.meaning {
             Meaning::Hex => self.hex(f),
+            Meaning::Unused if self.bytes.len() <= 8 => self.hex(f),
+            Meaning::Unused => write!(f, "{} bytes", self.bytes.len()),
             Meaning::Reserved if self.bytes.len() <= 8 => {
                 self.hex(f)?;
                 f.write_str(" (not zero)")

@@ -1,6 +1,7 @@
 //! The fields of a request's segments: tables in the order of the bytes, held to the sizes of the wire structs.
 
-use super::cqe_table::{CQE, ERROR_CQE, SIGNATURE_ERROR_CQE};
+use super::cqe_table::{COMPRESSED_CQE, CQE, ERROR_CQE, INLINE_CQE, SIGNATURE_ERROR_CQE};
+use super::foreign_table::*;
 use super::segment_kind::SegmentKind;
 use super::spec::{Meaning, Named, REST, Spec, code, flag, part, reserved, spec, total};
 use crate::wire::bsf::{CryptoBsf, InlineDif, SignatureBsf};
@@ -17,6 +18,7 @@ const FENCE_CE: &[Named] = &[
     part(0x0c, 0x08, "completion always"),
     part(0x0c, 0x0c, "completion and event"),
     part(0xe0, 0x20, "small fence"),
+    part(0xe0, 0x40, "fence alone"),
     part(0xe0, 0x60, "strong ordering"),
     part(0xe0, 0x80, "fence"),
     flag(1, "solicited"),
@@ -326,10 +328,24 @@ pub(super) const fn table(kind: SegmentKind) -> &'static [Spec] {
         SegmentKind::RemoteAddress => REMOTE,
         SegmentKind::Atomic => ATOMIC,
         SegmentKind::MmoMetadata => MMO_METADATA,
+        SegmentKind::MaskedSwap32 => MASKED_SWAP_32,
+        SegmentKind::MaskedSwap64 => MASKED_SWAP_64,
+        SegmentKind::MaskedAdd32 => MASKED_ADD_32,
+        SegmentKind::MaskedAdd64 => MASKED_ADD_64,
+        SegmentKind::Address => ADDRESS,
+        SegmentKind::SharedReceiveQueue => SHARED_RECEIVE_QUEUE,
+        SegmentKind::Ethernet => ETHERNET,
+        SegmentKind::EthernetHeader | SegmentKind::InlineHalf => DATA_BYTES,
+        SegmentKind::Wait => WAIT,
+        SegmentKind::WaitForValue => WAIT_FOR_VALUE,
+        SegmentKind::TagMatching => TAG_MATCHING,
+        SegmentKind::Transpose => TRANSPOSE,
         SegmentKind::Data => DATA,
         SegmentKind::Inline => INLINE,
         SegmentKind::Unknown => UNKNOWN,
         SegmentKind::Cqe => CQE,
+        SegmentKind::InlineCqe => INLINE_CQE,
+        SegmentKind::CompressedCqe => COMPRESSED_CQE,
         SegmentKind::ErrorCqe => ERROR_CQE,
         SegmentKind::SignatureErrorCqe => SIGNATURE_ERROR_CQE,
     }

@@ -125,6 +125,15 @@ problems! {
     UnknownBits { name: &'static str, bits: u64 } Suspicious "structures of mlx5dv.h and libmlx5 wqe.h" "{name}: bits {bits:#x} are not known here";
     ReservedNotZero { name: &'static str } Suspicious "structures of mlx5dv.h and libmlx5 wqe.h" "{name} bytes are not zero";
 
+    IndexOutOfOrder { found: u16, wanted: u16 } Suspicious "mlx5_wqe_ctrl_seg.opmod_idx_opcode"
+        "wqe_index is {found}, behind the request before it is {wanted}";
+    OtherLap Note "mlx5_wqe_ctrl_seg.opmod_idx_opcode"
+        "from here on requests are of another lap of the ring";
+    OtherQueuePair { qpn: u32, before: u32 } Suspicious "mlx5_wqe_ctrl_seg.qpn_ds"
+        "the request is of queue pair {qpn:#x}, the one before it of {before:#x}";
+    QueueKindMissing Note "mlx5dv.h mlx5_wqe_datagram_seg, mlx5_wqe_eth_seg"
+        "no request of a connected queue pair: its parts depend on the kind of queue, which is not known here";
+
     // UMR: control and context.
     ByPointer Note "kernel mlx5_wqe_umr_ctrl_seg.flags, MLX5_UMR_INLINE" "translation entries and BSFs are taken from memory, and not known here";
     PointerAlignment { address: u64 } Refused "DPDK MLX5_UMR_KLM_PTR_ALIGN"
@@ -246,7 +255,8 @@ problems! {
     InlineOverrun { length: u32, room: usize } Refused "mlx5_wqe_inl_data_seg.byte_count"
         "{length} bytes of inline data, the request has room for {room}";
     InlineNotAllowed Refused "libmlx5 _mlx5_send_wr_set_inline_data" "inline data in a request that brings data in";
-    AtomicOperand Suspicious "mlx5_wqe_atomic_seg" "an atomic brings 8 bytes into one data segment";
+    AtomicOperand { bytes: u64 } Suspicious "mlx5_wqe_atomic_seg, UCX UCT_IB_MLX5_OPMOD_EXT_ATOMIC"
+        "this atomic brings {bytes} bytes into one data segment";
     MemcpyLengths { from: u32, to: u32 } Suspicious "libmlx5 mlx5_wr_memcpy"
         "a copy reads {from} bytes and writes {to}";
     DataInNop Note "libmlx5 mlx5dv_qp_cancel_posted_send_wrs" "a NOP with more than its control segment: a cancelled request, or padding";
@@ -255,7 +265,12 @@ problems! {
     // Completions.
     UnknownCqeOpcode { opcode: u8 } Refused "mlx5dv.h MLX5_CQE_REQ and others" "opcode {opcode} is not one of a completion";
     NotWritten Note "mlx5dv.h MLX5_CQE_INVALID" "the device has not written this entry";
-    CqeFormat { format: u8 } Refused "mlx5_cqe64.op_own" "format {format}: inline data or a compressed entry";
+    CqeInlineData { bytes: u32, room: u32 } Note "mlx5dv.h MLX5_INLINE_SCATTER_32, MLX5_INLINE_SCATTER_64"
+        "the entry has room for {room} bytes of data, the message has {bytes}";
+    CqeInlineHalf Note "mlx5dv.h MLX5_INLINE_SCATTER_64"
+        "the data of the message is in the half before, which entries of 128 bytes have";
+    CqeCompressed { count: u32 } Note "mlx5dv.h MLX5_CQE_FORMAT, DPDK mlx5_rxtx_vec.c"
+        "the entry stands for {count} completions; those behind it are not expanded here";
     UnknownSyndrome { syndrome: u8 } Suspicious "mlx5dv.h MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR and others" "syndrome {syndrome:#04x} is not known here";
     SignatureSyndrome { syndrome: u16 } Suspicious "libmlx5 mlx5_sigerr_cqe.syndrome"
         "syndrome {syndrome:#06x} does not name one part of a signature";

@@ -108,8 +108,9 @@ impl fmt::Display for Pretty<'_> {
                 })
             }
             What::Entry(entry, stride) => {
-                let segments = core::iter::once(entry.segment());
-                page(columns, &entry.summary(*stride), segments, None, |report| entry.findings(report))
+                page(columns, &entry.summary(*stride), entry.segments(), None, |report| {
+                    entry.findings(report)
+                })
             }
         }
     }

@@ -3,7 +3,10 @@
 use super::data_path::{DataPath, Memcpy};
 use super::error::ParseError;
 use super::field::Field;
-use super::segment::{Segment, Segments};
+use super::heads::heads;
+use super::queue_kind::QueueKind;
+use super::segment::{Segment, Segments, is_memcpy};
+use super::sequence::{Place, Sequence};
 use super::umr::Umr;
 use crate::wire::ctrl::{ControlSegment, Opcode};
 use crate::wire::psv::SetPsvSegment;
@@ -27,6 +30,9 @@ pub struct WorkRequest<'a> {
     /// As long as the size field says, or as far as there are bytes; 16 at least.
     bytes: &'a [u8],
     control: &'a ControlSegment,
+    queue: QueueKind,
+    /// What the requests before it in a ring say of it.
+    place: Place,
 }
 
 /// What a request does.
@@ -40,13 +46,16 @@ pub enum Body<'a> {
     Invalidate(Umr<'a>),
     /// Gives a protection signature its start value.
     SetPsv(&'a SetPsvSegment),
-    /// Moves data.
+    /// Moves data, or has data segments.
     DataPath(DataPath<'a>),
     /// Copies memory, without a peer.
     Memcpy(Memcpy<'a>),
     /// Does nothing.
     Nop,
-    /// Not known here, or cut off before its fixed part ends.
+    /// Does something else that has a name. [`WorkRequest::segments`] has what is known of its parts.
+    Other,
+    /// Not known here, or cut off before its fixed part ends, or of a queue whose kind must be known
+    /// ([`WorkRequest::on_queue`]).
     Unknown,
 }
 
@@ -59,7 +68,31 @@ impl<'a> WorkRequest<'a> {
         let too_short = ParseError::TooShort { have: bytes.len(), needed: OCTOWORD_BYTES };
         let (control, _) = ControlSegment::ref_from_prefix(bytes).map_err(|_| too_short)?;
         let length = usize::from(control.qpn_ds_word().ds()).max(1) * OCTOWORD_BYTES;
-        Ok(Self { bytes: bytes.get(..length).unwrap_or(bytes), control })
+        let bytes = bytes.get(..length).unwrap_or(bytes);
+        Ok(Self { bytes, control, queue: QueueKind::Unknown, place: Place::default() })
+    }
+
+    /// Returns the request as one of a queue of this kind, which decides what follows its control segment.
+    #[must_use]
+    pub const fn on_queue(mut self, queue: QueueKind) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// Returns the kind of queue that the request is read as one of.
+    pub const fn queue(&self) -> QueueKind {
+        self.queue
+    }
+
+    /// Returns what the requests before it say of it.
+    pub(super) const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Returns whether the kind of queue must be known to read the request.
+    pub(super) fn needs_queue_kind(&self) -> bool {
+        let read_as = |queue| heads(self.opcode(), queue, self.bytes).is_some();
+        self.queue == QueueKind::Unknown && !read_as(self.queue) && read_as(QueueKind::Connected)
     }
 
     /// Returns the bytes of the request: as many as its size field says, or as there are.
@@ -100,14 +133,25 @@ impl<'a> WorkRequest<'a> {
                     _ => Body::Unknown,
                 }
             }
-            Opcode::MMO => Memcpy::new(self.bytes).map_or(Body::Unknown, Body::Memcpy),
-            opcode => DataPath::new(opcode, self.bytes).map_or(Body::Unknown, Body::DataPath),
+            Opcode::MMO if is_memcpy(self.bytes) => {
+                Memcpy::new(self.bytes).map_or(Body::Unknown, Body::Memcpy)
+            }
+            opcode => match DataPath::new(opcode, self.queue, self.bytes) {
+                Some(transfer) => Body::DataPath(transfer),
+                None if self.is_cut_off() || self.needs_queue_kind() => Body::Unknown,
+                None => opcode.name().map_or(Body::Unknown, |_| Body::Other),
+            },
         }
+    }
+
+    /// Returns whether the request ends before its fixed part does.
+    fn is_cut_off(&self) -> bool {
+        heads(self.opcode(), self.queue, self.bytes).is_some_and(|heads| self.bytes.len() < heads.end())
     }
 
     /// Iterates over the segments.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'a>> + Clone + use<'a> {
-        Segments::new(self.opcode(), self.bytes)
+        Segments::new(self.opcode(), self.queue, self.bytes)
     }
 
     /// Iterates over the fields of all segments, in the order of their bytes; reserved ones only where they are not zero.
@@ -120,6 +164,7 @@ impl<'a> WorkRequest<'a> {
 /// request.
 ///
 /// Each begins on a block of 64 bytes after the one before, as the sizes say. A remainder of fewer than 16 bytes ends it.
+/// The index and the queue pair of a request that do not follow from those before it are found ([`WorkRequest::findings`]).
 /// [`SendQueue::block`](crate::queue::SendQueue::block) copies the blocks of a queue out, in order also where its ring wraps.
 ///
 /// ```
@@ -138,12 +183,22 @@ impl<'a> WorkRequest<'a> {
 pub struct Requests<'a> {
     rest: &'a [u8],
     offset: usize,
+    queue: QueueKind,
+    sequence: Sequence,
 }
 
 impl<'a> Requests<'a> {
     /// Splits these bytes, which begin with a request.
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, offset: 0 }
+        let sequence = Sequence::new(bytes.len() / WQEBB_BYTES);
+        Self { rest: bytes, offset: 0, queue: QueueKind::Unknown, sequence }
+    }
+
+    /// Returns the same of a queue of this kind, see [`WorkRequest::on_queue`].
+    #[must_use]
+    pub const fn on_queue(mut self, queue: QueueKind) -> Self {
+        self.queue = queue;
+        self
     }
 }
 
@@ -152,7 +207,8 @@ impl<'a> Iterator for Requests<'a> {
     type Item = (usize, WorkRequest<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let request = WorkRequest::parse(self.rest).ok()?;
+        let mut request = WorkRequest::parse(self.rest).ok()?.on_queue(self.queue);
+        request.place = self.sequence.next(self.offset / WQEBB_BYTES, request.control());
         let length = request.blocks() * WQEBB_BYTES;
         let offset = self.offset;
         self.rest = self.rest.get(length..).unwrap_or_default();

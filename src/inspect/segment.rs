@@ -1,6 +1,8 @@
 //! Cuts a request into its segments, as its own opcode and sizes say, never past its end.
 
 use super::field::{Field, Fields};
+use super::heads::{Heads, heads, inline_length};
+use super::queue_kind::QueueKind;
 use super::segment_kind::SegmentKind;
 use crate::wire::bsf::{BsfSize, SignatureBsf};
 use crate::wire::ctrl::{ControlSegment, Opcode, OpcodeWord};
@@ -44,10 +46,8 @@ enum Shape {
     /// Translation entries and BSFs are somewhere else.
     UmrByPointer,
     SetPsv,
-    DataPath {
-        head_end: usize,
-        atomic: bool,
-    },
+    /// Parts of a fixed size, and perhaps data segments.
+    Headed(Heads),
     Memcpy,
     Other,
 }
@@ -65,15 +65,12 @@ pub(super) struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    pub(super) fn new(opcode: Opcode, bytes: &'a [u8]) -> Self {
+    pub(super) fn new(opcode: Opcode, queue: QueueKind, bytes: &'a [u8]) -> Self {
         let shape = match opcode {
             Opcode::UMR => umr_shape(bytes),
             Opcode::SET_PSV => Shape::SetPsv,
             Opcode::MMO if is_memcpy(bytes) => Shape::Memcpy,
-            _ => match data_path_octowords(opcode) {
-                Some((head, atomic)) => Shape::DataPath { head_end: head * OCTOWORD_BYTES, atomic },
-                None => Shape::Other,
-            },
+            _ => heads(opcode, queue, bytes).map_or(Shape::Other, Shape::Headed),
         };
         Self { bytes, offset: 0, shape, segments: 0 }
     }
@@ -118,12 +115,11 @@ impl<'a> Segments<'a> {
                 (bsf(rest), 0, WQEBB_BYTES.min(bsf_end - offset))
             }
             Shape::SetPsv if offset < 2 * OCTOWORD_BYTES => (SegmentKind::SetPsv, 0, OCTOWORD_BYTES),
-            Shape::DataPath { head_end, atomic } if offset < head_end => {
-                let last = offset + OCTOWORD_BYTES == head_end;
-                let kind = if atomic && last { SegmentKind::Atomic } else { SegmentKind::RemoteAddress };
-                (kind, 0, OCTOWORD_BYTES)
+            Shape::Headed(heads) if offset < heads.end() => {
+                let (kind, _, end) = heads.at(offset);
+                (kind, 0, end - offset)
             }
-            Shape::DataPath { .. } => {
+            Shape::Headed(heads) if heads.has_data() => {
                 let index = self.segments;
                 self.segments += 1;
                 match inline_length(rest) {
@@ -138,9 +134,12 @@ impl<'a> Segments<'a> {
             Shape::Memcpy if offset < MEMCPY_OCTOWORDS * OCTOWORD_BYTES => {
                 (SegmentKind::Data, offset / OCTOWORD_BYTES - 2, OCTOWORD_BYTES)
             }
-            Shape::Umr { .. } | Shape::UmrByPointer | Shape::SetPsv | Shape::Memcpy | Shape::Other => {
-                (SegmentKind::Unknown, 0, rest.len())
-            }
+            Shape::Umr { .. }
+            | Shape::UmrByPointer
+            | Shape::SetPsv
+            | Shape::Headed(_)
+            | Shape::Memcpy
+            | Shape::Other => (SegmentKind::Unknown, 0, rest.len()),
         }
     }
 }
@@ -158,29 +157,12 @@ impl<'a> Iterator for Segments<'a> {
     }
 }
 
-/// Returns the octowords before the data segments and whether operands are among them, `None` if this is no data path.
-pub(super) const fn data_path_octowords(opcode: Opcode) -> Option<(usize, bool)> {
-    match opcode {
-        Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL => Some((1, false)),
-        Opcode::RDMA_WRITE | Opcode::RDMA_WRITE_IMM | Opcode::RDMA_READ => Some((2, false)),
-        Opcode::ATOMIC_CS | Opcode::ATOMIC_FA => Some((3, true)),
-        _ => None,
-    }
-}
-
 /// Octowords of a copy in memory: control, metadata, source, target.
 pub(super) const MEMCPY_OCTOWORDS: usize = 4;
 
 /// Returns whether a memory-to-memory operation copies.
 pub(super) fn is_memcpy(bytes: &[u8]) -> bool {
     bytes.first() == Some(&OpcodeWord::OPMOD_MEMCPY)
-}
-
-/// Returns the length of the inline data that begins here, `None` where a data segment does.
-pub(super) fn inline_length(rest: &[u8]) -> Option<u32> {
-    let (header, _) = InlineHeader::ref_from_prefix(rest).ok()?;
-    let word = header.byte_count.get();
-    (word & InlineHeader::INLINE != 0).then_some(word & !InlineHeader::INLINE)
 }
 
 /// Returns the kind of the BSF that begins here. Each has a block to itself, also those that say that they are shorter.

@@ -35,6 +35,30 @@ pub enum SegmentKind {
     RemoteAddress,
     /// Operands of an atomic.
     Atomic,
+    /// Operands of a masked compare and swap of 4 bytes.
+    MaskedSwap32,
+    /// Operands of a masked compare and swap of 8 bytes.
+    MaskedSwap64,
+    /// Operands of a masked fetch and add of 4 bytes.
+    MaskedAdd32,
+    /// Operands of a masked fetch and add of 8 bytes.
+    MaskedAdd64,
+    /// Where a datagram goes, or a request of a dynamically connected queue.
+    Address,
+    /// The shared receive queue of the peer (XRC).
+    SharedReceiveQueue,
+    /// What a send of an Ethernet queue asks of the device, and the begin of its header.
+    Ethernet,
+    /// The rest of an Ethernet header.
+    EthernetHeader,
+    /// What a request waits for, or which queue it lets run.
+    Wait,
+    /// The value in memory, or the time, that a request waits for.
+    WaitForValue,
+    /// A change of a list for tag matching.
+    TagMatching,
+    /// The matrix that a request transposes.
+    Transpose,
     /// What a memory-to-memory operation is told.
     MmoMetadata,
     /// A range of local memory.
@@ -45,6 +69,12 @@ pub enum SegmentKind {
     Unknown,
     /// A completion entry.
     Cqe,
+    /// The data of a message in the first half of a completion entry of 128 bytes.
+    InlineHalf,
+    /// A completion entry with 32 bytes of data.
+    InlineCqe,
+    /// The first of completion entries that are compressed.
+    CompressedCqe,
     /// A completion entry of a failed request.
     ErrorCqe,
     /// A completion entry of a signature error.
@@ -69,11 +99,23 @@ impl SegmentKind {
             Self::SetPsv => "SET_PSV segment",
             Self::RemoteAddress => "remote address segment",
             Self::Atomic => "atomic segment",
+            Self::MaskedSwap32 | Self::MaskedSwap64 => "masked compare and swap segment",
+            Self::MaskedAdd32 | Self::MaskedAdd64 => "masked fetch and add segment",
+            Self::Address => "address segment",
+            Self::SharedReceiveQueue => "XRC segment",
+            Self::Ethernet => "Ethernet segment",
+            Self::EthernetHeader => "rest of the header",
+            Self::Wait | Self::WaitForValue => "wait segment",
+            Self::TagMatching => "tag matching segment",
+            Self::Transpose => "transpose segment",
             Self::MmoMetadata => "MMO metadata segment",
             Self::Data => "data segment",
             Self::Inline => "inline data segment",
             Self::Unknown => "unknown",
             Self::Cqe => "completion entry",
+            Self::InlineHalf => "inline data",
+            Self::InlineCqe => "completion entry with data",
+            Self::CompressedCqe => "compressed completion entry",
             Self::ErrorCqe => "error completion entry",
             Self::SignatureErrorCqe => "signature error completion entry",
         }

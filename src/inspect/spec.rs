@@ -30,6 +30,8 @@ pub(super) const fn code(value: u64, text: &'static str) -> Named {
 pub(super) enum Meaning {
     /// Should be zero; a field only where it is not.
     Reserved,
+    /// Has no meaning here, and need not be zero; a field only where it is not.
+    Unused,
     /// A number to print in hexadecimal.
     Hex,
     /// A number of something.
@@ -71,6 +73,10 @@ pub(super) const REST: usize = usize::MAX;
 
 pub(super) const fn spec(bytes: usize, name: &'static str, meaning: Meaning) -> Spec {
     Spec { bytes, name, meaning }
+}
+
+pub(super) const fn unused(bytes: usize) -> Spec {
+    spec(bytes, "unused", Meaning::Unused)
 }
 
 pub(super) const fn reserved(bytes: usize) -> Spec {

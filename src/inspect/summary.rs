@@ -12,6 +12,8 @@ use crate::types::{DomainKind, Seed};
 use crate::wire::bsf::{CryptoBsf, EncryptionOrder};
 use crate::wire::ctrl::FmCeSe;
 use crate::wire::data::DataSegment;
+use crate::wire::datagram::{BaseAddress, RouteAddress};
+use crate::wire::ethernet::EthernetSegment;
 use core::fmt;
 
 /// A request in words: made by [`WorkRequest::summary`].
@@ -48,9 +50,13 @@ impl fmt::Display for Summary<'_> {
                 let value = segment.transient_signature.get();
                 write!(f, "SET_PSV {:#08x}: start value {value:#018x}", segment.psv_index.get())?;
             }
-            Body::DataPath(transfer) => data_path(&transfer, request.control().imm.get(), f)?,
+            Body::DataPath(transfer) => {
+                data_path(&transfer, request.control().imm.get(), f)?;
+                masked_operands(request, f)?;
+            }
             Body::Memcpy(copy) => memcpy(&copy, f)?,
             Body::Nop => f.write_str("NOP")?,
+            Body::Other => write!(f, "{}", request.opcode())?,
             Body::Unknown => write!(f, "{}, not decoded", request.opcode())?,
         }
         flags(request.control().flags(), f)
@@ -62,6 +68,7 @@ fn flags(flags: FmCeSe, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         FmCeSe::FM_NONE => {}
         FmCeSe::FM_SMALL => f.write_str(", small fence")?,
         FmCeSe::FM_STRONG => f.write_str(", strong ordering")?,
+        FmCeSe::FM_FENCE_ALONE => f.write_str(", fence alone")?,
         FmCeSe::FM_FENCE => f.write_str(", fence")?,
         fm => write!(f, ", fence mode {fm}")?,
     }
@@ -293,10 +300,79 @@ fn data_path(transfer: &DataPath<'_>, imm: u32, f: &mut fmt::Formatter<'_>) -> f
     if let Some(remote) = transfer.remote() {
         write!(f, ", remote {:#x} key {:#010x}", remote.address.get(), remote.rkey.get())?;
     }
+    if let Some((base, route)) = transfer.address() {
+        address(base, route, f)?;
+    }
+    if let Some(segment) = transfer.ethernet() {
+        ethernet(segment, f)?;
+    }
     if let Some(atomic) = transfer.atomic() {
         write!(f, ", operand {:#x}", atomic.swap_add.get())?;
         if transfer.opcode() == Opcode::ATOMIC_CS {
             write!(f, ", compare {:#x}", atomic.compare.get())?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints where a datagram goes.
+fn address(base: &BaseAddress, route: Option<&RouteAddress>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    // The second half of a datagram's key is reserved.
+    match base.key.get() {
+        key if key as u32 == 0 => {
+            write!(f, ", to queue pair {:#x}, Q_Key {:#010x}", base.number(), key >> 32)?
+        }
+        key => write!(f, ", to target {:#x}, access key {key:#018x}", base.number())?,
+    }
+    let Some(route) = route else { return Ok(()) };
+    if route.mac != [0; 6] {
+        f.write_str(", MAC ")?;
+        colons(&route.mac, 1, f)?;
+    }
+    f.write_str(", GID ")?;
+    colons(&route.gid, 2, f)
+}
+
+/// Prints groups of bytes with colons between them, as the kernel prints a GID.
+fn colons(bytes: &[u8], group: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (number, byte) in bytes.iter().enumerate() {
+        let begins = number != 0 && number.is_multiple_of(group);
+        write!(f, "{}{byte:02x}", if begins { ":" } else { "" })?;
+    }
+    Ok(())
+}
+
+/// Prints what a send of an Ethernet queue asks of the device.
+fn ethernet(segment: &EthernetSegment, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let checksums = [(6, "L3"), (7, "L4"), (4, "inner L3"), (5, "inner L4")];
+    let mut separator = ", checksums ";
+    for (bit, name) in checksums {
+        if segment.checksums & 1 << bit != 0 {
+            write!(f, "{separator}{name}")?;
+            separator = "+";
+        }
+    }
+    if segment.mss.get() != 0 {
+        write!(f, ", segments of {} bytes", segment.mss.get())?;
+    }
+    let word = segment.header_size.get();
+    if word & EthernetSegment::VLAN != 0 {
+        write!(f, ", inserts VLAN tag {:#06x}", u16::from_be_bytes(segment.header_start))?;
+    }
+    f.write_str(if word & EthernetSegment::TRAILER != 0 { ", inserts a trailer" } else { "" })?;
+    match segment.header_bytes() {
+        0 => Ok(()),
+        bytes => write!(f, ", {bytes} bytes of header inline"),
+    }
+}
+
+/// Prints the operands of an atomic with masks.
+fn masked_operands(request: &WorkRequest<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    use super::segment_kind::SegmentKind::{MaskedAdd32, MaskedAdd64, MaskedSwap32, MaskedSwap64};
+    let masked = [MaskedAdd32, MaskedAdd64, MaskedSwap32, MaskedSwap64];
+    for segment in request.segments().filter(|segment| masked.contains(&segment.kind)) {
+        for field in segment.fields() {
+            write!(f, ", {} {:#x}", field.name, field.value())?;
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use super::crypto::{crypto, unit_bytes};
 use super::finding::{Finding, Problem, unknown_code};
+use super::queue_kind::QueueKind;
 use super::segment::{Segment, Segments, UMR_ENTRIES, by_pointer};
 use super::segment_kind::SegmentKind;
 use super::transaction::{TransactionCrc, transaction};
@@ -181,7 +182,7 @@ impl<'a> Umr<'a> {
     /// The device, and this, tell an interleaved layout by a code where the first entry of a list has its key: a list that
     /// begins with key 0x400 cannot be told from one.
     pub fn layout(&self) -> Option<LayoutView<'a>> {
-        let (bytes, strided) = Segments::new(Opcode::UMR, self.bytes).entries();
+        let (bytes, strided) = Segments::new(Opcode::UMR, QueueKind::Unknown, self.bytes).entries();
         if bytes.is_empty() && (!self.mask().len() || by_pointer(self.control())) {
             return None;
         }
@@ -195,7 +196,7 @@ impl<'a> Umr<'a> {
 
     /// Iterates over the segments after the translation entries.
     pub(super) fn bsfs(&self) -> impl Iterator<Item = Segment<'a>> + use<'a> {
-        Segments::new(Opcode::UMR, self.bytes).filter(|segment| {
+        Segments::new(Opcode::UMR, QueueKind::Unknown, self.bytes).filter(|segment| {
             segment.offset >= UMR_ENTRIES
                 && matches!(
                     segment.kind,

@@ -73,12 +73,21 @@ pub struct OpOwn {
     pub owner: bool,
     /// A solicited event was asked for.
     pub solicited: bool,
-    /// 0 for a plain entry; others carry data inside or are compressed, which this library does not ask for.
+    /// 0 for a plain entry; others ([`OpOwn::FORMAT_INLINE_32`] and more) this library does not ask for.
     #[bits(2, into = low8::<2>)]
     pub format: u8,
     /// See [`CqeOpcode`].
     #[bits(4, into = low8::<4>)]
     pub opcode: u8,
+}
+
+impl OpOwn {
+    /// `format`: 32 bytes of data are in the entry (`MLX5_INLINE_SCATTER_32`).
+    pub const FORMAT_INLINE_32: u8 = 1;
+    /// `format`: 64 bytes of data are in the first half of an entry of 128 bytes (`MLX5_INLINE_SCATTER_64`).
+    pub const FORMAT_INLINE_64: u8 = 2;
+    /// `format`: the entry is the first of several that are compressed (DPDK `MLX5_COMPRESSED`).
+    pub const FORMAT_COMPRESSED: u8 = 3;
 }
 
 /// Word with the opcode of the request and its queue pair (PRM `sop_drop_qpn`).
@@ -310,8 +319,14 @@ pub struct ErrorCqe {
 }
 
 impl ErrorCqe {
-    /// Vendor syndrome of a page fault on on-demand memory.
+    /// Vendor syndrome of a page fault on on-demand memory, where the syndrome is [`Syndrome::REMOTE_ABORTED`]. Beside other
+    /// syndromes it says something else.
     pub const VENDOR_ODP_FAULT: u8 = 0x93;
+
+    /// Returns whether the request failed for a page fault on on-demand memory (libmlx5 `is_odp_pfault_err`).
+    pub const fn is_page_fault(&self) -> bool {
+        self.syndrome == Syndrome::REMOTE_ABORTED.0 && self.vendor_syndrome == Self::VENDOR_ODP_FAULT
+    }
 }
 
 /// A completion entry for a wrong signature, 64 bytes (`struct mlx5_sigerr_cqe`).

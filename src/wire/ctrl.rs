@@ -22,28 +22,56 @@ codes! {
     SEND = 0x0a, "SEND";
     /// Send that also delivers 32 bits.
     SEND_IMM = 0x0b, "SEND_IMM";
+    /// Sends one packet in several segments, or several packets (`MLX5_OPCODE_TSO`): of Ethernet queues.
+    TSO = 0x0e, "TSO";
+    /// Waits for a completion queue, a value in memory or a time; `opmod` says which (DPDK, UCC).
+    WAIT = 0x0f, "WAIT";
     /// RDMA READ.
     RDMA_READ = 0x10, "RDMA_READ";
     /// Atomic compare and swap of 8 bytes.
     ATOMIC_CS = 0x11, "ATOMIC_CS";
     /// Atomic fetch and add of 8 bytes.
     ATOMIC_FA = 0x12, "ATOMIC_FA";
+    /// Atomic compare and swap under masks; `opmod` says of how many bytes.
+    ATOMIC_MASKED_CS = 0x14, "ATOMIC_MASKED_CS";
+    /// Atomic fetch and add in fields with boundaries; `opmod` says of how many bytes.
+    ATOMIC_MASKED_FA = 0x15, "ATOMIC_MASKED_FA";
     /// Lets another send queue run up to a request (`MLX5_OPCODE_SEND_EN` of DPDK).
     SEND_ENABLE = 0x17, "SEND_ENABLE";
+    /// Binds a memory window (kernel `MLX5_OPCODE_BIND_MW`); libmlx5 binds with a UMR.
+    BIND_MW = 0x18, "BIND_MW";
+    /// Registers memory (`MLX5_OPCODE_FMR`).
+    FMR = 0x19, "FMR";
+    /// Invalidates a local key (`MLX5_OPCODE_LOCAL_INVAL`); libmlx5 invalidates with a UMR.
+    LOCAL_INVAL = 0x1b, "LOCAL_INVAL";
+    /// Configures (`MLX5_OPCODE_CONFIG_CMD`).
+    CONFIG_CMD = 0x1f, "CONFIG_CMD";
     /// Sets the value of a protection signature.
     SET_PSV = 0x20, "SET_PSV";
     /// Reads protection signatures.
     GET_PSV = 0x21, "GET_PSV";
     /// Checks protection signatures.
     CHECK_PSV = 0x22, "CHECK_PSV";
+    /// Reads memory, and sends nothing: a flush (kernel TLS, NVSHMEM).
+    DUMP = 0x23, "DUMP";
     /// Changes a memory key (user-mode memory registration).
     UMR = 0x25, "UMR";
     /// Reads protection signatures of the peer.
     RGET_PSV = 0x26, "RGET_PSV";
     /// Checks protection signatures of the peer.
     RCHECK_PSV = 0x27, "RCHECK_PSV";
+    /// Changes the list of a shared receive queue with tag matching (`MLX5_OPCODE_TAG_MATCHING`).
+    TAG_MATCHING = 0x28, "TAG_MATCHING";
+    /// Sends several packets (kernel, DPDK `MLX5_OPCODE_ENHANCED_MPSW`): of Ethernet queues.
+    ENHANCED_MPSW = 0x29, "ENHANCED_MPSW";
+    /// Changes a flow table (`MLX5_OPCODE_FLOW_TBL_ACCESS`).
+    FLOW_TBL_ACCESS = 0x2c, "FLOW_TBL_ACCESS";
+    /// Uses an object of advanced steering (kernel, DPDK `MLX5_OPCODE_ACCESS_ASO`).
+    ACCESS_ASO = 0x2d, "ACCESS_ASO";
     /// Memory-to-memory operation; `opmod` says which.
     MMO = 0x2f, "MMO";
+    /// Memory-to-memory operation by the queue pair itself: a transposition (UCC, DOCA).
+    LOCAL_MMO = 0x32, "LOCAL_MMO";
 }
 
 /// First word of the control segment (PRM `opmod_idx_opcode`).
@@ -61,6 +89,8 @@ pub struct OpcodeWord {
 impl OpcodeWord {
     /// `opmod` of [`Opcode::MMO`]: copies memory (`MLX5_OPC_MOD_MMO_DMA`).
     pub const OPMOD_MEMCPY: u8 = 1;
+    /// `opmod` of a masked atomic of 4 bytes; each step further doubles them (UCX `UCT_IB_MLX5_OPMOD_EXT_ATOMIC`).
+    pub const OPMOD_EXTENDED_ATOMIC: u8 = 8;
 }
 
 /// Second word of the control segment (PRM `qpn_ds`).
@@ -105,6 +135,8 @@ impl FmCeSe {
     pub const FM_NONE: u8 = 0;
     /// `fm`: waits until the mkey changes before it are done (`MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE`).
     pub const FM_SMALL: u8 = 1;
+    /// `fm`: waits as [`FmCeSe::FM_FENCE`] does, and for no mkey change (kernel `MLX5_FENCE_MODE_FENCE`).
+    pub const FM_FENCE_ALONE: u8 = 2;
     /// `fm`: waits until all requests before it are done (`SPDK_MLX5_WQE_CTRL_STRONG_ORDERING`).
     pub const FM_STRONG: u8 = 3;
     /// `fm`: waits until all reads and atomics before it are done (`MLX5_WQE_CTRL_FENCE`).

@@ -21,6 +21,8 @@ pub(crate) mod codes;
 pub mod cqe;
 pub mod ctrl;
 pub mod data;
+pub mod datagram;
+pub mod ethernet;
 pub mod klm;
 mod low;
 pub mod mkey_context;

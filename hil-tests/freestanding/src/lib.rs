@@ -17,7 +17,9 @@ use embedded_hal::delay::DelayNs;
 use mlx5_mkey::command::{AllocPd, Pdn};
 use mlx5_mkey::error::{CommandQueueError, CompletionError, ConfigError, PostError};
 use mlx5_mkey::hca::{CommandMemory, CommandQueue, CommandQueueConfig, MappedRegisters, PageRange};
-use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
+use mlx5_mkey::inspect::{
+    Body, DeviceContext, QueueKind, Requests, Style, WorkRequest, cqe::CompletionEntry,
+};
 use mlx5_mkey::mkey::{InterleavedEntry, Keytag, KlmEntry, Layout, Mkey, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{
     ArmFor, BlueFlame, ClockInfo, Completion, CompletionQueue, CqDoorbellRecord, DeviceClock, Doorbell,
@@ -384,18 +386,27 @@ pub fn entry_change_table<'q, 'r>(
 
 /// Reads requests and completion entries, and prints them in words.
 #[unsafe(no_mangle)]
-pub fn entry_inspect(bytes: &[u8], device: DeviceContext, style: Style, out: &mut Silent) -> fmt::Result {
-    for (offset, request) in Requests::new(bytes) {
+pub fn entry_inspect(
+    bytes: &[u8],
+    (queue, device): (QueueKind, DeviceContext),
+    style: Style,
+    out: &mut Silent,
+) -> fmt::Result {
+    for (offset, request) in Requests::new(bytes).on_queue(queue) {
         request.findings(&device, |finding| out.0 ^= finding.offset as u32);
         out.0 ^= request.fields().fold(offset as u32, |sum, field| sum ^ field.value() as u32);
         write!(out, "{}{}", request.summary(device), request.pretty(device, style))?;
     }
-    if let Ok(entry) = CompletionEntry::parse(bytes) {
+    for entry in [CompletionEntry::parse(bytes), CompletionEntry::parse_128(bytes)].into_iter().flatten() {
         entry.findings(|finding| out.0 ^= finding.offset as u32);
         out.0 ^= entry.fields().fold(0, |sum, field| sum ^ field.value() as u32);
-        write!(out, "{}{}", entry.summary(None), entry.pretty(None, style))?;
+        write!(out, "{}{}{:?}", entry.summary(None), entry.pretty(None, style), entry.inline_data())?;
     }
-    let Ok(request) = WorkRequest::parse(bytes) else { return Ok(()) };
+    let Ok(request) = WorkRequest::parse(bytes).map(|request| request.on_queue(queue)) else { return Ok(()) };
+    if let Body::DataPath(transfer) = request.body() {
+        let (ethernet, address) = (transfer.ethernet(), transfer.address());
+        write!(out, "{ethernet:?} {address:?} {:?} {:?}", transfer.atomic_bytes(), request.queue())?;
+    }
     write!(out, "{:?} {:?} {:?}", request, request.worst(&device), request.refusal(&device).is_some())
 }
 

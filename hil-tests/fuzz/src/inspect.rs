@@ -4,7 +4,9 @@ use crate::input::Input;
 use crate::values::engine;
 use hil_tests::vectors;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
-use mlx5_mkey::inspect::{Body, DeviceContext, Field, Requests, Segment, Severity, Style, WorkRequest};
+use mlx5_mkey::inspect::{
+    Body, DeviceContext, Field, QueueKind, Requests, Segment, Severity, Style, WorkRequest,
+};
 use mlx5_mkey::mkey::{SignatureCapabilities, XtsEngine};
 use mlx5_mkey::types::KsmEntrySize;
 use std::fmt::{self, Write};
@@ -27,6 +29,15 @@ fn say(what: impl fmt::Display) {
     assert!(sink.0 > 0, "something is said");
 }
 
+const QUEUES: [QueueKind; 6] = [
+    QueueKind::Unknown,
+    QueueKind::Connected,
+    QueueKind::Datagram,
+    QueueKind::DynamicallyConnected,
+    QueueKind::ExtendedConnected,
+    QueueKind::Ethernet,
+];
+
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let device = DeviceContext {
@@ -44,14 +55,22 @@ pub(crate) fn run(bytes: &[u8]) {
     let style = input.pick(&[Style::Plain, Style::Ansi]);
     let bytes = input.rest();
     let mut end = 0;
-    for (offset, request) in Requests::new(bytes) {
+    // As above.
+    let queue = QUEUES[bytes.len() % QUEUES.len()];
+    for (offset, request) in Requests::new(bytes).on_queue(queue) {
+        assert_eq!(request.queue(), queue);
         assert_eq!(offset, end, "one request behind the other");
         end = offset + request.blocks() * 64;
         assert!(bytes[offset..].starts_with(request.bytes()));
         look(&request, device, style);
     }
     for entry in bytes.chunks(64).filter_map(|bytes| CompletionEntry::parse(bytes).ok()) {
-        look_at_entry(&entry, style);
+        look_at_entry(entry.bytes(), &entry, style);
+    }
+    for slot in bytes.chunks_exact(128) {
+        let entry = CompletionEntry::parse_128(slot).expect("the slot is whole");
+        assert_eq!(Ok(entry.kind()), CompletionEntry::parse(&slot[64..]).map(|entry| entry.kind()));
+        look_at_entry(slot, &entry, style);
     }
 }
 
@@ -93,7 +112,8 @@ fn look_at_body(body: &Body<'_>) {
             let _ = umr.crypto(XtsEngine::MultiBlock);
         }
         Body::DataPath(transfer) => {
-            let _ = (transfer.length(), transfer.data_segments().count());
+            let _ = (transfer.length(), transfer.data_segments().count(), transfer.atomic_bytes());
+            let _ = (transfer.address(), transfer.ethernet());
         }
         Body::Memcpy(copy) => {
             let _ = (copy.length(), copy.metadata());
@@ -122,8 +142,10 @@ fn look_at_field(bytes: &[u8], field: &Field<'_>, device: DeviceContext) {
     say(field.with_engine(device.engine));
 }
 
-fn look_at_entry(entry: &CompletionEntry<'_>, style: Style) {
-    entry.fields().for_each(|field| look_at_field(entry.bytes(), &field, DeviceContext::UNKNOWN));
+fn look_at_entry(slot: &[u8], entry: &CompletionEntry<'_>, style: Style) {
+    entry.segments().for_each(|segment| look_at_segment(slot, &segment));
+    entry.fields().for_each(|field| look_at_field(slot, &field, DeviceContext::UNKNOWN));
+    assert!(entry.inline_data().is_none_or(|data| data.len() <= 64));
     let mut worst = None;
     entry.findings(|finding| worst = worst.max(Some(finding.severity())));
     assert_eq!(worst, entry.worst());

@@ -10,13 +10,14 @@ mod umr;
 use super::data_path::{DataPath, DataSegmentView, Memcpy};
 use super::device_context::DeviceContext;
 use super::finding::{Finding, Problem, Severity};
+use super::heads::heads;
 use super::request::{Body, WorkRequest};
-use super::segment::{MEMCPY_OCTOWORDS, UMR_ENTRIES, by_pointer, data_path_octowords, is_memcpy};
+use super::segment::{MEMCPY_OCTOWORDS, UMR_ENTRIES, by_pointer, is_memcpy};
 use super::segment_kind::SegmentKind;
 use super::umr::Umr;
 use crate::types::PsvIndex;
 use crate::wire::ctrl::{ControlSegment, Opcode};
-use crate::wire::data::{AtomicSegment, InlineHeader};
+use crate::wire::data::InlineHeader;
 use crate::wire::psv::SetPsvSegment;
 use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES};
 use core::mem::offset_of;
@@ -24,7 +25,9 @@ use report::Report;
 
 /// Where the opcode modifier, the opcode and the size stand in the control segment.
 const OPMOD_AT: usize = 0;
+const INDEX_AT: usize = 1;
 const OPCODE_AT: usize = 3;
+const QPN_AT: usize = 4;
 const DS_AT: usize = 7;
 
 impl WorkRequest<'_> {
@@ -57,6 +60,7 @@ impl WorkRequest<'_> {
 fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn FnMut(Finding)) {
     let report = &mut Report(report);
     control(request, report);
+    place(request, report);
     fields(request, report);
     match request.body() {
         Body::Configure(umr) | Body::Invalidate(umr) => {
@@ -70,7 +74,23 @@ fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn F
             let longer = request.bytes().len() > OCTOWORD_BYTES;
             report.when(longer, OCTOWORD_BYTES, Problem::DataInNop);
         }
-        Body::Unknown => {}
+        Body::Other | Body::Unknown => {}
+    }
+    let kind_missing = request.needs_queue_kind();
+    report.when(kind_missing, OCTOWORD_BYTES, Problem::QueueKindMissing);
+}
+
+/// Checks what the requests before it in a ring say.
+fn place(request: &WorkRequest<'_>, report: &mut Report<'_>) {
+    let (place, control) = (request.place(), request.control());
+    if let Some(wanted) = place.index {
+        let found = control.opcode_word().wqe_index();
+        report.at(INDEX_AT, Problem::IndexOutOfOrder { found, wanted });
+    }
+    report.when(place.other_lap, INDEX_AT, Problem::OtherLap);
+    if let Some(before) = place.queue_pair {
+        let qpn = control.qpn_ds_word().qpn();
+        report.at(QPN_AT, Problem::OtherQueuePair { qpn, before });
     }
 }
 
@@ -92,7 +112,7 @@ fn control(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     let opmod = control.opcode_word().opmod();
     let opcode = request.opcode();
     report.when(opcode.name().is_none(), OPCODE_AT, Problem::UnknownOpcode { opcode: opcode.0 });
-    report.when(opmod != 0 && opcode != Opcode::MMO, OPMOD_AT, Problem::UnexpectedOpmod { opmod });
+    report.when(opmod != 0 && !has_modifier(opcode), OPMOD_AT, Problem::UnexpectedOpmod { opmod });
     // Queues without request signatures leave the byte 0, so a 0 says nothing.
     let found = control.signature;
     let others = bytes.iter().fold(0, |sum, byte| sum ^ byte) ^ found;
@@ -100,6 +120,21 @@ fn control(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     let wrong = found != 0 && needed == bytes.len() && found != computed;
     let at = offset_of!(ControlSegment, signature);
     report.when(wrong, at, Problem::WqeSignature { found, computed });
+}
+
+/// Returns whether requests with this opcode say by a modifier what they do.
+const fn has_modifier(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::TSO
+            | Opcode::WAIT
+            | Opcode::ATOMIC_MASKED_CS
+            | Opcode::ATOMIC_MASKED_FA
+            | Opcode::ENHANCED_MPSW
+            | Opcode::ACCESS_ASO
+            | Opcode::MMO
+            | Opcode::LOCAL_MMO
+    )
 }
 
 /// Returns how many octowords the request's own parts need, where they say.
@@ -121,7 +156,7 @@ fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
         Opcode::SET_PSV => Some(2),
         Opcode::MMO if is_memcpy(bytes) => Some(MEMCPY_OCTOWORDS),
         opcode => {
-            let (head, _) = data_path_octowords(opcode)?;
+            let head = heads(opcode, request.queue(), bytes)?.end() / OCTOWORD_BYTES;
             let whole = bytes.len() / OCTOWORD_BYTES;
             // Any number of data segments may follow; inline data that ends too late is found with them.
             (whole < head).then_some(head)
@@ -168,7 +203,7 @@ fn set_psv(segment: &SetPsvSegment, report: &mut Report<'_>) {
 }
 
 fn data_path(transfer: &DataPath<'_>, report: &mut Report<'_>) {
-    let brings_in = transfer.atomic().is_some() || transfer.opcode() == Opcode::RDMA_READ;
+    let brings_in = transfer.atomic_bytes().is_some() || transfer.opcode() == Opcode::RDMA_READ;
     for (index, (offset, segment)) in transfer.data_segments().enumerate() {
         match segment {
             DataSegmentView::Memory(segment) => {
@@ -181,10 +216,9 @@ fn data_path(transfer: &DataPath<'_>, report: &mut Report<'_>) {
             }
         }
     }
-    if transfer.atomic().is_some() {
-        let one = transfer.data_segments().count() == 1 && transfer.length() == size_of::<u64>() as u64;
-        let at = 2 * OCTOWORD_BYTES + size_of::<AtomicSegment>();
-        report.when(!one, at, Problem::AtomicOperand);
+    if let Some(bytes) = transfer.atomic_bytes() {
+        let one = transfer.data_segments().count() == 1 && transfer.length() == bytes;
+        report.when(!one, transfer.data_offset(), Problem::AtomicOperand { bytes });
     }
 }
 

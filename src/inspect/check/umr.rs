@@ -156,7 +156,14 @@ fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
     let before = umr.first_replaced().unwrap_or(0);
     if let (Some(_), Some(length)) = (umr.pointer(), length) {
         let most = device.entry_size.map_or(KlmEntry::MAX_BYTES, KsmEntrySize::bytes);
-        let room = before.saturating_add(octowords.into()).saturating_mul(most.into());
+        let list = before.saturating_add(octowords.into()).saturating_mul(most.into());
+        // An interleaved layout in memory has its header first, and repeats its entries.
+        let cycle = u64::from(octowords.saturating_sub(1)) * u64::from(u16::MAX);
+        let interleaved = match (device.entry_size, umr.first_replaced()) {
+            (None, None) => cycle * u64::from(u32::MAX),
+            _ => 0,
+        };
+        let room = list.max(interleaved);
         let too_short = room < length;
         report.when(too_short, LEN_AT, Problem::PointerTooShort { octowords, length });
     }

@@ -52,7 +52,7 @@ fn each_fault_is_found() {
         (full, 3, &[0x33], 3, UnknownOpcode { opcode: 0x33 }),
         (full, 3, &[0x20], 7, SizeMismatch { ds: 20, wanted: 2 }),
         (full, 0, &[1], 0, UnexpectedOpmod { opmod: 1 }),
-        (full, 11, &[0x40], 11, UnknownBits { name: "fm_ce_se", bits: 0x40 }),
+        (full, 11, &[0xa0], 11, UnknownBits { name: "fm_ce_se", bits: 0xa0 }),
         (full, UMR, &[0x00], UMR, ByPointer),
         (full, UMR, &[0x00], 7, SizeMismatch { ds: 20, wanted: 9 }),
         (full, UMR, &[0xa0], UMR, CheckFree),
@@ -455,7 +455,7 @@ fn what_is_wrong_with_transfers_has_a_place() {
         (patched(psv, 20, &[0, 1]), 20, Problem::PsvSyndrome { syndrome: 1 }),
         (patched(read.clone(), 48, &[0, 0, 0, 0]), 48, Problem::SegmentIs2Gib { index: 1 }),
         (patched(read, 48, &[0x80, 0, 0, 4]), 48, Problem::InlineNotAllowed),
-        (patched(add, 51, &[16]), 48, Problem::AtomicOperand),
+        (patched(add, 51, &[16]), 48, Problem::AtomicOperand { bytes: 8 }),
     ] {
         let mut found = Vec::new();
         parse(&bytes).findings(&DeviceContext::UNKNOWN, |finding| found.push(finding));
@@ -545,7 +545,7 @@ fn set_psv_and_transfers_are_checked() {
     let add = add.unwrap();
     assert_eq!(problems(&add, &DeviceContext::UNKNOWN), []);
     let found = problems(&patched(add, 51, &[16]), &DeviceContext::UNKNOWN);
-    assert_eq!(found, [Problem::AtomicOperand]);
+    assert_eq!(found, [Problem::AtomicOperand { bytes: 8 }]);
 
     let send = encoded(|queue| queue.request(1).send(Payload::Inline(&[1; 12])));
     let send = send.unwrap();
@@ -567,7 +567,7 @@ fn copies_are_checked() {
         assert!(found.contains(&problem), "{problem}\nfound {found:?}");
     }
     // What other operations mean by the same segments is not known here.
-    assert!(matches!(parse(&patched(memcpy(), 0, &[6])).body(), Body::Unknown));
+    assert!(matches!(parse(&patched(memcpy(), 0, &[6])).body(), Body::DataPath(_)));
 }
 
 #[test]
@@ -650,7 +650,14 @@ fn odd_completions_are_found() {
     );
     let (problems, kind) = found(&entry(&[(63, &[0xf1])]));
     assert_eq!((problems.as_slice(), kind), (&[Problem::NotWritten][..], EntryKind::NotWritten));
-    assert_eq!(found(&entry(&[(63, &[0x24])])).0, [Problem::CqeFormat { format: 1 }]);
+    let message: &[u8] = &[0, 0, 0, 9];
+    let inline = |op_own: u8| found(&entry(&[(44, message), (63, &[op_own])])).0;
+    assert_eq!(inline(0x24), [Problem::CqeInlineData { bytes: 9, room: 32 }]);
+    assert_eq!(inline(0x28), [Problem::CqeInlineHalf]);
+    assert_eq!(inline(0x2c), [Problem::CqeCompressed { count: 9 }]);
+    // Errors and entries that were never written have no format.
+    assert_eq!(inline(0xfd), [Problem::NotWritten]);
+    assert_eq!(inline(0xed), [Problem::UnknownSyndrome { syndrome: 0 }]);
     assert_eq!(
         found(&entry(&[(55, &[0x77]), (63, &[0xd0])])).0,
         [Problem::UnknownSyndrome { syndrome: 0x77 }]

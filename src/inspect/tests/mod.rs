@@ -6,6 +6,7 @@ extern crate std;
 
 mod drivers;
 mod faults;
+mod foreign;
 mod parts;
 mod requests;
 mod round_trip;
@@ -98,8 +99,24 @@ fn check_page(text: &str) {
     }
 }
 
-/// Looks at everything that there is of a request.
+/// All kinds of queues.
+const QUEUES: [QueueKind; 6] = [
+    QueueKind::Unknown,
+    QueueKind::Connected,
+    QueueKind::Datagram,
+    QueueKind::DynamicallyConnected,
+    QueueKind::ExtendedConnected,
+    QueueKind::Ethernet,
+];
+
+/// Looks at everything that there is of a request, on a queue of any kind: one of them, by the bytes, beside the unknown.
 fn exercise(bytes: &[u8]) {
+    exercise_on(QueueKind::Unknown, bytes);
+    let sum = bytes.iter().fold(0, |sum: usize, byte| sum + usize::from(*byte));
+    exercise_on(QUEUES[sum % QUEUES.len()], bytes);
+}
+
+fn exercise_on(queue: QueueKind, bytes: &[u8]) {
     for device in [
         DeviceContext::UNKNOWN,
         DeviceContext {
@@ -113,7 +130,7 @@ fn exercise(bytes: &[u8]) {
             entry_size: KsmEntrySize::new(4096).ok(),
         },
     ] {
-        for (_, request) in Requests::new(bytes) {
+        for (_, request) in Requests::new(bytes).on_queue(queue) {
             let length = request.bytes().len();
             let mut end = 0;
             for segment in request.segments() {

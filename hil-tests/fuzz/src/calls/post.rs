@@ -10,7 +10,7 @@ use hil_scenarios::request::{Data, Flags, Objects, OwnedLayout, OwnedList, Reque
 use hil_scenarios::way::Poster;
 use hil_tests::model::QueueModel;
 use mlx5_mkey::error::{ConfigError, PostError};
-use mlx5_mkey::inspect::{Body, DataSegmentView, Umr, WorkRequest};
+use mlx5_mkey::inspect::{Body, DataSegmentView, QueueKind, Umr, WorkRequest};
 use mlx5_mkey::mkey::{BlockSignature, KlmEntry, MkeyKind};
 use mlx5_mkey::queue::{RequestKind, SendQueueConfig};
 use mlx5_mkey::types::{Key, PsvIndex, Seed};
@@ -439,7 +439,7 @@ impl<const N: usize> World<'_, N> {
                 self.blocks[slot] = self.queue.block(block as u32);
                 bytes.extend(self.blocks[slot].0);
             }
-            let request = WorkRequest::parse(&bytes).expect("a block");
+            let request = WorkRequest::parse(&bytes).expect("a block").on_queue(QueueKind::Connected);
             self.verify_control(posted, at, begin, &request);
             assert_eq!(request.blocks(), *count as usize);
             match at.checked_sub(1) {

@@ -13,12 +13,12 @@ const OCTOWORD: usize = 16;
 
 /// Iterates over the segments of a piece.
 pub(super) fn segments<'a>(piece: &Piece<'a>) -> impl Iterator<Item = Segment<'a>> + use<'a> {
-    let (request, entry) = match piece {
-        Piece::Request(_, request) => (Some(*request), None),
-        Piece::Completion(_, entry) => (None, Some(entry.segment())),
-        Piece::Empty { .. } | Piece::Left { .. } => (None, None),
+    let segments: Vec<_> = match piece {
+        Piece::Request(_, request) => request.segments().collect(),
+        Piece::Completion(_, entry) => entry.segments().collect(),
+        Piece::Empty { .. } | Piece::Left { .. } => vec![],
     };
-    request.into_iter().flat_map(|request| request.segments().collect::<Vec<_>>()).chain(entry)
+    segments.into_iter()
 }
 
 /// Returns what a piece is, in a word.

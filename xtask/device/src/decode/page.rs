@@ -121,11 +121,19 @@ pub(super) const fn colour(kind: SegmentKind) -> &'static str {
         SegmentKind::TransactionBsf => "transaction",
         SegmentKind::CryptoBsf => "crypto",
         SegmentKind::SetPsv => "psv",
-        SegmentKind::RemoteAddress | SegmentKind::MmoMetadata => "remote",
-        SegmentKind::Atomic => "atomic",
+        SegmentKind::RemoteAddress
+        | SegmentKind::MmoMetadata
+        | SegmentKind::Address
+        | SegmentKind::SharedReceiveQueue
+        | SegmentKind::Ethernet => "remote",
+        SegmentKind::Atomic
+        | SegmentKind::MaskedSwap32
+        | SegmentKind::MaskedSwap64
+        | SegmentKind::MaskedAdd32
+        | SegmentKind::MaskedAdd64 => "atomic",
         SegmentKind::Data => "data",
-        SegmentKind::Inline => "inline",
-        SegmentKind::Cqe => "cqe",
+        SegmentKind::Inline | SegmentKind::EthernetHeader | SegmentKind::InlineHalf => "inline",
+        SegmentKind::Cqe | SegmentKind::InlineCqe | SegmentKind::CompressedCqe => "cqe",
         SegmentKind::ErrorCqe => "error",
         SegmentKind::SignatureErrorCqe => "signature",
         _ => "unknown",

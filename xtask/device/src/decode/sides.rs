@@ -79,7 +79,7 @@ impl<'m> Sides<'m> {
                 self.mkeys.remove(&umr.key().index().get());
                 Ok(())
             }
-            Body::DataPath(transfer) => self.transfer(page, &transfer),
+            Body::DataPath(transfer) if has_two_sides(&transfer) => self.transfer(page, &transfer),
             _ => Ok(()),
         }
     }
@@ -127,7 +127,7 @@ impl<'m> Sides<'m> {
         let wire =
             maker.map_or_else(|| Tape::of_data(bytes, false), |(known, at)| known.wire_tape(at, bytes));
         let wire = wire.headed(format!("{bytes} bytes"));
-        let brings_in = transfer.atomic().is_some() || transfer.opcode() == Opcode::RDMA_READ;
+        let brings_in = transfer.atomic_bytes().is_some() || transfer.opcode() == Opcode::RDMA_READ;
         let arrow = if brings_in { "↑" } else { "↓" };
         page.push_str("<section class=\"sides\">\n<h4>Both sides</h4>\n");
         here.draw(page, "here", &wire)?;
@@ -163,6 +163,12 @@ impl<'m> Sides<'m> {
         end.tape.notes.extend(part.notes);
         end.hold(place.1, known.held(self.memory, place));
     }
+}
+
+/// Returns whether a request moves data between here and one peer.
+const fn has_two_sides(transfer: &DataPath<'_>) -> bool {
+    let sends = matches!(transfer.opcode(), Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL);
+    transfer.remote().is_some() || sends
 }
 
 /// Draws an mkey: the ranges of memory, what they hold, and what that is on the wire.

@@ -1,0 +1,173 @@
+//! The parts of a request between its control segment and its data segments, by opcode and kind of queue.
+
+use super::queue_kind::QueueKind;
+use super::segment_kind::SegmentKind;
+use crate::wire::OCTOWORD_BYTES;
+use crate::wire::ctrl::{ControlSegment, Opcode, OpcodeWord};
+use crate::wire::data::{DataSegment, InlineHeader};
+use crate::wire::datagram::{BaseAddress, RouteAddress};
+use crate::wire::ethernet::EthernetSegment;
+use zerocopy::FromBytes;
+
+/// Parts of a fixed size, in order, each with its length in bytes, and whether data segments follow them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Heads {
+    /// Those that are not there have no bytes.
+    parts: [(SegmentKind, usize); Self::MOST],
+    data: bool,
+}
+
+impl Heads {
+    /// An address, a place in the peer's memory, and operands.
+    const MOST: usize = 3;
+
+    const fn new(data: bool) -> Self {
+        Self { parts: [(SegmentKind::Unknown, 0); Self::MOST], data }
+    }
+
+    /// Adds a part; one of no bytes is none.
+    fn with(mut self, kind: SegmentKind, bytes: usize) -> Self {
+        if let Some(part) = self.parts.iter_mut().find(|(_, bytes)| *bytes == 0) {
+            *part = (kind, bytes);
+        }
+        self
+    }
+
+    /// Returns whether data segments follow.
+    pub(super) const fn has_data(&self) -> bool {
+        self.data
+    }
+
+    /// Iterates over the parts: kind, begin and end in bytes from the start of the request.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SegmentKind, usize, usize)> + use<> {
+        let mut end = size_of::<ControlSegment>();
+        self.parts.into_iter().filter(|(_, bytes)| *bytes > 0).map(move |(kind, bytes)| {
+            let begin = end;
+            end += bytes;
+            (kind, begin, end)
+        })
+    }
+
+    /// Returns where the last part ends.
+    pub(super) fn end(&self) -> usize {
+        self.iter().last().map_or(size_of::<ControlSegment>(), |(_, _, end)| end)
+    }
+
+    /// Returns the part that a byte before [`Heads::end`] is in.
+    pub(super) fn at(&self, offset: usize) -> (SegmentKind, usize, usize) {
+        let part = self.iter().find(|(_, _, end)| offset < *end);
+        part.unwrap_or((SegmentKind::Unknown, offset, offset + OCTOWORD_BYTES))
+    }
+
+    /// Returns the bytes of the part of a kind, as far as they are there.
+    pub(super) fn bytes_of<'a>(&self, wanted: SegmentKind, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let (_, begin, end) = self.iter().find(|(kind, ..)| *kind == wanted)?;
+        bytes.get(begin..end)
+    }
+}
+
+/// Returns the parts of a request, `None` where they are not known: another opcode, or a request that is none of a connected queue
+/// pair, where the kind of queue is not known.
+pub(super) fn heads(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<Heads> {
+    const OCTOWORD: usize = OCTOWORD_BYTES;
+    let opmod = bytes.first().copied().unwrap_or_default();
+    let data = Heads::new(true);
+    Some(match opcode {
+        Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL if queue == QueueKind::Ethernet => {
+            ethernet(data, bytes)
+        }
+        Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL => addressed(opcode, queue, bytes)?,
+        Opcode::RDMA_WRITE | Opcode::RDMA_WRITE_IMM | Opcode::RDMA_READ => {
+            addressed(opcode, queue, bytes)?.with(SegmentKind::RemoteAddress, OCTOWORD)
+        }
+        Opcode::ATOMIC_CS | Opcode::ATOMIC_FA | Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA => {
+            let (kind, bytes_of_kind) = operands(opcode, opmod)?;
+            addressed(opcode, queue, bytes)?
+                .with(SegmentKind::RemoteAddress, OCTOWORD)
+                .with(kind, bytes_of_kind)
+        }
+        Opcode::TSO | Opcode::ENHANCED_MPSW if matches!(queue, QueueKind::Unknown | QueueKind::Ethernet) => {
+            ethernet(data, bytes)
+        }
+        Opcode::DUMP => data,
+        Opcode::TAG_MATCHING => data.with(SegmentKind::TagMatching, 2 * OCTOWORD),
+        Opcode::MMO => data.with(SegmentKind::MmoMetadata, OCTOWORD),
+        Opcode::LOCAL_MMO if opmod == 0 => data.with(SegmentKind::Transpose, OCTOWORD),
+        Opcode::SEND_ENABLE => Heads::new(false).with(SegmentKind::Wait, OCTOWORD),
+        Opcode::WAIT if opmod == 0 => Heads::new(false).with(SegmentKind::Wait, OCTOWORD),
+        Opcode::WAIT => Heads::new(false).with(SegmentKind::WaitForValue, 2 * OCTOWORD),
+        _ => return None,
+    })
+}
+
+/// Returns the operands of an atomic: kind and bytes, `None` for a modifier that no source has.
+const fn operands(opcode: Opcode, opmod: u8) -> Option<(SegmentKind, usize)> {
+    const SHORT: u8 = OpcodeWord::OPMOD_EXTENDED_ATOMIC;
+    const LONG: u8 = SHORT + 1;
+    match (opcode, opmod) {
+        (Opcode::ATOMIC_CS | Opcode::ATOMIC_FA, _) => Some((SegmentKind::Atomic, OCTOWORD_BYTES)),
+        (Opcode::ATOMIC_MASKED_CS, SHORT) => Some((SegmentKind::MaskedSwap32, OCTOWORD_BYTES)),
+        (Opcode::ATOMIC_MASKED_CS, LONG) => Some((SegmentKind::MaskedSwap64, 2 * OCTOWORD_BYTES)),
+        (Opcode::ATOMIC_MASKED_FA, SHORT) => Some((SegmentKind::MaskedAdd32, OCTOWORD_BYTES)),
+        (Opcode::ATOMIC_MASKED_FA, LONG) => Some((SegmentKind::MaskedAdd64, OCTOWORD_BYTES)),
+        _ => None,
+    }
+}
+
+/// Returns what a kind of queue has first, `None` where the kind is not known and the bytes are none of a connected queue pair.
+fn addressed(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<Heads> {
+    let data = Heads::new(true);
+    match queue {
+        QueueKind::Unknown => (!is_of_another_kind(opcode, bytes)).then_some(data),
+        QueueKind::Connected | QueueKind::Ethernet => Some(data),
+        QueueKind::Datagram | QueueKind::DynamicallyConnected => {
+            let base = BaseAddress::ref_from_prefix(bytes.get(OCTOWORD_BYTES..).unwrap_or_default());
+            let extended = base.is_ok_and(|(base, _)| base.dqp_dct.get() & BaseAddress::EXTENDED != 0);
+            let route = if extended { size_of::<RouteAddress>() } else { 0 };
+            Some(data.with(SegmentKind::Address, size_of::<BaseAddress>() + route))
+        }
+        QueueKind::ExtendedConnected => Some(data.with(SegmentKind::SharedReceiveQueue, OCTOWORD_BYTES)),
+    }
+}
+
+/// Adds the Ethernet segment, and the part of a header that does not fit into it.
+fn ethernet(heads: Heads, bytes: &[u8]) -> Heads {
+    let segment = EthernetSegment::ref_from_prefix(bytes.get(OCTOWORD_BYTES..).unwrap_or_default());
+    let header = segment.map_or(0, |(segment, _)| usize::from(segment.header_bytes()));
+    heads
+        .with(SegmentKind::Ethernet, size_of::<EthernetSegment>())
+        .with(SegmentKind::EthernetHeader, header.saturating_sub(2).next_multiple_of(OCTOWORD_BYTES))
+}
+
+/// Returns whether the bytes are an address or an Ethernet segment where a connected queue pair has something else. What could be
+/// either is taken for the latter.
+fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
+    let Some(rest) = bytes.get(OCTOWORD_BYTES..).filter(|rest| !rest.is_empty()) else { return false };
+    let route = BaseAddress::ref_from_prefix(rest).ok().and_then(|(base, rest)| {
+        let extended = base.dqp_dct.get() & BaseAddress::EXTENDED != 0;
+        RouteAddress::ref_from_prefix(rest).ok().filter(|_| extended)
+    });
+    if route.is_some_and(|(route, _)| route.reserved == [0; 4]) {
+        return true;
+    }
+    let sends = matches!(opcode, Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL);
+    if !sends || inline_length(rest).is_some() {
+        return false;
+    }
+    // A key of 0 is none: there are the reserved half of a datagram's key, and an Ethernet segment without checksums.
+    let data = DataSegment::ref_from_prefix(rest).ok();
+    if data.is_some_and(|(data, _)| data.lkey.get() == 0) {
+        return true;
+    }
+    let Ok((segment, _)) = EthernetSegment::ref_from_prefix(rest) else { return false };
+    let known = segment.checksums & 0x0f == 0 && segment.parser_flags & !0x33 == 0 && segment.mss.get() == 0;
+    let asks = segment.checksums & 0xc0 == 0xc0;
+    known && (segment.parser_offsets == [0; 4] || asks && segment.parser_flags != 0)
+}
+
+/// Returns the length of the inline data that begins here, `None` where a data segment does.
+pub(super) fn inline_length(rest: &[u8]) -> Option<u32> {
+    let (header, _) = InlineHeader::ref_from_prefix(rest).ok()?;
+    let word = header.byte_count.get();
+    (word & InlineHeader::INLINE != 0).then_some(word & !InlineHeader::INLINE)
+}

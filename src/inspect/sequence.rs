@@ -1,0 +1,54 @@
+//! What the requests of a ring say of the one behind them: its index, and its queue pair.
+
+use crate::wire::ctrl::{ControlSegment, Opcode};
+
+/// What does not follow from the requests before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(super) struct Place {
+    /// The index that would follow, where the request has another.
+    pub(super) index: Option<u16>,
+    /// The requests from here on are of another lap of the ring.
+    pub(super) other_lap: bool,
+    /// The queue pair of the requests before, where the request has another.
+    pub(super) queue_pair: Option<u32>,
+}
+
+/// What is known of the requests so far.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(super) struct Sequence {
+    /// Blocks of the ring, if all of it is there.
+    ring: usize,
+    /// The index that a request in block 0 would have, and the queue pair.
+    before: Option<(u16, u32)>,
+}
+
+impl Sequence {
+    pub(super) const fn new(ring: usize) -> Self {
+        Self { ring, before: None }
+    }
+
+    /// Compares the request in a block with those before it, and remembers it.
+    ///
+    /// Blocks of zeros were never written. Of a NOP that fills a queue up drivers write opcode and size alone.
+    pub(super) fn next(&mut self, block: usize, control: &ControlSegment) -> Place {
+        if Opcode(control.opcode_word().opcode()) == Opcode::NOP {
+            return Place::default();
+        }
+        // Indexes are counted modulo 2^16.
+        let index = control.opcode_word().wqe_index();
+        let (base, qpn) = (index.wrapping_sub(block as u16), control.qpn_ds_word().qpn());
+        let Some((base_before, qpn_before)) = self.before.replace((base, qpn)) else {
+            return Place::default();
+        };
+        let queue_pair = (qpn != qpn_before).then_some(qpn_before);
+        if base == base_before || queue_pair.is_some() {
+            return Place { queue_pair, ..Place::default() };
+        }
+        let laps = usize::from(base_before.wrapping_sub(base)).is_multiple_of(self.ring.max(1));
+        let other_lap = self.ring.is_power_of_two() && self.ring > 1 && laps;
+        let index = (!other_lap).then_some(base_before.wrapping_add(block as u16));
+        Place { index, other_lap, queue_pair }
+    }
+}

@@ -1,0 +1,322 @@
+//! Requests and completions of queues that are none of this library: those that other drivers post and get on hardware.
+//!
+//! The bytes are put together field by field, from reading libmlx5, UCX, UCC, NVSHMEM, DPDK and the kernel's mlx5_core.
+
+use super::cqe::{CompletionEntry, EntryKind};
+use super::drivers::{context, control, joined, segment, umr_control};
+use super::std;
+use super::std::string::{String, ToString};
+use super::std::vec::Vec;
+use super::*;
+
+const LKEY: u32 = 0x0000_5600;
+const RKEY: u32 = 0x0000_5800;
+const SIGNALLED: u8 = 8;
+
+fn data() -> Vec<u8> {
+    segment(64, LKEY, 0x1000)
+}
+
+fn remote() -> Vec<u8> {
+    joined(&[&0x7f00_0000_0000_u64.to_be_bytes(), &RKEY.to_be_bytes(), &[0; 4]])
+}
+
+/// The address of a datagram: to queue pair 0x45 at fe80::b859:9fff:fe00:1, as `mlx5_create_ah` of libmlx5 makes it.
+fn address(key: u64) -> Vec<u8> {
+    let gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0xb8, 0x59, 0x9f, 0xff, 0xfe, 0, 0, 1];
+    joined(&[
+        &key.to_be_bytes(),
+        &[0x80, 0, 0, 0x45, 0, 0, 0xc0, 1],
+        &[0, 0, 0, 0, 0xb8, 0x59, 0x9f, 0, 0, 1, 0, 64],
+        &[0x40, 0, 0, 0],
+        &gid,
+    ])
+}
+
+/// An Ethernet segment with checksums of L3 and L4, and this much of a header.
+fn ethernet(mss: u16, header: u16) -> Vec<u8> {
+    let rest = usize::from(header).saturating_sub(2).next_multiple_of(16);
+    joined(&[
+        &[0, 0, 0, 0, 0xc0, 0],
+        &mss.to_be_bytes(),
+        &[0; 4],
+        &header.to_be_bytes(),
+        &[0xb8; 2],
+        &std::vec![0x59; rest],
+    ])
+}
+
+fn request(opcode: u8, opmod: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let parts = joined(parts);
+    let octowords = u8::try_from(1 + parts.len() / 16).unwrap();
+    patched(joined(&[&control(opcode, octowords, SIGNALLED, 0), &parts]), 0, &[opmod])
+}
+
+/// What is decoded, in words, with the kinds of its segments; nothing in it is more than a note.
+fn decoded(queue: QueueKind, bytes: &[u8]) -> (String, Vec<SegmentKind>) {
+    exercise(bytes);
+    let request = parse(bytes).on_queue(queue);
+    assert!(request.worst(&DeviceContext::UNKNOWN) <= Some(Severity::Note), "{request}");
+    let kinds = request.segments().map(|segment| segment.kind).collect();
+    (request.summary(DeviceContext::UNKNOWN).to_string(), kinds)
+}
+
+#[test]
+fn sends_of_other_queues_have_their_address_in_words() {
+    use SegmentKind::{Address, Control, Data, Ethernet, EthernetHeader, RemoteAddress, SharedReceiveQueue};
+    let to = "MAC b8:59:9f:00:00:01, GID fe80:0000:0000:0000:b859:9fff:fe00:0001, signalled";
+    let datagram = request(0x0a, 0, &[&address(0x1111_1111 << 32), &data()]);
+    let (words, kinds) = decoded(QueueKind::Datagram, &datagram);
+    let want = "SEND: 64 bytes in 1 data segment, to queue pair 0x45, Q_Key 0x11111111, ";
+    assert_eq!((words, kinds), (std::format!("{want}{to}"), std::vec![Control, Address, Data]));
+    // Without the bit for a route the address is compact.
+    let compact = joined(&[&address(0x1111_1111 << 32)[..8], &[0, 0, 0, 0x45, 0, 0, 0, 7]]);
+    let (words, kinds) = decoded(QueueKind::Datagram, &request(0x0a, 0, &[&compact, &data()]));
+    assert!(words.ends_with("to queue pair 0x45, Q_Key 0x11111111, signalled"), "{words}");
+    assert_eq!(kinds, [Control, Address, Data]);
+    let write = request(0x08, 0, &[&address(0x1_0000_0001), &remote(), &data()]);
+    let (words, kinds) = decoded(QueueKind::DynamicallyConnected, &write);
+    assert!(words.contains("to target 0x45, access key 0x0000000100000001, MAC b8:59"), "{words}");
+    assert_eq!(kinds, [Control, Address, RemoteAddress, Data]);
+    let write = request(0x08, 0, &[&[0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &remote(), &data()]);
+    let (_, kinds) = decoded(QueueKind::ExtendedConnected, &write);
+    assert_eq!(kinds, [Control, SharedReceiveQueue, RemoteAddress, Data]);
+    for (header, rest) in [(0, 0), (2, 0), (18, 1), (19, 1), (34, 1), (35, 1)] {
+        let (words, kinds) =
+            decoded(QueueKind::Ethernet, &request(0x0a, 0, &[&ethernet(0, header), &data()]));
+        let inline =
+            if header == 0 { String::new() } else { std::format!(", {header} bytes of header inline") };
+        let want = std::format!("SEND: 64 bytes in 1 data segment, checksums L3+L4{inline}, signalled");
+        assert_eq!(words, want);
+        let rest = std::iter::repeat_n(EthernetHeader, rest);
+        assert_eq!(kinds, [Control, Ethernet].into_iter().chain(rest).chain([Data]).collect::<Vec<_>>());
+    }
+}
+
+/// Without the kind of queue such a send is not read as one of a connected queue pair, whatever its first word.
+#[test]
+fn what_no_connected_queue_pair_posts_is_not_read_as_of_one() {
+    for (opcode, parts) in [
+        (0x0a, [address(0x1111_1111 << 32), data()]),
+        // The first word of this key would be a length of inline data.
+        (0x0a, [address(0x8000_0004 << 32), data()]),
+        (0x0a, [joined(&[&[0x11; 4], &[0; 7], &[0x45, 0, 0, 0, 7]]), data()]),
+        (0x08, [joined(&[&address(0x1_0000_0001), &remote()]), data()]),
+        (0x0a, [ethernet(0, 18), data()]),
+        (0x0a, [ethernet(0, 0), data()]),
+        (0x0a, [patched(ethernet(0, 18), 0, &[0x11, 0x07, 0, 0, 0xc0, 0x20]), data()]),
+    ] {
+        let bytes = request(opcode, 0, &[&parts[0], &parts[1]]);
+        assert_eq!(problems(&bytes, &DeviceContext::UNKNOWN), [Problem::QueueKindMissing]);
+        let (words, kinds) = decoded(QueueKind::Unknown, &bytes);
+        assert!(words.contains(", not decoded"), "{words}");
+        assert_eq!(kinds, [SegmentKind::Control, SegmentKind::Unknown]);
+    }
+    // What a connected queue pair posts is: data, inline data, none.
+    for parts in [data(), joined(&[&[0x80, 0, 0, 12], &[0; 12]]), Vec::new()] {
+        let (words, _) = decoded(QueueKind::Unknown, &request(0x0a, 0, &[&parts]));
+        assert!(!words.contains("not decoded"), "{words}");
+    }
+}
+
+#[test]
+fn masked_atomics_are_read_by_their_size() {
+    use SegmentKind::{MaskedAdd32, MaskedAdd64, MaskedSwap32, MaskedSwap64};
+    let numbers = |count: u8, bytes: usize| -> Vec<u8> {
+        let number = |number: u8| joined(&[&std::vec![0; bytes - 1], &[number]]);
+        (1..=count).flat_map(number).collect()
+    };
+    let all = "swap 0x1, compare 0x2, swap_mask 0x3, compare_mask 0x4";
+    for (opcode, opmod, operands, bytes, kind, words) in [
+        (0x14, 8, numbers(4, 4), 4, MaskedSwap32, all),
+        (0x14, 9, numbers(4, 8), 8, MaskedSwap64, all),
+        (0x15, 8, joined(&[&numbers(2, 4), &[0; 8]]), 4, MaskedAdd32, "add 0x1, field_boundary 0x2"),
+        (0x15, 9, numbers(2, 8), 8, MaskedAdd64, "add 0x1, field_boundary 0x2"),
+    ] {
+        let atomic = |length| request(opcode, opmod, &[&remote(), &operands, &segment(length, LKEY, 0x1000)]);
+        let (found, kinds) = decoded(QueueKind::Unknown, &atomic(bytes));
+        let there = "remote 0x7f0000000000 key 0x00005800";
+        let name = if opcode == 0x14 { "ATOMIC_MASKED_CS" } else { "ATOMIC_MASKED_FA" };
+        assert!(
+            found.starts_with(&std::format!("{name}: {bytes} bytes in 1 data segment, {there}, {words}"))
+        );
+        assert_eq!(kinds[1..3], [SegmentKind::RemoteAddress, kind]);
+        let wanted = Problem::AtomicOperand { bytes: bytes.into() };
+        assert_eq!(problems(&atomic(16), &DeviceContext::UNKNOWN), [wanted]);
+    }
+}
+
+#[test]
+fn requests_of_other_drivers_have_their_names_and_parts() {
+    use SegmentKind::{
+        Control, Data, Ethernet, EthernetHeader, MmoMetadata, TagMatching, Transpose, Unknown, Wait,
+        WaitForValue,
+    };
+    let sixteen = [0x11; 16];
+    for (opcode, opmod, parts, name, kinds) in [
+        // Kernel TLS and NVSHMEM.
+        (0x23, 0, data(), "DUMP: 64 bytes in 1 data segment", &[Data][..]),
+        // DPDK and the kernel.
+        (
+            0x0e,
+            0,
+            joined(&[&ethernet(1460, 54), &data()]),
+            "TSO: 64 bytes",
+            &[Ethernet, EthernetHeader, Data],
+        ),
+        (0x0e, 1, joined(&[&ethernet(0, 0), &data()]), "TSO: 64 bytes", &[Ethernet, Data]),
+        (
+            0x29,
+            0,
+            joined(&[&ethernet(0, 0), &data(), &data()]),
+            "ENHANCED_MPSW: 128",
+            &[Ethernet, Data, Data],
+        ),
+        (0x0f, 0, sixteen.to_vec(), "WAIT", &[Wait]),
+        // UCC and DPDK.
+        (0x0f, 1, [sixteen; 2].concat(), "WAIT", &[WaitForValue]),
+        (0x0f, 2, [sixteen; 2].concat(), "WAIT", &[WaitForValue]),
+        (0x17, 0, sixteen.to_vec(), "SEND_ENABLE", &[Wait]),
+        (0x32, 0, joined(&[&[0; 16], &data(), &data()]), "LOCAL_MMO: 128 bytes", &[Transpose, Data, Data]),
+        (0x28, 0, joined(&[&[0x10], &[0; 31], &data()]), "TAG_MATCHING: 64 bytes", &[TagMatching, Data]),
+        (0x2f, 3, joined(&[&[0; 16], &data(), &data()]), "MMO: 128 bytes", &[MmoMetadata, Data, Data]),
+        // Without a layout that is public, or with one of flow tables.
+        (0x18, 0, sixteen.to_vec(), "BIND_MW", &[Unknown]),
+        (0x19, 0, sixteen.to_vec(), "FMR", &[Unknown]),
+        (0x1b, 0, sixteen.to_vec(), "LOCAL_INVAL", &[Unknown]),
+        (0x1f, 0, sixteen.to_vec(), "CONFIG_CMD", &[Unknown]),
+        (0x2c, 0, sixteen.to_vec(), "FLOW_TBL_ACCESS", &[Unknown]),
+        (0x2d, 2, sixteen.to_vec(), "ACCESS_ASO", &[Unknown]),
+        (0x14, 12, sixteen.to_vec(), "ATOMIC_MASKED_CS", &[Unknown]),
+    ] {
+        let (words, found) = decoded(QueueKind::Unknown, &request(opcode, opmod, &[&parts]));
+        assert!(words.starts_with(name) && !words.contains("not decoded"), "{words}");
+        assert_eq!(found, [&[Control], kinds].concat(), "{words}");
+    }
+    let cut = request(0x28, 0, &[&[0; 16]]);
+    assert_eq!(problems(&cut, &DeviceContext::UNKNOWN), [Problem::SizeMismatch { ds: 2, wanted: 3 }]);
+    assert!(matches!(parse(&cut).body(), Body::Unknown));
+}
+
+/// UCC's all-to-all: header and entries are in registered memory, and map more than a list of as many entries could.
+#[test]
+fn an_interleaved_layout_in_memory_is_none_that_is_too_short() {
+    let length = |length| {
+        let pointer = segment(0, LKEY, 0x7f00_0000_0800);
+        joined(&[&control(0x25, 9, 8, 0x1234), &umr_control(0, 4, 0, 1), &context(length, false), &pointer])
+    };
+    for bytes in [0xe000, 3 * 0xffff * 0xffff_ffff] {
+        let (words, kinds) = decoded(QueueKind::Unknown, &length(bytes));
+        assert!(words.contains("4 octowords of entries at 0x7f0000000800 key 0x00005600"), "{words}");
+        assert_eq!(kinds.last(), Some(&SegmentKind::EntriesPointer));
+    }
+    let over = 3 * 0xffff * 0xffff_ffff + 1;
+    let found = problems(&length(over), &DeviceContext::UNKNOWN);
+    assert!(found.contains(&Problem::PointerTooShort { octowords: 4, length: over }), "{found:?}");
+    let ksm = DeviceContext { entry_size: KsmEntrySize::new(4096).ok(), ..DeviceContext::UNKNOWN };
+    assert!(
+        problems(&length(4 * 4096 + 1), &ksm)
+            .contains(&Problem::PointerTooShort { octowords: 4, length: 4 * 4096 + 1 })
+    );
+}
+
+/// Requests of one block each, of these opcodes, indices and queue pairs.
+fn ring(requests: &[(u8, u16, u32)]) -> Vec<u8> {
+    let block = |&(opcode, index, qpn): &(u8, u16, u32)| {
+        let [_, high, middle, low] = qpn.to_be_bytes();
+        let parts = if opcode == 0 { Vec::new() } else { joined(&[&remote(), &data()]) };
+        let bytes = patched(request(opcode, 0, &[&parts]), 4, &[high, middle, low]);
+        let mut bytes = patched(bytes, 1, &index.to_be_bytes());
+        bytes.resize(64, 0);
+        bytes
+    };
+    requests.iter().flat_map(block).collect()
+}
+
+#[test]
+fn indices_and_queue_pairs_follow_along_a_ring() {
+    let found = |bytes: &[u8]| {
+        let mut found = Vec::new();
+        for (offset, request) in Requests::new(bytes) {
+            request.findings(&DeviceContext::UNKNOWN, |finding| {
+                if finding.severity() < Severity::Refused && finding.problem != Problem::DataInNop {
+                    found.push((offset + finding.offset, finding.problem));
+                }
+            });
+        }
+        found
+    };
+    let out = |found, wanted| Problem::IndexOutOfOrder { found, wanted };
+    // The same index again and again: the device has one of them, and takes the others for it.
+    let same = ring(&[(8, 0, 0x77), (8, 0, 0x77), (8, 0, 0x77)]);
+    assert_eq!(found(&same), [(65, out(0, 1)), (129, out(0, 1))]);
+    assert_eq!(out(0, 1).severity(), Severity::Suspicious);
+    // A jump is told once; a request that stands alone has nothing before it.
+    assert_eq!(found(&ring(&[(8, 7, 1), (8, 9, 1), (8, 10, 1)])), [(65, out(9, 8))]);
+    assert_eq!(found(&ring(&[(8, 0xffff, 1), (8, 0, 1), (8, 1, 1)])), []);
+    assert_eq!(parse(&same[64..]).worst(&DeviceContext::UNKNOWN), None);
+    // A request of several blocks; blocks of zeros and NOPs that only fill up.
+    let mut two = patched(ring(&[(8, 0, 1), (8, 0, 1), (8, 2, 1)]), 7, &[5]);
+    two.splice(48..80, joined(&[&data(), &data()]));
+    assert_eq!(found(&two), []);
+    let filled = ring(&[(8, 4, 1), (0, 0, 0), (8, 6, 1)]);
+    assert_eq!(found(&filled), []);
+    let unwritten = joined(&[&ring(&[(8, 4, 1)]), &[0; 64], &ring(&[(8, 6, 1)])]);
+    assert_eq!(found(&unwritten), []);
+    // Behind the producer of a whole ring stands what is a lap older.
+    let lap = ring(&[(8, 8, 1), (8, 9, 1), (8, 6, 1), (8, 7, 1)]);
+    assert_eq!(found(&lap), [(129, Problem::OtherLap)]);
+    assert_eq!(found(&lap[..192]), [(129, out(6, 10))]);
+    let other = ring(&[(8, 0, 1), (8, 1, 2), (8, 2, 2)]);
+    assert_eq!(found(&other), [(68, Problem::OtherQueuePair { qpn: 2, before: 1 })]);
+}
+
+#[test]
+fn data_in_a_completion_is_shown() {
+    let bytes: Vec<u8> = (0..32).collect();
+    let short = entry(&[(0, &bytes), (44, &[0, 0, 0, 20]), (56, &[0x10, 0, 0, 0x77, 0, 3, 0, 4])]);
+    let read = CompletionEntry::parse(&short).unwrap();
+    assert_eq!((read.worst(), read.inline_data()), (Some(Severity::Note), Some(&bytes[..20])));
+    let words = "REQ: queue pair 0x77, counter 3, RDMA_READ, 20 bytes, inline data";
+    assert_eq!(read.summary(None).to_string(), words);
+    let page = read.to_string();
+    assert!(page.contains("0x000  00010203 04050607 08090a0b 0c0d0e0f"), "{page}");
+    assert!(page.contains("inline data           32 bytes"), "{page}");
+    // 64 bytes of data are in the half before.
+    let long = entry(&[(44, &[0, 0, 0, 40]), (56, &[0, 0, 0, 0x77, 0, 3, 0, 0x28])]);
+    let half: Vec<u8> = (0..64).collect();
+    let slot = joined(&[&half, &long]);
+    let read = CompletionEntry::parse_128(&slot).unwrap();
+    assert_eq!((read.worst(), read.inline_data()), (Some(Severity::Note), Some(&half[..40])));
+    let segments: Vec<_> = read.segments().map(|segment| (segment.kind, segment.offset)).collect();
+    assert_eq!(segments, [(SegmentKind::InlineHalf, 0), (SegmentKind::Cqe, 64)]);
+    let alone = CompletionEntry::parse(&long).unwrap();
+    assert_eq!((alone.worst(), alone.inline_data()), (Some(Severity::Note), None));
+    assert!(CompletionEntry::parse_128(&slot[..127]).is_err());
+    // A half without data was never written.
+    let plain = joined(&[&half, &entry(&[(56, &[0x10, 0, 0, 0x77, 0, 3, 0, 0])])]);
+    let read = CompletionEntry::parse_128(&plain).unwrap();
+    let segments: Vec<_> = read.segments().map(|segment| (segment.kind, segment.offset)).collect();
+    assert_eq!(segments, [(SegmentKind::Cqe, 64)]);
+    assert_eq!((read.worst(), read.inline_data()), (None, None));
+}
+
+#[test]
+fn compressed_completions_are_named() {
+    let title = entry(&[(44, &[0, 0, 0, 7]), (56, &[0, 0, 0, 0x77, 0, 3, 0, 0x2c])]);
+    let read = CompletionEntry::parse(&title).unwrap();
+    assert!(matches!(read.kind(), EntryKind::Compressed(_)));
+    assert_eq!(read.summary(None).to_string(), "RESP_SEND: queue pair 0x77, 7 compressed completions");
+    assert_eq!(read.worst(), Some(Severity::Note));
+    assert!(read.to_string().contains("byte_cnt              7 completions"), "{read}");
+}
+
+/// The vendor syndrome alone does not name a page fault.
+#[test]
+fn page_faults_are_named_by_both_syndromes() {
+    for (syndrome, named) in [(0x22, true), (0x04, false), (0x13, false)] {
+        let bytes = entry(&[(54, &[0x93, syndrome]), (56, &[0x08, 0, 0, 0x77, 0, 5, 0, 0xd2])]);
+        let page = CompletionEntry::parse(&bytes).unwrap().to_string();
+        assert_eq!(page.contains("page fault"), named, "{page}");
+    }
+}

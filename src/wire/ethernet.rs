@@ -1,0 +1,46 @@
+//! The segment that sends of Ethernet queues have behind the control segment (PRM `eth_seg`).
+
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The Ethernet segment, 16 bytes, with the first two bytes of the header that is in the request (`struct mlx5_wqe_eth_seg` of the
+/// kernel). The rest of the header follows, padded to octowords.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct EthernetSegment {
+    /// Offsets of outer L4, outer L3, inner L4 and inner L3, in units of 2 bytes (`swp_*_offset`).
+    pub parser_offsets: [u8; 4],
+    /// Checksums that the device fills in (`cs_flags`).
+    pub checksums: u8,
+    /// What is at the offsets (`swp_flags`).
+    pub parser_flags: u8,
+    /// Bytes of a TCP segment (`mss`).
+    pub mss: U16,
+    /// What flow tables see (`flow_table_metadata`).
+    pub metadata: U32,
+    /// Bytes of header in the request, in the low 10 bits; or [`EthernetSegment::VLAN`], [`EthernetSegment::TRAILER`]
+    /// (`inline_hdr.sz`, `insert.type`).
+    pub header_size: U16,
+    /// The first two bytes of the header, or the VLAN tag (`inline_hdr.start`, `insert.vlan_tci`).
+    pub header_start: [u8; 2],
+}
+
+impl EthernetSegment {
+    /// In `header_size`: the device inserts a VLAN tag (`MLX5_ETH_WQE_INSERT_VLAN`).
+    pub const VLAN: u16 = 1 << 15;
+    /// In `header_size`: the device inserts a trailer (`MLX5_ETH_WQE_INSERT_TRAILER`).
+    pub const TRAILER: u16 = 1 << 14;
+
+    /// Returns how many bytes of header are in the request, two of them in this segment.
+    pub const fn header_bytes(&self) -> u16 {
+        let word = self.header_size.get();
+        if word & (Self::VLAN | Self::TRAILER) == 0 { word & 0x3ff } else { 0 }
+    }
+}
+
+crate::fmt::defmt_as_bytes!(EthernetSegment);
+
+const _: () = assert!(size_of::<EthernetSegment>() == 16);
+const _: () = assert!(core::mem::offset_of!(EthernetSegment, header_size) == 12);
