@@ -69,6 +69,11 @@ fn dump(bytes: &[u8]) {
             read.truncate(FIRST);
             assert_eq!(hex::parse(&plain(&read)), Ok(read));
         }
+        // Each has bytes, and as many as all lines could hold at most.
+        Ok(hex::Input::Dumps(dumps)) => {
+            assert!(dumps.found.iter().all(|dump| dump.bytes.len() >= 16 && dump.line > 0));
+            let _ = dumps.left_out();
+        }
         Ok(hex::Input::Log(logged)) => assert!(logged.iter().all(|one| !one.place.is_empty())),
         Ok(hex::Input::Bytes(_)) => {}
         Err(why) => assert!(!why.to_string().is_empty()),
@@ -94,6 +99,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let log = "mlx5_0 qp 0x40 block 1\n0x000 00000025 00004008 00000008 00001200 opcode\n\n";
     let json = "{\"kind\":\"completion\",\"completion_queue\":3,\"bytes\":\"00ff\"}\n\
         {\"queue_pair\":64,\"block\":1,\"bytes\":\"00000025\"}\n";
+    let kernel = "[  100.0] mlx5_0: dump_cqe:272: dump error cqe\n\
+        [  100.1] 00000000: 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n\
+        [  100.2] 00000000: 00 00 00 00 a9 00 56 04 00 00 01 e9 00 54 e8 e2 | ......V......T..\n";
+    let program = "mlx5: host: got completion with error:\n00000000 00008813 10012abe 0dd0c1d3\nnext\n\
+        0x7f10 <ring+16>:\t0x25000000\t0x08400000\n*\n00000040\n";
     let include = "unsigned char ring[] = {\n  0x00, 0x25, 0xff\n};\nunsigned int ring_len = 3;\n";
     let recorded = "{\"device\":{\"engine\":\"multi-block\",\"spdk\":\"3230130e\"}}\n{\"psv\":1}\n\
         {\"qp\":{\"number\":1,\"blocks\":16}}\n{\"write\":{\"address\":4096,\"bytes\":\"00ff\"}}\n\
@@ -109,6 +119,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         (3, log),
         (3, json),
         (3, include),
+        (3, kernel),
+        (3, program),
         (3, "000000250000400800"),
         (4, "batch-changed"),
         (4, "77"),

@@ -5,30 +5,40 @@ mod memory;
 mod mkeys;
 mod page;
 mod pieces;
+mod reading;
 mod sides;
 mod tape;
 mod text;
 
 use memory::Memory;
-use mlx5_mkey::inspect::{DeviceContext, Severity, Style};
+use mlx5_mkey::inspect::{DeviceContext, QueueKind, Severity, Style};
 use mlx5_mkey::mkey::XtsEngine;
+use reading::{EntrySize, Reading};
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use xtask::run;
 use xtask_parsers::hex::{self, Input};
+use xtask_parsers::rows;
 
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask decode [options] HEX... | FILE | -
 
 Decodes send work requests, one after the other on blocks of 64 bytes, or completion entries of 64
-bytes.
+or 128 bytes.
 HEX may have blanks, commas, 0x, and colons between bytes. FILE holds such text, a dump of xxd,
 xxd -p, xxd -i, hexdump -C or od -tx1, what `cargo xtask emulate` wrote with --log or --log-json, or
-raw bytes; - reads standard input. Digits are bytes in the order in which they are written. A word
-that is both hex and a file is a file. Of text, up to 8 MiB are read: four of the largest rings.
+raw bytes; - reads standard input. It may also be a log with dumps in it, as libmlx5, the kernel and
+DPDK print them, or what a debugger printed: rows are found wherever they stand in a line, and the
+lines without one are told. Digits are bytes in the order in which they are written. Words behind an
+address (gdb's x/16xw) are numbers of a little-endian machine. A word that is both hex and a file is
+a file. Of text, up to 8 MiB are read: four of the largest rings.
 
-  --cqe              completion entries; without it, requests
-  --stride BYTES     block plus signature, to name the block of a signature error (with --cqe)
+  --cqe              completion entries; without it, whichever makes sense, else requests
+  --wqe              requests, also where only completion entries make sense
+  --cqe-size BYTES   completion entries of this size, 64 or 128
+  --queue KIND       queue that requests are from: rc, uc, ud, dc (initiator), xrc or ethernet;
+                     without it, requests of other queues than rc and uc are not decoded in full
+  --stride BYTES     block plus signature, to name the block of a signature error
   --engine KIND      AES-XTS engine of the device: single-block, multi-block or multi-block-le
   --html OUT         the same as a page, which needs nothing but itself: blocks and segments in
                      colour, fields on demand, and both sides of each mkey and transfer
@@ -48,7 +58,9 @@ const REFUSED: u8 = 1;
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq)]
 struct Options {
-    completions: bool,
+    /// What to read, `None` for whichever makes sense.
+    reading: Option<Reading>,
+    queue: QueueKind,
     stride: Option<u32>,
     device: DeviceContext,
     /// Where the page goes, if one is drawn.
@@ -76,7 +88,7 @@ fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
         return Ok((USAGE.to_owned(), CLEAN));
     }
     let input = read_input(&options.input)?;
-    let pieces = pieces::pieces(&input, options.completions)?;
+    let pieces = pieces::pieces(&input, options.reading, options.queue)?;
     let worst = pieces.iter().filter_map(|piece| piece.worst(&options.device)).max();
     let status = if worst == Some(Severity::Refused) { REFUSED } else { CLEAN };
     let Some(file) = &options.html else {
@@ -102,7 +114,25 @@ fn parse_args(args: &[String]) -> Result<Options, String> {
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
         match arg {
-            "--cqe" => options.completions = true,
+            "--cqe" => options.reading = options.reading.or(Some(Reading::Entries(None))),
+            "--wqe" => options.reading = Some(Reading::Requests),
+            "--cqe-size" => {
+                options.reading = Some(Reading::Entries(Some(match args.next() {
+                    Some("64") => EntrySize::Short,
+                    Some("128") => EntrySize::Long,
+                    _ => return Err("--cqe-size wants 64 or 128".to_owned()),
+                })));
+            }
+            "--queue" => {
+                options.queue = match args.next() {
+                    Some("rc" | "uc") => QueueKind::Connected,
+                    Some("ud") => QueueKind::Datagram,
+                    Some("dc") => QueueKind::DynamicallyConnected,
+                    Some("xrc") => QueueKind::ExtendedConnected,
+                    Some("ethernet") => QueueKind::Ethernet,
+                    _ => return Err("--queue wants rc, uc, ud, dc, xrc or ethernet".to_owned()),
+                };
+            }
             "--engine" => {
                 options.device.engine = Some(match args.next() {
                     Some("single-block") => XtsEngine::SingleBlock,
@@ -131,9 +161,6 @@ fn parse_args(args: &[String]) -> Result<Options, String> {
     if options.memory != Memory::default() && options.html.is_none() {
         return Err(format!("--memory is for --html\n\n{USAGE}"));
     }
-    if options.stride.is_some() && !options.completions && !options.help {
-        return Err(format!("--stride is for --cqe\n\n{USAGE}"));
-    }
     Ok(options)
 }
 
@@ -148,14 +175,18 @@ fn read_input(input: &[String]) -> Result<Input, String> {
             std::fs::read(one).map_err(|error| format!("{one}: {error}"))?
         }
         words => {
+            // One word may be a whole log, with its lines.
             let text = words.join(" ");
-            let bytes = hex::parse(&text).map_err(|what| format!("neither a file nor hex: {what}"))?;
-            return Ok(Input::Bytes(bytes));
+            let bytes = hex::parse(&text).map(Input::Bytes);
+            let among = || rows::find(&text).ok().flatten().map(Input::Dumps);
+            return bytes.or_else(|what| among().ok_or_else(|| format!("neither a file nor hex: {what}")));
         }
     };
     hex::read(raw).map_err(|error| error.to_string())
 }
 
+#[cfg(test)]
+mod dump_tests;
 #[cfg(test)]
 mod page_tests;
 
@@ -185,7 +216,9 @@ mod tests {
         assert!(status(&["--engine", "steam", NOP]).is_err());
         assert!(status(&["--what", NOP]).is_err());
         assert!(status(&["--cqe", NOP]).is_err());
-        assert!(status(&["--stride", "520", NOP]).is_err());
+        assert!(status(&["--stride", "0", NOP]).is_err());
+        assert!(status(&["--queue", "what", NOP]).is_err());
+        assert!(status(&["--cqe-size", "32", NOP]).is_err());
         assert_eq!(status(&["--help"]), Ok(CLEAN));
     }
 

@@ -1,12 +1,13 @@
 //! Bytes out of the dumps of common programs: read right, or refused with the line that cannot be.
 
 use super::log_json;
+use super::rows::{self, Dumps};
 use std::fmt;
 
 /// The most bytes of a dump that is text, so that a repeated line cannot fill memory: four of the largest send rings, of 32768
 /// blocks of 64 bytes. In it fits the completion queue of such a ring, too, with entries of 128 bytes. The largest completion queue
 /// of all has 1 GiB (2^23 entries of 128 bytes): who dumps that does not print it, and raw bytes have no limit.
-const MOST: usize = 4 * 32768 * 64;
+pub(super) const MOST: usize = 4 * 32768 * 64;
 
 /// Why a dump is not read.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ impl fmt::Display for HexError {
 pub enum Input {
     /// A ring, or a part of one.
     Bytes(Vec<u8>),
+    /// Dumps among other text, or several of them.
+    Dumps(Dumps),
     /// Requests and completion entries, one by one, as `cargo xtask emulate --log` and `--log-json` write them.
     Log(Vec<Logged>),
 }
@@ -56,14 +59,23 @@ pub struct Logged {
     pub bytes: Vec<u8>,
 }
 
-/// Returns what a file holds: a log if a request of one is in it, else bytes, as they are, or as hex if it is text.
+/// Returns what a file holds: a log if a request of one is in it, else bytes, as they are, or as hex if it is text, alone or among
+/// other text.
 ///
 /// # Errors
 /// What line is not hex, and why; or that it is too long.
 pub fn read(raw: Vec<u8>) -> Result<Input, HexError> {
     let text = String::from_utf8_lossy(&raw);
     let logged = if text.starts_with('{') { log_json::read(&text)? } else { log(&text)? };
-    if logged.is_empty() { bytes(raw).map(Input::Bytes) } else { Ok(Input::Log(logged)) }
+    if !logged.is_empty() {
+        return Ok(Input::Log(logged));
+    }
+    let text = text.into_owned();
+    match bytes(raw) {
+        Ok(bytes) => Ok(Input::Bytes(bytes)),
+        Err(why @ HexError::Text(_)) => rows::find(&text)?.map(Input::Dumps).ok_or(why),
+        Err(why) => Err(why),
+    }
 }
 
 /// Reads the requests of a log. What the program itself has written between them is left out.
@@ -101,7 +113,7 @@ fn is_place(line: &str) -> bool {
     qpn.strip_prefix("0x").is_some_and(all_hex) && block.parse::<u16>().is_ok()
 }
 
-fn is_dword(word: &str) -> bool {
+pub(super) fn is_dword(word: &str) -> bool {
     word.len() == 8 && all_hex(word)
 }
 
@@ -247,7 +259,7 @@ fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), Str
 }
 
 /// Reads the columns behind an offset: bytes, and perhaps the same bytes as characters.
-fn columns(text: &str) -> Result<Vec<u8>, String> {
+pub(super) fn columns(text: &str) -> Result<Vec<u8>, String> {
     for (at, _) in text.char_indices() {
         let (left, rest) = text.split_at(at);
         let Some(right) = rest.strip_prefix("  ") else { continue };
@@ -294,12 +306,12 @@ pub fn digits(text: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn all_hex(word: &str) -> bool {
+pub(super) fn all_hex(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// Quotes the beginning of what could not be read.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let short: String = text.chars().take(40).collect();
     format!("`{}`", short.escape_debug())
 }
@@ -468,14 +480,78 @@ mod tests {
     }
 
     #[test]
-    fn what_decode_prints_is_refused() {
-        refuses(
-            "NOP\n0x000  00000000 00000000 00000000 00000000  control segment\n",
-            "line 1 is not hex: `NOP`",
-        );
-        refuses("0x000  00000000 00000000 00000000 00000000  control segment\n", "line 1 is not hex");
-        refuses("0x000  00000000 00000000 00000000 00000000\n", "line 1 is not hex");
+    fn what_decode_prints_is_read_again() {
+        let row = "0x000  00000000 00000000 00000000 00000000";
+        for (line, text) in
+            [(2, format!("NOP\n{row}  control segment\n")), (1, format!("{row}  control")), (1, row.into())]
+        {
+            let Ok(Input::Dumps(dumps)) = read(text.clone().into_bytes()) else { panic!("{text}") };
+            let found: Vec<_> = dumps.found.iter().map(|dump| (dump.line, dump.bytes.as_slice())).collect();
+            assert_eq!(found, [(line, &[0; 16][..])]);
+        }
         refuses("    0000  30313233 34353637\n", "line 1 is not hex");
+    }
+
+    /// Returns the dumps of a text: their first lines, offsets and lengths, and the lines behind lost ones.
+    fn dumps(text: &str) -> (Vec<(usize, u64, usize)>, Vec<usize>) {
+        let Ok(Input::Dumps(dumps)) = read(text.as_bytes().to_vec()) else { panic!("{text}") };
+        let shape = dumps.found.iter().map(|dump| (dump.line, dump.offset, dump.bytes.len()));
+        (shape.collect(), dumps.lost)
+    }
+
+    #[test]
+    fn rows_stand_anywhere_in_a_line() {
+        let bytes = "00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff";
+        let words = "00112233 44556677 8899aabb ccddeeff";
+        let want: Vec<u8> = (0..16).map(|digit| digit * 0x11).collect();
+        for line in [
+            format!("[  100.000001] 00000000: {bytes}"),
+            format!("Jan 01 00:00:00 host kernel: 00000000: {bytes}"),
+            format!("2021-12-03T10:11:12+0000 host kernel: [12.3] 0000: {bytes}  ..\"3DUfw......\u{fffd}."),
+            format!("00000000: {bytes} | ..\"3DUfw........"),
+            format!("x 00000000  {bytes}  |..\"3DUfw........|"),
+            format!("<4>[1.2] {words}"),
+            format!("a: {words} |"),
+            format!("\u{1b}[33m[1.2]\u{1b}[0m 00000000: {bytes}"),
+            "note: 0x7f10:\t0x33221100\t0x77665544\t0xbbaa9988\t0xffeeddcc".into(),
+            "0x7f10 <ring+16>:\t0x7766554433221100\t0xffeeddccbbaa9988".into(),
+            "log 00000000: 0011 2233 4455 6677 8899 aabb ccdd eeff  ..\"3DUfw........".into(),
+        ] {
+            let text = format!("words before\n{line}\n");
+            let Ok(Input::Dumps(dumps)) = read(text.clone().into_bytes()) else { panic!("{text}") };
+            assert_eq!(dumps.found.len(), 1, "{text}");
+            assert_eq!(
+                (&dumps.found[0].bytes, dumps.found[0].heading.as_str()),
+                (&want, "words before"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn dumps_are_told_from_one_another() {
+        let row = |offset: u32| format!("t {offset:08x}: {}\n", "00 ".repeat(16));
+        let rows = |offsets: &[u32]| offsets.iter().map(|offset| row(*offset)).collect::<String>();
+        let plain = "t 00000000 00000000 00000000 00000000\n";
+        // At a restart, and at another line between rows without offsets.
+        assert_eq!(dumps(&rows(&[0, 16, 0, 16])), (vec![(1, 0, 32), (3, 0, 32)], vec![]));
+        let text = format!("a\n{}b\n{}", plain.repeat(4), plain.repeat(4));
+        assert_eq!(dumps(&text), (vec![(2, 0, 64), (7, 0, 64)], vec![]));
+        // A line between the rows of one block is none between dumps.
+        let text = format!("a\n{}b\n{}", plain.repeat(2), plain.repeat(2));
+        assert_eq!(dumps(&text), (vec![(2, 0, 64)], vec![]));
+        // Rows that are lost are told, and those behind them are left out up to the next block.
+        let text = rows(&[0, 16, 32, 48, 80, 96, 112, 128, 0]);
+        assert_eq!(dumps(&text), (vec![(1, 0, 64), (8, 128, 16), (9, 0, 16)], vec![5, 6, 7]));
+        // Of a damaged row nobody knows what it was.
+        for damaged in ["t 00000000 0000000g 00000000 00000000", "t 00000040: 00 00 00 00 00 00 00 00 0g"] {
+            refuses(&format!("{}{damaged}\n{plain}", plain.repeat(4)), "line 1 is not hex");
+        }
+        // Repeated rows in a text with others.
+        let text = format!("a\n{}*\n{}b\n", row(0), row(0x40));
+        assert_eq!(dumps(&text), (vec![(2, 0, 80)], vec![]));
+        refuses(&format!("a\n{}*\n", row(0)), "line 1 is not hex");
+        refuses(&format!("a\n{}*\n{}", row(0), row(0x100_0000)), "the dump is of more than 8 MiB");
     }
 
     #[test]

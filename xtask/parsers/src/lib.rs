@@ -7,3 +7,4 @@ pub mod boards;
 pub mod hex;
 pub mod limits;
 mod log_json;
+pub mod rows;

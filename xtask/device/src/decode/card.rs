@@ -16,7 +16,7 @@ pub(super) fn segments<'a>(piece: &Piece<'a>) -> impl Iterator<Item = Segment<'a
     let segments: Vec<_> = match piece {
         Piece::Request(_, request) => request.segments().collect(),
         Piece::Completion(_, entry) => entry.segments().collect(),
-        Piece::Empty { .. } | Piece::Left { .. } => vec![],
+        _ => vec![],
     };
     segments.into_iter()
 }
@@ -32,6 +32,8 @@ pub(super) fn opcode(piece: &Piece<'_>) -> String {
             (_, opcode) => opcode.to_string(),
         },
         Piece::Completion(_, entry) => entry.cqe().opcode().to_string(),
+        Piece::Words(_) => "words".into(),
+        Piece::Compressed { .. } => "compressed".into(),
         Piece::Empty { .. } => "empty".into(),
         Piece::Left { .. } => "rest".into(),
     }
@@ -45,6 +47,8 @@ pub(super) fn place(piece: &Piece<'_>) -> String {
             (first, last) => format!("{first}–{last}"),
         },
         Piece::Completion(_, entry) => entry.cqe().wqe_counter.get().to_string(),
+        Piece::Words(_) => String::new(),
+        Piece::Compressed { entries, .. } => format!("× {entries}"),
         Piece::Empty { blocks, .. } => format!("× {blocks}"),
         Piece::Left { bytes, .. } => format!("{bytes} bytes"),
     }
@@ -67,6 +71,16 @@ pub(super) fn card(
         Piece::Completion(place, entry) => {
             entry.findings(|finding| findings.push(finding));
             (entry.summary(options.stride).to_string(), begins(place))
+        }
+        Piece::Words(words) => {
+            return writeln!(page, "<p class=\"gap\" id=\"r{number}\">{}</p>", Escaped(words.trim_end()));
+        }
+        Piece::Compressed { offset, entries } => {
+            return writeln!(
+                page,
+                "<p class=\"gap\" id=\"r{number}\">{entries} entries of the compressed completions from \
+                 byte {offset:#x} on, not expanded</p>"
+            );
         }
         Piece::Empty { offset, blocks, .. } => {
             return writeln!(
@@ -144,7 +158,7 @@ fn parts<'a>(piece: &Piece<'a>, options: &Options) -> Vec<Part<'a>> {
     let all = match piece {
         Piece::Request(_, request) => request.bytes(),
         Piece::Completion(_, entry) => entry.bytes(),
-        Piece::Empty { .. } | Piece::Left { .. } => &[],
+        _ => &[],
     };
     let mut parts: Vec<Part<'a>> = Vec::new();
     for segment in segments(piece) {

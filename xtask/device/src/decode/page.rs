@@ -32,12 +32,12 @@ pub(super) fn page(source: &str, pieces: &[Piece<'_>], options: &Options) -> Res
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}: {1}</title>\n\
          <style>\n{2}</style>\n</head>\n<body>\n<header>\n<h1>{0}</h1>\n<p class=\"source\">{1}</p>\n",
-        if options.completions { "Completion entries" } else { "Work requests" },
+        if entries_only(pieces) { "Completion entries" } else { "Work requests" },
         Escaped(source),
         include_str!("page.css"),
     );
     let _ = tally(&mut page, pieces, options);
-    let _ = legend(&mut page, pieces, options);
+    let _ = legend(&mut page, pieces);
     page.push_str("</header>\n");
     let _ = map(&mut page, pieces, options);
     page.push_str("<main>\n");
@@ -47,6 +47,12 @@ pub(super) fn page(source: &str, pieces: &[Piece<'_>], options: &Options) -> Res
     }
     page.push_str("</main>\n</body>\n</html>\n");
     Ok(page)
+}
+
+/// Whether completion entries are all that is drawn.
+fn entries_only(pieces: &[Piece<'_>]) -> bool {
+    let is_entry = |piece: &Piece<'_>| matches!(piece, Piece::Completion(..));
+    pieces.iter().any(is_entry) && pieces.iter().filter(|piece| piece.is_shown()).all(is_entry)
 }
 
 /// Counts pieces, and findings by how bad they are.
@@ -64,12 +70,12 @@ fn tally(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Res
                 (requests, blocks) = (requests + 1, blocks + 1);
                 entry.findings(|finding| *found.entry(finding.severity()).or_default() += 1);
             }
-            Piece::Empty { .. } | Piece::Left { .. } => {}
+            _ => {}
         }
     }
-    let what = if options.completions { "entries" } else { "requests" };
+    let what = if entries_only(pieces) { "entries" } else { "requests" };
     write!(page, "<p class=\"tally\"><b>{requests}</b> {what}")?;
-    if !options.completions {
+    if !entries_only(pieces) {
         write!(page, " in <b>{blocks}</b> blocks")?;
     }
     for severity in SEVERITIES {
@@ -87,7 +93,7 @@ fn tally(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Res
 }
 
 /// Says which colour is which kind of segment, for those that there are.
-fn legend(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Result {
+fn legend(page: &mut String, pieces: &[Piece<'_>]) -> fmt::Result {
     let mut kinds: Vec<SegmentKind> = Vec::new();
     for segment in pieces.iter().flat_map(card::segments) {
         if kinds.iter().all(|kind| colour(*kind) != colour(segment.kind)) {
@@ -98,7 +104,7 @@ fn legend(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Re
     for kind in kinds {
         writeln!(page, "<li><i class=\"{}\"></i>{}</li>", colour(kind), kind.name())?;
     }
-    if !options.completions {
+    if !entries_only(pieces) {
         // Of both sides.
         page.push_str(
             "<li><i class=\"bytes\"></i>data</li>\n<li><i class=\"bytes encrypted\"></i>ciphertext</li>\n",
@@ -145,14 +151,13 @@ fn map(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Resul
     let mut rows: Vec<(String, Vec<usize>)> = Vec::new();
     for (number, piece) in pieces.iter().enumerate() {
         let row = match piece {
+            Piece::Words(_) => continue,
             Piece::Request(_, request) => {
                 format!("queue pair {:#x}", request.control().qpn_ds_word().qpn())
             }
             Piece::Completion(..) => "entries".into(),
             // They belong to what is before them.
-            Piece::Empty { .. } | Piece::Left { .. } => {
-                rows.last().map_or_else(|| "blocks".into(), |(name, _)| name.clone())
-            }
+            _ => rows.last().map_or_else(|| "blocks".into(), |(name, _)| name.clone()),
         };
         match rows.iter_mut().find(|(name, _)| *name == row) {
             Some((_, numbers)) => numbers.push(number),
@@ -179,7 +184,7 @@ fn group(page: &mut String, number: usize, piece: &Piece<'_>, options: &Options)
     let title = match piece {
         Piece::Request(_, request) => request.summary(options.device).to_string(),
         Piece::Completion(_, entry) => entry.summary(options.stride).to_string(),
-        Piece::Empty { .. } | Piece::Left { .. } => String::new(),
+        _ => String::new(),
     };
     write!(
         page,
@@ -188,8 +193,8 @@ fn group(page: &mut String, number: usize, piece: &Piece<'_>, options: &Options)
         Escaped(&card::opcode(piece))
     )?;
     match piece {
-        Piece::Empty { .. } | Piece::Left { .. } => page.push_str("<i class=\"block\"></i>"),
         Piece::Request(..) | Piece::Completion(..) => blocks(page, piece)?,
+        _ => page.push_str("<i class=\"block\"></i>"),
     }
     writeln!(page, "</span><small>{}</small></a>", card::place(piece))
 }

@@ -148,7 +148,7 @@ fn cards(page: &str) -> Vec<Card> {
 }
 
 fn drawn(input: &Input, options: &Options) -> String {
-    let pieces = pieces::pieces(input, options.completions).expect("pieces");
+    let pieces = pieces::pieces(input, options.reading, options.queue).expect("pieces");
     page::page("<a & b>", &pieces, options).expect("a page")
 }
 
@@ -295,7 +295,7 @@ fn logs_empty_blocks_and_rests_have_their_places() {
 
     let mut entry = vec![0; 64];
     (entry[55], entry[63]) = (4, 0xd0);
-    let options = Options { completions: true, ..Options::default() };
+    let options = Options { reading: Some(Reading::Entries(None)), ..Options::default() };
     let page = drawn(&Input::Bytes(entry), &options);
     well_formed(&page);
     assert!(cards(&page)[0].words.starts_with("REQ_ERR: queue pair 0x0"), "{page}");
@@ -325,7 +325,9 @@ fn any_bytes_make_a_page() {
             bytes[264] = 1 + (round % 6) as u8;
         }
         let ring = [bytes.clone(), ring()].concat();
-        for options in [Options::default(), Options { completions: true, ..Options::default() }] {
+        for options in
+            [Options::default(), Options { reading: Some(Reading::Entries(None)), ..Options::default() }]
+        {
             let whole = Input::Bytes(ring[..ring.len() / 64 * 64].to_vec());
             well_formed(&drawn(&whole, &options));
         }

@@ -1,8 +1,10 @@
 //! The input in pieces, in order: what is printed and what is drawn.
 
-use mlx5_mkey::inspect::cqe::CompletionEntry;
-use mlx5_mkey::inspect::{DeviceContext, Requests, Severity, WorkRequest};
+use super::reading::{EntrySize, Reading, entry_size};
+use mlx5_mkey::inspect::cqe::{CompletionEntry, EntryKind};
+use mlx5_mkey::inspect::{DeviceContext, QueueKind, Requests, Severity, WorkRequest};
 use xtask_parsers::hex::{Input, Logged};
+use xtask_parsers::rows::Dump;
 
 /// From this number on, empty blocks in a row are counted, not shown.
 const MANY: usize = 16;
@@ -19,8 +21,10 @@ pub(super) enum Place<'a> {
 }
 
 /// A piece of the input.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Piece<'a> {
+    /// Words about other pieces: where a dump is, what it is read as, what was left out.
+    Words(String),
     Request(Place<'a>, WorkRequest<'a>),
     Completion(Place<'a>, CompletionEntry<'a>),
     /// Blocks of zeros, too many to be shown, and how bad one is.
@@ -28,6 +32,11 @@ pub(super) enum Piece<'a> {
         offset: usize,
         blocks: usize,
         worst: Option<Severity>,
+    },
+    /// Completion entries that a compressed one stands for.
+    Compressed {
+        offset: usize,
+        entries: usize,
     },
     /// Bytes behind the last request, too few for another.
     Left {
@@ -48,7 +57,7 @@ impl Piece<'_> {
             Self::Request(_, request) => request.worst(device),
             Self::Completion(_, entry) => entry.worst(),
             Self::Empty { worst, .. } => *worst,
-            Self::Left { .. } => None,
+            Self::Words(_) | Self::Compressed { .. } | Self::Left { .. } => None,
         }
     }
 }
@@ -57,25 +66,75 @@ impl Piece<'_> {
 ///
 /// # Errors
 /// Bytes that are neither.
-pub(super) fn pieces(input: &Input, completions: bool) -> Result<Vec<Piece<'_>>, String> {
+pub(super) fn pieces(
+    input: &Input,
+    reading: Option<Reading>,
+    queue: QueueKind,
+) -> Result<Vec<Piece<'_>>, String> {
     match input {
-        Input::Bytes(bytes) if completions => entries(bytes),
-        Input::Bytes(bytes) => requests(bytes),
+        Input::Bytes(bytes) => match entry_size(reading, "", bytes) {
+            Some(size) => {
+                let mut pieces = recognized(size, reading);
+                pieces.extend(entries(bytes, size)?);
+                Ok(pieces)
+            }
+            None => requests(bytes, queue),
+        },
+        Input::Dumps(dumps) => {
+            let mut pieces = Vec::new();
+            for dump in &dumps.found {
+                pieces.extend(of_dump(dump, reading, queue)?);
+            }
+            let left_out = dumps.left_out();
+            pieces.extend((!left_out.is_empty()).then_some(Piece::Words(left_out)));
+            Ok(pieces)
+        }
         Input::Log(logged) => {
+            let completions = matches!(reading, Some(Reading::Entries(_)));
             let mut wanted = logged.iter().filter(|logged| logged.completion == completions).peekable();
             if wanted.peek().is_none() {
                 return Err("the log holds nothing of that kind: --cqe shows completion entries".into());
             }
-            wanted.map(logged_piece).collect()
+            wanted.map(|logged| logged_piece(logged, queue)).collect()
         }
     }
 }
 
-fn requests(bytes: &[u8]) -> Result<Vec<Piece<'_>>, String> {
+/// Cuts a dump among other text.
+fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Result<Vec<Piece<'_>>, String> {
+    let at = format!("line {}", dump.line);
+    let mut words = match dump.heading.as_str() {
+        "" => format!("{at}:\n"),
+        heading => format!("{at}, below `{heading}`:\n"),
+    };
+    if dump.turned {
+        words += "words are read as numbers of a little-endian machine\n";
+    }
+    let of_dump = |error| format!("{at}: {error}");
+    let mut pieces = vec![Piece::Words(words)];
+    match entry_size(reading, &dump.heading, &dump.bytes) {
+        Some(size) => {
+            pieces.extend(recognized(size, reading));
+            pieces.extend(entries(&dump.bytes, size).map_err(of_dump)?);
+        }
+        None => pieces.extend(requests(&dump.bytes, queue).map_err(of_dump)?),
+    }
+    Ok(pieces)
+}
+
+/// Says that bytes are read as completion entries, or as those of 128 bytes, where nobody asked for that.
+fn recognized<'a>(size: EntrySize, reading: Option<Reading>) -> Vec<Piece<'a>> {
+    match (reading, size) {
+        (Some(Reading::Entries(Some(_))), _) | (Some(_), EntrySize::Short) => vec![],
+        _ => vec![Piece::Words(format!("read as completion entries of {} bytes\n", size.bytes()))],
+    }
+}
+
+fn requests(bytes: &[u8], queue: QueueKind) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
     // Behind the blocks that are counted, and behind the last request.
     let (mut counted, mut end) = (0, 0);
-    for (offset, request) in Requests::new(bytes) {
+    for (offset, request) in Requests::new(bytes).on_queue(queue) {
         end = offset + request.blocks() * BLOCK;
         if offset < counted {
             continue;
@@ -96,31 +155,47 @@ fn requests(bytes: &[u8]) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-fn logged_piece(logged: &Logged) -> Result<Piece<'_>, String> {
+fn logged_piece(logged: &Logged, queue: QueueKind) -> Result<Piece<'_>, String> {
     let Logged { place, completion, bytes } = logged;
     if *completion {
         let entry = CompletionEntry::parse(bytes).map_err(|error| format!("{place}: {error}"))?;
         return Ok(Piece::Completion(Place::Log(place), entry));
     }
     let request = WorkRequest::parse(bytes).map_err(|error| format!("{place}: {error}"))?;
-    Ok(Piece::Request(Place::Log(place), request))
+    Ok(Piece::Request(Place::Log(place), request.on_queue(queue)))
 }
 
-fn entries(bytes: &[u8]) -> Result<Vec<Piece<'_>>, String> {
+fn entries(bytes: &[u8], size: EntrySize) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
+    // Behind the blocks that are counted, and the entries that a compressed one stands for.
     let mut counted = 0;
-    for (number, chunk) in bytes.chunks(BLOCK).enumerate() {
-        let offset = number * BLOCK;
-        let entry = CompletionEntry::parse(chunk).map_err(|error| error.to_string())?;
+    for (number, chunk) in bytes.chunks(size.bytes()).enumerate() {
+        let offset = number * size.bytes();
         if offset < counted {
             continue;
         }
+        if chunk.len() < size.bytes() && !pieces.is_empty() {
+            pieces.push(Piece::Left { offset, bytes: chunk.len() });
+            break;
+        }
+        let entry = size.parse(chunk)?;
         let blocks = empty_blocks(bytes, offset);
         counted = offset + blocks * BLOCK;
-        pieces.push(match blocks {
-            0 => Piece::Completion(Place::Byte(offset), entry),
-            _ => Piece::Empty { offset, blocks, worst: entry.worst() },
-        });
+        if blocks > 0 {
+            pieces.push(Piece::Empty { offset, blocks, worst: entry.worst() });
+            continue;
+        }
+        pieces.push(Piece::Completion(Place::Byte(offset), entry));
+        if let EntryKind::Compressed(cqe) = entry.kind() {
+            let behind = (bytes.len() / size.bytes()).saturating_sub(number + 1);
+            let stands_for = cqe.byte_count.get().saturating_sub(1) as usize;
+            let entries = behind.min(stands_for);
+            if entries > 0 {
+                let offset = offset + size.bytes();
+                pieces.push(Piece::Compressed { offset, entries });
+                counted = offset + entries * size.bytes();
+            }
+        }
     }
     Ok(pieces)
 }

@@ -18,6 +18,15 @@ pub(super) fn text(pieces: &[Piece<'_>], device: DeviceContext, stride: Option<u
                 begin(place, &mut text);
                 write!(text, "{}", entry.pretty(stride, style))
             }
+            Piece::Words(words) => {
+                text.push_str(if text.is_empty() || words.starts_with("read as") { "" } else { "\n" });
+                text.push_str(words);
+                Ok(())
+            }
+            Piece::Compressed { offset, entries } => {
+                begin(&Place::Byte(*offset), &mut text);
+                writeln!(text, "{entries} entries of the compressed completions, not expanded")
+            }
             Piece::Empty { offset, blocks, .. } => {
                 begin(&Place::Byte(*offset), &mut text);
                 writeln!(text, "{blocks} empty blocks")

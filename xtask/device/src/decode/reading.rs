@@ -1,0 +1,122 @@
+//! What bytes are read as: requests, or completion entries.
+
+use mlx5_mkey::inspect::cqe::{CompletionEntry, EntryKind};
+use mlx5_mkey::inspect::{Requests, Severity};
+use mlx5_mkey::wire::MAX_WQE_OCTOWORDS;
+use mlx5_mkey::wire::cqe::{CqeOpcode, OpcodeQpn};
+use mlx5_mkey::wire::ctrl::Opcode;
+
+/// What bytes are read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    Requests,
+    /// Completion entries, `None` for the size that makes sense.
+    Entries(Option<EntrySize>),
+}
+
+/// Bytes of a completion entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntrySize {
+    /// 64.
+    Short,
+    /// 128.
+    Long,
+}
+
+impl EntrySize {
+    pub(super) const fn bytes(self) -> usize {
+        match self {
+            Self::Short => 64,
+            Self::Long => 128,
+        }
+    }
+
+    /// Takes up the entry that begins here.
+    pub(super) fn parse(self, bytes: &[u8]) -> Result<CompletionEntry<'_>, String> {
+        let entry = match self {
+            Self::Short => CompletionEntry::parse(bytes),
+            Self::Long => CompletionEntry::parse_128(bytes),
+        };
+        entry.map_err(|error| error.to_string())
+    }
+}
+
+/// Returns the size of the entries, `None` for requests: as it is wanted, as the heading of a dump says, or as the
+/// bytes make sense.
+pub(super) fn entry_size(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -> Option<EntrySize> {
+    let sensible = || [EntrySize::Short, EntrySize::Long].into_iter().find(|size| are_entries(bytes, *size));
+    match wanted.or_else(|| named(heading)) {
+        Some(Reading::Requests) => None,
+        Some(Reading::Entries(size)) => Some(size.or_else(sensible).unwrap_or(EntrySize::Short)),
+        None if are_requests(bytes) => None,
+        None => sensible(),
+    }
+}
+
+/// Returns what a heading says that follows: libmlx5, the kernel and DPDK print one.
+fn named(heading: &str) -> Option<Reading> {
+    let heading = heading.to_ascii_lowercase();
+    let is = |words: &[&str]| words.iter().any(|word| heading.contains(word));
+    match (is(&["cqe", "completion"]), is(&["wqe"])) {
+        (true, false) => Some(Reading::Entries(None)),
+        (false, true) => Some(Reading::Requests),
+        _ => None,
+    }
+}
+
+/// Whether all bytes make sense as requests. Blocks of zeros were never written.
+fn are_requests(bytes: &[u8]) -> bool {
+    let mut some = false;
+    for (_, request) in Requests::new(bytes) {
+        if request.bytes().iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let size = request.control().qpn_ds_word();
+        let possible = (1..=MAX_WQE_OCTOWORDS).contains(&size.ds()) && size.qpn() != 0;
+        if !possible || request.opcode().name().is_none() {
+            return false;
+        }
+        some = true;
+    }
+    some
+}
+
+/// Whether all bytes make sense as entries of this size.
+fn are_entries(bytes: &[u8], size: EntrySize) -> bool {
+    if bytes.is_empty() || !bytes.len().is_multiple_of(size.bytes()) {
+        return false;
+    }
+    let mut entries = bytes.chunks(size.bytes());
+    while let Some(slot) = entries.next() {
+        let Ok(entry) = size.parse(slot) else { return false };
+        if !is_entry(&entry) || !slot.iter().any(|byte| *byte != 0) {
+            return false;
+        }
+        // Half of a longer slot is zero, or data.
+        let half = slot.get(..slot.len() - 64).unwrap_or_default();
+        if entry.inline_data().is_none() && half.iter().any(|byte| *byte != 0) {
+            return false;
+        }
+        if let EntryKind::Compressed(cqe) = entry.kind() {
+            // Those behind it are in another form.
+            (1..cqe.byte_count.get()).zip(entries.by_ref()).for_each(drop);
+        }
+    }
+    true
+}
+
+/// Whether an entry makes sense: it names a queue pair and an opcode, or an mkey, and nothing in it is odd.
+fn is_entry(entry: &CompletionEntry<'_>) -> bool {
+    let of_queue_pair = |word: OpcodeQpn, requester: bool| {
+        word.qpn() != 0 && (!requester || Opcode(word.wqe_opcode()).name().is_some())
+    };
+    let requester = matches!(entry.cqe().opcode(), CqeOpcode::REQUESTER | CqeOpcode::REQUESTER_ERROR);
+    let sensible = match entry.kind() {
+        EntryKind::Success(cqe) | EntryKind::Compressed(cqe) => of_queue_pair(cqe.opcode_qpn(), requester),
+        EntryKind::Error(error) => of_queue_pair(OpcodeQpn::from_bits(error.sop_qpn.get()), requester),
+        EntryKind::SignatureError(fault) => fault.mkey.get() != 0,
+        EntryKind::NotWritten => true,
+        _ => false,
+    };
+    sensible && entry.worst() < Some(Severity::Suspicious)
+}
