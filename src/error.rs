@@ -615,6 +615,13 @@ pub enum CommandError {
     },
     /// Firmware takes no page at address 0. Nothing was written.
     PageAtZero,
+    /// A bitmap of pages has fewer bits than there are pages. Nothing was written.
+    BitmapTooShort {
+        /// Words of 64 bits that it has.
+        words: usize,
+        /// Words that it needs.
+        needed: u32,
+    },
     /// A queue does not fit into its pages. Nothing was written.
     TooFewPages {
         /// Bytes of the pages.
@@ -681,6 +688,9 @@ impl fmt::Display for CommandError {
                 write!(f, "{what} at {address:#x}: its address is no multiple of {alignment}")
             }
             Self::PageAtZero => f.write_str("firmware takes no page at address 0"),
+            Self::BitmapTooShort { words, needed } => {
+                write!(f, "a bitmap of {words} words for pages, {needed} are needed")
+            }
             Self::TooFewPages { bytes, needed } => {
                 write!(f, "pages of {bytes} bytes in all, the queue has {needed}")
             }

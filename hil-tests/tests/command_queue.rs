@@ -117,6 +117,11 @@ impl Rig {
         self.faults.borrow_mut().before = Some((u32::MAX, Box::new(change)));
     }
 
+    /// Pages of the machine.
+    fn pages<'m>(&self, count: u32, bitmap: &'m mut [u64]) -> PageRange<'m> {
+        PageRange::new(self.bare.borrow_mut().pages(count), count, bitmap).unwrap()
+    }
+
     fn behind(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
         self.faults.borrow_mut().behind = Some((u32::MAX, Box::new(change)));
     }
@@ -299,7 +304,8 @@ fn a_list_that_does_not_fit_is_refused() {
 fn a_request_that_is_longer_than_its_type_has_a_mailbox_of_the_caller() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
-    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
+    let mut bitmap = [0; 4];
+    let mut pages = rig.pages(200, &mut bitmap);
     queue.start(&mut pages, &mut rig.clock).unwrap();
     let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
     let device = queue.execute(&QueryGeneralCapabilities, &mut rig.clock).unwrap();
@@ -317,12 +323,12 @@ fn a_request_that_is_longer_than_its_type_has_a_mailbox_of_the_caller() {
 fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
-    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(100), 100).unwrap();
+    let mut bitmap = [0; 4];
+    let mut pages = rig.pages(100, &mut bitmap);
     let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
     // 5 before it boots; 64 of 150; then there are 31.
     assert_eq!(error.to_string(), "the firmware wants 86 pages, there are not enough");
     assert_eq!(pages.taken(), 69, "what was not given was put back");
-    assert_eq!(pages.take(), None);
     let early = queue.execute(&AllocPd, &mut rig.clock).unwrap_err();
     let is_refused = |error| {
         matches!(
@@ -339,7 +345,8 @@ fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
 fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
-    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
+    let mut bitmap = [0; 4];
+    let mut pages = rig.pages(200, &mut bitmap);
     rig.behind_pages(flip(PAGES_ENTRY + 0x20));
     let lost = CommandQueueError::Reply { command: Opcode::MANAGE_PAGES };
     assert_eq!(queue.start(&mut pages, &mut rig.clock), Err(lost));
@@ -361,16 +368,73 @@ fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
 fn m64_a_device_whose_answer_is_bad_is_stopped_once() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
-    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
+    let mut bitmap = [0; 4];
+    let mut pages = rig.pages(200, &mut bitmap);
     queue.start(&mut pages, &mut rig.clock).unwrap();
     rig.behind(flip(0x20));
     let bad = CommandQueueError::Reply { command: Opcode::TEARDOWN_HCA };
     assert_eq!(queue.stop(&mut pages, &mut rig.clock), Err(bad));
-    assert_eq!(pages.taken(), 155, "the firmware has its pages");
-    assert_eq!(queue.stop(&mut pages, &mut rig.clock), Ok(()));
-    assert_eq!(pages.taken(), 0);
+    assert_eq!(pages.taken(), 0, "the firmware has no page, and the function is disabled");
     assert_eq!(queue.start(&mut pages, &mut rig.clock), Ok(()));
     assert_eq!(queue.stop(&mut pages, &mut rig.clock), Ok(()));
+}
+
+#[test]
+fn m64_a_function_is_disabled_whatever_its_firmware_refuses() {
+    // The device reads another opcode, which it refuses. A second byte changes in the same way, so that the signature stays right.
+    for (refused, doorbell, entry) in
+        [(Opcode::TEARDOWN_HCA, 1, 0), (Opcode::MANAGE_PAGES, PAGES_DOORBELL, PAGES_ENTRY)]
+    {
+        let mut rig = Rig::new();
+        let mut queue = rig.queue();
+        let mut bitmap = [0; 4];
+        let mut pages = rig.pages(200, &mut bitmap);
+        queue.start(&mut pages, &mut rig.clock).unwrap();
+        let change = move |bare: &mut dyn Bare, address| {
+            [0x10, 0x1f].iter().for_each(|at| flip(entry + at)(bare, address));
+        };
+        rig.faults.borrow_mut().before = Some((doorbell, Box::new(change)));
+        match queue.stop(&mut pages, &mut rig.clock) {
+            Err(CommandQueueError::Command(CommandError::Status { command, .. })) => {
+                assert_eq!(command, refused, "the first error");
+            }
+            other => panic!("{other:?}"),
+        }
+        let last = u16::from_be_bytes(rig.bytes(0x10, 2).try_into().unwrap());
+        assert_eq!(last, Opcode::DISABLE_HCA.0, "the last command, behind {refused}");
+        // The software device disables no function that runs: once more, with nothing refused. It enables none that is enabled.
+        if refused == Opcode::TEARDOWN_HCA {
+            assert_eq!((queue.stop(&mut pages, &mut rig.clock), pages.taken()), (Ok(()), 0));
+        }
+        assert_eq!(queue.execute(&EnableHca(Function::OWN), &mut rig.clock), Ok(()), "{refused}");
+    }
+}
+
+#[test]
+fn m64_a_function_is_not_disabled_while_a_command_is_undelivered() {
+    let mut rig = Rig::new();
+    let mut queue = rig.queue();
+    let mut bitmap = [0; 4];
+    let mut pages = rig.pages(200, &mut bitmap);
+    queue.start(&mut pages, &mut rig.clock).unwrap();
+    for (doorbell, entry) in [(1, 0), (PAGES_DOORBELL, PAGES_ENTRY)] {
+        rig.faults.borrow_mut().before = Some((doorbell, Box::new(flip(entry + 0x17))));
+        let error = queue.stop(&mut pages, &mut rig.clock).unwrap_err();
+        assert_eq!((delivery(error), pages.taken()), (DeliveryStatus::SIGNATURE, 155));
+        let again = queue.execute(&EnableHca(Function::OWN), &mut rig.clock);
+        assert!(matches!(again, Err(CommandQueueError::Command(CommandError::Status { .. }))), "{again:?}");
+    }
+    assert_eq!((queue.stop(&mut pages, &mut rig.clock), pages.taken()), (Ok(()), 0));
+    assert_eq!(queue.execute(&EnableHca(Function::OWN), &mut rig.clock), Ok(()));
+
+    queue.start(&mut pages, &mut rig.clock).unwrap_err();
+    queue.stop(&mut pages, &mut rig.clock).unwrap();
+    queue.start(&mut pages, &mut rig.clock).unwrap();
+    rig.faults.borrow_mut().deaf = true;
+    let late = queue.stop(&mut pages, &mut rig.clock).unwrap_err();
+    assert!(matches!(late, CommandQueueError::TimedOut { command: Opcode::TEARDOWN_HCA, .. }), "{late}");
+    rig.faults.borrow_mut().deaf = false;
+    assert_eq!(queue.stop(&mut pages, &mut rig.clock), Err(CommandQueueError::Lost));
 }
 
 #[test]
@@ -419,23 +483,39 @@ impl PageSource for Exact {
 
 #[test]
 fn a_range_of_pages_takes_back_what_it_gave() {
-    let mut pages = PageRange::new(0x10_0000, 3).unwrap();
+    let mut bitmap = [u64::MAX; 1];
+    let mut pages = PageRange::new(0x10_0000, 3, &mut bitmap).unwrap();
     assert!(!pages.put_back(0x10_0000), "none was taken");
     assert_eq!([pages.take(), pages.take()], [Some(0x10_0000), Some(0x10_1000)]);
-    for foreign in [0xf_f000, 0x10_2000, 0x10_0800, 0, u64::MAX] {
+    for foreign in [0xf_f000, 0x10_2000, 0x10_3000, 0x10_0800, 0x14_0000, 0, u64::MAX, !0xfff] {
         assert!(!pages.put_back(foreign), "{foreign:#x}");
     }
-    assert!(pages.put_back(0x10_0000));
-    assert_eq!((pages.taken(), pages.take()), (1, Some(0x10_2000)));
-    assert!(pages.put_back(0x10_1000) && pages.put_back(0x10_2000));
+    assert!(pages.put_back(0x10_0000) && !pages.put_back(0x10_0000), "it comes back twice");
+    assert_eq!((pages.taken(), pages.take()), (1, Some(0x10_0000)), "it is taken anew");
+    assert_eq!([pages.take(), pages.take()], [Some(0x10_2000), None]);
+    assert!(pages.put_back(0x10_1000) && pages.put_back(0x10_2000) && pages.put_back(0x10_0000));
     assert_eq!((pages.taken(), pages.take()), (0, Some(0x10_0000)), "all are back");
+}
+
+#[test]
+fn a_range_of_pages_has_a_bit_for_each() {
+    for (count, words) in [(0, 0), (1, 1), (64, 1), (65, 2), (128, 2)] {
+        let mut bitmap = [0; 3];
+        let mut pages = PageRange::new(4096, count, &mut bitmap[..words]).unwrap();
+        let taken: Vec<_> = std::iter::from_fn(|| pages.take()).collect();
+        assert!(taken.iter().copied().eq((1..=u64::from(count)).map(|page| page << 12)), "{taken:?}");
+        let Some(short) = words.checked_sub(1) else { continue };
+        let error = PageRange::new(4096, count, &mut bitmap[..short]).unwrap_err();
+        assert_eq!(error, CommandError::BitmapTooShort { words: short, needed: words as u32 });
+    }
 }
 
 #[test]
 fn m66_a_key_leaves_nothing_in_the_queue() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
-    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
+    let mut bitmap = [0; 4];
+    let mut pages = rig.pages(200, &mut bitmap);
     queue.start(&mut pages, &mut rig.clock).unwrap();
     let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
     let key: [u8; 64] = core::array::from_fn(|index| index as u8 | 0x80);
@@ -511,7 +591,8 @@ fn m66_a_key_leaves_nothing_in_the_software_device() {
     let mut scan = secrets::Scan::open();
     let mut rig = Rig::new();
     let mut queue = rig.queue();
-    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
+    let mut bitmap = [0; 4];
+    let mut pages = rig.pages(200, &mut bitmap);
     queue.start(&mut pages, &mut rig.clock).unwrap();
     let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
     let mut key = Box::new([0; 64]);

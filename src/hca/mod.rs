@@ -16,7 +16,7 @@
 //!     registers: impl Registers,                     // on a device, `hca::MappedRegisters`
 //!     memory: &'static mut CommandMemory<16>,        // which the device reaches
 //!     address: u64,                                  // at this address
-//!     pages: &mut PageRange,                         // for its firmware
+//!     pages: &mut PageRange<'_>,                     // for its firmware
 //!     delay: &mut impl DelayNs,
 //! ) -> Result<(Pdn, UarPage), CommandQueueError> {
 //!     let config = CommandQueueConfig::new(address);

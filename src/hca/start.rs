@@ -38,68 +38,78 @@ impl<S: PageSource + ?Sized> PageSource for &mut S {
     }
 }
 
-/// Pages that follow each other. They can be taken anew when all were put back. What comes back is counted and must lie among those that
-/// were taken; which of them are back is not noted.
+/// Pages that follow each other. A bitmap of the caller's tells which of them are taken: a page that comes back twice is refused, and one
+/// that is back can be taken anew.
 ///
 /// ```
 /// use mlx5_mkey::hca::{PageRange, PageSource};
-/// let mut pages = PageRange::new(0x8000_0000, 2)?;
+/// let mut bitmap = [0]; // a bit for each page
+/// let mut pages = PageRange::new(0x8000_0000, 2, &mut bitmap)?;
 /// assert_eq!([pages.take(), pages.take(), pages.take()], [Some(0x8000_0000), Some(0x8000_1000), None]);
 /// assert_eq!(pages.taken(), 2);
-/// assert!(!pages.put_back(0x9000_0000) && pages.put_back(0x8000_1000));
+/// assert!(!pages.put_back(0x9000_0000), "it is none of them");
+/// assert!(pages.put_back(0x8000_1000) && !pages.put_back(0x8000_1000), "it is back already");
+/// assert_eq!(pages.take(), Some(0x8000_1000));
 /// # Ok::<(), mlx5_mkey::error::CommandError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct PageRange {
+pub struct PageRange<'m> {
     first: u64,
     count: u32,
-    next: u32,
-    taken: u32,
+    /// A bit for each page: it is taken. Bits behind the last page are not used.
+    bitmap: &'m mut [u64],
 }
 
-impl PageRange {
-    /// Takes `count` pages from an address on the bus on.
+impl<'m> PageRange<'m> {
+    /// Takes `count` pages from an address on the bus on. `bitmap` has a bit for each; its contents do not matter.
     ///
     /// # Errors
-    /// [`CommandError::Misaligned`] unless it is a multiple of 4096, [`CommandError::PageAtZero`].
-    pub const fn new(first: u64, count: u32) -> Result<Self, CommandError> {
+    /// [`CommandError::Misaligned`] unless the address is a multiple of 4096, [`CommandError::PageAtZero`],
+    /// [`CommandError::BitmapTooShort`] where the bitmap has fewer than `count` bits.
+    pub fn new(first: u64, count: u32, bitmap: &'m mut [u64]) -> Result<Self, CommandError> {
         if !first.is_multiple_of(FIRMWARE_PAGE) {
             return Err(CommandError::Misaligned { what: "page", address: first, alignment: FIRMWARE_PAGE });
         }
         if first == 0 {
             return Err(CommandError::PageAtZero);
         }
-        Ok(Self { first, count, next: 0, taken: 0 })
+        let needed = count.div_ceil(u64::BITS);
+        if bitmap.len() < needed as usize {
+            return Err(CommandError::BitmapTooShort { words: bitmap.len(), needed });
+        }
+        bitmap.fill(0);
+        Ok(Self { first, count, bitmap })
     }
 
     /// Returns how many pages were taken and not put back.
-    pub const fn taken(&self) -> u32 {
-        self.taken
+    pub fn taken(&self) -> u32 {
+        self.bitmap.iter().fold(0, |sum, word| sum.wrapping_add(word.count_ones()))
     }
 }
 
-impl PageSource for PageRange {
+impl PageSource for PageRange<'_> {
     fn take(&mut self) -> Option<u64> {
-        if self.next >= self.count {
-            return None;
-        }
-        let address = self.first.checked_add(u64::from(self.next) * FIRMWARE_PAGE)?;
-        self.next += 1;
-        self.taken += 1;
+        let mut words = self.bitmap.iter_mut().zip((0_u32..).step_by(64));
+        let (word, before) = words.find(|(word, _)| **word != u64::MAX)?;
+        let bit = word.trailing_ones();
+        let number = before.checked_add(bit).filter(|number| *number < self.count)?;
+        let address = self.first.checked_add(u64::from(number) * FIRMWARE_PAGE)?;
+        *word |= 1_u64.wrapping_shl(bit);
         Some(address)
     }
 
     fn put_back(&mut self, address: u64) -> bool {
         let distance = address.wrapping_sub(self.first);
-        let was_taken = distance / FIRMWARE_PAGE < u64::from(self.next);
-        if self.taken == 0 || !was_taken || !distance.is_multiple_of(FIRMWARE_PAGE) {
+        if !distance.is_multiple_of(FIRMWARE_PAGE) {
             return false;
         }
-        self.taken -= 1;
-        if self.taken == 0 {
-            self.next = 0;
-        }
+        let number = distance / FIRMWARE_PAGE;
+        let place = usize::try_from(number / 64).ok().and_then(|at| self.bitmap.get_mut(at));
+        let bit = 1_u64.wrapping_shl(number as u32);
+        // Bits behind the last page are never set.
+        let Some(word) = place.filter(|word| **word & bit != 0) else { return false };
+        *word &= !bit;
         true
     }
 }
@@ -137,31 +147,43 @@ impl<R: Registers> CommandQueue<'_, R> {
         started
     }
 
-    /// Stops the device: every object is gone, and the firmware's pages are put back. So it does behind a start that failed.
+    /// Stops the device: every object is gone, the firmware's pages are put back, and the function is disabled. So it does behind a
+    /// start that failed.
+    ///
+    /// A step that the firmware refuses, or answers wrongly, does not keep the function enabled: the later steps are done, and the
+    /// first error is returned. Pages that are not back are the device's until it is reset.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`]: later steps were not done then, and calling it again does them.
-    /// [`CommandQueueError::PagesKept`] where the firmware keeps pages, and [`CommandQueueError::ForeignPage`] where it gives back what
-    /// it was not given: the function is disabled in any case, as Linux does, and pages that are not back are the device's until it is
-    /// reset.
+    /// As [`CommandQueue::execute`]. Behind [`CommandQueueError::Delivery`], [`CommandQueueError::TimedOut`] and
+    /// [`CommandQueueError::Lost`] later steps were not done: the device may not know the command, or may still carry it out, and
+    /// the function must not be disabled meanwhile. Where the queue is not lost, calling this again does them.
+    /// [`CommandQueueError::PagesKept`] where the firmware keeps pages, and [`CommandQueueError::ForeignPage`] where it gives back
+    /// a page that it was not given, or one twice.
     pub fn stop(
         &mut self,
         pages: &mut impl PageSource,
         delay: &mut impl DelayNs,
     ) -> Result<(), CommandQueueError> {
+        let mut stopped = Ok(());
         if self.is_running {
-            let stopped = self.execute(&TeardownHca, delay);
+            stopped = self.execute(&TeardownHca, delay);
+            if is_undelivered(&stopped) {
+                return stopped;
+            }
             // Not to be repeated where only its answer is bad: a device that was torn down refuses it.
             self.is_running = !matches!(stopped, Ok(()) | Err(CommandQueueError::Reply { .. }));
-            stopped?;
         }
-        let reclaimed = self.reclaim(pages, delay);
-        match reclaimed {
-            Ok(()) | Err(CommandQueueError::PagesKept { .. } | CommandQueueError::ForeignPage { .. }) => {}
-            failed => return failed,
+        for place in 0..self.held.len() {
+            let reclaimed = self.reclaim_from(place, pages, delay);
+            stopped = stopped.and(reclaimed);
+            if is_undelivered(&reclaimed) {
+                return stopped;
+            }
         }
-        self.execute(&DisableHca(self.function), delay)?;
-        reclaimed
+        let disabled = self.execute(&DisableHca(self.function), delay);
+        // A function that is disabled runs no more, whatever it has refused before.
+        self.is_running &= disabled.is_err();
+        stopped.and(disabled)
     }
 
     /// Gives the pages that a phase wants.
@@ -222,16 +244,6 @@ impl<R: Registers> CommandQueue<'_, R> {
         given.map(|()| PAGES as u32)
     }
 
-    /// Takes all pages back, of each function, and returns the first error.
-    fn reclaim(
-        &mut self,
-        source: &mut impl PageSource,
-        delay: &mut impl DelayNs,
-    ) -> Result<(), CommandQueueError> {
-        let [first, second] = [0, 1].map(|place| self.reclaim_from(place, source, delay));
-        first.and(second)
-    }
-
     /// Takes the pages of one function back.
     fn reclaim_from(
         &mut self,
@@ -271,4 +283,14 @@ impl<R: Registers> CommandQueue<'_, R> {
     fn held_pages(&self) -> u32 {
         self.held.iter().fold(0, |sum, held| sum.saturating_add(held.pages))
     }
+}
+
+/// Returns whether a command may not have reached the device, or may still be carried out.
+const fn is_undelivered(done: &Result<(), CommandQueueError>) -> bool {
+    matches!(
+        done,
+        Err(CommandQueueError::Delivery { .. }
+            | CommandQueueError::TimedOut { .. }
+            | CommandQueueError::Lost)
+    )
 }

@@ -458,10 +458,10 @@ pub fn entry_start_mapped<'m>(
     bar: MappedRegisters,
     memory: &'m mut CommandMemory<16>,
     address: u64,
-    (first, count): (u64, u32),
+    (first, count, bitmap): (u64, u32, &mut [u64]),
     delay: &mut Silent,
 ) -> Result<(CommandQueue<'m, MappedRegisters>, u32), CommandQueueError> {
-    let mut pages = PageRange::new(first, count)?;
+    let mut pages = PageRange::new(first, count, bitmap)?;
     let mut commands = CommandQueue::new(bar, memory, CommandQueueConfig::new(address), delay)?;
     commands.start(&mut pages, delay)?;
     Ok((commands, pages.taken()))

@@ -88,7 +88,8 @@ fn m64_a_bare_machine_brings_its_device_up(board: &mut dyn Board) -> Verdict {
     let mut bare = board.bare().ok_or("the board has no device in reset")?;
     let (registers, mut delay) = (Window(bare.registers()), Pause(bare.delay()));
     let (memory, address) = bare.command_memory();
-    let mut pages = PageRange::new(bare.pages(FIRMWARE), FIRMWARE).map_err(text)?;
+    let mut bitmap = [0; FIRMWARE.div_ceil(64) as usize];
+    let mut pages = PageRange::new(bare.pages(FIRMWARE), FIRMWARE, &mut bitmap).map_err(text)?;
     let config = CommandQueueConfig { verify_replies: true, ..CommandQueueConfig::new(address) };
     let commands = CommandQueue::new(registers, memory, config, &mut delay).map_err(text)?;
     let mut machine = Machine { commands, delay };
