@@ -3,6 +3,8 @@
 // A test that finds something wrong stops; the lint wall is for what ships.
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
 #[cfg(any(test, feature = "devx"))]
 extern crate std;
 

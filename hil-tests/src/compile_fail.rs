@@ -313,3 +313,77 @@
 //! drop(queue);
 //! # }
 //! ```
+//!
+//! # Blocks given free that the device has not read
+//! ```
+//! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
+//! fn retire(queues: &mut impl QpQueues, done: CompletedSend<'_>) -> Option<Retired> {
+//!     queues.retire_send(done)
+//! }
+//! ```
+//! Of a number:
+//! ```compile_fail,E0308
+//! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
+//! fn retire(queues: &mut impl QpQueues, done: u16) -> Option<Retired> {
+//!     queues.retire_send(done)
+//! }
+//! ```
+//! ```compile_fail,E0308
+//! # use mlx5_mkey::queue::{DoorbellRecord, Doorbell, SendQueue, Retired};
+//! fn retire<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, done: u16) -> Option<Retired> {
+//!     queue.retire(done)
+//! }
+//! ```
+//! ```compile_fail,E0308
+//! # use mlx5_mkey::queue::ReceiveQueue;
+//! fn retire(queue: &mut ReceiveQueue<'_, 64>, done: u16) -> Option<u64> {
+//!     queue.retire(done)
+//! }
+//! ```
+//! Twice, by the one completion:
+//! ```compile_fail,E0382
+//! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
+//! fn retire(queues: &mut impl QpQueues, done: CompletedSend<'_>) -> Option<Retired> {
+//!     queues.retire_send(done);
+//!     queues.retire_send(done)
+//! }
+//! ```
+//! Of the other queue:
+//! ```compile_fail,E0308
+//! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
+//! fn retire(queues: &mut impl QpQueues, done: CompletedReceive<'_>) -> Option<Retired> {
+//!     queues.retire_send(done)
+//! }
+//! ```
+//! Later, of a completion that was kept:
+//! ```
+//! # use mlx5_mkey::{queue::{CompletedSend, CompletedReceive, QpQueues, Retired}, types::Qpn};
+//! struct Counted<Q>(Q, u64);
+//! impl<Q: QpQueues> QpQueues for Counted<Q> {
+//!     fn qpn(&self) -> Qpn { self.0.qpn() }
+//!     fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+//!         self.1 += 1;
+//!         self.0.retire_send(done)
+//!     }
+//!     fn retire_receive(&mut self, _: CompletedReceive<'_>) -> Option<u64> { None }
+//! }
+//! ```
+//! ```compile_fail
+//! # use mlx5_mkey::{queue::{CompletedSend, CompletedReceive, QpQueues, Retired}, types::Qpn};
+//! struct Kept<'k, Q>(Q, Option<CompletedSend<'k>>);
+//! impl<Q: QpQueues> QpQueues for Kept<'_, Q> {
+//!     fn qpn(&self) -> Qpn { self.0.qpn() }
+//!     fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+//!         self.1 = Some(done);
+//!         None
+//!     }
+//!     fn retire_receive(&mut self, _: CompletedReceive<'_>) -> Option<u64> { None }
+//! }
+//! ```
+//! Of one's own making:
+//! ```compile_fail,E0451
+//! # use mlx5_mkey::{queue::{CompletedSend, CompletedReceive, QpQueues, Retired}, types::Qpn};
+//! fn retire(queues: &mut impl QpQueues, CompletedSend { qpn, queue, entry, .. }: CompletedSend<'_>) -> Option<Retired> {
+//!     queues.retire_send(CompletedSend { qpn, counter: 0, queue, entry })
+//! }
+//! ```

@@ -1,8 +1,15 @@
 //! What a send queue must do, in the plainest way: one list of work requests, searched from the front.
 
 use mlx5_mkey::error::PostError;
-use mlx5_mkey::queue::{RequestKind, Retired};
+use mlx5_mkey::mkey::Mkey;
+use mlx5_mkey::queue::{
+    CompletedReceive, CompletedSend, CompletionQueue, CqDoorbellRecord, QpQueues, QpRouter, RequestKind,
+    Retired,
+};
+use mlx5_mkey::types::Qpn;
+use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use std::collections::VecDeque;
+use zerocopy::big_endian::{U16, U32};
 
 /// A work request as the model remembers it. A configuration is several: its UMR, and each of its SET_PSVs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,5 +142,53 @@ impl QueueModel {
     fn find(&self, counter: u16) -> Option<usize> {
         let begins = |work: &Work| work.begin as u16 == counter && work.begin < self.published;
         self.works.iter().position(begins)
+    }
+}
+
+/// Retires a send request as the completion with this counter does.
+pub fn retire_send(queue: &mut impl QpQueues, counter: u16) -> Option<Retired> {
+    complete(queue, CqeOpcode::REQUESTER, counter).0
+}
+
+/// Retires a receive request as the completion with this counter does.
+pub fn retire_receive(queue: &mut impl QpQueues, counter: u16) -> Option<u64> {
+    complete(queue, CqeOpcode::RESPONDER_SEND, counter).1
+}
+
+/// Hands a queue pair the completion that a completion queue makes of an entry, and returns what it retires.
+fn complete(queues: &mut impl QpQueues, opcode: CqeOpcode, counter: u16) -> (Option<Retired>, Option<u64>) {
+    let mut entries = [Cqe {
+        sop_qpn: U32::new(queues.qpn().get()),
+        wqe_counter: U16::new(counter),
+        op_own: OpOwn::new().with_opcode(opcode.0).into_bits(),
+        ..Cqe::UNWRITTEN
+    }];
+    let record = CqDoorbellRecord::new();
+    let mut completions = CompletionQueue::new(&mut entries, &record).expect("a ring of one entry");
+    let mut none: [Mkey; 0] = [];
+    let mut router = QpRouter { queues: Told { queues, retired: (None, None) }, mkeys: &mut none };
+    let _ = completions.poll(&mut router);
+    router.queues.retired
+}
+
+/// A queue pair, and what it retired last.
+struct Told<'q, Q> {
+    queues: &'q mut Q,
+    retired: (Option<Retired>, Option<u64>),
+}
+
+impl<Q: QpQueues> QpQueues for Told<'_, Q> {
+    fn qpn(&self) -> Qpn {
+        self.queues.qpn()
+    }
+
+    fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+        self.retired.0 = self.queues.retire_send(done);
+        self.retired.0
+    }
+
+    fn retire_receive(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
+        self.retired.1 = self.queues.retire_receive(done);
+        self.retired.1
     }
 }

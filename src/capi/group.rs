@@ -11,7 +11,8 @@ use crate::devx::{
 use crate::error::PostError;
 use crate::mkey::{Mkey, MkeyKind, SignatureFault};
 use crate::queue::{
-    CompletionRouter, CqeOrigin, MkeyPool, PooledMkey, QpQueues, QpTable, QpTableRouter, Retired, SendRequest,
+    CompletedReceive, CompletedSend, CompletionRouter, CqeOrigin, MkeyPool, PooledMkey, QpQueues, QpTable,
+    QpTableRouter, Retired, SendRequest,
 };
 use crate::types::Qpn;
 use crate::wqe::Sge;
@@ -66,12 +67,12 @@ impl QpQueues for Member {
     }
 
     #[inline]
-    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
-        self.queues().retire_send(counter)
+    fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+        self.queues().retire_send(done)
     }
 
-    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
-        self.queues().retire_receive(counter)
+    fn retire_receive(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
+        self.queues().retire_receive(done)
     }
 }
 

@@ -5,7 +5,7 @@
 use super::{Device, DevxError, carry, sys};
 use crate::command::{CqSize, CqeSize, CreateCq, LogPageSize, UarPage};
 use crate::error::CompletionError;
-use crate::queue::{ArmFor, Completion, CompletionQueue, CompletionRouter, UarCqDoorbell};
+use crate::queue::{ArmFor, Completion, CompletionQueue, CompletionRouter, CqIdentity, UarCqDoorbell};
 use crate::types::{Cqn, MkeyIndex, Qpn};
 use crate::wire::cqe::{Cqe, Cqe128, CqeOpcode};
 use core::fmt;
@@ -80,6 +80,7 @@ pub struct Cq(Arc<CqObject>);
 
 struct CqObject {
     number: Cqn,
+    identity: CqIdentity,
     room: Room,
     object: sys::Object<Option<CqMemory>>,
 }
@@ -228,13 +229,18 @@ impl Cq {
             writers: Mutex::new(HashMap::new()),
             any_departed: AtomicBool::new(false),
         };
-        let cq = Self(Arc::new(CqObject { number, room, object }));
+        let cq = Self(Arc::new(CqObject { number, identity: queue.identity(), room, object }));
         (cq.clone(), CqReader { queue, doorbell, channel: None, cq })
     }
 
     /// Returns its number.
     pub fn number(&self) -> Cqn {
         self.0.number
+    }
+
+    /// Returns what tells it from the queues of other devices as well.
+    pub(super) fn identity(&self) -> CqIdentity {
+        self.0.identity
     }
 
     /// Returns how many entries nothing has set aside yet.
@@ -307,6 +313,10 @@ macro_rules! with_queue {
 }
 
 impl AnyCq {
+    fn identity(&self) -> CqIdentity {
+        with_queue!(self, queue => queue.identity())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         with_queue!(self, queue => queue.is_empty())
     }

@@ -11,15 +11,14 @@ use crate::command::{
 use crate::error::{CommandError, PostError};
 use crate::mkey::Access;
 use crate::queue::{
-    Batch, BlueFlame, QpQueues, ReceiveQueue, ReceiveQueueConfig, RequestKind, Retired, SendQueue,
-    SendQueueConfig, SendRequest, UarDoorbell,
+    Batch, BlueFlame, CompletedReceive, CompletedSend, CqIdentity, QpQueues, ReceiveQueue,
+    ReceiveQueueConfig, RequestKind, Retired, SendQueue, SendQueueConfig, SendRequest, UarDoorbell,
 };
 use crate::types::Qpn;
 use crate::wire::data::DataSegment;
 use crate::wire::prm::command::Opcode;
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
 use crate::wqe::{Local, MemcpyConfig, Sge};
-use std::boxed::Box;
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -105,6 +104,8 @@ pub struct QueuePair<const S: usize, const R: usize> {
     receive: ReceiveQueue<'static, R>,
     /// What a reset that failed half way has still to return.
     outstanding: Outstanding,
+    /// The completion queues of sends and receives.
+    completes_to: [CqIdentity; 2],
     control: QpControl,
 }
 
@@ -147,9 +148,13 @@ impl Device {
     /// Makes a queue pair, in the state INIT.
     ///
     /// # Errors
-    /// [`DevxError::Queue`] unless `S` and `R` are powers of two, [`DevxError::CompletionQueueTooSmall`] where a completion queue
-    /// has no room for all that may complete, [`DevxError::Call`], [`DevxError::Command`], also for draining and for copies in memory
-    /// where the device has none.
+    /// Nothing stays on the device behind any of them.
+    /// - [`DevxError::OutOfRange`] unless `S` is a power of two up to 2^15, `R` one up to 2^15, and `entries_per_slot` one up to 2^7.
+    /// - [`DevxError::CompletionQueueTooSmall`] where a completion queue has no room for all that may complete.
+    /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory and BlueFlame where the device has
+    ///   none; and where the device refuses one of the commands: CREATE_QP, RST2INIT_QP, INIT2INIT_QP.
+    /// - [`DevxError::Call`] where a register, the memory of the rings or a buffer cannot be had.
+    /// - [`DevxError::Queue`] where a queue cannot be made over its ring.
     pub fn create_qp<const S: usize, const R: usize>(
         &self,
         pd: &ProtectionDomain,
@@ -335,7 +340,9 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         send: SendQueue<'static, QpDoorbell, S>,
         receive: ReceiveQueue<'static, R>,
     ) -> Self {
-        Self { send, receive, outstanding: Outstanding::default(), control: QpControl(Arc::new(object)) }
+        let completes_to = [object.cqs[0].identity(), object.cqs[1].identity()];
+        let control = QpControl(Arc::new(object));
+        Self { send, receive, outstanding: Outstanding::default(), completes_to, control }
     }
 
     /// Returns the number, for the peer to connect to.
@@ -505,28 +512,12 @@ impl<const S: usize, const R: usize> QpQueues for QueuePair<S, R> {
     }
 
     #[inline]
-    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
-        self.send.retire(counter)
+    fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+        // A queue pair of another device may have the same number.
+        if done.is_of(self.completes_to[0]) { self.send.retire(done) } else { None }
     }
 
-    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
-        self.receive.retire(counter)
-    }
-}
-
-/// As [`QueuePair`] says, for tables of queue pairs.
-impl<Q: QpQueues + ?Sized> QpQueues for Box<Q> {
-    #[inline]
-    fn qpn(&self) -> Qpn {
-        (**self).qpn()
-    }
-
-    #[inline]
-    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
-        (**self).retire_send(counter)
-    }
-
-    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
-        (**self).retire_receive(counter)
+    fn retire_receive(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
+        if done.is_of(self.completes_to[1]) { self.receive.retire(done) } else { None }
     }
 }

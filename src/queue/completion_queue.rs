@@ -7,6 +7,7 @@
 //! success of a part of a configuration, which the user does not see. What was taken is given back to the device by the doorbell
 //! record, once for each call.
 
+use super::completed::{CompletedReceive, CompletedSend, CqIdentity};
 use super::completion::{Completion, CqeEvent, Outcome, WorkCompletion, WorkEvent};
 use super::doorbell::CqDoorbellRecord;
 use super::in_flight::{RequestKind, Retired};
@@ -73,10 +74,23 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// Makes a completion queue over `ring`, whose entries are [`Cqe::UNWRITTEN`] but for what the device wrote since it was
     /// created. It begins at the first entry; where another has taken entries before, see [`CompletionQueue::starting_at`].
     ///
+    /// # What is trusted
+    /// An entry in the ring retires requests, whoever wrote it: their blocks are written anew, also where a device has not read them
+    /// yet. So the ring of a queue pair on a device is the one that the device writes that queue pair's completions to. Who makes
+    /// the queue pair's doorbell vouches for it ([`UarDoorbell::new`](super::UarDoorbell::new)); `devx` makes doorbells, rings and
+    /// queues, keeps them together, and hands none of them out. Nothing else that is safe retires requests of a queue pair on a
+    /// device.
+    ///
     /// # Errors
     /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
     pub fn new(ring: &'r mut [E], record: &'r CqDoorbellRecord) -> Result<Self, QueueError> {
         Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0, events: 0 })
+    }
+
+    /// Returns what tells it from other completion queues: no two of them have one ring.
+    #[inline]
+    pub(crate) fn identity(&self) -> CqIdentity {
+        CqIdentity(self.ring.address())
     }
 
     /// Returns whether the device has written no entry that was not taken.
@@ -220,8 +234,9 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         let bytes = u64::from_be_bytes(slot.read_u64::<BYTE_COUNT_WORD>()) as u32;
         let user_index = (u64::from_be_bytes(slot.read_u64::<USER_INDEX_WORD>()) >> 32) as u32;
         let qpn = end.qpn();
+        let identity = self.identity();
         let queues = verified(router, CqeOrigin { qpn, user_index: user_index & USER_INDEX_MASK })?;
-        let Retired { id, kind } = queues.retire_send(end.counter())?;
+        let Retired { id, kind } = queues.retire_send(CompletedSend::new(qpn, end.counter(), identity))?;
         self.consumer = self.consumer.wrapping_add(1);
         let outcome = Outcome::Sent { kind, bytes };
         (kind != RequestKind::MkeyConfigurePart).then_some(WorkCompletion { id, qpn, outcome })
@@ -246,7 +261,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         // A device that never stops writing what the user does not see must not keep the caller here.
         for _ in 0..self.ring.len() {
             let entry = self.take_entry()?;
-            if let Some(completion) = complete(&entry, router) {
+            if let Some(completion) = complete(&entry, self.identity(), router) {
                 return Some((entry, completion));
             }
         }
@@ -281,9 +296,13 @@ fn verified<R: CompletionRouter>(router: &mut R, origin: CqeOrigin) -> Option<&m
 }
 
 /// Retires or records what an entry of any kind reports; returns nothing for one that the user does not see.
-fn complete(entry: &Cqe, router: &mut impl CompletionRouter) -> Option<Result<Completion, CompletionError>> {
+fn complete(
+    entry: &Cqe,
+    identity: CqIdentity,
+    router: &mut impl CompletionRouter,
+) -> Option<Result<Completion, CompletionError>> {
     match CqeEvent::from_wire(entry) {
-        Ok(CqeEvent::Work(event)) => complete_work(entry, event, router).transpose(),
+        Ok(CqeEvent::Work(event)) => complete_work(entry, event, identity, router).transpose(),
         Ok(CqeEvent::SignatureError(fault)) => {
             let mkey = fault.mkey;
             let position = router.signature_error(&fault);
@@ -298,6 +317,7 @@ fn complete(entry: &Cqe, router: &mut impl CompletionRouter) -> Option<Result<Co
 fn complete_work(
     entry: &Cqe,
     event: WorkEvent,
+    identity: CqIdentity,
     router: &mut impl CompletionRouter,
 ) -> Result<Option<Completion>, CompletionError> {
     let qpn = Qpn::from_low_bits(entry.opcode_qpn().qpn());
@@ -305,22 +325,24 @@ fn complete_work(
     let queues = verified(router, origin).ok_or(CompletionError::UnknownQueuePair { qpn: qpn.get() })?;
     let counter = entry.wqe_counter.get();
     let unknown = CompletionError::UnknownRequest { qpn: qpn.get(), counter };
+    let sent = CompletedSend::new(qpn, counter, identity);
+    let received = CompletedReceive::new(qpn, counter, identity);
     let (id, outcome) = match event {
         WorkEvent::Sent { bytes } => {
-            let Retired { id, kind } = queues.retire_send(counter).ok_or(unknown)?;
+            let Retired { id, kind } = queues.retire_send(sent).ok_or(unknown)?;
             if kind == RequestKind::MkeyConfigurePart {
                 return Ok(None);
             }
             (id, Outcome::Sent { kind, bytes })
         }
         WorkEvent::Received { message, bytes } => {
-            (queues.retire_receive(counter).ok_or(unknown)?, Outcome::Received { message, bytes })
+            (queues.retire_receive(received).ok_or(unknown)?, Outcome::Received { message, bytes })
         }
         WorkEvent::SendFailed(failure) => {
-            (queues.retire_send(counter).ok_or(unknown)?.id, Outcome::Failed(failure))
+            (queues.retire_send(sent).ok_or(unknown)?.id, Outcome::Failed(failure))
         }
         WorkEvent::ReceiveFailed(failure) => {
-            (queues.retire_receive(counter).ok_or(unknown)?, Outcome::Failed(failure))
+            (queues.retire_receive(received).ok_or(unknown)?, Outcome::Failed(failure))
         }
     };
     Ok(Some(Completion::Work(WorkCompletion { id, qpn, outcome })))

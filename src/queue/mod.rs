@@ -38,6 +38,7 @@
 mod arm;
 pub(crate) mod barrier;
 mod clock;
+mod completed;
 mod completion;
 mod completion_queue;
 mod discard;
@@ -66,6 +67,9 @@ mod window_pool;
 
 pub use arm::ArmFor;
 pub use clock::{ClockInfo, real_time};
+#[cfg(feature = "devx")]
+pub(crate) use completed::CqIdentity;
+pub use completed::{CompletedReceive, CompletedSend};
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
 pub use completion_queue::CompletionQueue;
 pub use doorbell::{CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest};

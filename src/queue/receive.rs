@@ -1,5 +1,6 @@
 //! The receive queue: posts buffers for what the peer sends.
 
+use super::completed::CompletedReceive;
 use super::doorbell::DoorbellRecord;
 use super::ring::Ring;
 use super::{MAX_SLOTS, barrier};
@@ -160,12 +161,17 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         self.record.set_receive(self.producer as u16);
     }
 
-    /// Retires the request with number `counter` modulo 2^16 (`wqe_counter` of its completion), and all before it, and returns
-    /// what the user calls it (`wr_id`).
+    /// Retires the request that a completion names by its number modulo 2^16, and all before it, and returns what the user calls it
+    /// (`wr_id`).
     ///
-    /// Returns `None`, and changes nothing, where no published and outstanding request has that number.
+    /// Returns `None`, and changes nothing, where no published and outstanding request has that number, or where the completion is of
+    /// another queue pair.
     #[inline]
-    pub fn retire(&mut self, counter: u16) -> Option<u64> {
+    pub fn retire(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
+        if done.qpn() != self.qpn {
+            return None;
+        }
+        let counter = done.counter();
         let number = self.consumer + u64::from(counter.wrapping_sub(self.consumer as u16));
         if number >= self.published {
             return None;

@@ -47,6 +47,8 @@ impl UarDoorbell {
     /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created with, and stay
     ///   allocated, for the device alone, until the queue pair is destroyed on the device: also where the Rust value is dropped
     ///   before, or destroying fails;
+    /// - completions that retire its requests are polled from the ring of that completion queue only
+    ///   ([`super::CompletionQueue::new`]);
     /// - the queue is restarted ([`super::SendQueue::restart`]) only while the queue pair is in RESET or INIT;
     /// - memory under a key that a request names stays registered and allocated, and is not used by Rust code in a way that
     ///   conflicts with the device's reads and writes, until the request has completed. Where a peer was given a key, of the

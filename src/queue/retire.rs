@@ -1,6 +1,7 @@
 //! The end of a send request: retired by its completion, or cancelled before the device executes it.
 
 use super::barrier;
+use super::completed::CompletedSend;
 use super::doorbell::Doorbell;
 use super::in_flight::{Filed, InFlight, Retired};
 use super::send::SendQueue;
@@ -16,14 +17,18 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         in_flight.outstanding()
     }
 
-    /// Retires the work request that begins at block `counter` modulo 2^16 (`wqe_counter` of its completion), and all before
-    /// it, which were silent: their blocks are free again.
+    /// Retires the work request that a completion names by its first block modulo 2^16, and all before it, which were silent:
+    /// their blocks are free again.
     ///
-    /// Returns `None`, and changes nothing, where no published and outstanding work request begins there.
+    /// Returns `None`, and changes nothing, where no published and outstanding work request begins there, or where the completion is
+    /// of another queue pair.
     #[inline]
-    pub fn retire(&mut self, counter: u16) -> Option<Retired> {
+    pub fn retire(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+        if done.qpn() != self.qpn() {
+            return None;
+        }
         let in_flight: &mut InFlight = &mut self.in_flight;
-        in_flight.retire(counter)
+        in_flight.retire(done.counter())
     }
 
     /// Hands what is outstanding to `each`, oldest first: published or not, silent or signalled.

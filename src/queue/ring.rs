@@ -48,6 +48,12 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         self.last() as u32 + 1
     }
 
+    /// Returns where it begins.
+    #[inline]
+    pub(super) fn address(&self) -> usize {
+        self.base.addr().get()
+    }
+
     /// Returns the number of the last slot.
     #[inline]
     pub(super) const fn last(&self) -> u64 {

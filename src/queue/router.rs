@@ -1,5 +1,6 @@
 //! From a completion to the queue pair or the mkey that it is about.
 
+use super::completed::{CompletedReceive, CompletedSend};
 use super::doorbell::Doorbell;
 use super::in_flight::Retired;
 use super::receive::ReceiveQueue;
@@ -25,11 +26,11 @@ pub trait QpQueues {
     /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;
 
-    /// Retires a send request by the number of its first block modulo 2^16, see [`SendQueue::retire`].
-    fn retire_send(&mut self, counter: u16) -> Option<Retired>;
+    /// Retires a send request that has completed, see [`SendQueue::retire`].
+    fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired>;
 
-    /// Retires a receive request by its number modulo 2^16, see [`ReceiveQueue::retire`].
-    fn retire_receive(&mut self, counter: u16) -> Option<u64>;
+    /// Retires a receive request that has completed, see [`ReceiveQueue::retire`].
+    fn retire_receive(&mut self, done: CompletedReceive<'_>) -> Option<u64>;
 }
 
 impl<Q: QpQueues + ?Sized> QpQueues for &mut Q {
@@ -39,12 +40,30 @@ impl<Q: QpQueues + ?Sized> QpQueues for &mut Q {
     }
 
     #[inline]
-    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
-        (**self).retire_send(counter)
+    fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+        (**self).retire_send(done)
     }
 
-    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
-        (**self).retire_receive(counter)
+    fn retire_receive(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
+        (**self).retire_receive(done)
+    }
+}
+
+/// For tables: queue pairs are too large to be moved about.
+#[cfg(feature = "alloc")]
+impl<Q: QpQueues + ?Sized> QpQueues for alloc::boxed::Box<Q> {
+    #[inline]
+    fn qpn(&self) -> Qpn {
+        (**self).qpn()
+    }
+
+    #[inline]
+    fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+        (**self).retire_send(done)
+    }
+
+    fn retire_receive(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
+        (**self).retire_receive(done)
     }
 }
 
@@ -55,11 +74,11 @@ impl<D: Doorbell, const N: usize> QpQueues for SendQueue<'_, D, N> {
     }
 
     #[inline]
-    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
-        self.retire(counter)
+    fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+        self.retire(done)
     }
 
-    fn retire_receive(&mut self, _counter: u16) -> Option<u64> {
+    fn retire_receive(&mut self, _: CompletedReceive<'_>) -> Option<u64> {
         None
     }
 }
@@ -69,12 +88,12 @@ impl<const N: usize> QpQueues for ReceiveQueue<'_, N> {
         self.qpn()
     }
 
-    fn retire_send(&mut self, _counter: u16) -> Option<Retired> {
+    fn retire_send(&mut self, _: CompletedSend<'_>) -> Option<Retired> {
         None
     }
 
-    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
-        self.retire(counter)
+    fn retire_receive(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
+        self.retire(done)
     }
 }
 
@@ -87,12 +106,12 @@ impl<S: QpQueues, R: QpQueues> QpQueues for (S, R) {
     }
 
     #[inline]
-    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
-        self.0.retire_send(counter)
+    fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+        self.0.retire_send(done)
     }
 
-    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
-        if self.1.qpn() == self.0.qpn() { self.1.retire_receive(counter) } else { None }
+    fn retire_receive(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
+        self.1.retire_receive(done)
     }
 }
 

@@ -26,6 +26,7 @@ pub mod copy;
 pub mod floor;
 pub mod ours;
 mod publish;
+mod retire;
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -3,6 +3,7 @@
 mod requests;
 
 use crate::publish::{blue_flame, doorbell};
+use crate::retire::retire;
 use crate::{BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, Kind, MAX_ENTRIES, QUEUES, Side, Work};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -325,7 +326,7 @@ impl Side for Ours<'_> {
             self.volume = Volume::new(work);
             for at in (0..IOS).filter(|_| !work.is_first()) {
                 self.configure(work, at).map_err(|_| "a first configuration")?;
-                retire(&mut self.queue)?;
+                retire_all(&mut self.queue)?;
             }
             self.work = Some(work);
         }
@@ -364,12 +365,14 @@ impl Side for Ours<'_> {
     fn drain(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         if work == Work::Receive {
             self.received = self.received.wrapping_add(requests as u16);
-            self.receive.retire(self.received.wrapping_sub(1)).ok_or("no receive to retire")?;
+            if !retire(&mut self.receive, CqeOpcode::RESPONDER_SEND, self.received.wrapping_sub(1)) {
+                return Err("no receive to retire");
+            }
         }
-        retire(&mut self.queue)?;
-        retire(&mut self.limited)?;
-        retire(&mut self.blue)?;
-        self.shared.with(|queue| retire(queue))
+        retire_all(&mut self.queue)?;
+        retire_all(&mut self.limited)?;
+        retire_all(&mut self.blue)?;
+        self.shared.with(|queue| retire_all(queue))
     }
 }
 
@@ -398,20 +401,20 @@ pub fn completion(qpn: Qpn, user_index: u32, counter: u16) -> Cqe {
 
 /// Posts short requests until the next one begins `blocks_to_end` blocks before the ring's end.
 fn go_to<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>, blocks_to_end: usize) -> Result<(), Fault> {
-    retire(queue)?;
+    retire_all(queue)?;
     while BLOCKS - queue.producer() as usize % BLOCKS != blocks_to_end {
         queue.request(0).nop().map_err(|_| "a short request")?;
         queue.ring_doorbell();
-        retire(queue)?;
+        retire_all(queue)?;
     }
     Ok(())
 }
 
 /// Retires what is posted. The last request begins at the last block, or some blocks before.
-fn retire<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>) -> Result<(), Fault> {
+fn retire_all<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>) -> Result<(), Fault> {
     let end = queue.producer() as u16;
     let done = queue.outstanding() == 0
-        || (1..=BLOCKS as u16).any(|back| queue.retire(end.wrapping_sub(back)).is_some());
+        || (1..=BLOCKS as u16).any(|back| retire(queue, CqeOpcode::REQUESTER, end.wrapping_sub(back)));
     if done { Ok(()) } else { Err("nothing to retire") }
 }
 

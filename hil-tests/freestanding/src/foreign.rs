@@ -48,8 +48,8 @@ impl DelayNs for Pause {
 /// Sends and receives elsewhere.
 pub struct Books {
     qpn: fn() -> Qpn,
-    send: fn(u16) -> Option<Retired>,
-    receive: fn(u16) -> Option<u64>,
+    send: fn(CompletedSend<'_>) -> Option<Retired>,
+    receive: fn(CompletedReceive<'_>) -> Option<u64>,
 }
 
 impl QpQueues for Books {
@@ -57,12 +57,12 @@ impl QpQueues for Books {
         (self.qpn)()
     }
 
-    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
-        (self.send)(counter)
+    fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
+        (self.send)(done)
     }
 
-    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
-        (self.receive)(counter)
+    fn retire_receive(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
+        (self.receive)(done)
     }
 }
 
@@ -179,13 +179,18 @@ pub fn entry_foreign_arrays(
 
 /// What a queue knows, and its doorbell.
 #[unsafe(no_mangle)]
-pub fn entry_foreign_books(queue: &mut Queue<'_>, counter: u16, id: u64, each: fn(Retired)) -> Option<u32> {
+pub fn entry_foreign_books(
+    queue: &mut Queue<'_>,
+    done: CompletedSend<'_>,
+    id: u64,
+    each: fn(Retired),
+) -> Option<u32> {
     queue.ring_doorbell();
     let (bell, record) = (queue.doorbell() as *const Bell, queue.record());
     let known = queue.free_blocks() ^ queue.outstanding() ^ queue.producer() ^ SendQueue::qpn(queue).get();
     let first = queue.block(known).0;
-    let cancelled = queue.cancel(id, counter).ok()?;
-    let retired = queue.retire(counter)?;
+    let cancelled = queue.cancel(id, done.counter()).ok()?;
+    let retired = queue.retire(done)?;
     if queue.next_fence() == 0 {
         queue.restart(each);
     }
@@ -213,13 +218,13 @@ pub fn entry_foreign_receive<'r>(
     config: ReceiveQueueConfig,
     ring: &'r mut [DataSegment],
     record: &'r DoorbellRecord,
-    (id, sges): (u64, &[Sge]),
+    (id, sges, done): (u64, &[Sge], CompletedReceive<'_>),
     each: Named,
 ) -> Option<Receive<'r>> {
     let mut queue = Receive::new(config, ring, record).ok()?.starting_at(id as u16);
     queue.post(id, sges).ok()?;
     queue.publish();
-    let retired = queue.retire(id as u16)? ^ u64::from(queue.free_slots() ^ queue.qpn().get());
+    let retired = queue.retire(done)? ^ u64::from(queue.free_slots() ^ queue.qpn().get());
     if retired == 7 {
         queue.restart(|id| (each.0)(id));
     }
@@ -266,14 +271,21 @@ pub fn entry_foreign_route<'q, 'r>(
     table: &mut QpTableRouter<'_, Both<'q, 'r>, 128>,
     origin: CqeOrigin,
     fault: &SignatureFault,
+    completed: fn() -> (CompletedSend<'static>, CompletedReceive<'static>),
 ) -> Option<u64> {
     let known = router.signature_error(fault)? ^ table.signature_error(fault)?;
     let mut sum = known as u64;
     for queues in [router.queues(origin)?, table.queues(origin)?] {
-        sum ^= queues.retire_send(1)?.id ^ queues.retire_receive(2)? ^ u64::from(queues.qpn().get());
+        let (sent, received) = completed();
+        sum ^=
+            queues.retire_send(sent)?.id ^ queues.retire_receive(received)? ^ u64::from(queues.qpn().get());
     }
     let (send, receive) = &mut router.queues;
-    Some(sum ^ send.retire_receive(3).unwrap_or(1) ^ receive.retire_send(4).map_or(2, |retired| retired.id))
+    let (sent, received) = completed();
+    Some(
+        sum ^ send.retire_receive(received).unwrap_or(1)
+            ^ receive.retire_send(sent).map_or(2, |retired| retired.id),
+    )
 }
 
 /// Keeps queues of one's own in a table.

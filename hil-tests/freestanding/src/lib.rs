@@ -22,9 +22,10 @@ use mlx5_mkey::inspect::{
 };
 use mlx5_mkey::mkey::{InterleavedEntry, Keytag, KlmEntry, Layout, Mkey, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{
-    ArmFor, BlueFlame, ClockInfo, Completion, CompletionQueue, CqDoorbellRecord, DeviceClock, Doorbell,
-    DoorbellRecord, LastRequest, Outcome, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue,
-    SendQueueConfig, SharedSendQueue, UarCqDoorbell, UarDoorbell, real_time,
+    ArmFor, BlueFlame, ClockInfo, CompletedReceive, CompletedSend, Completion, CompletionQueue,
+    CqDoorbellRecord, DeviceClock, Doorbell, DoorbellRecord, LastRequest, Outcome, QpRouter, QpTable,
+    ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarCqDoorbell,
+    UarDoorbell, real_time,
 };
 use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
 use mlx5_mkey::wire::{
@@ -158,12 +159,13 @@ pub fn entry_raw(
 
 /// What a send queue tells, and how it takes things back.
 #[unsafe(no_mangle)]
-pub fn entry_keep_books(queue: &mut Queue<'_>, id: u64, counter: u16) -> Option<u64> {
+pub fn entry_keep_books(queue: &mut Queue<'_>, id: u64, done: CompletedSend<'_>) -> Option<u64> {
+    let counter = done.counter();
     let block = queue.block(u32::from(counter));
     let _ = queue.cancel(id, counter);
     let known = u64::from(queue.free_blocks() ^ queue.outstanding() ^ queue.producer());
     let bell = usize::from(queue.next_fence()) + size_of_val(queue.doorbell()) + queue.record().bytes().len();
-    let first = queue.retire(counter)?.id;
+    let first = queue.retire(done)?.id;
     Some(first ^ known ^ bell as u64 ^ u64::from(block.0.first().copied()?))
 }
 
@@ -208,8 +210,8 @@ pub fn entry_publish(queue: &mut ReceiveQueue<'_, 64>) {
 
 /// Retires a receive request.
 #[unsafe(no_mangle)]
-pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_, 64>, counter: u16) -> Option<u64> {
-    queue.retire(counter)
+pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_, 64>, done: CompletedReceive<'_>) -> Option<u64> {
+    queue.retire(done)
 }
 
 /// Takes one with its entry, and reads its time.

@@ -4,7 +4,7 @@
 //! queue, byte by byte, go on as one: what follows is the same for all of them.
 #![allow(unsafe_code, missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-use hil_tests::model::{QueueModel, Work};
+use hil_tests::model::{QueueModel, Work, retire_send};
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, RequestKind, SendQueue, SendQueueConfig};
 use mlx5_mkey::types::{Key, Qpn};
@@ -99,13 +99,13 @@ impl Walk<'_> {
                 queue.ring_doorbell();
                 model.publish();
                 let counter = model.works().front().map_or(model.producer(), |work| work.begin) as u16;
-                assert_eq!(queue.retire(counter), model.retire(counter), "{:?}", self.taken);
+                assert_eq!(retire_send(queue, counter), model.retire(counter), "{:?}", self.taken);
             }
             Step::Newest => {
                 let published = |work: &&Work| work.begin < model.published();
                 let newest = model.works().iter().rfind(published).or(model.works().back());
                 let counter = newest.map_or(model.producer(), |work| work.begin) as u16;
-                assert_eq!(queue.retire(counter), model.retire(counter), "{:?}", self.taken);
+                assert_eq!(retire_send(queue, counter), model.retire(counter), "{:?}", self.taken);
             }
         }
         assert_eq!(queue.free_blocks(), model.free_blocks(), "{:?}", self.taken);

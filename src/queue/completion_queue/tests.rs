@@ -710,5 +710,6 @@ fn a_completion_comes_with_its_entry() {
 #[test]
 fn a_send_queue_alone_has_no_receives() {
     let (mut ring, record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
-    assert_eq!(QpQueues::retire_receive(&mut send(QPN, &mut ring, &record), 0), None);
+    let done = CompletedReceive::new(QPN, 0, CqIdentity(0));
+    assert_eq!(QpQueues::retire_receive(&mut send(QPN, &mut ring, &record), done), None);
 }

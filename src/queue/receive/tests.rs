@@ -12,7 +12,7 @@ fn slots_are_filled_ended_and_given_back() {
     queue.post(7, &[sge(1)]).unwrap();
     queue.post(8, &[sge(2), sge(3)]).unwrap();
     assert_eq!(queue.post(9, &[sge(1); 3]), Err(PostError::TooManySges { sges: 3, max: 2 }));
-    assert_eq!(queue.retire(0), None, "not published");
+    assert_eq!(queue.retire_at(0), None, "not published");
     queue.publish();
     assert_eq!(record.bytes()[0], [0, 0, 0, 2]);
     queue.post(9, &[]).unwrap();
@@ -20,9 +20,9 @@ fn slots_are_filled_ended_and_given_back() {
     let full = queue.post(11, &[]).unwrap_err();
     assert_eq!(full, PostError::ReceiveRingFull { slots: 4 });
     assert_eq!(std::format!("{full}"), "receive ring full: none of 4 slots is free");
-    assert_eq!(queue.retire(1), Some(8), "and 7 with it");
-    assert_eq!(queue.retire(1), None);
-    assert_eq!(queue.retire(2), None, "not published");
+    assert_eq!(queue.retire_at(1), Some(8), "and 7 with it");
+    assert_eq!(queue.retire_at(1), None);
+    assert_eq!(queue.retire_at(2), None, "not published");
     assert_eq!(queue.free_slots(), 2);
     assert_eq!(ring[..4], [sge(1).to_wire(), DataSegment::END_OF_LIST, sge(2).to_wire(), sge(3).to_wire()]);
     assert_eq!(ring[4], DataSegment::END_OF_LIST);
@@ -43,7 +43,7 @@ fn a_refused_request_takes_no_slot() {
     assert_eq!(record.bytes()[0], [0, 0, 0, 1]);
     queue.post(3, &[sge(Sge::MAX_BYTES); 2]).unwrap();
     queue.publish();
-    assert_eq!((queue.retire(1), queue.retire(2)), (Some(3), None));
+    assert_eq!((queue.retire_at(1), queue.retire_at(2)), (Some(3), None));
     assert_eq!(ring[..2], [sge(1).to_wire(), DataSegment::END_OF_LIST], "the first is as it was");
 }
 
@@ -51,14 +51,14 @@ fn a_refused_request_takes_no_slot() {
 fn positions_wrap() {
     let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
     let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap().starting_at(0xffff);
-    assert_eq!((queue.free_slots(), queue.retire(0xffff), queue.retire(0xfffe)), (2, None, None));
+    assert_eq!((queue.free_slots(), queue.retire_at(0xffff), queue.retire_at(0xfffe)), (2, None, None));
     let sge = Sge { address: 9, length: 16, lkey: Key::from_raw(0x500) };
     queue.post(1, &[sge; 2]).unwrap();
     queue.post(2, &[sge; 2]).unwrap();
     assert_eq!(queue.post(3, &[sge; 2]), Err(PostError::ReceiveRingFull { slots: 2 }));
     queue.publish();
     assert_eq!(record.bytes()[0], [0, 0, 0, 1]);
-    assert_eq!((queue.retire(0xffff), queue.retire(0)), (Some(1), Some(2)));
+    assert_eq!((queue.retire_at(0xffff), queue.retire_at(0)), (Some(1), Some(2)));
     assert_eq!(ring, [sge.to_wire(); 4]);
 }
 
@@ -70,17 +70,17 @@ fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
         queue.post(id, &[]).unwrap();
         queue.publish();
         if id == 1 {
-            assert_eq!(queue.retire(0), Some(1));
+            assert_eq!(queue.retire_at(0), Some(1));
         }
     }
     let mut seen = vec![];
     queue.restart(|id| seen.push(id));
     assert_eq!((seen, queue.free_slots()), (vec![2, 3], 2));
-    assert_eq!((record.bytes()[0], queue.retire(1)), ([0; 4], None));
+    assert_eq!((record.bytes()[0], queue.retire_at(1)), ([0; 4], None));
     queue.post(4, &[]).unwrap();
     queue.publish();
     assert_eq!(record.bytes()[0], [0, 0, 0, 1]);
-    assert_eq!((queue.retire(2), queue.retire(0)), (None, Some(4)));
+    assert_eq!((queue.retire_at(2), queue.retire_at(0)), (None, Some(4)));
 }
 
 #[test]

@@ -301,7 +301,7 @@ fn lints() -> Outcome {
 
 /// Compiles the library with each of its features and with all, and the boards' runner with its own.
 fn features() -> Result<(), String> {
-    ["defmt", "devx", "capi", "defmt,capi"].into_iter().try_for_each(|features| {
+    ["alloc", "defmt", "devx", "capi", "defmt,capi"].into_iter().try_for_each(|features| {
         check(cargo(&["check", "--quiet", "--package", "mlx5-mkey", "--features", features]))
     })?;
     check(cargo(&["check", "--quiet", "--package", "xtask-boards", "--features", "gpio"]))

@@ -13,7 +13,7 @@ use crate::memory::Shared;
 use crate::values;
 use completions::Completions;
 use hil_scenarios::way::Way;
-use hil_tests::model::QueueModel;
+use hil_tests::model::{QueueModel, retire_send};
 use mkey::MkeyModel;
 use mlx5_mkey::error::QueueError;
 use mlx5_mkey::mkey::{Access, MemoryWindow, Mkey, MkeyAttributes, MkeyConfig, MkeyKind};
@@ -277,7 +277,7 @@ impl<const N: usize> World<'_, N> {
     /// Retires what begins at some block, or nothing.
     fn retire(&mut self, input: &mut Input<'_>) {
         let counter = self.counter(input);
-        assert_eq!(self.queue.retire(counter), self.model.retire(counter));
+        assert_eq!(retire_send(&mut self.queue, counter), self.model.retire(counter));
     }
 
     /// A counter: of something outstanding mostly.

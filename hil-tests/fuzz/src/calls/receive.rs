@@ -4,6 +4,7 @@ use super::{QPN, Receive};
 use crate::input::Input;
 use crate::memory::Shared;
 use crate::values;
+use hil_tests::model::retire_receive;
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::queue::{DoorbellRecord, ReceiveQueue, ReceiveQueueConfig};
 use mlx5_mkey::wire::data::DataSegment;
@@ -68,7 +69,7 @@ impl<'m> Receives<'m> {
             }
             6 => {
                 let counter = self.counter(input);
-                assert_eq!(self.queue.retire(counter), self.retire(counter));
+                assert_eq!(retire_receive(&mut self.queue, counter), self.retire(counter));
             }
             _ => {
                 let mut lost = Vec::new();

@@ -12,12 +12,12 @@ impl QpQueues for Receives {
         QPN
     }
 
-    fn retire_send(&mut self, _: u16) -> Option<Retired> {
+    fn retire_send(&mut self, _: CompletedSend<'_>) -> Option<Retired> {
         None
     }
 
-    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
-        Some(counter.into())
+    fn retire_receive(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
+        Some(done.counter().into())
     }
 }
 

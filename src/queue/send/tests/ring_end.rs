@@ -113,6 +113,6 @@ fn requests_are_the_same_wherever_they_begin() {
 fn retire_all(queue: &mut SendQueue<'_, Silent, 16>) {
     let end = queue.producer();
     let retired =
-        (1..=16).map(|back| end.wrapping_sub(back) as u16).find_map(|counter| queue.retire(counter));
+        (1..=16).map(|back| end.wrapping_sub(back) as u16).find_map(|counter| queue.retire_at(counter));
     assert!(retired.is_some() && queue.outstanding() == 0);
 }

@@ -1,0 +1,85 @@
+//! What retires requests: values that a completion queue makes of an entry, and nobody else can.
+
+use crate::types::Qpn;
+use core::marker::PhantomData;
+
+/// The completion queue that a request completed to: where its ring begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct CqIdentity(pub(super) usize);
+
+macro_rules! completed {
+    ($(#[$doc:meta])+ $name:ident) => {
+        $(#[$doc])+
+        ///
+        /// Retiring gives blocks of a ring free, which the device must have read before. A completion queue makes this value of an
+        /// entry that it takes, for [`QpQueues`](super::QpQueues); nobody else can make, copy or keep one. Whether the entry is the
+        /// device's, who made the completion queue vouches for: see [`CompletionQueue::new`](super::CompletionQueue::new).
+        #[derive(Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name<'entry> {
+            qpn: Qpn,
+            counter: u16,
+            queue: CqIdentity,
+            entry: PhantomData<&'entry ()>,
+        }
+
+        impl $name<'_> {
+            #[inline]
+            pub(super) const fn new(qpn: Qpn, counter: u16, queue: CqIdentity) -> Self {
+                Self { qpn, counter, queue, entry: PhantomData }
+            }
+
+            /// Returns the number of the queue pair.
+            #[inline]
+            pub const fn qpn(&self) -> Qpn {
+                self.qpn
+            }
+
+            /// Returns the number of the request in its queue, modulo 2^16 (`wqe_counter` of the entry).
+            #[inline]
+            pub const fn counter(&self) -> u16 {
+                self.counter
+            }
+
+            /// Returns whether it is of this completion queue.
+            #[cfg(feature = "devx")]
+            #[inline]
+            pub(crate) fn is_of(&self, queue: CqIdentity) -> bool {
+                self.queue == queue
+            }
+        }
+    };
+}
+
+completed! {
+    /// A send request that an entry of a completion queue names, to retire it ([`SendQueue::retire`](super::SendQueue::retire)).
+    CompletedSend
+}
+
+completed! {
+    /// A receive request that an entry of a completion queue names, to retire it
+    /// ([`ReceiveQueue::retire`](super::ReceiveQueue::retire)).
+    CompletedReceive
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::in_flight::Retired;
+    use crate::queue::{Doorbell, ReceiveQueue, SendQueue};
+
+    impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
+        /// Retires a request, as a completion does.
+        pub(in crate::queue) fn retire_at(&mut self, counter: u16) -> Option<Retired> {
+            self.retire(CompletedSend::new(self.qpn(), counter, CqIdentity(0)))
+        }
+    }
+
+    impl<const N: usize> ReceiveQueue<'_, N> {
+        /// Retires a request, as a completion does.
+        pub(in crate::queue) fn retire_at(&mut self, counter: u16) -> Option<u64> {
+            self.retire(CompletedReceive::new(self.qpn(), counter, CqIdentity(0)))
+        }
+    }
+}
