@@ -144,7 +144,7 @@ problems! {
     OffsetWithoutFlag { upper: u32 } Refused "kernel mlx5_wqe_umr_ctrl_seg.xlt_offset_47_16"
         "upper bits of a translation offset are given ({upper:#x}), which the flags do not say to be one";
     UmrReserved Refused "mlx5_wqe_umr_ctrl_seg.rsvd0, rsvd1" "reserved parts of the UMR control segment are not zero";
-    CheckFree Note "mlx5dv.h MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE, kernel MLX5_UMR_CHECK_NOT_FREE" "the check-free flag is set: sources disagree on its sense";
+    CheckFree Note "mlx5dv.h MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE, kernel MLX5_UMR_CHECK_NOT_FREE" "the check-free flag is set: the device refuses the request unless the mkey is free";
     EntriesNotPadded { octowords: u16 } Suspicious "libmlx5 umr_sg_list_create"
         "{octowords} octowords of translation entries are not whole 64-byte blocks";
     FieldWithoutMask { name: &'static str } Suspicious "mlx5_wqe_umr_ctrl_seg.mkey_mask"
