@@ -47,7 +47,7 @@ impl End {
     }
 
     fn post_receive(&mut self) -> Result<(), Failure> {
-        self.queue.post_receive(0, &[self.buffer.sge(0..LENGTH)])?;
+        self.queue.post_receive(0, &[self.buffer.sge(0..LENGTH)?])?;
         self.queue.publish_receives();
         Ok(())
     }
@@ -76,7 +76,7 @@ impl End {
                 Outcome::Sent { .. } => {}
                 Outcome::Received { .. } => {
                     let mut bytes = [0; LENGTH];
-                    self.buffer.read(0, &mut bytes);
+                    self.buffer.read(0, &mut bytes)?;
                     self.post_receive()?;
                     return Ok(u64::from_le_bytes(bytes));
                 }

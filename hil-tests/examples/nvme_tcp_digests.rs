@@ -9,7 +9,9 @@
 
 #![allow(clippy::indexing_slicing)] // Two mkeys are asked for, and two are there.
 
-use mlx5_mkey::devx::{Buffer, CqReader, CqSpec, Device, MkeySpec, Mkeys, QueuePair, QueuePairSpec};
+use mlx5_mkey::devx::{
+    Buffer, CqReader, CqSpec, Device, MkeySpec, Mkeys, PieceError, QueuePair, QueuePairSpec,
+};
 use mlx5_mkey::mkey::{Access, Digest, KlmEntry, MkeyConfig, SignatureChange, SignatureErrorKind};
 use mlx5_mkey::queue::{Completion, Outcome, QpRouter};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
@@ -46,8 +48,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     let mut memory = pd.alloc_buffer(HEADER.len() + DATA, Access::LOCAL_WRITE)?;
     let mut peer = pd.alloc_buffer(PDU, Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)?;
     let data: Vec<u8> = (0..DATA).map(|index| (index * 7) as u8).collect();
-    memory.write(0, &HEADER);
-    memory.write(HEADER.len(), &data);
+    memory.write(0, &HEADER)?;
+    memory.write(HEADER.len(), &data)?;
 
     let spec = MkeySpec { max_entries: 4, signature: Some(&cq), ..MkeySpec::default() };
     let mut mkeys = pd.create_mkeys(2, spec)?;
@@ -58,8 +60,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     };
     let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
     // The header, and the data in two pieces.
-    let (header, middle) = ([memory.entry(0..HEADER.len())], HEADER.len() + 1000);
-    let pieces = [memory.entry(HEADER.len()..middle), memory.entry(middle..HEADER.len() + DATA)];
+    let (header, middle) = ([memory.entry(0..HEADER.len())?], HEADER.len() + 1000);
+    let pieces = [memory.entry(HEADER.len()..middle)?, memory.entry(middle..HEADER.len() + DATA)?];
     let layouts = [&header[..], &pieces[..]];
     let remote = Remote { address: peer.address(), rkey: peer.rkey() };
 
@@ -68,7 +70,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     queue.request(2).signaled().rdma_write(behind(remote, header), &[data])?;
     queue.ring_doorbell();
     finish(2, &mut completions, &mut queue, &mut mkeys)?;
-    let digests = [digest(&mut peer, HEADER.len()), digest(&mut peer, DATA_DIGEST_AT)];
+    let digests = [digest(&peer, HEADER.len())?, digest(&peer, DATA_DIGEST_AT)?];
     if digests != [HEADER_DIGEST, DATA_DIGEST] {
         return Err(format!("other digests: {digests:08x?}").into());
     }
@@ -77,8 +79,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     // The way back, good and then with a bit flipped in the data: checked and stripped.
     for (id, flip) in [(4, 0), (6, 0x40)] {
         let mut byte = [0];
-        peer.read(PDU - 100, &mut byte);
-        peer.write(PDU - 100, &[byte[0] ^ flip]);
+        peer.read(PDU - 100, &mut byte)?;
+        peer.write(PDU - 100, &[byte[0] ^ flip])?;
         let [header, data] = configure(id - 1, &mut queue, &mut mkeys, &prepared, layouts)?;
         queue.request(id).rdma_read(remote, &[header])?;
         queue.request(id).signaled().rdma_read(behind(remote, header), &[data])?;
@@ -120,10 +122,10 @@ fn configure(
 }
 
 /// Reads a digest, which is in little endian.
-fn digest(memory: &mut Buffer, at: usize) -> u32 {
+fn digest(memory: &Buffer, at: usize) -> Result<u32, PieceError> {
     let mut bytes = [0; DIGEST];
-    memory.read(at, &mut bytes);
-    u32::from_le_bytes(bytes)
+    memory.read(at, &mut bytes)?;
+    Ok(u32::from_le_bytes(bytes))
 }
 
 /// Takes completions up to that of the request `id`, or gives up after five seconds.

@@ -55,7 +55,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     let mut target =
         pd.alloc_buffer(WIRE, Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)?;
     let data: Vec<u8> = (0..DATA).map(|index| index as u8).collect();
-    source.write(0, &data);
+    source.write(0, &data)?;
 
     let spec = MkeySpec { max_entries: 4, signature: Some(&cq), crypto: true, ..MkeySpec::default() };
     let mut mkeys = pd.create_mkeys(1, spec)?;
@@ -83,7 +83,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     };
     let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
     // Two pieces of memory become one space, and all of it is written to the peer. One doorbell for both.
-    let entries = [source.entry(0..300), source.entry(300..DATA)];
+    let entries = [source.entry(0..300)?, source.entry(300..DATA)?];
     let remote = Remote { address: target.address(), rkey: target.rkey() };
     let all = Sge { address: 0, length: WIRE as u32, lkey: mkeys[0].key() };
     let mut batch = queue.batch();
@@ -94,7 +94,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     println!("written: encrypted, each block with its T10-DIF");
     for (at, expected) in CIPHERTEXT {
         let mut found = [0; 16];
-        target.read(at, &mut found);
+        target.read(at, &mut found)?;
         if found != expected.to_be_bytes() {
             return Err(format!("the ciphertext from byte {at} is another").into());
         }
@@ -102,8 +102,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
 
     // The way back, with a bit flipped in the second block: decrypted, checked, and found.
     let mut byte = [0];
-    target.read(WIRE - 100, &mut byte);
-    target.write(WIRE - 100, &[byte[0] ^ 1]);
+    target.read(WIRE - 100, &mut byte)?;
+    target.write(WIRE - 100, &[byte[0] ^ 1])?;
     let mut batch = queue.batch();
     batch.request(3).configure_mkey(&mut mkeys[0], &prepared, &entries)?;
     batch.request(4).signaled().rdma_read(remote, &[all])?;

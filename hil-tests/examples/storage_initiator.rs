@@ -244,9 +244,9 @@ impl Gear {
         let mut memory = link.pd.alloc_buffer(spec.slots() * slot_bytes, Access::LOCAL_WRITE)?;
         // Memory that is used later is there from the start.
         let filler = vec![0xff; slot_bytes];
-        (0..spec.slots()).for_each(|slot| {
-            let _ = memory.write(slot * slot_bytes, &filler);
-        });
+        for slot in 0..spec.slots() {
+            memory.write(slot * slot_bytes, &filler)?;
+        }
         Ok(Self { link, memory, reading, writing, command_size })
     }
 }
@@ -370,7 +370,7 @@ impl<'a> Initiator<'a> {
             let mut rest = &*data;
             for piece in &pieces {
                 let (now, later) = rest.split_at_checked(piece.len()).ok_or("pieces are longer than data")?;
-                self.gear.memory.write(piece.start, now);
+                self.gear.memory.write(piece.start, now)?;
                 rest = later;
             }
         }
@@ -401,7 +401,8 @@ impl<'a> Initiator<'a> {
             let mkey = mkeys.get_mut(slot).ok_or("no such mkey")?;
             let prepared = if opcode == Command::READ { &mut *reading } else { &mut *writing };
             prepared.set_ref_tag(DomainKind::Wire, lba as u32)?;
-            let entries: Vec<KlmEntry> = io.pieces.iter().map(|piece| memory.entry(piece.clone())).collect();
+            let entries: Vec<KlmEntry> =
+                io.pieces.iter().map(|piece| memory.entry(piece.clone())).collect::<Result<_, _>>()?;
             let id = slot as u64;
             batch.request(id).configure_mkey(mkey, prepared, &entries[..])?;
             let command = Command {
@@ -465,7 +466,7 @@ impl<'a> Initiator<'a> {
         let mut rest = &mut *data;
         for piece in &io.pieces {
             let (now, later) = rest.split_at_mut_checked(piece.len()).ok_or("pieces are longer than data")?;
-            self.gear.memory.read(piece.start, now);
+            self.gear.memory.read(piece.start, now)?;
             rest = later;
         }
         match self.load.difference(io.part, data, wanted) {

@@ -237,9 +237,9 @@ impl Target {
         let mut staging = link.pd.alloc_buffer(spec.slots() * command_bytes, Access::LOCAL_WRITE)?;
         let scratch = vec![0xff; command_bytes];
         // Memory that is used later is there from the start.
-        (0..spec.slots()).for_each(|slot| {
-            let _ = staging.write(slot * command_bytes, &scratch);
-        });
+        for slot in 0..spec.slots() {
+            staging.write(slot * command_bytes, &scratch)?;
+        }
         let volume =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&arguments.volume)?;
         let length = arguments.blocks * PROTECTED_BLOCK as u64;
@@ -310,7 +310,7 @@ impl Target {
         let range = self.geometry.staged(slot, 0..command.blocks.get());
         let bytes = self.scratch.get_mut(..range.len()).ok_or("too long")?;
         self.volume.read_exact_at(bytes, command.lba.get() * PROTECTED_BLOCK as u64)?;
-        self.staging.write(range.start, bytes);
+        self.staging.write(range.start, bytes)?;
         Ok(())
     }
 
@@ -318,7 +318,7 @@ impl Target {
     fn store(&mut self, slot: usize, command: &Command) -> Outcome {
         let range = self.geometry.staged(slot, 0..command.blocks.get());
         let bytes = self.scratch.get_mut(..range.len()).ok_or("too long")?;
-        self.staging.read(range.start, bytes);
+        self.staging.read(range.start, bytes)?;
         Ok(self.volume.write_all_at(bytes, command.lba.get() * PROTECTED_BLOCK as u64)?)
     }
 
@@ -505,7 +505,7 @@ impl Session<'_> {
                         prepared.set_tweak(Tweak::from_lba(lba))?;
                         prepared.set_ref_tag(DomainKind::Memory, lba as u32)?;
                         prepared.set_ref_tag(DomainKind::Wire, lba as u32)?;
-                        let entry = staging.entry(geometry.staged(slot, chunk));
+                        let entry = staging.entry(geometry.staged(slot, chunk))?;
                         batch.request(slot as u64).configure_mkey(mkey, prepared, &[entry])?;
                         // The wire has as many bytes as memory.
                         sges.push(Sge { address: 0, length: entry.length, lkey: mkey.key() });

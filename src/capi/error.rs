@@ -142,6 +142,7 @@ impl Failure {
                 DevxError::Queue(_)
                 | DevxError::OutOfRange(_)
                 | DevxError::EqualHalves(_)
+                | DevxError::Piece(_)
                 | DevxError::Address(_) => MLX5MK_ARGUMENT,
                 _ => MLX5MK_SYSTEM,
             },

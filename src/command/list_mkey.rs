@@ -33,7 +33,7 @@ pub enum MkeyEntries<'a> {
 }
 
 impl MkeyEntries<'_> {
-    const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         match self {
             Self::Klm(entries) => entries.len(),
             Self::Ksm(_, entries) => entries.len(),

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::memory_region::{entry_of, sge_of, verbs_access};
-use super::{DevxError, ProtectionDomain, sys};
+use super::{DevxError, PieceError, ProtectionDomain, sys};
 use crate::mkey::{Access, KlmEntry};
 use crate::types::Key;
 use crate::wqe::Sge;
@@ -22,9 +22,9 @@ use std::vec::Vec;
 /// use mlx5_mkey::mkey::Access;
 /// # fn example(pd: &ProtectionDomain) -> Result<(), DevxError> {
 /// let mut buffer = pd.alloc_buffer(1 << 20, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
-/// buffer.write(4096, b"hello");
+/// buffer.write(4096, b"hello")?;
 /// // Two pieces of it, for an mkey's layout.
-/// let entries = [buffer.entry(4096..4101), buffer.entry(8192..12288)];
+/// let entries = [buffer.entry(4096..4101)?, buffer.entry(8192..12288)?];
 /// # let _ = entries;
 /// # Ok(())
 /// # }
@@ -89,40 +89,55 @@ impl Buffer {
         Key::from_raw(self.0.rkey())
     }
 
-    /// Returns a piece as the layout of an mkey has it. What is not in the buffer is left out, and what is longer than an entry can
-    /// say: compare its length where the piece may be either.
-    pub fn entry(&self, piece: Range<usize>) -> KlmEntry {
-        entry_of(self.sge(piece))
+    /// Returns a piece as the layout of an mkey has it.
+    ///
+    /// # Errors
+    /// [`PieceError`]: the piece reaches past the buffer's end, or is longer than an entry can say.
+    pub fn entry(&self, piece: Range<usize>) -> Result<KlmEntry, PieceError> {
+        Ok(entry_of(self.sge(piece)?))
     }
 
-    /// Returns a piece as requests have it. What is not in the buffer is left out, and what is longer than a request can say.
-    pub fn sge(&self, piece: Range<usize>) -> Sge {
+    /// Returns a piece as requests have it.
+    ///
+    /// # Errors
+    /// As [`Buffer::entry`].
+    pub fn sge(&self, piece: Range<usize>) -> Result<Sge, PieceError> {
         sge_of(self.address(), self.len(), self.lkey(), piece)
     }
 
-    /// Copies bytes in, from `offset` on, and returns how many there was room for.
-    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> usize {
-        let count = self.len().saturating_sub(offset).min(bytes.len());
-        if count > 0 {
-            // SAFETY: `count` bytes from `offset` on are in the allocation, which Rust code reaches through this value only. The
-            // device is not Rust code: whoever wants it to see the bytes posts afterwards.
-            unsafe {
-                self.0.kept().base().add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), count)
-            };
-        }
-        count
+    /// Copies bytes in, from `offset` on.
+    ///
+    /// # Errors
+    /// [`PieceError`] where there is no room for all of them: none was copied.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), PieceError> {
+        let place = self.place(offset, bytes.len())?;
+        // SAFETY: `place` has room for them in the allocation, which Rust code reaches through this value only. The device is not Rust
+        // code: whoever wants it to see the bytes posts afterwards.
+        unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        Ok(())
     }
 
-    /// Copies bytes out, from `offset` on, and returns how many there were.
-    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> usize {
-        let count = self.len().saturating_sub(offset).min(bytes.len());
-        if count > 0 {
-            // SAFETY: as in `write`; any bytes are bytes.
-            unsafe {
-                self.0.kept().base().add(offset).copy_to_nonoverlapping(NonNull::from(bytes).cast(), count)
-            };
+    /// Copies bytes out, from `offset` on. Each byte is read once: whatever device and peers write afterwards, the copy stays as it
+    /// is. What is checked in it is what is used.
+    ///
+    /// # Errors
+    /// [`PieceError`] where there are fewer from there on: none was copied.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), PieceError> {
+        let place = self.place(offset, bytes.len())?;
+        // SAFETY: as many bytes are in the allocation from there on, and initialised. Rust code writes them through an exclusive
+        // reference to this value only.
+        unsafe { sys::copy_out(place.as_ptr(), bytes) };
+        Ok(())
+    }
+
+    /// Returns where a byte is behind which, with it, there are `length`.
+    fn place(&self, offset: usize, length: usize) -> Result<NonNull<u8>, PieceError> {
+        let end = offset.saturating_add(length);
+        if end > self.len() {
+            return Err(PieceError::Outside { start: offset, end, length: self.len() });
         }
-        count
+        // SAFETY: within the allocation, or at its end.
+        Ok(unsafe { self.0.kept().base().add(offset) })
     }
 
     /// Returns its bytes.

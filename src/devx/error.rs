@@ -4,6 +4,7 @@ use super::address::AddressError;
 use crate::command::QpState;
 use crate::error::{CommandError, CompletionError, ConfigError, EqualHalves, QueueError};
 use crate::types::{Cqn, OutOfRange};
+use crate::wire::prm::command::Opcode;
 use core::error::Error;
 use core::fmt;
 use std::io;
@@ -139,6 +140,42 @@ impl fmt::Display for AdoptError {
 
 impl Error for AdoptError {}
 
+/// Why a piece of registered memory cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum PieceError {
+    /// It is not in the memory.
+    Outside {
+        /// Its first byte.
+        start: usize,
+        /// The byte behind its last.
+        end: usize,
+        /// Bytes of the memory.
+        length: usize,
+    },
+    /// It is longer than a request or an entry can say, which count bytes in 32 bits.
+    TooLong {
+        /// Its bytes.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for PieceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outside { start, end, length } => {
+                write!(f, "bytes {start} to {end} are not in memory of {length} bytes")
+            }
+            Self::TooLong { bytes } => {
+                write!(f, "a piece of {bytes} bytes, requests and layouts count them in 32 bits")
+            }
+        }
+    }
+}
+
+impl Error for PieceError {}
+
 /// Why the shim could not do what it was asked for.
 ///
 /// Its text is complete: it holds that of the cause, and what may help. [`Error::source`] returns the cause for programs that
@@ -186,6 +223,17 @@ pub enum DevxError {
     OutOfRange(OutOfRange),
     /// The mkey cannot be what was asked for.
     Config(ConfigError),
+    /// A piece of registered memory cannot be had.
+    Piece(PieceError),
+    /// A request is longer than the kernel's interface can carry. Nothing was sent.
+    TooLong {
+        /// The command.
+        command: Opcode,
+        /// Bytes of the request.
+        bytes: usize,
+        /// The most that it can have.
+        max: usize,
+    },
     /// An AES-XTS key has equal halves.
     EqualHalves(EqualHalves),
     /// A completion queue has too few entries for all that may complete: it could overrun.
@@ -233,6 +281,7 @@ from! {
     Queue(QueueError);
     OutOfRange(OutOfRange);
     Config(ConfigError);
+    Piece(PieceError);
     EqualHalves(EqualHalves);
     Address(AddressError);
     Adopt(AdoptError);
@@ -275,6 +324,11 @@ impl fmt::Display for DevxError {
             Self::Queue(error) => error.fmt(f),
             Self::OutOfRange(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
+            Self::Piece(error) => error.fmt(f),
+            Self::TooLong { command, bytes, max } => write!(
+                f,
+                "{command}: a request of {bytes} bytes, the kernel's interface (uverbs) carries up to {max}"
+            ),
             Self::EqualHalves(error) => error.fmt(f),
             Self::CompletionQueueTooSmall { cq, needed, free } => write!(
                 f,
@@ -358,6 +412,7 @@ impl Error for DevxError {
             Self::Queue(error) => Some(error),
             Self::OutOfRange(error) => Some(error),
             Self::Config(error) => Some(error),
+            Self::Piece(error) => Some(error),
             Self::EqualHalves(error) => Some(error),
             Self::Address(error) => Some(error),
             Self::Adopt(error) => Some(error),
@@ -365,6 +420,7 @@ impl Error for DevxError {
             Self::NoDevice { .. }
             | Self::CompletionQueueTooSmall { .. }
             | Self::OtherCompletionQueue { .. }
+            | Self::TooLong { .. }
             | Self::LoggedIn
             | Self::ShortEvent
             | Self::EventsLost

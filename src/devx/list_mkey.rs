@@ -1,9 +1,11 @@
 //! Mkeys that are created with their list.
 
-use super::{DevxError, ProtectionDomain, sys};
-use crate::command::{CreateListMkey, MkeyEntries};
+use super::{DevxError, MAX_REQUEST, ProtectionDomain, sys};
+use crate::command::{Command, CreateListMkey, MkeyEntries};
+use crate::error::CommandError;
 use crate::mkey::Access;
 use crate::types::Key;
+use crate::wire::{OCTOWORDS_PER_BLOCK, WQEBB_BYTES};
 use std::sync::Arc;
 
 /// An mkey that was created with its list. It is gone from the device when the value is dropped.
@@ -18,6 +20,13 @@ pub struct ListMkey {
 }
 
 impl ListMkey {
+    /// The most entries of a list, whatever more the device takes: the command that creates the mkey brings the list along, and the
+    /// kernel's interface carries commands of up to 65,535 bytes. Longer lists have mkeys that work requests configure
+    /// ([`ProtectionDomain::create_mkeys`]), from registered memory ([`RegisteredList`](crate::mkey::RegisteredList)).
+    // The command pads the list to whole blocks of 64 bytes.
+    pub const MAX_ENTRIES: u32 =
+        ((MAX_REQUEST - CreateListMkey::INPUT) / WQEBB_BYTES * OCTOWORDS_PER_BLOCK) as u32;
+
     /// Returns its key, local and remote.
     pub const fn key(&self) -> Key {
         self.key
@@ -43,20 +52,28 @@ impl ProtectionDomain {
     /// use mlx5_mkey::mkey::Access;
     /// /// Two buffers as one space that a peer may read.
     /// fn join(pd: &ProtectionDomain, [a, b]: [&Buffer; 2]) -> Result<ListMkey, DevxError> {
-    ///     let entries = [a.entry(0..a.len()), b.entry(0..b.len())];
+    ///     let entries = [a.entry(0..a.len())?, b.entry(0..b.len())?];
     ///     pd.create_list_mkey(Access::REMOTE_READ, 0, MkeyEntries::Klm(&entries))
     /// }
     /// ```
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device takes no such list ([`CreateListMkey::new`]), or refuses.
+    /// [`DevxError::Command`] where the device takes no such list ([`CreateListMkey::new`]), where the list has more entries than
+    /// [`ListMkey::MAX_ENTRIES`] ([`CommandError::TooManyEntries`]), or where the device refuses.
     pub fn create_list_mkey(
         &self,
         access: Access,
         address: u64,
         entries: MkeyEntries<'_>,
     ) -> Result<ListMkey, DevxError> {
-        let command = CreateListMkey::new(self.number()?, access, address, entries, &self.report.general)?;
+        let device = &self.report.general;
+        let max = device.max_entries().min(ListMkey::MAX_ENTRIES);
+        if entries.count() > max as usize {
+            let entries = u32::try_from(entries.count()).unwrap_or(u32::MAX);
+            let command = CreateListMkey::OPCODE;
+            return Err(CommandError::TooManyEntries { command, entries, max }.into());
+        }
+        let command = CreateListMkey::new(self.number()?, access, address, entries, device)?;
         let (object, key) = self.create(&command)?;
         Ok(ListMkey { key, address, length: command.length(), _object: object })
     }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // Registering memory is the caller's promise, passed on to the seam.
 
-use super::{DevxError, ProtectionDomain, sys};
+use super::{DevxError, PieceError, ProtectionDomain, sys};
 use crate::mkey::{Access, KlmEntry};
 use crate::types::Key;
 use crate::wqe::Sge;
@@ -66,26 +66,34 @@ impl MemoryRegion {
     }
 
     /// Returns a piece as the layout of an mkey has it, as [`super::Buffer::entry`] does.
-    pub fn entry(&self, piece: Range<usize>) -> KlmEntry {
-        entry_of(self.sge(piece))
+    ///
+    /// # Errors
+    /// [`PieceError`].
+    pub fn entry(&self, piece: Range<usize>) -> Result<KlmEntry, PieceError> {
+        Ok(entry_of(self.sge(piece)?))
     }
 
     /// Returns a piece as requests have it, as [`super::Buffer::sge`] does.
-    pub fn sge(&self, piece: Range<usize>) -> Sge {
+    ///
+    /// # Errors
+    /// [`PieceError`].
+    pub fn sge(&self, piece: Range<usize>) -> Result<Sge, PieceError> {
         sge_of(self.address, self.length, self.lkey(), piece)
     }
 }
 
-/// Returns a piece of `length` registered bytes at `address`. What is not in them is left out, and what is longer than a request
-/// can say.
-pub(super) fn sge_of(address: u64, length: usize, lkey: Key, piece: Range<usize>) -> Sge {
-    let start = piece.start.min(length);
-    let bytes = piece.end.clamp(start, length) - start;
-    Sge {
-        address: address.wrapping_add(start as u64),
-        length: u32::try_from(bytes).unwrap_or(u32::MAX),
-        lkey,
+/// Returns a piece of `length` registered bytes at `address`.
+pub(super) fn sge_of(
+    address: u64,
+    length: usize,
+    lkey: Key,
+    Range { start, end }: Range<usize>,
+) -> Result<Sge, PieceError> {
+    if start > end || end > length {
+        return Err(PieceError::Outside { start, end, length });
     }
+    let bytes = u32::try_from(end - start).map_err(|_| PieceError::TooLong { bytes: end - start })?;
+    Ok(Sge { address: address.wrapping_add(start as u64), length: bytes, lkey })
 }
 
 /// Returns the same piece as the layout of an mkey has it.
@@ -152,7 +160,7 @@ impl ProtectionDomain {
     ///     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     ///     // SAFETY: nobody maps this dma-buf.
     ///     let region = unsafe { pd.register_dmabuf(dmabuf.as_fd(), 1 << 20..2 << 20, 0, access)? };
-    ///     let entry = region.entry(0..4096);
+    ///     let entry = region.entry(0..4096)?;
     ///     Ok((region, entry))
     /// }
     /// ```

@@ -56,7 +56,7 @@ pub use connect::ConnectOptions;
 pub use cq::{Cq, CqReader, CqSpec};
 pub use dek::Dek;
 pub use dek_cache::{DekCache, DekLease};
-pub use error::{AdoptError, DevxError, LibraryError, on_drop_error};
+pub use error::{AdoptError, DevxError, LibraryError, PieceError, on_drop_error};
 pub use events::{Event, EventKind, Events, EventsCloser};
 pub use list_mkey::ListMkey;
 pub use login::Login;
@@ -174,6 +174,7 @@ fn carry<C: Command, T>(
     command: &C,
     carrier: impl FnOnce(&[u8], &mut [u8]) -> Result<T, DevxError>,
 ) -> Result<(T, C::Reply), DevxError> {
+    fits::<C>(command.input_bytes())?;
     let (mut mailbox, mut reply) = (vec![0; command.input_bytes()], vec![0; C::OUTPUT]);
     let request = command.encode(&mut mailbox)?;
     match carrier(&request, &mut reply) {
@@ -183,6 +184,18 @@ fn carry<C: Command, T>(
             _ => error,
         }),
     }
+}
+
+/// The most bytes of a request: attributes of the kernel's interface count their bytes in 16 bits (`ib_uverbs_attr`).
+const MAX_REQUEST: usize = u16::MAX as usize;
+
+/// Refuses a request that the kernel's interface cannot carry. Replies are as long as their types, which can be carried.
+const fn fits<C: Command>(bytes: usize) -> Result<(), DevxError> {
+    const { assert!(C::INPUT <= MAX_REQUEST && C::OUTPUT <= MAX_REQUEST) };
+    if bytes > MAX_REQUEST {
+        return Err(DevxError::TooLong { command: C::OPCODE, bytes, max: MAX_REQUEST });
+    }
+    Ok(())
 }
 
 /// What a create command made: the object, and what the device replied.

@@ -1,6 +1,6 @@
 //! Queries that are not waited for.
 
-use super::{Dek, Device, DevxError, QpControl, sys};
+use super::{Dek, Device, DevxError, QpControl, fits, sys};
 use crate::command::Command;
 use crate::error::CommandError;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -76,7 +76,8 @@ impl Queries {
         command: &C,
         id: u64,
     ) -> Result<(), DevxError> {
-        let mut mailbox = vec![0; C::INPUT];
+        fits::<C>(command.input_bytes())?;
+        let mut mailbox = vec![0; command.input_bytes()];
         let request = command.encode(&mut mailbox)?;
         self.0.query(object, &request, C::OUTPUT, id)
     }

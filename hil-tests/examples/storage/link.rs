@@ -119,7 +119,8 @@ impl Link {
         }
         let options = self.options;
         for (index, peer) in peers.iter().enumerate() {
-            let inbox: Vec<_> = (0..MAX_DEPTH).map(|slot| self.receive(index, slot)).collect();
+            let inbox: Vec<_> =
+                (0..MAX_DEPTH).map(|slot| self.receive(index, slot)).collect::<Outcome<_>>()?;
             let queue = self.queue(index)?;
             for (id, sge) in inbox {
                 queue.post_receive(id, &[sge])?;
@@ -132,9 +133,9 @@ impl Link {
     }
 
     /// Returns name and buffer of a receive request.
-    fn receive(&self, queue: usize, slot: usize) -> (u64, Sge) {
+    fn receive(&self, queue: usize, slot: usize) -> Outcome<(u64, Sge)> {
         let number = queue * MAX_DEPTH + slot;
-        (number as u64, self.inbox.sge(number * CAPSULE..(number + 1) * CAPSULE))
+        Ok((number as u64, self.inbox.sge(number * CAPSULE..(number + 1) * CAPSULE)?))
     }
 
     /// Returns a queue pair.
@@ -167,9 +168,9 @@ impl Link {
                 Fate::Received { .. } => {
                     let (queue, slot) = (work.id as usize / MAX_DEPTH, work.id as usize % MAX_DEPTH);
                     let mut bytes = [0; CAPSULE];
-                    self.inbox.read(work.id as usize * CAPSULE, &mut bytes);
+                    self.inbox.read(work.id as usize * CAPSULE, &mut bytes)?;
                     events.push(Event::Message { queue, bytes });
-                    let (id, sge) = self.receive(queue, slot);
+                    let (id, sge) = self.receive(queue, slot)?;
                     self.queue(queue)?.post_receive(id, &[sge])?;
                     received.iter_mut().skip(queue).take(1).for_each(|received| *received = true);
                 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use xtask::debian::{C, CXX, EMULATORS, PEERS, PIP, Package, SPDK, SSH, VALGRIND, VERBS, VERBS_HEADERS};
 use xtask::run::{self, cargo, check, program, succeeds};
 use xtask::tools::{DENY, MUTANTS, SHEAR, Tool};
-use xtask::{debian, host, toolchain};
+use xtask::{debian, emulate, host, toolchain};
 
 /// Where a step builds. Two steps run side by side, one of each lane: cargo locks the folder in which it builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +119,9 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "package", lane: Main, tier: Rest, program: None, packages: none,
            run: || package::test().into(),
            what: "the library as a registry would hand it out" },
+    Step { name: "copies", lane: Side, tier: Rest, program: None, packages: || [VERBS].concat(),
+           run: || copies().into(),
+           what: "what is checked in a buffer is what is used, with fat LTO" },
     Step { name: "peer", lane: Main, tier: Rest, program: Some("xtask-device"),
            packages: || [VERBS, PEERS].concat(), run: || peer::check(None).into(),
            what: "rdma-core's tests, perftest and DPDK's crypto driver, on the software device" },
@@ -265,6 +268,14 @@ fn hil_variants() -> Result<(), String> {
 fn tests() -> Result<(), String> {
     debian::install(VERBS)?;
     check(cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]))
+}
+
+/// Builds the program that copies out of a buffer with fat LTO, and runs it on the software device.
+fn copies() -> Result<(), String> {
+    debian::install(VERBS)?;
+    check(cargo(&["build", "--profile", "bench", "--quiet", "--package", "hil-copies"]))?;
+    let program = run::built("release", "hil-copies")?;
+    check(emulate::with_library(&emulate::library()?, &["--".into(), program.display().to_string()]))
 }
 
 fn mutations() -> Result<(), String> {

@@ -49,14 +49,14 @@ pub(super) fn encrypted_by(bench: &mut Bench, dek: DekId) -> Option<[u8; 512]> {
     let remote = Remote { address: page.address() + 1024, rkey: page.rkey() };
     let sge = Sge { address: 0, length: 512, lkey: mkeys[0].key() };
     let Bench { queue, completions, .. } = bench;
-    queue.request(1).configure_mkey(&mut mkeys[0], &prepared, &[page.entry(0..512)]).unwrap();
+    queue.request(1).configure_mkey(&mut mkeys[0], &prepared, &[page.entry(0..512).unwrap()]).unwrap();
     queue.request(2).signaled().rdma_write(remote, &[sge]).unwrap();
     queue.ring_doorbell();
     let mut router = QpRouter { queues: &mut *queue, mkeys: &mut mkeys };
     let done = completions.wait(&mut router, super::TIMEOUT).unwrap().unwrap().work().unwrap();
     let good = matches!(done.outcome, queue::Outcome::Sent { .. });
     let mut found = [0; 512];
-    page.read(1024, &mut found);
+    page.read(1024, &mut found).unwrap();
     assert_eq!(good, found != [0; 512]);
     assert_ne!(found, [PLAIN; 512]);
     good.then_some(found)

@@ -73,34 +73,34 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
 
         // Out of it: directly, and by an mkey over its second page and memory of another kind.
         let (from, to) = (5100, other.address());
-        let sge = region.sge(100..164);
+        let sge = region.sge(100..164).unwrap();
         assert_eq!((sge.address, sge.length, sge.lkey), (IOVA + 100, 64, region.lkey()));
         let remote = Remote { address: to + 1024, rkey: other.rkey() };
         bench.queue.request(1).signaled().rdma_write(remote, &[sge]).unwrap();
         bench.queue.ring_doorbell();
         bench.completed();
         let mut found = [0; 96];
-        other.read(1024, &mut found[..64]);
+        other.read(1024, &mut found[..64]).unwrap();
         assert_eq!(found[..64], pattern()[from..from + 64]);
 
         let mut object = bench.pd.create_mkey(MkeySpec { max_entries: 4, ..MkeySpec::default() }).unwrap();
         let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), ..MkeyConfig::default() };
         let prepared = PreparedConfig::new(object.mkey.kind(), &config).unwrap();
-        let entries = [region.entry(4096..4160), other.entry(100..132)];
+        let entries = [region.entry(4096..4160).unwrap(), other.entry(100..132).unwrap()];
         bench.queue.request(2).configure_mkey(&mut object.mkey, &prepared, &entries).unwrap();
         let sge = Sge { address: 0, length: 96, lkey: object.mkey.key() };
         bench.queue.request(3).signaled().rdma_write(remote, &[sge]).unwrap();
         bench.queue.ring_doorbell();
         bench.completed();
-        other.read(1024, &mut found);
+        other.read(1024, &mut found).unwrap();
         assert_eq!(found[..64], pattern()[PIECE.start + 4096..][..64]);
         assert_eq!(found[64..], [0xee; 32]);
         assert_eq!(content(&file), pattern(), "what is read stays");
 
         // Into it, up to the last byte.
         let end = IOVA + PIECE.len() as u64;
-        other.write(0, &[0x99; 64]);
-        let sge = other.sge(0..64);
+        other.write(0, &[0x99; 64]).unwrap();
+        let sge = other.sge(0..64).unwrap();
         let into = |address| Remote { address, rkey: region.rkey() };
         bench.queue.request(4).signaled().rdma_write(into(end - 64), &[sge]).unwrap();
         bench.queue.ring_doorbell();
@@ -131,7 +131,7 @@ fn rights_of_a_dma_buf_hold() {
         let region = register(&bench.pd, &file, Access::LOCAL_WRITE | Access::REMOTE_READ).unwrap();
         let page = page(&bench.pd, &[1; 64]).unwrap();
         let remote = Remote { address: IOVA, rkey: region.rkey() };
-        bench.queue.request(1).signaled().rdma_write(remote, &[page.sge(0..64)]).unwrap();
+        bench.queue.request(1).signaled().rdma_write(remote, &[page.sge(0..64).unwrap()]).unwrap();
         bench.queue.ring_doorbell();
         let refused = take(&mut bench.completions, &mut bench.queue, 1)[0].work().unwrap();
         assert!(matches!(refused.outcome, Done::Failed(_)), "{refused:?}");

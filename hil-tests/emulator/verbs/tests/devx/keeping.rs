@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{Bench, Counts, everything, page, preloaded, verbs};
-use mlx5_mkey::devx::{DevxError, QueuePairSpec, on_drop_error};
+use mlx5_mkey::devx::{DevxError, PieceError, QueuePairSpec, on_drop_error};
 use mlx5_mkey::mkey::Access;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
@@ -48,7 +48,7 @@ fn large_buffers_are_in_huge_pages_where_there_are_any() {
         let buffer = bench.pd.alloc_buffer((4 << 20) + 1, Access::LOCAL_WRITE).unwrap();
         assert_eq!((buffer.address() % (2 << 20), buffer.len()), (0, (4 << 20) + 1));
         let mut last = [1];
-        assert_eq!((buffer.read(4 << 20, &mut last), last), (1, [0]));
+        assert_eq!((buffer.read(4 << 20, &mut last), last), (Ok(()), [0]));
         // What was asked for is a flag of the mapping, if the kernel knows it.
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let range = |line: &str| {
@@ -80,13 +80,35 @@ fn a_vector_becomes_a_buffer_or_comes_back() {
         assert!(matches!(error, DevxError::Call { .. }));
         assert_eq!((&bytes[..], bytes.capacity()), (&b"some bytes"[..], 100));
         let mut buffer = bench.pd.register_vec(bytes, Access::LOCAL_WRITE).unwrap_or_else(|_| panic!());
-        assert_eq!((buffer.len(), buffer.write(8, b"ABC")), (10, 2), "no further than its end");
-        let mut found = [0; 12];
-        assert_eq!((buffer.read(0, &mut found), &found), (10, b"some bytAB\0\0"));
-        assert_eq!((buffer.sge(8..20).length, buffer.sge(30..40).length), (2, 0));
+        let outside = |start, end| Err(PieceError::Outside { start, end, length: 10 });
+        assert_eq!((buffer.len(), buffer.write(8, b"ABC")), (10, outside(8, 11)));
+        buffer.write(8, b"AB").unwrap();
+        let mut found = [0xee; 11];
+        assert_eq!((buffer.read(0, &mut found), found), (outside(0, 11), [0xee; 11]), "none was copied");
+        assert_eq!((buffer.read(0, &mut found[..10]), &found), (Ok(()), b"some bytAB\xee"));
+        assert_eq!((buffer.read(10, &mut []), buffer.read(11, &mut [])), (Ok(()), outside(11, 11)));
+        assert_eq!(buffer.read(usize::MAX, &mut found), outside(usize::MAX, usize::MAX));
         // SAFETY: no request is outstanding, and no peer has its key.
         assert_eq!(unsafe { buffer.slice() }, b"some bytAB");
         assert!(bench.pd.register_vec(Vec::new(), Access::LOCAL_WRITE).is_err());
+    });
+}
+
+#[test]
+fn a_piece_that_is_not_in_the_memory_is_refused() {
+    preloaded("keeping::a_piece_that_is_not_in_the_memory_is_refused", || {
+        let bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let buffer = bench.pd.alloc_buffer(65536, Access::LOCAL_WRITE).unwrap();
+        // SAFETY: the buffer keeps the memory, and no request uses it.
+        let region =
+            unsafe { bench.pd.register(buffer.address() as *mut u8, 65536, Access::LOCAL_WRITE).unwrap() };
+        for (start, end) in [(65000, 70000), (0, 65537), (65536, 65537), (70000, 70000), (9, 8)] {
+            let outside = PieceError::Outside { start, end, length: 65536 };
+            assert_eq!((buffer.entry(start..end), buffer.sge(start..end)), (Err(outside), Err(outside)));
+            assert_eq!((region.entry(start..end), region.sge(start..end)), (Err(outside), Err(outside)));
+        }
+        let (last, all) = (buffer.sge(65000..65536).unwrap(), region.entry(0..65536).unwrap());
+        assert_eq!((last.address - buffer.address(), last.length, all.length), (65000, 536, 65536));
     });
 }
 

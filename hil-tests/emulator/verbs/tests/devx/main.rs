@@ -129,7 +129,7 @@ fn who_asks_hears_what_has_become_of_what_it_rang() {
 /// A page that is registered with all rights and holds these bytes.
 fn page(pd: &ProtectionDomain, bytes: &[u8]) -> Outcome<Buffer> {
     let mut page = pd.alloc_buffer(4096, Access::ALL)?;
-    page.write(0, bytes);
+    page.write(0, bytes)?;
     Ok(page)
 }
 

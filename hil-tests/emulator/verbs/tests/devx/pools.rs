@@ -51,7 +51,7 @@ fn pass(
     let prepared = PreparedConfig::new(mkeys[position].kind(), &config).unwrap();
     let bytes = if from == SIGNED { 520 } else { 512 };
     let Bench { queue, completions, .. } = bench;
-    let layout = [page.entry(from..from + bytes)];
+    let layout = [page.entry(from..from + bytes).unwrap()];
     queue.request(1).configure_mkey(&mut mkeys[position], &prepared, &layout).unwrap();
     let remote = Remote { address: page.address() + to as u64, rkey: page.rkey() };
     let sge = Sge { address: 0, length: 520, lkey: mkeys[position].key() };
@@ -83,20 +83,20 @@ fn round(
 ) -> Option<(usize, SignatureError)> {
     let [of_memory, of_wire] = [0x1000, 0x2000].map(|base| domain(base + position as u32));
     assert_eq!(pass(bench, mkeys, position, page, BlockSignature::wire(of_memory), (PLAIN, SIGNED)), None);
-    page.write(FOUND, &[0; 520]);
+    page.write(FOUND, &[0; 520]).unwrap();
     if corrupt {
-        page.write(SIGNED + 7, &[0xee]);
+        page.write(SIGNED + 7, &[0xee]).unwrap();
     }
     let replaced = BlockSignature::both(of_memory, of_wire);
     let error = pass(bench, mkeys, position, page, replaced, (SIGNED, FOUND));
     for (at, base) in [(SIGNED, 0x10), (FOUND, 0x20)] {
         let mut tags = [0; 6];
-        page.read(at + 514, &mut tags);
+        page.read(at + 514, &mut tags).unwrap();
         assert_eq!(tags, [0xf1, 0x1e, 0, 0, base, position as u8], "those of this mkey");
     }
     let [mut sent, mut found] = [[0; 512]; 2];
-    page.read(PLAIN, &mut sent);
-    page.read(FOUND, &mut found);
+    page.read(PLAIN, &mut sent).unwrap();
+    page.read(FOUND, &mut found).unwrap();
     assert_eq!(sent != found, corrupt);
     error
 }
@@ -258,7 +258,7 @@ impl Worker {
     /// Takes an mkey and lays it over 64 bytes.
     fn begin(&mut self, from: usize) -> Option<PooledMkey> {
         let (handle, mkey) = self.mkeys.take()?;
-        let layout = [self.page.entry(from..from + 64)];
+        let layout = [self.page.entry(from..from + 64).unwrap()];
         self.queue.request(1).configure_mkey(mkey, &self.prepared, &layout).unwrap();
         Some(handle)
     }
@@ -270,7 +270,7 @@ impl Worker {
     /// Has the queue pair write 64 bytes through a key of itself.
     fn write(&mut self, from: usize, rkey: Key) {
         let remote = Remote { address: 0, rkey };
-        let sge = self.page.sge(from..from + 64);
+        let sge = self.page.sge(from..from + 64).unwrap();
         self.queue.request(2).signaled().rdma_write(remote, &[sge]).unwrap();
     }
 
@@ -333,7 +333,7 @@ fn threads_exchange_mkeys() {
                             assert!(in_use.lock().unwrap().insert(key.index()), "given twice");
                             used.lock().unwrap().entry(key.index()).or_default()[thread] += 1;
                             let byte = (number * 2 + thread + at * 7) as u8;
-                            worker.page.write(1024 + at * 64, &[byte; 64]);
+                            worker.page.write(1024 + at * 64, &[byte; 64]).unwrap();
                             worker.write(1024 + at * 64, key);
                         }
                         let indices: Vec<_> =
@@ -346,7 +346,7 @@ fn threads_exchange_mkeys() {
                         for (at, index) in indices.iter().enumerate() {
                             let byte = (number * 2 + thread + at * 7) as u8;
                             let mut found = [0; 64];
-                            worker.page.read(at * 64, &mut found);
+                            worker.page.read(at * 64, &mut found).unwrap();
                             assert_eq!(found, [byte; 64], "round {number}: through its own mkey");
                             assert!(in_use.lock().unwrap().remove(index));
                         }
@@ -378,7 +378,7 @@ fn no_peer_reaches_what_another_thread_took() {
         let mut known = Vec::new();
         for round in 0..4 {
             let worker = &mut workers[round % 2];
-            worker.page.write(0, &[7; 64]);
+            worker.page.write(0, &[7; 64]).unwrap();
             let handle = worker.begin(0).unwrap();
             let key = worker.key(&handle);
             assert!(!known.contains(&key));
@@ -395,7 +395,7 @@ fn no_peer_reaches_what_another_thread_took() {
             known.push(key);
             refuses(&mut peer, key);
             let mut found = [0; 64];
-            workers[round % 2].page.read(0, &mut found);
+            workers[round % 2].page.read(0, &mut found).unwrap();
             assert_eq!(found, [7; 64]);
         }
         assert!(known.iter().all(|key| key.index() == known[0].index()), "one mkey all the time");

@@ -17,20 +17,20 @@ fn a_reset_that_is_refused_half_way_runs_nothing_again() {
     preloaded("recovery::a_reset_that_is_refused_half_way_runs_nothing_again", || {
         let mut bench = Bench::new(draining()).unwrap();
         let mut page = page(&bench.pd, &[]).unwrap();
-        let sge = |page: &Buffer| page.sge(0..8);
+        let sge = |page: &Buffer| page.sge(0..8).unwrap();
         let remote = Remote { address: page.address() + 512, rkey: page.rkey() };
         let mut id = 0;
         // To RESET, to INIT, and to draining.
         for (nth, refused) in [(1, true), (2, true), (3, true), (4, false)] {
             let Bench { queue, completions, .. } = &mut bench;
-            page.write(0, b"old data");
+            page.write(0, b"old data").unwrap();
             queue.request(id).signaled().rdma_write(remote, &[sge(&page)]).unwrap();
             queue.post_receive(id + 1, &[]).unwrap();
             queue.publish_receives();
             queue.ring_doorbell();
             executed(queue);
             // The memory is used for something else now.
-            page.write(512, b"new use!");
+            page.write(512, b"new use!").unwrap();
             verbs::fail(nth, libc::EREMOTEIO, 8);
             let outcome = queue.reset(&mut [completions]);
             verbs::fail(0, 0, 0);
@@ -58,7 +58,7 @@ fn a_reset_that_is_refused_half_way_runs_nothing_again() {
             queue.ring_doorbell();
             assert_eq!(completed(queue, completions), id + 3);
             let mut found = [0; 8];
-            page.read(512, &mut found);
+            page.read(512, &mut found).unwrap();
             assert_eq!(&found, b"new use!", "command {nth}: an old request ran again");
             assert!(queue.reset(&mut [completions]).unwrap().sends.is_empty());
             queue.control().connect_loopback().unwrap();
@@ -79,9 +79,9 @@ fn a_queue_pair_copies_memory_again_after_a_reset() {
             let work = take(&mut bench.completions, &mut bench.queue, 1)[0].work().unwrap();
             assert_eq!(work.outcome, Outcome::Sent { kind: RequestKind::Memcpy, bytes: 0 });
             let mut copied = vec![0; text.len()];
-            page.read(64, &mut copied);
+            page.read(64, &mut copied).unwrap();
             assert_eq!(copied, text);
-            page.write(64, &[0; 64]);
+            page.write(64, &[0; 64]).unwrap();
             bench.queue.reset(&mut [&mut bench.completions]).unwrap();
             bench.queue.control().connect_loopback().unwrap();
         }

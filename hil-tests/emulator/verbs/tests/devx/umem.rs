@@ -5,10 +5,11 @@ use super::dmabuf::exporter;
 use super::{Counts, TIMEOUT, preloaded};
 use mlx5_mkey::command::{
     AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateQp, Init2Rtr, LogMaxRdAtomic, LogMessage,
-    LogPageSize, Path, PathMtu, Psn, QpAccess, QpState, QueryQp, Retries, RnrTimer, Rst2Init, Rtr2Rts,
-    SendRingSize, TimestampFormat, UserIndex,
+    LogPageSize, MkeyEntries, Path, PathMtu, Psn, QpAccess, QpState, QueryQp, Retries, RnrTimer, Rst2Init,
+    Rtr2Rts, SendRingSize, TimestampFormat, UserIndex,
 };
-use mlx5_mkey::devx::{Device, DevxError, DevxObject, PageSizes, UmemSpec};
+use mlx5_mkey::devx::{Device, DevxError, DevxObject, ListMkey, PageSizes, UmemSpec};
+use mlx5_mkey::error::CommandError;
 use mlx5_mkey::mkey::Access;
 use mlx5_mkey::queue::{
     CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig, UarDoorbell,
@@ -16,6 +17,7 @@ use mlx5_mkey::queue::{
 use mlx5_mkey::types::{Cqn, Qpn};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
+use mlx5_mkey::wire::prm::command::{Opcode, ReplyHeader, RequestHeader};
 use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
@@ -244,5 +246,56 @@ fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
         }
         drop((uar_page, device));
         assert_eq!(Counts { refused: 0, ..Counts::now() }, Counts::NONE);
+    });
+}
+
+/// A command whose request is as long as it is told, and that no device knows.
+struct Long(usize);
+
+impl Command for Long {
+    const OPCODE: Opcode = Opcode(0xffff);
+    type Input = RequestHeader;
+    type Output = ReplyHeader;
+    type Reply = ();
+
+    fn input_bytes(&self) -> usize {
+        self.0
+    }
+
+    fn write(&self, input: &mut RequestHeader) {
+        *input = RequestHeader::new(Self::OPCODE);
+    }
+
+    fn read(&self, _: &ReplyHeader) -> Result<(), CommandError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_the_kernel_s_interface_cannot_carry_is_refused() {
+    preloaded("umem::what_the_kernel_s_interface_cannot_carry_is_refused", || {
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let memory = pd.alloc_buffer(4096, Access::ALL).unwrap();
+        let entries = vec![memory.entry(0..16).unwrap(); ListMkey::MAX_ENTRIES as usize + 1];
+        assert!(device.capabilities().max_entries() > ListMkey::MAX_ENTRIES);
+        let too_many = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries)).err().unwrap();
+        let (command, max) = (Opcode::CREATE_MKEY, 4076);
+        let expected = CommandError::TooManyEntries { command, entries: 4077, max };
+        assert!(matches!(too_many, DevxError::Command(error) if error == expected), "{too_many}");
+        // The longest list is carried.
+        let list = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries[1..])).unwrap();
+        assert_eq!(list.length(), 4076 * 16);
+
+        // So is any request up to that length: the device refuses it, or the kernel.
+        for (bytes, is_too_long) in [(65535, false), (65536, true)] {
+            let error = device.execute(&Long(bytes)).unwrap_err();
+            match error {
+                DevxError::TooLong { command: Opcode(0xffff), bytes: 65536, max: 65535 } => {
+                    assert!(is_too_long)
+                }
+                other => assert!(!is_too_long, "{other}"),
+            }
+        }
     });
 }

@@ -157,13 +157,13 @@ impl Life {
             let before = queue.outstanding();
             let request = queue.request(id);
             let request = if signaled { request.signaled() } else { request };
-            let sge = page.sge(0..64);
+            let sge = page.sge(0..64).unwrap();
             let remote = Remote { address: page.address() + 2048, rkey: page.rkey() };
             let posted = match dice.below(8) {
                 0 => request.nop(),
                 1 => request.send(&[sge][..]),
                 2 => request.rdma_read(remote, &[sge]),
-                3 => request.fetch_add(remote, 1, &page.sge(64..72)),
+                3 => request.fetch_add(remote, 1, &page.sge(64..72).unwrap()),
                 4 => {
                     let entry = KlmEntry { address: page.address(), length: 520, key: page.lkey() };
                     request.configure_mkey(&mut mkeys[half], prepared, &[entry])
@@ -188,7 +188,7 @@ impl Life {
     fn post_receives(&mut self, half: usize, dice: &mut Dice, tally: &mut Tally) {
         for _ in 0..1 + dice.below(4) {
             self.next += 1;
-            let (id, sge) = (RECEIVE | self.next, self.page.sge(1024..1536));
+            let (id, sge) = (RECEIVE | self.next, self.page.sge(1024..1536).unwrap());
             if self.queue(half).post_receive(id, &[sge]).is_ok() {
                 self.books[half].post_receive(id, tally);
             }
