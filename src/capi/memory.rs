@@ -4,7 +4,7 @@
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
-use super::values::{access, array};
+use super::values::{access, array, two, write_each};
 use crate::command::{DekKey, XtsKey};
 use crate::devx::{self, DevxError};
 use crate::error::EqualHalves;
@@ -12,6 +12,7 @@ use crate::mkey::Keytag;
 use crate::types::DekId;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
+use core::ptr::NonNull;
 use std::boxed::Box;
 use std::os::fd::BorrowedFd;
 
@@ -112,22 +113,20 @@ pub unsafe extern "C" fn mlx5mk_mr_register_dmabuf(
     })
 }
 
-/// Writes the local and the remote key of the memory. Either pointer may be NULL.
+/// Writes the local and the remote key of the memory. Either pointer may be NULL; they are not the same.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mr_keys(
     mr: Option<&Mr>,
-    lkey: Option<&mut MaybeUninit<u32>>,
-    rkey: Option<&mut MaybeUninit<u32>>,
+    lkey: Option<NonNull<u32>>,
+    rkey: Option<NonNull<u32>>,
 ) -> i32 {
     attempt(None, || {
         let Mr(region) = given(mr, "mr")?;
-        for (place, key) in [(lkey, region.lkey()), (rkey, region.rkey())] {
-            if let Some(place) = place {
-                place.write(key.get());
-            }
-        }
+        let places = two(lkey, rkey, "lkey and rkey are two places")?;
+        // SAFETY: the caller vouches for the places.
+        unsafe { write_each(places, [region.lkey().get(), region.rkey().get()]) };
         Ok(0)
     })
 }

@@ -4,8 +4,11 @@
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, attempt, given};
+use super::values::{two, write_each};
 use crate::devx;
+use crate::types::PsvIndex;
 use core::mem::MaybeUninit;
+use core::ptr::NonNull;
 use std::boxed::Box;
 
 /// A pair of PSVs, for the memory and the wire domain. Mkeys that share them are used one after another: the next one is configured when
@@ -27,22 +30,21 @@ pub unsafe extern "C" fn mlx5mk_psvs_create(
     })
 }
 
-/// Writes the numbers of the PSVs, for digests over several mkeys. Either pointer may be NULL.
+/// Writes the numbers of the PSVs, for digests over several mkeys. Either pointer may be NULL; they are not the
+/// same.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_psvs_indices(
     psvs: Option<&Psvs>,
-    memory: Option<&mut MaybeUninit<u32>>,
-    wire: Option<&mut MaybeUninit<u32>>,
+    memory: Option<NonNull<u32>>,
+    wire: Option<NonNull<u32>>,
 ) -> i32 {
     attempt(None, || {
         let Psvs(psvs) = given(psvs, "psvs")?;
-        for (place, index) in [memory, wire].into_iter().zip(psvs.indices()) {
-            if let Some(place) = place {
-                place.write(index.get());
-            }
-        }
+        let places = two(memory, wire, "memory and wire are two places")?;
+        // SAFETY: the caller vouches for the places.
+        unsafe { write_each(places, psvs.indices().map(PsvIndex::get)) };
         Ok(0)
     })
 }

@@ -5,7 +5,7 @@
 use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Member, Qp, Queues};
-use super::values::{only, room};
+use super::values::{only, room, two};
 use crate::command::Psn;
 use crate::devx::{AdoptSpec, ConnectOptions, Device, DevxError, QpAddress, QueuePairSpec};
 use crate::types::Qpn;
@@ -343,16 +343,24 @@ pub struct Names {
 /// state is unknown: call mlx5mk_mkey_forget. Signature errors stay in the completion queue: poll it, and check each mkey, before one
 /// is configured anew.
 ///
-/// Errors: MLX5MK_COMMAND, MLX5MK_SYSTEM: call it again, it has kept what was outstanding.
+/// `sends` and `receives` are not the same.
+///
+/// Errors: MLX5MK_ARGUMENT: nothing has changed; MLX5MK_COMMAND, MLX5MK_SYSTEM: call it again, it has kept what was outstanding.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_reset(
     qp: Option<&mut Qp>,
-    sends: Option<&mut Names>,
-    receives: Option<&mut Names>,
+    sends: Option<NonNull<Names>>,
+    receives: Option<NonNull<Names>>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
         let Qp { queues, cqs } = given(qp, "qp")?;
+        // SAFETY: the caller vouches for both, and they are two.
+        let [sends, receives] = two(sends, receives, "sends and receives are two places")?
+            .map(|place| place.map(|mut names| unsafe { names.as_mut() }));
+        if [&sends, &receives].into_iter().flatten().any(|names| names.room > 0 && names.ids.is_null()) {
+            return Err(Failure::Null("ids"));
+        }
         let [mut send_cq, mut receive_cq] = *cqs;
         // SAFETY: the queues are there as long as queue pairs complete to them; these are two, or one is used; and all calls of the
         // group are made one after the other.
