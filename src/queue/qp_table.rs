@@ -62,7 +62,7 @@ impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
     /// Gives a queue pair back. Completions of it that arrive later are refused. The last queue pair of the table takes its
     /// position, and is found by its number from now on.
     pub fn remove(&mut self, qpn: Qpn) -> Option<Q> {
-        self.queues.remove(&qpn)
+        self.queues.swap_remove(&qpn)
     }
 
     /// Returns a queue pair, to post to.

@@ -14,6 +14,7 @@ mod sanitize;
 mod storage;
 mod test;
 mod tidy;
+mod versions;
 
 use std::process::ExitCode;
 use xtask::{build, emulate, host, run};
@@ -70,6 +71,7 @@ cargo xtask TASK
                         device: T10-DIF, AES-XTS, corrupt blocks, a target that is killed
   tidy                  check the rules of the house: which module may know which, where unsafe may
                         stand
+  versions              build the library with the newest and the oldest versions of its dependencies
   help                  this text
 
 Each task answers --help. Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense.
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         "storage" => storage::run(rest),
         "test" => test::run(rest),
         "tidy" => tidy::run(rest),
+        "versions" => run::no_arguments(rest, versions::HELP).unwrap_or_else(versions::run),
         "capi" => elsewhere("xtask-capi", &arguments),
         "decode" => elsewhere("xtask-device", &arguments),
         "demo" => elsewhere("xtask-device", &arguments),
@@ -142,6 +145,7 @@ mod tests {
             super::storage::HELP,
             super::test::HELP,
             super::tidy::HELP,
+            super::versions::HELP,
         ] {
             assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
         }

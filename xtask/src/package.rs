@@ -1,6 +1,6 @@
 //! `cargo xtask package`: builds and tests the library as a registry would hand it out.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use xtask::run::{self, answer, cargo, check, root};
 
@@ -25,19 +25,32 @@ pub(crate) fn run() -> ExitCode {
 /// Packs and tests.
 pub(crate) fn test() -> Result<(), String> {
     let target = run::itself()?.ancestors().nth(2).ok_or("no target directory")?;
+    let packed = pack(target)?;
+    let folder = run::temporary("package")?;
+    unpack(&packed.file, folder.path())?;
+    tests(&folder.path().join(&packed.name), target)
+}
+
+/// The library as a registry has it.
+pub(crate) struct Packed {
+    pub(crate) file: PathBuf,
+    /// The folder in it.
+    pub(crate) name: String,
+}
+
+/// Packs the library.
+pub(crate) fn pack(target: &Path) -> Result<Packed, String> {
     // What is not committed is tested, too.
     let pack = ["package", "--package", "mlx5-mkey", "--no-verify", "--allow-dirty", "--quiet"];
     check(cargo(&pack))?;
     let version = answer(cargo(&["pkgid", "--package", "mlx5-mkey"]))?;
     let version = version.rsplit(['#', '@']).next().unwrap_or_default();
     let name = format!("mlx5-mkey-{version}");
-    let packed = target.join("package").join(format!("{name}.crate"));
-    let folder = run::temporary("package")?;
-    unpack(&packed, folder.path())?;
-    tests(&folder.path().join(&name), target)
+    Ok(Packed { file: target.join("package").join(format!("{name}.crate")), name })
 }
 
-fn unpack(packed: &Path, folder: &Path) -> Result<(), String> {
+/// Unpacks it into a folder.
+pub(crate) fn unpack(packed: &Path, folder: &Path) -> Result<(), String> {
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(packed).arg("-C").arg(folder);
     check(tar)

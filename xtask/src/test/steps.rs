@@ -1,7 +1,7 @@
 //! The steps, in the order in which a fault is cheapest to find.
 
 use super::Outcome;
-use crate::{bench, chaos, differential, fuzz, package, peer, sanitize, storage, tidy};
+use crate::{bench, chaos, differential, fuzz, package, peer, sanitize, storage, tidy, versions};
 use std::io;
 use std::path::Path;
 use xtask::debian::{C, CXX, EMULATORS, PEERS, PIP, Package, SPDK, SSH, VALGRIND, VERBS, VERBS_HEADERS};
@@ -157,6 +157,9 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "audit", lane: Main, tier: Nightly, program: None, packages: none,
            run: || with_tools(&[DENY, SHEAR], || itself(&["audit"])),
            what: "licences, sources and advisories of all crates; no dependency is unused" },
+    Step { name: "versions", lane: Side, tier: Nightly, program: None, packages: none,
+           run: || versions::test().into(),
+           what: "the library with the newest and the oldest versions of its dependencies" },
     Step { name: "mutants", lane: Main, tier: Nightly, program: Some("xtask-mutants"), packages: none,
            run: || with_tools(&[MUTANTS], || task("xtask-mutants", &["mutants"])),
            what: "tests notice small changes; each survivor has a reason" },

@@ -1,0 +1,118 @@
+//! `cargo xtask versions`: builds the library with the newest and with the oldest versions of its dependencies that it allows.
+
+use crate::package;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use xtask::run::{self, cargo, check};
+
+/// The answer to `--help`.
+pub(crate) const HELP: &str = "\
+cargo xtask versions
+
+Builds the library with all its features in copies below target/versions: with the newest versions
+of its dependencies, as a program that begins today gets them, and with the oldest that Cargo.toml
+allows. No warning may appear. It needs a registry, or one that was fetched before.
+
+  --help                this text
+";
+
+/// Runs `cargo xtask versions`.
+pub(crate) fn run() -> ExitCode {
+    match test() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => run::failed(&message),
+    }
+}
+
+/// Builds with the newest versions, then with the oldest.
+pub(crate) fn test() -> Result<(), String> {
+    let target = run::itself()?.ancestors().nth(2).ok_or("no target directory")?;
+    let place = target.join("versions");
+    let packed = package::pack(target)?;
+    for name in ["newest", "oldest"] {
+        let folder = place.join(name);
+        let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(lost)?;
+        }
+        fs::create_dir_all(&folder).map_err(lost)?;
+        package::unpack(&packed.file, &folder)?;
+        let copy = folder.join(&packed.name);
+        let manifest = copy.join("Cargo.toml");
+        let text = of_the_library(&fs::read_to_string(&manifest).map_err(lost)?);
+        fs::write(&manifest, &text).map_err(lost)?;
+        // A package may bring the versions of this repository along.
+        let lock = copy.join("Cargo.lock");
+        if lock.exists() {
+            fs::remove_file(lock).map_err(lost)?;
+        }
+        in_copy(&copy, target, &["generate-lockfile", "--quiet"])?;
+        if name == "oldest" {
+            for (dependency, version) in oldest(&text) {
+                in_copy(
+                    &copy,
+                    target,
+                    &["update", "--quiet", "--package", &dependency, "--precise", &version],
+                )?;
+            }
+        }
+        in_copy(&copy, target, &["check", "--quiet", "--lib", "--all-features"])?;
+    }
+    Ok(())
+}
+
+/// Calls cargo in a copy.
+fn in_copy(copy: &Path, target: &Path, arguments: &[&str]) -> Result<(), String> {
+    let mut command = cargo(arguments);
+    command.current_dir(copy).env("CARGO_TARGET_DIR", target.join("versions/target"));
+    command.env("RUSTFLAGS", "-Dwarnings");
+    check(command)
+}
+
+/// Returns a package's manifest with what users of the library see of it: neither what tests need, nor profiles. It is a workspace
+/// of its own.
+fn of_the_library(manifest: &str) -> String {
+    let is_seen =
+        |section: &&str| !["dev-dependencies", "profile"].iter().any(|other| section.starts_with(other));
+    let sections = manifest.split("\n[").filter(is_seen).collect::<Vec<_>>();
+    format!("{}\n\n[workspace]\n", sections.join("\n["))
+}
+
+/// Returns each dependency of a manifest with the oldest version that it allows.
+fn oldest(manifest: &str) -> Vec<(String, String)> {
+    let of = |section: &str| {
+        let (name, rest) = section.strip_prefix("dependencies.")?.split_once(']')?;
+        let version = rest.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'))?;
+        let missing = 2_usize.saturating_sub(version.matches('.').count());
+        Some((name.to_owned(), format!("{version}{}", ".0".repeat(missing))))
+    };
+    manifest.split("\n[").filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANIFEST: &str = "[package]\nname = \"some\"\n\n[profile.dev]\ndebug = 1\n\n[dependencies.one]\nversion = \"1\"\n\n\
+                            [dependencies.other]\nversion = \"0.9.1\"\noptional = true\n\n[dev-dependencies.third]\nversion = \"3\"";
+
+    #[test]
+    fn what_tests_need_is_left_out() {
+        let library = of_the_library(MANIFEST);
+        assert!(library.contains("[package]") && library.contains("[dependencies.one]"), "{library}");
+        assert!(
+            library.ends_with("[workspace]\n") && !library.contains("third") && !library.contains("profile")
+        );
+    }
+
+    #[test]
+    fn the_oldest_version_of_a_dependency_is_what_its_requirement_begins_with() {
+        let found = oldest(&of_the_library(MANIFEST));
+        let expected = [("one", "1.0.0"), ("other", "0.9.1")];
+        assert!(
+            found.iter().map(|(name, version)| (name.as_str(), version.as_str())).eq(expected),
+            "{found:?}"
+        );
+    }
+}
