@@ -381,7 +381,8 @@ fn m64_a_device_whose_answer_is_bad_is_stopped_once() {
 
 #[test]
 fn m64_a_function_is_disabled_whatever_its_firmware_refuses() {
-    // The device reads another opcode, which it refuses. A second byte changes in the same way, so that the signature stays right.
+    // The device reads another opcode, which it refuses. A second byte changes in the same way, so that the
+    // signature stays right.
     for (refused, doorbell, entry) in
         [(Opcode::TEARDOWN_HCA, 1, 0), (Opcode::MANAGE_PAGES, PAGES_DOORBELL, PAGES_ENTRY)]
     {
@@ -402,7 +403,8 @@ fn m64_a_function_is_disabled_whatever_its_firmware_refuses() {
         }
         let last = u16::from_be_bytes(rig.bytes(0x10, 2).try_into().unwrap());
         assert_eq!(last, Opcode::DISABLE_HCA.0, "the last command, behind {refused}");
-        // The software device disables no function that runs: once more, with nothing refused. It enables none that is enabled.
+        // The software device disables no function that runs: once more, with nothing refused. It enables
+        // none that is enabled.
         if refused == Opcode::TEARDOWN_HCA {
             assert_eq!((queue.stop(&mut pages, &mut rig.clock), pages.taken()), (Ok(()), 0));
         }

@@ -19,9 +19,9 @@ pub struct ListMkey(devx::ListMkey);
 /// MLX5MK_LOCAL_WRITE and others. The array is read during the call only; the regions are of the protection domain, and stay registered as
 /// long as the mkey is used.
 ///
-/// Errors: MLX5MK_COMMAND for a range of 0 bytes or over 2^31, no ranges, more than the device takes or more than 4,076, which is what the
-/// kernel's interface carries (the message has the limit), a space that ends behind 2^64, or where the device refuses;
-/// MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
+/// Errors: MLX5MK_COMMAND for a range of 0 bytes or over 2^31, no ranges, more than the device takes or more
+/// than 4,076, which is what the kernel's interface carries (the message has the limit), a space that ends
+/// behind 2^64, or where the device refuses; MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_mkey_create(
     pd: Option<&Pd>,

@@ -204,8 +204,9 @@ fn key_of(bytes: &[u8], flags: u32, tag: Keytag) -> Result<DekKey<'_>, Failure> 
 
 /// Destroys the key, which no request uses any more; of a cache's, gives it back. NULL is ignored.
 ///
-/// The device gives the number of a key that is gone to the next key. An mkey whose configuration names the number encrypts and
-/// decrypts with that other key then, and no error tells of it: configure such mkeys anew before.
+/// The device gives the number of a key that is gone to the next key. An mkey whose configuration names the
+/// number encrypts and decrypts with that other key then, and no error tells of it: configure such mkeys anew
+/// before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_destroy(dek: Option<Box<Dek>>) {
     drop(dek);

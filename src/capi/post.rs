@@ -36,9 +36,10 @@ pub const MLX5MK_OP_FETCH_ADD: u32 = 9;
 pub const MLX5MK_OP_CONFIGURE: u32 = 10;
 /// Found in completions only: a key that was taken out of service (mlx5mk_pool_put).
 pub const MLX5MK_OP_INVALIDATE: u32 = 11;
-/// Copies the one segment to `remote_address`, which is memory of this side here, under `rkey`, a local key of it: without the peer.
-/// Of queue pairs with MLX5MK_QP_MEMCPY. Post a request that needs the copied bytes when the copy has completed: the order of copies
-/// is independent of that of other requests, also of those with MLX5MK_FENCED.
+/// Copies the one segment to `remote_address`, which is memory of this side here, under `rkey`, a local key
+/// of it: without the peer. Of queue pairs with MLX5MK_QP_MEMCPY. Post a request that needs the copied bytes
+/// when the copy has completed: the order of copies is independent of that of other requests, also of those
+/// with MLX5MK_FENCED.
 pub const MLX5MK_OP_MEMCPY: u32 = 12;
 /// Found in completions only: a work request that the program built (mlx5mk_post_raw).
 pub const MLX5MK_OP_RAW: u32 = 13;

@@ -30,8 +30,8 @@ pub unsafe extern "C" fn mlx5mk_psvs_create(
     })
 }
 
-/// Writes the numbers of the PSVs, for digests over several mkeys. Either pointer may be NULL; they are not the
-/// same.
+/// Writes the numbers of the PSVs, for digests over several mkeys. Either pointer may be NULL; they are not
+/// the same.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

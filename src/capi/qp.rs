@@ -345,7 +345,8 @@ pub struct Names {
 ///
 /// `sends` and `receives` are not the same.
 ///
-/// Errors: MLX5MK_ARGUMENT: nothing has changed; MLX5MK_COMMAND, MLX5MK_SYSTEM: call it again, it has kept what was outstanding.
+/// Errors: MLX5MK_ARGUMENT: nothing has changed; MLX5MK_COMMAND, MLX5MK_SYSTEM: call it again, it has kept
+/// what was outstanding.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_reset(
     qp: Option<&mut Qp>,

@@ -129,8 +129,8 @@ pub(super) unsafe fn room<'a, T>(
     }
 }
 
-/// Returns places that a function writes to, which are not one: the caller would lose the first value, and two exclusive references
-/// to one place are undefined behaviour.
+/// Returns places that a function writes to, which are not one: the caller would lose the first value, and
+/// two exclusive references to one place are undefined behaviour.
 pub(super) fn two<T>(
     first: Option<NonNull<T>>,
     second: Option<NonNull<T>>,

@@ -111,21 +111,21 @@ impl Buffer {
     /// [`PieceError`] where there is no room for all of them: none was copied.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), PieceError> {
         let place = self.place(offset, bytes.len())?;
-        // SAFETY: `place` has room for them in the allocation, which Rust code reaches through this value only. The device is not Rust
-        // code: whoever wants it to see the bytes posts afterwards.
+        // SAFETY: `place` has room for them in the allocation, which Rust code reaches through this value
+        // only. The device is not Rust code: whoever wants it to see the bytes posts afterwards.
         unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         Ok(())
     }
 
-    /// Copies bytes out, from `offset` on. Each byte is read once: whatever device and peers write afterwards, the copy stays as it
-    /// is. What is checked in it is what is used.
+    /// Copies bytes out, from `offset` on. Each byte is read once: whatever device and peers write
+    /// afterwards, the copy stays as it is. What is checked in it is what is used.
     ///
     /// # Errors
     /// [`PieceError`] where there are fewer from there on: none was copied.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), PieceError> {
         let place = self.place(offset, bytes.len())?;
-        // SAFETY: as many bytes are in the allocation from there on, and initialised. Rust code writes them through an exclusive
-        // reference to this value only.
+        // SAFETY: as many bytes are in the allocation from there on, and initialised. Rust code writes them
+        // through an exclusive reference to this value only.
         unsafe { sys::copy_out(place.as_ptr(), bytes) };
         Ok(())
     }

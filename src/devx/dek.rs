@@ -9,9 +9,10 @@ use std::sync::Arc;
 /// A data encryption key on the device. It is gone from the device when the value is dropped.
 ///
 /// # Numbers come back
-/// The device gives the number of a key that is gone to the next key that is made. An mkey whose configuration names the number
-/// encrypts and decrypts with that other key then, and no error tells of it. Before a key is dropped or destroyed, configure each
-/// mkey that names it anew, or destroy the mkey, and take the completions of all transfers through it. The same holds for
+/// The device gives the number of a key that is gone to the next key that is made. An mkey whose
+/// configuration names the number encrypts and decrypts with that other key then, and no error tells of it.
+/// Before a key is dropped or destroyed, configure each mkey that names it anew, or destroy the mkey, and
+/// take the completions of all transfers through it. The same holds for
 /// [`DekCache::erase`](super::DekCache::erase), also while others hold leases of the key.
 pub struct Dek {
     id: DekObject,
@@ -29,7 +30,8 @@ impl Dek {
         object.destroy().map_err(|(error, object)| (error, Self { id, domain, object }))
     }
 
-    /// Returns the number that [`crate::mkey::Crypto`] takes. It names this key as long as the value lives, see [`Dek`].
+    /// Returns the number that [`crate::mkey::Crypto`] takes. It names this key as long as the value lives,
+    /// see [`Dek`].
     pub const fn id(&self) -> DekId {
         self.id.dek_id()
     }

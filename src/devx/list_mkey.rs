@@ -20,9 +20,10 @@ pub struct ListMkey {
 }
 
 impl ListMkey {
-    /// The most entries of a list, whatever more the device takes: the command that creates the mkey brings the list along, and the
-    /// kernel's interface carries commands of up to 65,535 bytes. Longer lists have mkeys that work requests configure
-    /// ([`ProtectionDomain::create_mkeys`]), from registered memory ([`RegisteredList`](crate::mkey::RegisteredList)).
+    /// The most entries of a list, whatever more the device takes: the command that creates the mkey brings
+    /// the list along, and the kernel's interface carries commands of up to 65,535 bytes. Longer lists have
+    /// mkeys that work requests configure ([`ProtectionDomain::create_mkeys`]), from registered memory
+    /// ([`RegisteredList`](crate::mkey::RegisteredList)).
     // The command pads the list to whole blocks of 64 bytes.
     pub const MAX_ENTRIES: u32 =
         ((MAX_REQUEST - CreateListMkey::INPUT) / WQEBB_BYTES * OCTOWORDS_PER_BLOCK) as u32;
@@ -58,8 +59,9 @@ impl ProtectionDomain {
     /// ```
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device takes no such list ([`CreateListMkey::new`]), where the list has more entries than
-    /// [`ListMkey::MAX_ENTRIES`] ([`CommandError::TooManyEntries`]), or where the device refuses.
+    /// [`DevxError::Command`] where the device takes no such list ([`CreateListMkey::new`]), where the list
+    /// has more entries than [`ListMkey::MAX_ENTRIES`] ([`CommandError::TooManyEntries`]), or where the
+    /// device refuses.
     pub fn create_list_mkey(
         &self,
         access: Access,

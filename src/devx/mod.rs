@@ -186,10 +186,12 @@ fn carry<C: Command, T>(
     }
 }
 
-/// The most bytes of a request: attributes of the kernel's interface count their bytes in 16 bits (`ib_uverbs_attr`).
+/// The most bytes of a request: attributes of the kernel's interface count their bytes in 16 bits
+/// (`ib_uverbs_attr`).
 const MAX_REQUEST: usize = u16::MAX as usize;
 
-/// Refuses a request that the kernel's interface cannot carry. Replies are as long as their types, which can be carried.
+/// Refuses a request that the kernel's interface cannot carry. Replies are as long as their types, which can
+/// be carried.
 const fn fits<C: Command>(bytes: usize) -> Result<(), DevxError> {
     const { assert!(C::INPUT <= MAX_REQUEST && C::OUTPUT <= MAX_REQUEST) };
     if bytes > MAX_REQUEST {

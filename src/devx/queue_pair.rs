@@ -149,10 +149,13 @@ impl Device {
     ///
     /// # Errors
     /// Nothing stays on the device behind any of them.
-    /// - [`DevxError::OutOfRange`] unless `S` is a power of two up to 2^15, `R` one up to 2^15, and `entries_per_slot` one up to 2^7.
-    /// - [`DevxError::CompletionQueueTooSmall`] where a completion queue has no room for all that may complete.
-    /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory and BlueFlame where the device has
-    ///   none; and where the device refuses one of the commands: CREATE_QP, RST2INIT_QP, INIT2INIT_QP.
+    /// - [`DevxError::OutOfRange`] unless `S` is a power of two up to 2^15, `R` one up to 2^15, and
+    ///   `entries_per_slot` one up to 2^7.
+    /// - [`DevxError::CompletionQueueTooSmall`] where a completion queue has no room for all that may
+    ///   complete.
+    /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory and
+    ///   BlueFlame where the device has none; and where the device refuses one of the commands: CREATE_QP,
+    ///   RST2INIT_QP, INIT2INIT_QP.
     /// - [`DevxError::Call`] where a register, the memory of the rings or a buffer cannot be had.
     /// - [`DevxError::Queue`] where a queue cannot be made over its ring.
     pub fn create_qp<const S: usize, const R: usize>(

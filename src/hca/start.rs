@@ -38,8 +38,8 @@ impl<S: PageSource + ?Sized> PageSource for &mut S {
     }
 }
 
-/// Pages that follow each other. A bitmap of the caller's tells which of them are taken: a page that comes back twice is refused, and one
-/// that is back can be taken anew.
+/// Pages that follow each other. A bitmap of the caller's tells which of them are taken: a page that comes
+/// back twice is refused, and one that is back can be taken anew.
 ///
 /// ```
 /// use mlx5_mkey::hca::{PageRange, PageSource};
@@ -62,7 +62,8 @@ pub struct PageRange<'m> {
 }
 
 impl<'m> PageRange<'m> {
-    /// Takes `count` pages from an address on the bus on. `bitmap` has a bit for each; its contents do not matter.
+    /// Takes `count` pages from an address on the bus on. `bitmap` has a bit for each; its contents do not
+    /// matter.
     ///
     /// # Errors
     /// [`CommandError::Misaligned`] unless the address is a multiple of 4096, [`CommandError::PageAtZero`],
@@ -147,18 +148,19 @@ impl<R: Registers> CommandQueue<'_, R> {
         started
     }
 
-    /// Stops the device: every object is gone, the firmware's pages are put back, and the function is disabled. So it does behind a
-    /// start that failed.
+    /// Stops the device: every object is gone, the firmware's pages are put back, and the function is
+    /// disabled. So it does behind a start that failed.
     ///
-    /// A step that the firmware refuses, or answers wrongly, does not keep the function enabled: the later steps are done, and the
-    /// first error is returned. Pages that are not back are the device's until it is reset.
+    /// A step that the firmware refuses, or answers wrongly, does not keep the function enabled: the later
+    /// steps are done, and the first error is returned. Pages that are not back are the device's until it is
+    /// reset.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`]. Behind [`CommandQueueError::Delivery`], [`CommandQueueError::TimedOut`] and
-    /// [`CommandQueueError::Lost`] later steps were not done: the device may not know the command, or may still carry it out, and
-    /// the function must not be disabled meanwhile. Where the queue is not lost, calling this again does them.
-    /// [`CommandQueueError::PagesKept`] where the firmware keeps pages, and [`CommandQueueError::ForeignPage`] where it gives back
-    /// a page that it was not given, or one twice.
+    /// As [`CommandQueue::execute`]. Behind [`CommandQueueError::Delivery`], [`CommandQueueError::TimedOut`]
+    /// and [`CommandQueueError::Lost`] later steps were not done: the device may not know the command, or may
+    /// still carry it out, and the function must not be disabled meanwhile. Where the queue is not lost,
+    /// calling this again does them. [`CommandQueueError::PagesKept`] where the firmware keeps pages, and
+    /// [`CommandQueueError::ForeignPage`] where it gives back a page that it was not given, or one twice.
     pub fn stop(
         &mut self,
         pages: &mut impl PageSource,

@@ -12,9 +12,10 @@ macro_rules! completed {
     ($(#[$doc:meta])+ $name:ident) => {
         $(#[$doc])+
         ///
-        /// Retiring gives blocks of a ring free, which the device must have read before. A completion queue makes this value of an
-        /// entry that it takes, for [`QpQueues`](super::QpQueues); nobody else can make, copy or keep one. Whether the entry is the
-        /// device's, who made the completion queue vouches for: see [`CompletionQueue::new`](super::CompletionQueue::new).
+        /// Retiring gives blocks of a ring free, which the device must have read before. A completion queue
+        /// makes this value of an entry that it takes, for [`QpQueues`](super::QpQueues); nobody else can
+        /// make, copy or keep one. Whether the entry is the device's, who made the completion queue vouches
+        /// for: see [`CompletionQueue::new`](super::CompletionQueue::new).
         #[derive(Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name<'entry> {
@@ -53,7 +54,8 @@ macro_rules! completed {
 }
 
 completed! {
-    /// A send request that an entry of a completion queue names, to retire it ([`SendQueue::retire`](super::SendQueue::retire)).
+    /// A send request that an entry of a completion queue names, to retire it
+    /// ([`SendQueue::retire`](super::SendQueue::retire)).
     CompletedSend
 }
 

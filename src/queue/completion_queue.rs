@@ -75,10 +75,11 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// created. It begins at the first entry; where another has taken entries before, see [`CompletionQueue::starting_at`].
     ///
     /// # What is trusted
-    /// An entry in the ring retires requests, whoever wrote it: their blocks are written anew, also where a device has not read them
-    /// yet. So the ring of a queue pair on a device is the one that the device writes that queue pair's completions to. Who makes
-    /// the queue pair's doorbell vouches for it ([`UarDoorbell::new`](super::UarDoorbell::new)); `devx` makes doorbells, rings and
-    /// queues, keeps them together, and hands none of them out. Nothing else that is safe retires requests of a queue pair on a
+    /// An entry in the ring retires requests, whoever wrote it: their blocks are written anew, also where a
+    /// device has not read them yet. So the ring of a queue pair on a device is the one that the device
+    /// writes that queue pair's completions to. Who makes the queue pair's doorbell vouches for it
+    /// ([`UarDoorbell::new`](super::UarDoorbell::new)); `devx` makes doorbells, rings and queues, keeps them
+    /// together, and hands none of them out. Nothing else that is safe retires requests of a queue pair on a
     /// device.
     ///
     /// # Errors

@@ -53,10 +53,11 @@ impl SendRequest<'_, '_> {
     /// Copies `bytes` of memory from one place to another of this side, without the peer (`mlx5dv_wr_memcpy`): 1 to what
     /// [`MemcpyConfig`](crate::wqe::MemcpyConfig) allows.
     ///
-    /// Post a request that needs the copied bytes when the copy has completed ([`signaled`](SendRequest::signaled)). The order of
-    /// copies is independent of that of other requests: one that is posted behind a copy may read memory before the bytes are
-    /// there. Being [`fenced`](SendRequest::fenced) does not help, since that waits for reads and atomics; UCX puts a strong fence
-    /// behind copies (`uct_gga_mlx5`), which no request of this library asks for.
+    /// Post a request that needs the copied bytes when the copy has completed
+    /// ([`signaled`](SendRequest::signaled)). The order of copies is independent of that of other requests:
+    /// one that is posted behind a copy may read memory before the bytes are there. Being
+    /// [`fenced`](SendRequest::fenced) does not help, since that waits for reads and atomics; UCX puts a
+    /// strong fence behind copies (`uct_gga_mlx5`), which no request of this library asks for.
     ///
     /// # Errors
     /// [`PostError::MemcpyUnsupported`] where the queue has no [`SendQueueConfig::memcpy`](super::SendQueueConfig::memcpy),

@@ -161,11 +161,11 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         self.record.set_receive(self.producer as u16);
     }
 
-    /// Retires the request that a completion names by its number modulo 2^16, and all before it, and returns what the user calls it
-    /// (`wr_id`).
+    /// Retires the request that a completion names by its number modulo 2^16, and all before it, and returns
+    /// what the user calls it (`wr_id`).
     ///
-    /// Returns `None`, and changes nothing, where no published and outstanding request has that number, or where the completion is of
-    /// another queue pair.
+    /// Returns `None`, and changes nothing, where no published and outstanding request has that number, or
+    /// where the completion is of another queue pair.
     #[inline]
     pub fn retire(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
         if done.qpn() != self.qpn {

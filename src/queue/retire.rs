@@ -17,11 +17,11 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         in_flight.outstanding()
     }
 
-    /// Retires the work request that a completion names by its first block modulo 2^16, and all before it, which were silent:
-    /// their blocks are free again.
+    /// Retires the work request that a completion names by its first block modulo 2^16, and all before it,
+    /// which were silent: their blocks are free again.
     ///
-    /// Returns `None`, and changes nothing, where no published and outstanding work request begins there, or where the completion is
-    /// of another queue pair.
+    /// Returns `None`, and changes nothing, where no published and outstanding work request begins there, or
+    /// where the completion is of another queue pair.
     #[inline]
     pub fn retire(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
         if done.qpn() != self.qpn() {

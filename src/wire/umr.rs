@@ -15,8 +15,8 @@ pub struct UmrFlags {
     pub check_qpn: bool,
     /// The second 16-bit word is a translation offset, not a BSF size (`TRNSLATION_OFFSET`).
     pub translation_offset: bool,
-    /// Refuse unless the mkey is free. rdma-core calls it `MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE` and sets it when it binds a memory
-    /// window; the kernel calls it `MLX5_UMR_CHECK_NOT_FREE` ("fail if not free").
+    /// Refuse unless the mkey is free. rdma-core calls it `MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE` and sets it
+    /// when it binds a memory window; the kernel calls it `MLX5_UMR_CHECK_NOT_FREE` ("fail if not free").
     pub check_free: bool,
     #[bits(1)]
     __: u8,

@@ -1,4 +1,5 @@
-//! `cargo xtask versions`: builds the library with the newest and with the oldest versions of its dependencies that it allows.
+//! `cargo xtask versions`: builds the library with the newest and with the oldest versions of its
+//! dependencies that it allows.
 
 use crate::package;
 use std::fs;
@@ -70,8 +71,8 @@ fn in_copy(copy: &Path, target: &Path, arguments: &[&str]) -> Result<(), String>
     check(command)
 }
 
-/// Returns a package's manifest with what users of the library see of it: neither what tests need, nor profiles. It is a workspace
-/// of its own.
+/// Returns a package's manifest with what users of the library see of it: neither what tests need, nor
+/// profiles. It is a workspace of its own.
 fn of_the_library(manifest: &str) -> String {
     let is_seen =
         |section: &&str| !["dev-dependencies", "profile"].iter().any(|other| section.starts_with(other));

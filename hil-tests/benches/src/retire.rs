@@ -24,7 +24,8 @@ pub(crate) fn retire(queues: &mut impl QpQueues, opcode: CqeOpcode, counter: u16
     router.queues.has_retired
 }
 
-/// A queue pair, and whether the last entry has retired anything: the success of a part of a configuration is not told of.
+/// A queue pair, and whether the last entry has retired anything: the success of a part of a configuration is
+/// not told of.
 struct Told<'q, Q> {
     queues: &'q mut Q,
     has_retired: bool,

@@ -1,8 +1,9 @@
-//! Checks bytes of a buffer and uses them, while a peer writes to the buffer: what is used must be what was checked.
+//! Checks bytes of a buffer and uses them, while a peer writes to the buffer: what is used must be what was
+//! checked.
 //!
-//! The program is built with fat LTO (`--profile bench`), where the compiler sees the library's copy, the check and the use at
-//! once. It leaves a plain copy out, and hands the buffer's own address to check and use. The same program has such a copy, to show
-//! that it is noticed.
+//! The program is built with fat LTO (`--profile bench`), where the compiler sees the library's copy, the
+//! check and the use at once. It leaves a plain copy out, and hands the buffer's own address to check and
+//! use. The same program has such a copy, to show that it is noticed.
 
 #![allow(unsafe_code)] // A thread stands for the peer.
 
@@ -21,13 +22,15 @@ type Checked = [u8; LENGTH];
 /// Where they are in the buffer: the first also where the peer writes.
 const OFFSET: usize = 64;
 
-/// How often the library's copy is looked at. Other bytes are used once in 1,000 times or more where the copy is left out.
+/// How often the library's copy is looked at. Other bytes are used once in 1,000 times or more where the copy
+/// is left out.
 const TRIES: usize = 100_000;
 
 /// How often the plain copy is looked at, until it is noticed.
 const PLAIN_TRIES: usize = 100 * TRIES;
 
-/// Goes through all bytes many times, beginning at `first`, and sums them up. It takes microseconds, in which the peer writes.
+/// Goes through all bytes many times, beginning at `first`, and sums them up. It takes microseconds, in which
+/// the peer writes.
 #[inline(never)]
 fn sum(bytes: &Checked, first: usize) -> u64 {
     let places = (0..100).flat_map(|round| (0..LENGTH).map(move |at| (at + round + first) % LENGTH));

@@ -17,9 +17,9 @@ const TURN: usize = 4;
 
 /// Copies `to.len()` bytes from `from`.
 ///
-/// Every byte is read once, by a volatile load. After a plain copy the compiler may hand on the address of the original instead of
-/// the copy, or read a byte a second time, since it takes for granted that nobody changes the original. A program would then use
-/// other bytes than those that it has checked.
+/// Every byte is read once, by a volatile load. After a plain copy the compiler may hand on the address of
+/// the original instead of the copy, or read a byte a second time, since it takes for granted that nobody
+/// changes the original. A program would then use other bytes than those that it has checked.
 ///
 /// # Safety
 /// The bytes at `from` are readable and initialised, and no Rust code writes them meanwhile.
@@ -31,7 +31,8 @@ pub(in crate::devx) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
     let (turns, single) = words.as_chunks_mut::<TURN>();
     let mut next = from.wrapping_add(aligned).cast::<Word>();
     for turn in turns {
-        // SAFETY: `turn` has room for as many words as are read, which are among the caller's bytes, and aligned as `aligned` says.
+        // SAFETY: `turn` has room for as many words as are read, which are among the caller's bytes, and
+        // aligned as `aligned` says.
         let read: [Word; TURN] = core::array::from_fn(|at| unsafe { next.add(at).read_volatile() });
         next = next.wrapping_add(TURN);
         for (room, word) in turn.iter_mut().zip(read) {

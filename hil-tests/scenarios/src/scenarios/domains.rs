@@ -193,8 +193,8 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
 
 /// A UMR that wants its mkey to be free changes a fresh one, and not one that is configured (CHECK_FREE).
 ///
-/// Assumption: which mkeys count as free. The kernel and rdma-core agree on the bit: "fail if not free" (DEVICE.md,
-/// "Where documents, code and hardware disagree").
+/// Assumption: which mkeys count as free. The kernel and rdma-core agree on the bit: "fail if not free"
+/// (DEVICE.md, "Where documents, code and hardware disagree").
 fn r032_a_check_for_a_free_key(board: &mut dyn Board) -> Verdict {
     let checked = [(FLAGS, UmrFlags::new().with_inline(true).with_check_free(true).into_bits())];
     let mut fixture = MkeyFixture::new(board, PLAIN);
