@@ -5,16 +5,16 @@
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod draw;
 mod judge;
+mod kept;
 mod known;
 mod mutant;
-mod report;
 mod results;
 mod schema;
 mod tree;
 
 use judge::{Judge, Verdict};
+use kept::{Kept, List};
 use mutant::{Mutant, PARTS, Part};
 use results::{Outcome, Results, Source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,21 +25,21 @@ use xtask::run;
 
 const HELP: &str = "\
 cargo xtask mutants [--shard K/N] [--no-alone] [FILE | FOLDER…]
-cargo xtask mutants --known | --list | --check
+cargo xtask mutants --known | --list
 
 Changes the library and the software device in small ways, one at a time, and runs the tests that
 reach the change: unit tests first, then the recorded vectors, then scenarios. What no test notices
-is a survivor. The results are in xtask/mutants/results, with the reason why a survivor may be one,
-which is written there by hand, as the sixth column. Runs what is not run yet, whose file has
-changed, or that survives without a reason; what is interrupted continues.
+is a survivor. xtask/mutants/survivors.tsv keeps for each file how many changes were caught, and
+each survivor with the reason why it may be one, which is written there by hand as the last column.
+A survivor without a reason is an error. Runs the files that are named; without a name all that have
+changed since they were run, or have a survivor without a reason. A run that is interrupted
+continues: what came of each change is in target/mutants/results.
 
   --shard K/N   the K-th of N parts of all files, from 1 on
   --no-alone    leave out what has to be built alone: what the compiler computes
   --known       put the defects of xtask/mutants/known.tsv into the source in turn: tests must
                 notice each
-  --list        what is known, without a run
-  --check       run some that are drawn by the commit: the tests that caught them must do so again;
-                and compare the list of survivors with the source
+  --list        what is kept, without a run
 ";
 
 /// Those who judge, one after the other, and what is built for them.
@@ -80,9 +80,8 @@ fn main() -> ExitCode {
     let words: Vec<_> = arguments.iter().skip(1).map(String::as_str).collect();
     let done = match words[..] {
         ["--help" | "-h"] => return run::print(HELP, 0),
-        ["--list"] => results::read().and_then(|results| report::all(&results)),
+        ["--list"] => kept::read().and_then(|list| kept::report(&list)),
         ["--known"] => known::run(),
-        ["--check"] => draw::check(),
         _ => match options(&words) {
             Some(options) => mutate(&options),
             None => return run::misuse(HELP),
@@ -128,9 +127,8 @@ struct Pending {
 }
 
 fn mutate(options: &Options) -> Result<(), String> {
-    let mut results = results::read()?;
-    let reasons = reasons(&results);
-    let files = update(&mut results, options)?;
+    let (mut results, mut list) = (results::read()?, kept::read()?);
+    let files = update(&mut results, &list, options)?;
     let mut pending: Vec<Pending> = Vec::new();
     for (part, file) in &files {
         let rows = results.get(file).map(|source| source.rows.as_slice()).unwrap_or_default();
@@ -153,41 +151,68 @@ fn mutate(options: &Options) -> Result<(), String> {
             if pending.outcome == Outcome::Open(STAGES.len()) {
                 // What nothing reaches while it runs may have been computed by the compiler.
                 let computed = left.constant.contains(&number) && !reached.contains(&number);
-                pending.outcome = if computed { Outcome::Alone } else { Outcome::Survived(String::new()) };
+                pending.outcome = if computed { Outcome::Alone } else { Outcome::Survived };
             }
         }
         if options.alone {
             run_alone(&tree, &mut pending, &mut results)?;
         }
-        keep(&pending, &mut results, &reasons)?;
+        keep(&pending, &mut results)?;
     }
-    report::all(&results)
+    compare(&files, &results, &mut list)
 }
 
-/// What identifies a mutant while the text around it changes.
-type Identity = (String, mutant::Kind, String, String);
-
-/// Returns the reasons of survivors.
-fn reasons(results: &Results) -> BTreeMap<Identity, String> {
-    let rows = results.iter().flat_map(|(file, source)| source.rows.iter().map(move |row| (file, row)));
-    rows.filter_map(|(file, (mutant, outcome))| match outcome {
-        Outcome::Survived(reason) if !reason.is_empty() => Some((identity(file, mutant), reason.clone())),
-        _ => None,
-    })
-    .collect()
-}
-
-fn identity(file: &str, mutant: &Mutant) -> Identity {
-    (file.into(), mutant.kind, mutant.replacement.clone(), mutant.function.clone())
+/// Compares what came of files with the list, prints each difference, and keeps the new.
+///
+/// # Errors
+/// A survivor has no reason, or fewer are caught than was promised.
+fn compare(files: &[(&Part, String)], results: &Results, list: &mut List) -> Result<(), String> {
+    for (_, file) in files {
+        let Some(source) = results.get(file) else { continue };
+        let before = list.get(file);
+        let kept = Kept::of(source, before);
+        for (mutant, reason) in before.iter().flat_map(|before| &before.survivors) {
+            if !kept.survivors.iter().any(|(other, _)| other.is_like(mutant)) {
+                println!("survives no more: {file}:{mutant}: {reason}");
+            }
+        }
+        for (mutant, outcome) in &source.rows {
+            match outcome {
+                Outcome::Caught(test) => println!("caught: {file}:{mutant}: {test}"),
+                Outcome::Endless(test) => println!("did not end: {file}:{mutant}: {test}"),
+                _ => {}
+            }
+        }
+        for (mutant, reason) in &kept.survivors {
+            println!("survived: {file}:{mutant}: {}", if reason.is_empty() { "no reason" } else { reason });
+        }
+        println!("{file}: {}, {} survived", kept.counts, kept.survivors.len());
+        list.insert(file.clone(), kept);
+    }
+    let mut there = Vec::new();
+    for part in PARTS {
+        there.extend(results::files(part)?);
+    }
+    list.retain(|file, _| there.contains(file));
+    kept::write(list)?;
+    let faults = kept::faults(list);
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
 /// Lists the mutants of files that have changed or are new, forgets files that are gone, and returns those that are to be run.
-fn update(results: &mut Results, options: &Options) -> Result<Vec<(&'static Part, String)>, String> {
-    let (mut all, mut stale) = (Vec::new(), Vec::new());
+fn update(
+    results: &mut Results,
+    list: &List,
+    options: &Options,
+) -> Result<Vec<(&'static Part, String)>, String> {
+    let (mut all, mut stale, mut known) = (Vec::new(), Vec::new(), BTreeSet::new());
     for part in PARTS {
         let files = results::files(part)?;
         let hashes = results::hashes(&files)?;
         for (file, hash) in files.into_iter().zip(hashes) {
+            if list.get(&file).is_some_and(|kept| kept.hash == hash && kept.is_done()) {
+                known.insert(file.clone());
+            }
             if results.get(&file).is_none_or(|source| source.hash != hash) {
                 stale.push((file.clone(), hash));
             }
@@ -196,8 +221,9 @@ fn update(results: &mut Results, options: &Options) -> Result<Vec<(&'static Part
     }
     results.retain(|file, _| all.iter().any(|(_, there)| there == file));
     // By size, in turn, so that shards are alike and stay the same while one is run.
-    let wanted = |file: &str| {
-        options.files.is_empty() || options.files.iter().any(|name| file.starts_with(name.as_str()))
+    let wanted = |file: &str| match &options.files[..] {
+        [] => !known.contains(file),
+        names => names.iter().any(|name| file.starts_with(name.as_str())),
     };
     let in_shard = |position: usize| position % options.shard.1 == options.shard.0;
     let chosen: Vec<_> = all
@@ -225,7 +251,7 @@ fn update(results: &mut Results, options: &Options) -> Result<Vec<(&'static Part
     for (_, file) in &chosen {
         for (_, outcome) in results.get_mut(file).into_iter().flat_map(|source| &mut source.rows) {
             // By tests that may be others than those which let it pass.
-            if matches!(outcome, Outcome::Open(_)) || *outcome == Outcome::Survived(String::new()) {
+            if matches!(outcome, Outcome::Open(_) | Outcome::Survived) {
                 *outcome = Outcome::Open(0);
             }
         }
@@ -273,7 +299,7 @@ fn run_stage(
             it.outcome = Outcome::Alone;
         }
     }
-    keep(pending, results, &BTreeMap::new())?;
+    keep(pending, results)?;
     let mut judges_of: Vec<(String, Judge)> = built
         .iter()
         .map(|built| Ok((built.name.clone(), Judge::prepare(built)?)))
@@ -300,12 +326,12 @@ fn run_stage(
         }
         if kept.elapsed() > KEEP {
             println!("{name}: {} of {} after {} s", done + 1, open.len(), start.elapsed().as_secs());
-            keep(pending, results, &BTreeMap::new())?;
+            keep(pending, results)?;
             kept = Instant::now();
         }
     }
     println!("{name}: done in {} s", start.elapsed().as_secs());
-    keep(pending, results, &BTreeMap::new())
+    keep(pending, results)
 }
 
 fn outcome(program: &str, verdict: Verdict) -> Option<Outcome> {
@@ -320,7 +346,7 @@ fn outcome(program: &str, verdict: Verdict) -> Option<Outcome> {
 fn run_alone(tree: &Tree, pending: &mut [Pending], results: &mut Results) -> Result<(), String> {
     for at in 0..pending.len() {
         let Some(it) = pending.get_mut(at).filter(|it| it.outcome == Outcome::Alone) else { continue };
-        it.outcome = Outcome::Survived(String::new());
+        it.outcome = Outcome::Survived;
         'stages: for stage in 0..STAGES.len() {
             let what = packages(stage, &[it.part]);
             let Some(programs) = tree.build_alone(&it.file, &it.mutant, &what)? else {
@@ -337,26 +363,17 @@ fn run_alone(tree: &Tree, pending: &mut [Pending], results: &mut Results) -> Res
             }
         }
         println!("alone: {} {} {:?}", it.file, it.mutant, it.outcome);
-        keep(pending, results, &BTreeMap::new())?;
+        keep(pending, results)?;
     }
     Ok(())
 }
 
 /// Takes over what came of mutants, and writes it.
-fn keep(
-    pending: &[Pending],
-    results: &mut Results,
-    reasons: &BTreeMap<Identity, String>,
-) -> Result<(), String> {
+fn keep(pending: &[Pending], results: &mut Results) -> Result<(), String> {
     for it in pending {
         let rows = results.get_mut(&it.file).into_iter().flat_map(|source| &mut source.rows);
         if let Some((_, outcome)) = rows.into_iter().find(|(mutant, _)| *mutant == it.mutant) {
-            *outcome = match (&it.outcome, reasons.get(&identity(&it.file, &it.mutant))) {
-                (Outcome::Survived(none), Some(reason)) if none.is_empty() => {
-                    Outcome::Survived(reason.clone())
-                }
-                (outcome, _) => outcome.clone(),
-            };
+            *outcome = it.outcome.clone();
         }
     }
     PARTS.iter().try_for_each(|part| results::write(part, results))

@@ -98,6 +98,26 @@ impl FromStr for Kind {
     }
 }
 
+impl Mutant {
+    /// Reads columns as they are written: the place, the kind, the text that takes its place, and the function.
+    pub(crate) fn read(place: &str, kind: &str, replacement: &str, function: &str) -> Option<Self> {
+        let (start, end) = place.split_once('-')?;
+        Some(Self {
+            start: start.parse().ok()?,
+            end: end.parse().ok()?,
+            kind: kind.parse().ok()?,
+            replacement: replacement.into(),
+            function: function.into(),
+        })
+    }
+
+    /// Returns whether both make the same of the same kind of code in one function, wherever in it.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let of = |mutant: &Self| (mutant.kind, mutant.replacement.clone(), mutant.function.clone());
+        of(self) == of(other)
+    }
+}
+
 impl fmt::Display for Mutant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} `{}` in {}", self.start, self.kind, self.replacement, self.function)

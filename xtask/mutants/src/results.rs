@@ -1,4 +1,4 @@
-//! What came of each mutant, kept in the repository: a file for each part, with the hash of each source file that it speaks of.
+//! What came of each mutant that was run on this machine, below `target`: a run that is interrupted continues there.
 
 use crate::mutant::{Mutant, PARTS, Part};
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ pub(crate) enum Outcome {
     Caught(String),
     /// A test did not end in many times its time.
     Endless(String),
-    /// No judge has noticed it; the reason for which that is well, empty where nobody gave one.
-    Survived(String),
+    /// No judge has noticed it.
+    Survived,
 }
 
 /// What came of the mutants of a file.
@@ -52,7 +52,7 @@ impl Outcome {
             Self::Excluded(reason) => ("excluded".into(), reason),
             Self::Caught(test) => ("caught".into(), test),
             Self::Endless(test) => ("endless".into(), test),
-            Self::Survived(reason) => ("survived".into(), reason),
+            Self::Survived => ("survived".into(), ""),
         }
     }
 
@@ -65,7 +65,7 @@ impl Outcome {
             "excluded" => Self::Excluded(by),
             "caught" => Self::Caught(by),
             "endless" => Self::Endless(by),
-            "survived" => Self::Survived(by),
+            "survived" => Self::Survived,
             _ => Self::Open(word.strip_prefix("open-")?.parse().ok()?),
         })
     }
@@ -95,7 +95,7 @@ pub(crate) fn hashes(files: &[String]) -> Result<Vec<String>, String> {
 }
 
 fn path(part: &Part) -> PathBuf {
-    root().join("xtask/mutants/results").join(format!("{}.tsv", part.name))
+    root().join("target/mutants/results").join(format!("{}.tsv", part.name))
 }
 
 /// Reads the results of all parts.
@@ -159,12 +159,10 @@ fn parse(text: &str, results: &mut Results) -> Result<(), u32> {
 
 fn row(line: &str) -> Option<(Mutant, Outcome)> {
     let mut columns = line.split('\t');
-    let (start, end) = columns.next()?.split_once('-')?;
-    let (start, end) = (start.parse().ok()?, end.parse().ok()?);
-    let kind = columns.next()?.parse().ok()?;
-    let (replacement, function) = (columns.next()?.into(), columns.next()?.into());
-    let outcome = Outcome::read(columns.next()?, columns.next().unwrap_or_default())?;
-    columns.next().is_none().then_some((Mutant { start, end, kind, replacement, function }, outcome))
+    let mut next = || columns.next();
+    let mutant = Mutant::read(next()?, next()?, next()?, next()?)?;
+    let outcome = Outcome::read(next()?, next().unwrap_or_default())?;
+    next().is_none().then_some((mutant, outcome))
 }
 
 #[cfg(test)]
@@ -175,7 +173,7 @@ mod tests {
 = src/queue/ring.rs\t0123
 12:5-12:7\tbinary\t!=\tRing::at\tcaught\tunit:queue::ring::tests::ends
 12:5-12:7\tbinary\t<\tRing::at\tendless\tscenarios:all
-13:9-13:10\tunary\t\tRing::at\tsurvived\tthe same value
+13:9-13:10\tunary\t\tRing::at\tsurvived
 14:9-15:2\tbody\tNone\tRing::at\topen-2
 16:1-16:2\tarm\t\tRing::at\topen
 16:1-16:2\tguard\ttrue\tRing::at\trefused

@@ -1,0 +1,287 @@
+//! What the repository keeps of mutants: a count for each file, and each survivor with the reason why no test notices it.
+
+use crate::mutant::{Mutant, PARTS, Part};
+use crate::results::{Outcome, Source};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::fs;
+use xtask::run::root;
+
+/// Where the list stands.
+const LIST: &str = "xtask/mutants/survivors.tsv";
+
+/// The least share of mutants that tests must notice, in a hundred of those that build.
+const LEAST: usize = 95;
+
+/// How many mutants of a file, or of several, came to what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// A test failed.
+    pub(crate) caught: usize,
+    /// A test did not end in many times its time.
+    pub(crate) endless: usize,
+    /// The compiler refused them.
+    pub(crate) refused: usize,
+    /// They were not run.
+    pub(crate) excluded: usize,
+    /// They were not run when the counts were taken, or cannot be built with others.
+    pub(crate) open: usize,
+}
+
+/// What is kept of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Of the file when its mutants were run.
+    pub(crate) hash: String,
+    pub(crate) counts: Counts,
+    /// Each with the reason for which no test notices it; empty where nobody gave one.
+    pub(crate) survivors: Vec<(Mutant, String)>,
+}
+
+/// The list, by file.
+pub(crate) type List = BTreeMap<String, Kept>;
+
+impl Counts {
+    const NAMES: [&str; 5] = ["caught", "endless", "refused", "excluded", "open"];
+
+    fn values(self) -> [usize; 5] {
+        [self.caught, self.endless, self.refused, self.excluded, self.open]
+    }
+
+    fn of(values: [usize; 5]) -> Self {
+        let [caught, endless, refused, excluded, open] = values;
+        Self { caught, endless, refused, excluded, open }
+    }
+
+    /// Returns the sum of counts.
+    pub(crate) fn sum(all: impl Iterator<Item = Self>) -> Self {
+        all.fold(Self::default(), |sum, one| {
+            let mut values = sum.values();
+            values.iter_mut().zip(one.values()).for_each(|(sum, one)| *sum += one);
+            Self::of(values)
+        })
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::NAMES.iter().zip(self.values()).filter(|(_, count)| *count > 0);
+        let words: Vec<_> = named.map(|(name, count)| format!("{count} {name}")).collect();
+        f.write_str(&words.join(", "))
+    }
+}
+
+impl Kept {
+    /// Returns what is to be kept of a file that was run, with reasons of the survivors that had one before.
+    pub(crate) fn of(source: &Source, before: Option<&Self>) -> Self {
+        let mut kept = Self { hash: source.hash.clone(), ..Self::default() };
+        for (mutant, outcome) in &source.rows {
+            match outcome {
+                Outcome::Caught(_) => kept.counts.caught += 1,
+                Outcome::Endless(_) => kept.counts.endless += 1,
+                Outcome::Refused => kept.counts.refused += 1,
+                Outcome::Excluded(_) => kept.counts.excluded += 1,
+                Outcome::Open(_) | Outcome::Alone => kept.counts.open += 1,
+                Outcome::Survived => {
+                    let reason = before.and_then(|before| before.reason(mutant)).unwrap_or_default();
+                    kept.survivors.push((mutant.clone(), reason.to_owned()));
+                }
+            }
+        }
+        kept
+    }
+
+    /// Returns why a mutant survives: one in the same function that makes the same of the same kind of code, wherever that is now.
+    fn reason(&self, mutant: &Mutant) -> Option<&str> {
+        let alike = |other: &&(Mutant, String)| {
+            let (other, reason) = other;
+            !reason.is_empty() && other.is_like(mutant)
+        };
+        let mut all = self.survivors.iter().filter(alike);
+        let exact = all.clone().find(|(other, _)| other == mutant);
+        exact.or_else(|| all.next()).map(|(_, reason)| reason.as_str())
+    }
+
+    /// Returns whether all mutants were run, and each survivor has a reason.
+    pub(crate) fn is_done(&self) -> bool {
+        self.counts.open == 0 && self.survivors.iter().all(|(_, reason)| !reason.is_empty())
+    }
+}
+
+/// Reads the list.
+///
+/// # Errors
+/// A line is none, in a sentence.
+pub(crate) fn read() -> Result<List, String> {
+    let text = fs::read_to_string(root().join(LIST)).map_err(|error| format!("{LIST}: {error}"))?;
+    parse(&text).map_err(|line| format!("{LIST}:{line}: no survivor"))
+}
+
+/// Writes the list.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn write(list: &List) -> Result<(), String> {
+    fs::write(root().join(LIST), text(list)).map_err(|error| format!("{LIST}: {error}"))
+}
+
+/// Returns what of the list is less than was promised: survivors without a reason, and fewer caught than [`LEAST`].
+pub(crate) fn faults(list: &List) -> Vec<String> {
+    let survivors = list.iter().flat_map(|(file, kept)| kept.survivors.iter().map(move |row| (file, row)));
+    let unexplained = survivors.filter(|(_, (_, reason))| reason.is_empty());
+    let mut faults: Vec<_> = unexplained
+        .map(|(file, (mutant, _))| format!("{file}:{mutant}: survived without a reason in {LIST}"))
+        .collect();
+    let (caught, of) = ratio(list);
+    if caught * 100 < of * LEAST {
+        faults.push(format!("{caught} of {of} are caught: less than {LEAST} %"));
+    }
+    faults
+}
+
+/// Returns how many mutants are caught, and of how many: those that were not run are none of them.
+fn ratio(list: &List) -> (usize, usize) {
+    let counts = Counts::sum(list.values().map(|kept| kept.counts));
+    let caught = counts.caught + counts.endless;
+    (caught, caught + list.values().map(|kept| kept.survivors.len()).sum::<usize>())
+}
+
+/// Prints survivors, files whose mutants were not run as they are, and a line for each part.
+///
+/// # Errors
+/// The source cannot be read.
+pub(crate) fn report(list: &List) -> Result<(), String> {
+    for (file, kept) in list {
+        for (mutant, reason) in &kept.survivors {
+            println!("survived: {file}:{mutant}: {reason}");
+        }
+    }
+    for part in PARTS {
+        let files = crate::results::files(part)?;
+        for (file, hash) in files.iter().zip(crate::results::hashes(&files)?) {
+            match list.get(file) {
+                None => println!("not run: {file}"),
+                Some(kept) if kept.hash != hash => println!("changed since it was run: {file}"),
+                Some(_) => {}
+            }
+        }
+        let of_part = |file: &&String| file.starts_with(&format!("{}/", part.folder));
+        for file in list.keys().filter(of_part).filter(|file| !files.contains(file)) {
+            println!("gone: {file}");
+        }
+        println!("{:<8} {}", part.name, of_part_in_words(part, list));
+    }
+    let (caught, of) = ratio(list);
+    let tenths = caught * 1000 / of.max(1);
+    println!("{caught} of {of} caught ({}.{} %)", tenths / 10, tenths % 10);
+    Ok(())
+}
+
+fn of_part_in_words(part: &Part, list: &List) -> String {
+    let of_part = || list.iter().filter(|(file, _)| file.starts_with(&format!("{}/", part.folder)));
+    let survivors: usize = of_part().map(|(_, kept)| kept.survivors.len()).sum();
+    format!("{}, {survivors} survived", Counts::sum(of_part().map(|(_, kept)| kept.counts)))
+}
+
+fn text(list: &List) -> String {
+    let mut text = String::new();
+    for (file, Kept { hash, counts, survivors }) in list {
+        // A text takes whatever is written to it.
+        let _ = writeln!(text, "= {file}\t{hash}\t{counts}");
+        for (Mutant { start, end, kind, replacement, function }, reason) in survivors {
+            let line = format!("{start}-{end}\t{kind}\t{replacement}\t{function}\t{reason}");
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+    }
+    text
+}
+
+/// Returns what a text says; else the number of the line that says nothing.
+fn parse(text: &str) -> Result<List, u32> {
+    let mut list = List::new();
+    let mut file = String::new();
+    for (line, number) in text.lines().zip(1_u32..) {
+        let columns: Vec<_> = line.split('\t').collect();
+        match columns[..] {
+            [name, hash, said] if name.starts_with("= ") => {
+                name.trim_start_matches("= ").clone_into(&mut file);
+                let counts = counts(said).ok_or(number)?;
+                list.insert(file.clone(), Kept { hash: hash.into(), counts, survivors: Vec::new() });
+            }
+            [place, kind, replacement, function, ref reason @ ..] if reason.len() <= 1 => {
+                let mutant = Mutant::read(place, kind, replacement, function).ok_or(number)?;
+                let reason = reason.first().copied().unwrap_or_default();
+                list.get_mut(&file).ok_or(number)?.survivors.push((mutant, reason.into()));
+            }
+            _ => return Err(number),
+        }
+    }
+    Ok(list)
+}
+
+fn counts(said: &str) -> Option<Counts> {
+    let mut values = [0; 5];
+    for words in said.split(", ").filter(|words| !words.is_empty()) {
+        let (count, name) = words.split_once(' ')?;
+        let at = Counts::NAMES.iter().position(|known| *known == name)?;
+        *values.get_mut(at)? = count.parse().ok()?;
+    }
+    Some(Counts::of(values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+= src/queue/none.rs\t0123\t
+= src/queue/ring.rs\t4567\t41 caught, 2 endless, 3 refused, 1 open
+12:5-12:7\tbinary\t!=\tRing::at\tthe same value
+13:9-13:10\tunary\t\tRing::at
+";
+
+    #[test]
+    fn the_list_is_read_as_it_was_written() {
+        let list = parse(TEXT).unwrap();
+        assert_eq!(text(&list), TEXT);
+        assert_eq!(ratio(&list), (43, 45));
+        for (text, line) in [("1:1-1:2\tarm\t\tf\n", 1), ("= a\t0\t1 caught\n\n", 2), ("= a\t0\t1 well\n", 1)]
+        {
+            assert_eq!(parse(text), Err(line), "{text:?}");
+        }
+    }
+
+    /// What the repository has.
+    #[test]
+    fn each_survivor_has_a_reason_and_most_mutants_are_caught() {
+        let list = read().unwrap();
+        assert_eq!(faults(&list), [""; 0]);
+        assert!(list.len() > 100, "{} files", list.len());
+    }
+
+    #[test]
+    fn a_survivor_without_a_reason_and_few_that_are_caught_are_faults() {
+        let list = parse(TEXT).unwrap();
+        let [fault] = &faults(&list)[..] else { panic!("{:?}", faults(&list)) };
+        assert!(fault.starts_with("src/queue/ring.rs:13:9: unary"), "{fault}");
+        let few = parse(&TEXT.replace("41 caught", "10 caught")).unwrap();
+        assert!(faults(&few).iter().any(|fault| fault.starts_with("12 of 14")), "{:?}", faults(&few));
+    }
+
+    #[test]
+    fn a_reason_stays_with_a_survivor_that_has_moved() {
+        let list = parse(TEXT).unwrap();
+        let before = list.get("src/queue/ring.rs");
+        let row = |place, replacement| {
+            (Mutant::read(place, "binary", replacement, "Ring::at").unwrap(), Outcome::Survived)
+        };
+        let mut source =
+            Source { hash: "89".into(), rows: vec![row("20:5-20:7", "!="), row("20:5-20:7", "<")] };
+        let caught = Outcome::Caught("mlx5_mkey tests::ends".into());
+        source.rows.push((source.rows[1].0.clone(), caught));
+        let kept = Kept::of(&source, before);
+        assert_eq!(kept.survivors[0].1, "the same value");
+        assert_eq!((kept.survivors[1].1.as_str(), kept.counts.caught), ("", 1));
+        assert!(!kept.is_done());
+    }
+}
