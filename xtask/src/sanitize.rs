@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 type Tests = &'static [&'static str];
 
 const CORE: Tests = &["--package", "mlx5-mkey", "--features", "capi", "--lib"];
-const DEVICE: Tests = &["--package", "mlx5-softdev", "--lib", "--tests"];
+const DEVICE: Tests = &["--package", "mlx5-softdev", "--package", "mlx5-softdev-tests", "--lib"];
 const STAND_IN: Tests = &["--package", "mlx5-uverbs", "--lib", "--tests", "--"];
 /// Tests of the stand-in that AddressSanitizer leaves out: they load it into programs that have no sanitizer in them, take
 /// memory where the sanitizer has its own, or look for secrets in all memory: frames of functions that have returned are kept.

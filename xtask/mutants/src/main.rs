@@ -51,7 +51,8 @@ fn packages(stage: usize, parts: &[&Part]) -> Vec<&'static str> {
         0 => {
             let has = |core| parts.iter().any(|part| part.core == core);
             let core = has(true).then_some(["--package", "mlx5-mkey"].as_slice());
-            let device = has(false).then_some(["--package", "mlx5-softdev", "--test", "softdev"].as_slice());
+            let device = has(false)
+                .then_some(["--package", "mlx5-softdev", "--package", "mlx5-softdev-tests"].as_slice());
             core.into_iter().chain(device).flatten().copied().chain(["--lib"]).collect()
         }
         1 => vec!["--package", "hil-tests", "--lib"],
@@ -63,7 +64,7 @@ fn packages(stage: usize, parts: &[&Part]) -> Vec<&'static str> {
 fn judges(part: &Part, stage: usize) -> &'static [&'static str] {
     match (stage, part.core) {
         (0, true) => &["mlx5_mkey"],
-        (0, false) => &["mlx5_softdev", "softdev"],
+        (0, false) => &["mlx5_softdev", "mlx5_softdev_tests"],
         (1, _) => &["hil_tests"],
         _ => &["tests"],
     }
