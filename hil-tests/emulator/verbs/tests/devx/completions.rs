@@ -3,7 +3,9 @@
 use crate::verbs;
 use crate::{Bench, MOMENT, TIMEOUT};
 use mlx5_mkey::devx::{CqReader, Device, DevxError, QueuePair, QueuePairSpec};
-use mlx5_mkey::queue::{ClockInfo, Completion, QpRouter};
+use mlx5_mkey::error::CompletionError;
+use mlx5_mkey::queue::{ClockInfo, Completion, CompletionQueue, CqDoorbellRecord, QpRouter};
+use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use mlx5_mkey::wqe::Sge;
 use mlx5_testing::preload::preloaded;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -242,5 +244,34 @@ fn the_descriptor_is_readable_while_an_event_is_untaken() {
         // The channel may outlive the queue.
         drop((completions, queue));
         assert!(verbs::readable(&channel, Duration::ZERO));
+    });
+}
+
+#[test]
+fn entries_of_one_s_own_making_retire_nothing() {
+    preloaded("completions::entries_of_one_s_own_making_retire_nothing", || {
+        let Bench { mut queue, mut completions, .. } = Bench::new(QueuePairSpec::default()).unwrap();
+        queue.request(7).signaled().nop().unwrap();
+        queue.post_receive(8, &[]).unwrap();
+        queue.publish_receives();
+        queue.ring_doorbell();
+        let outstanding = (queue.outstanding(), queue.free_slots());
+        // A completion queue over memory of the program's, whose entries name the requests that are outstanding.
+        let entry = |opcode: CqeOpcode| Cqe {
+            sop_qpn: queue.qpn().get().into(),
+            wqe_counter: 0.into(),
+            op_own: OpOwn::new().with_opcode(opcode.0).into_bits(),
+            ..Cqe::UNWRITTEN
+        };
+        let mut ring = [entry(CqeOpcode::REQUESTER), entry(CqeOpcode::RESPONDER_SEND)];
+        let record = CqDoorbellRecord::new();
+        let mut forged = CompletionQueue::new(&mut ring, &record).unwrap();
+        let qpn = queue.qpn().get();
+        for _ in 0..2 {
+            let taken = forged.poll(&mut QpRouter { queues: &mut queue, mkeys: &mut [] });
+            assert_eq!(taken, Some(Err(CompletionError::UnknownRequest { qpn, counter: 0 })));
+        }
+        assert_eq!((queue.outstanding(), queue.free_slots()), outstanding);
+        assert_eq!(wait(&mut completions, &mut queue, TIMEOUT), Some(7));
     });
 }
