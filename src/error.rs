@@ -114,6 +114,8 @@ pub enum ConfigError {
     ListInRequest,
     /// A list with BSFs behind it, of an mkey with signature or crypto, is not appended to: no source knows of that.
     AppendWithBsf,
+    /// An interleaved layout in registered memory takes the place of all of a layout, and of no entries of a list.
+    InterleavedInList,
     /// A memory window is bound: it has to be invalidated before it is bound anew.
     WindowBound,
     /// A list in registered memory begins where the device does not take one from
@@ -248,6 +250,7 @@ impl fmt::Display for ConfigError {
             Self::NoList => f.write_str("the mkey has no list that could be changed"),
             Self::ListInRequest => f.write_str("a list that came in a request is not appended to"),
             Self::AppendWithBsf => f.write_str("an mkey with signature or crypto has its list at once"),
+            Self::InterleavedInList => f.write_str("an interleaved layout is no part of a list"),
             Self::WindowBound => f.write_str("the memory window is bound: invalidate it first"),
             Self::ListAddress { past } => {
                 let alignment = UmrControlSegment::POINTER_ALIGNMENT;

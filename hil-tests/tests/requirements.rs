@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Requirements of the three source pages are R1 to this, those of related pages M1 to this.
-const LAST: [(&str, u32); 2] = [("R", 187), ("M", 84)];
+const LAST: [(&str, u32); 2] = [("R", 187), ("M", 85)];
 
 /// A row: its scenarios, and what else tests it.
 struct Row {

@@ -2,6 +2,7 @@
 
 use crate::types::Key;
 use crate::wire::klm::Klm;
+use crate::wire::strided::StridedEntry;
 use zerocopy::{Immutable, IntoBytes, transmute};
 
 /// One entry of a list layout (PRM `klm`). Laid out as `struct ibv_sge` is.
@@ -81,6 +82,24 @@ pub struct InterleavedEntry {
     pub skip: u16,
     /// Local key (`lkey`) of the memory region.
     pub key: Key,
+}
+
+impl InterleavedEntry {
+    /// Returns number and stride of the first entry whose stride has more than 16 bits.
+    pub(crate) fn wrong_stride(entries: &[Self]) -> Option<(usize, u32)> {
+        let strides = entries.iter().map(|entry| u32::from(entry.bytes) + u32::from(entry.skip));
+        strides.enumerate().find(|(_, stride)| *stride > u32::from(u16::MAX))
+    }
+
+    /// Returns it as the device reads it, with the low 16 bits of its stride.
+    pub(crate) fn to_wire(self) -> StridedEntry {
+        StridedEntry {
+            stride: self.bytes.wrapping_add(self.skip).into(),
+            byte_count: self.bytes.into(),
+            mkey: self.key.get().into(),
+            address: self.address.into(),
+        }
+    }
 }
 
 /// What an mkey maps.

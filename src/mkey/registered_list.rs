@@ -1,19 +1,20 @@
-//! Lists that are too long for a request: the device takes them from registered memory.
+//! Layouts that are too long for a request: the device takes them from registered memory.
 
-use super::{KlmEntry, KsmEntry};
+use super::{InterleavedEntry, KlmEntry, KsmEntry};
 use crate::error::ConfigError;
 use crate::types::{Key, KsmEntrySize};
 use crate::wire::klm::Klm;
+use crate::wire::strided::StridedHeader;
 use crate::wire::umr::UmrControlSegment;
-use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES, Wqebb, blocks_of};
+use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, WQEBB_BYTES, Wqebb, blocks_of};
 use zerocopy::transmute;
 
 /// The most BSFs behind a list: of a signature and of crypto properties.
 const BSFS: usize = 2;
 
-/// A list layout in registered memory, for
+/// A list or an interleaved layout in registered memory, for
 /// [`configure_mkey_by_pointer`](crate::queue::SendRequest::configure_mkey_by_pointer) and
-/// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer).
+/// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer), which takes lists alone.
 ///
 /// It borrows the memory as the processor sees it, and knows address and key by which the device does. The device reads the memory
 /// when it executes the request: it stays registered and as it was posted until the request, or a later one of its queue, has
@@ -49,6 +50,7 @@ pub struct RegisteredList<'m> {
     key: Key,
     entries: u16,
     entry_size: Option<KsmEntrySize>,
+    interleaved: bool,
     length: u64,
 }
 
@@ -72,7 +74,7 @@ impl<'m> RegisteredList<'m> {
         if !address.is_multiple_of(Self::ALIGNMENT) {
             return Err(ConfigError::ListAddress { past: (address % Self::ALIGNMENT) as u16 });
         }
-        Ok(Self { blocks: memory, address, key, entries: 0, entry_size: None, length: 0 })
+        Ok(Self { blocks: memory, address, key, entries: 0, entry_size: None, interleaved: false, length: 0 })
     }
 
     /// Returns how many entries there is room for: [`RegisteredList::MAX_ENTRIES`] at most.
@@ -90,9 +92,9 @@ impl<'m> RegisteredList<'m> {
         if let Some((index, length)) = KlmEntry::wrong_length(entries) {
             return Err(ConfigError::EntryLength { index: index as u16, length });
         }
-        self.fill(entries, KlmEntry::to_wire);
+        self.fill(entries.len(), entries.iter().map(|entry| transmute!(entry.to_wire())));
         self.length = entries.iter().map(|entry| u64::from(entry.length)).sum();
-        self.entry_size = None;
+        (self.entry_size, self.interleaved) = (None, false);
         Ok(())
     }
 
@@ -104,25 +106,77 @@ impl<'m> RegisteredList<'m> {
     /// [`ConfigError::TooManyEntries`]. The list is then as before.
     pub fn write_ksm(&mut self, size: KsmEntrySize, entries: &[KsmEntry]) -> Result<(), ConfigError> {
         ConfigError::check_entries(entries.len(), self.capacity())?;
-        self.fill(entries, KsmEntry::to_wire);
+        self.fill(entries.len(), entries.iter().map(|entry| transmute!(entry.to_wire())));
         self.length = u64::from(size.bytes()) * entries.len() as u64;
-        self.entry_size = Some(size);
+        (self.entry_size, self.interleaved) = (Some(size), false);
         Ok(())
     }
 
-    /// Writes entries that there is room for.
-    fn fill<E: Copy>(&mut self, entries: &[E], to_wire: impl Fn(E) -> Klm) {
-        for (block, entries) in self.blocks.iter_mut().zip(entries.chunks(OCTOWORDS_PER_BLOCK)) {
-            *block = Wqebb::ZERO;
-            let (slots, _) = block.0.as_chunks_mut::<OCTOWORD_BYTES>();
-            for (slot, entry) in slots.iter_mut().zip(entries) {
-                *slot = transmute!(to_wire(*entry));
-            }
+    /// Writes an interleaved layout: the header, which counts as an entry, and the streams, which `repeat` cycles map in turn
+    /// ([`Layout::Interleaved`](super::Layout::Interleaved); UCC `umr_strided_seg_create_noninline`).
+    ///
+    /// # Errors
+    /// [`ConfigError::TooManyEntries`], [`ConfigError::StrideOver16Bits`]. The layout is then as before.
+    ///
+    /// ```
+    /// use mlx5_mkey::error::ConfigError;
+    /// use mlx5_mkey::mkey::{InterleavedEntry, RegisteredList};
+    /// use mlx5_mkey::types::Key;
+    /// use mlx5_mkey::wire::Wqebb;
+    /// // Every other 512 bytes of each of 8 buffers, 100 times over.
+    /// let buffers: [_; 8] = core::array::from_fn(|number| {
+    ///     let address = 0x10_0000 * (1 + number as u64);
+    ///     InterleavedEntry { address, bytes: 512, skip: 512, key: Key::from_raw(0x5600) }
+    /// });
+    /// let mut memory = [Wqebb::ZERO; RegisteredList::blocks_for(9)];
+    /// let mut list = RegisteredList::new(&mut memory, 0x7f00_0000_0800, Key::from_raw(0x5700))?;
+    /// list.write_interleaved(100, &buffers)?;
+    /// assert_eq!((list.entries(), list.length()), (9, 100 * 8 * 512));
+    /// # Ok::<(), ConfigError>(())
+    /// ```
+    pub fn write_interleaved(
+        &mut self,
+        repeat: u32,
+        streams: &[InterleavedEntry],
+    ) -> Result<(), ConfigError> {
+        let entries = streams.len().saturating_add(1);
+        ConfigError::check_entries(entries, self.capacity())?;
+        if let Some((index, stride)) = InterleavedEntry::wrong_stride(streams) {
+            return Err(ConfigError::StrideOver16Bits { index: index as u16, stride });
         }
-        self.entries = entries.len() as u16;
+        // At most 65,531 streams of 16 bits each.
+        let cycle: u32 = streams.iter().map(|stream| u32::from(stream.bytes)).sum();
+        let header = transmute!(StridedHeader::new(repeat, cycle, streams.len() as u16));
+        let wire = streams.iter().map(|stream| transmute!(stream.to_wire()));
+        self.fill(entries, core::iter::once(header).chain(wire));
+        self.length = u64::from(cycle) * u64::from(repeat);
+        (self.entry_size, self.interleaved) = (None, true);
+        Ok(())
     }
 
-    /// Returns how many entries it has.
+    /// Writes as many entries as there are, for which there is room.
+    fn fill(&mut self, count: usize, mut entries: impl Iterator<Item = Octoword>) {
+        for block in self.blocks.iter_mut().take(blocks_of(count)) {
+            *block = Wqebb::ZERO;
+            let (slots, _) = block.0.as_chunks_mut::<OCTOWORD_BYTES>();
+            for (slot, entry) in slots.iter_mut().zip(entries.by_ref()) {
+                *slot = entry;
+            }
+        }
+        self.entries = count as u16;
+    }
+
+    /// Returns whether [`RegisteredList::write_interleaved`] gave it an interleaved layout.
+    pub const fn is_interleaved(&self) -> bool {
+        self.interleaved
+    }
+
+    /// Refuses an interleaved layout, where entries take the place of others in a list.
+    pub(crate) const fn check_list(&self) -> Result<(), ConfigError> {
+        if self.interleaved { Err(ConfigError::InterleavedInList) } else { Ok(()) }
+    }
+
+    /// Returns how many entries it has, the header of an interleaved layout included.
     pub const fn entries(&self) -> u16 {
         self.entries
     }
@@ -189,6 +243,32 @@ mod tests {
         let pointer = list.pointer();
         assert_eq!((pointer.byte_count.get(), pointer.address.get()), (128, 0x7f00_0000_0800));
         assert_eq!(memory[2..], [Wqebb([0xa5; 64]); 3]);
+    }
+
+    #[test]
+    fn m85_an_interleaved_layout_is_header_and_entries() {
+        let mut memory = [Wqebb([0xa5; 64]); 4];
+        let mut list = RegisteredList::new(&mut memory, 0x7f00_0000_0800, KEY).unwrap();
+        let stream = |bytes, skip| InterleavedEntry { address: 0x1122_3344_5566_7788, bytes, skip, key: KEY };
+        let streams = [stream(512, 8), stream(8, 0), stream(65535, 0), stream(1, 65534)];
+        list.write_interleaved(7, &streams).unwrap();
+        let cycle = 512 + 8 + 65535 + 1;
+        assert_eq!((list.entries(), list.octowords(), list.length()), (5, 8, 7 * cycle));
+        assert!(list.is_interleaved() && list.entry_size().is_none());
+        assert_eq!(list.check_list(), Err(ConfigError::InterleavedInList));
+        let header = [0, 1, 2, 8, 0, 0, 4, 0, 0, 0, 0, 7, 0, 0, 0, 4];
+        let first = [2, 8, 2, 0, 0x12, 0x34, 0x56, 0x78, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
+        assert_eq!(list.blocks()[0].0[..32], [header, first].concat());
+        assert_eq!(list.blocks()[1].0[16..], [0; 48]);
+        let refused = list.write_interleaved(1, &[stream(1, 0), stream(65535, 1)]);
+        assert_eq!(refused, Err(ConfigError::StrideOver16Bits { index: 1, stride: 65536 }));
+        assert_eq!(
+            list.write_interleaved(1, &[stream(1, 0); 8]),
+            Err(ConfigError::TooManyEntries { max: 8 })
+        );
+        assert_eq!((list.entries(), list.length()), (5, 7 * cycle));
+        list.write(&[entry(1)]).unwrap();
+        assert!(!list.is_interleaved() && list.check_list().is_ok());
     }
 
     #[test]

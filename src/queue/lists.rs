@@ -9,8 +9,12 @@ use crate::wire::{OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, blocks_of};
 use crate::wqe::PreparedConfig;
 use crate::wqe::lists::{self, POINTER_BLOCKS};
 
+/// Stands for an interleaved layout that is somewhere else.
+const INTERLEAVED: Layout<'_> = Layout::Interleaved { repeat: 0, entries: &[] };
+
 impl SendRequest<'_, '_> {
-    /// Changes an mkey as [`SendRequest::configure_mkey`] does, with a list that the device reads from registered memory. Only the room
+    /// Changes an mkey as [`SendRequest::configure_mkey`] does, with a list, or an interleaved layout
+    /// ([`RegisteredList::write_interleaved`]), that the device reads from registered memory. Only the room
     /// of the mkey limits its length; the size of requests does not. An mkey that was created for entries of one length (KSM) takes a
     /// list of such entries ([`RegisteredList::write_ksm`]), and no other layout. After an empty list the mkey maps nothing. This call
     /// writes the BSFs into the memory behind the list; leave that memory as it is until the request has completed.
@@ -38,8 +42,12 @@ impl SendRequest<'_, '_> {
         self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, psvs)?;
         lists::write_bsfs(list, prepared, &bsfs);
         self.tell_error_count(fields.begin, mkey);
-        mkey.note_configured(prepared.config(), &Layout::Unchanged, list.length());
-        mkey.note_list(list.entries().into(), list.length());
+        if list.is_interleaved() {
+            mkey.note_configured(prepared.config(), &INTERLEAVED, list.length());
+        } else {
+            mkey.note_configured(prepared.config(), &Layout::Unchanged, list.length());
+            mkey.note_list(list.entries().into(), list.length());
+        }
         mkey.note_known();
         Ok(())
     }
@@ -76,13 +84,14 @@ impl SendRequest<'_, '_> {
     /// more than fit into a request.
     ///
     /// # Errors
-    /// As [`SendRequest::replace_entries`].
+    /// [`ConfigError::InterleavedInList`]; and as [`SendRequest::replace_entries`].
     pub fn replace_entries_by_pointer(
         mut self,
         mkey: &mut Mkey,
         first: u32,
         list: &RegisteredList<'_>,
     ) -> Result<(), PostError> {
+        list.check_list()?;
         if list.entries() == 0 {
             return self.replace_entries(mkey, first, &[]);
         }
@@ -107,12 +116,13 @@ impl SendRequest<'_, '_> {
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::AppendWithBsf`] for an mkey with signature or crypto, [`ConfigError::NoList`] for one
     /// without a known list in force, [`ConfigError::ListInRequest`], [`ConfigError::EntryInBlock`] for a list in force that ends
-    /// within a block, [`ConfigError::TooManyEntries`], [`ConfigError::OtherEntries`]; and as [`SendRequest::configure_mkey`].
+    /// within a block, [`ConfigError::InterleavedInList`], [`ConfigError::TooManyEntries`], [`ConfigError::OtherEntries`]; and as [`SendRequest::configure_mkey`].
     pub fn append_entries_by_pointer(
         mut self,
         mkey: &mut Mkey,
         list: &RegisteredList<'_>,
     ) -> Result<(), PostError> {
+        list.check_list()?;
         let kind = mkey.kind();
         if kind.signature.is_some() || kind.crypto.is_some() {
             return Err(ConfigError::AppendWithBsf.into());

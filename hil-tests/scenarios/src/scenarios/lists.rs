@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use mlx5_mkey::command::MkeyEntries;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Direction, KlmEntry, KsmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig,
-    RegisteredList, Signature, SignatureChange, SignatureOrder,
+    Access, BlockSignature, Direction, InterleavedEntry, KlmEntry, KsmEntry, Layout, Mkey, MkeyAttributes,
+    MkeyConfig, RegisteredList, Signature, SignatureChange, SignatureOrder,
 };
 use mlx5_mkey::types::{BlockSize, KsmEntrySize};
 use mlx5_mkey::wire::Wqebb;
@@ -26,6 +26,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m80_entries_in_the_middle_are_replaced, NOTHING, ["M80"]),
     scenario!(m83_requests_change_entries_of_one_length, FIXED_ENTRIES, ["M83"]),
     scenario!(m84_more_entries_than_16_bits_count, LONG_LISTS, ["M84"]),
+    scenario!(m85_an_interleaved_layout_in_memory, NOTHING, ["M85"]),
 ];
 
 /// Where the spaces begin: in the middle of a page, as a program may choose it.
@@ -150,6 +151,53 @@ fn scattered(region: &Region, data: &[u8], count: usize, salt: usize) -> (Vec<Kl
         space.extend_from_slice(part(data, range));
     }
     (entries, space)
+}
+
+/// More streams than any request holds, which the device takes from memory: in each cycle some bytes of each, out of order.
+fn m85_an_interleaved_layout_in_memory(board: &mut dyn Board) -> Verdict {
+    const STREAMS: usize = 70;
+    const CYCLES: usize = 3;
+    const BYTES: usize = 5;
+    const STRIDE: usize = 9;
+    let mut pair = QpPairFixture::new(board);
+    let data = pattern(STREAMS * CYCLES * STRIDE, 1);
+    let region: Region = pair.region(&data);
+    let begin = |stream: usize| (stream * 37 % STREAMS) * CYCLES * STRIDE;
+    let streams: Vec<_> = (0..STREAMS)
+        .map(|stream| InterleavedEntry {
+            address: region.address + begin(stream) as u64,
+            bytes: BYTES as u16,
+            skip: (STRIDE - BYTES) as u16,
+            key: region.key,
+        })
+        .collect();
+    let space: Vec<u8> = (0..CYCLES)
+        .flat_map(|cycle| (0..STREAMS).map(move |stream| begin(stream) + cycle * STRIDE))
+        .flat_map(|start| part(&data, start..start + BYTES).to_vec())
+        .collect();
+    let mkey = pair.mkey(MkeySpec { entries: STREAMS as u32 + 1, ..PLAIN });
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    let prepared = pair.prepare(mkey, &config).map_err(|error| format!("configure: {error}"))?;
+    let mut memory = vec![Wqebb::ZERO; RegisteredList::blocks_for(STREAMS + 1)];
+    let mut list = list(&mut pair, &mut memory, MkeyEntries::Klm(&[]))?;
+    list.write_interleaved(CYCLES as u32, &streams).map_err(|error| format!("layout: {error}"))?;
+    let configured = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
+    let request = pair.near.request(CONFIGURE).signaled();
+    let posted = request.configure_mkey_by_pointer(configured, &prepared, &mut list);
+    posted.map_err(|error| format!("configure by pointer: {error}"))?;
+    show(&mut pair, &list);
+    pair.finish_configuration()?;
+    for way in Tx::ALL {
+        let bytes = pair.tx(way, mkey, 0, space.len())?.ok()?;
+        same(&bytes, &space).map_err(|error| format!("{way:?}: {error}"))?;
+    }
+    let new = pattern(BYTES + 2, 9);
+    pair.rx(Rx::PeerWrite, mkey, (BYTES * STREAMS - 1) as u64, &new)?.ok()?;
+    let after = pair.tx(Tx::Send, mkey, (BYTES * STREAMS - 1) as u64, new.len())?.ok()?;
+    same(&after, &new)?;
+    let moved = pair.tx(Tx::Send, mkey, space.len() as u64, 1)?;
+    let (requester, receiver) = tx_refusal(Tx::Send);
+    fails("a byte behind the space", &moved, requester, receiver)
 }
 
 /// Configures an mkey on the near side with a list that the device takes from memory, and waits until it is done.

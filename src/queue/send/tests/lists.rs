@@ -1,7 +1,7 @@
 //! Lists by pointer, and entries that are replaced.
 
 use super::*;
-use crate::mkey::{KsmEntry, RegisteredList};
+use crate::mkey::{InterleavedEntry, KsmEntry, RegisteredList};
 use crate::types::KsmEntrySize;
 
 const LIST: u64 = 0x7f00_0000_1000;
@@ -417,7 +417,7 @@ fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
     let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
     let refused = |layout, mkey| Err(PostError::from(ConfigError::OtherEntries { layout, mkey }));
 
-    let streams = [crate::mkey::InterleavedEntry::default()];
+    let streams = [InterleavedEntry::default()];
     for layout in [Layout::List(&[ENTRY]), Layout::Interleaved { repeat: 1, entries: &streams }] {
         let posted = queue.request(1).configure_mkey(&mut equal, &for_equal, layout);
         assert_eq!(posted, refused(None, Some(size)));
@@ -459,4 +459,94 @@ fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
         let refused = PreparedConfig::new(attributes.kind(), &MkeyConfig::UNCHANGED);
         assert_eq!(refused, Err(ConfigError::EntriesWithBsf));
     }
+}
+
+/// What UCC posts for its all-to-all (`tl_mlx5_wqe.c`, `ucc_tl_mlx5_post_umr`): header and entries in registered memory, 9
+/// octowords.
+const UCC: [u8; 144] = {
+    let mut bytes = [0; 144];
+    let parts: [(usize, &[u8]); 6] = [
+        (0, &[0, 0, 5, 0x25, 0, 0, 0x77, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 0]),
+        // Entries, and the mask: LEN, LR, LW, RR, RW, A, FREE.
+        (20, &[0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0, 1]),
+        (66, &[0x28, 0, 0xff, 0xff, 0xff, 0]),
+        (94, &[0xe0, 0]),
+        (132, &[0, 0, 0x56, 0]),
+        (136, &[0, 0, 0x7f, 0, 0, 0, 8, 0]),
+    ];
+    let mut part = 0;
+    while part < parts.len() {
+        let (at, values) = parts[part];
+        let mut index = 0;
+        while index < values.len() {
+            bytes[at + index] = values[index];
+            index += 1;
+        }
+        part += 1;
+    }
+    bytes
+};
+
+fn streams() -> [InterleavedEntry; 2] {
+    [0x1000, 0x9000].map(|address| InterleavedEntry {
+        address,
+        bytes: 512,
+        skip: 512,
+        key: Key::from_raw(0x5600),
+    })
+}
+
+/// By pointer the same bytes are in memory that are in the request otherwise, and the request has UCC's form.
+#[test]
+fn m85_an_interleaved_layout_in_memory_is_uccs() {
+    let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x0012_3400), 16));
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let config = MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED };
+    let prepared = PreparedConfig::new(mkey.kind(), &config).unwrap();
+    let streams = streams();
+    let mut rings = [(); 2].map(|()| vec![Wqebb::ZERO; 64]);
+    let [inline, pointer] = &mut rings;
+    let record = DoorbellRecord::new();
+    let mut queue = queue(inline, &record, 5);
+    let layout = Layout::Interleaved { repeat: 56, entries: &streams };
+    queue.request(1).signaled().configure_mkey(&mut mkey.clone(), &prepared, layout).unwrap();
+    let mut queue = super::queue(pointer, &record, 5);
+    let mut memory = vec![Wqebb::ZERO; RegisteredList::blocks_for(3)];
+    let mut list = RegisteredList::new(&mut memory, 0x7f00_0000_0800, Key::from_raw(0x5600)).unwrap();
+    list.write_interleaved(56, &streams).unwrap();
+    let mut changed = mkey.clone();
+    queue.request(1).signaled().configure_mkey_by_pointer(&mut changed, &prepared, &mut list).unwrap();
+    assert_eq!(changed.length(), 0xe000);
+    assert_eq!(list.blocks()[0].0, rings[0][7].0, "header and entries");
+    let ours: Vec<u8> = rings[1][5..8].iter().flat_map(|block| block.0).take(144).collect();
+    let differing: Vec<usize> = (0..144).filter(|at| ours[*at] != UCC[*at]).collect();
+    // The number of the queue pair, the mask (no LR, but MKEY, which changes nothing), and the length in the pointer, at which the
+    // device does not look.
+    let qpn = (4..7).filter(|at| ours[*at] != UCC[*at]);
+    let expected: Vec<usize> = qpn.chain([29, 30, 131]).collect();
+    assert_eq!(differing, expected, "{ours:02x?}");
+}
+
+#[test]
+fn m85_an_interleaved_layout_in_memory_is_no_list() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 4));
+    let prepared = PreparedConfig::new(mkey.kind(), &MkeyConfig::UNCHANGED).unwrap();
+    let mut memory = vec![Wqebb::ZERO; 8];
+    let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
+    list.write_interleaved(2, &[streams()[0]; 4]).unwrap();
+    let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list);
+    assert_eq!(posted, Err(ConfigError::TooManyEntries { max: 4 }.into()), "the header counts");
+    list.write_interleaved(2, &[streams()[0]; 3]).unwrap();
+    let producer = queue.producer();
+    let mut other = with_list(Mkey::new(MkeyAttributes::plain(KEY, 8)));
+    let refused = Err(PostError::Config(ConfigError::InterleavedInList));
+    assert_eq!(queue.request(1).replace_entries_by_pointer(&mut other, 0, &list), refused);
+    assert_eq!(queue.request(1).append_entries_by_pointer(&mut other, &list), refused);
+    assert_eq!(queue.producer(), producer);
+    queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list).unwrap();
+    assert_eq!(mkey.length(), 2 * 3 * 512);
+    let replaced = queue.request(2).replace_entries(&mut mkey, 0, &[ENTRY]);
+    assert_eq!(replaced, Err(PostError::Config(ConfigError::NoList)));
 }
