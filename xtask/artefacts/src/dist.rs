@@ -16,7 +16,7 @@ cargo xtask dist [--arch x86-64|arm64] [--check] [--check-chroot] [--twice]
 
 Makes target/dist/mlx5-emulate-VERSION-ARCH.tar.gz: the library that stands in for the kernel, the
 launcher mlx5-emulate, licences and a README. Needed where it is unpacked: glibc as old as Debian
-12's, a POSIX shell, libibverbs with libmlx5. hil-tests/emulator/EMULATOR.md is the page for who uses it.
+12's, a POSIX shell, libibverbs with libmlx5. Its README is hil-tests/emulator/EMULATOR.md.
 
   --arch NAME     x86-64 or arm64 (default: this machine's)
   --check         unpacks it, too, and runs ibv_devinfo in it: with an empty environment and, where

@@ -59,11 +59,11 @@ pub(super) fn check_planted(
     let handler = graph.named(|name| name.contains("rust_begin_unwind"));
     let never = graph.named(|name| name == NEVER);
     let own = graph.named(|name| is_looked_at(name) && !name.starts_with(module));
+    // Once for all functions: there are many of them.
+    let (reached, reaching) = (graph.reached(&own, &never), graph.reaching(&handler, &never));
+    let planted = graph.keyed(|name| name.strip_prefix(module)?.strip_prefix('p')?.parse::<usize>().ok());
     let is_found = |number: usize| {
-        let planted = graph.named(|name| {
-            name.strip_prefix(module).and_then(|name| name.strip_prefix('p')?.parse().ok()) == Some(number)
-        });
-        graph.way(&own, &planted, &never).is_some() && graph.way(&planted, &handler, &never).is_some()
+        planted.get(&number).is_some_and(|at| !reached.is_disjoint(at) && !reaching.is_disjoint(at))
     };
     let lost: Vec<&str> = functions
         .iter()

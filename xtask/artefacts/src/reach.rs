@@ -16,6 +16,15 @@ struct Section {
     missing: BTreeSet<String>,
 }
 
+/// Returns `from` and all that steps lead to.
+fn closure(from: &BTreeSet<usize>, next: impl Fn(usize) -> Vec<usize>) -> BTreeSet<usize> {
+    let (mut found, mut waiting) = (from.clone(), Vec::from_iter(from.iter().copied()));
+    while let Some(at) = waiting.pop() {
+        waiting.extend(next(at).into_iter().filter(|next| found.insert(*next)));
+    }
+    found
+}
+
 /// All functions and constants of some archives.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
@@ -141,6 +150,34 @@ impl Graph {
         None
     }
 
+    /// Returns all that can be reached from `from` by ways that go around `but`, with `from` itself.
+    pub(super) fn reached(&self, from: &BTreeSet<usize>, but: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let refers = |at: usize| self.sections.get(at).into_iter().flat_map(|section| &section.refers);
+        closure(from, |at| refers(at).copied().filter(|next| !but.contains(next)).collect())
+    }
+
+    /// Returns all from which one of `to` can be reached by ways that go around `but`, with `to` itself.
+    pub(super) fn reaching(&self, to: &BTreeSet<usize>, but: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let mut referring: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (from, section) in self.sections.iter().enumerate() {
+            for at in section.refers.difference(but) {
+                referring.entry(*at).or_default().push(from);
+            }
+        }
+        closure(to, |at| referring.get(&at).cloned().unwrap_or_default())
+    }
+
+    /// Returns the sections in which something has a name of which `key` makes something, by what it makes.
+    pub(super) fn keyed<K: Ord>(&self, key: impl Fn(&str) -> Option<K>) -> BTreeMap<K, BTreeSet<usize>> {
+        let mut found: BTreeMap<K, BTreeSet<usize>> = BTreeMap::new();
+        for (at, section) in self.sections.iter().enumerate() {
+            for key in section.names.iter().filter_map(|name| key(name)) {
+                found.entry(key).or_default().insert(at);
+            }
+        }
+        found
+    }
+
     /// Returns what can be reached from `from` and is in no archive.
     pub(super) fn missing(&self, from: &BTreeSet<usize>) -> BTreeSet<&str> {
         let (mut reached, mut waiting) = (from.clone(), Vec::from_iter(from.iter().copied()));
@@ -156,5 +193,32 @@ impl Graph {
     fn name(&self, at: usize) -> &str {
         let names = self.sections.get(at).into_iter().flat_map(|section| &section.names);
         names.map(String::as_str).find(|name| !name.starts_with('$')).unwrap_or("a constant")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What reaches and what is reached, in one pass each, is what a way is found for.
+    #[test]
+    fn ways_and_sets_agree() {
+        let calls = |from: &str, to: &str| format!("0 <{from}>:\n 0:\tbl\t0 <{to}>\n\n");
+        let text: String = [("a", "b"), ("b", "c"), ("c", "b"), ("d", "c"), ("e", "never"), ("never", "c")]
+            .map(|(from, to)| calls(from, to))
+            .concat();
+        let graph = Graph::read_calls(&text);
+        let named = |wanted: &str| graph.named(|name| name == wanted);
+        let but = named("never");
+        for from in ["a", "b", "c", "d", "e", "never"] {
+            for to in ["a", "b", "c", "d", "e", "never"] {
+                let way = graph.way(&named(from), &named(to), &but).is_some();
+                assert_eq!(!graph.reached(&named(from), &but).is_disjoint(&named(to)), way, "{from} {to}");
+                assert_eq!(!graph.reaching(&named(to), &but).is_disjoint(&named(from)), way, "{from} {to}");
+            }
+        }
+        assert!(graph.way(&named("e"), &named("c"), &but).is_none());
+        let keyed = graph.keyed(|name| name.len().checked_sub(1));
+        assert_eq!((keyed[&0].len(), &keyed[&4]), (5, &but));
     }
 }
