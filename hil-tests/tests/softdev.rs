@@ -3,13 +3,13 @@
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::way::Ways;
 use hil_tests::{cases, scenarios};
-use mlx5_softdev::{CryptoMode, DeviceProfile, PartialBlocks, UmrFence, XtsEngine};
+use mlx5_softdev::{CryptoMode, DeviceProfile, PartialBlocks, Timestamps, UmrFence, XtsEngine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The kinds of device that scenarios run on.
-fn kinds() -> [(&'static str, DeviceProfile); 5] {
+fn kinds() -> [(&'static str, DeviceProfile); 6] {
     let plain = DeviceProfile::default();
     [
         ("softdev", plain),
@@ -24,6 +24,15 @@ fn kinds() -> [(&'static str, DeviceProfile); 5] {
             },
         ),
         ("softdev-wrapped", DeviceProfile { crypto: CryptoMode::Wrapped, ..plain }),
+        (
+            "softdev-real-time",
+            DeviceProfile {
+                timestamps: Timestamps::RealTime,
+                log_max_reads: 2,
+                max_message_bytes: 1 << 24,
+                ..plain
+            },
+        ),
         ("softdev-whole-blocks", DeviceProfile { partial_blocks: PartialBlocks::Refuse, ..plain }),
     ]
 }
@@ -90,6 +99,11 @@ fn scenarios_on_an_engine_with_little_endian_tweaks() {
 #[test]
 fn scenarios_with_wrapped_keys() {
     run("softdev-wrapped");
+}
+
+#[test]
+fn scenarios_on_a_device_of_real_time_only_and_low_limits() {
+    run("softdev-real-time");
 }
 
 #[test]

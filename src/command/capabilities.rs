@@ -1,6 +1,6 @@
 //! What the device can do in general.
 
-use super::Command;
+use super::{Command, TimestampSupport};
 use crate::error::CommandError;
 use crate::mkey::{RelaxedOrdering, SignatureCapabilities, XtsEngine};
 use crate::types::UmrFence;
@@ -9,8 +9,8 @@ use crate::wire::prm::command::{Opcode, RequestHeader};
 use crate::wire::prm::general_capabilities::{
     CapBlocks, CapBlueFlame, CapCompletionQueues, CapCrypto, CapDigests, CapDma, CapDmaQueues, CapIdentity,
     CapMessages, CapMkeyLimits, CapMkeys, CapOffloads, CapPages, CapPorts, CapProtectionDomains,
-    CapQueuePairs, CapReceiveRequest, CapSendRequest, CapSignatureErrors, CapSignatureTypes, CapTransports,
-    CapXts, GeneralCapabilityBits,
+    CapQueuePairs, CapReceiveRequest, CapSendRequest, CapSignatureErrors, CapSignatureTypes, CapTimestamps,
+    CapTransports, CapXts, GeneralCapabilityBits,
 };
 use crate::wire::prm::object::ObjectType;
 use crate::wire::prm::query_hca_cap::{CURRENT, GENERAL, QueryHcaCapReply, QueryHcaCapRequest};
@@ -37,6 +37,8 @@ pub struct GeneralCapabilities {
     pub log_max_cqs: u8,
     /// Logarithm of the most entries of a completion queue.
     pub log_max_cq_entries: u8,
+    /// Completion queues can have the device overwrite entries that were not taken (PRM `cq_oi`).
+    pub cq_ignore_overrun: bool,
     /// Logarithm of the most mkeys.
     pub log_max_mkeys: u8,
     /// Logarithm of the most protection domains.
@@ -132,6 +134,9 @@ pub struct GeneralCapabilities {
     pub log_uar_page: u8,
     /// UARs in a page.
     pub uars_per_page: u32,
+    /// Which time stamps queue pairs can have on a port without RoCE (PRM `sq_ts_format`). With RoCE
+    /// [`super::RoceCapabilities::timestamps`] says so.
+    pub timestamps: TimestampSupport,
     /// Frequency of the clock of time stamps, in kHz; 0 where it is not told.
     pub device_frequency_khz: u32,
     /// Logarithm of the bytes of a BlueFlame register, both halves; `None` without BlueFlame.
@@ -172,6 +177,7 @@ impl GeneralCapabilities {
             log_max_qp_entries: queue_pairs.log_max_qp_sz(),
             log_max_cqs: completion_queues.log_max_cq(),
             log_max_cq_entries: completion_queues.log_max_cq_sz(),
+            cq_ignore_overrun: transports.cq_oi(),
             log_max_mkeys: mkeys.log_max_mkey(),
             log_max_pds: CapProtectionDomains::from_bits(bits.protection_domains.get()).log_max_pd(),
             max_indirection: limits.max_indirection(),
@@ -224,6 +230,7 @@ impl GeneralCapabilities {
             uar_4k: pages.uar_4k(),
             log_uar_page: u8::try_from(errors.log_uar_page_sz()).unwrap_or(u8::MAX).saturating_add(12),
             uars_per_page: bits.num_of_uars_per_page.get(),
+            timestamps: TimestampSupport(CapTimestamps::from_bits(bits.timestamps.get()).sq_ts_format()),
             device_frequency_khz: bits.device_frequency_khz.get(),
             log_blue_flame: blue_flame.bf().then_some(blue_flame.log_bf_reg_size()),
             log_max_copy: copies.then_some(CapDma::from_bits(bits.dma.get()).log_dma_mmo_max_size()),

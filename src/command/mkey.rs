@@ -143,10 +143,19 @@ impl CreateMkey {
             "entries of one length"
         } else if self.features.entry_size.is_some() && self.has_bsf() {
             "entries of one length with signatures or AES-XTS"
+        } else if self.features.access.contains(Access::REMOTE_ATOMIC) && !device.atomic {
+            "atomics"
+        } else if self.bsfs() * BSF_OCTOWORDS > 1 << (device.log_max_bsf_octowords & 31) {
+            "BSFs of this size"
         } else {
             return Ok(());
         };
         Err(CommandError::Unsupported { command: Self::OPCODE, what })
+    }
+
+    /// Returns how many BSFs it has room for.
+    const fn bsfs(&self) -> u32 {
+        self.features.block_signature as u32 + self.features.crypto as u32
     }
 
     const fn has_bsf(&self) -> bool {
@@ -224,7 +233,7 @@ impl Command for CreateMkey {
             .with_access_mode_1_0(mode);
         input.mkc.flags.set(flags.into_bits());
         input.mkc.qpn_mkey.set(QpnMkey::UNBOUND.with_tag(self.tag).into_bits());
-        let bsfs = u32::from(features.block_signature) + u32::from(features.crypto);
+        let bsfs = self.bsfs();
         let pd = MkcPd::new()
             .with_pd(self.pd.get())
             .with_bsf_en(bsfs > 0)

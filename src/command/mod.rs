@@ -52,6 +52,7 @@ mod pages;
 mod psv;
 mod qp;
 mod resources;
+mod roce_capabilities;
 mod secret;
 mod startup;
 #[cfg(test)]
@@ -71,9 +72,9 @@ pub use list_mkey::{CreateListMkey, MkeyEntries};
 pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};
 pub use mkey::{CreateMemoryRegion, CreateMkey, CreatePhysicalRegion, DestroyMkey, EntryCount, MkeyFeatures};
 pub use numbers::{
-    AckTimeout, CqSize, CredentialId, EqSize, Eqn, FlowLabel, ImportKekId, LogMaxRdAtomic, LogMessage,
-    LogPageSize, Pdn, Priority, Psn, Retries, RnrTimer, SendRingSize, SlotCount, SlotStride, UarPage, UmemId,
-    UmemSlice, UserIndex,
+    AckTimeout, CqSize, CredentialId, EqSize, Eqn, FlowLabel, ImportKekId, LogAckInterval, LogMaxRdAtomic,
+    LogMessage, LogPageSize, Pdn, Priority, Psn, Retries, RnrTimer, SendRingSize, SlotCount, SlotStride,
+    UarPage, UmemId, UmemSlice, UserIndex,
 };
 pub use pages::PageList;
 pub use psv::{CreatePsv, DestroyPsv};
@@ -83,6 +84,7 @@ pub use qp::{
     Rts2Rts, SqErr2Rts, Sqd2Rts, TimestampFormat,
 };
 pub use resources::{AllocPd, AllocUar, DeallocPd, DeallocUar};
+pub use roce_capabilities::{QueryRoceCapabilities, RoceCapabilities, TimestampSupport};
 pub use secret::{EncodedRequest, Secret, wipe};
 pub use startup::{DisableHca, EnableHca, Function, InitHca, TeardownHca};
 

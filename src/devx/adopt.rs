@@ -205,6 +205,7 @@ impl Device {
             port: info.port,
             access: info.access,
             blue_flame: false,
+            timestamps: None,
         };
         let memory = Arc::new(QpMemory { _rings: None, _opaque: None, domain: pd.clone(), set_aside });
         // SAFETY: as above.

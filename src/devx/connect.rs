@@ -3,8 +3,8 @@
 use super::sys::Route;
 use super::{AddressError, DevxError, QpAddress, QpControl};
 use crate::command::{
-    AckTimeout, FlowLabel, InfinibandPath, Init2Rtr, LogMaxRdAtomic, LogMessage, Path, PathMtu, Priority,
-    Psn, Retries, RnrTimer, RocePath, Rtr2Rts,
+    AckTimeout, FlowLabel, InfinibandPath, Init2Rtr, LogAckInterval, LogMaxRdAtomic, LogMessage, Path,
+    PathMtu, Priority, Psn, Retries, RnrTimer, RocePath, Rtr2Rts,
 };
 use crate::types::Qpn;
 
@@ -42,11 +42,16 @@ pub struct ConnectOptions {
     pub rnr_retries: Retries,
     /// How long the peer waits when there is no receive request here. Default 12: 0.64 ms (the same).
     pub rnr_timer: RnrTimer,
-    /// Own RDMA READs and atomics in flight (`max_rd_atomic`), at most the peer's `log_max_dest_rd_atomic`. Default 16, the
-    /// limit of mlx5 devices, as perftest has it for RDMA READ.
-    pub log_max_rd_atomic: LogMaxRdAtomic,
-    /// RDMA READs and atomics of the peer in flight (`max_dest_rd_atomic`). Default 16 (the same).
-    pub log_max_dest_rd_atomic: LogMaxRdAtomic,
+    /// Own RDMA READs and atomics in flight (`max_rd_atomic`), at most the peer's `log_max_dest_rd_atomic`. By default 16, as
+    /// perftest has it for RDMA READ, or fewer where the device has fewer
+    /// ([`GeneralCapabilities::log_max_reads_out`](crate::command::GeneralCapabilities::log_max_reads_out)).
+    pub log_max_rd_atomic: Option<LogMaxRdAtomic>,
+    /// RDMA READs and atomics of the peer in flight (`max_dest_rd_atomic`). By default 16, or fewer where the device has fewer
+    /// ([`GeneralCapabilities::log_max_reads_in`](crate::command::GeneralCapabilities::log_max_reads_in)).
+    pub log_max_dest_rd_atomic: Option<LogMaxRdAtomic>,
+    /// After how many packets a request asks for an acknowledgement. Default 256 (Linux, UCX). Fewer find a lost packet sooner, and
+    /// cost the wire and both devices more.
+    pub log_ack_interval: LogAckInterval,
     /// InfiniBand service level or Ethernet priority. Default 0 (the same).
     pub service_level: Priority,
     /// Traffic class of RoCE. Its upper 6 bits are the DSCP of RoCE v2. Default 0 (perftest).
@@ -72,8 +77,9 @@ impl Default for ConnectOptions {
             retries: Retries::MAX,
             rnr_retries: Retries::MAX,
             rnr_timer: RnrTimer::US_640,
-            log_max_rd_atomic: LogMaxRdAtomic::SIXTEEN,
-            log_max_dest_rd_atomic: LogMaxRdAtomic::SIXTEEN,
+            log_max_rd_atomic: None,
+            log_max_dest_rd_atomic: None,
+            log_ack_interval: LogAckInterval::PACKETS_256,
             service_level: Priority::default(),
             traffic_class: 0,
             hop_limit: u8::MAX,
@@ -162,24 +168,31 @@ impl QpControl {
         options: &ConnectOptions,
     ) -> Result<(), DevxError> {
         let qp = self.qpn();
+        let device = &self.domain().report.general;
+        let usual = |log_limit: u8| {
+            LogMaxRdAtomic::SIXTEEN.min(LogMaxRdAtomic::new(log_limit).unwrap_or(LogMaxRdAtomic::MAX))
+        };
+        let [log_in, log_out] = [device.log_max_reads_in, device.log_max_reads_out].map(usual);
         self.modify(&Init2Rtr {
             qp,
             remote_qp,
             path,
             port: self.port(),
             mtu,
-            log_max_message: LogMessage::GIB_1,
+            // As Linux does: a device with a lower limit refuses more.
+            log_max_message: LogMessage::new(device.log_max_message).unwrap_or(LogMessage::MAX),
             first_psn: peer_psn,
-            log_max_rd_atomic: options.log_max_dest_rd_atomic,
+            log_max_rd_atomic: options.log_max_dest_rd_atomic.unwrap_or(log_in),
             rnr_timer: options.rnr_timer,
         })?;
         self.modify(&Rtr2Rts {
             qp,
             first_psn: options.first_psn,
-            log_max_rd_atomic: options.log_max_rd_atomic,
+            log_max_rd_atomic: options.log_max_rd_atomic.unwrap_or(log_out),
             ack_timeout: options.ack_timeout,
             retries: options.retries,
             rnr_retries: options.rnr_retries,
+            log_ack_interval: options.log_ack_interval,
         })
     }
 

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::{Device, DevxError, carry, sys};
-use crate::command::{CqSize, CqeSize, CreateCq, LogPageSize, UarPage};
-use crate::error::CompletionError;
+use crate::command::{Command, CqSize, CqeSize, CreateCq, LogPageSize, UarPage};
+use crate::error::{CommandError, CompletionError};
 use crate::queue::{ArmFor, Completion, CompletionQueue, CompletionRouter, CqIdentity, UarCqDoorbell};
 use crate::types::{Cqn, MkeyIndex, Qpn};
 use crate::wire::cqe::{Cqe, Cqe128, CqeOpcode};
@@ -173,10 +173,15 @@ impl Device {
     /// Makes a completion queue, and its reading end: `create_cq(256)` one of 256 entries.
     ///
     /// # Errors
-    /// [`DevxError::Queue`] for a number of entries that is no power of two, [`DevxError::Call`], [`DevxError::Command`].
+    /// [`DevxError::Queue`] for a number of entries that is no power of two, [`DevxError::Call`], [`DevxError::Command`], also for
+    /// [`CqSpec::ignore_overrun`] where the device has no such queues.
     pub fn create_cq(&self, spec: impl Into<CqSpec>) -> Result<(Cq, CqReader), DevxError> {
         let CqSpec { entries, ignore_overrun, cqe_size } = spec.into();
         let size = CqSize::new(entries)?;
+        if ignore_overrun && !self.report.general.cq_ignore_overrun {
+            let (command, what) = (CreateCq::OPCODE, "completion queues that ignore overrun");
+            return Err(CommandError::Unsupported { command, what }.into());
+        }
         let uar = sys::Uar::alloc(&self.context)?;
         let count = entries as usize;
         let ring_bytes = count * cqe_size.bytes();

@@ -72,6 +72,7 @@ pub use umem::{DevxObject, PageSizes, Uar, Umem, UmemSpec};
 
 use crate::command::{
     Command, CryptoReport, GeneralCapabilities, QueryCryptoCapabilities, QueryGeneralCapabilities,
+    QueryRoceCapabilities, RoceCapabilities, TimestampSupport,
 };
 use crate::error::CommandError;
 use core::ffi::c_void;
@@ -94,6 +95,7 @@ use std::vec;
 pub struct Device {
     context: Arc<sys::Context>,
     report: CryptoReport,
+    roce: Option<RoceCapabilities>,
 }
 
 impl Device {
@@ -131,12 +133,31 @@ impl Device {
         } else {
             None
         };
-        Ok(Self { context, report: CryptoReport { general, crypto } })
+        let roce = if general.roce {
+            Some(carry(&QueryRoceCapabilities, |request, reply| context.general_command(request, reply))?.1)
+        } else {
+            None
+        };
+        Ok(Self { context, report: CryptoReport { general, crypto }, roce })
     }
 
     /// Returns what the device can do.
     pub const fn capabilities(&self) -> &GeneralCapabilities {
         &self.report.general
+    }
+
+    /// Returns what the device can do on RoCE, `None` where it has none.
+    pub const fn roce(&self) -> Option<&RoceCapabilities> {
+        self.roce.as_ref()
+    }
+
+    /// Returns which time stamps queue pairs can have: with RoCE its capability says so, else a general one (rdma-core
+    /// `dr_devx_query_device`).
+    pub const fn timestamp_support(&self) -> TimestampSupport {
+        match &self.roce {
+            Some(roce) => roce.timestamps,
+            None => self.report.general.timestamps,
+        }
     }
 
     /// Returns what the device can encrypt and in which form it takes keys; prints itself in words.

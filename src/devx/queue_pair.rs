@@ -59,6 +59,9 @@ pub struct QueuePairSpec {
     /// Requests that are published alone are written to the device with the doorbell ([`BlueFlame`]): it need not read them from
     /// memory. The queue pair has a register of its own then.
     pub blue_flame: bool,
+    /// Format of the time stamps in completions. Where it is not given, that of the free-running clock ([`Device::clock`]), or on
+    /// a device without what it prefers ([`TimestampSupport::usual_format`](crate::command::TimestampSupport::usual_format)).
+    pub timestamps: Option<TimestampFormat>,
 }
 
 impl Default for QueuePairSpec {
@@ -73,6 +76,7 @@ impl Default for QueuePairSpec {
             port: 1,
             access: QpAccess { remote_atomic: true, ..QpAccess::READ_WRITE },
             blue_flame: false,
+            timestamps: None,
         }
     }
 }
@@ -153,8 +157,9 @@ impl Device {
     ///   `entries_per_slot` one up to 2^7.
     /// - [`DevxError::CompletionQueueTooSmall`] where a completion queue has no room for all that may
     ///   complete.
-    /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory and
-    ///   BlueFlame where the device has none; and where the device refuses one of the commands: CREATE_QP,
+    /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory,
+    ///   atomics of the peer, a user index, a format of time stamps and BlueFlame where the device has none;
+    ///   and where the device refuses one of the commands: CREATE_QP,
     ///   RST2INIT_QP, INIT2INIT_QP.
     /// - [`DevxError::Call`] where a register, the memory of the rings or a buffer cannot be had.
     /// - [`DevxError::Queue`] where a queue cannot be made over its ring.
@@ -171,6 +176,11 @@ impl Device {
         let receive_ring =
             ReceiveRing { slots, stride: SlotStride::new(u32::try_from(stride).unwrap_or(u32::MAX))? };
         drain(Qpn::default(), spec.drain_on_signature_error).check(&self.report.general)?;
+        spec.access.check(&self.report.general)?;
+        if self.report.general.cqe_version == 0 && spec.user_index != UserIndex::default() {
+            return Err(unsupported("user indices in completions (cqe_version is 0)"));
+        }
+        let timestamps = self.timestamps(spec.timestamps)?;
         let (opaque, memcpy) = spec.memcpy.then(|| self.memcpy(pd)).transpose()?.unzip();
         let max_requests = spec.max_requests.unwrap_or(u32::MAX);
         // Each request has a block at least.
@@ -178,10 +188,7 @@ impl Device {
         let blue_flame = match (spec.blue_flame, self.report.general.log_blue_flame) {
             (false, _) => None,
             (true, Some(log @ 7..)) => Some(1 << (log - 1)),
-            (true, _) => {
-                let (command, what) = (CreateQp::OPCODE, "requests with the doorbell (BlueFlame)");
-                return Err(CommandError::Unsupported { command, what }.into());
-            }
+            (true, _) => return Err(unsupported("requests with the doorbell (BlueFlame)")),
         };
         let uar = match blue_flame {
             None => sys::Uar::alloc(&self.context)?,
@@ -211,7 +218,7 @@ impl Device {
             rings: rings.at(0),
             doorbell: rings.at(record_at),
             page_size: LogPageSize::P4K,
-            timestamps: TimestampFormat::FreeRunning,
+            timestamps,
         };
         let addresses = RingAddresses {
             receive_ring: rings.address(0),
@@ -251,6 +258,17 @@ impl Device {
         Ok(queue)
     }
 
+    /// Returns the format of time stamps to ask for.
+    fn timestamps(&self, wanted: Option<TimestampFormat>) -> Result<TimestampFormat, DevxError> {
+        let support = self.timestamp_support();
+        match wanted {
+            None => Ok(support.usual_format()),
+            Some(format) if support.supports(format) => Ok(format),
+            Some(TimestampFormat::RealTime) => Err(unsupported("time stamps in real time")),
+            Some(_) => Err(unsupported("time stamps of a free-running clock")),
+        }
+    }
+
     /// Returns what copies in memory need, and the buffer that is part of it.
     fn memcpy(&self, pd: &ProtectionDomain) -> Result<(Buffer, MemcpyConfig), DevxError> {
         let what = "copies in memory";
@@ -260,6 +278,11 @@ impl Device {
         let opaque = Local { address: buffer.address(), lkey: buffer.lkey() };
         Ok((buffer, MemcpyConfig { opaque, log_max_bytes }))
     }
+}
+
+/// Returns what a queue pair asks for and the device has not.
+fn unsupported(what: &'static str) -> DevxError {
+    CommandError::Unsupported { command: CreateQp::OPCODE, what }.into()
 }
 
 /// Returns what turns draining on signature errors on or off.

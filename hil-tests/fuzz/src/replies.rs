@@ -126,6 +126,7 @@ impl Case<'_> {
                 ack_timeout: AckTimeout::new(number as u8 & 31).unwrap(),
                 retries: Retries::new(number as u8 & 7).unwrap(),
                 rnr_retries: Retries::MAX,
+                log_ack_interval: LogAckInterval::new(number as u8 % 9).unwrap(),
             }),
             8 => self.check(&EnableHca(function)),
             9 => self.check(&DisableHca(function)),
@@ -192,6 +193,7 @@ impl Case<'_> {
 
     /// What a device says that it can do decides what is made of it.
     fn capabilities(&self) {
+        self.check(&QueryRoceCapabilities);
         self.check(&QueryGeneralCapabilities);
         if let Ok(device) = QueryGeneralCapabilities.decode(self.reply) {
             let _ = (device.signatures(), device.xts_engine(), self.mkey().check(&device));

@@ -12,7 +12,7 @@ use crate::way::Way;
 use libloading::os::unix::Library;
 use mlx5_mkey::command::{
     Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyEntries, QpAccess, QpState,
-    XtsKey,
+    TimestampFormat, XtsKey,
 };
 use mlx5_mkey::devx::{
     Cq, CqReader, CqSpec, Dek, Device, DevxError, EventKind, Events, ListMkey, Login, MappedClock,
@@ -291,7 +291,9 @@ impl Board for DevxBoard {
             memcpy: general.log_max_memcpy_bytes().is_some(),
             relaxed_ordering: general.relaxed_ordering_umr(),
             dek_modify: keys && self.device.crypto().crypto.is_some_and(|crypto| crypto.synchronizes_deks),
-            clock: self.clock.is_some() && self.tick_rate().is_some(),
+            clock: self.clock.is_some()
+                && self.tick_rate().is_some()
+                && self.device.timestamp_support().supports(TimestampFormat::FreeRunning),
         }
     }
 

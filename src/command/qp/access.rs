@@ -1,5 +1,8 @@
 //! What the peer may do.
 
+use crate::command::GeneralCapabilities;
+use crate::error::CommandError;
+use crate::wire::prm::command::Opcode;
 use crate::wire::prm::qp_context::QpcRights;
 
 /// What the peer may do through a queue pair; what it may do to memory, the mkey says.
@@ -26,6 +29,17 @@ pub struct QpAccess {
 impl QpAccess {
     /// RDMA READ and WRITE.
     pub const READ_WRITE: Self = Self { remote_read: true, remote_write: true, remote_atomic: false };
+
+    /// Refuses what the device cannot do.
+    ///
+    /// # Errors
+    /// [`CommandError::Unsupported`] for atomics on a device without ([`GeneralCapabilities::atomic`]).
+    pub const fn check(self, device: &GeneralCapabilities) -> Result<(), CommandError> {
+        if self.remote_atomic && !device.atomic {
+            return Err(CommandError::Unsupported { command: Opcode::RST2INIT_QP, what: "atomics" });
+        }
+        Ok(())
+    }
 
     pub(super) const fn to_wire(self) -> QpcRights {
         QpcRights::new()

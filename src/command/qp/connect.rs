@@ -2,7 +2,9 @@
 
 use super::access::QpAccess;
 use super::path::{Path, PathMtu};
-use crate::command::{AckTimeout, Command, LogMaxRdAtomic, LogMessage, Psn, Retries, RnrTimer};
+use crate::command::{
+    AckTimeout, Command, LogAckInterval, LogMaxRdAtomic, LogMessage, Psn, Retries, RnrTimer,
+};
 use crate::error::CommandError;
 use crate::types::Qpn;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
@@ -129,7 +131,7 @@ impl Command for Init2Rtr {
 /// Makes a queue pair ready to send (RTR2RTS_QP).
 ///
 /// ```
-/// use mlx5_mkey::command::{AckTimeout, Command, LogMaxRdAtomic, Psn, Retries, Rtr2Rts};
+/// use mlx5_mkey::command::{AckTimeout, Command, LogAckInterval, LogMaxRdAtomic, Psn, Retries, Rtr2Rts};
 /// use mlx5_mkey::types::Qpn;
 /// let command = Rtr2Rts {
 ///     qp: Qpn::new(0x11)?,
@@ -138,6 +140,7 @@ impl Command for Init2Rtr {
 ///     ack_timeout: AckTimeout::new(14)?,
 ///     retries: Retries::new(7)?,
 ///     rnr_retries: Retries::MAX,
+///     log_ack_interval: LogAckInterval::PACKETS_256,
 /// };
 /// let mut mailbox = [0; Rtr2Rts::INPUT];
 /// assert_eq!(command.encode(&mut mailbox)?[..2], [0x05, 0x04]);
@@ -158,6 +161,8 @@ pub struct Rtr2Rts {
     pub retries: Retries,
     /// Retries when the peer has no receive request; 7 for no limit.
     pub rnr_retries: Retries,
+    /// After how many packets a request asks for an acknowledgement.
+    pub log_ack_interval: LogAckInterval,
 }
 
 impl Command for Rtr2Rts {
@@ -169,6 +174,7 @@ impl Command for Rtr2Rts {
     fn write(&self, input: &mut ModifyQpRequest) {
         let qpc = start(Self::OPCODE, self.qp, input);
         let retry = QpcRetry::new()
+            .with_log_ack_req_freq(self.log_ack_interval.get())
             .with_log_sra_max(self.log_max_rd_atomic.get())
             .with_retry_count(self.retries.get())
             .with_rnr_retry(self.rnr_retries.get());

@@ -41,19 +41,21 @@ impl ReceiveRing {
 /// Format of the time stamps in completions (PRM `ts_format`).
 ///
 /// ```
-/// use mlx5_mkey::command::{CreateQp, TimestampFormat};
-/// /// For a device whose clock is synchronised (PTP).
-/// fn with_real_time(command: CreateQp) -> CreateQp {
-///     CreateQp { timestamps: TimestampFormat::RealTime, ..command }
+/// use mlx5_mkey::command::{CreateQp, RoceCapabilities, TimestampFormat};
+/// /// For a clock that is synchronised (PTP), where the device can have it.
+/// fn with_real_time(command: CreateQp, device: &RoceCapabilities) -> Option<CreateQp> {
+///     let timestamps = TimestampFormat::RealTime;
+///     device.timestamps.supports(timestamps).then_some(CreateQp { timestamps, ..command })
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum TimestampFormat {
-    /// Ticks of the device's clock.
-    #[default]
+    /// Ticks of the device's clock. A device that has real time only refuses the queue pair
+    /// ([`TimestampSupport`](crate::command::TimestampSupport)).
     FreeRunning,
-    /// What the device prefers.
+    /// What the device prefers: each device takes it.
+    #[default]
     DeviceDefault,
     /// Seconds and nanoseconds.
     RealTime,
@@ -128,7 +130,7 @@ impl Parts {
 ///     rings: UmemSlice { umem: UmemId(5), offset: 0 },
 ///     doorbell: UmemSlice { umem: UmemId(5), offset: 0x4000 },
 ///     page_size: LogPageSize::P4K,
-///     timestamps: TimestampFormat::FreeRunning,
+///     timestamps: TimestampFormat::DeviceDefault,
 /// };
 /// let mut mailbox = [0; CreateQp::INPUT];
 /// assert_eq!(command.encode(&mut mailbox)?.len(), 272);
@@ -215,7 +217,7 @@ impl Command for CreateQp {
 ///     receive_ring: None,
 ///     rings: PageList::new(LogPageSize::P4K, [0x8000_0000])?,
 ///     doorbell: 0x8000_1000,
-///     timestamps: TimestampFormat::FreeRunning,
+///     timestamps: TimestampFormat::DeviceDefault,
 /// };
 /// let mut mailbox = [0; CreateQpOnPages::<1>::INPUT];
 /// assert_eq!(command.encode(&mut mailbox)?.len(), 280);

@@ -66,6 +66,7 @@ fn m52_m54_general_capabilities() {
         log_max_qp_entries: 15,
         log_max_cqs: 24,
         log_max_cq_entries: 22,
+        cq_ignore_overrun: false,
         log_max_mkeys: 25,
         log_max_pds: 23,
         max_indirection: 4,
@@ -112,6 +113,7 @@ fn m52_m54_general_capabilities() {
         uar_4k: true,
         log_uar_page: 12,
         uars_per_page: 2,
+        timestamps: TimestampSupport::FREE_RUNNING,
         device_frequency_khz: 0,
         log_blue_flame: Some(9),
         log_max_copy: Some(21),
@@ -145,6 +147,9 @@ fn m52_m54_general_capabilities() {
         ((0x38, 0x0100_0000), GeneralCapabilities { crc64_xp10: true, ..none }),
         ((0x8c, 0x0000_4000), single),
         ((0x8c, 0x0000_8000), GeneralCapabilities { xts_tweak_inc_64: true, ..none }),
+        ((0x54, 0x8000_0000), GeneralCapabilities { cq_ignore_overrun: true, ..none }),
+        ((0x98, 0x4000_0000), GeneralCapabilities { timestamps: TimestampSupport::REAL_TIME, ..none }),
+        ((0x98, 0x8000_0000), GeneralCapabilities { timestamps: TimestampSupport::BOTH, ..none }),
         ((0xac, 156_250), GeneralCapabilities { device_frequency_khz: 156_250, ..none }),
         ((0x9c, 0x0080_0000), GeneralCapabilities { xts_multi_block_little_endian: true, ..none }),
         ((0x50, 0x0010_0000), GeneralCapabilities { umr_fence: UmrFence::Small, ..none }),
@@ -261,4 +266,49 @@ fn a_report_explains_which_keys_are_taken() {
         credential: Credential::new(&[]).unwrap(),
     };
     assert!(login.check(&plain).is_err() && login.check(&wrapped).is_ok());
+}
+
+#[test]
+fn roce_capabilities() {
+    words(&QueryRoceCapabilities, &[(0, 0x0100_0000), (4, 0x09)]);
+    let told = |words: &[Word]| QueryRoceCapabilities.decode(&from_words(4112, words)).unwrap();
+    let none = told(&[]);
+    assert_eq!(none.timestamps, TimestampSupport::FREE_RUNNING);
+    // `roce_cap`: bit 5, bit 6 and bits 30 and 31 of the first word; the ports are in the seventh.
+    let all = told(&[(0x10, 0x0600_0002), (0x28, 0xfffe_c001)]);
+    let expected = RoceCapabilities {
+        timestamps: TimestampSupport::BOTH,
+        loopback_with_roce: true,
+        loopback_without_roce: true,
+        min_udp_source_port: 0xc001,
+        max_udp_source_port: 0xfffe,
+    };
+    assert_eq!(all, expected);
+    assert!(!told(&[(0x10, 0x0400_0000)]).loopback_with_roce);
+    assert_eq!(told(&[(0x10, 1)]), RoceCapabilities { timestamps: TimestampSupport::REAL_TIME, ..none });
+}
+
+#[test]
+fn a_format_of_time_stamps_is_chosen_by_the_capability() {
+    use TimestampFormat::{DeviceDefault, FreeRunning, RealTime};
+    let of = |support: TimestampSupport| {
+        (
+            [FreeRunning, DeviceDefault, RealTime].map(|format| support.supports(format)),
+            support.usual_format(),
+        )
+    };
+    assert_eq!(of(TimestampSupport::FREE_RUNNING), ([true, true, false], FreeRunning));
+    assert_eq!(of(TimestampSupport::REAL_TIME), ([false, true, true], DeviceDefault));
+    assert_eq!(of(TimestampSupport::BOTH), ([true; 3], FreeRunning));
+    assert_eq!(of(TimestampSupport(3)), ([false, true, false], DeviceDefault));
+}
+
+#[test]
+fn atomics_are_refused_where_there_are_none() {
+    let none = general(&[]);
+    let atomics = QpAccess { remote_atomic: true, ..QpAccess::default() };
+    let what = "atomics";
+    assert_eq!(atomics.check(&none), Err(CommandError::Unsupported { command: Opcode::RST2INIT_QP, what }));
+    assert_eq!(QpAccess::READ_WRITE.check(&none), Ok(()));
+    assert_eq!(atomics.check(&GeneralCapabilities { atomic: true, ..none }), Ok(()));
 }

@@ -179,9 +179,10 @@ fn m55_from_reset_to_ready() {
         ack_timeout: AckTimeout::new(14).unwrap(),
         retries: Retries::new(5).unwrap(),
         rnr_retries: Retries::new(6).unwrap(),
+        log_ack_interval: LogAckInterval::new(5).unwrap(),
     };
     let golden =
-        [(0, 0x0504_0000), (0x8, 0x0012_3456), (0x38, 0x7000_0000), (0x88, 0x0065_c000), (0x90, 0x000d_0e0f)];
+        [(0, 0x0504_0000), (0x8, 0x0012_3456), (0x38, 0x7000_0000), (0x88, 0x5065_c000), (0x90, 0x000d_0e0f)];
     words(&send, &golden);
 }
 

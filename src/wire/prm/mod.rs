@@ -21,3 +21,4 @@ pub mod psv;
 pub mod qp;
 pub mod qp_context;
 pub mod query_hca_cap;
+pub mod roce_capabilities;

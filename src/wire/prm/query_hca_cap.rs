@@ -7,6 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `op_mod` of the request: the general capabilities.
 pub const GENERAL: u16 = 0 << 1;
 
+/// `op_mod` of the request: the RoCE capabilities (PRM: type 4).
+pub const ROCE: u16 = 4 << 1;
+
 /// `op_mod` of the request: the crypto capabilities (PRM: type 0x1a).
 pub const CRYPTO: u16 = 0x1a << 1;
 

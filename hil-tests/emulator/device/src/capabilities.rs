@@ -41,15 +41,13 @@ const GENERAL: &[Field] = &[
     number(0x23, 2, 6, LOG_MAX_ENTRIES as u64), // log_max_klm_list_size
     flag(0x28, 7),                              // sig_crc64_xp10
     flag(0x29, 0),                              // sig_crc32c
-    number(0x29, 2, 6, 4),                      // log_max_ra_req_qp
-    number(0x2b, 2, 6, 4),                      // log_max_ra_res_qp
     number(0x36, 6, 2, 1),                      // port_type: Ethernet
     number(0x37, 0, 8, 1),                      // num_ports
-    number(0x38, 3, 5, 30),                     // log_max_msg
     flag(0x3e, 0),                              // sig_block_4048
     number(0x3f, 4, 4, 1),                      // cqe_version
     flag(0x42, 2),                              // sigerr_cqe
     flag(0x42, 7),                              // sho
+    flag(0x43, 5),                              // roce
     flag(0x43, 6),                              // atomic
     flag(0x44, 0),                              // cq_oi
     flag(0x47, 5),                              // ud
@@ -78,18 +76,26 @@ const RELAXED_ORDERING: &[Field] = &[
 /// `atomic_caps`: 8-byte compare-and-swap and fetch-and-add.
 const ATOMIC: &[Field] = &[number(0x12, 0, 16, 3), number(0x16, 0, 16, 8)];
 
+/// `roce_cap`, whatever the profile.
+const ROCE: &[Field] = &[
+    flag(0, 6),                  // fl_rc_qp_when_roce_enabled
+    number(0x18, 0, 16, 0xffff), // r_roce_max_src_udp_port
+    number(0x1a, 0, 16, 0xc000), // r_roce_min_src_udp_port
+];
+
 /// The kinds of capabilities (`op_mod` of QUERY_HCA_CAP without its lowest bit, which asks for now or at most).
 const KIND_GENERAL: u16 = 0;
 const KIND_ATOMIC: u16 = 3;
+const KIND_ROCE: u16 = 4;
 const KIND_CRYPTO: u16 = 0x1a;
 const KIND_GENERAL_2: u16 = 0x20;
 
-/// Kinds of what this device does not have: Ethernet offloads, paging, RoCE, IPoIB, IPoIB enhanced, flow tables, flow tables of the
+/// Kinds of what this device does not have: Ethernet offloads, paging, IPoIB, IPoIB enhanced, flow tables, flow tables of the
 /// switch, switch, vectors, quality of service, debugging, memory of the device, TLS, vDPA, events, IPsec, SHAMPO, PSP, MACsec,
 /// selection of ports, virtualization, RDMA, TLP (`enum mlx5_cap_type`). They are all zeros.
-const KINDS_WITHOUT: [u16; 23] = [
-    0x1, 0x2, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xb, 0xc, 0xd, 0xf, 0x11, 0x13, 0x14, 0x15, 0x1d, 0x1e, 0x1f,
-    0x25, 0x26, 0x28, 0x2a,
+const KINDS_WITHOUT: [u16; 22] = [
+    0x1, 0x2, 0x5, 0x6, 0x7, 0x8, 0x9, 0xb, 0xc, 0xd, 0xf, 0x11, 0x13, 0x14, 0x15, 0x1d, 0x1e, 0x1f, 0x25,
+    0x26, 0x28, 0x2a,
 ];
 
 /// Bytes of one capability structure.
@@ -99,6 +105,7 @@ const BYTES: usize = 0x1000;
 pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
     let mut bytes = vec![0; BYTES];
     let crypto = profile.crypto != CryptoMode::None;
+    let timestamps = profile.timestamps as u64;
     match op_mod >> 1 {
         KIND_GENERAL => {
             put_all(&mut bytes, GENERAL);
@@ -106,6 +113,11 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
                 put(&mut bytes, &flag(0x41, 7)); // drain_sigerr
             }
             put(&mut bytes, &number(0x41, 2, 2, profile.umr_fence as u64));
+            put(&mut bytes, &number(0x29, 2, 6, profile.log_max_reads.into())); // log_max_ra_req_qp
+            put(&mut bytes, &number(0x2b, 2, 6, profile.log_max_reads.into())); // log_max_ra_res_qp
+            put(&mut bytes, &number(0x38, 3, 5, profile.log_max_message().into())); // log_max_msg
+            put(&mut bytes, &number(0x88, 0, 2, timestamps)); // sq_ts_format
+            put(&mut bytes, &number(0x88, 2, 2, timestamps)); // rq_ts_format
             if profile.relaxed_ordering {
                 put_all(&mut bytes, RELAXED_ORDERING);
             }
@@ -141,6 +153,10 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
             put(&mut bytes, &number(0x80, 0, 64, objects)); // general_obj_types
         }
         KIND_ATOMIC => put_all(&mut bytes, ATOMIC),
+        KIND_ROCE => {
+            put_all(&mut bytes, ROCE);
+            put(&mut bytes, &number(3, 6, 2, timestamps)); // qp_ts_format
+        }
         KIND_CRYPTO if crypto => {
             if profile.crypto == CryptoMode::Wrapped {
                 put(&mut bytes, &flag(0, 0)); // wrapped_crypto_operational
@@ -198,7 +214,7 @@ fn put(bytes: &mut [u8], field: &Field) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::UmrFence;
+    use crate::profile::{Timestamps, UmrFence};
 
     #[test]
     fn fields_stand_in_their_bits() {
@@ -247,6 +263,23 @@ mod tests {
         for kind in [0xa, 0x10, 0x2b, 0x7fff] {
             assert_eq!(capabilities(kind << 1, &profile), None, "{kind:#x}");
         }
+    }
+
+    #[test]
+    fn time_stamps_and_limits_are_told() {
+        let told = |profile: DeviceProfile| {
+            let (general, roce) = (capabilities(1, &profile).unwrap(), capabilities(9, &profile).unwrap());
+            (general[0x88] & 0xf0, roce[3], general[0x29] & 0x3f, general[0x2b], general[0x38])
+        };
+        assert_eq!(told(DeviceProfile::default()), (0, 0, 4, 4, 30));
+        let other = DeviceProfile {
+            timestamps: Timestamps::RealTime,
+            log_max_reads: 2,
+            max_message_bytes: 1 << 24,
+            ..DeviceProfile::default()
+        };
+        assert_eq!(told(other), (0x50, 1, 2, 2, 24));
+        assert_eq!(told(DeviceProfile { timestamps: Timestamps::Both, ..other }).0, 0xa0);
     }
 
     #[test]

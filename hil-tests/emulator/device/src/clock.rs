@@ -24,3 +24,19 @@ impl Clock {
         self.0.as_mut().map_or(0, |read| read())
     }
 }
+
+/// Returns ticks of 1 GHz as a time stamp in real time: seconds in the high half, nanoseconds in the low one.
+pub(crate) const fn real_time(ticks: u64) -> u64 {
+    const SECOND: u64 = 1_000_000_000;
+    ticks / SECOND << 32 | ticks % SECOND
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn real_time_is_seconds_and_nanoseconds() {
+        assert_eq!(super::real_time(0), 0);
+        assert_eq!(super::real_time(1_999_999_999), 1 << 32 | 999_999_999);
+        assert_eq!(super::real_time(7_000_000_005), 7 << 32 | 5);
+    }
+}

@@ -1,5 +1,6 @@
 //! Puts entries into completion rings, and nowhere where the host has not been yet.
 
+use crate::clock;
 use crate::cqe::{self, Entry, Subject};
 use crate::data_path::Report;
 use crate::device::{Device, Event};
@@ -37,7 +38,9 @@ impl<M: Memory> Device<M> {
 
     /// Writes an entry, if the gate lets it through.
     pub(crate) fn post(&mut self, cqn: u32, mut entry: Entry) {
-        cqe::stamp(&mut entry, self.clock.ticks());
+        let ticks = self.clock.ticks();
+        let is_real_time = self.objects.qps.get(cqe::queue_pair(&entry)).is_some_and(|qp| qp.real_time);
+        cqe::stamp(&mut entry, if is_real_time { clock::real_time(ticks) } else { ticks });
         match self.gate.pass(cqn, &entry) {
             Passage::Never | Passage::Later => return,
             Passage::Behind(other) => self.put(cqn, other),

@@ -51,6 +51,11 @@ pub(crate) fn done(
     zerocopy::transmute!(cqe)
 }
 
+/// Returns the number of the queue pair that an entry is of (`sop_drop_qpn`).
+pub(crate) fn queue_pair(entry: &Entry) -> u32 {
+    entry.get(57..60).into_iter().flatten().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
 /// Writes the time into an entry of a request that is done; errors have none.
 pub(crate) fn stamp(entry: &mut Entry, ticks: u64) {
     const TIMESTAMP: core::ops::Range<usize> = 48..56;

@@ -25,6 +25,35 @@ pub enum UmrFence {
     None,
 }
 
+/// Which time stamps queue pairs can have (PRM `qp_ts_format`, `sq_ts_format`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timestamps {
+    /// Those of the free-running clock (0).
+    #[default]
+    FreeRunning,
+    /// Those in real time (1).
+    RealTime,
+    /// Both (2). What the device prefers is free-running: an assumption.
+    Both,
+}
+
+impl Timestamps {
+    /// Whether a queue pair can be created with this format (PRM `ts_format`): 0 free-running, 1 what the device prefers, 2 real time.
+    pub const fn take(self, format: u8) -> bool {
+        match format {
+            0 => !matches!(self, Self::RealTime),
+            1 => true,
+            2 => !matches!(self, Self::FreeRunning),
+            _ => false,
+        }
+    }
+
+    /// Whether stamps of this format are in real time.
+    pub(crate) const fn are_real_time(self, format: u8) -> bool {
+        format == 2 || format == 1 && matches!(self, Self::RealTime)
+    }
+}
+
 /// How data encryption keys are imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CryptoMode {
@@ -80,6 +109,10 @@ pub struct DeviceProfile {
     pub log_max_copy: Option<u8>,
     /// The address of its port: whence datagrams come, and where they have to go (GID).
     pub port_gid: [u8; 16],
+    /// Which time stamps queue pairs can have.
+    pub timestamps: Timestamps,
+    /// Logarithm of the RDMA READs and atomics in flight, both ways (`log_max_ra_req_qp`, `log_max_ra_res_qp`).
+    pub log_max_reads: u8,
     /// The longest message in bytes; at most 2^31 (InfiniBand).
     pub max_message_bytes: u32,
     /// The most ranges of memory that one data segment may fall into, so that a request ends in bounded time.
@@ -99,9 +132,45 @@ impl Default for DeviceProfile {
             extended_offsets: true,
             drain_sigerr: true,
             log_max_copy: Some(21),
+            timestamps: Timestamps::default(),
+            log_max_reads: 4,
             port_gid: [0; 16],
             max_message_bytes: 1 << 31,
             max_ranges: 1 << 20,
         }
+    }
+}
+
+impl DeviceProfile {
+    /// Returns the logarithm of the longest message, as the device tells it (`log_max_msg`): at most 1 GiB, as devices do.
+    pub const fn log_max_message(&self) -> u8 {
+        match self.max_message_bytes.checked_ilog2() {
+            Some(log) if log < 30 => log as u8,
+            Some(_) => 30,
+            None => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_takes_the_formats_that_it_has() {
+        let of = |timestamps: Timestamps| [0, 1, 2, 3].map(|format| timestamps.take(format));
+        assert_eq!(of(Timestamps::FreeRunning), [true, true, false, false]);
+        assert_eq!(of(Timestamps::RealTime), [false, true, true, false]);
+        assert_eq!(of(Timestamps::Both), [true, true, true, false]);
+        let real = |timestamps: Timestamps| [0, 1, 2].map(|format| timestamps.are_real_time(format));
+        assert_eq!(real(Timestamps::RealTime), [false, true, true]);
+        assert_eq!(real(Timestamps::Both), [false, false, true]);
+    }
+
+    #[test]
+    fn messages_are_told_as_a_power_of_two() {
+        let log =
+            |max_message_bytes| DeviceProfile { max_message_bytes, ..Default::default() }.log_max_message();
+        assert_eq!([0, 1, (1 << 24) + 1, 1 << 30, 1 << 31].map(log), [0, 0, 24, 30, 30]);
     }
 }

@@ -39,7 +39,21 @@ impl<M: Memory> Device<M> {
             }
             ReceiveQueue::Own(_) => {}
         }
-        self.objects.qps.insert(Qp::new(attributes)).ok_or(Error::Exhausted)
+        let real_time = self.profile.timestamps.are_real_time(1);
+        self.objects.qps.insert(Qp { real_time, ..Qp::new(attributes) }).ok_or(Error::Exhausted)
+    }
+
+    /// Gives the time stamps of a queue pair this format (`ts_format`); at first they have the one that the device prefers.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a format that the device does not have.
+    pub fn set_timestamps(&mut self, number: u32, format: u8) -> Result<(), Error> {
+        let timestamps = self.profile.timestamps;
+        if !timestamps.take(format) {
+            return Err(Error::BadAttribute("ts_format"));
+        }
+        self.qp_mut(number)?.real_time = timestamps.are_real_time(format);
+        Ok(())
     }
 
     /// Destroys a queue pair.

@@ -308,7 +308,8 @@ impl Board for SoftBoard {
             memcpy,
             relaxed_ordering,
             dek_modify: xts.is_some(),
-            clock: true,
+            // Stamps in real time are no ticks.
+            clock: self.device.profile().timestamps != softdev::Timestamps::RealTime,
             bare: true,
         }
     }

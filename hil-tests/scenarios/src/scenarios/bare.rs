@@ -13,9 +13,9 @@ use embedded_hal::delay::DelayNs;
 use mlx5_mkey::command::{
     AckTimeout, AllocPd, AllocUar, Command, CqSize, CreateCqOnPages, CreateDek, CreateEq, CreateListMkey,
     CreateMkey, CreatePhysicalRegion, CreatePsv, CreateQpOnPages, DekKey, EntryCount, EqSize, Eqn, Init2Rtr,
-    LogMaxRdAtomic, LogMessage, LogPageSize, MkeyEntries, MkeyFeatures, PageList, Path, PathMtu, Pdn, Psn,
-    QpAccess, QueryGeneralCapabilities, Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat,
-    UarPage, UserIndex, XtsKey,
+    LogAckInterval, LogMaxRdAtomic, LogMessage, LogPageSize, MkeyEntries, MkeyFeatures, PageList, Path,
+    PathMtu, Pdn, Psn, QpAccess, QueryGeneralCapabilities, Retries, RnrTimer, Rst2Init, Rtr2Rts,
+    SendRingSize, TimestampFormat, UarPage, UserIndex, XtsKey,
 };
 use mlx5_mkey::error::{CommandError, CommandQueueError};
 use mlx5_mkey::hca::{CommandQueue, CommandQueueConfig, PageRange, Register, Registers};
@@ -123,7 +123,7 @@ fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
     let place = Place { pd, uar, event_queue };
     let (mut near, far) = (place.end(machine, bare.rings())?, place.end(machine, bare.rings())?);
     for (one, other) in [(near.qpn, far.qpn), (far.qpn, near.qpn)] {
-        connect(machine, one, other)?;
+        connect(machine, one, other, &capabilities)?;
     }
     let all = machine.execute(&CreatePhysicalRegion {
         pd,
@@ -249,14 +249,17 @@ impl Place {
             receive_ring: None,
             rings: page(rings.blocks.1)?,
             doorbell: rings.record.1,
-            timestamps: TimestampFormat::FreeRunning,
+            timestamps: TimestampFormat::DeviceDefault,
         })?;
         Ok(End { qpn, rings })
     }
 }
 
-/// Takes a queue pair from reset to ready.
-fn connect(machine: &mut Machine, qp: Qpn, remote_qp: Qpn) -> Verdict {
+/// Takes a queue pair from reset to ready, within what the device can do.
+fn connect(machine: &mut Machine, qp: Qpn, remote_qp: Qpn, device: &GeneralCapabilities) -> Verdict {
+    let [log_max_in, log_max_out] = [device.log_max_reads_in, device.log_max_reads_out].map(|log| {
+        LogMaxRdAtomic::new(log).map_or(LogMaxRdAtomic::SIXTEEN, |log| log.min(LogMaxRdAtomic::SIXTEEN))
+    });
     machine.execute(&Rst2Init { qp, port: 1, pkey_index: 0, access: QpAccess::READ_WRITE })?;
     machine.execute(&Init2Rtr {
         qp,
@@ -264,18 +267,19 @@ fn connect(machine: &mut Machine, qp: Qpn, remote_qp: Qpn) -> Verdict {
         path: Path::Loopback,
         port: 1,
         mtu: PathMtu::B4096,
-        log_max_message: LogMessage::GIB_1,
+        log_max_message: LogMessage::new(device.log_max_message).map_err(text)?,
         first_psn: Psn::default(),
-        log_max_rd_atomic: LogMaxRdAtomic::SIXTEEN,
+        log_max_rd_atomic: log_max_in,
         rnr_timer: RnrTimer::US_640,
     })?;
     machine.execute(&Rtr2Rts {
         qp,
         first_psn: Psn::default(),
-        log_max_rd_atomic: LogMaxRdAtomic::SIXTEEN,
+        log_max_rd_atomic: log_max_out,
         ack_timeout: AckTimeout::MS_67,
         retries: Retries::MAX,
         rnr_retries: Retries::MAX,
+        log_ack_interval: LogAckInterval::PACKETS_256,
     })
 }
 

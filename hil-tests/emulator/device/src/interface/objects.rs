@@ -173,6 +173,10 @@ impl<M: Memory> Device<M> {
         let at = |offset: usize| QPC + offset;
         // `st`; `dbr_umem_valid`; `wq_umem_valid`.
         let is_reliable = request.u8(at(1))? == 0;
+        let timestamps = request.u8(at(0xb))? >> 6;
+        if !self.profile().timestamps.take(timestamps) {
+            return Err(Refused::PARAMETER);
+        }
         if !is_reliable || request.u8(at(0xd0))? & 0x10 != 0 || request.u8(0x10c)? & 0x80 != 0 {
             return Err(Refused::PARAMETER);
         }
@@ -206,7 +210,9 @@ impl<M: Memory> Device<M> {
             drain_sigerr: false,
             rnr_retry: Retries::Infinite,
         };
-        Ok(reply::number(self.create_qp(attributes)?))
+        let number = self.create_qp(attributes)?;
+        self.set_timestamps(number, timestamps)?;
+        Ok(reply::number(number))
     }
 
     /// RST2INIT, INIT2RTR, RTR2RTS: in this order and no other.
@@ -233,12 +239,18 @@ impl<M: Memory> Device<M> {
             }
             QpState::ReadyToReceive => {
                 // `fl`: the peer is on this device, and there is no other.
-                if request.u8(at(0x18))? & 0x80 == 0 {
+                let (log_message, log_reads) = (request.u8(at(8))? & 0x1f, request.u8(at(0x91))? >> 5);
+                let profile = self.profile();
+                let fits = log_message <= profile.log_max_message() && log_reads <= profile.log_max_reads;
+                if request.u8(at(0x18))? & 0x80 == 0 || !fits {
                     return Err(Refused::PARAMETER);
                 }
                 self.connect(qp, Peer::Local(request.u24(at(0x15))?))?;
             }
             _ => {
+                if request.u8(at(0x71))? >> 5 > self.profile().log_max_reads {
+                    return Err(Refused::PARAMETER);
+                }
                 let retries = match request.u8(at(0x72))? >> 5 {
                     7 => Retries::Infinite,
                     count => Retries::Count(count),

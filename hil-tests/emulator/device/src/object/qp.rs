@@ -232,6 +232,8 @@ pub(crate) struct Qp {
     pub(crate) draining: bool,
     /// Requests may copy memory (PRM `mmo`).
     pub(crate) copies: bool,
+    /// Time stamps are in real time (PRM `ts_format`).
+    pub(crate) real_time: bool,
     /// In error: it was told that no more shared receives are taken.
     pub(crate) last_told: bool,
 }
@@ -251,6 +253,7 @@ impl Qp {
             outstanding: Outstanding::default(),
             alone: None,
             copies: false,
+            real_time: false,
             sequence: 0,
             expected: None,
             draining: false,

@@ -7,7 +7,6 @@ use crate::ground::abi::{
     ContextRequest, ContextResponse, DeviceResponse, DeviceResponseExtended, GidEntry, PortResponse,
 };
 use crate::ground::errno::Errno;
-use crate::ground::settings::MAX_MESSAGE;
 use crate::ground::sysfs;
 use crate::state::channel::Kind;
 use crate::state::clock;
@@ -107,9 +106,9 @@ fn description(profile: &DeviceProfile) -> DeviceResponse {
         max_cqe: (1 << 22) - 1,
         max_mr: 1 << 24,
         max_pd: 1 << 24,
-        max_qp_rd_atomic: 16,
+        max_qp_rd_atomic: 1 << profile.log_max_reads,
         max_res_rd_atomic: 1 << 19,
-        max_qp_init_rd_atomic: 16,
+        max_qp_init_rd_atomic: 1 << profile.log_max_reads,
         // IBV_ATOMIC_HCA: atomic among requests, not against the processor.
         atomic: 1,
         max_pkeys: 1,
@@ -159,7 +158,7 @@ pub(super) fn query_port(call: &mut Call<'_>) -> Result<(), Errno> {
     known_port(call, 0)?;
     let response = PortResponse {
         capabilities: PORT_CAPABILITIES,
-        max_message: MAX_MESSAGE,
+        max_message: call.state.device.profile().max_message_bytes,
         gid_table: 1,
         pkey_table: 1,
         state: 4, // active

@@ -2,7 +2,7 @@
 
 use crate::ground::fault::Plan;
 use crate::ground::sysfs;
-use mlx5_softdev::{CryptoMode, DeviceProfile, XtsEngine};
+use mlx5_softdev::{CryptoMode, DeviceProfile, Timestamps, XtsEngine};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -16,6 +16,10 @@ pub(crate) const ENGINE: &str = "MLX5_UVERBS_ENGINE";
 pub(crate) const DRAIN: &str = "MLX5_UVERBS_DRAIN";
 /// `yes`, which it is if not set, or `no`: whether queue pairs can be allowed to copy memory.
 pub(crate) const MEMCPY: &str = "MLX5_UVERBS_MEMCPY";
+/// `free-running`, which it is if not set, `real-time` or `both`: the time stamps that queue pairs can have.
+pub(crate) const TIMESTAMPS: &str = "MLX5_UVERBS_TIMESTAMPS";
+/// `usual`, which it is if not set, or `low`: 4 READs in flight and messages of 16 MiB, where devices have 16 and 1 GiB.
+pub(crate) const LIMITS: &str = "MLX5_UVERBS_LIMITS";
 /// Any value but `0`: every work request is written to standard error.
 pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";
 
@@ -29,7 +33,7 @@ pub(crate) const FAULTS: &str = "MLX5_UVERBS_FAULTS";
 pub(crate) const PCAP: &str = "MLX5_UVERBS_PCAP";
 
 /// The longest message: as the port says, 1 GiB.
-pub(crate) const MAX_MESSAGE: u32 = 1 << 30;
+const MAX_MESSAGE: u32 = 1 << 30;
 
 /// How this process's device is to be.
 #[derive(Clone, Debug)]
@@ -64,6 +68,14 @@ impl Settings {
             ("multi-block-le", XtsEngine::MultiBlockLittleEndian),
             ("single-block", XtsEngine::SingleBlock),
         ];
+        let timestamps = [
+            ("free-running", Timestamps::FreeRunning),
+            ("real-time", Timestamps::RealTime),
+            ("both", Timestamps::Both),
+        ];
+        let limits =
+            [("usual", (DeviceProfile::default().log_max_reads, MAX_MESSAGE)), ("low", (2, 1 << 24))];
+        let (log_max_reads, max_message_bytes) = choice(LIMITS, std::env::var_os(LIMITS), limits)?;
         let profile = DeviceProfile {
             crypto: choice(CRYPTO, std::env::var_os(CRYPTO), crypto)?,
             xts: choice(ENGINE, std::env::var_os(ENGINE), xts)?,
@@ -73,7 +85,9 @@ impl Settings {
                 std::env::var_os(MEMCPY),
                 [("yes", DeviceProfile::default().log_max_copy), ("no", None)],
             )?,
-            max_message_bytes: MAX_MESSAGE,
+            timestamps: choice(TIMESTAMPS, std::env::var_os(TIMESTAMPS), timestamps)?,
+            log_max_reads,
+            max_message_bytes,
             port_gid: sysfs::gid(),
             ..DeviceProfile::default()
         };

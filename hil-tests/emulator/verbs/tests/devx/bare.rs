@@ -5,9 +5,9 @@
 use crate::verbs::Opened;
 use crate::{MOMENT, TIMEOUT};
 use mlx5_mkey::command::{
-    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateQp, Init2Rtr, LogMaxRdAtomic, LogMessage,
-    LogPageSize, Path, PathMtu, Pdn, Psn, QpAccess, Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize,
-    TimestampFormat, UarPage, UmemId, UmemSlice, UserIndex,
+    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateQp, Init2Rtr, LogAckInterval, LogMaxRdAtomic,
+    LogMessage, LogPageSize, Path, PathMtu, Pdn, Psn, QpAccess, Retries, RnrTimer, Rst2Init, Rtr2Rts,
+    SendRingSize, TimestampFormat, UarPage, UmemId, UmemSlice, UserIndex,
 };
 use mlx5_mkey::queue::{
     ArmFor, CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig,
@@ -145,7 +145,7 @@ impl Bare {
             rings: at(SEND_RING),
             doorbell: at(QP_RECORD),
             page_size,
-            timestamps: TimestampFormat::FreeRunning,
+            timestamps: TimestampFormat::DeviceDefault,
         };
         // As some write it that have no receive queue: no completion queue for it either.
         let mut input = encoded(&request);
@@ -237,6 +237,7 @@ fn connect(opened: &Opened, qp: *mut c_void, qpn: Qpn) {
             ack_timeout: AckTimeout::new(14).unwrap(),
             retries: Retries::MAX,
             rnr_retries: Retries::MAX,
+            log_ack_interval: LogAckInterval::PACKETS_256,
         }),
     ];
     for input in commands {

@@ -3,8 +3,8 @@
 use super::verbs::{Counts, modify};
 use super::{TIMEOUT, page, says, write};
 use mlx5_mkey::command::{
-    AckTimeout, Command, FlowLabel, LogMaxRdAtomic, PathMtu, Priority, Psn, QpState, QpToError, QueryQp,
-    Retries, RnrTimer,
+    AckTimeout, Command, FlowLabel, LogAckInterval, LogMaxRdAtomic, PathMtu, Priority, Psn, QpState,
+    QpToError, QueryQp, Retries, RnrTimer,
 };
 use mlx5_mkey::devx::{
     AddressError, Buffer, ConnectOptions, CqReader, Device, DevxError, QpAddress, QueuePair, QueuePairSpec,
@@ -149,7 +149,7 @@ fn an_address_that_leads_nowhere_is_refused() {
         // With a MAC address nobody is asked but the device.
         let refusal = refused(&far, &ConnectOptions { mac: Some(MAC), ..other });
         assert!(matches!(refusal, DevxError::Command(CommandError::Status { .. })), "{refusal:?}");
-        let greedy = ConnectOptions { log_max_dest_rd_atomic: LogMaxRdAtomic::MAX, ..options() };
+        let greedy = ConnectOptions { log_max_dest_rd_atomic: Some(LogMaxRdAtomic::MAX), ..options() };
         let refusal = refused(&far, &greedy);
         assert!(matches!(refusal, DevxError::Command(CommandError::Status { .. })), "{refusal:?}");
         control.connect(&far, &options()).unwrap();
@@ -157,7 +157,7 @@ fn an_address_that_leads_nowhere_is_refused() {
 }
 
 /// QUERY_QP, with the context as it is.
-struct Context(Qpn);
+pub(super) struct Context(pub(super) Qpn);
 
 impl Command for Context {
     const OPCODE: Opcode = Opcode::QUERY_QP;
@@ -187,8 +187,9 @@ fn each_option_reaches_the_device() {
             retries: Retries::new(3).unwrap(),
             rnr_retries: Retries::new(5).unwrap(),
             rnr_timer: RnrTimer::new(21).unwrap(),
-            log_max_rd_atomic: LogMaxRdAtomic::new(2).unwrap(),
-            log_max_dest_rd_atomic: LogMaxRdAtomic::new(3).unwrap(),
+            log_max_rd_atomic: Some(LogMaxRdAtomic::new(2).unwrap()),
+            log_max_dest_rd_atomic: Some(LogMaxRdAtomic::new(3).unwrap()),
+            log_ack_interval: LogAckInterval::new(7).unwrap(),
             service_level: Priority::new(6).unwrap(),
             traffic_class: 0x6a,
             hop_limit: 33,
@@ -211,7 +212,7 @@ fn each_option_reaches_the_device() {
         assert_eq!(context.sizes.get() >> 24, 4 << 5 | 30, "packet size, message size");
         assert_eq!(context.rights.get() >> 21 & 7, 3, "as responder");
         assert_eq!(context.receive.get(), 21 << 24 | 2, "receiver-not-ready timer, packet number");
-        assert_eq!(context.retry.get(), 2 << 21 | 3 << 16 | 5 << 13, "as requester, retries");
+        assert_eq!(context.retry.get(), 7 << 28 | 2 << 21 | 3 << 16 | 5 << 13, "as requester, retries");
         assert_eq!(context.next_send_psn.get(), 1);
 
         let with_port = ConnectOptions { udp_source_port: Some(49_999), ..options };

@@ -9,6 +9,7 @@ mod bare;
 mod chaos;
 mod completions;
 mod connect;
+mod contexts;
 mod deks;
 mod dmabuf;
 mod keeping;

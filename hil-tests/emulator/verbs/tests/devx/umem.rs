@@ -4,9 +4,9 @@
 use super::dmabuf::exporter;
 use super::{Counts, TIMEOUT, preloaded};
 use mlx5_mkey::command::{
-    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateQp, Init2Rtr, LogMaxRdAtomic, LogMessage,
-    LogPageSize, MkeyEntries, Path, PathMtu, Psn, QpAccess, QpState, QueryQp, Retries, RnrTimer, Rst2Init,
-    Rtr2Rts, SendRingSize, TimestampFormat, UserIndex,
+    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateQp, Init2Rtr, LogAckInterval, LogMaxRdAtomic,
+    LogMessage, LogPageSize, MkeyEntries, Path, PathMtu, Psn, QpAccess, QpState, QueryQp, Retries, RnrTimer,
+    Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat, UserIndex,
 };
 use mlx5_mkey::devx::{Device, DevxError, DevxObject, ListMkey, PageSizes, UmemSpec};
 use mlx5_mkey::error::CommandError;
@@ -79,6 +79,7 @@ fn connect<K>(object: &DevxObject<K>, qp: Qpn) {
         ack_timeout: AckTimeout::new(14).unwrap(),
         retries: Retries::MAX,
         rnr_retries: Retries::MAX,
+        log_ack_interval: LogAckInterval::PACKETS_256,
     };
     change(object, &to_send);
 }
@@ -131,7 +132,7 @@ fn rings_are_in_a_dma_buf() {
             rings: umem.at(SEND_RING as u64),
             doorbell: umem.at(QP_RECORD as u64),
             page_size: LogPageSize::P4K,
-            timestamps: TimestampFormat::FreeRunning,
+            timestamps: TimestampFormat::DeviceDefault,
         };
         // SAFETY: as above.
         let (qp, qpn): (_, Qpn) = unsafe { device.create_object(&create_qp, ()) }.unwrap();

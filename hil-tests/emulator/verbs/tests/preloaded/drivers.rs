@@ -3,8 +3,8 @@
 use crate::verbs::{Context, End, IGNORE_OVERRUN};
 use crate::{DONE, REQUEST_FAILED};
 use mlx5_mkey::command::{
-    AckTimeout, Command, Init2Rtr, LogMaxRdAtomic, LogMessage, Path, PathMtu, Psn, QpAccess, Retries,
-    RnrTimer, Rst2Init, Rtr2Rts,
+    AckTimeout, Command, Init2Rtr, LogAckInterval, LogMaxRdAtomic, LogMessage, Path, PathMtu, Psn, QpAccess,
+    Retries, RnrTimer, Rst2Init, Rtr2Rts,
 };
 use mlx5_mkey::types::Qpn;
 use mlx5_testing::preload::preloaded;
@@ -42,6 +42,7 @@ fn loopback(qpn: u32, access: QpAccess) -> [Vec<u8>; 3] {
         ack_timeout: AckTimeout::new(14).unwrap(),
         retries: Retries::MAX,
         rnr_retries: Retries::MAX,
+        log_ack_interval: LogAckInterval::PACKETS_256,
     };
     [encoded(&Rst2Init { qp, port: 1, pkey_index: 0, access }), ready, encoded(&send)]
 }

@@ -167,6 +167,9 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     if !reliable {
         return Err(Status::BAD_PARAMETER);
     }
+    if !call.state.device.profile().timestamps.take(sizes.ts_format()) {
+        return Err(Status::BAD_PARAMETER);
+    }
     let copies = copies(command, call.state.device.profile())?.unwrap_or(false);
     let receive_queue = QpcReceiveQueue::from_bits(qpc.receive_queue.get());
     let stride = 16_u16 << sizes.log_rq_stride();
@@ -204,6 +207,7 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         rnr_retry: Retries::Infinite,
     })?;
     call.state.device.set_copies(number, copies)?;
+    call.state.device.set_timestamps(number, sizes.ts_format())?;
     let qp = Qp {
         number,
         transport: Transport::ReliableConnection,
@@ -238,9 +242,6 @@ const INIT2RTR: u16 = 0x503;
 const RTR2RTS: u16 = 0x504;
 const INIT2INIT: u16 = 0x50e;
 
-/// The most RDMA READs and atomics in flight, as a logarithm (`log_max_ra_req_qp`, `log_max_ra_res_qp`).
-const LOG_MAX_RD_ATOMIC: u8 = 4;
-
 /// A queue pair that no process of the fabric has.
 const NOBODY: Peer = Peer::Remote(u32::MAX);
 
@@ -258,7 +259,7 @@ pub(crate) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
     let asked = if matches!(opcode, RST2INIT | INIT2RTR | RTR2RTS | INIT2INIT) {
         let (request, _) = ModifyQpRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
         let mask = QpOptional::from_bits(request.opt_param_mask.get());
-        merge(opcode, &mut context, &request.qpc, mask)?;
+        merge(opcode, &mut context, &request.qpc, mask, call.state.device.profile())?;
         Some((request, mask))
     } else {
         None
@@ -340,7 +341,13 @@ fn set_rights(call: &mut Call<'_>, number: u32, context: &Qpc) -> Result<(), Sta
 }
 
 /// Takes over what a command sets of the context, each its own part.
-fn merge(opcode: u16, context: &mut Qpc, asked: &Qpc, mask: QpOptional) -> Result<(), Status> {
+fn merge(
+    opcode: u16,
+    context: &mut Qpc,
+    asked: &Qpc,
+    mask: QpOptional,
+    profile: &DeviceProfile,
+) -> Result<(), Status> {
     match opcode {
         RST2INIT => {
             (context.primary_path, context.rights) = (asked.primary_path, asked.rights);
@@ -348,7 +355,9 @@ fn merge(opcode: u16, context: &mut Qpc, asked: &Qpc, mask: QpOptional) -> Resul
         INIT2RTR => {
             let (sizes, rights) =
                 (QpcSizes::from_bits(asked.sizes.get()), QpcRights::from_bits(asked.rights.get()));
-            let good = PathMtu::from_code(sizes.mtu()).is_some() && rights.log_rra_max() <= LOG_MAX_RD_ATOMIC;
+            let good = PathMtu::from_code(sizes.mtu()).is_some()
+                && sizes.log_msg_max() <= profile.log_max_message()
+                && rights.log_rra_max() <= profile.log_max_reads;
             if !good || address::leads_to_a_port(&asked.primary_path).is_none() {
                 return Err(Status::BAD_PARAMETER);
             }
@@ -373,7 +382,7 @@ fn merge(opcode: u16, context: &mut Qpc, asked: &Qpc, mask: QpOptional) -> Resul
             }
         }
         RTR2RTS => {
-            if QpcRetry::from_bits(asked.retry.get()).log_sra_max() > LOG_MAX_RD_ATOMIC {
+            if QpcRetry::from_bits(asked.retry.get()).log_sra_max() > profile.log_max_reads {
                 return Err(Status::BAD_PARAMETER);
             }
             (context.retry, context.next_send_psn) = (asked.retry, asked.next_send_psn);

@@ -1,0 +1,124 @@
+//! Which values the contexts of objects get that are not the user's choice: by the device's capabilities.
+#![allow(unsafe_code)]
+
+use super::common::prepared;
+use super::connect::Context;
+use super::dmabuf::exporter;
+use super::umem::mapped;
+use super::{Bench, says, take};
+use mlx5_mkey::command::{CreateQp, LogPageSize, SendRingSize, TimestampFormat, TimestampSupport, UserIndex};
+use mlx5_mkey::devx::{Device, DevxError, DevxObject, QueuePair, QueuePairSpec, UmemSpec};
+use mlx5_mkey::error::CommandError;
+use mlx5_mkey::queue::QpRouter;
+use mlx5_mkey::types::Qpn;
+use std::os::fd::AsFd;
+
+/// What CREATE_QP, INIT2RTR and RTR2RTS wrote into a context: format of time stamps, logarithms of the longest message, of READs as
+/// responder and as requester, and of the packets for an acknowledgement.
+fn written(bench: &Bench) -> [u32; 5] {
+    let control = bench.queue.control();
+    let context = control.execute_query(&Context(control.qpn())).unwrap();
+    let (sizes, retry) = (context.sizes.get(), context.retry.get());
+    [sizes >> 6 & 3, sizes >> 24 & 0x1f, context.rights.get() >> 21 & 7, retry >> 21 & 7, retry >> 28]
+}
+
+/// The library's queue pair of a spec.
+fn create(device: &Device, spec: QueuePairSpec) -> Result<QueuePair<64, 16>, DevxError> {
+    let pd = device.alloc_pd()?;
+    let (cq, _completions) = device.create_cq(128)?;
+    device.create_qp(&pd, &cq, &cq, spec)
+}
+
+fn is_refused_for(device: &Device, format: TimestampFormat, words: &str) {
+    let spec = QueuePairSpec { timestamps: Some(format), ..QueuePairSpec::default() };
+    match create(device, spec).map(drop) {
+        Err(error @ DevxError::Command(CommandError::Unsupported { .. })) => {
+            says(&error.to_string(), &[words])
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A program's own CREATE_QP, which asks for a format whatever the device can.
+fn created_with(device: &Device, timestamps: TimestampFormat) -> Result<(), DevxError> {
+    let pd = device.alloc_pd()?;
+    let (cq, _completions) = device.create_cq(64)?;
+    let (file, uar) = (exporter(), device.alloc_uar()?);
+    let _memory = mapped(&file);
+    // SAFETY: nothing is posted, and the memory is mapped for good.
+    let umem = unsafe { device.register_umem_dmabuf(file.as_fd(), 4096..4 * 4096, UmemSpec::default()) }?;
+    let command = CreateQp {
+        pd: pd.number()?,
+        uar: uar.number()?,
+        send_cq: cq.number(),
+        receive_cq: cq.number(),
+        user_index: UserIndex::default(),
+        send_ring: SendRingSize::new(16).unwrap(),
+        receive_ring: None,
+        rings: umem.at(0),
+        doorbell: umem.at(8192),
+        page_size: LogPageSize::P4K,
+        timestamps,
+    };
+    // SAFETY: as above.
+    let (_qp, _number): (DevxObject<()>, Qpn) = unsafe { device.create_object(&command, ()) }?;
+    Ok(())
+}
+
+#[test]
+fn a_device_of_real_time_only_and_low_limits_is_used_within_them() {
+    let prepare = |command: &mut std::process::Command, _: &std::path::Path| {
+        command.env("MLX5_UVERBS_TIMESTAMPS", "real-time").env("MLX5_UVERBS_LIMITS", "low");
+    };
+    prepared("contexts::a_device_of_real_time_only_and_low_limits_is_used_within_them", prepare, || {
+        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+        assert_eq!(bench.device.timestamp_support(), TimestampSupport::REAL_TIME);
+        assert_eq!(written(&bench), [1, 24, 2, 2, 8]);
+        is_refused_for(&bench.device, TimestampFormat::FreeRunning, "time stamps of a free-running clock");
+        let spec = QueuePairSpec { timestamps: Some(TimestampFormat::RealTime), ..QueuePairSpec::default() };
+        create(&bench.device, spec).unwrap();
+        created_with(&bench.device, TimestampFormat::DeviceDefault).unwrap();
+        created_with(&bench.device, TimestampFormat::RealTime).unwrap();
+        let refused = created_with(&bench.device, TimestampFormat::FreeRunning).unwrap_err();
+        says(&refused.to_string(), &["CREATE_QP refused", "bad parameter"]);
+
+        bench.queue.request(1).signaled().nop().unwrap();
+        bench.queue.ring_doorbell();
+        let entry = loop {
+            let mut router = QpRouter { queues: &mut bench.queue, mkeys: &mut [] };
+            if let Some((entry, completion)) = bench.completions.poll_with_entry(&mut router) {
+                completion.unwrap();
+                break entry;
+            }
+        };
+        let stamp = entry.timestamp.get();
+        assert!(stamp & 0xffff_ffff < 1_000_000_000, "nanoseconds of a second: {stamp:#x}");
+    });
+}
+
+#[test]
+fn a_device_with_a_free_running_clock_has_its_stamps() {
+    for (support, has_real_time) in [("free-running", false), ("both", true)] {
+        let prepare = |command: &mut std::process::Command, _: &std::path::Path| {
+            command.env("MLX5_UVERBS_TIMESTAMPS", support).env("EXPECT_REAL_TIME", has_real_time.to_string());
+        };
+        prepared("contexts::a_device_with_a_free_running_clock_has_its_stamps", prepare, || {
+            let has_real_time = std::env::var("EXPECT_REAL_TIME").unwrap() == "true";
+            let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+            assert_eq!(written(&bench), [0, 30, 4, 4, 8]);
+            bench.queue.request(1).signaled().nop().unwrap();
+            bench.queue.ring_doorbell();
+            take(&mut bench.completions, &mut bench.queue, 1);
+            let refused = created_with(&bench.device, TimestampFormat::RealTime);
+            if has_real_time {
+                refused.unwrap();
+                let timestamps = Some(TimestampFormat::RealTime);
+                let spec = QueuePairSpec { timestamps, ..QueuePairSpec::default() };
+                assert_eq!(written(&Bench::on(bench.device, spec, 128).unwrap())[0], 2);
+            } else {
+                says(&refused.unwrap_err().to_string(), &["CREATE_QP refused", "bad parameter"]);
+                is_refused_for(&bench.device, TimestampFormat::RealTime, "time stamps in real time");
+            }
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! What the device can do on RoCE, and which time stamps queue pairs can have.
+
+use super::{Command, TimestampFormat};
+use crate::error::CommandError;
+use crate::wire::codes::codes;
+use crate::wire::prm::command::{Opcode, RequestHeader};
+use crate::wire::prm::query_hca_cap::{CURRENT, QueryHcaCapReply, QueryHcaCapRequest, ROCE};
+use crate::wire::prm::roce_capabilities::{RoceCapabilityBits, RoceFlags};
+
+codes! {
+    /// Which formats of time stamps queue pairs can have (PRM `qp_ts_format`, `sq_ts_format`; kernel
+    /// `MLX5_TIMESTAMP_FORMAT_CAP_*`). An open set.
+    TimestampSupport(u8), "time stamp formats {:#x}";
+
+    /// Those of the free-running clock.
+    FREE_RUNNING = 0, "free-running";
+    /// Those in real time.
+    REAL_TIME = 1, "real time";
+    /// Both.
+    BOTH = 2, "free-running and real time";
+}
+
+impl TimestampSupport {
+    /// Returns whether a queue pair can have this format. What the device prefers ([`TimestampFormat::DeviceDefault`]) each can: UCX
+    /// asks for no other.
+    pub const fn supports(self, format: TimestampFormat) -> bool {
+        match format {
+            TimestampFormat::DeviceDefault => true,
+            TimestampFormat::FreeRunning => matches!(self, Self::FREE_RUNNING | Self::BOTH),
+            TimestampFormat::RealTime => matches!(self, Self::REAL_TIME | Self::BOTH),
+        }
+    }
+
+    /// Returns the format to ask for where the user does not care: the free-running clock's where the device has that, else what it
+    /// prefers (kernel `get_ts_format`). A device that has real time only refuses a queue pair with free-running stamps.
+    ///
+    /// ```
+    /// use mlx5_mkey::command::{TimestampFormat, TimestampSupport};
+    /// assert_eq!(TimestampSupport::BOTH.usual_format(), TimestampFormat::FreeRunning);
+    /// assert_eq!(TimestampSupport::REAL_TIME.usual_format(), TimestampFormat::DeviceDefault);
+    /// ```
+    pub const fn usual_format(self) -> TimestampFormat {
+        if self.supports(TimestampFormat::FreeRunning) {
+            TimestampFormat::FreeRunning
+        } else {
+            TimestampFormat::DeviceDefault
+        }
+    }
+}
+
+/// RoCE capabilities (PRM `roce_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RoceCapabilities {
+    /// Which time stamps queue pairs can have.
+    pub timestamps: TimestampSupport,
+    /// Reliable connections can loop back with RoCE on ([`super::Path::Loopback`]).
+    pub loopback_with_roce: bool,
+    /// Reliable connections can loop back with RoCE off.
+    pub loopback_without_roce: bool,
+    /// The lowest UDP source port of RoCE v2; 0 where the device does not tell.
+    pub min_udp_source_port: u16,
+    /// The highest.
+    pub max_udp_source_port: u16,
+}
+
+impl RoceCapabilities {
+    /// Reads the device's words.
+    pub fn from_wire(bits: &RoceCapabilityBits) -> Self {
+        let flags = RoceFlags::from_bits(bits.flags.get());
+        Self {
+            timestamps: TimestampSupport(flags.qp_ts_format()),
+            loopback_with_roce: flags.fl_rc_qp_when_roce_enabled(),
+            loopback_without_roce: flags.fl_rc_qp_when_roce_disabled(),
+            min_udp_source_port: bits.min_src_udp_port.get(),
+            max_udp_source_port: bits.max_src_udp_port.get(),
+        }
+    }
+}
+
+/// Asks for the RoCE capabilities in force (QUERY_HCA_CAP, RoCE). Only where the general ones say that there is RoCE
+/// ([`super::GeneralCapabilities::roce`]).
+///
+/// ```
+/// use mlx5_mkey::command::{Command, QueryRoceCapabilities};
+/// let mut mailbox = [0; 16];
+/// let request = QueryRoceCapabilities.encode(&mut mailbox)?;
+/// assert_eq!(request[..8], [0x01, 0x00, 0, 0, 0, 0, 0, 0x09]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QueryRoceCapabilities;
+
+impl Command for QueryRoceCapabilities {
+    const OPCODE: Opcode = Opcode::QUERY_HCA_CAP;
+    type Input = QueryHcaCapRequest;
+    type Output = QueryHcaCapReply;
+    type Reply = RoceCapabilities;
+
+    fn write(&self, input: &mut QueryHcaCapRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        input.header.op_mod.set(ROCE | CURRENT);
+    }
+
+    fn read(&self, output: &QueryHcaCapReply) -> Result<RoceCapabilities, CommandError> {
+        Ok(RoceCapabilities::from_wire(zerocopy::transmute_ref!(&output.known)))
+    }
+}
