@@ -134,7 +134,7 @@ impl Failure {
             Self::Devx(error) => match error {
                 DevxError::Library(_) => MLX5MK_LIBRARY,
                 DevxError::NoDevice { .. } | DevxError::Open { .. } => MLX5MK_DEVICE,
-                DevxError::Command(_) => MLX5MK_COMMAND,
+                DevxError::Command(_) | DevxError::KernelRefuses { .. } => MLX5MK_COMMAND,
                 DevxError::Config(_) => MLX5MK_CONFIG,
                 DevxError::Adopt(_) | DevxError::OtherCompletionQueue { .. } => MLX5MK_ADOPT,
                 DevxError::CompletionQueueTooSmall { .. } => MLX5MK_CQ_TOO_SMALL,

@@ -49,6 +49,14 @@ impl TimestampSupport {
 }
 
 /// RoCE capabilities (PRM `roce_cap`).
+///
+/// ```
+/// use mlx5_mkey::command::{RoceCapabilities, TimestampFormat};
+/// /// Which time stamps a queue pair asks for.
+/// fn timestamps(device: &RoceCapabilities) -> TimestampFormat {
+///     device.timestamps.usual_format()
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RoceCapabilities {

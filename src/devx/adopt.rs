@@ -211,7 +211,7 @@ impl Device {
         // SAFETY: as above.
         let object = unsafe { sys::Object::of_qp(&self.context, memory, qp) };
         let cqs = [send_cq.clone(), receive_cq.clone()];
-        Ok(QueuePair::new(QpObject { qpn, spec, cqs, addresses, object }, send, receive))
+        Ok(QueuePair::new(QpObject { qpn, spec, cqs, addresses, blue_flame: false, object }, send, receive))
     }
 }
 

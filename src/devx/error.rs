@@ -217,6 +217,13 @@ pub enum DevxError {
     },
     /// The device refused a command, or cannot do what it asks for.
     Command(CommandError),
+    /// The kernel lets no such command through to the device, as Linux does with some; whatever the device can do.
+    KernelRefuses {
+        /// The command.
+        command: Opcode,
+        /// What cannot be had without it, and what can instead.
+        what: &'static str,
+    },
     /// A size is not one that a queue can have.
     Queue(QueueError),
     /// A number does not fit its field.
@@ -321,6 +328,9 @@ impl fmt::Display for DevxError {
                 )
             }
             Self::Command(error) => error.fmt(f),
+            Self::KernelRefuses { command, what } => {
+                write!(f, "the kernel lets no {command} through to the device: {what}")
+            }
             Self::Queue(error) => error.fmt(f),
             Self::OutOfRange(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
@@ -418,6 +428,7 @@ impl Error for DevxError {
             Self::Adopt(error) => Some(error),
             Self::Completion(error) => Some(error),
             Self::NoDevice { .. }
+            | Self::KernelRefuses { .. }
             | Self::CompletionQueueTooSmall { .. }
             | Self::OtherCompletionQueue { .. }
             | Self::TooLong { .. }
@@ -452,7 +463,7 @@ pub(super) fn drop_failed(error: &DevxError) {
 mod tests {
     use super::*;
     use crate::types::Qpn;
-    use crate::wire::prm::command::{Opcode, Status};
+    use crate::wire::prm::command::Status;
 
     #[test]
     fn the_text_holds_that_of_the_source() {

@@ -12,7 +12,7 @@ use std::vec::Vec;
 /// when there is one, and does not block. A program that asks for the state of many queue pairs asks for all of them, and takes the
 /// answers as they come.
 ///
-/// The kernel keeps 64 KiB of answers for a channel, and refuses queries beyond (EAGAIN).
+/// The kernel keeps 1 MiB of answers for a channel, and refuses queries beyond (EAGAIN).
 ///
 /// ```no_run
 /// use mlx5_mkey::command::QueryQp;

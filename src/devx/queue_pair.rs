@@ -46,7 +46,9 @@ pub struct QueuePairSpec {
     pub max_requests: Option<u32>,
     /// Every request is signalled.
     pub signal_all: bool,
-    /// A signature error stops the send queue.
+    /// A signature error stops the send queue ([`QpControl::resume`]). Linux lets no such queue pair go on that was made here: it is
+    /// refused then ([`DevxError::KernelRefuses`]). Make it by libibverbs (`mlx5dv_create_qp`, `MLX5DV_QP_CREATE_SIG_PIPELINING`), and
+    /// take it over ([`Device::adopt_qp`]).
     pub drain_on_signature_error: bool,
     /// Requests may copy memory ([`SendRequest::memcpy`]), where the device can.
     pub memcpy: bool,
@@ -57,7 +59,8 @@ pub struct QueuePairSpec {
     /// What the peer may do through the queue pair.
     pub access: QpAccess,
     /// Requests that are published alone are written to the device with the doorbell ([`BlueFlame`]): it need not read them from
-    /// memory. The queue pair has a register of its own then.
+    /// memory. The queue pair has a register of its own then. Where the device or the kernel has none, it has a plain doorbell:
+    /// [`QpControl::has_blue_flame`] tells.
     pub blue_flame: bool,
     /// Format of the time stamps in completions. Where it is not given, that of the free-running clock ([`Device::clock`]), or on
     /// a device without what it prefers ([`TimestampSupport::usual_format`](crate::command::TimestampSupport::usual_format)).
@@ -123,6 +126,8 @@ pub(super) struct QpObject {
     pub(super) spec: QueuePairSpec,
     pub(super) cqs: [Cq; 2],
     pub(super) addresses: RingAddresses,
+    /// Requests go with the doorbell.
+    pub(super) blue_flame: bool,
     pub(super) object: sys::Object<Arc<QpMemory>>,
 }
 
@@ -158,9 +163,9 @@ impl Device {
     /// - [`DevxError::CompletionQueueTooSmall`] where a completion queue has no room for all that may
     ///   complete.
     /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory,
-    ///   atomics of the peer, a user index, a format of time stamps and BlueFlame where the device has none;
-    ///   and where the device refuses one of the commands: CREATE_QP,
-    ///   RST2INIT_QP, INIT2INIT_QP.
+    ///   atomics of the peer, a user index and a format of time stamps where the device has none; and where
+    ///   the device refuses one of the commands: CREATE_QP, RST2INIT_QP, INIT2INIT_QP.
+    /// - [`DevxError::KernelRefuses`] for draining where the kernel lets no drained queue go on.
     /// - [`DevxError::Call`] where a register, the memory of the rings or a buffer cannot be had.
     /// - [`DevxError::Queue`] where a queue cannot be made over its ring.
     pub fn create_qp<const S: usize, const R: usize>(
@@ -185,15 +190,7 @@ impl Device {
         let max_requests = spec.max_requests.unwrap_or(u32::MAX);
         // Each request has a block at least.
         let set_aside = [send_cq.set_aside(max_requests.min(S as u32))?, receive_cq.set_aside(R as u32)?];
-        let blue_flame = match (spec.blue_flame, self.report.general.log_blue_flame) {
-            (false, _) => None,
-            (true, Some(log @ 7..)) => Some(1 << (log - 1)),
-            (true, _) => return Err(unsupported("requests with the doorbell (BlueFlame)")),
-        };
-        let uar = match blue_flame {
-            None => sys::Uar::alloc(&self.context)?,
-            Some(_) => sys::Uar::alloc_write_combining(&self.context)?,
-        };
+        let (uar, blue_flame) = self.doorbell_page(spec.blue_flame)?;
         let register = uar.register()?;
         // The receive ring comes first (PRM), and the send ring begins at a whole block.
         let send_at = (R * stride).next_multiple_of(WQEBB_BYTES);
@@ -250,12 +247,26 @@ impl Device {
             memcpy,
             ..SendQueueConfig::new(qpn)
         };
-        let object = QpObject { qpn, spec, cqs, addresses, object };
+        let blue_flame = blue_flame.is_some();
+        let object = QpObject { qpn, spec, cqs, addresses, blue_flame, object };
         let send = SendQueue::new(config, send_slots, record, doorbell)?;
         let config = ReceiveQueueConfig { qpn, entries_per_slot: spec.entries_per_slot };
         let queue = QueuePair::new(object, send, ReceiveQueue::new(config, receive_slots, record)?);
         queue.control.init()?;
+        if spec.drain_on_signature_error {
+            queue.control.can_resume()?;
+        }
         Ok(queue)
+    }
+
+    /// Allocates a page for doorbells: one that gathers stores if it is wanted and can be had, with the bytes of half of its register.
+    fn doorbell_page(&self, blue_flame: bool) -> Result<(Arc<sys::Uar>, Option<usize>), DevxError> {
+        if let (true, Some(log @ 7..)) = (blue_flame, self.report.general.log_blue_flame)
+            && let Some(uar) = sys::Uar::alloc_write_combining(&self.context)?
+        {
+            return Ok((uar, Some(1 << (log - 1))));
+        }
+        Ok((sys::Uar::alloc(&self.context)?, None))
     }
 
     /// Returns the format of time stamps to ask for.
@@ -323,12 +334,39 @@ impl QpControl {
         Ok(carry(&QueryQp(self.qpn()), |request, reply| self.0.object.query(request, reply))?.1)
     }
 
-    /// Lets a drained send queue go on (SQD to RTS).
+    /// Returns whether requests that are published alone go with the doorbell, as [`QueuePairSpec::blue_flame`] asks for.
+    pub fn has_blue_flame(&self) -> bool {
+        self.0.blue_flame
+    }
+
+    /// Lets a drained send queue go on (SQD to RTS): of a queue pair that was taken over by `ibv_modify_qp`, of one that was made here by
+    /// a command, which Linux refuses.
     ///
     /// # Errors
-    /// [`DevxError::Command`].
+    /// [`DevxError::KernelRefuses`]: the queue stays as it is, and [`QueuePair::reset`] takes it back. [`DevxError::Call`] and
+    /// [`DevxError::Command`], also for a queue pair that is not drained.
     pub fn resume(&self) -> Result<(), DevxError> {
-        self.modify(&Sqd2Rts { qp: self.qpn(), change: QpChange::default() })
+        let by_command = || {
+            self.modify(&Sqd2Rts { qp: self.qpn(), change: QpChange::default() }).map_err(|error| match error {
+                // Of a command that reaches the device, errors of the device have a status.
+                DevxError::Call { cause, .. } if cause.raw_os_error() == Some(libc::EINVAL) => {
+                    let what = "a drained send queue goes on only where the queue pair was made by libibverbs \
+                                (mlx5dv_create_qp) and taken over (Device::adopt_qp); others begin anew (QueuePair::reset)";
+                    DevxError::KernelRefuses { command: Sqd2Rts::OPCODE, what }
+                }
+                error => error,
+            })
+        };
+        self.0.object.resume().unwrap_or_else(by_command)
+    }
+
+    /// Refuses a queue pair that could never go on once it is drained. The device refuses the command that is tried here, since the
+    /// queue pair is not drained: so the kernel has let it through.
+    fn can_resume(&self) -> Result<(), DevxError> {
+        match self.resume() {
+            Err(DevxError::Command(_)) => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// Puts the queue pair into the error state: everything outstanding is flushed.

@@ -52,6 +52,8 @@ pub struct DevxBoard {
     device: Device,
     /// If the kernel has mapped it.
     clock: Option<MappedClock>,
+    /// Whether queue pairs made here stop at signature errors and can go on: with Linux they cannot.
+    drains: bool,
     /// Both protection domains, and in which of them things are made.
     pds: [Pd; 2],
     domain: ProtectionDomain,
@@ -159,6 +161,17 @@ impl EndQueues for ShimQueues {
     }
 }
 
+/// Returns whether a queue pair can be made that stops at signature errors.
+fn drains(device: &Device, pd: &Pd) -> Result<bool, DevxError> {
+    let (cq, _completions) = device.create_cq(CqSpec::from(COMPLETIONS as u32))?;
+    let spec = QueuePairSpec { drain_on_signature_error: true, ..QueuePairSpec::default() };
+    match device.create_qp::<SEND_BLOCKS, RECEIVE_SLOTS>(pd, &cq, &cq, spec) {
+        Ok(_) => Ok(true),
+        Err(DevxError::Command(_) | DevxError::KernelRefuses { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 impl DevxBoard {
     /// Opens a device; `name` is what the user calls the board. The storage example is in the folder `programs`, if it is there.
     ///
@@ -180,6 +193,7 @@ impl DevxBoard {
             name,
             begin: Instant::now(),
             clock: device.clock().ok(),
+            drains: drains(&device, &pds[0])?,
             device,
             pds,
             domain: ProtectionDomain::default(),
@@ -280,7 +294,7 @@ impl Board for DevxBoard {
         Capabilities {
             xts: general.xts_engine().filter(|_| keys),
             signature: general.signatures().is_some(),
-            drain: general.drain_signature_errors,
+            drain: self.drains,
             login: self.factory.is_some(),
             // Whoever names a device means one.
             hardware: self.name != UVERBS,

@@ -29,6 +29,14 @@ pub(super) struct IbvQp {
     pub(super) qp_num: u32,
 }
 
+/// `struct ibv_qp_attr`, as far as the states, and room for what follows.
+#[repr(C)]
+pub(super) struct IbvQpAttr {
+    pub(super) state: u32,
+    pub(super) current_state: u32,
+    pub(super) rest: [u64; 31],
+}
+
 /// `struct ibv_cq`, as far as its device.
 #[repr(C)]
 pub(super) struct IbvCq {

@@ -4,7 +4,8 @@
 
 use super::abi::{
     ClockInfoRaw, CommandChannelRaw, ContextAttr, DevxObj, DevxUar, DevxUmem, DevxUmemIn, EventChannelRaw,
-    IbvAh, IbvAhAttr, IbvContext, IbvDevice, IbvMr, IbvPd, IbvPortAttr, IbvQp, Mlx5dvContext, Mlx5dvObj,
+    IbvAh, IbvAhAttr, IbvContext, IbvDevice, IbvMr, IbvPd, IbvPortAttr, IbvQp, IbvQpAttr, Mlx5dvContext,
+    Mlx5dvObj,
 };
 use crate::devx::error::{DevxError, LibraryError};
 use core::ffi::{c_char, c_int, c_void};
@@ -82,6 +83,7 @@ api! {
         ibv_dealloc_pd: fn(*mut IbvPd) -> c_int;
         ibv_reg_mr: fn(*mut IbvPd, *mut c_void, usize, c_int) -> *mut IbvMr;
         ibv_dereg_mr: fn(*mut IbvMr) -> c_int;
+        ibv_modify_qp: fn(*mut IbvQp, *mut IbvQpAttr, c_int) -> c_int;
         [since 34] ibv_reg_dmabuf_mr: fn(*mut IbvPd, u64, usize, u64, c_int, c_int) -> *mut IbvMr;
     }
     mlx5 = "libmlx5.so.1" {

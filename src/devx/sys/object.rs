@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{DevxObj, IbvQp};
+use super::abi::{DevxObj, IbvQp, IbvQpAttr};
 use super::context::Context;
 use super::errno::{check, last_error};
 use crate::devx::error::{AdoptError, DevxError, drop_failed};
@@ -119,6 +119,25 @@ impl<K> Object<K> {
             },
             Raw::Other => Err(AdoptError::NotMadeHere.into()),
         }
+    }
+}
+
+/// `IBV_QPS_RTS`, `IBV_QPS_SQD`.
+const READY_TO_SEND: u32 = 3;
+const DRAINED: u32 = 4;
+/// `IBV_QP_STATE`, `IBV_QP_CUR_STATE`.
+const STATES: c_int = 1 << 0 | 1 << 1;
+
+impl<K> Object<K> {
+    /// Lets a drained queue pair of the caller's go on, through libibverbs: Linux carries no command for it (SQD_RTS_QP), and sends its
+    /// own where it is asked so. It is told the state, since it has not heard of the one that the device has changed. `None` for
+    /// other objects.
+    pub(in crate::devx) fn resume(&self) -> Option<Result<(), DevxError>> {
+        let Raw::Qp(raw) = self.raw else { return None };
+        let mut attr = IbvQpAttr { state: READY_TO_SEND, current_state: DRAINED, rest: [0; 31] };
+        // SAFETY: the queue pair lives, and the structure is no shorter than libibverbs' own.
+        let result = unsafe { (self.context.api.ibv_modify_qp)(raw.as_ptr(), &mut attr, STATES) };
+        Some(check("ibv_modify_qp", result))
     }
 }
 

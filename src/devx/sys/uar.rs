@@ -33,9 +33,16 @@ impl Uar {
         Self::alloc_as(context, Self::NON_CACHED)
     }
 
-    /// Allocates a page that gathers stores, for BlueFlame. libmlx5 gives each page of these to one, as long as it has some.
-    pub(in crate::devx) fn alloc_write_combining(context: &Arc<Context>) -> Result<Arc<Self>, DevxError> {
-        Self::alloc_as(context, Self::WRITE_COMBINING)
+    /// Allocates a page that gathers stores, for BlueFlame. libmlx5 gives each page of these to one, as long as it has some. `None`
+    /// where the kernel has none to give (EOPNOTSUPP): its test of such pages fails on some machines (`mlx5_ib_test_wc`).
+    pub(in crate::devx) fn alloc_write_combining(
+        context: &Arc<Context>,
+    ) -> Result<Option<Arc<Self>>, DevxError> {
+        match Self::alloc_as(context, Self::WRITE_COMBINING) {
+            Ok(uar) => Ok(Some(uar)),
+            Err(DevxError::Call { cause, .. }) if cause.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn alloc_as(context: &Arc<Context>, kind: u32) -> Result<Arc<Self>, DevxError> {

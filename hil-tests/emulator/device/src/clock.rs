@@ -28,7 +28,7 @@ impl Clock {
 /// Returns ticks of 1 GHz as a time stamp in real time: seconds in the high half, nanoseconds in the low one.
 pub(crate) const fn real_time(ticks: u64) -> u64 {
     const SECOND: u64 = 1_000_000_000;
-    ticks / SECOND << 32 | ticks % SECOND
+    ((ticks / SECOND) << 32) | (ticks % SECOND)
 }
 
 #[cfg(test)]

@@ -161,7 +161,11 @@ impl Needs {
             (self.xts == XtsNeed::Many, "xts-many", "AES-XTS over many data units"),
             (self.xts == XtsNeed::Single, "xts-single", "an AES-XTS engine of single data units"),
             (self.signature, "signature", "block signatures"),
-            (self.drain, "drain", "draining on signature errors"),
+            (
+                self.drain,
+                "drain",
+                "queues that drain on signature errors and go on (Linux lets those of libibverbs only)",
+            ),
             (self.login, "login", "logins: it takes keys in plaintext, or nobody knows what to log in with"),
             (self.fixed_entries, "fixed-entries", "mkeys whose entries are all of one length"),
             (self.long_lists, "long-lists", "mkeys with more entries than 16 bits count"),

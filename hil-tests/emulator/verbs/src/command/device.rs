@@ -13,8 +13,8 @@ use crate::state::clock;
 use mlx5_softdev::DeviceProfile;
 use zerocopy::IntoBytes;
 
-/// Contexts that do not ask for DEVX get it as well (`MLX5_IB_ALLOC_UCTX_DEVX` is the only flag).
-const KNOWN_FLAGS: u32 = 1;
+/// `MLX5_IB_ALLOC_UCTX_DEVX`, the only flag.
+const DEVX: u32 = 1;
 
 /// `MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET`, `_SQD2RTS` and `_MKEY_UPDATE_TAG`.
 const RESPONSE_MASK: u32 = 1 << 0 | 1 << 3 | 1 << 5;
@@ -37,7 +37,7 @@ const ROCE_V2: u32 = 2;
 /// GET_CONTEXT.
 pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ContextRequest = call.request.structure(UHW_IN)?;
-    if asked.flags & !KNOWN_FLAGS != 0 || asked.comp_mask != 0 {
+    if asked.flags & !DEVX != 0 || asked.comp_mask != 0 {
         return Err(Errno::OPNOTSUPP);
     }
     if asked.reserved0 != 0 || asked.reserved1 != 0 || asked.reserved2 != 0 {
@@ -74,7 +74,8 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(0, &1u32.to_ne_bytes())?;
     call.request.answer(1, &CORE_SUPPORT.to_ne_bytes())?;
     call.request.answer(UHW_OUT, response.as_bytes())?;
-    call.context()?.opened = true;
+    let context = call.context()?;
+    (context.opened, context.devx) = (true, asked.flags & DEVX != 0);
     Ok(())
 }
 

@@ -186,8 +186,13 @@ impl Call<'_> {
 
 /// UAR_ALLOC: all pages are one and the same kind of shared memory that nobody reads.
 pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
-    if call.request.number(0x1001) > 1 {
-        return Err(Errno::OPNOTSUPP);
+    /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF`, `_NC`.
+    const GATHERING: u64 = 0;
+    const NOT_CACHED: u64 = 1;
+    match call.request.number(0x1001) {
+        GATHERING if call.state.write_combining => {}
+        NOT_CACHED => {}
+        _ => return Err(Errno::OPNOTSUPP),
     }
     call.publish(Object::Uar, |request, handle| {
         request.answer(0x1002, &0u64.to_ne_bytes())?;

@@ -172,7 +172,7 @@ pub(crate) const METHODS: &[Method] = &[
         ],
         devx::subscribe,
     ),
-    method(DEVX_EVENTS, 0x1000, &[needs(0x1000, NewObject), takes(0x1001, In(4))], devx::alloc_event_channel),
+    method(DEVX_EVENTS, 0x1000, &[needs(0x1000, NewObject), needs(0x1001, In(4))], devx::alloc_event_channel),
     method(
         DEVX_OBJECT,
         0x1000,

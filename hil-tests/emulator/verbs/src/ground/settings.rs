@@ -20,6 +20,8 @@ pub(crate) const MEMCPY: &str = "MLX5_UVERBS_MEMCPY";
 pub(crate) const TIMESTAMPS: &str = "MLX5_UVERBS_TIMESTAMPS";
 /// `usual`, which it is if not set, or `low`: 4 READs in flight and messages of 16 MiB, where devices have 16 and 1 GiB.
 pub(crate) const LIMITS: &str = "MLX5_UVERBS_LIMITS";
+/// `yes`, which it is if not set, or `no`: whether the kernel has pages for doorbells that gather stores (BlueFlame).
+pub(crate) const WRITE_COMBINING: &str = "MLX5_UVERBS_WRITE_COMBINING";
 /// Any value but `0`: every work request is written to standard error.
 pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";
 
@@ -42,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) directory: PathBuf,
     /// What kind of device it is.
     pub(crate) profile: DeviceProfile,
+    /// There are pages for doorbells that gather stores.
+    pub(crate) write_combining: bool,
     /// Every request is printed.
     pub(crate) log: bool,
     /// Where every request and completion goes as a line of JSON.
@@ -95,7 +99,17 @@ impl Settings {
         let faults = std::env::var(FAULTS).ok().filter(|words| !words.is_empty());
         let faults = faults.map(|words| Plan::parse(&words)).transpose();
         let faults = faults.map_err(|what| format!("{FAULTS}: {what}"))?;
-        Ok(Self { directory: directory(), profile, log, log_json: path(LOG_JSON), pcap: path(PCAP), faults })
+        let write_combining =
+            choice(WRITE_COMBINING, std::env::var_os(WRITE_COMBINING), [("yes", true), ("no", false)])?;
+        Ok(Self {
+            directory: directory(),
+            profile,
+            write_combining,
+            log,
+            log_json: path(LOG_JSON),
+            pcap: path(PCAP),
+            faults,
+        })
     }
 }
 

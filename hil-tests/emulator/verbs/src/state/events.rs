@@ -34,7 +34,8 @@ mod device {
 }
 
 /// Events that the kernel lets programs ask for without a list of the device's: completions, path, connection, queues.
-const ASKABLE: [u16; 12] = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13, 0x14];
+const ASKABLE: [u16; 15] =
+    [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13, 0x14, 0x18, 0x1c, 0x1d];
 
 /// `MLX5_EVENT_TYPE_CQ_ERROR`, syndrome: more entries than room.
 const OVERRUN: u8 = 1;
@@ -93,6 +94,12 @@ fn of_queue(event_type: u8, number: u32) -> EventEntry {
 /// Whether a program may ask for events of this number.
 pub(crate) fn is_askable(number: u16) -> bool {
     ASKABLE.contains(&number)
+}
+
+/// Whether a program may ask for events of this number of the device as a whole: a port's change.
+pub(crate) fn is_askable_of_the_device(number: u16) -> bool {
+    const PORT_CHANGE: u16 = 0x9;
+    number == PORT_CHANGE
 }
 
 /// One number of events of one object, and where they go.

@@ -39,6 +39,8 @@ pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
 /// The device of this process and all that hangs on it.
 #[derive(Debug)]
 pub(crate) struct State {
+    /// The kernel has pages for doorbells that gather stores.
+    pub(crate) write_combining: bool,
     /// The device.
     pub(crate) device: Device<ProcessMemory>,
     /// What the program's descriptors stand for. Several may stand for one thing, which lives until the last is closed.
@@ -117,6 +119,7 @@ impl State {
             _ => None,
         };
         Ok(Self {
+            write_combining: settings.write_combining,
             device,
             files: BTreeMap::new(),
             contexts: BTreeMap::new(),

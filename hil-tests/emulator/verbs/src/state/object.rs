@@ -194,6 +194,8 @@ impl Object {
 pub(crate) struct Context {
     /// GET_CONTEXT was called.
     pub(crate) opened: bool,
+    /// It may send commands of its own to the device.
+    pub(crate) devx: bool,
     /// Where asynchronous events go.
     pub(crate) async_channel: Option<u32>,
     /// How its device has ended.

@@ -1,17 +1,13 @@
 //! Which values the contexts of objects get that are not the user's choice: by the device's capabilities.
-#![allow(unsafe_code)]
 
-use super::common::prepared;
 use super::connect::Context;
-use super::dmabuf::exporter;
-use super::umem::mapped;
+use super::umem::created_with;
 use super::{Bench, says, take};
-use mlx5_mkey::command::{CreateQp, LogPageSize, SendRingSize, TimestampFormat, TimestampSupport, UserIndex};
-use mlx5_mkey::devx::{Device, DevxError, DevxObject, QueuePair, QueuePairSpec, UmemSpec};
+use mlx5_mkey::command::{TimestampFormat, TimestampSupport};
+use mlx5_mkey::devx::{Device, DevxError, QueuePair, QueuePairSpec};
 use mlx5_mkey::error::CommandError;
 use mlx5_mkey::queue::QpRouter;
-use mlx5_mkey::types::Qpn;
-use std::os::fd::AsFd;
+use mlx5_testing::preload::prepared;
 
 /// What CREATE_QP, INIT2RTR and RTR2RTS wrote into a context: format of time stamps, logarithms of the longest message, of READs as
 /// responder and as requester, and of the packets for an acknowledgement.
@@ -37,32 +33,6 @@ fn is_refused_for(device: &Device, format: TimestampFormat, words: &str) {
         }
         other => panic!("{other:?}"),
     }
-}
-
-/// A program's own CREATE_QP, which asks for a format whatever the device can.
-fn created_with(device: &Device, timestamps: TimestampFormat) -> Result<(), DevxError> {
-    let pd = device.alloc_pd()?;
-    let (cq, _completions) = device.create_cq(64)?;
-    let (file, uar) = (exporter(), device.alloc_uar()?);
-    let _memory = mapped(&file);
-    // SAFETY: nothing is posted, and the memory is mapped for good.
-    let umem = unsafe { device.register_umem_dmabuf(file.as_fd(), 4096..4 * 4096, UmemSpec::default()) }?;
-    let command = CreateQp {
-        pd: pd.number()?,
-        uar: uar.number()?,
-        send_cq: cq.number(),
-        receive_cq: cq.number(),
-        user_index: UserIndex::default(),
-        send_ring: SendRingSize::new(16).unwrap(),
-        receive_ring: None,
-        rings: umem.at(0),
-        doorbell: umem.at(8192),
-        page_size: LogPageSize::P4K,
-        timestamps,
-    };
-    // SAFETY: as above.
-    let (_qp, _number): (DevxObject<()>, Qpn) = unsafe { device.create_object(&command, ()) }?;
-    Ok(())
 }
 
 #[test]

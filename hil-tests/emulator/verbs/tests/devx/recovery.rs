@@ -1,6 +1,6 @@
 //! A queue pair that is reset begins anew, also where the device refuses a step on the way.
 
-use super::{Bench, draining, executed, page, preloaded, take, verbs};
+use super::{Bench, executed, page, preloaded, take, verbs};
 use mlx5_mkey::devx::{Buffer, CqReader, QueuePair, QueuePairSpec};
 use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::wqe::{Local, Remote};
@@ -15,12 +15,12 @@ fn completed(queue: &mut QueuePair<64, 16>, completions: &mut CqReader) -> u64 {
 #[test]
 fn a_reset_that_is_refused_half_way_runs_nothing_again() {
     preloaded("recovery::a_reset_that_is_refused_half_way_runs_nothing_again", || {
-        let mut bench = Bench::new(draining()).unwrap();
+        let mut bench = Bench::new(QueuePairSpec { memcpy: true, ..QueuePairSpec::default() }).unwrap();
         let mut page = page(&bench.pd, &[]).unwrap();
         let sge = |page: &Buffer| page.sge(0..8).unwrap();
         let remote = Remote { address: page.address() + 512, rkey: page.rkey() };
         let mut id = 0;
-        // To RESET, to INIT, and to draining.
+        // To RESET, to INIT, and to copies of memory.
         for (nth, refused) in [(1, true), (2, true), (3, true), (4, false)] {
             let Bench { queue, completions, .. } = &mut bench;
             page.write(0, b"old data").unwrap();

@@ -84,6 +84,33 @@ fn connect<K>(object: &DevxObject<K>, qp: Qpn) {
     change(object, &to_send);
 }
 
+/// A program's own CREATE_QP, which asks for a format whatever the device can.
+pub(super) fn created_with(device: &Device, timestamps: TimestampFormat) -> Result<(), DevxError> {
+    let pd = device.alloc_pd()?;
+    let (cq, _completions) = device.create_cq(64)?;
+    let (file, uar) = (exporter(), device.alloc_uar()?);
+    let _memory = mapped(&file);
+    // SAFETY: nothing is posted, and the memory is mapped for good.
+    let umem =
+        unsafe { device.register_umem_dmabuf(file.as_fd(), FIRST..FIRST + LENGTH, UmemSpec::default()) }?;
+    let command = CreateQp {
+        pd: pd.number()?,
+        uar: uar.number()?,
+        send_cq: cq.number(),
+        receive_cq: cq.number(),
+        user_index: UserIndex::default(),
+        send_ring: SendRingSize::new(16).unwrap(),
+        receive_ring: None,
+        rings: umem.at(0),
+        doorbell: umem.at(8192),
+        page_size: LogPageSize::P4K,
+        timestamps,
+    };
+    // SAFETY: as above.
+    let (_qp, _number): (DevxObject<()>, Qpn) = unsafe { device.create_object(&command, ()) }?;
+    Ok(())
+}
+
 #[test]
 fn rings_are_in_a_dma_buf() {
     preloaded("umem::rings_are_in_a_dma_buf", || {

@@ -162,6 +162,7 @@ fn queue_pair(context: &Context, umem: u32, srqn: u32) -> (u32, Result<u32, i32>
     cq.header.opcode.set(0x400);
     cq.cqc.flags.set(CqcFlags::new().with_dbr_umem_valid(true).into_bits());
     cq.cqc.size.set(CqcSize::new().with_uar_page(page).with_log_cq_size(3).into_bits());
+    cq.cqc.c_eqn.set(1);
     cq.cqc.dbr_umem_id.set(umem);
     cq.cqc.dbr_addr.set(1032);
     cq.cq_umem_id.set(umem);

@@ -263,10 +263,16 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 pub(crate) struct Context(pub(crate) RawFd);
 
 impl Context {
-    /// Opens the device and makes a context.
+    /// Opens the device and makes a context, which may send commands of its own.
     pub(crate) fn new() -> Self {
+        Self::with_flags(1)
+    }
+
+    /// Opens the device and makes a context with these flags (`MLX5_IB_ALLOC_UCTX_DEVX`).
+    pub(crate) fn with_flags(flags: u8) -> Self {
         let descriptor = open().expect("open");
-        let (request, mut response) = ([0; 32], [0; 72]);
+        let (mut request, mut response) = ([0; 32], [0; 72]);
+        request[8] = flags;
         let mut attributes = [Attribute::In(0x1000, &request), Attribute::Out(0x1001, &mut response)];
         call(descriptor, 0, 3, &mut attributes).expect("GET_CONTEXT");
         assert_eq!(word(&response, 40), 72, "response length");

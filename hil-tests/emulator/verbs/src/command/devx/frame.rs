@@ -32,6 +32,13 @@ pub(crate) mod opcode {
     pub(crate) const QUERY_OBJECT: u16 = 0xa02;
 }
 
+/// Types of general objects.
+pub(crate) const TYPE_DEK: u16 = 0x0c;
+pub(crate) const TYPE_LOGIN: u16 = 0x1f;
+
+/// The one event queue for completions.
+pub(crate) const EVENT_QUEUE: u32 = 1;
+
 /// Bytes before the body of a general object.
 pub(crate) const HEADER: usize = 16;
 /// Bytes of an object's body.

@@ -2,6 +2,7 @@
 
 pub(crate) mod frame;
 mod keys;
+mod linux;
 mod mkey;
 pub(crate) mod query;
 pub(crate) mod queue;
@@ -14,7 +15,8 @@ use crate::state::channel::Kind;
 use crate::state::events::{self, Subject, Target};
 use crate::state::object::{Devx, Object};
 use frame::{
-    Answer, Command, Created, HANDLE, HEADER, IN, OTHER_IN, OTHER_OUT, OUT, Status, answer, opcode, reply,
+    Answer, Command, Created, EVENT_QUEUE, HANDLE, HEADER, IN, OTHER_IN, OTHER_OUT, OUT, Status, TYPE_DEK,
+    TYPE_LOGIN, answer, opcode, reply,
 };
 use keys::{create_dek, create_login, modify_dek};
 use mlx5_softdev::CryptoMode;
@@ -22,13 +24,10 @@ use mlx5_softdev::capabilities::{capabilities, nic_vport};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Types of general objects.
-const TYPE_DEK: u16 = 0x0c;
-const TYPE_LOGIN: u16 = 0x1f;
-
 /// DEVX_OTHER: commands without an object.
 pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(OTHER_IN)?.into());
+    linux::general(call, &command)?;
     let outcome = match command.opcode() {
         opcode::QUERY_HCA_CAP => command.u16(6).and_then(|kind| {
             let caps = capabilities(kind, call.state.device.profile());
@@ -52,8 +51,7 @@ pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
             }
             _ => Err(Status::BAD_PARAMETER),
         },
-        // The kernel lets through only commands that it knows to be harmless.
-        _ => return Err(unknown(&command)),
+        _ => Err(unknown(&command)),
     };
     answer(call, OTHER_OUT, outcome)
 }
@@ -67,9 +65,9 @@ pub(crate) fn query_uar(call: &mut Call<'_>) -> Result<(), Errno> {
 /// DEVX_QUERY_EQN: there is one vector, with one event queue.
 pub(crate) fn query_eqn(call: &mut Call<'_>) -> Result<(), Errno> {
     if call.request.number(0x1000) != 0 {
-        return Err(Errno::INVAL);
+        return Err(Errno::NOENT);
     }
-    call.request.answer(0x1001, &1u32.to_ne_bytes())
+    call.request.answer(0x1001, &EVENT_QUEUE.to_ne_bytes())
 }
 
 /// The most numbers of events in one call.
@@ -89,31 +87,35 @@ pub(crate) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer_object(0x1000, descriptor.into())
 }
 
-/// DEVX_SUBSCRIBE_EVENT: of an object that a command made, on a channel or by an eventfd. Events of the device as a whole there are
-/// none here.
+/// DEVX_SUBSCRIBE_EVENT: of an object that a command made, on a channel or by an eventfd. Of the device as a whole there is the change
+/// of a port, which never comes here.
 pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let descriptor = call.request.descriptor(0x1000).ok_or(Errno::INVAL)?;
     let Some((channel, Kind::Devx { .. })) = call.state.channel_of(descriptor) else {
         return Err(Errno::BADF);
     };
-    if !call.request.has(0x1001) {
-        return Err(Errno::OPNOTSUPP);
-    }
+    let subject = match call.request.has(0x1001) {
+        false => None,
+        true => Some(match call.object(call.request.handle(0x1001)?)? {
+            Object::Qp(qp) if qp.user_handle.is_none() => Some(Subject::Qp(qp.number)),
+            Object::Cq(cq) if cq.user_handle.is_none() => Some(Subject::Cq(cq.number)),
+            Object::Srq(srq) if srq.user_handle.is_none() => Some(Subject::Srq(srq.number)),
+            // A command made it, and it has no events.
+            Object::Devx(_) => None,
+            _ => return Err(Errno::INVAL),
+        }),
+    };
+    linux::has_devx(call)?;
     let signals = call.request.has(0x1003);
     if signals && call.request.has(0x1004) {
         return Err(Errno::INVAL);
     }
-    let subject = match call.object(call.request.handle(0x1001)?)? {
-        Object::Qp(qp) if qp.user_handle.is_none() => Subject::Qp(qp.number),
-        Object::Cq(cq) if cq.user_handle.is_none() => Subject::Cq(cq.number),
-        Object::Srq(srq) if srq.user_handle.is_none() => Subject::Srq(srq.number),
-        _ => return Err(Errno::NOENT),
-    };
     let bytes = call.request.bytes(0x1002)?;
     let (numbers, rest) = bytes.as_chunks();
     let numbers: Vec<u16> = numbers.iter().map(|number| u16::from_ne_bytes(*number)).collect();
-    let good = rest.is_empty() && numbers.len() <= MAX_EVENTS;
-    if !good || !numbers.iter().all(|number| events::is_askable(*number)) {
+    let may_ask = if subject.is_some() { events::is_askable } else { events::is_askable_of_the_device };
+    let good = rest.is_empty() && (1..=MAX_EVENTS).contains(&numbers.len());
+    if !good || !numbers.iter().all(|number| may_ask(*number)) {
         return Err(Errno::INVAL);
     }
     let target = match signals {
@@ -124,21 +126,23 @@ pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
         }
         false => Target::Cookie(call.request.number(0x1004)),
     };
+    let Some(subject) = subject.flatten() else { return Ok(()) };
     call.state.subscriptions.add(channel, subject, &numbers, &target);
     // A completion queue may now have a doorbell to watch.
     call.state.touch();
     Ok(())
 }
 
-/// Names a command that is not known, and returns what the kernel says of one.
-fn unknown(command: &Command) -> Errno {
+/// Names a command that is not known, and returns what the device says of one.
+fn unknown(command: &Command) -> Status {
     notice::once(&format!("the device does not know the command {:#05x}", command.opcode()));
-    Errno::INVAL
+    Status::BAD_OPCODE
 }
 
 /// OBJ_CREATE.
 pub(crate) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let mut command = Command(call.request.bytes(IN)?.into());
+    linux::create(call, &command)?;
     queue::in_umems(&mut command);
     let outcome = match command.opcode() {
         opcode::CREATE_MKEY => mkey::create(call, &command).map(|(object, Answer(reply))| (object, reply)),
@@ -157,7 +161,7 @@ pub(crate) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         opcode::CREATE_RMP => {
             shared_receive::create(call, &command).map(|(object, Answer(reply))| (object, reply))
         }
-        _ => return Err(unknown(&command)),
+        _ => Err(unknown(&command)),
     };
     match outcome {
         Ok((object, reply)) => call.publish(object, |request, handle| {
@@ -187,29 +191,15 @@ pub(crate) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
 pub(crate) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(IN)?.into());
     let handle = call.request.handle(HANDLE)?;
-    if command.opcode() == opcode::MODIFY_RMP {
-        let number = call.srq(handle)?.number;
-        if command.u24(9).ok() != Some(number) {
-            return Err(Errno::INVAL);
+    let object = call.object(handle)?.clone();
+    linux::modify(call, &command, &object)?;
+    let outcome = match (command.opcode(), object) {
+        (opcode::MODIFY_RMP, Object::Srq(srq)) => shared_receive::modify(call, srq.number, &command),
+        (opcode::MODIFY_OBJECT, Object::Devx(Devx::Dek { number, .. })) => modify_dek(call, number, &command),
+        (opcode, Object::Qp(_)) if queue::changes_qp(opcode) => {
+            queue::modify(call, opcode, handle, &command.0)
         }
-        let outcome = shared_receive::modify(call, number, &command).map(|()| vec![0; HEADER]);
-        return answer(call, OUT, outcome);
-    }
-    if command.opcode() == opcode::MODIFY_OBJECT {
-        let number = match call.object(handle)? {
-            Object::Devx(Devx::Dek { number, .. }) => *number,
-            _ => return Err(Errno::INVAL),
-        };
-        if command.u16(6).ok() != Some(TYPE_DEK) || command.u32(8).ok() != Some(number) {
-            return Err(Errno::INVAL);
-        }
-        let outcome = modify_dek(call, number, &command).map(|()| vec![0; HEADER]);
-        return answer(call, OUT, outcome);
-    }
-    let number = call.qp(handle)?.number;
-    if !queue::changes_qp(command.opcode()) || command.u24(9).ok() != Some(number) {
-        return Err(Errno::INVAL);
-    }
-    let outcome = queue::modify(call, command.opcode(), handle, &command.0).map(|()| vec![0; HEADER]);
-    answer(call, OUT, outcome)
+        _ => Err(unknown(&command)),
+    };
+    answer(call, OUT, outcome.map(|()| vec![0; HEADER]))
 }

@@ -2,6 +2,7 @@
 
 use super::frame::{BODY, Command, HANDLE, HEADER, IN, OUT, Status, answer, opcode, refusal, reply};
 use super::keys::valid_login;
+use super::linux;
 use crate::command::call::Call;
 use crate::ground::errno::Errno;
 use crate::state::channel::Kind;
@@ -27,7 +28,7 @@ pub(crate) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
 /// OBJ_ASYNC_QUERY: the answer comes through a descriptor, behind the number that the program gave. It is there when the call is
 /// over.
 ///
-/// The kernel refuses more than it keeps, 64 KiB; here that is what a socket holds. One that is read with too little room is cut
+/// The kernel refuses more than it keeps, 1 MiB; here that is what a socket holds. One that is read with too little room is cut
 /// off, where the kernel keeps it.
 pub(crate) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
     let descriptor = call.request.descriptor(CHANNEL).ok_or(Errno::INVAL)?;
@@ -61,8 +62,9 @@ pub(crate) fn alloc_channel(call: &mut Call<'_>) -> Result<(), Errno> {
 fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
     let command = Command(call.request.bytes(IN)?.into());
     let object = call.object(call.request.handle(HANDLE)?)?.clone();
+    linux::query(call, &command, &object)?;
     Ok(match (command.opcode(), object) {
-        (opcode::QUERY_QP, Object::Qp(qp)) if command.u24(9).ok() == Some(qp.number) => query_qp(call, &qp),
+        (opcode::QUERY_QP, Object::Qp(qp)) => query_qp(call, &qp),
         (opcode::QUERY_OBJECT, Object::Devx(Devx::Dek { opaque, .. })) => {
             // A wrapped key is asked for under a login.
             let wrapped = call.state.device.profile().crypto == CryptoMode::Wrapped;
@@ -79,7 +81,7 @@ fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
                 reply(HEADER + BODY, HEADER + 0x10, &[state])
             })
         }
-        _ => return Err(Errno::INVAL),
+        _ => Err(Status::BAD_OPCODE),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Queues that a program makes by commands of the device (DEVX), over memory that it has registered (umem).
 
 use super::frame::{Answer, Command, Status, opcode};
+use super::linux;
 use crate::command::address;
 use crate::command::call::Call;
 use crate::command::completion::never_armed;
@@ -24,6 +25,8 @@ use zerocopy::FromBytes;
 
 /// Access flags of a umem: local write, remote write, remote read.
 const UMEM_ACCESS: u64 = 0x7;
+const LOCAL_WRITE: u64 = 0x1;
+const REMOTE_WRITE: u64 = 0x2;
 /// A page in bytes.
 const PAGE: u64 = 4096;
 /// A block of a send ring in bytes.
@@ -37,6 +40,11 @@ const RECORD: u64 = 8;
 pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     let (address, length) = (call.request.number(0x1001), call.request.number(0x1002));
     let access = call.request.number(0x1003);
+    linux::has_devx(call)?;
+    // `ib_check_mr_access`: what peers may write, the owner may.
+    if access & (REMOTE_WRITE | LOCAL_WRITE) == REMOTE_WRITE {
+        return Err(Errno::INVAL);
+    }
     if length == 0 || access & !UMEM_ACCESS != 0 {
         return Err(Errno::INVAL);
     }
@@ -233,7 +241,6 @@ const STEPS: &[(u16, Option<QpState>)] = &[
     (0x504, Some(QpState::ReadyToSend)),
     (0x507, Some(QpState::Error)),
     (0x50a, Some(QpState::Reset)),
-    (0x50c, Some(QpState::ReadyToSend)),
     (0x50e, None),
 ];
 

@@ -1,0 +1,153 @@
+//! What Linux refuses, and what the shim does about it.
+
+use super::verbs::{self, Counts};
+use super::verbs_qp::{Sizes, VerbsQp};
+use super::{Bench, TIMEOUT, draining, page, says, send_badly_signed};
+use mlx5_mkey::command::{Init2Init, QpState};
+use mlx5_mkey::devx::{AdoptSpec, Device, DevxError, MkeyObject, QueuePair, QueuePairSpec};
+use mlx5_mkey::queue::{Completion, QpRouter};
+use mlx5_mkey::wire::prm::command::Opcode;
+use mlx5_testing::preload::prepared;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+fn with(variable: &str, value: &str, name: &str, body: impl FnOnce()) {
+    let prepare = |command: &mut Command, _: &Path| {
+        command.env(variable, value);
+    };
+    prepared(name, prepare, body);
+}
+
+#[test]
+fn a_queue_pair_that_could_not_go_on_is_refused_before_it_stops() {
+    with("UNUSED", "", "linux::a_queue_pair_that_could_not_go_on_is_refused_before_it_stops", || {
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let (cq, _completions) = device.create_cq(128).unwrap();
+        let before = Counts::now();
+        let refused = device.create_qp::<64, 16>(&pd, &cq, &cq, draining()).map(drop).unwrap_err();
+        assert!(
+            matches!(refused, DevxError::KernelRefuses { command: Opcode::SQD_RTS_QP, .. }),
+            "{refused:?}"
+        );
+        says(&refused.to_string(), &["the kernel lets no SQD_RTS_QP through", "adopt_qp"]);
+        assert_eq!(Counts::now(), before, "nothing is left of it");
+    });
+}
+
+/// A queue pair of libibverbs that was taken over and stops at signature errors.
+fn adopted(theirs: &VerbsQp) -> Bench {
+    let device = theirs.opened.adopt().unwrap();
+    let pd = theirs.adopt_pd(&device).unwrap();
+    let (cq, completions) = theirs.adopt_cq(&device).unwrap();
+    let spec = AdoptSpec { signal_all: false, max_requests: Some(8) };
+    let queue: QueuePair<64, 16> = theirs.adopt_qp(&device, &pd, [&cq, &cq], spec).unwrap();
+    let mut bench = Bench { device, pd, cq, completions, queue };
+    bench.queue.reset(&mut [&mut bench.completions]).unwrap();
+    let drain = Init2Init { drain_signature_errors: Some(true), ..Init2Init::new(bench.queue.qpn()) };
+    verbs::modify(bench.queue.control(), &drain).unwrap();
+    bench.queue.control().connect_loopback().unwrap();
+    bench
+}
+
+/// Takes completions of requests until there are this many; what is said of the mkey beside them is the mkey's.
+fn names(bench: &mut Bench, object: &mut MkeyObject, count: usize) -> Vec<u64> {
+    let end = Instant::now() + TIMEOUT.unwrap();
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        let mkeys = std::slice::from_mut(&mut object.mkey);
+        match bench.completions.poll(&mut QpRouter { queues: &mut bench.queue, mkeys }) {
+            Some(Ok(Completion::Work(work))) => taken.push(work.id),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => panic!("{error}"),
+            None => assert!(Instant::now() < end, "{taken:?}, no more"),
+        }
+    }
+    taken
+}
+
+/// Waits until the queue stands, and returns where.
+fn stands(bench: &Bench) -> u16 {
+    let end = Instant::now() + TIMEOUT.unwrap();
+    loop {
+        let info = bench.queue.control().query().unwrap();
+        if info.state == QpState::SQ_DRAINED {
+            return info.next_send_block;
+        }
+        assert!(Instant::now() < end, "the queue does not stop");
+        std::thread::yield_now();
+    }
+}
+
+/// As scenario m19 of the software device.
+#[test]
+fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
+    let name = "linux::a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error";
+    with("MLX5_SCATTER_TO_CQE", "0", name, || {
+        let theirs = VerbsQp::connected(Sizes::SMALL);
+        let mut bench = adopted(&theirs);
+        let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
+        let mut object = send_badly_signed(&mut bench, &page);
+        assert_eq!(names(&mut bench, &mut object, 1), [2]);
+        let next = stands(&bench);
+        assert_eq!(next, bench.queue.producer().wrapping_sub(1) as u16, "before the fenced request");
+        bench.queue.control().resume().unwrap();
+        assert_eq!(names(&mut bench, &mut object, 1), [3]);
+        assert_eq!(bench.queue.control().query().unwrap().state, QpState::RTS);
+        assert!(object.mkey.check().unwrap().is_some());
+        // One that is not drained does not go on.
+        assert!(matches!(bench.queue.control().resume(), Err(DevxError::Call { what: "ibv_modify_qp", .. })));
+        assert_eq!(bench.queue.control().query().unwrap().state, QpState::RTS);
+        drop((page, object, bench));
+        theirs.destroy();
+        assert_eq!(Counts::now(), Counts::NONE);
+    });
+}
+
+/// As scenario m17 of the software device: what is cancelled while the queue stands completes and does nothing.
+#[test]
+fn requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands() {
+    let name = "linux::requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands";
+    with("MLX5_SCATTER_TO_CQE", "0", name, || {
+        let theirs = VerbsQp::connected(Sizes::SMALL);
+        let mut bench = adopted(&theirs);
+        let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
+        for id in [100, 101] {
+            bench.queue.post_receive(id, &[page.sge(1600..1608)]).unwrap();
+        }
+        bench.queue.publish_receives();
+        let mut object = send_badly_signed(&mut bench, &page);
+        let message = [page.sge(0..8)];
+        bench.queue.request(7).signaled().send(&message).unwrap();
+        bench.queue.request(8).signaled().send(&message).unwrap();
+        bench.queue.ring_doorbell();
+        assert_eq!(names(&mut bench, &mut object, 1), [2]);
+        let stand = stands(&bench);
+        assert_eq!(bench.queue.cancel(9, stand), Ok(0), "requests with another name");
+        assert_eq!(bench.queue.cancel(7, stand), Ok(1));
+        bench.queue.control().resume().unwrap();
+        let mut done = names(&mut bench, &mut object, 4);
+        done.sort_unstable();
+        assert_eq!(done, [3, 7, 8, 100], "one message has arrived");
+        drop((page, object, bench));
+        theirs.destroy();
+    });
+}
+
+#[test]
+fn a_queue_pair_has_a_plain_doorbell_where_the_kernel_has_no_other() {
+    let name = "linux::a_queue_pair_has_a_plain_doorbell_where_the_kernel_has_no_other";
+    for value in ["yes", "no"] {
+        with("MLX5_UVERBS_WRITE_COMBINING", value, name, || {
+            let has = std::env::var("MLX5_UVERBS_WRITE_COMBINING").unwrap() == "yes";
+            let spec = QueuePairSpec { blue_flame: true, ..QueuePairSpec::default() };
+            let mut bench = Bench::new(spec).unwrap();
+            assert_eq!(bench.queue.control().has_blue_flame(), has);
+            let page = page(&bench.pd, &[7; 64]).unwrap();
+            bench.write(&page, page.rkey());
+            bench.completed();
+            assert!(!Bench::new(QueuePairSpec::default()).unwrap().queue.control().has_blue_flame());
+        });
+    }
+}

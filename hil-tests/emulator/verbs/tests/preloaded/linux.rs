@@ -1,0 +1,208 @@
+//! What the stand-in refuses because Linux does, each with Linux's error number: the rows of "What Linux checks" in
+//! hil-tests/DEVICE.md.
+
+use crate::event_channel;
+use crate::shared::create;
+use crate::verbs::{self, Attribute, Context, End, Pages, call};
+use mlx5_testing::preload::{preloaded, prepared};
+
+/// A command of the device: opcode, and bytes at places.
+fn command(length: usize, opcode: u16, bytes: &[(usize, u8)]) -> Vec<u8> {
+    let mut command = vec![0; length];
+    command[..2].copy_from_slice(&opcode.to_be_bytes());
+    for (at, byte) in bytes {
+        command[*at] = *byte;
+    }
+    command
+}
+
+/// CREATE_PSV of so many, in a new domain.
+fn psvs(context: &Context, count: u8) -> Vec<u8> {
+    let (mut response, mut driver) = ([0; 4], [0; 4]);
+    verbs::command(context.0, 3, &[0; 8], &mut response, &mut driver).unwrap();
+    let [_, high, middle, low] = u32::from_ne_bytes(driver).to_be_bytes();
+    command(16, 0x600, &[(8, count << 4), (9, high), (10, middle), (11, low)])
+}
+
+fn named(opcode: u16, number: u32) -> Vec<u8> {
+    let [_, high, middle, low] = number.to_be_bytes();
+    command(272, opcode, &[(9, high), (10, middle), (11, low)])
+}
+
+fn query(context: &Context, handle: u32, input: &[u8]) -> Result<(), i32> {
+    let mut output = [0; 0x110];
+    let mut attributes = [
+        Attribute::Handle(0x1000, handle),
+        Attribute::In(0x1001, input),
+        Attribute::Out(0x1002, &mut output),
+    ];
+    call(context.0, 0x1001, 0x1003, &mut attributes).map(drop)
+}
+
+#[test]
+fn commands_about_no_object() {
+    preloaded("linux::commands_about_no_object", || {
+        let (context, plain) = (Context::new(), Context::with_flags(0));
+        let mut reply = [0; 4112];
+        let capabilities = command(16, 0x100, &[(7, 1)]);
+        let mut other = |context: &Context, command: &[u8]| context.other(command, &mut reply);
+        assert_eq!(other(&context, &capabilities), Ok(()));
+        assert_eq!(other(&plain, &capabilities), Ok(()), "without DEVX");
+        assert_eq!(other(&context, &command(16, 0x842, &[])), Ok(()));
+        assert_eq!(other(&plain, &command(16, 0x842, &[])), Err(libc::EINVAL), "QUERY_LAG without DEVX");
+        assert_eq!(other(&context, &named(0x50b, 0)), Err(libc::EINVAL), "QUERY_QP");
+        assert_eq!(other(&context, &command(16, 0x802, &[])), Err(libc::EINVAL), "ALLOC_UAR");
+        // The device says no to these, not the kernel.
+        assert_eq!(other(&context, &command(16, 0x80d, &[])), Err(libc::EREMOTEIO), "NOP");
+        assert_eq!(other(&context, &command(16, 0xbff, &[])), Err(libc::EREMOTEIO));
+        assert_eq!(other(&context, &command(16, 0xd00, &[])), Err(libc::EINVAL));
+    });
+}
+
+#[test]
+fn commands_that_make_objects() {
+    preloaded("linux::commands_that_make_objects", || {
+        let (context, plain) = (Context::new(), Context::with_flags(0));
+        let made = |command: &[u8]| create(&context, command).map(drop);
+        for count in [0, 2, 3, 4] {
+            assert_eq!(made(&psvs(&context, count)), Err(libc::EINVAL), "{count} PSVs");
+        }
+        assert_eq!(made(&psvs(&context, 1)), Ok(()));
+        assert_eq!(create(&plain, &psvs(&plain, 1)).map(drop), Err(libc::EINVAL), "without DEVX");
+        let mut tunnelled = psvs(&context, 1);
+        tunnelled[5] = 1;
+        assert_eq!(made(&tunnelled), Err(libc::EINVAL), "for another function");
+        for opcode in [0x301, 0x50c, 0x50e, 0x802, 0xa04, 0xa08] {
+            assert_eq!(made(&command(272, opcode, &[])), Err(libc::EINVAL), "{opcode:#x}");
+        }
+        assert_eq!(made(&command(0x4f, 0x200, &[])), Err(libc::EINVAL), "an mkey without a whole context");
+        assert_eq!(made(&command(272, 0x400, &[(0x27, 7)])), Err(libc::ENOENT), "no such event queue");
+        assert_eq!(
+            made(&command(64, 0x936, &[(7, 1)])),
+            Err(libc::EINVAL),
+            "a change of a flow table's entry"
+        );
+        // The device says no to these, not the kernel.
+        for opcode in [0x700, 0x900, 0x930, 0x936] {
+            assert_eq!(made(&command(64, opcode, &[])), Err(libc::EREMOTEIO), "{opcode:#x}");
+        }
+    });
+}
+
+#[test]
+fn commands_about_objects() {
+    preloaded("linux::commands_about_objects", || {
+        let end = End::new();
+        let (context, qp) = (&end.context, end.qp);
+        let (psv, number) = create(context, &psvs(context, 1)).unwrap();
+        let change = |handle, opcode, number| context.command(handle, &named(opcode, number));
+        assert_eq!(change(qp, 0x50c, end.qpn), Err(libc::EINVAL), "SQD_RTS_QP");
+        assert_eq!(change(qp, 0x507, end.qpn + 1), Err(libc::EINVAL), "2ERR_QP of another");
+        assert_eq!(change(psv, 0x507, end.qpn), Err(libc::EINVAL), "by a PSV's handle");
+        assert_eq!(change(qp, 0x50b, end.qpn), Err(libc::EINVAL), "a query");
+        assert_eq!(change(psv, 0x601, number), Err(libc::EINVAL), "DESTROY_PSV");
+        let mut tunnelled = named(0x507, end.qpn);
+        tunnelled[5] = 1;
+        assert_eq!(context.command(qp, &tunnelled), Err(libc::EINVAL), "of another function");
+        // The device says no, not the kernel.
+        assert_eq!(change(qp, 0x505, end.qpn), Err(libc::EREMOTEIO), "RTS2RTS_QP");
+        assert_eq!(change(qp, 0x507, end.qpn), Ok(()));
+
+        assert_eq!(query(context, qp, &named(0x50b, end.qpn)), Ok(()));
+        assert_eq!(query(context, qp, &named(0x50b, end.qpn + 1)), Err(libc::EINVAL), "another");
+        assert_eq!(query(context, psv, &named(0x50b, end.qpn)), Err(libc::EINVAL), "by a PSV's handle");
+        assert_eq!(query(context, qp, &named(0x507, end.qpn)), Err(libc::EINVAL), "a change");
+        assert_eq!(query(context, psv, &named(0x602, number)), Err(libc::EINVAL), "of a PSV");
+    });
+}
+
+#[test]
+fn memory_pages_and_vectors() {
+    let prepare = |command: &mut std::process::Command, _: &std::path::Path| {
+        command.env("MLX5_UVERBS_WRITE_COMBINING", "no");
+    };
+    prepared("linux::memory_pages_and_vectors", prepare, || {
+        let (context, plain) = (Context::new(), Context::with_flags(0));
+        let memory = Pages::new(4096);
+        let register = |context: &Context, access| {
+            let mut id = [0; 4];
+            let mut attributes = [
+                Attribute::New(0x1000),
+                Attribute::Number(0x1001, memory.0),
+                Attribute::Number(0x1002, 4096),
+                Attribute::Number(0x1003, access),
+                Attribute::Out(0x1004, &mut id),
+            ];
+            call(context.0, 0x1002, 0x1000, &mut attributes).map(drop)
+        };
+        for access in [1, 3, 4, 5, 7] {
+            assert_eq!(register(&context, access), Ok(()), "{access}");
+        }
+        for access in [2, 6, 8, 9] {
+            assert_eq!(register(&context, access), Err(libc::EINVAL), "{access}");
+        }
+        assert_eq!(register(&plain, 1), Err(libc::EINVAL), "without DEVX");
+
+        let page = |kind| {
+            let (mut offset, mut length, mut number) = ([0; 8], [0; 4], [0; 4]);
+            let mut attributes = [
+                Attribute::New(0x1000),
+                Attribute::Number(0x1001, kind),
+                Attribute::Out(0x1002, &mut offset),
+                Attribute::Out(0x1003, &mut length),
+                Attribute::Out(0x1004, &mut number),
+            ];
+            call(context.0, 0x1008, 0x1000, &mut attributes).map(drop)
+        };
+        assert_eq!(page(0), Err(libc::EOPNOTSUPP), "one that gathers stores");
+        assert_eq!(page(1), Ok(()));
+        assert_eq!(page(2), Err(libc::EOPNOTSUPP));
+
+        let vector = |number| {
+            let mut queue = [0; 4];
+            let mut attributes = [Attribute::Number(0x1000, number), Attribute::Out(0x1001, &mut queue)];
+            call(context.0, 0x1000, 0x1002, &mut attributes).map(drop)
+        };
+        assert_eq!((vector(0), vector(1)), (Ok(()), Err(libc::ENOENT)));
+    });
+}
+
+#[test]
+fn what_is_asked_for_of_events() {
+    preloaded("linux::what_is_asked_for_of_events", || {
+        let (context, plain) = (Context::new(), Context::with_flags(0));
+        let channel = event_channel(&context);
+        let (psv, _) = create(&context, &psvs(&context, 1)).unwrap();
+        let numbers = |count: usize| vec![3_u8, 0].repeat(count);
+        let ask = |context: &Context, channel: i32, object: Option<u32>, numbers: &[u8], more: &[u16]| {
+            let mut attributes =
+                vec![Attribute::Handle(0x1000, channel as u32), Attribute::In(0x1002, numbers)];
+            attributes.extend(more.iter().map(|id| Attribute::Number(*id, 0)));
+            attributes.extend(object.map(|handle| Attribute::Handle(0x1001, handle)));
+            call(context.0, 0x1000, 0x1003, &mut attributes).map(drop)
+        };
+        assert_eq!(ask(&context, channel, Some(psv), &numbers(16), &[]), Ok(()));
+        assert_eq!(ask(&context, channel, Some(psv), &numbers(17), &[]), Err(libc::EINVAL), "too many");
+        assert_eq!(ask(&context, channel, Some(psv), &[], &[]), Err(libc::EINVAL), "none");
+        assert_eq!(ask(&context, channel, Some(psv), &[3, 0, 3], &[]), Err(libc::EINVAL), "one and a half");
+        assert_eq!(ask(&context, channel, Some(psv), &[0x77, 0], &[]), Err(libc::EINVAL), "no such");
+        assert_eq!(ask(&context, channel, Some(psv), &[9, 0], &[]), Err(libc::EINVAL), "of a port");
+        assert_eq!(ask(&context, channel, None, &[9, 0], &[]), Ok(()));
+        let both = [0x1003, 0x1004];
+        assert_eq!(ask(&context, channel, Some(psv), &numbers(1), &both), Err(libc::EINVAL), "two targets");
+        let other = event_channel(&plain);
+        assert_eq!(ask(&plain, other, None, &[9, 0], &[]), Err(libc::EINVAL), "without DEVX");
+        let mut attributes = [Attribute::New(0x1000)];
+        assert_eq!(call(context.0, 0x1005, 0x1000, &mut attributes), Err(libc::EINVAL), "no flags");
+    });
+}
+
+#[test]
+fn any_uid_is_overwritten() {
+    preloaded("linux::any_uid_is_overwritten", || {
+        let context = Context::new();
+        let mut command = psvs(&context, 1);
+        command[2..4].fill(0xff);
+        create(&context, &command).unwrap();
+    });
+}
