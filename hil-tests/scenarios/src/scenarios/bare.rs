@@ -12,10 +12,10 @@ use alloc::vec::Vec;
 use embedded_hal::delay::DelayNs;
 use mlx5_mkey::command::{
     AckTimeout, AllocPd, AllocUar, Command, CqSize, CreateCqOnPages, CreateDek, CreateEq, CreateListMkey,
-    CreateMkey, CreatePhysicalRegion, CreatePsv, CreateQpOnPages, DekKey, EntryCount, EqSize, Eqn, Init2Rtr,
-    LogAckInterval, LogMaxRdAtomic, LogMessage, LogPageSize, MkeyEntries, MkeyFeatures, PageList, Path,
-    PathMtu, Pdn, Psn, QpAccess, QueryGeneralCapabilities, Retries, RnrTimer, Rst2Init, Rtr2Rts,
-    SendRingSize, TimestampFormat, UarPage, UserIndex, XtsKey,
+    CreateMkey, CreatePhysicalRegion, CreatePsv, CreateQpOnPages, DekKey, EntryCount, EqSize, Eqn,
+    GeneralCapabilities, Init2Rtr, LogAckInterval, LogMaxRdAtomic, LogMessage, LogPageSize, MkeyEntries,
+    MkeyFeatures, PageList, Path, PathMtu, Pdn, Psn, QpAccess, QueryGeneralCapabilities, Retries, RnrTimer,
+    Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat, UarPage, UserIndex, XtsKey,
 };
 use mlx5_mkey::error::{CommandError, CommandQueueError};
 use mlx5_mkey::hca::{CommandQueue, CommandQueueConfig, PageRange, Register, Registers};
