@@ -114,11 +114,11 @@ fn requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands() {
         let mut bench = adopted(&theirs);
         let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
         for id in [100, 101] {
-            bench.queue.post_receive(id, &[page.sge(1600..1608)]).unwrap();
+            bench.queue.post_receive(id, &[page.sge(1600..1608).unwrap()]).unwrap();
         }
         bench.queue.publish_receives();
         let mut object = send_badly_signed(&mut bench, &page);
-        let message = [page.sge(0..8)];
+        let message = [page.sge(0..8).unwrap()];
         bench.queue.request(7).signaled().send(&message).unwrap();
         bench.queue.request(8).signaled().send(&message).unwrap();
         bench.queue.ring_doorbell();
