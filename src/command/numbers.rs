@@ -66,8 +66,8 @@ numbers! {
     Retries(u8) = "retries", 7;
     /// Logarithm of the RDMA READs and atomics in flight (PRM `log_sra_max`, `log_rra_max`, 3 bits).
     LogMaxRdAtomic(u8) = "logarithm of reads in flight", 7;
-    /// Logarithm of the packets after which a request asks for an acknowledgement (PRM `log_ack_req_freq`; 4 bits, of which no driver
-    /// writes more than 8). With 0 each packet asks for one.
+    /// Logarithm of the packets after which a request asks for an acknowledgement (PRM `log_ack_req_freq`; 4
+    /// bits, of which no driver writes more than 8). With 0 each packet asks for one.
     LogAckInterval(u8) = "logarithm of packets for an acknowledgement", 8;
     /// Logarithm of the longest message in bytes (PRM `log_msg_max`, 5 bits).
     LogMessage(u8) = "logarithm of the message size", 31;
@@ -154,7 +154,8 @@ impl LogMaxRdAtomic {
 }
 
 impl LogAckInterval {
-    /// 256 packets: what Linux writes (`MLX5_IB_ACK_REQ_FREQ`), and UCX unless it is told otherwise (`LOG_ACK_REQ_FREQ`).
+    /// 256 packets: what Linux writes (`MLX5_IB_ACK_REQ_FREQ`), and UCX unless it is told otherwise
+    /// (`LOG_ACK_REQ_FREQ`).
     pub const PACKETS_256: Self = Self(8);
 }
 

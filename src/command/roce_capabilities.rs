@@ -21,8 +21,8 @@ codes! {
 }
 
 impl TimestampSupport {
-    /// Returns whether a queue pair can have this format. What the device prefers ([`TimestampFormat::DeviceDefault`]) each can: UCX
-    /// asks for no other.
+    /// Returns whether a queue pair can have this format. What the device prefers
+    /// ([`TimestampFormat::DeviceDefault`]) each can: UCX asks for no other.
     pub const fn supports(self, format: TimestampFormat) -> bool {
         match format {
             TimestampFormat::DeviceDefault => true,
@@ -31,8 +31,9 @@ impl TimestampSupport {
         }
     }
 
-    /// Returns the format to ask for where the user does not care: the free-running clock's where the device has that, else what it
-    /// prefers (kernel `get_ts_format`). A device that has real time only refuses a queue pair with free-running stamps.
+    /// Returns the format to ask for where the user does not care: the free-running clock's where the device
+    /// has that, else what it prefers (kernel `get_ts_format`). A device that has real time only refuses a
+    /// queue pair with free-running stamps.
     ///
     /// ```
     /// use mlx5_mkey::command::{TimestampFormat, TimestampSupport};
@@ -86,8 +87,8 @@ impl RoceCapabilities {
     }
 }
 
-/// Asks for the RoCE capabilities in force (QUERY_HCA_CAP, RoCE). Only where the general ones say that there is RoCE
-/// ([`super::GeneralCapabilities::roce`]).
+/// Asks for the RoCE capabilities in force (QUERY_HCA_CAP, RoCE). Only where the general ones say that there
+/// is RoCE ([`super::GeneralCapabilities::roce`]).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QueryRoceCapabilities};

@@ -42,15 +42,16 @@ pub struct ConnectOptions {
     pub rnr_retries: Retries,
     /// How long the peer waits when there is no receive request here. Default 12: 0.64 ms (the same).
     pub rnr_timer: RnrTimer,
-    /// Own RDMA READs and atomics in flight (`max_rd_atomic`), at most the peer's `log_max_dest_rd_atomic`. By default 16, as
-    /// perftest has it for RDMA READ, or fewer where the device has fewer
+    /// Own RDMA READs and atomics in flight (`max_rd_atomic`), at most the peer's `log_max_dest_rd_atomic`.
+    /// By default 16, as perftest has it for RDMA READ, or fewer where the device has fewer
     /// ([`GeneralCapabilities::log_max_reads_out`](crate::command::GeneralCapabilities::log_max_reads_out)).
     pub log_max_rd_atomic: Option<LogMaxRdAtomic>,
-    /// RDMA READs and atomics of the peer in flight (`max_dest_rd_atomic`). By default 16, or fewer where the device has fewer
+    /// RDMA READs and atomics of the peer in flight (`max_dest_rd_atomic`). By default 16, or fewer where the
+    /// device has fewer
     /// ([`GeneralCapabilities::log_max_reads_in`](crate::command::GeneralCapabilities::log_max_reads_in)).
     pub log_max_dest_rd_atomic: Option<LogMaxRdAtomic>,
-    /// After how many packets a request asks for an acknowledgement. Default 256 (Linux, UCX). Fewer find a lost packet sooner, and
-    /// cost the wire and both devices more.
+    /// After how many packets a request asks for an acknowledgement. Default 256 (Linux, UCX). Fewer find a
+    /// lost packet sooner, and cost the wire and both devices more.
     pub log_ack_interval: LogAckInterval,
     /// InfiniBand service level or Ethernet priority. Default 0 (the same).
     pub service_level: Priority,

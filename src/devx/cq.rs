@@ -173,8 +173,8 @@ impl Device {
     /// Makes a completion queue, and its reading end: `create_cq(256)` one of 256 entries.
     ///
     /// # Errors
-    /// [`DevxError::Queue`] for a number of entries that is no power of two, [`DevxError::Call`], [`DevxError::Command`], also for
-    /// [`CqSpec::ignore_overrun`] where the device has no such queues.
+    /// [`DevxError::Queue`] for a number of entries that is no power of two, [`DevxError::Call`],
+    /// [`DevxError::Command`], also for [`CqSpec::ignore_overrun`] where the device has no such queues.
     pub fn create_cq(&self, spec: impl Into<CqSpec>) -> Result<(Cq, CqReader), DevxError> {
         let CqSpec { entries, ignore_overrun, cqe_size } = spec.into();
         let size = CqSize::new(entries)?;

@@ -217,7 +217,8 @@ pub enum DevxError {
     },
     /// The device refused a command, or cannot do what it asks for.
     Command(CommandError),
-    /// The kernel lets no such command through to the device, as Linux does with some; whatever the device can do.
+    /// The kernel lets no such command through to the device, as Linux does with some; whatever the device
+    /// can do.
     KernelRefuses {
         /// The command.
         command: Opcode,

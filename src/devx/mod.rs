@@ -151,8 +151,8 @@ impl Device {
         self.roce.as_ref()
     }
 
-    /// Returns which time stamps queue pairs can have: with RoCE its capability says so, else a general one (rdma-core
-    /// `dr_devx_query_device`).
+    /// Returns which time stamps queue pairs can have: with RoCE its capability says so, else a general one
+    /// (rdma-core `dr_devx_query_device`).
     pub const fn timestamp_support(&self) -> TimestampSupport {
         match &self.roce {
             Some(roce) => roce.timestamps,

@@ -46,9 +46,9 @@ pub struct QueuePairSpec {
     pub max_requests: Option<u32>,
     /// Every request is signalled.
     pub signal_all: bool,
-    /// A signature error stops the send queue ([`QpControl::resume`]). Linux lets no such queue pair go on that was made here: it is
-    /// refused then ([`DevxError::KernelRefuses`]). Make it by libibverbs (`mlx5dv_create_qp`, `MLX5DV_QP_CREATE_SIG_PIPELINING`), and
-    /// take it over ([`Device::adopt_qp`]).
+    /// A signature error stops the send queue ([`QpControl::resume`]). Linux lets no such queue pair go on
+    /// that was made here: it is refused then ([`DevxError::KernelRefuses`]). Make it by libibverbs
+    /// (`mlx5dv_create_qp`, `MLX5DV_QP_CREATE_SIG_PIPELINING`), and take it over ([`Device::adopt_qp`]).
     pub drain_on_signature_error: bool,
     /// Requests may copy memory ([`SendRequest::memcpy`]), where the device can.
     pub memcpy: bool,
@@ -58,12 +58,13 @@ pub struct QueuePairSpec {
     pub port: u8,
     /// What the peer may do through the queue pair.
     pub access: QpAccess,
-    /// Requests that are published alone are written to the device with the doorbell ([`BlueFlame`]): it need not read them from
-    /// memory. The queue pair has a register of its own then. Where the device or the kernel has none, it has a plain doorbell:
-    /// [`QpControl::has_blue_flame`] tells.
+    /// Requests that are published alone are written to the device with the doorbell ([`BlueFlame`]): it need
+    /// not read them from memory. The queue pair has a register of its own then. Where the device or the
+    /// kernel has none, it has a plain doorbell: [`QpControl::has_blue_flame`] tells.
     pub blue_flame: bool,
-    /// Format of the time stamps in completions. Where it is not given, that of the free-running clock ([`Device::clock`]), or on
-    /// a device without what it prefers ([`TimestampSupport::usual_format`](crate::command::TimestampSupport::usual_format)).
+    /// Format of the time stamps in completions. Where it is not given, that of the free-running clock
+    /// ([`Device::clock`]), or on a device without what it prefers
+    /// ([`TimestampSupport::usual_format`](crate::command::TimestampSupport::usual_format)).
     pub timestamps: Option<TimestampFormat>,
 }
 
@@ -259,7 +260,8 @@ impl Device {
         Ok(queue)
     }
 
-    /// Allocates a page for doorbells: one that gathers stores if it is wanted and can be had, with the bytes of half of its register.
+    /// Allocates a page for doorbells: one that gathers stores if it is wanted and can be had, with the bytes
+    /// of half of its register.
     fn doorbell_page(&self, blue_flame: bool) -> Result<(Arc<sys::Uar>, Option<usize>), DevxError> {
         if let (true, Some(log @ 7..)) = (blue_flame, self.report.general.log_blue_flame)
             && let Some(uar) = sys::Uar::alloc_write_combining(&self.context)?
@@ -334,24 +336,26 @@ impl QpControl {
         Ok(carry(&QueryQp(self.qpn()), |request, reply| self.0.object.query(request, reply))?.1)
     }
 
-    /// Returns whether requests that are published alone go with the doorbell, as [`QueuePairSpec::blue_flame`] asks for.
+    /// Returns whether requests that are published alone go with the doorbell, as
+    /// [`QueuePairSpec::blue_flame`] asks for.
     pub fn has_blue_flame(&self) -> bool {
         self.0.blue_flame
     }
 
-    /// Lets a drained send queue go on (SQD to RTS): of a queue pair that was taken over by `ibv_modify_qp`, of one that was made here by
-    /// a command, which Linux refuses.
+    /// Lets a drained send queue go on (SQD to RTS): of a queue pair that was taken over by `ibv_modify_qp`,
+    /// of one that was made here by a command, which Linux refuses.
     ///
     /// # Errors
-    /// [`DevxError::KernelRefuses`]: the queue stays as it is, and [`QueuePair::reset`] takes it back. [`DevxError::Call`] and
-    /// [`DevxError::Command`], also for a queue pair that is not drained.
+    /// [`DevxError::KernelRefuses`]: the queue stays as it is, and [`QueuePair::reset`] takes it back.
+    /// [`DevxError::Call`] and [`DevxError::Command`], also for a queue pair that is not drained.
     pub fn resume(&self) -> Result<(), DevxError> {
         let by_command = || {
-            self.modify(&Sqd2Rts { qp: self.qpn(), change: QpChange::default() }).map_err(|error| match error {
+            self.modify(&Sqd2Rts { qp: self.qpn(), change: QpChange::default() }).map_err(|error| match error
+            {
                 // Of a command that reaches the device, errors of the device have a status.
                 DevxError::Call { cause, .. } if cause.raw_os_error() == Some(libc::EINVAL) => {
-                    let what = "a drained send queue goes on only where the queue pair was made by libibverbs \
-                                (mlx5dv_create_qp) and taken over (Device::adopt_qp); others begin anew (QueuePair::reset)";
+                    let what = "a drained send queue goes on where libibverbs made the queue pair and it was \
+                                taken over (Device::adopt_qp); others begin anew (QueuePair::reset)";
                     DevxError::KernelRefuses { command: Sqd2Rts::OPCODE, what }
                 }
                 error => error,
@@ -360,8 +364,8 @@ impl QpControl {
         self.0.object.resume().unwrap_or_else(by_command)
     }
 
-    /// Refuses a queue pair that could never go on once it is drained. The device refuses the command that is tried here, since the
-    /// queue pair is not drained: so the kernel has let it through.
+    /// Refuses a queue pair that could never go on once it is drained. The device refuses the command that is
+    /// tried here, since the queue pair is not drained: so the kernel has let it through.
     fn can_resume(&self) -> Result<(), DevxError> {
         match self.resume() {
             Err(DevxError::Command(_)) => Ok(()),

@@ -129,9 +129,9 @@ const DRAINED: u32 = 4;
 const STATES: c_int = 1 << 0 | 1 << 1;
 
 impl<K> Object<K> {
-    /// Lets a drained queue pair of the caller's go on, through libibverbs: Linux carries no command for it (SQD_RTS_QP), and sends its
-    /// own where it is asked so. It is told the state, since it has not heard of the one that the device has changed. `None` for
-    /// other objects.
+    /// Lets a drained queue pair of the caller's go on, through libibverbs: Linux carries no command for it
+    /// (SQD_RTS_QP), and sends its own where it is asked so. It is told the state, since it has not heard of
+    /// the one that the device has changed. `None` for other objects.
     pub(in crate::devx) fn resume(&self) -> Option<Result<(), DevxError>> {
         let Raw::Qp(raw) = self.raw else { return None };
         let mut attr = IbvQpAttr { state: READY_TO_SEND, current_state: DRAINED, rest: [0; 31] };

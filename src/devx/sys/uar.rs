@@ -33,8 +33,9 @@ impl Uar {
         Self::alloc_as(context, Self::NON_CACHED)
     }
 
-    /// Allocates a page that gathers stores, for BlueFlame. libmlx5 gives each page of these to one, as long as it has some. `None`
-    /// where the kernel has none to give (EOPNOTSUPP): its test of such pages fails on some machines (`mlx5_ib_test_wc`).
+    /// Allocates a page that gathers stores, for BlueFlame. libmlx5 gives each page of these to one, as long
+    /// as it has some. `None` where the kernel has none to give (EOPNOTSUPP): its test of such pages fails on
+    /// some machines (`mlx5_ib_test_wc`).
     pub(in crate::devx) fn alloc_write_combining(
         context: &Arc<Context>,
     ) -> Result<Option<Arc<Self>>, DevxError> {

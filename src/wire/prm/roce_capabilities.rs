@@ -1,4 +1,5 @@
-//! RoCE capabilities of the device (PRM `roce_cap`; the UDP ports are in the kernel's and DPDK's headers only).
+//! RoCE capabilities of the device (PRM `roce_cap`; the UDP ports are in the kernel's and DPDK's headers
+//! only).
 
 use crate::wire::low::low8;
 use bitfield_struct::bitfield;

@@ -90,9 +90,10 @@ const KIND_ROCE: u16 = 4;
 const KIND_CRYPTO: u16 = 0x1a;
 const KIND_GENERAL_2: u16 = 0x20;
 
-/// Kinds of what this device does not have: Ethernet offloads, paging, IPoIB, IPoIB enhanced, flow tables, flow tables of the
-/// switch, switch, vectors, quality of service, debugging, memory of the device, TLS, vDPA, events, IPsec, SHAMPO, PSP, MACsec,
-/// selection of ports, virtualization, RDMA, TLP (`enum mlx5_cap_type`). They are all zeros.
+/// Kinds of what this device does not have: Ethernet offloads, paging, IPoIB, IPoIB enhanced, flow tables,
+/// flow tables of the switch, switch, vectors, quality of service, debugging, memory of the device, TLS,
+/// vDPA, events, IPsec, SHAMPO, PSP, MACsec, selection of ports, virtualization, RDMA, TLP (`enum
+/// mlx5_cap_type`). They are all zeros.
 const KINDS_WITHOUT: [u16; 22] = [
     0x1, 0x2, 0x5, 0x6, 0x7, 0x8, 0x9, 0xb, 0xc, 0xd, 0xf, 0x11, 0x13, 0x14, 0x15, 0x1d, 0x1e, 0x1f, 0x25,
     0x26, 0x28, 0x2a,

@@ -38,7 +38,8 @@ pub enum Timestamps {
 }
 
 impl Timestamps {
-    /// Whether a queue pair can be created with this format (PRM `ts_format`): 0 free-running, 1 what the device prefers, 2 real time.
+    /// Whether a queue pair can be created with this format (PRM `ts_format`): 0 free-running, 1 what the
+    /// device prefers, 2 real time.
     pub const fn take(self, format: u8) -> bool {
         match format {
             0 => !matches!(self, Self::RealTime),
@@ -111,7 +112,8 @@ pub struct DeviceProfile {
     pub port_gid: [u8; 16],
     /// Which time stamps queue pairs can have.
     pub timestamps: Timestamps,
-    /// Logarithm of the RDMA READs and atomics in flight, both ways (`log_max_ra_req_qp`, `log_max_ra_res_qp`).
+    /// Logarithm of the RDMA READs and atomics in flight, both ways (`log_max_ra_req_qp`,
+    /// `log_max_ra_res_qp`).
     pub log_max_reads: u8,
     /// The longest message in bytes; at most 2^31 (InfiniBand).
     pub max_message_bytes: u32,
@@ -142,7 +144,8 @@ impl Default for DeviceProfile {
 }
 
 impl DeviceProfile {
-    /// Returns the logarithm of the longest message, as the device tells it (`log_max_msg`): at most 1 GiB, as devices do.
+    /// Returns the logarithm of the longest message, as the device tells it (`log_max_msg`): at most 1 GiB,
+    /// as devices do.
     pub const fn log_max_message(&self) -> u8 {
         match self.max_message_bytes.checked_ilog2() {
             Some(log) if log < 30 => log as u8,

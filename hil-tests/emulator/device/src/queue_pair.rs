@@ -43,7 +43,8 @@ impl<M: Memory> Device<M> {
         self.objects.qps.insert(Qp { real_time, ..Qp::new(attributes) }).ok_or(Error::Exhausted)
     }
 
-    /// Gives the time stamps of a queue pair this format (`ts_format`); at first they have the one that the device prefers.
+    /// Gives the time stamps of a queue pair this format (`ts_format`); at first they have the one that the
+    /// device prefers.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a format that the device does not have.

@@ -18,9 +18,11 @@ pub(crate) const DRAIN: &str = "MLX5_UVERBS_DRAIN";
 pub(crate) const MEMCPY: &str = "MLX5_UVERBS_MEMCPY";
 /// `free-running`, which it is if not set, `real-time` or `both`: the time stamps that queue pairs can have.
 pub(crate) const TIMESTAMPS: &str = "MLX5_UVERBS_TIMESTAMPS";
-/// `usual`, which it is if not set, or `low`: 4 READs in flight and messages of 16 MiB, where devices have 16 and 1 GiB.
+/// `usual`, which it is if not set, or `low`: 4 READs in flight and messages of 16 MiB, where devices have 16
+/// and 1 GiB.
 pub(crate) const LIMITS: &str = "MLX5_UVERBS_LIMITS";
-/// `yes`, which it is if not set, or `no`: whether the kernel has pages for doorbells that gather stores (BlueFlame).
+/// `yes`, which it is if not set, or `no`: whether the kernel has pages for doorbells that gather stores
+/// (BlueFlame).
 pub(crate) const WRITE_COMBINING: &str = "MLX5_UVERBS_WRITE_COMBINING";
 /// Any value but `0`: every work request is written to standard error.
 pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";

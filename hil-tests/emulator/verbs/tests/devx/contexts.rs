@@ -9,8 +9,8 @@ use mlx5_mkey::error::CommandError;
 use mlx5_mkey::queue::QpRouter;
 use mlx5_testing::preload::prepared;
 
-/// What CREATE_QP, INIT2RTR and RTR2RTS wrote into a context: format of time stamps, logarithms of the longest message, of READs as
-/// responder and as requester, and of the packets for an acknowledgement.
+/// What CREATE_QP, INIT2RTR and RTR2RTS wrote into a context: format of time stamps, logarithms of the
+/// longest message, of READs as responder and as requester, and of the packets for an acknowledgement.
 fn written(bench: &Bench) -> [u32; 5] {
     let control = bench.queue.control();
     let context = control.execute_query(&Context(control.qpn())).unwrap();

@@ -51,7 +51,8 @@ fn adopted(theirs: &VerbsQp) -> Bench {
     bench
 }
 
-/// Takes completions of requests until there are this many; what is said of the mkey beside them is the mkey's.
+/// Takes completions of requests until there are this many; what is said of the mkey beside them is the
+/// mkey's.
 fn names(bench: &mut Bench, object: &mut MkeyObject, count: usize) -> Vec<u64> {
     let end = Instant::now() + TIMEOUT.unwrap();
     let mut taken = Vec::new();
@@ -105,7 +106,8 @@ fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
     });
 }
 
-/// As scenario m17 of the software device: what is cancelled while the queue stands completes and does nothing.
+/// As scenario m17 of the software device: what is cancelled while the queue stands completes and does
+/// nothing.
 #[test]
 fn requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands() {
     let name = "linux::requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands";

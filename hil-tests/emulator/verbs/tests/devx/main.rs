@@ -67,7 +67,8 @@ impl Bench {
         Self::on(Device::open(None)?, spec, 128)
     }
 
-    /// One that stops at signature errors: made so by a command of the program's own, since the library makes none that cannot go on.
+    /// One that stops at signature errors: made so by a command of the program's own, since the library makes
+    /// none that cannot go on.
     fn draining() -> Self {
         let mut bench = Self::new(QueuePairSpec::default()).unwrap();
         bench.queue.reset(&mut [&mut bench.completions]).unwrap();

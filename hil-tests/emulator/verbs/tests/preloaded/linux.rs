@@ -1,5 +1,5 @@
-//! What the stand-in refuses because Linux does, each with Linux's error number: the rows of "What Linux checks" in
-//! hil-tests/DEVICE.md.
+//! What the stand-in refuses because Linux does, each with Linux's error number: the rows of "What Linux
+//! checks" in hil-tests/DEVICE.md.
 
 use crate::event_channel;
 use crate::shared::create;

@@ -1,5 +1,6 @@
-//! What Linux checks of a command before the device sees it (`drivers/infiniband/hw/mlx5/devx.c` of 6.1, which upstream is like). Each
-//! refusal is a row of the table in hil-tests/DEVICE.md, "What Linux checks", and of its test.
+//! What Linux checks of a command before the device sees it (`drivers/infiniband/hw/mlx5/devx.c` of 6.1,
+//! which upstream is like). Each refusal is a row of the table in hil-tests/DEVICE.md, "What Linux checks",
+//! and of its test.
 
 use super::frame::{Command, EVENT_QUEUE, HEADER, TYPE_DEK, TYPE_LOGIN, opcode};
 use crate::command::call::Call;
@@ -69,8 +70,8 @@ const SET_FLOW_TABLE_ENTRY: u16 = 0x936;
 /// Bytes that CREATE_MKEY has at least: up to the end of the context.
 const CREATE_MKEY_BYTES: usize = 0x50;
 
-/// Commands that change or ask objects (`devx_is_obj_modify_cmd`, `devx_is_obj_query_cmd`), of those objects that can be made here, each
-/// with the command that makes the object. SQD_RTS_QP, 0x50c, is not among them.
+/// Commands that change or ask objects (`devx_is_obj_modify_cmd`, `devx_is_obj_query_cmd`), of those objects
+/// that can be made here, each with the command that makes the object. SQD_RTS_QP, 0x50c, is not among them.
 const CHANGING: &[(u16, u16)] = &[
     (0x403, opcode::CREATE_CQ),     // MODIFY_CQ
     (0x502, opcode::CREATE_QP),     // RST2INIT_QP
@@ -92,7 +93,8 @@ const ASKING: &[(u16, u16)] = &[
     (0xa02, opcode::CREATE_OBJECT), // QUERY_GENERAL_OBJECT
 ];
 
-/// Which object it is: what made it, the type of a general object, and the number. Numbers of the device are not unique.
+/// Which object it is: what made it, the type of a general object, and the number. Numbers of the device are
+/// not unique.
 type Identity = (u16, u16, u32);
 
 /// Lets a command about no object through (DEVX_OTHER).

@@ -87,8 +87,8 @@ pub(crate) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer_object(0x1000, descriptor.into())
 }
 
-/// DEVX_SUBSCRIBE_EVENT: of an object that a command made, on a channel or by an eventfd. Of the device as a whole there is the change
-/// of a port, which never comes here.
+/// DEVX_SUBSCRIBE_EVENT: of an object that a command made, on a channel or by an eventfd. Of the device as a
+/// whole there is the change of a port, which never comes here.
 pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let descriptor = call.request.descriptor(0x1000).ok_or(Errno::INVAL)?;
     let Some((channel, Kind::Devx { .. })) = call.state.channel_of(descriptor) else {

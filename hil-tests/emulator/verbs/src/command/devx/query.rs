@@ -28,8 +28,8 @@ pub(crate) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
 /// OBJ_ASYNC_QUERY: the answer comes through a descriptor, behind the number that the program gave. It is there when the call is
 /// over.
 ///
-/// The kernel refuses more than it keeps, 1 MiB; here that is what a socket holds. One that is read with too little room is cut
-/// off, where the kernel keeps it.
+/// The kernel refuses more than it keeps, 1 MiB; here that is what a socket holds. One that is read with too
+/// little room is cut off, where the kernel keeps it.
 pub(crate) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
     let descriptor = call.request.descriptor(CHANNEL).ok_or(Errno::INVAL)?;
     let Some((channel, Kind::Commands)) = call.state.channel_of(descriptor) else {
