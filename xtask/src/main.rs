@@ -13,7 +13,6 @@ mod peer;
 mod sanitize;
 mod storage;
 mod test;
-mod tidy;
 mod versions;
 
 use std::process::ExitCode;
@@ -69,8 +68,8 @@ cargo xtask TASK
   storage [--ios N] [--kill] …
                         run the example of a storage target and its initiator on the software
                         device: T10-DIF, AES-XTS, corrupt blocks, a target that is killed
-  tidy                  check the rules of the house: which module may know which, where unsafe may
-                        stand
+  tidy                  check the rules of the house in all crates: which module may know which, where
+                        unsafe may stand
   versions              build the library with the newest and the oldest versions of its dependencies
   help                  this text
 
@@ -97,7 +96,6 @@ fn main() -> ExitCode {
         "sanitize" => sanitize::run(rest),
         "storage" => storage::run(rest),
         "test" => test::run(rest),
-        "tidy" => tidy::run(rest),
         "versions" => run::no_arguments(rest, versions::HELP).unwrap_or_else(versions::run),
         "capi" => elsewhere("xtask-capi", &arguments),
         "decode" => elsewhere("xtask-device", &arguments),
@@ -108,6 +106,7 @@ fn main() -> ExitCode {
         "mutants" => elsewhere("xtask-mutants", &arguments),
         "hil" => elsewhere("xtask-boards", &arguments),
         "lab" => elsewhere("xtask-boards", &arguments),
+        "tidy" => elsewhere("xtask-tidy", &arguments),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),
         _ => run::misuse(&format!(
             "unknown task `{task}`
@@ -144,7 +143,6 @@ mod tests {
             super::sanitize::HELP,
             super::storage::HELP,
             super::test::HELP,
-            super::tidy::HELP,
             super::versions::HELP,
         ] {
             assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);

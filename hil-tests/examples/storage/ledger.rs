@@ -1,8 +1,10 @@
-//! The target's account of what it has corrupted, in a file beside the volume: it must outlive a target that is killed.
+//! The target's account of what it has corrupted, in a file beside the volume: it must outlive a target that
+//! is killed.
 //!
-//! A corruption is written down before it is done, with the byte that the file is to have then. One that was written down and not
-//! found yet is done again by the target that comes back; the bytes are the same if it was done already. It is found, and that is
-//! written down, before the initiator hears of it, so it is never done again after the block was repaired.
+//! A corruption is written down before it is done, with the byte that the file is to have then. One that was
+//! written down and not found yet is done again by the target that comes back; the bytes are the same if it
+//! was done already. It is found, and that is written down, before the initiator hears of it, so it is never
+//! done again after the block was repaired.
 
 use super::storage::{Outcome, Random};
 use std::collections::BTreeMap;
@@ -14,9 +16,10 @@ use std::path::{Path, PathBuf};
 /// Bytes of a block with its T10-DIF, as it is on the wire and, encrypted, in the file.
 pub(crate) const PROTECTED_BLOCK: usize = 520;
 
-/// Where a changed byte spoils the signature itself: the bytes of the ciphertext that hold the T10-DIF (the last block of AES and
-/// the bytes behind it are swapped, IEEE 1619). Any other byte spoils 16 bytes of data, which a guard of 16 bits misses once in
-/// 65,536 times; here the tags are wrong as well, so that the run may ask for every single one to be found.
+/// Where a changed byte spoils the signature itself: the bytes of the ciphertext that hold the T10-DIF (the
+/// last block of AES and the bytes behind it are swapped, IEEE 1619). Any other byte spoils 16 bytes of data,
+/// which a guard of 16 bits misses once in 65,536 times; here the tags are wrong as well, so that the run may
+/// ask for every single one to be found.
 const SPOILED: std::ops::Range<u64> = 496..512;
 
 /// What was corrupted, and which of it was found.
@@ -74,7 +77,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Flips a bit of a block, once in a run: one that was found stays corrupt until the initiator has heard of it.
+    /// Flips a bit of a block, once in a run: one that was found stays corrupt until the initiator has heard
+    /// of it.
     pub(crate) fn corrupt(&mut self, volume: &File, lba: u64) -> Outcome {
         if self.corrupted.contains(&lba) {
             return Ok(());

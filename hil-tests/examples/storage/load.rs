@@ -44,7 +44,8 @@ pub(crate) struct Load {
     pub(crate) phase: Phase,
     /// How often each block was written.
     generations: Vec<u32>,
-    /// Blocks with which something is done: nothing else is done with them meanwhile, so that it is known what they hold.
+    /// Blocks with which something is done: nothing else is done with them meanwhile, so that it is known
+    /// what they hold.
     busy: Vec<bool>,
     max_blocks: u32,
     mix: Mix,
@@ -174,7 +175,8 @@ impl Load {
         }
     }
 
-    /// Returns the first block of a part whose bytes are others than were written last; `wanted` has room for as many.
+    /// Returns the first block of a part whose bytes are others than were written last; `wanted` has room for
+    /// as many.
     pub(crate) fn difference(&self, part: Part, bytes: &[u8], wanted: &mut [u8]) -> Option<u64> {
         self.content(part, wanted);
         if wanted == bytes {

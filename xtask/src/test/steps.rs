@@ -1,7 +1,7 @@
 //! The steps, in the order in which a fault is cheapest to find.
 
 use super::Outcome;
-use crate::{bench, chaos, differential, fuzz, package, peer, sanitize, storage, tidy, versions};
+use crate::{bench, chaos, differential, fuzz, package, peer, sanitize, storage, versions};
 use std::io;
 use std::path::Path;
 use xtask::debian::{C, CXX, EMULATORS, PEERS, PIP, Package, SPDK, SSH, VALGRIND, VERBS, VERBS_HEADERS};
@@ -72,8 +72,8 @@ use Tier::{First, Nightly, Rest};
 
 #[rustfmt::skip]
 pub(super) const STEPS: &[Step] = &[
-    Step { name: "tidy", lane: Main, tier: First, program: None, packages: none,
-           run: || tidy::check(&mut io::stdout()).into(),
+    Step { name: "tidy", lane: Main, tier: First, program: Some("xtask-tidy"), packages: none,
+           run: || task("xtask-tidy", &["tidy"]).into(),
            what: "which module may know which, where unsafe may stand" },
     Step { name: "format", lane: Main, tier: First, program: None, packages: none, run: format,
            what: "rustfmt (skipped where it is not installed)" },

@@ -14,7 +14,8 @@ pub(crate) struct Command {
     pub(crate) lba: U64,
     /// Number of blocks.
     pub(crate) blocks: U32,
-    /// Key of the initiator's mkey, whose space begins at 0 and has 520 bytes for each block: data and T10-DIF.
+    /// Key of the initiator's mkey, whose space begins at 0 and has 520 bytes for each block: data and
+    /// T10-DIF.
     pub(crate) rkey: U32,
     /// Comes back in the response: the number of the command among those of its queue pair.
     pub(crate) tag: U16,

@@ -192,7 +192,8 @@ impl Link {
         event.map_or(Ok(()), |event| Err(Broken(event.kind.to_string()).into()))
     }
 
-    /// Takes the queue pairs back to where they can be connected anew. Returns how many send requests had not completed.
+    /// Takes the queue pairs back to where they can be connected anew. Returns how many send requests had not
+    /// completed.
     pub(crate) fn reset(&mut self) -> Outcome<usize> {
         let mut outstanding = 0;
         for queue in self.queues.iter_mut() {
@@ -202,7 +203,8 @@ impl Link {
         while self.completions.poll(&mut self.queues.router(&mut self.mkeys)).is_some() {}
         self.options = options(self.spec.gid_index)?;
         for mkey in self.mkeys.iter_mut() {
-            // Its configuration may be among them, or have been flushed: whether the device has executed it is not known.
+            // Its configuration may be among them, or have been flushed: whether the device has executed it
+            // is not known.
             mkey.forget();
             // What it has named is named again when the data is moved again.
             let _ = mkey.check();
@@ -210,7 +212,8 @@ impl Link {
         Ok(outstanding)
     }
 
-    /// Gives the queue pairs up, whatever has become of the device. Returns how many send requests had not completed.
+    /// Gives the queue pairs up, whatever has become of the device. Returns how many send requests had not
+    /// completed.
     pub(crate) fn give_up(mut self) -> usize {
         let queues = self.qpns.iter().filter_map(|qpn| self.queues.remove(*qpn));
         queues.map(|queue| queue.into_outstanding().sends.len()).sum()

@@ -17,8 +17,8 @@ impl Usage {
     /// Asks the system what this process uses; zeros where it does not tell.
     pub(crate) fn of_this_process() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The name in brackets may hold anything; behind it, user and system time are the 12th and 13th field, in hundredths of a
-        // second towards programs.
+        // The name in brackets may hold anything; behind it, user and system time are the 12th and 13th
+        // field, in hundredths of a second towards programs.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
         let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A storage target: serves a volume in a file, whose blocks are at rest as ciphertext with T10-DIF inside, to one initiator at a
-//! time (`storage_initiator`).
+//! A storage target: serves a volume in a file, whose blocks are at rest as ciphertext with T10-DIF inside,
+//! to one initiator at a time (`storage_initiator`).
 //!
 //! `cargo xtask storage` runs both on the software device. By hand, in two terminals:
 //!
@@ -8,37 +8,41 @@
 //! cargo xtask emulate -- cargo run --package hil-storage --bin storage_initiator
 //! ```
 //!
-//! On mlx5 devices with plaintext keys the two programs run as they are, on one machine or, with `--address`, on two.
+//! On mlx5 devices with plaintext keys the two programs run as they are, on one machine or, with `--address`,
+//! on two.
 //!
-//! As in NVMe over Fabrics, the initiator sends a command (opcode, first block, number of blocks, key), the target moves the
-//! data by RDMA WRITE and RDMA READ through mkeys of both sides, and sends a response. No processor touches a signature or a
-//! cipher:
+//! As in NVMe over Fabrics, the initiator sends a command (opcode, first block, number of blocks, key), the
+//! target moves the data by RDMA WRITE and RDMA READ through mkeys of both sides, and sends a response. No
+//! processor touches a signature or a cipher:
 //!
 //! ```text
 //!            initiator                                        target
 //!  memory ──▶ mkey ──▶ data + T10-DIF on the wire ──▶ mkey ──▶ encrypted (data + T10-DIF) in memory ──▶ file
-//!        adds the DIF, checks               checks the DIF on the wire, encrypts when it writes the volume; decrypts
-//!        and strips it                      and checks the DIF of memory when it reads the volume
+//!        adds the DIF, checks               checks the DIF on the wire, encrypts when it writes the volume;
+//!        decrypts and strips it                      and checks the DIF of memory when it reads the volume
 //! ```
 //!
-//! Reference tag and AES-XTS tweak are the block's address (LBA), so a block that was moved is found as well as one that was
-//! changed. The target's mkey has the same T10-DIF in memory and on the wire: it is checked and passed on as it is, end to end. So
-//! a block that has changed in the volume is named twice: by the target's device, in its response, and by the initiator's own.
-//! The initiator compares the two. This is the row of `mlx5dv_wr_set_mkey_crypto` with "enc(data + SIG)" in memory and
-//! "data + SIG" on the wire. For a wire that is encrypted, too, the initiator would encrypt (row C) and the target store what comes.
+//! Reference tag and AES-XTS tweak are the block's address (LBA), so a block that was moved is found as well
+//! as one that was changed. The target's mkey has the same T10-DIF in memory and on the wire: it is checked
+//! and passed on as it is, end to end. So a block that has changed in the volume is named twice: by the
+//! target's device, in its response, and by the initiator's own. The initiator compares the two. This is the
+//! row of `mlx5dv_wr_set_mkey_crypto` with "enc(data + SIG)" in memory and "data + SIG" on the wire. For a
+//! wire that is encrypted, too, the initiator would encrypt (row C) and the target store what comes.
 //!
-//! What is the same for all commands is prepared once for each direction ([`PreparedConfig`]); a command sets tweak and tags in it,
-//! and configures its mkey with it. Each round takes all completions and posts what follows from them with one doorbell for each
-//! queue pair. An engine of single data units takes one block for each mkey: there a command has up to 8 blocks, and as many mkeys.
+//! What is the same for all commands is prepared once for each direction ([`PreparedConfig`]); a command sets
+//! tweak and tags in it, and configures its mkey with it. Each round takes all completions and posts what
+//! follows from them with one doorbell for each queue pair. An engine of single data units takes one block
+//! for each mkey: there a command has up to 8 blocks, and as many mkeys.
 //!
-//! When the initiator is gone, or the device, it tells of what had not completed, and waits for the initiator to come back: with the
-//! same queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]), or with all made anew on a device that is opened again. So it does
-//! where the oldest command takes too long: its completion was lost, and would be waited for in vain.
+//! When the initiator is gone, or the device, it tells of what had not completed, and waits for the initiator
+//! to come back: with the same queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]), or with all made anew on
+//! a device that is opened again. So it does where the oldest command takes too long: its completion was
+//! lost, and would be waited for in vain.
 //!
-//! With `--corrupt N` it flips a bit of N blocks of the file just before they are read, and keeps account of them, also over its own
-//! end: when it comes back after it was killed, the initiator connects anew and repeats what was outstanding.
+//! With `--corrupt N` it flips a bit of N blocks of the file just before they are read, and keeps account of
+//! them, also over its own end: when it comes back after it was killed, the initiator connects anew and
+//! repeats what was outstanding.
 
-#[path = "storage/ledger.rs"]
 mod ledger;
 mod storage;
 
@@ -148,8 +152,8 @@ impl Geometry {
         self.blocks_per_mkey * self.mkeys_per_command as u32
     }
 
-    /// Returns what the largest command takes of a send queue: configurations of mkeys of this kind, and a transfer with a data
-    /// segment for each.
+    /// Returns what the largest command takes of a send queue: configurations of mkeys of this kind, and a
+    /// transfer with a data segment for each.
     fn transfer_size(self, kind: &MkeyKind) -> RequestSize {
         let configure = RequestSize::configure_mkey(kind, 1, 2);
         configure.times(self.mkeys_per_command as u32).and(RequestSize::rdma(self.mkeys_per_command))
@@ -197,7 +201,8 @@ impl Target {
         let (max_blocks, mkeys_per_command) = (geometry.max_blocks(), geometry.mkeys_per_command);
         if geometry.blocks_per_mkey == 1 {
             println!(
-                "target: the engine encrypts one data unit for each mkey, so each block has an mkey of its own"
+                "target: the engine encrypts one data unit for each mkey, so each block has an mkey of \
+                 its own"
             );
             println!("target: commands have up to {max_blocks} blocks");
         }

@@ -1,24 +1,25 @@
-//! A storage initiator: reads and writes a volume that a `storage_target` serves, which says how the two work together, and knows
-//! what every byte of it must be.
+//! A storage initiator: reads and writes a volume that a `storage_target` serves, which says how the two work
+//! together, and knows what every byte of it must be.
 //!
-//! Each command has a slot of memory and an mkey. The data is in up to four pieces of that memory, which the mkey makes one space,
-//! with T10-DIF added on the wire: the target reads and writes it there by RDMA, and never sees an address. Configuration and command
-//! are posted together, those of a round with one doorbell for each queue pair.
+//! Each command has a slot of memory and an mkey. The data is in up to four pieces of that memory, which the
+//! mkey makes one space, with T10-DIF added on the wire: the target reads and writes it there by RDMA, and
+//! never sees an address. Configuration and command are posted together, those of a round with one doorbell
+//! for each queue pair.
 //!
-//! First it writes the whole volume, then come the reads and writes, then it reads the whole volume. All that is read is compared
-//! with what was written last. A block that is corrupt in the volume is named by both devices; the initiator writes it anew, from
-//! what it knows, and reads again.
+//! First it writes the whole volume, then come the reads and writes, then it reads the whole volume. All that
+//! is read is compared with what was written last. A block that is corrupt in the volume is named by both
+//! devices; the initiator writes it anew, from what it knows, and reads again.
 //!
-//! Its keys stay the same from command to command, so it trusts the target to leave memory alone that it has answered for. Where
-//! that is too much, mkeys come from a [`mlx5_mkey::queue::MkeyPool`], or the response takes the key out of service (SEND with
-//! invalidation).
+//! Its keys stay the same from command to command, so it trusts the target to leave memory alone that it has
+//! answered for. Where that is too much, mkeys come from a [`mlx5_mkey::queue::MkeyPool`], or the response
+//! takes the key out of service (SEND with invalidation).
 //!
-//! When the target is gone, it takes its queue pairs back ([`mlx5_mkey::devx::QueuePair::reset`]); when its own device has failed or
-//! was removed, it gives them up ([`mlx5_mkey::devx::QueuePair::into_outstanding`]) and opens the device again. Then it connects anew,
-//! as soon as the target is there, and repeats what was outstanding: so it does when a command takes too long, since a message or a
-//! completion of it was lost. When there is nothing to do, it sleeps.
+//! When the target is gone, it takes its queue pairs back ([`mlx5_mkey::devx::QueuePair::reset`]); when its
+//! own device has failed or was removed, it gives them up ([`mlx5_mkey::devx::QueuePair::into_outstanding`])
+//! and opens the device again. Then it connects anew, as soon as the target is there, and repeats what was
+//! outstanding: so it does when a command takes too long, since a message or a completion of it was lost.
+//! When there is nothing to do, it sleeps.
 
-#[path = "storage/load.rs"]
 mod load;
 mod storage;
 
@@ -176,7 +177,8 @@ impl Tally {
             let (tenth, end) = (tenth.resident, end.resident);
             let change = (end as f64 / tenth as f64 - 1.0) * 100.0;
             println!(
-                "resident memory of the {name}: {tenth} KiB after a tenth, {end} KiB in the end ({change:+.2} %)"
+                "resident memory of the {name}: {tenth} KiB after a tenth, {end} KiB in the end \
+                 ({change:+.2} %)"
             );
         }
     }

@@ -1,6 +1,6 @@
 //! An example for every public module, and for every public type that a user constructs.
 
-use super::source::{before_tests, is_letter, is_test, tokens};
+use crate::source::{Source, before_tests, is_letter, is_test, names as tokens};
 
 /// Folders whose types and modules are not looked at. The page of `wire` is.
 const EXEMPT: &[(&str, &str)] = &[
@@ -48,9 +48,9 @@ const RECEIVED: &[(&str, &[&str])] = &[
 ];
 
 /// Checks all files of the library, by name and text.
-pub(super) fn check(files: &[(String, String)], faults: &mut Vec<String>) {
+pub(crate) fn check(files: &[Source], faults: &mut Vec<String>) {
     let mut excused = Vec::new();
-    for (name, text) in files {
+    for Source { name, text, .. } in files {
         let exempt = EXEMPT.iter().any(|(folder, _)| name.starts_with(folder));
         if exempt || !name.starts_with("src/") || !name.ends_with(".rs") || is_test(name) {
             continue;
@@ -85,17 +85,17 @@ pub(super) fn check(files: &[(String, String)], faults: &mut Vec<String>) {
         }
     }
     for name in RECEIVED.iter().flat_map(|(_, names)| *names).filter(|name| !excused.contains(name)) {
-        faults.push(format!("xtask/src/tidy/examples.rs: {name} needs no exception"));
+        faults.push(format!("xtask/tidy/src/examples.rs: {name} needs no exception"));
     }
 }
 
 /// Returns the text of a module that a file declares. `None` for one that is exempt.
-fn page<'t>(files: &'t [(String, String)], declared_in: &str, module: &str) -> Option<&'t str> {
+fn page<'t>(files: &'t [Source], declared_in: &str, module: &str) -> Option<&'t str> {
     let folder = declared_in.strip_suffix("lib.rs").or_else(|| declared_in.strip_suffix("mod.rs"));
     let folder = folder.map_or_else(|| declared_in.replace(".rs", "/"), str::to_owned);
     let names = [format!("{folder}{module}.rs"), format!("{folder}{module}/mod.rs")];
-    let (_, text) = files.iter().find(|(name, _)| names.contains(name) && name != "src/guide/mod.rs")?;
-    Some(text)
+    let is_page = |file: &&Source| names.contains(&file.name) && file.name != "src/guide/mod.rs";
+    files.iter().find(is_page).map(|file| &*file.text)
 }
 
 /// Returns whether comments that begin with `opening` have an example that is compiled.
@@ -131,8 +131,8 @@ impl<'t> Docs<'t> {
     }
 }
 
-/// Returns whether users construct the type that the first of these lines declares: it is an enum, all its fields are public, or
-/// it has a constructor.
+/// Returns whether users construct the type that the first of these lines declares: it is an enum, all its
+/// fields are public, or it has a constructor.
 fn is_constructed(lines: &[&str], name: &str, file: &[&str]) -> bool {
     let [first, body @ ..] = lines else { return false };
     let declaration = first.trim_start();
@@ -177,10 +177,15 @@ fn has_constructor(file: &[&str], name: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// A part of a file, which need not be whole.
+    fn source(name: &str, text: &str) -> Source {
+        Source { name: name.into(), text: text.into(), code: None }
+    }
+
     /// What is found in one file of the library, exceptions apart.
     fn found(text: &str) -> Vec<String> {
         let mut faults = Vec::new();
-        check(&[("src/mkey/a.rs".to_owned(), text.to_owned())], &mut faults);
+        check(&[source("src/mkey/a.rs", text)], &mut faults);
         faults.retain(|fault| !fault.ends_with("needs no exception"));
         faults
     }
@@ -193,7 +198,8 @@ mod tests {
             "/// Text.\npub struct A<'a> {\n    /// One.\n    pub one: &'a u32,\n}",
             "pub enum A {\n    One,\n}",
             "pub struct A(u32);\nimpl A {\n    pub const fn new(one: u32) -> Self {",
-            "pub struct A<T>(T);\nimpl<T> A<T> {\n    pub fn open(\n        one: T,\n    ) -> Result<Self, E> {",
+            "pub struct A<T>(T);\nimpl<T> A<T> {\n    pub fn open(\n        one: T,\n    ) \
+             -> Result<Self, E> {",
             // Not compiled, not open, or another's.
             "/// ```text\n/// ```\npub struct A;",
             "/// ```ignore\n/// ```\npub struct A;",
@@ -216,7 +222,8 @@ mod tests {
             "pub(crate) struct A;",
             "pub struct A(u32);",
             "pub struct A {\n    pub one: u32,\n    two: u32,\n}",
-            "pub struct A(u32);\nimpl A {\n    pub fn next(self) -> Self {\n    pub(super) fn new() -> Self {",
+            "pub struct A(u32);\nimpl A {\n    pub fn next(self) -> Self {\n    \
+             pub(super) fn new() -> Self {",
             "pub struct A(u32);\nimpl B {\n    pub fn new() -> Self {",
             "pub enum AError {",
             "pub enum Body<'a> {",
@@ -230,9 +237,7 @@ mod tests {
     fn module_pages_need_an_example() {
         let faults = |lib: &str, name: &str, text: &str| {
             let mut faults = Vec::new();
-            let files =
-                [("src/lib.rs", lib), (name, text)].map(|(name, text)| (name.to_owned(), text.to_owned()));
-            check(&files, &mut faults);
+            check(&[source("src/lib.rs", lib), source(name, text)], &mut faults);
             faults.retain(|fault| !fault.ends_with("needs no exception"));
             faults.len()
         };
@@ -248,7 +253,7 @@ mod tests {
     fn exceptions_end_with_their_reason() {
         let mut faults = Vec::new();
         let example = "/// ```\n/// ```\npub enum Outcome {".to_owned();
-        check(&[("src/queue/a.rs".to_owned(), example)], &mut faults);
+        check(&[source("src/queue/a.rs", &example)], &mut faults);
         assert!(faults.iter().any(|fault| fault.ends_with("Outcome needs no exception")), "{faults:?}");
     }
 }

@@ -38,8 +38,9 @@ impl DeviceArguments {
         Ok(Device::open(self.device.as_deref())?)
     }
 
-    /// Sees that the oldest command has not taken too long: one whose completion was lost would wait for ever. Its queue pair is
-    /// reset, which hands its requests back, and the command is repeated over a new connection.
+    /// Sees that the oldest command has not taken too long: one whose completion was lost would wait for
+    /// ever. Its queue pair is reset, which hands its requests back, and the command is repeated over a new
+    /// connection.
     ///
     /// # Errors
     /// [`Lost`].
@@ -125,7 +126,8 @@ impl Trouble {
             Err(error) if error.downcast_ref().is_some_and(is_of_peer) => {
                 Ok(Self::Peer(Lost(error.to_string())))
             }
-            // An entry of the completion queue that is about nothing: what else the device has lost or mixed up is not known.
+            // An entry of the completion queue that is about nothing: what else the device has lost or mixed
+            // up is not known.
             Err(error)
                 if error.is::<DevxError>() || error.is::<CompletionError>() || error.is::<Broken>() =>
             {
@@ -136,7 +138,8 @@ impl Trouble {
     }
 }
 
-/// Whether it is the other side's address that leads nowhere, for now: its machine is away, or was given another address.
+/// Whether it is the other side's address that leads nowhere, for now: its machine is away, or was given
+/// another address.
 fn is_of_peer(error: &DevxError) -> bool {
     match error {
         DevxError::Address(_) => true,

@@ -1,0 +1,514 @@
+//! The modules of crates that have a file of their own, and which of them use which.
+
+use crate::source::{Source, attributes, is_for_tests, is_test, paths};
+use proc_macro2::Ident;
+use std::collections::{BTreeMap, BTreeSet};
+use syn::visit::{self, Visit};
+use syn::{Expr, ExprLit, Item, ItemMod, ItemUse, Lit, Macro, Meta, UseTree, Visibility};
+
+/// The path of a module or an item, from the root of its crate.
+pub(crate) type Path = Vec<String>;
+
+/// A name that a file brings in.
+struct Import {
+    /// Others may have it from here too.
+    public: bool,
+    /// Its name here, `*` for everything.
+    name: String,
+    path: Path,
+    line: usize,
+}
+
+/// A module that has a file of its own.
+struct Module<'s> {
+    source: &'s Source,
+    imports: Vec<Import>,
+    /// Paths in the code from the module in which they are written, each with its line.
+    paths: Vec<(Path, Path, usize)>,
+    /// All names in the code.
+    words: BTreeSet<String>,
+}
+
+/// The modules of a crate that are no tests.
+pub(crate) struct Crate<'s> {
+    /// The file of its root.
+    pub(crate) root: &'s str,
+    modules: BTreeMap<Path, Module<'s>>,
+}
+
+/// One module uses another.
+pub(crate) struct Use<'c> {
+    pub(crate) module: &'c Path,
+    pub(crate) used: &'c Path,
+    /// Where the first one says it.
+    pub(crate) file: &'c str,
+    pub(crate) line: usize,
+}
+
+/// A file that declares modules: which, and where they are.
+struct Declared {
+    name: Path,
+    file: String,
+    for_tests: bool,
+    /// The attribute that says so, and where it is.
+    path: Option<(String, usize)>,
+}
+
+/// Files by their names.
+pub(crate) type Sources<'s> = BTreeMap<&'s str, &'s Source>;
+
+/// Returns the crates of these files, tests apart. The root of each is a file that no other declares.
+pub(crate) fn crates<'s>(sources: &Sources<'s>) -> Vec<Crate<'s>> {
+    let declared: BTreeMap<&str, Vec<Declared>> =
+        sources.values().map(|source| (&*source.name, declared(source, sources))).collect();
+    let children: BTreeSet<&str> = declared.values().flatten().map(|child| &*child.file).collect();
+    let roots = sources.values().filter(|source| source.code.is_some() && !children.contains(&*source.name));
+    let roots = roots.filter(|source| !is_test(&source.name));
+    roots.map(|root| Crate::new(root, &declared, sources)).collect()
+}
+
+/// Returns the attributes by which files declare modules outside of their packages.
+pub(crate) fn foreign(sources: &Sources<'_>, packages: &[String], faults: &mut Vec<String>) {
+    let package = |file: &str| {
+        let of = |package: &&String| file.starts_with(&***package);
+        packages.iter().filter(of).max_by_key(|package| package.len())
+    };
+    for source in sources.values() {
+        for child in declared(source, sources) {
+            if let Some((path, line)) = child.path
+                && package(&child.file) != package(&source.name)
+            {
+                faults.push(format!(
+                    "{}:{line}: `{path}` is in another package: packages share code by libraries",
+                    source.name
+                ));
+            }
+        }
+    }
+}
+
+fn declared(source: &Source, sources: &Sources<'_>) -> Vec<Declared> {
+    let mut found = Vec::new();
+    if let Some(code) = &source.code {
+        declared_by(&code.items, &mut Vec::new(), false, source, sources, &mut found);
+    }
+    found
+}
+
+fn declared_by(
+    items: &[Item],
+    inside: &mut Path,
+    for_tests: bool,
+    source: &Source,
+    sources: &Sources<'_>,
+    found: &mut Vec<Declared>,
+) {
+    for item in items {
+        let Item::Mod(module) = item else { continue };
+        let for_tests = for_tests || is_for_tests(&module.attrs);
+        inside.push(module.ident.to_string());
+        if let Some((_, items)) = &module.content {
+            declared_by(items, inside, for_tests, source, sources, found);
+        } else {
+            let path = path_attribute(module);
+            if let Some(file) = file_of(inside, path.as_ref(), source, sources) {
+                found.push(Declared { name: inside.clone(), file, for_tests, path });
+            }
+        }
+        inside.pop();
+    }
+}
+
+fn path_attribute(module: &ItemMod) -> Option<(String, usize)> {
+    module.attrs.iter().find_map(|attribute| match &attribute.meta {
+        Meta::NameValue(meta) if meta.path.is_ident("path") => match &meta.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some((text.value(), text.span().start().line)),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// Returns the file of a module that is declared in another one, behind the modules around it there.
+fn file_of(
+    inside: &[String],
+    path: Option<&(String, usize)>,
+    source: &Source,
+    sources: &Sources<'_>,
+) -> Option<String> {
+    let (folder, file) = source.name.rsplit_once('/').unwrap_or(("", &source.name));
+    let stem = file.trim_end_matches(".rs");
+    // The root of a crate declares the files beside it, whatever its name.
+    let folders = [format!("{folder}/{stem}"), folder.to_string()];
+    if let Some((path, _)) = path {
+        let around = inside.split_last().map_or(&[][..], |(_, around)| around);
+        let from = if around.is_empty() { folder.to_string() } else { folders.concat() };
+        return Some(normal(&format!("{from}/{}/{path}", around.join("/"))));
+    }
+    let inside = inside.join("/");
+    let places = folders.iter().flat_map(|folder| {
+        [format!("{folder}/{inside}.rs"), format!("{folder}/{inside}/mod.rs")].map(|place| normal(&place))
+    });
+    places.into_iter().find(|place| sources.contains_key(&**place))
+}
+
+/// Returns a path without empty parts and without `..`.
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+impl<'s> Crate<'s> {
+    fn new(root: &'s Source, declared: &BTreeMap<&str, Vec<Declared>>, sources: &Sources<'s>) -> Self {
+        let mut modules = BTreeMap::new();
+        let mut open = vec![(Path::new(), root)];
+        while let Some((path, source)) = open.pop() {
+            for child in declared.get(&*source.name).into_iter().flatten() {
+                if !child.for_tests
+                    && let Some(file) = sources.get(&*child.file)
+                {
+                    open.push(([&path[..], &child.name].concat(), file));
+                }
+            }
+            let module = Module { source, imports: vec![], paths: vec![], words: BTreeSet::new() };
+            modules.insert(path, module);
+        }
+        let mut this = Self { root: &root.name, modules };
+        let names: Vec<Path> = this.modules.keys().cloned().collect();
+        for name in names {
+            let Some(code) = this.modules.get(&name).and_then(|module| module.source.code.as_ref()) else {
+                continue;
+            };
+            let mut reader = Reader { inside: name.clone(), ..Reader::default() };
+            reader.visit_file(code);
+            let imports = reader.imports.into_iter().filter_map(|(from, import)| {
+                let path = this.absolute(&from, &import.path, &[])?;
+                Some(Import { path, ..import })
+            });
+            let imports = imports.collect();
+            if let Some(module) = this.modules.get_mut(&name) {
+                (module.imports, module.paths, module.words) = (imports, reader.paths, reader.words);
+            }
+        }
+        this
+    }
+
+    /// Returns a path from the root, `None` for one of another crate.
+    fn absolute(&self, module: &Path, path: &[String], imports: &[Import]) -> Option<Path> {
+        let (first, rest) = path.split_first()?;
+        let mut base = match first.as_str() {
+            "crate" => Path::new(),
+            "self" => module.clone(),
+            "super" => module.split_last()?.1.to_vec(),
+            name => {
+                let imported = imports.iter().find(|import| import.name == name);
+                let child = [&module[..], &[name.to_string()]].concat();
+                match imported {
+                    Some(import) => import.path.clone(),
+                    None if self.modules.contains_key(&child) => child,
+                    None => return None,
+                }
+            }
+        };
+        for name in rest {
+            match name.as_str() {
+                "super" => drop(base.pop()?),
+                _ => base.push(name.clone()),
+            }
+        }
+        Some(base)
+    }
+
+    /// Returns the module that an item comes from: where it is re-exported, the one that it is re-exported
+    /// from. `None` for a path that ends with a module.
+    fn owner(&self, path: &[String], depth: usize) -> Option<Path> {
+        let mut module = Path::new();
+        let mut rest = path;
+        while let [name, behind @ ..] = rest {
+            rest = behind;
+            let child = [&module[..], std::slice::from_ref(name)].concat();
+            if self.modules.contains_key(&child) {
+                module = child;
+                continue;
+            }
+            let imports = self.modules.get(&module).map_or(&[][..], |module| &module.imports);
+            let import = imports.iter().find(|import| import.public && import.name == *name);
+            // A macro is exported under its own path, and `use` may run in circles.
+            let Some(import) = import.filter(|import| import.path != child && depth < 8) else {
+                return Some(module);
+            };
+            return self.owner(&[&import.path[..], rest].concat(), depth + 1);
+        }
+        None
+    }
+
+    /// Returns the modules that one uses, and in which line first. What it only re-exports it does not use.
+    fn used(&self, name: &Path, module: &Module<'_>) -> BTreeMap<&Path, usize> {
+        let mut used: Vec<(Path, usize)> = Vec::new();
+        for import in &module.imports {
+            if import.public && !module.words.contains(&import.name) {
+                continue;
+            }
+            let owner = match import.name.as_str() {
+                "*" => Some(import.path.clone()),
+                _ => self.owner(&import.path, 0),
+            };
+            used.extend(owner.map(|owner| (owner, import.line)));
+        }
+        for (from, path, line) in &module.paths {
+            let path = self.absolute(from, path, &module.imports);
+            used.extend(path.and_then(|path| self.owner(&path, 0)).map(|owner| (owner, *line)));
+        }
+        used.retain(|(path, _)| path != name);
+        used.sort_by_key(|(_, line)| std::cmp::Reverse(*line));
+        let known = |(path, line): &(Path, usize)| Some((self.modules.get_key_value(path)?.0, *line));
+        used.iter().filter_map(known).collect()
+    }
+
+    /// Returns which modules use which.
+    pub(crate) fn uses(&self) -> impl Iterator<Item = Use<'_>> {
+        self.modules.iter().flat_map(|(path, module)| {
+            let file = &*module.source.name;
+            self.used(path, module).into_iter().map(move |(used, line)| Use {
+                module: path,
+                used,
+                file,
+                line,
+            })
+        })
+    }
+
+    /// Returns the names of the modules that the root declares.
+    pub(crate) fn top(&self) -> BTreeSet<&str> {
+        self.modules.keys().filter_map(|path| path.first()).map(String::as_str).collect()
+    }
+
+    /// Returns the circles: for each file the shortest one that begins with it and has no file before it.
+    pub(crate) fn circles(&self) -> Vec<String> {
+        let mut used: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
+        for one in self.uses() {
+            used.entry(one.module).or_default().insert(one.used);
+        }
+        let circles = self.modules.keys().filter_map(|start| circle(start, &used));
+        circles.map(|circle| self.describe(&circle)).collect()
+    }
+
+    fn describe(&self, circle: &[&Path]) -> String {
+        let modules = circle.iter().filter_map(|path| self.modules.get(*path));
+        let names: Vec<&str> = modules.map(|module| &*module.source.name).collect();
+        format!("{}: a circle of imports", names.join(" -> "))
+    }
+}
+
+/// Returns the shortest way from a module back to itself, through modules behind it only.
+fn circle<'a>(start: &'a Path, used: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Option<Vec<&'a Path>> {
+    let mut seen = BTreeSet::new();
+    let mut ways = vec![vec![start]];
+    while !ways.is_empty() {
+        let mut longer = Vec::new();
+        for way in &ways {
+            let last = way.last()?;
+            for &next in used.get(last).into_iter().flatten() {
+                let way = [&way[..], &[next]].concat();
+                if next == start {
+                    return Some(way);
+                }
+                if next > start && seen.insert(next) {
+                    longer.push(way);
+                }
+            }
+        }
+        ways = longer;
+    }
+    None
+}
+
+/// Collects the names that a file brings in, and its paths. Tests may use what they like.
+#[derive(Default)]
+struct Reader {
+    /// The module that is read, with those that have no file of their own.
+    inside: Path,
+    imports: Vec<(Path, Import)>,
+    paths: Vec<(Path, Path, usize)>,
+    words: BTreeSet<String>,
+}
+
+impl Reader {
+    fn add(&mut self, path: &[Ident]) {
+        self.words.extend(path.iter().map(ToString::to_string));
+        if let [first, _, ..] = path {
+            let line = first.span().start().line;
+            self.paths.push((self.inside.clone(), path.iter().map(ToString::to_string).collect(), line));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Reader {
+    fn visit_item(&mut self, item: &'ast Item) {
+        if !is_for_tests(attributes(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        self.inside.push(module.ident.to_string());
+        visit::visit_item_mod(self, module);
+        self.inside.pop();
+    }
+
+    fn visit_item_use(&mut self, import: &'ast ItemUse) {
+        let public = !matches!(import.vis, Visibility::Inherited);
+        let inside = self.inside.clone();
+        leaves(&import.tree, &mut Path::new(), &mut |path, name, line| {
+            self.imports.push((inside.clone(), Import { public, name, path: path.to_vec(), line }));
+        });
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Vec<Ident> = path.segments.iter().map(|segment| segment.ident.clone()).collect();
+        self.add(&names);
+        visit::visit_path(self, path);
+    }
+
+    fn visit_ident(&mut self, name: &'ast Ident) {
+        self.words.insert(name.to_string());
+    }
+
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        paths(call.tokens.clone(), &mut |path| self.add(path));
+        visit::visit_macro(self, call);
+    }
+}
+
+/// Calls `each` with every path that a `use` names, its name here, and the line.
+fn leaves(tree: &UseTree, path: &mut Path, each: &mut dyn FnMut(&[String], String, usize)) {
+    let line = |name: &Ident| name.span().start().line;
+    match tree {
+        UseTree::Path(tree) => {
+            path.push(tree.ident.to_string());
+            leaves(&tree.tree, path, each);
+            path.pop();
+        }
+        UseTree::Group(tree) => tree.items.iter().for_each(|tree| leaves(tree, path, each)),
+        UseTree::Glob(tree) => each(path, "*".into(), tree.star_token.span.start().line),
+        UseTree::Name(tree) if tree.ident == "self" => {
+            each(path, path.last().cloned().unwrap_or_default(), line(&tree.ident));
+        }
+        UseTree::Rename(tree) if tree.ident == "self" => {
+            each(path, tree.rename.to_string(), line(&tree.rename));
+        }
+        UseTree::Name(tree) => {
+            path.push(tree.ident.to_string());
+            each(path, tree.ident.to_string(), line(&tree.ident));
+            path.pop();
+        }
+        UseTree::Rename(tree) => {
+            path.push(tree.ident.to_string());
+            each(path, tree.rename.to_string(), line(&tree.rename));
+            path.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the circles of one crate, which has these files and a root that declares module `m`.
+    fn circles(files: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<Source> = files
+            .iter()
+            .chain(&[("src/lib.rs", "mod m;")])
+            .map(|(name, text)| Source::new(name, (*text).into()).unwrap())
+            .collect();
+        let sources = files.iter().map(|source| (&*source.name, source)).collect();
+        let crates = crates(&sources);
+        assert_eq!(crates.iter().map(|one| one.root).collect::<Vec<_>>(), ["src/lib.rs"]);
+        crates[0].circles()
+    }
+
+    fn files(names: &[&str]) -> String {
+        let names: Vec<String> = names.iter().map(|name| format!("src/{name}.rs")).collect();
+        format!("{}: a circle of imports", names.join(" -> "))
+    }
+
+    #[test]
+    fn a_circle_of_two_is_found_however_it_is_written() {
+        let declared = ("src/m/mod.rs", "mod a;\nmod b;\n");
+        for back in [
+            "use super::a::A;",
+            "use crate::m::{\n    a::{A, self as other},\n};",
+            "use super::super::m::a::A as Other;",
+            "use super::a;\nfn f(_: a::A) {}",
+            "fn f() {\n    super::a::f();\n}",
+            "use super::a::*;",
+        ] {
+            let found = circles(&[declared, ("src/m/a.rs", "use super::b::B;"), ("src/m/b.rs", back)]);
+            assert_eq!(found, [files(&["m/a", "m/b", "m/a"])], "{back}");
+        }
+    }
+
+    #[test]
+    fn a_circle_of_three_is_found_once() {
+        let found = circles(&[
+            ("src/m/mod.rs", "mod a;\nmod b;\nmod c;\n"),
+            ("src/m/a.rs", "use super::c::C;"),
+            ("src/m/b.rs", "use super::a::A;"),
+            ("src/m/c.rs", "use super::b::B;"),
+        ]);
+        assert_eq!(found, [files(&["m/a", "m/c", "m/b", "m/a"])]);
+    }
+
+    #[test]
+    fn an_item_comes_from_where_it_is_declared() {
+        let found = circles(&[
+            ("src/m/mod.rs", "mod a;\nmod b;\npub use a::A;\npub(crate) use b::{B, D as E};\n"),
+            ("src/m/a.rs", "use super::E;"),
+            ("src/m/b.rs", "use crate::m::A;"),
+        ]);
+        assert_eq!(found, [files(&["m/a", "m/b", "m/a"])]);
+    }
+
+    #[test]
+    fn a_parent_that_uses_its_children_is_in_a_circle_with_those_that_use_it() {
+        for parent in [
+            "mod a;\npub fn own() {\n    a::f();\n}",
+            "mod a;\nuse a::A;\npub struct Own(A);",
+            "mod a;\npub use a::A;\npub struct Own(A);",
+        ] {
+            let found = circles(&[("src/m/mod.rs", parent), ("src/m/a.rs", "use super::Own;")]);
+            assert_eq!(found, [files(&["m/mod", "m/a", "m/mod"])], "{parent}");
+        }
+    }
+
+    #[test]
+    fn no_circle() {
+        for (parent, a, b) in [
+            // Declared and re-exported only.
+            ("mod a;\nmod b;\npub use a::A;\npub struct Own;", "use super::Own;", "use super::{A, Own};"),
+            // The parent uses its children.
+            ("mod a;\nmod b;\nuse a::A;\npub use b::B;\npub struct Own(A, B);", "", "use super::a::A;"),
+            // Tests may use what they like, and comments name what they like.
+            (
+                "mod a;\nmod b;",
+                "use super::b::B;\n#[cfg(test)]\nmod tests {\n    use super::*;\n}",
+                "//! [`super::a::A`]\nfn f() {} // super::a::A\nconst S: &str = \"super::a::A\";\n\
+                #[cfg(test)]\nmod tests {\n    use crate::m::a::A;\n}",
+            ),
+            // The name of another library's module is no import.
+            ("mod a;\nmod b;", "use super::b::B;", "use core::a::A;\nfn f(_: core::a::A) {}"),
+        ] {
+            let a = format!("{a}\n#[cfg(test)]\nmod tests;");
+            let tests = ("src/m/a/tests.rs", "use crate::m::b::B;\nuse crate::m::a::A;");
+            let found = circles(&[("src/m/mod.rs", parent), ("src/m/a.rs", &a), ("src/m/b.rs", b), tests]);
+            assert_eq!(found, [""; 0], "{parent}");
+        }
+    }
+}
