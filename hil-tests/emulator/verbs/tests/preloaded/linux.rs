@@ -173,7 +173,7 @@ fn what_is_asked_for_of_events() {
         let (context, plain) = (Context::new(), Context::with_flags(0));
         let channel = event_channel(&context);
         let (psv, _) = create(&context, &psvs(&context, 1)).unwrap();
-        let numbers = |count: usize| vec![3_u8, 0].repeat(count);
+        let numbers = |count: usize| [3_u8, 0].repeat(count);
         let ask = |context: &Context, channel: i32, object: Option<u32>, numbers: &[u8], more: &[u16]| {
             let mut attributes =
                 vec![Attribute::Handle(0x1000, channel as u32), Attribute::In(0x1002, numbers)];
