@@ -68,8 +68,8 @@ cargo xtask TASK
   storage [--ios N] [--kill] …
                         run the example of a storage target and its initiator on the software
                         device: T10-DIF, AES-XTS, corrupt blocks, a target that is killed
-  tidy                  check the rules of the house in all crates: which module may know which, where
-                        unsafe may stand
+  tidy                  check the rules of the house in all crates: which module may know which,
+                        where unsafe may stand
   versions              build the library with the newest and the oldest versions of its dependencies
   help                  this text
 
