@@ -70,7 +70,8 @@ cargo xtask TASK
                         device: T10-DIF, AES-XTS, corrupt blocks, a target that is killed
   tidy                  check the rules of the house in all crates: which module may know which,
                         where unsafe may stand
-  versions              build the library with the newest and the oldest versions of its dependencies
+  versions              build the library with the newest and the oldest versions of its
+                        dependencies
   help                  this text
 
 Each task answers --help. Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense.

@@ -11,8 +11,8 @@ use xtask::{emulate, host};
 pub(crate) const HELP: &str = "\
 cargo xtask storage [options]
 
-Runs hil-tests/examples/storage/storage_target.rs and storage_initiator.rs on the software device: reads and
-writes of a volume that is encrypted and protected by T10-DIF. Every byte that is read is compared;
+Runs storage_target and storage_initiator of hil-tests/examples/storage on the software device: reads
+and writes of a volume that is encrypted and protected by T10-DIF. Every byte that is read is compared;
 blocks that the target corrupts must be named, each of them and no other.
 
   --ios N            reads and writes (default: 20000)
