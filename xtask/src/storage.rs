@@ -11,9 +11,9 @@ use xtask::{emulate, host};
 pub(crate) const HELP: &str = "\
 cargo xtask storage [options]
 
-Runs storage_target and storage_initiator of hil-tests/examples/storage on the software device: reads
-and writes of a volume that is encrypted and protected by T10-DIF. Every byte that is read is compared;
-blocks that the target corrupts must be named, each of them and no other.
+Runs storage_target and storage_initiator of hil-tests/examples/storage on the software device:
+reads and writes of a volume that is encrypted and protected by T10-DIF. Every byte that is read
+is compared; blocks that the target corrupts must be named, each of them and no other.
 
   --ios N            reads and writes (default: 20000)
   --corrupt N        blocks that the target corrupts (default: 20)
