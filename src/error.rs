@@ -118,6 +118,13 @@ pub enum ConfigError {
     InterleavedInList,
     /// A memory window is bound: it has to be invalidated before it is bound anew.
     WindowBound,
+    /// A memory window is not bound: there is nothing to invalidate.
+    WindowNotBound,
+    /// A memory window is bound by another queue pair, which alone can invalidate it.
+    WindowOfOtherQueuePair {
+        /// The number of that queue pair.
+        qpn: u32,
+    },
     /// A list in registered memory begins where the device does not take one from
     /// ([`RegisteredList::ALIGNMENT`](crate::mkey::RegisteredList::ALIGNMENT)).
     ListAddress {
@@ -160,6 +167,15 @@ pub enum ConfigError {
         /// Bytes that the layout maps, or `u32::MAX`.
         length: u32,
         /// One data unit.
+        unit: BlockSize,
+    },
+    /// The cipher is around the signature of each block, and a data unit is not a block with its signature:
+    /// data units would begin within blocks, and a part of the data could not be read
+    /// ([`PreparedConfig::with_any_data_unit`](crate::wqe::PreparedConfig::with_any_data_unit)).
+    DataUnitNotBlock {
+        /// Bytes of a block with its signature.
+        block: u32,
+        /// The data unit.
         unit: BlockSize,
     },
     /// The key's tag is not 0 and the device cannot change tags.
@@ -252,6 +268,10 @@ impl fmt::Display for ConfigError {
             Self::AppendWithBsf => f.write_str("an mkey with signature or crypto has its list at once"),
             Self::InterleavedInList => f.write_str("an interleaved layout is no part of a list"),
             Self::WindowBound => f.write_str("the memory window is bound: invalidate it first"),
+            Self::WindowNotBound => f.write_str("the memory window is not bound"),
+            Self::WindowOfOtherQueuePair { qpn } => {
+                write!(f, "queue pair {qpn:#x} has bound the memory window, and alone can invalidate it")
+            }
             Self::ListAddress { past } => {
                 let alignment = UmrControlSegment::POINTER_ALIGNMENT;
                 write!(f, "the list begins {past} bytes behind a multiple of {alignment}")
@@ -278,6 +298,11 @@ impl fmt::Display for ConfigError {
                     unit.bytes()
                 )
             }
+            Self::DataUnitNotBlock { block, unit } => write!(
+                f,
+                "a data unit has {} bytes, and a block with its signature inside the cipher {block}",
+                unit.bytes()
+            ),
             Self::TagUpdateUnsupported { tag } => {
                 write!(f, "key tag {tag:#04x} given, but the device cannot change tags")
             }
@@ -372,10 +397,8 @@ pub enum PostError {
         /// The position, a block number modulo 2^16.
         counter: u16,
     },
-    /// The handle of a pooled mkey is of another pool.
-    OtherPool,
-    /// The pool has as many as it has room for: this one was not taken from it.
-    PoolFull,
+    /// A handle names nothing that is in use in this pool.
+    Pool(PoolError),
 }
 
 // Larger ones come back in memory, which posting pays for also where there is none.
@@ -384,6 +407,12 @@ const _: () = assert!(size_of::<PostError>() <= 8);
 impl From<ConfigError> for PostError {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
+    }
+}
+
+impl From<PoolError> for PostError {
+    fn from(error: PoolError) -> Self {
+        Self::Pool(error)
     }
 }
 
@@ -421,8 +450,7 @@ impl fmt::Display for PostError {
                 write!(f, "a copy in memory of {mebibytes} MiB: 2^{log_max} bytes are the most")
             }
             Self::NotOutstanding { counter } => write!(f, "no outstanding request begins at block {counter}"),
-            Self::OtherPool => f.write_str("the mkey is of another pool"),
-            Self::PoolFull => f.write_str("the pool has no room"),
+            Self::Pool(error) => error.fmt(f),
         }
     }
 }
@@ -561,6 +589,33 @@ impl fmt::Display for CheckError {
 }
 
 impl core::error::Error for CheckError {}
+
+/// An mkey or a memory window cannot be put back, or a handle names none that is in use
+/// ([`MkeyPool`](crate::queue::MkeyPool), [`WindowPool`](crate::queue::WindowPool)). The pool is as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum PoolError {
+    /// The handle is of another pool.
+    OtherPool,
+    /// What the handle names was put back or removed.
+    NotInUse,
+    /// The key is in service, or may be: nothing says that the request that takes it out of service was
+    /// executed.
+    KeyInService,
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OtherPool => "the handle is of another pool",
+            Self::NotInUse => "the handle names nothing that is in use",
+            Self::KeyInService => "the key may still be in service",
+        })
+    }
+}
+
+impl core::error::Error for PoolError {}
 
 /// Both halves of an AES-XTS key are the same ([`crate::command::XtsKey`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,10 @@ static void arguments_may_not_be_missing(void)
     REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_dek_create(NULL, NULL, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_prepared_create(NULL, NULL, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_pool_take(NULL, NULL, &error));
-    REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_pool_put(NULL, 0, NULL, 0, 0, &error));
+    REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_pool_put(NULL, 0, NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_invalidate(NULL, 0, 0, NULL, 0, &error));
+    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_invalidate_window(NULL, 0, 0, NULL, 0, &error));
+    REFUSED(MLX5MK_ARGUMENT, "windows is NULL", mlx5mk_windows_put(NULL, 0, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_key(NULL, 0, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_check(NULL, 0, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_forget(NULL, 0, &error));
@@ -336,10 +339,17 @@ static void mkeys_are_in_use_or_not(void)
     DONE(mlx5mk_post_configure(first, 61, MLX5MK_SIGNALED, pool, mkey, prepared, &entry, 1, &error));
     mlx5mk_doorbell(first);
     CHECK(take(MLX5MK_SENT, 61).operation == MLX5MK_OP_CONFIGURE);
-    DONE(mlx5mk_pool_put(pool, mkey, first, 62, MLX5MK_SIGNALED, &error));
-    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_post_invalidate(first, 62, 0, pool, 2, &error));
+    REFUSED(MLX5MK_ARGUMENT, "flags", mlx5mk_post_invalidate(first, 62, 1 << 7, pool, mkey, &error));
+    DONE(mlx5mk_post_invalidate(first, 62, MLX5MK_SIGNALED, pool, mkey, &error));
+    REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_pool_put(pool, mkey, NULL, &error));
     mlx5mk_doorbell(first);
-    CHECK(take(MLX5MK_SENT, 62).operation == MLX5MK_OP_INVALIDATE);
+    mlx5mk_completion done = take(MLX5MK_SENT, 62), failed = done;
+    CHECK(done.operation == MLX5MK_OP_INVALIDATE);
+    failed.kind = MLX5MK_FAILED;
+    REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_pool_put(pool, mkey, &failed, &error));
+    DONE(mlx5mk_pool_put(pool, mkey, &done, &error));
+    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_pool_put(pool, mkey, &done, &error));
     DONE(mlx5mk_pool_take(pool, &mkey, &error));
     REFUSED(MLX5MK_CONFIG, "must give a layout",
             mlx5mk_post_configure(first, 63, 0, pool, mkey, prepared, NULL, 0, &error));
@@ -356,10 +366,11 @@ static void configurations_are_checked_when_they_are_prepared(void)
     uint8_t key[64] = {0};
     mlx5mk_key_spec secret = {.key = key, .bytes = 33};
     mlx5mk_pool_spec spec = {.count = 1, .max_entries = 4, .flags = MLX5MK_POOL_CRYPTO};
+    mlx5mk_signature_spec crc64 = {.kind = MLX5MK_CRC64_XP10, .block_size = 512, .seed = MLX5MK_SEED_ONES};
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS | MLX5MK_SET_SIGNATURE | MLX5MK_SET_CRYPTO,
-                            .memory = {.kind = MLX5MK_CRC32C, .block_size = 512, .seed = MLX5MK_SEED_ONES},
-                            .wire = {.kind = MLX5MK_CRC32C, .block_size = 512, .seed = MLX5MK_SEED_ONES},
-                            .crypto = {.data_unit = 512}};
+                            .memory = crc64,
+                            .wire = crc64,
+                            .crypto = {.data_unit = 520}};
 
     REFUSED(MLX5MK_ARGUMENT, "length", mlx5mk_dek_create(pd, &secret, &dek, &error));
     REFUSED(MLX5MK_ARGUMENT, "same", (secret.bytes = 64, mlx5mk_dek_create(pd, &secret, &dek, &error)));
@@ -392,6 +403,9 @@ static void configurations_are_checked_when_they_are_prepared(void)
         REFUSED(MLX5MK_ARGUMENT, ODD[i].words, mlx5mk_prepared_create(pool, &odd, &prepared, &error));
     }
     mlx5mk_config dif = config;
+    REFUSED(MLX5MK_CONFIG, "data unit",
+            (dif.crypto.data_unit = 512, mlx5mk_prepared_create(pool, &dif, &prepared, &error)));
+    dif.crypto.data_unit = 520;
     dif.wire.kind = MLX5MK_T10DIF;
     dif.wire.flags = MLX5MK_ESCAPE_APP_TAG | MLX5MK_ESCAPE_APP_AND_REF_TAG;
     REFUSED(MLX5MK_ARGUMENT, "flags of a T10-DIF", mlx5mk_prepared_create(pool, &dif, &prepared, &error));

@@ -118,7 +118,7 @@ static void a_digest_is_behind_the_data(void)
     CHECK(finish(3) == 1);
     REFUSED(MLX5MK_SIGNATURE, "digest", mlx5mk_mkey_check(pool, mkey, &bad, &error));
     CHECK(bad.part == MLX5MK_BAD_DIGEST && bad.domain == MLX5MK_WIRE && bad.block == 0);
-    DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    DONE(mlx5mk_pool_put(pool, mkey, NULL, &error));
     mlx5mk_prepared_destroy(prepared);
     mlx5mk_pool_destroy(pool);
 }
@@ -148,7 +148,7 @@ static void configurations_write_no_more_than_changes(void)
         memcpy(there, HEADER, 24);
         move(2 + round, MLX5MK_OP_RDMA_READ, pool, mkey, 0, 24);
         CHECK(finish(2 + round) == 0 && memcmp(memory, HEADER, 24) == 0);
-        DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+        DONE(mlx5mk_pool_put(pool, mkey, NULL, &error));
     }
     mlx5mk_prepared_destroy(prepared);
     mlx5mk_pool_destroy(pool);
@@ -258,6 +258,7 @@ static void pools_take_mkeys_from_a_store(void)
     mlx5mk_store *store = NULL;
     mlx5mk_pool *pool = NULL, *other = NULL;
     mlx5mk_prepared *prepared = NULL;
+    mlx5mk_completion done;
     uint32_t mkey, key;
     mlx5mk_pool_spec spec = {.count = 4, .max_entries = 4, .flags = MLX5MK_POOL_UPDATE_TAG};
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_REMOTE_READ};
@@ -277,14 +278,15 @@ static void pools_take_mkeys_from_a_store(void)
     DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
     lay(pool, mkey, prepared, 0, 24);
     /* Out of service first, then back. */
-    DONE(mlx5mk_pool_put(pool, mkey, qp, 2, MLX5MK_SIGNALED, &error));
-    CHECK(finish(2) == 0);
+    DONE(mlx5mk_post_invalidate(qp, 2, MLX5MK_SIGNALED, pool, mkey, &error));
+    mlx5mk_doorbell(qp);
+    CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == 2);
     DONE(mlx5mk_mkey_key(pool, mkey, &key, &error));
-    DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    DONE(mlx5mk_pool_put(pool, mkey, &done, &error));
     REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_mkey_key(pool, mkey, &key, &error));
     mlx5mk_pool_destroy(pool);
     DONE(mlx5mk_pool_take(other, &mkey, &error));
-    DONE(mlx5mk_pool_put(other, mkey, NULL, 0, 0, &error));
+    DONE(mlx5mk_pool_put(other, mkey, NULL, &error));
     mlx5mk_prepared_destroy(prepared);
     mlx5mk_pool_destroy(other);
 }
@@ -414,7 +416,7 @@ static void lists_are_longer_than_a_request(void)
     CHECK(finish(8) == 0);
     for (int i = 0; i < 8; i++)
         CHECK(there[i] == i % 4);
-    DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    DONE(mlx5mk_pool_put(pool, mkey, NULL, &error));
     mlx5mk_prepared_destroy(prepared);
     mlx5mk_pool_destroy(pool);
     mlx5mk_list_destroy(list);
@@ -489,7 +491,7 @@ static void entries_have_one_length(void)
     read_across(2, key, PAGE - 3, expected);
     mlx5mk_range one = {(uintptr_t)pages, PAGE, page_key};
     REFUSED(MLX5MK_CONFIG, "4096 bytes each", mlx5mk_post_configure(qp, 3, 0, pool, mkey, prepared, &one, 1, &error));
-    DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    DONE(mlx5mk_pool_put(pool, mkey, NULL, &error));
     mlx5mk_prepared_destroy(prepared);
     mlx5mk_pool_destroy(pool);
     mlx5mk_list_destroy(list);
@@ -542,13 +544,20 @@ static void mkeys_bring_their_lists(void)
     DONE(mlx5mk_mr_deregister(region, &error));
 }
 
-/* Writes 8 bytes under a key of the peer's, and returns how that ended. */
-static uint32_t write_under(uint64_t id, uint32_t key, uint64_t address)
+/* Begins anew with the queue pair, after a failure. */
+static void begin_anew(void)
+{
+    DONE(mlx5mk_qp_reset(qp, NULL, NULL, &error));
+    DONE(mlx5mk_qp_connect_local(qp, mlx5mk_qp_number(qp), &error));
+}
+
+/* Writes or reads 8 bytes under a key of the peer's, and returns how that ended. */
+static uint32_t reach(uint32_t operation, uint64_t id, uint32_t key, uint64_t address)
 {
     mlx5mk_completion done;
     mlx5mk_range piece = {(uintptr_t)memory, 8, lkey};
     mlx5mk_request request = {.id = id,
-                              .operation = MLX5MK_OP_RDMA_WRITE,
+                              .operation = operation,
                               .flags = MLX5MK_SIGNALED,
                               .remote_address = address,
                               .rkey = key,
@@ -568,7 +577,7 @@ static void windows_are_bound_and_revoked(void)
     mlx5mk_range range = {(uintptr_t)there, 64, lkey};
     REFUSED(MLX5MK_ARGUMENT, "count", mlx5mk_windows_create(pd, 0, &windows, &error));
     DONE(mlx5mk_windows_create(pd, 1, &windows, &error));
-    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_windows_put(windows, 0, NULL, 0, 0, &error));
+    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_windows_put(windows, 0, NULL, &error));
     DONE(mlx5mk_windows_take(windows, &window, &error));
     REFUSED(MLX5MK_FULL, "windows", mlx5mk_windows_take(windows, &other, &error));
     REFUSED(MLX5MK_ARGUMENT, "access",
@@ -585,21 +594,46 @@ static void windows_are_bound_and_revoked(void)
     CHECK(done.kind == MLX5MK_SENT && done.operation == MLX5MK_OP_BIND);
     memset(there, 0, 64);
     memcpy(memory, "windowed", 8);
-    CHECK(write_under(2, key, 4096 + 56) == MLX5MK_SENT);
+    CHECK(reach(MLX5MK_OP_RDMA_WRITE, 2, key, 4096 + 56) == MLX5MK_SENT);
     CHECK(memcmp(there + 56, "windowed", 8) == 0);
 
-    DONE(mlx5mk_windows_put(windows, window, qp, 3, MLX5MK_SIGNALED, &error));
+    REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_windows_put(windows, window, NULL, &error));
+    REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_windows_put(windows, window, &done, &error));
+    DONE(mlx5mk_post_invalidate_window(qp, 3, MLX5MK_SIGNALED, windows, window, &error));
+    REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_windows_put(windows, window, NULL, &error));
     mlx5mk_doorbell(qp);
     CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.operation == MLX5MK_OP_INVALIDATE);
-    /* The next key of the same window; the old one is of no use, which ends the queue pair, and with it the binding. */
+    DONE(mlx5mk_windows_put(windows, window, &done, &error));
+    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_windows_put(windows, window, &done, &error));
+    /* The next key of the same window. The old one is of no use: the queue pair fails, the binding stays. */
     DONE(mlx5mk_windows_take(windows, &window, &error));
-    DONE(mlx5mk_post_bind(qp, 4, 0, windows, window, &range, MLX5MK_REMOTE_WRITE, 4096, &second, &error));
+    REFUSED(MLX5MK_CONFIG, "not bound", mlx5mk_post_invalidate_window(qp, 4, 0, windows, window, &error));
+    DONE(mlx5mk_post_bind(qp, 4, 0, windows, window, &range, MLX5MK_REMOTE_READ | MLX5MK_REMOTE_WRITE, 4096,
+                          &second, &error));
     CHECK(second != key);
-    CHECK(write_under(5, second, 4096) == MLX5MK_SENT);
-    CHECK(write_under(6, key, 4096) == MLX5MK_FAILED);
-    DONE(mlx5mk_qp_reset(qp, NULL, NULL, &error));
-    DONE(mlx5mk_qp_connect_local(qp, mlx5mk_qp_number(qp), &error));
-    DONE(mlx5mk_windows_put(windows, window, NULL, 0, 0, &error));
+    CHECK(reach(MLX5MK_OP_RDMA_WRITE, 5, second, 4096) == MLX5MK_SENT);
+    CHECK(reach(MLX5MK_OP_RDMA_WRITE, 6, key, 4096) == MLX5MK_FAILED);
+    begin_anew();
+
+    /* A revocation that was flushed revokes nothing: the window is free once the peer is refused. */
+    mlx5mk_request bad = {.id = 7, .operation = MLX5MK_OP_RDMA_WRITE, .sges = &range, .sge_count = 1};
+    DONE(mlx5mk_post(qp, &bad, &error));
+    DONE(mlx5mk_post_invalidate_window(qp, 8, MLX5MK_SIGNALED, windows, window, &error));
+    mlx5mk_doorbell(qp);
+    CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == 7 && done.kind == MLX5MK_FAILED);
+    CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == 8 && done.kind == MLX5MK_FAILED);
+    REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_windows_put(windows, window, &done, &error));
+    begin_anew();
+    CHECK(reach(MLX5MK_OP_RDMA_READ, 9, second, 4096) == MLX5MK_SENT);
+    DONE(mlx5mk_post_invalidate_window(qp, 10, MLX5MK_SIGNALED, windows, window, &error));
+    mlx5mk_doorbell(qp);
+    CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == 10 && done.kind == MLX5MK_SENT);
+    CHECK(reach(MLX5MK_OP_RDMA_READ, 11, second, 4096) == MLX5MK_FAILED);
+    REFUSED(MLX5MK_FULL, "windows", mlx5mk_windows_take(windows, &other, &error));
+    DONE(mlx5mk_windows_put(windows, window, &done, &error));
+    begin_anew();
+    DONE(mlx5mk_windows_take(windows, &window, &error));
+    DONE(mlx5mk_windows_put(windows, window, NULL, &error));
     mlx5mk_windows_destroy(windows);
     mlx5mk_windows_destroy(NULL);
 }

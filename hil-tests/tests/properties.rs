@@ -167,7 +167,10 @@ proptest! {
             signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
             crypto: crypto.map(|(crypto, _)| crypto),
         };
-        pair.configure(mkey, &config, entries.as_slice()).map_err(TestCaseError::fail)?;
+        // All is moved from the beginning, so that data units may begin within blocks.
+        let prepared = pair.near.way().prepare_with_any_data_unit(pair.mkeys[mkey].kind(), &config);
+        let prepared = prepared.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        pair.configure_prepared(mkey, &prepared, entries.as_slice()).map_err(TestCaseError::fail)?;
         let wire = pair.tx(tx, mkey, 0, images.wire.len()).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
         prop_assert_eq!(&wire, &images.wire);
         for (address, length) in &places {

@@ -207,7 +207,7 @@ fn all_that_compares_posts_through_one_function() {
     }
     for user in ["src/vectors", "src/differential"] {
         let calls = calls(&below(user));
-        for call in ["way.open", "way.prepare"] {
+        for call in ["way.open", "way.prepare_with_any_data_unit"] {
             assert!(calls.contains(call), "{user} posts through way.rs: {call}");
         }
         for past in ["queue.request", "queue.batch", "PreparedConfig::new"] {

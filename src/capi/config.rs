@@ -6,8 +6,7 @@ use super::device::hand_out;
 use super::error::{Error, Failure, attempt, given};
 use super::group::Pool;
 use super::memory::Dek;
-use super::pool::{MLX5MK_MEMORY, MLX5MK_WIRE};
-use super::values::{access, only};
+use super::values::{MLX5MK_MEMORY, MLX5MK_WIRE, access, only};
 use crate::mkey::{
     BlockSignature, Crypto, Digest, DigestPart, DigestSpan, Direction, Domain, Escape, Guard, Keytag,
     MkeyConfig, Signature, SignatureChange, SignatureOrder, T10Dif,

@@ -14,8 +14,9 @@ use super::post::{
 use super::text::text;
 use super::values::room;
 use crate::devx::DevxError;
-use crate::error::CompletionError;
+use crate::error::{CompletionError, PoolError};
 use crate::queue::{Completion as Found, Message, Outcome, RequestKind, WorkCompletion};
+use crate::types::{Key, Qpn};
 use crate::wire::cqe::Syndrome;
 use core::ffi::{c_char, c_void};
 use core::fmt;
@@ -110,6 +111,21 @@ impl Completion {
                 ..each
             },
         }
+    }
+}
+
+impl Completion {
+    /// Returns what says that a key is out of service.
+    pub(super) fn evidence(&self) -> Result<WorkCompletion, Failure> {
+        let outcome = match (self.kind, self.operation) {
+            (MLX5MK_SENT, _) => Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 },
+            (MLX5MK_RECEIVED, MLX5MK_OP_SEND_INVALIDATE) => {
+                let message = Message::SendInvalidate(Key::from_raw(self.immediate));
+                Outcome::Received { message, bytes: self.bytes }
+            }
+            _ => return Err(PoolError::KeyInService.into()),
+        };
+        Ok(WorkCompletion { id: self.id, qpn: Qpn::from_low_bits(self.qpn), outcome })
     }
 }
 
@@ -361,7 +377,6 @@ pub unsafe extern "C" fn mlx5mk_cq_destroy(cq: *mut Cq, error: Option<&mut Maybe
 mod tests {
     use super::*;
     use crate::queue::Failure as Broken;
-    use crate::types::Qpn;
     use std::string::ToString;
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::text::text;
 use crate::devx::{AdoptError, DevxError};
-use crate::error::{CheckError, CompletionError, ConfigError, PostError};
+use crate::error::{CheckError, CompletionError, ConfigError, PoolError, PostError};
 use crate::mkey::SignatureError;
 use crate::types::OutOfRange;
 use core::error::Error as _;
@@ -41,6 +41,8 @@ pub const MLX5MK_CQ_TOO_SMALL: i32 = -11;
 pub const MLX5MK_COMPLETION: i32 = -12;
 /// Data that passed through the mkey had a wrong signature.
 pub const MLX5MK_SIGNATURE: i32 = -13;
+/// The key of an mkey or a memory window is in service, or may be: it cannot be put back.
+pub const MLX5MK_IN_SERVICE: i32 = -14;
 
 /// What went wrong: room of the caller's, to which a function writes that fails.
 #[repr(C)]
@@ -76,6 +78,7 @@ const fn words(code: i32) -> &'static CStr {
         MLX5MK_CQ_TOO_SMALL => c"the completion queue has too few entries for all that may complete",
         MLX5MK_COMPLETION => c"a completion entry makes no sense",
         MLX5MK_SIGNATURE => c"data that passed through the mkey had a wrong signature",
+        MLX5MK_IN_SERVICE => c"the key is in service, or may be",
         _ => c"no code of this library",
     }
 }
@@ -118,6 +121,7 @@ macro_rules! from {
 
 from! {
     DevxError => Self::Devx;
+    PoolError => |error| Self::Post(PostError::Pool(error));
     PostError => Self::Post;
     CheckError => Self::Check;
     CompletionError => Self::Completion;
@@ -151,6 +155,8 @@ impl Failure {
                 PostError::SendRingFull { .. }
                 | PostError::ReceiveRingFull { .. }
                 | PostError::TooManyRequests { .. } => MLX5MK_FULL,
+                PostError::Pool(PoolError::KeyInService) => MLX5MK_IN_SERVICE,
+                PostError::Pool(_) => MLX5MK_ARGUMENT,
                 _ => MLX5MK_REQUEST,
             },
             Self::Check(_) | Self::Signature(_) => MLX5MK_SIGNATURE,

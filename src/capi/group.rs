@@ -8,11 +8,11 @@ use crate::command::UserIndex;
 use crate::devx::{
     self, CqReader, DevxError, MkeyCache, MkeyHandle, Outstanding, QpControl, QueuePair, QueuePairSpec,
 };
-use crate::error::PostError;
+use crate::error::{PoolError, PostError};
 use crate::mkey::{Mkey, MkeyKind, SignatureFault};
 use crate::queue::{
     CompletedReceive, CompletedSend, CompletionRouter, CqeOrigin, MkeyPool, PooledMkey, QpQueues, QpTable,
-    QpTableRouter, Retired, SendRequest,
+    QpTableRouter, Retired, SendRequest, WorkCompletion,
 };
 use crate::types::Qpn;
 use crate::wqe::Sge;
@@ -191,14 +191,10 @@ pub struct Pool {
 /// A pool of any size.
 pub(super) trait Mkeys {
     fn take(&mut self) -> Option<PooledMkey>;
-    /// Takes a key out of service, and returns the mkey where it is not put back yet.
-    fn put(
-        &mut self,
-        mkey: PooledMkey,
-        request: SendRequest<'_, '_>,
-    ) -> Result<Option<PooledMkey>, (PostError, PooledMkey)>;
-    fn put_unused(&mut self, mkey: PooledMkey);
-    fn get_mut(&mut self, mkey: &PooledMkey) -> Option<&mut Mkey>;
+    fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError>;
+    fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError>;
+    fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError>;
+    fn get_mut(&mut self, mkey: PooledMkey) -> Option<&mut Mkey>;
     fn all(&mut self) -> &mut [Mkey];
 }
 
@@ -207,19 +203,19 @@ impl<const N: usize> Mkeys for MkeyPool<N> {
         self.take().map(|(mkey, _)| mkey)
     }
 
-    fn put(
-        &mut self,
-        mkey: PooledMkey,
-        request: SendRequest<'_, '_>,
-    ) -> Result<Option<PooledMkey>, (PostError, PooledMkey)> {
-        self.put(mkey, request).map(|()| None)
+    fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError> {
+        self.invalidate(mkey, request)
     }
 
-    fn put_unused(&mut self, mkey: PooledMkey) {
-        self.put_unused(mkey);
+    fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError> {
+        self.put(mkey, completion)
     }
 
-    fn get_mut(&mut self, mkey: &PooledMkey) -> Option<&mut Mkey> {
+    fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError> {
+        self.put_unused(mkey)
+    }
+
+    fn get_mut(&mut self, mkey: PooledMkey) -> Option<&mut Mkey> {
         self.get_mut(mkey)
     }
 
@@ -233,19 +229,19 @@ impl<const N: usize> Mkeys for MkeyCache<N> {
         self.take().map(|(mkey, _)| mkey)
     }
 
-    fn put(
-        &mut self,
-        mkey: PooledMkey,
-        request: SendRequest<'_, '_>,
-    ) -> Result<Option<PooledMkey>, (PostError, PooledMkey)> {
-        self.invalidate(mkey, request).map(|mkey| Some(mkey.into()))
+    fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError> {
+        self.invalidate(mkey, request)
     }
 
-    fn put_unused(&mut self, mkey: PooledMkey) {
-        self.put_unused(mkey);
+    fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError> {
+        self.put(mkey, completion)
     }
 
-    fn get_mut(&mut self, mkey: &PooledMkey) -> Option<&mut Mkey> {
+    fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError> {
+        self.put_unused(mkey)
+    }
+
+    fn get_mut(&mut self, mkey: PooledMkey) -> Option<&mut Mkey> {
         self.get_mut(mkey)
     }
 
@@ -258,8 +254,8 @@ impl Pool {
     /// Returns an mkey that is in use.
     #[inline]
     pub(super) fn mkey(&mut self, number: u32) -> Result<&mut Mkey, Failure> {
-        let taken = self.taken.get(number as usize).and_then(Option::as_ref);
-        taken.and_then(|mkey| self.mkeys.get_mut(mkey)).ok_or(not_in_use(number))
+        let mkey = self.taken(number)?;
+        self.mkeys.get_mut(mkey).ok_or(not_in_use(number))
     }
 
     /// Hands a signature error to the mkey that it is of, and returns its number.
@@ -274,19 +270,25 @@ impl Pool {
         Some(number as u32)
     }
 
-    pub(super) fn put(&mut self, number: u32, request: Option<SendRequest<'_, '_>>) -> Result<(), Failure> {
-        let Self { mkeys, taken, .. } = self;
-        let place = taken.get_mut(number as usize).ok_or(not_in_use(number))?;
-        let mkey = place.take().ok_or(not_in_use(number))?;
-        match request {
-            None => mkeys.put_unused(mkey),
-            Some(request) => match mkeys.put(mkey, request) {
-                Ok(mkey) => *place = mkey,
-                Err((error, mkey)) => {
-                    *place = Some(mkey);
-                    return Err(error.into());
-                }
-            },
+    fn taken(&self, number: u32) -> Result<PooledMkey, Failure> {
+        self.taken.get(number as usize).copied().flatten().ok_or(not_in_use(number))
+    }
+
+    /// Posts what takes the key of an mkey out of service.
+    pub(super) fn invalidate(&mut self, number: u32, request: SendRequest<'_, '_>) -> Result<(), Failure> {
+        let mkey = self.taken(number)?;
+        Ok(self.mkeys.invalidate(mkey, request)?)
+    }
+
+    /// Puts an mkey back: one whose key is out of service as a completion says, or one that was not used.
+    pub(super) fn put(&mut self, number: u32, completion: Option<&WorkCompletion>) -> Result<(), Failure> {
+        let mkey = self.taken(number)?;
+        match completion {
+            Some(completion) => self.mkeys.put(mkey, completion)?,
+            None => self.mkeys.put_unused(mkey)?,
+        }
+        if let Some(place) = self.taken.get_mut(number as usize) {
+            *place = None;
         }
         Ok(())
     }

@@ -2,11 +2,12 @@
 
 #![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
 
+use super::cq::Completion;
 use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Mkeys, Pool, Qp, flagged};
 use super::psvs::Psvs;
-use super::values::{access, entry_size, only};
+use super::values::{MLX5MK_MEMORY, MLX5MK_WIRE, access, entry_size, only};
 use crate::devx::{self, MkeySpec};
 use crate::mkey::{Mkey, SignatureErrorKind, UmrForm};
 use crate::queue::MkeyPool;
@@ -27,11 +28,6 @@ pub const MLX5MK_POOL_RELAXED_ORDERING: u32 = 8;
 /// Configurations write only what changes, byte for byte as SPDK's `lib/mlx5` does. The tag stays what it was when the mkey was made, even
 /// with MLX5MK_POOL_UPDATE_TAG. Rights are written where a configuration gives them; `access` has those from the start.
 pub const MLX5MK_POOL_MINIMAL: u32 = 16;
-
-/// The memory side of an mkey.
-pub const MLX5MK_MEMORY: u32 = 0;
-/// The wire side of an mkey.
-pub const MLX5MK_WIRE: u32 = 1;
 
 /// The guard of a T10-DIF, or a CRC.
 pub const MLX5MK_BAD_GUARD: u32 = 0;
@@ -185,27 +181,47 @@ pub unsafe extern "C" fn mlx5mk_pool_take(
     })
 }
 
-/// Puts an mkey back. Where a peer may know its key, `qp` is the queue pair that used it: a request that is called `id` takes the key
-/// out of service (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use the key. Whoever takes
-/// the mkey next may post its configuration to the same queue pair at once. NULL as `qp` is for an mkey whose key no peer can use.
+/// Takes the key of an mkey in use out of service, where a peer may know it: by a request that is called `id`
+/// (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use the key.
+/// The mkey stays in use until it is put back with the completion of the request (mlx5mk_pool_put):
+/// MLX5MK_SIGNALED, or a later request of the same name and queue pair that has it. Where the request fails,
+/// or its queue pair is reset before, the key may still be in service: call this again, with any queue pair.
 ///
-/// Of a pool of a store, whose mkeys other threads may take next, this is done in two steps: with `qp` the mkey stays in use; when the
-/// request has completed it is put back with NULL.
+/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use, MLX5MK_FULL: nothing is posted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_invalidate(
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, pool) = (given(qp, "qp")?, given(pool, "pool")?);
+        pool.invalidate(mkey, flagged(qp, id, flags)?)?;
+        Ok(0)
+    })
+}
+
+/// Puts an mkey back. `completion` says that its key is out of service: that of the request of
+/// mlx5mk_post_invalidate, or of the receipt of a message by which the peer has invalidated the key
+/// (MLX5MK_OP_SEND_INVALIDATE). NULL is for an mkey whose key no peer can use: it was not configured, or gave
+/// no remote rights.
 ///
-/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use, MLX5MK_FULL: it is still in use.
+/// Errors: MLX5MK_IN_SERVICE where the completion does not say that, because the request has failed for
+/// example, and with NULL for an mkey that is being invalidated; MLX5MK_ARGUMENT for an mkey that is not in
+/// use. It is as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pool_put(
     pool: Option<&mut Pool>,
     mkey: u32,
-    qp: Option<&mut Qp>,
-    id: u64,
-    flags: u32,
+    completion: Option<&Completion>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
         let pool = given(pool, "pool")?;
-        let request = qp.map(|qp| flagged(qp, id, flags)).transpose()?;
-        pool.put(mkey, request)?;
+        pool.put(mkey, completion.map(Completion::evidence).transpose()?.as_ref())?;
         Ok(0)
     })
 }

@@ -34,7 +34,7 @@ pub const MLX5MK_OP_COMPARE_SWAP: u32 = 8;
 pub const MLX5MK_OP_FETCH_ADD: u32 = 9;
 /// Found in completions only: the configuration of an mkey (mlx5mk_post_configure).
 pub const MLX5MK_OP_CONFIGURE: u32 = 10;
-/// Found in completions only: a key that was taken out of service (mlx5mk_pool_put).
+/// Found in completions only: a key that was taken out of service (mlx5mk_post_invalidate).
 pub const MLX5MK_OP_INVALIDATE: u32 = 11;
 /// Copies the one segment to `remote_address`, which is memory of this side here, under `rkey`, a local key
 /// of it: without the peer. Of queue pairs with MLX5MK_QP_MEMCPY. Post a request that needs the copied bytes

@@ -47,7 +47,7 @@ pub unsafe extern "C" fn mlx5mk_store_create(
 
 /// Makes a pool that takes its mkeys from a store when it needs some, and gives back what it does not need: `most` in use at a time,
 /// rounded up to 16, 128 or 1024. Taking an mkey and putting it back takes no lock but where several go from or to the store. The
-/// store's mkeys outlive their use by a thread: see mlx5mk_pool_put.
+/// store's mkeys outlive their use by a thread: another thread may take what was put back (mlx5mk_pool_put).
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

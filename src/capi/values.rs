@@ -18,6 +18,11 @@ pub const MLX5MK_REMOTE_READ: u32 = 4;
 /// The peer may use atomics (IBV_ACCESS_REMOTE_ATOMIC).
 pub const MLX5MK_REMOTE_ATOMIC: u32 = 8;
 
+/// The memory side of an mkey.
+pub const MLX5MK_MEMORY: u32 = 0;
+/// The wire side of an mkey.
+pub const MLX5MK_WIRE: u32 = 1;
+
 /// A range of memory under a key: an entry of an mkey's layout, or a data segment of a request. Laid out as `struct ibv_sge` is.
 #[repr(C)]
 pub struct Range {

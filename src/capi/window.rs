@@ -2,32 +2,34 @@
 
 #![allow(unsafe_code)] // The names that C knows functions by.
 
+use super::cq::Completion;
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Qp, flagged};
 use super::values::{Range, access};
 use crate::devx::MkeyHandle;
+use crate::error::PoolError;
 use crate::mkey::{KlmEntry, MemoryWindow};
+use crate::queue::slots::{Handle, Slot, Slots};
 use crate::types::Key;
 use core::mem::MaybeUninit;
 use std::boxed::Box;
-use std::collections::VecDeque;
+use std::vec;
 use std::vec::Vec;
 
 /// Memory windows of type 2, in use or not. A window is named by its number, from 0. It is used by one thread at a time.
 pub struct Windows {
     windows: Vec<MemoryWindow>,
-    in_use: Vec<bool>,
-    /// Those that are not in use; the one that was put back first is taken first, so that its key returns as late as it can.
-    free: VecDeque<u32>,
+    /// The one that was put back first is taken first, so that its key returns as late as it can.
+    slots: Slots<Vec<Slot>>,
     _handles: Vec<MkeyHandle>,
 }
 
 impl Windows {
-    fn used(&mut self, number: u32) -> Result<&mut MemoryWindow, Failure> {
-        let in_use = self.in_use.get(number as usize) == Some(&true);
-        let window = self.windows.get_mut(number as usize).filter(|_| in_use);
-        window.ok_or(Failure::Value { what: "a window that is not in use:", value: number.into() })
+    fn used(&mut self, number: u32) -> Result<(Handle, &mut MemoryWindow), Failure> {
+        let handle = self.slots.handle(number as usize);
+        let used = handle.and_then(|handle| Some((handle, self.windows.get_mut(number as usize)?)));
+        used.ok_or(Failure::Value { what: "a window that is not in use:", value: number.into() })
     }
 }
 
@@ -47,8 +49,9 @@ pub unsafe extern "C" fn mlx5mk_windows_create(
             return Err(Failure::Value { what: "count", value: count.into() });
         }
         let (windows, handles) = pd.pd.create_windows(count as usize)?;
-        let in_use = windows.iter().map(|_| false).collect();
-        hand_out(place, Windows { windows, in_use, free: (0..count).collect(), _handles: handles })
+        let mut slots = Slots::new(vec![Slot::VACANT; windows.len()]);
+        while slots.add().is_some() {}
+        hand_out(place, Windows { windows, slots, _handles: handles })
     })
 }
 
@@ -63,19 +66,17 @@ pub unsafe extern "C" fn mlx5mk_windows_take(
 ) -> i32 {
     attempt(error, || {
         let (windows, window) = (given(windows, "windows")?, given(window, "window")?);
-        let number = windows.free.pop_front().ok_or(Failure::Full("all windows are in use"))?;
-        if let Some(in_use) = windows.in_use.get_mut(number as usize) {
-            *in_use = true;
-        }
-        window.write(number);
+        let handle = windows.slots.take().ok_or(Failure::Full("all windows are in use"))?;
+        window.write(handle.position() as u32);
         Ok(0)
     })
 }
 
-/// Binds a window in use to a range of a registered region (IBV_WR_BIND_MW): under a key that is written to `key`, the peer of this queue
-/// pair may do what `rights` says, whatever the region allows it, until the window is put back. The range begins at address `start` for the
-/// peer. `rights` are MLX5MK_REMOTE_…; the region is of the windows' protection domain, and allows local writing where the peer may write.
-/// The device sees nothing before mlx5mk_doorbell.
+/// Binds a window in use to a range of a registered region (IBV_WR_BIND_MW): under a key that is written to
+/// `key`, the peer of this queue pair may do what `rights` says, whatever the region allows it, until the
+/// window is revoked (mlx5mk_post_invalidate_window). The range begins at address `start` for the peer.
+/// `rights` are MLX5MK_REMOTE_…; the region is of the windows' protection domain, and allows local writing
+/// where the peer may write. The device sees nothing before mlx5mk_doorbell.
 ///
 /// Errors: MLX5MK_CONFIG for a window that is bound, a range of 0 bytes or over 2^31, or one that ends behind 2^64; MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and
 /// window are then as before.
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
 ) -> i32 {
     attempt(error, || {
         let (qp, windows, range) = (given(qp, "qp")?, given(windows, "windows")?, given(range, "range")?);
-        let (key, access, window) = (given(key, "key")?, access(rights)?, windows.used(window)?);
+        let (key, access, (_, window)) = (given(key, "key")?, access(rights)?, windows.used(window)?);
         let range = KlmEntry { address: range.address, length: range.length, key: Key::from_raw(range.key) };
         flagged(qp, id, flags)?.bind_window(window, range, access, start)?;
         key.write(window.key().get());
@@ -102,33 +103,61 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
     })
 }
 
-/// Puts a window back. A bound one is revoked by a request of the queue pair that bound it (another one is refused that by the device), which is called `id` (IBV_WR_LOCAL_INV), with
-/// these flags; ask for MLX5MK_FENCED where requests before it still use its key. Whoever takes it next may bind it on the same queue pair at
-/// once, on another one when the request has completed. NULL as `qp` is for a window that was not bound, that the peer has invalidated (a
-/// completion says so), or whose queue pair is gone.
+/// Revokes a bound window by a request of the queue pair that bound it, which is called `id`
+/// (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use its key.
+/// The window stays in use until it is put back with the completion of the request (mlx5mk_windows_put):
+/// MLX5MK_SIGNALED, or a later request of the same name and queue pair that has it. Where the request fails,
+/// or its queue pair is reset before, the peer may still use the key: call this again when the queue pair
+/// works again. A window whose queue pair was destroyed stays in use until the windows are destroyed.
 ///
-/// Errors: MLX5MK_ARGUMENT for a window that is not in use, MLX5MK_FULL: it is as before.
+/// Errors: MLX5MK_CONFIG for a window that is not bound, or that another queue pair has bound;
+/// MLX5MK_ARGUMENT for one that is not in use; MLX5MK_FULL. Nothing is posted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_invalidate_window(
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    windows: Option<&mut Windows>,
+    window: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, windows) = (given(qp, "qp")?, given(windows, "windows")?);
+        let (handle, window) = windows.used(window)?;
+        let request = flagged(qp, id, flags)?;
+        let qpn = request.qpn();
+        request.invalidate_window(window)?;
+        windows.slots.invalidating(handle, qpn, id);
+        Ok(0)
+    })
+}
+
+/// Puts a window back. `completion` says that it is not bound any more: that of the request of
+/// mlx5mk_post_invalidate_window, or of the receipt of a message by which the peer has invalidated the key
+/// (MLX5MK_OP_SEND_INVALIDATE). NULL is for a window that was not bound.
+///
+/// Errors: MLX5MK_IN_SERVICE where the completion does not say that, because the request has failed for
+/// example, and with NULL for a bound window; MLX5MK_ARGUMENT for a window that is not in use. It is as
+/// before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_windows_put(
     windows: Option<&mut Windows>,
     window: u32,
-    qp: Option<&mut Qp>,
-    id: u64,
-    flags: u32,
+    completion: Option<&Completion>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
         let windows = given(windows, "windows")?;
-        let used = windows.used(window)?;
-        match qp {
-            // What was not bound has no key that a peer could use.
-            Some(qp) if used.is_bound() => flagged(qp, id, flags)?.invalidate_window(used)?,
-            _ => used.note_invalidated(),
+        let (handle, used) = windows.used(window)?;
+        let (key, is_bound) = (used.key(), used.is_bound());
+        match completion {
+            Some(completion) => windows.slots.put(handle, key, &completion.evidence()?)?,
+            None if is_bound => return Err(PoolError::KeyInService.into()),
+            None => windows.slots.put_unused(handle)?,
         }
-        if let Some(in_use) = windows.in_use.get_mut(window as usize) {
-            *in_use = false;
+        if let Some(free) = windows.windows.get_mut(window as usize) {
+            free.note_invalidated();
         }
-        windows.free.push_back(window);
         Ok(0)
     })
 }

@@ -1,9 +1,10 @@
 //! Mkeys for several threads.
 
 use super::{DevxError, MkeyHandle, MkeyObject, MkeySpec, ProtectionDomain};
-use crate::error::PostError;
+use crate::error::{PoolError, PostError};
 use crate::mkey::{Mkey, MkeyKind};
-use crate::queue::{MkeyPool, PooledMkey, SendRequest};
+use crate::queue::{MkeyPool, PooledMkey, SendRequest, WorkCompletion};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
@@ -41,8 +42,9 @@ use std::vec::Vec;
 pub struct MkeyStore(Arc<Store>);
 
 struct Store {
-    /// Those that no cache has. There is room for all, so giving back allocates nothing.
-    unused: Mutex<Vec<MkeyObject>>,
+    /// Those that no cache has; what came back first is fetched first. There is room for all, so giving back
+    /// allocates nothing.
+    unused: Mutex<VecDeque<MkeyObject>>,
     kind: Option<MkeyKind>,
 }
 
@@ -52,8 +54,8 @@ impl MkeyStore {
     /// # Errors
     /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
     pub fn new(pd: &ProtectionDomain, count: usize, spec: MkeySpec<'_>) -> Result<Self, DevxError> {
-        let made: Vec<_> = (0..count).map(|_| pd.create_mkey(spec)).collect::<Result<_, _>>()?;
-        let kind = made.first().map(|object| object.mkey.kind());
+        let made: VecDeque<_> = (0..count).map(|_| pd.create_mkey(spec)).collect::<Result<_, _>>()?;
+        let kind = made.front().map(|object| object.mkey.kind());
         Ok(Self(Arc::new(Store { unused: Mutex::new(made), kind })))
     }
 
@@ -68,7 +70,7 @@ impl MkeyStore {
         self.unused().len()
     }
 
-    fn unused(&self) -> MutexGuard<'_, Vec<MkeyObject>> {
+    fn unused(&self) -> MutexGuard<'_, VecDeque<MkeyObject>> {
         // Whoever panicked with the lock has taken or added whole mkeys.
         self.0.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,10 +86,10 @@ impl MkeyStore {
 /// Dropped, it gives back the mkeys that are not in use. Those in use are destroyed on the device.
 ///
 /// ```no_run
-/// use mlx5_mkey::devx::{CqReader, DevxError, InvalidatedMkey, MkeyCache, QueuePair};
+/// use mlx5_mkey::devx::{CqReader, DevxError, MkeyCache, QueuePair};
 /// use mlx5_mkey::error::PostError;
 /// use mlx5_mkey::mkey::KlmEntry;
-/// use mlx5_mkey::queue::{Completion, Outcome, PooledMkey, QpRouter};
+/// use mlx5_mkey::queue::{Completion, PooledMkey, QpRouter};
 /// use mlx5_mkey::wqe::PreparedConfig;
 ///
 /// /// Lays an mkey over memory for a peer. `None` while all are in use.
@@ -99,43 +101,40 @@ impl MkeyStore {
 /// ) -> Result<Option<PooledMkey>, PostError> {
 ///     let Some((handle, mkey)) = mkeys.take() else { return Ok(None) };
 ///     if let Err(error) = queue.request(1).configure_mkey(mkey, prepared, memory) {
-///         mkeys.put_unused(handle);
+///         mkeys.put_unused(handle)?;
 ///         return Err(error);
 ///     }
 ///     Ok(Some(handle))
 /// }
 ///
-/// /// Ends the peer's access. Where the queue is full, the mkey comes back: still in use, to be tried again.
+/// /// Ends the peer's access. Where the queue is full, this is to be tried again.
 /// fn end(
 ///     queue: &mut QueuePair<256, 64>,
 ///     mkeys: &mut MkeyCache<64>,
 ///     handle: PooledMkey,
-/// ) -> Result<InvalidatedMkey, (PostError, PooledMkey)> {
-///     let invalidated = mkeys.invalidate(handle, queue.request(2).signaled())?;
+/// ) -> Result<(), PostError> {
+///     mkeys.invalidate(handle, queue.request(2).signaled())?;
 ///     queue.ring_doorbell();
-///     Ok(invalidated)
+///     Ok(())
 /// }
 ///
-/// /// Puts the mkey back when its request, here number 2, has completed; where that failed, it is still in use.
+/// /// Puts the mkey back when its request, here number 2, has completed. Returns whether it is still in
+/// /// use, because the request has failed.
 /// fn completed(
 ///     completions: &mut CqReader,
 ///     queue: &mut QueuePair<256, 64>,
 ///     mkeys: &mut MkeyCache<64>,
-///     invalidated: InvalidatedMkey,
-/// ) -> Result<Option<PooledMkey>, DevxError> {
+///     handle: PooledMkey,
+/// ) -> Result<bool, DevxError> {
 ///     let mut router = QpRouter { queues: queue, mkeys: mkeys.mkeys() };
 ///     while let Some(completion) = completions.wait(&mut router, None)? {
-///         let Completion::Work(work) = completion else { continue };
-///         match work.outcome {
-///             Outcome::Sent { .. } if work.id == 2 => {
-///                 mkeys.put(invalidated);
-///                 return Ok(None);
-///             }
-///             Outcome::Failed(_) if work.id == 2 => break,
-///             _ => {}
+///         if let Completion::Work(work) = completion
+///             && work.id == 2
+///         {
+///             return Ok(mkeys.put(handle, &work).is_err());
 ///         }
 ///     }
-///     Ok(Some(invalidated.into()))
+///     Ok(true)
 /// }
 /// ```
 pub struct MkeyCache<const N: usize> {
@@ -143,20 +142,6 @@ pub struct MkeyCache<const N: usize> {
     pool: MkeyPool<N>,
     /// By position in the pool. What is left here is destroyed with the cache.
     handles: Vec<Option<MkeyHandle>>,
-}
-
-/// An mkey of a [`MkeyCache`] whose key is out of service when a request has completed that was posted for it.
-///
-/// Where that request fails, or its queue pair is reset before, it is a [`PooledMkey`] again (`into`): to be invalidated on another
-/// queue pair, or to stay in use until the cache is dropped.
-#[must_use = "what is not put back stays in use"]
-#[derive(Debug, PartialEq, Eq)]
-pub struct InvalidatedMkey(PooledMkey);
-
-impl From<InvalidatedMkey> for PooledMkey {
-    fn from(mkey: InvalidatedMkey) -> Self {
-        mkey.0
-    }
 }
 
 impl<const N: usize> MkeyCache<N> {
@@ -178,40 +163,42 @@ impl<const N: usize> MkeyCache<N> {
         self.pool.take()
     }
 
-    /// Takes the key of an mkey out of service, for [`MkeyCache::put`]: `request` does it
-    /// ([`SendRequest::invalidate_mkey`]), and is one that completes, or there is one after it on the same queue. Ask for a
-    /// fence where requests before it still use the key.
+    /// Has `request` take the key of an mkey out of service, for [`MkeyCache::put`]; see
+    /// [`MkeyPool::invalidate`].
     ///
     /// # Errors
-    /// [`PostError`], and the mkey, which is still in use: [`PostError::OtherPool`], or as of [`SendRequest::invalidate_mkey`].
-    pub fn invalidate(
-        &mut self,
-        mkey: PooledMkey,
-        request: SendRequest<'_, '_>,
-    ) -> Result<InvalidatedMkey, (PostError, PooledMkey)> {
-        let invalidated = match self.pool.get_mut(&mkey) {
-            Some(taken) => request.invalidate_mkey(taken),
-            None => Err(PostError::OtherPool),
-        };
-        match invalidated {
-            Ok(()) => Ok(InvalidatedMkey(mkey)),
-            Err(error) => Err((error, mkey)),
-        }
+    /// As of [`MkeyPool::invalidate`].
+    pub fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError> {
+        self.pool.invalidate(mkey, request)
     }
 
-    /// Puts an mkey back: the request of [`MkeyCache::invalidate`], or one after it, has completed without an error, and its
-    /// completion was taken with the mkeys of this cache in the router. Any thread may take it next. One of another cache changes
-    /// nothing.
+    /// Puts an mkey back whose key is out of service, as a completion says; see [`MkeyPool::put`]. The
+    /// completion was taken with the mkeys of this cache in the router. Any thread may take the mkey next.
+    ///
+    /// # Errors
+    /// As of [`MkeyPool::put`]: the mkey is still in use.
     #[inline]
-    pub fn put(&mut self, InvalidatedMkey(mkey): InvalidatedMkey) {
-        self.put_unused(mkey);
+    pub fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError> {
+        self.pool.put(mkey, completion)?;
+        self.trim();
+        Ok(())
     }
 
     /// Puts an mkey back that needs no invalidation: it was not configured, or it gave no remote rights, and all requests that
-    /// configure or use it have completed. Any thread may take it next. One of another cache changes nothing.
+    /// configure or use it have completed. Any thread may take it next.
+    ///
+    /// # Errors
+    /// As of [`MkeyPool::put_unused`]: nothing has changed.
     #[inline]
-    pub fn put_unused(&mut self, mkey: PooledMkey) {
-        self.pool.put_unused(mkey);
+    pub fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError> {
+        self.pool.put_unused(mkey)?;
+        self.trim();
+        Ok(())
+    }
+
+    /// Gives back what is too much.
+    #[inline]
+    fn trim(&mut self) {
         if self.pool.available() > 2 * Self::BATCH {
             self.give_back_all_but(Self::BATCH);
         }
@@ -222,10 +209,16 @@ impl<const N: usize> MkeyCache<N> {
         self.give_back_all_but(0);
     }
 
-    /// Returns an mkey in use; `None` for one of another cache.
+    /// Returns an mkey in use; `None` for a handle that names none here.
     #[inline]
-    pub fn get_mut(&mut self, mkey: &PooledMkey) -> Option<&mut Mkey> {
+    pub fn get_mut(&mut self, mkey: PooledMkey) -> Option<&mut Mkey> {
         self.pool.get_mut(mkey)
+    }
+
+    /// Returns the handles of all mkeys in use, also of those whose handles were lost; see
+    /// [`MkeyPool::in_use`].
+    pub fn in_use(&self) -> impl Iterator<Item = PooledMkey> {
+        self.pool.in_use()
     }
 
     /// Returns the mkeys by position, for a router of completions; see [`MkeyPool::mkeys`]. Those in use keep their positions.
@@ -238,14 +231,14 @@ impl<const N: usize> MkeyCache<N> {
     fn fetch(&mut self) {
         let mut unused = self.store.unused();
         for _ in 0..Self::BATCH {
-            let Some(MkeyObject { mkey, handle }) = unused.pop() else { return };
+            let Some(MkeyObject { mkey, handle }) = unused.pop_front() else { return };
             match self.pool.insert(mkey) {
                 Ok(position) => {
                     if let Some(place) = self.handles.get_mut(position) {
                         *place = Some(handle);
                     }
                 }
-                Err(mkey) => return unused.push(MkeyObject { mkey, handle }),
+                Err(mkey) => return unused.push_front(MkeyObject { mkey, handle }),
             }
         }
     }
@@ -257,7 +250,7 @@ impl<const N: usize> MkeyCache<N> {
             && let Some((position, mkey)) = self.pool.remove_unused()
             && let Some(handle) = self.handles.get_mut(position).and_then(Option::take)
         {
-            unused.push(MkeyObject { mkey, handle });
+            unused.push_back(MkeyObject { mkey, handle });
         }
     }
 }

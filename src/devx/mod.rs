@@ -61,7 +61,7 @@ pub use events::{Event, EventKind, Events, EventsCloser};
 pub use list_mkey::ListMkey;
 pub use login::Login;
 pub use memory_region::MemoryRegion;
-pub use mkey_cache::{InvalidatedMkey, MkeyCache, MkeyStore};
+pub use mkey_cache::{MkeyCache, MkeyStore};
 pub use mkeys::{MkeyHandle, MkeyObject, MkeySpec, Mkeys};
 pub use protection_domain::ProtectionDomain;
 pub use psvs::Psvs;

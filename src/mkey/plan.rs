@@ -49,8 +49,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Plans a change of an mkey of this kind.
-    pub(crate) fn new(kind: &MkeyKind, config: &MkeyConfig, in_force: &InForce) -> Result<Self, ConfigError> {
+    /// Plans a change of an mkey of this kind. Where not `any_data_unit`, one that does not fit the blocks is
+    /// refused.
+    pub(crate) fn new(
+        kind: &MkeyKind,
+        config: &MkeyConfig,
+        in_force: &InForce,
+        any_data_unit: bool,
+    ) -> Result<Self, ConfigError> {
         check_features(kind, config)?;
         let whole = in_force.after(config);
         let (signature, digest) = (whole.signature.signature(), whole.signature.digest());
@@ -67,6 +73,9 @@ impl Plan {
         };
         let plan = Self { config: whole, writes_bsfs, sets_psvs, exact_size };
         plan.check_with_xts(kind)?;
+        if writes_bsfs && !any_data_unit {
+            plan.check_data_unit()?;
+        }
         Ok(plan)
     }
 
@@ -93,6 +102,25 @@ impl Plan {
             (Some(_), _) => u32::MAX.into(),
             (None, _) if self.writes_bsfs || self.config.signature.signature().is_some() => u32::MAX.into(),
             (None, _) => u64::MAX,
+        }
+    }
+
+    /// Refuses a data unit that is not a block with its signature, where the cipher is around the signature:
+    /// units would begin within blocks, and a part of the data could not be read.
+    fn check_data_unit(&self) -> Result<(), ConfigError> {
+        let (Some(crypto), Some(signature)) = (&self.config.crypto, self.config.signature.signature()) else {
+            return Ok(());
+        };
+        let inside = match crypto.encryption_order() {
+            EncryptionOrder::WIRE_SIGNATURE => signature.domain(DomainKind::Wire),
+            EncryptionOrder::MEMORY_SIGNATURE => signature.domain(DomainKind::Memory),
+            _ => None,
+        };
+        match inside.map(|domain| domain.stride()) {
+            Some(block) if block != crypto.data_unit.bytes() => {
+                Err(ConfigError::DataUnitNotBlock { block, unit: crypto.data_unit })
+            }
+            _ => Ok(()),
         }
     }
 

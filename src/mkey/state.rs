@@ -294,14 +294,14 @@ impl Mkey {
         if self.is_unknown() { self.check_complete(config, layout) } else { Ok(()) }
     }
 
-    /// Plans a change from what is in force.
-    pub(crate) fn plan(&self, config: &MkeyConfig) -> Result<Plan, ConfigError> {
+    /// Plans a change from what is in force, see [`Plan::new`].
+    pub(crate) fn plan(&self, config: &MkeyConfig, any_data_unit: bool) -> Result<Plan, ConfigError> {
         let in_force = InForce {
             signature: self.signature,
             crypto: self.crypto,
             error_count_pending: self.error_count_pending,
         };
-        Plan::new(&self.kind, config, &in_force)
+        Plan::new(&self.kind, config, &in_force, any_data_unit)
     }
 
     /// Refuses a configuration that does not give all that the mkey can have.

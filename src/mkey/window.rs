@@ -1,6 +1,6 @@
 //! Memory windows: keys that a queue pair binds to memory for its peer, and takes back.
 
-use crate::types::Key;
+use crate::types::{Key, Qpn};
 
 /// A memory window of type 2, as software knows it (`struct ibv_mw`): a key that one queue pair binds to a range of a registered
 /// region for its peer, and revokes with one request. The region itself need not give the peer any right.
@@ -26,26 +26,23 @@ use crate::types::Key;
 ///     Ok(window.key())
 /// }
 ///
-/// /// Takes it back. Whatever the peer has posted after this is executed fails.
-/// fn close<D: Doorbell>(
-///     queue: &mut SendQueue<'_, D, 256>,
-///     window: &mut MemoryWindow,
-/// ) -> Result<(), PostError> {
-///     queue.request(2).invalidate_window(window)
-/// }
+/// /// Takes it back: when request 2 has completed, the peer's requests by the key fail. Call
+/// `window.note_invalidated()` then. fn close<D: Doorbell>( queue: &mut SendQueue<'_, D, 256>, window:
+/// &MemoryWindow, ) -> Result<(), PostError> { queue.request(2).signaled().invalidate_window(window) }
 /// ```
 #[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[must_use = "a window that is lost stays on the device as it is"]
 pub struct MemoryWindow {
     key: Key,
-    bound: bool,
+    /// Who has bound it.
+    bound: Option<Qpn>,
 }
 
 impl MemoryWindow {
     /// Tracks a window that is not bound: one that was just made, or invalidated.
     pub const fn new(key: Key) -> Self {
-        Self { key, bound: false }
+        Self { key, bound: None }
     }
 
     /// Returns the key of the last binding: what the peer uses.
@@ -55,6 +52,11 @@ impl MemoryWindow {
 
     /// Returns whether it is bound, as far as this side knows.
     pub const fn is_bound(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    /// Returns the queue pair that has bound it, which alone can invalidate it; `None` where it is not bound.
+    pub const fn queue_pair(&self) -> Option<Qpn> {
         self.bound
     }
 
@@ -63,14 +65,15 @@ impl MemoryWindow {
         Key::new(self.key.index(), self.key.tag().wrapping_add(1))
     }
 
-    /// Notes that a request was posted that binds it under this key.
-    pub(crate) const fn note_bound(&mut self, key: Key) {
-        *self = Self { key, bound: true };
+    /// Notes that a request was posted that binds it under this key for the peer of this queue pair.
+    pub(crate) const fn note_bound(&mut self, key: Key, qpn: Qpn) {
+        *self = Self { key, bound: Some(qpn) };
     }
 
-    /// Notes that it is not bound any more: the peer has invalidated it (a receive names the key), or the queue pair that it was
-    /// bound to is gone.
+    /// Notes that it is not bound any more: a request that invalidates it has completed without an error, or
+    /// the peer has invalidated it (a receive names the key). A reset of its queue pair leaves it bound.
+    /// Where the queue pair is gone, the window can only be destroyed.
     pub const fn note_invalidated(&mut self) {
-        self.bound = false;
+        self.bound = None;
     }
 }

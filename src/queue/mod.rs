@@ -61,6 +61,7 @@ mod send;
 mod send_config;
 mod send_state;
 mod shared;
+pub(crate) mod slots;
 mod transfer;
 mod window;
 mod window_pool;
@@ -83,7 +84,7 @@ pub use router::{CompletionRouter, CqeOrigin, QpQueues, QpRouter};
 pub use send::{Batch, SendQueue};
 pub use send_config::SendQueueConfig;
 pub use shared::SharedSendQueue;
-pub use window_pool::WindowPool;
+pub use window_pool::{PooledWindow, WindowPool};
 
 /// The most slots of a send or receive queue: positions have 16 bits, of which one half is in use at most, so that old ones are not taken for new ones.
 const MAX_SLOTS: usize = 1 << 15;

@@ -23,6 +23,7 @@ use super::in_flight::{InFlight, RequestKind};
 use super::send_state::SendState;
 use crate::error::PostError;
 use crate::mkey::{Layout, Mkey};
+use crate::types::Qpn;
 use crate::wire::Block;
 use crate::wqe::PreparedConfig;
 use crate::wqe::control::{ControlFields, RequestFlags};
@@ -43,6 +44,18 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     #[inline]
     pub(super) const fn new(state: &'q mut SendState<'r>, in_flight: &'q mut InFlight, id: u64) -> Self {
         Self { state, in_flight, id, flags: RequestFlags::NONE }
+    }
+
+    /// Returns the number of the queue pair.
+    #[inline]
+    pub(crate) const fn qpn(&self) -> Qpn {
+        self.state.qpn()
+    }
+
+    /// Returns what the completion will carry.
+    #[inline]
+    pub(crate) const fn id(&self) -> u64 {
+        self.id
     }
 
     /// Is not executed before the reads and atomics posted before it are done (`IBV_SEND_FENCE`).

@@ -36,18 +36,25 @@ impl SendRequest<'_, '_> {
         let (blocks, fields) = self.reserve(BIND_BLOCKS)?;
         window::bind(blocks, fields, window.key(), (key.tag(), qpn), &range, access, start);
         self.commit(fields.begin, RequestKind::BindWindow, BIND_BLOCKS, 0)?;
-        window.note_bound(key);
+        window.note_bound(key, qpn);
         Ok(())
     }
 
-    /// Revokes a memory window (`IBV_WR_LOCAL_INV`): once it is executed, the peer's requests by its key fail, and it can be bound
-    /// anew. Ask for a fence where requests before it still use the key.
+    /// Revokes a memory window (`IBV_WR_LOCAL_INV`): once the request is executed, the peer's requests by the
+    /// key fail. Ask for a fence where requests before it still use the key.
+    ///
+    /// The window stays bound until the request has completed without an error: call
+    /// [`MemoryWindow::note_invalidated`] then. Where the request fails, the peer may still use the key.
     ///
     /// # Errors
-    /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
-    pub fn invalidate_window(self, window: &mut MemoryWindow) -> Result<(), PostError> {
-        self.invalidate(window.key())?;
-        window.note_invalidated();
-        Ok(())
+    /// [`PostError::Config`] with [`ConfigError::WindowNotBound`], or [`ConfigError::WindowOfOtherQueuePair`]
+    /// for a window that another queue pair has bound; [`PostError::SendRingFull`],
+    /// [`PostError::TooManyRequests`].
+    pub fn invalidate_window(self, window: &MemoryWindow) -> Result<(), PostError> {
+        match window.queue_pair() {
+            Some(qpn) if qpn == self.qpn() => self.invalidate(window.key()),
+            Some(qpn) => Err(ConfigError::WindowOfOtherQueuePair { qpn: qpn.get() }.into()),
+            None => Err(ConfigError::WindowNotBound.into()),
+        }
     }
 }

@@ -60,6 +60,8 @@ pub struct PreparedConfig {
     bsf_count: u8,
     /// The BSFs have the exact length of the data.
     exact_size: bool,
+    /// Data units need not be blocks with their signatures.
+    any_data_unit: bool,
     /// Which PSVs of an mkey the BSF of a block signature names: wire and memory domain have 32 bits of the word each.
     pub(super) psv_mask: u64,
     /// The domains whose PSVs are set, in this order, and how many they are: from there on they mean nothing.
@@ -76,23 +78,41 @@ impl PreparedConfig {
     /// crypto properties, and the configuration does not give them, every post encodes it again: give both where speed counts.
     ///
     /// # Errors
-    /// What no mkey of this kind can hold: [`ConfigError::NotASignatureMkey`], [`ConfigError::NotACryptoMkey`],
-    /// [`ConfigError::SignatureUnsupported`], [`ConfigError::BlockSizeUnsupported`], and
-    /// [`ConfigError::BothSignaturesOutsideCipher`], which posting may also return where only one of signature and crypto is
-    /// given; [`ConfigError::EntriesWithBsf`].
+    /// What no mkey of this kind can hold: [`ConfigError::NotASignatureMkey`],
+    /// [`ConfigError::NotACryptoMkey`], [`ConfigError::SignatureUnsupported`],
+    /// [`ConfigError::BlockSizeUnsupported`], and [`ConfigError::BothSignaturesOutsideCipher`] and
+    /// [`ConfigError::DataUnitNotBlock`], which posting may also return where only one of signature and
+    /// crypto is given; [`ConfigError::EntriesWithBsf`].
     pub fn new(kind: MkeyKind, config: &MkeyConfig) -> Result<Self, ConfigError> {
+        Self::prepare(kind, config, false)
+    }
+
+    /// As [`PreparedConfig::new`], also with a data unit that is not a block with its signature, where the
+    /// cipher is around the signature ([`ConfigError::DataUnitNotBlock`]), as the reference provider takes
+    /// it.
+    ///
+    /// The data can then be read back from its beginning only: data units begin within blocks, and a transfer
+    /// that begins at another block would have to begin within a data unit, which no tweak stands for.
+    ///
+    /// # Errors
+    /// As [`PreparedConfig::new`].
+    pub fn with_any_data_unit(kind: MkeyKind, config: &MkeyConfig) -> Result<Self, ConfigError> {
+        Self::prepare(kind, config, true)
+    }
+
+    fn prepare(kind: MkeyKind, config: &MkeyConfig, any_data_unit: bool) -> Result<Self, ConfigError> {
         let keeps_signature = kind.signature.is_some() && config.signature == SignatureChange::Keep;
         let keeps_crypto = kind.crypto.is_some() && config.crypto.is_none();
         let mut kind_word = KindWord::new(kind);
         if keeps_signature || keeps_crypto {
             kind_word.set(KindFlag::Keeps);
         }
-        let plan = Plan::new(&kind, config, &InForce::NOTHING)?;
+        let plan = Plan::new(&kind, config, &InForce::NOTHING, any_data_unit)?;
         // An mkey for entries of one length takes few layouts: `PreparedConfig::completed` looks at them.
         if plan.exact_size || kind.form == UmrForm::Minimal || kind.entry_size.is_some() {
             kind_word.set(KindFlag::FinishedLater);
         }
-        Ok(Self { config: *config, ..Self::encode(kind_word, kind, &plan) })
+        Ok(Self { config: *config, any_data_unit, ..Self::encode(kind_word, kind, &plan) })
     }
 
     /// Returns what is written for an mkey: itself, or in `place` one that is encoded anew. That is needed where it keeps a part of the
@@ -119,7 +139,7 @@ impl PreparedConfig {
         if !restarts_digest && !self.kind_word.has(KindFlag::Keeps) {
             return Ok(self);
         }
-        let plan = mkey.plan(&self.config)?;
+        let plan = mkey.plan(&self.config, self.any_data_unit)?;
         let completed = place.insert(Self::encode(self.kind_word.without_flags(), self.kind, &plan));
         completed.changes = self.changes;
         completed.encode_changes();
@@ -223,6 +243,7 @@ impl PreparedConfig {
             bsfs: [ZEROS; 2],
             bsf_count: 0,
             exact_size: plan.exact_size,
+            any_data_unit: false,
             psv_mask: 0,
             psv_domains: [DomainKind::Wire; 2],
             psv_count: 0,

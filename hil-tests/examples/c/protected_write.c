@@ -220,7 +220,7 @@ static int run(struct service *s, const char *name)
         result = read_back(s, mkey);
     /* No peer knows the key of this mkey. */
     if (result == 0)
-        result = mlx5mk_pool_put(s->pool, mkey, NULL, 0, 0, &s->error);
+        result = mlx5mk_pool_put(s->pool, mkey, NULL, &s->error);
     return result;
 }
 

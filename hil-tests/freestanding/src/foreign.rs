@@ -319,17 +319,18 @@ pub fn entry_foreign_pool(
     pool: &mut MkeyPool<500>,
     mkey: Mkey,
     queue: &mut Queue<'_>,
-    each: fn(&mut Mkey),
+    (each, done): (fn(&mut Mkey), &WorkCompletion),
 ) -> Option<(usize, Mkey)> {
     let position = pool.insert(mkey).ok()? ^ pool.available();
     pool.mkeys().iter_mut().for_each(each);
     let (one, _) = pool.take()?;
     let (other, _) = pool.take()?;
-    each(pool.get_mut(&one)?);
-    if let Err((_, mkey)) = pool.put(one, queue.request(position as u64)) {
-        pool.put_unused(mkey);
+    each(pool.get_mut(one)?);
+    if pool.invalidate(one, queue.request(position as u64)).is_err() || pool.put(one, done).is_err() {
+        let lost = pool.in_use().next()?;
+        pool.put_unused(lost).ok()?;
     }
-    pool.put_unused(other);
+    pool.put_unused(other).ok()?;
     pool.remove_unused()
 }
 
@@ -345,14 +346,20 @@ pub fn entry_foreign_windows(
     pool: &mut WindowPool<500>,
     range: KlmEntry,
     queue: &mut Queue<'_>,
+    done: &WorkCompletion,
 ) -> Option<usize> {
-    let mut window = pool.take()?;
-    queue.request(1).bind_window(&mut window, range, Access::ALL, 0).ok()?;
-    if let Err((_, mut window)) = pool.put(window, queue.request(2)) {
-        window.note_invalidated();
-        pool.insert(window).ok()?;
+    let (handle, window) = pool.take()?;
+    queue.request(1).bind_window(window, range, Access::ALL, 0).ok()?;
+    if pool.invalidate(handle, queue.request(2)).is_err() || pool.put(handle, done).is_err() {
+        let lost = pool.in_use().next()?;
+        pool.get_mut(lost)?.note_invalidated();
+        if pool.put_unused(handle).is_err() {
+            let mut window = pool.remove(handle).ok()?;
+            window.note_invalidated();
+            pool.insert(window).ok()?;
+        }
     }
-    (!pool.is_empty()).then_some(pool.len())
+    Some(pool.available())
 }
 
 /// A pool of whatever windows come.

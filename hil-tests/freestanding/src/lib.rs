@@ -116,7 +116,7 @@ pub fn entry_change_prepared(
 /// Prepares a configuration.
 #[unsafe(no_mangle)]
 pub fn entry_prepare(kind: MkeyKind, config: &MkeyConfig) -> Option<PreparedConfig> {
-    PreparedConfig::new(kind, config).ok()
+    PreparedConfig::new(kind, config).or_else(|_| PreparedConfig::with_any_data_unit(kind, config)).ok()
 }
 
 /// Invalidates an mkey, and a key.

@@ -208,7 +208,7 @@ impl Request {
             Self::Raw(bytes) => request.raw(bytes),
             Self::Invalidate(key) => request.invalidate(*key),
             Self::InvalidateMkey(mkey) => request.invalidate_mkey(&mut mkeys[*mkey]),
-            Self::InvalidateWindow(window) => request.invalidate_window(&mut windows[*window]),
+            Self::InvalidateWindow(window) => request.invalidate_window(&windows[*window]),
             Self::BindWindow(window, range, access, start) => {
                 request.bind_window(&mut windows[*window], *range, *access, *start)
             }

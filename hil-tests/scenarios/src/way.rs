@@ -72,14 +72,42 @@ impl Way {
     /// # Errors
     /// [`ConfigError`]: what no mkey of this kind can hold.
     pub fn prepare(self, kind: MkeyKind, config: &MkeyConfig) -> Result<PreparedConfig, ConfigError> {
-        if self.changes() { changed_in_place(kind, config) } else { PreparedConfig::new(kind, config) }
+        self.prepare_by(PreparedConfig::new, kind, config)
+    }
+
+    /// Prepares a configuration in this way, with any data unit.
+    ///
+    /// # Errors
+    /// As [`Way::prepare`].
+    pub fn prepare_with_any_data_unit(
+        self,
+        kind: MkeyKind,
+        config: &MkeyConfig,
+    ) -> Result<PreparedConfig, ConfigError> {
+        self.prepare_by(PreparedConfig::with_any_data_unit, kind, config)
+    }
+
+    fn prepare_by(
+        self,
+        new: Constructor,
+        kind: MkeyKind,
+        config: &MkeyConfig,
+    ) -> Result<PreparedConfig, ConfigError> {
+        if self.changes() { changed_in_place(new, kind, config) } else { new(kind, config) }
     }
 }
 
+/// Prepares a configuration.
+type Constructor = fn(MkeyKind, &MkeyConfig) -> Result<PreparedConfig, ConfigError>;
+
 /// Prepares something else, and changes all that can be changed in place.
-fn changed_in_place(kind: MkeyKind, config: &MkeyConfig) -> Result<PreparedConfig, ConfigError> {
+fn changed_in_place(
+    new: Constructor,
+    kind: MkeyKind,
+    config: &MkeyConfig,
+) -> Result<PreparedConfig, ConfigError> {
     // What is refused for the values that it has must still be refused.
-    PreparedConfig::new(kind, config)?;
+    new(kind, config)?;
     let crypto = config.crypto.map(|crypto| Crypto {
         tweak: Tweak::new(!crypto.tweak.get()),
         dek: DekId::from_low_bits(!crypto.dek.get()),
@@ -93,7 +121,7 @@ fn changed_in_place(kind: MkeyKind, config: &MkeyConfig) -> Result<PreparedConfi
         }
         kept => *kept,
     };
-    let mut prepared = PreparedConfig::new(kind, &MkeyConfig { signature, crypto, ..*config })?;
+    let mut prepared = new(kind, &MkeyConfig { signature, crypto, ..*config })?;
     if let Some(Crypto { tweak, dek, keytag, .. }) = config.crypto {
         prepared.set_tweak(tweak)?;
         prepared.set_dek(dek, keytag)?;
@@ -215,8 +243,8 @@ pub const BEGIN: &[(&str, &str)] = &[
 /// The public methods of the library that post otherwise, and why no [`crate::request::Request`] has to reach them.
 pub const OTHERS: &[(&str, &str)] = &[
     ("SharedSendQueue::with", "lends the queue, in the scenario of a machine without a driver"),
-    ("MkeyPool::put", "posts by `SendRequest::invalidate_mkey`"),
-    ("WindowPool::put", "posts by `SendRequest::invalidate_window`"),
+    ("MkeyPool::invalidate", "posts by `SendRequest::invalidate_mkey`"),
+    ("WindowPool::invalidate", "posts by `SendRequest::invalidate_window`"),
     ("MkeyCache::invalidate", "posts by `SendRequest::invalidate_mkey`"),
     ("QueuePair::request", "hands on what the send queue has"),
     ("QueuePair::batch", "hands on what the send queue has"),

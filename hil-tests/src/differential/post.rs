@@ -85,7 +85,7 @@ fn prepare<'l, 'c>(
                 signature: signature(&config.signature)?,
                 crypto: config.crypto,
             };
-            way.prepare(mkey.kind(), &words)?
+            way.prepare_with_any_data_unit(mkey.kind(), &words)?
         }
     };
     Ok(&last.insert((config, prepared)).1)

@@ -695,7 +695,8 @@ impl Driver<'_> {
         let before = mkey.clone();
         let max_entries = self.max_entries(open.mkey)?;
         let request = self.request(out)?;
-        let prepared = self.how.way.prepare(mkey.kind(), &config).map_err(Refusal::Config)?;
+        let prepared =
+            self.how.way.prepare_with_any_data_unit(mkey.kind(), &config).map_err(Refusal::Config)?;
         let asked = Asked {
             entries: spans(&open.layout),
             // As many as the reference has room for, which forgets the header.

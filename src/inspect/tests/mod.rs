@@ -76,7 +76,7 @@ fn configured<'l>(
     layout: impl Into<Layout<'l>>,
 ) -> Result<Vec<u8>, PostError> {
     let mut mkey = Mkey::new(attributes);
-    let prepared = PreparedConfig::new(mkey.kind(), config)?;
+    let prepared = PreparedConfig::with_any_data_unit(mkey.kind(), config)?;
     encoded(|queue| queue.request(1).signaled().configure_mkey(&mut mkey, &prepared, layout))
 }
 

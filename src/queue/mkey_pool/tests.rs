@@ -1,8 +1,13 @@
 use super::*;
 use crate::mkey::{SignatureAttributes, SignatureFault};
-use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+use crate::queue::{
+    Doorbell, DoorbellRecord, Failure, LastRequest, Message, Outcome, RequestKind, SendQueue, SendQueueConfig,
+};
 use crate::types::{PsvIndex, Qpn};
 use crate::wire::Wqebb;
+use crate::wire::cqe::Syndrome;
+use std::collections::HashSet;
+use std::vec::Vec as List;
 
 struct Silent;
 
@@ -10,40 +15,126 @@ impl Doorbell for Silent {
     fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
-#[test]
-fn an_mkey_is_in_use_or_not() {
-    let attributes = |index: u32| MkeyAttributes {
-        tag_update: index == 1,
-        ..MkeyAttributes::plain(Key::from_raw(index << 8), 4)
-    };
-    let mut pool = MkeyPool::<2>::new((1..4).map(|index| Mkey::new(attributes(index))));
-    assert_eq!((pool.available(), pool.mkeys().len()), (2, 2), "the third is left out");
-    let (mut ring, record) = ([Wqebb::ZERO; 2], DoorbellRecord::new());
-    let config = SendQueueConfig::new(Qpn::default());
-    let mut queue = SendQueue::<_, 2>::new(config, &mut ring, &record, Silent).unwrap();
-    let (fixed, mkey) = pool.take().unwrap();
-    assert_eq!((fixed.position(), mkey.key().get()), (1, 0x200), "the device cannot change tags");
-    let (tagged, mkey) = pool.take().unwrap();
-    assert_eq!((tagged.position(), mkey.key().get()), (0, 0x101));
-    assert!(pool.take().is_none());
-    pool.put(tagged, queue.request(1)).unwrap();
-    assert_eq!(queue.outstanding(), 1);
-    let (error, fixed) = pool.put(fixed, queue.request(2)).unwrap_err();
-    assert_eq!((error, pool.available()), (PostError::SendRingFull { needed: 2, free: 0 }, 1));
-    pool.put_unused(fixed);
-    let _other = pool.take().unwrap().0;
-    let (tagged, _) = pool.take().unwrap();
-    assert_eq!(pool.get_mut(&tagged).map(|mkey| mkey.key().get()), Some(0x102), "another key");
-    let mut stranger = MkeyPool::<2>::new([Mkey::new(attributes(7))]);
-    assert!(stranger.get_mut(&tagged).is_none());
-    let (error, tagged) = stranger.put(tagged, queue.request(3)).unwrap_err();
-    assert_eq!((error, queue.outstanding()), (PostError::OtherPool, 1), "nothing is posted");
-    stranger.put_unused(tagged);
-    assert_eq!(stranger.available(), 1, "one of another pool changes nothing");
+const QPN: Qpn = Qpn::from_low_bits(0x77);
+
+/// The completion of a request that is called `id`.
+fn sent(id: u64) -> WorkCompletion {
+    let outcome = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
+    WorkCompletion { id, qpn: QPN, outcome }
+}
+
+fn flushed(id: u64) -> WorkCompletion {
+    let failure = Failure { syndrome: Syndrome::FLUSHED, vendor: 0, hardware: 0, hardware_type: 0 };
+    WorkCompletion { outcome: Outcome::Failed(failure), ..sent(id) }
 }
 
 fn plain(index: u32) -> Mkey {
     Mkey::new(MkeyAttributes::plain(Key::from_raw(index << 8), 4))
+}
+
+fn tagged(index: u32) -> Mkey {
+    let attributes = MkeyAttributes::plain(Key::from_raw(index << 8), 4);
+    Mkey::new(MkeyAttributes { tag_update: true, ..attributes })
+}
+
+#[test]
+fn an_mkey_is_in_use_or_not() {
+    let mut pool = MkeyPool::<2>::new([tagged(1), plain(2), plain(3)]);
+    assert_eq!((pool.available(), pool.mkeys().len()), (2, 2), "the third is left out");
+    let (tagged, mkey) = pool.take().unwrap();
+    assert_eq!((tagged.position(), mkey.key().get()), (0, 0x101));
+    let (fixed, mkey) = pool.take().unwrap();
+    assert_eq!((fixed.position(), mkey.key().get()), (1, 0x200), "the device cannot change tags");
+    assert!(pool.take().is_none());
+    pool.put_unused(fixed).unwrap();
+    let again = pool.take().unwrap().0;
+    assert_eq!((again.position(), pool.get_mut(fixed)), (1, None), "another use");
+    assert_eq!(pool.put_unused(fixed), Err(PoolError::NotInUse), "twice");
+    assert_eq!(pool.available(), 0);
+}
+
+#[test]
+fn an_invalidation_is_done_when_it_has_completed() {
+    let (mut ring, record) = ([Wqebb::ZERO; 4], DoorbellRecord::new());
+    let config = SendQueueConfig::new(QPN);
+    let mut queue = SendQueue::<_, 4>::new(config, &mut ring, &record, Silent).unwrap();
+    let mut pool = MkeyPool::<2>::new([tagged(1), plain(2)]);
+    let (one, other) = (pool.take().unwrap().0, pool.take().unwrap().0);
+    assert_eq!(pool.put(one, &sent(1)), Err(PoolError::KeyInService), "nothing was posted");
+    pool.invalidate(one, queue.request(1)).unwrap();
+    assert_eq!((queue.outstanding(), pool.available()), (1, 0), "posted, not executed");
+    assert_eq!(pool.put_unused(one), Err(PoolError::KeyInService));
+    let elsewhere = WorkCompletion { qpn: Qpn::from_low_bits(0x78), ..sent(1) };
+    for completion in [flushed(1), sent(2), elsewhere] {
+        assert_eq!(pool.put(one, &completion), Err(PoolError::KeyInService), "{completion:?}");
+    }
+    assert_eq!(pool.available(), 0);
+    // It failed: it is posted again, under another name.
+    pool.invalidate(one, queue.request(3)).unwrap();
+    assert_eq!(pool.put(one, &sent(1)), Err(PoolError::KeyInService));
+    assert_eq!(pool.put(one, &sent(3)), Ok(()));
+    assert_eq!(pool.put(one, &sent(3)), Err(PoolError::NotInUse), "once");
+    let full = pool.invalidate(other, queue.request(4));
+    assert_eq!(full, Err(PostError::SendRingFull { needed: 2, free: 0 }));
+    assert_eq!(pool.put(other, &sent(4)), Err(PoolError::KeyInService), "nothing was posted");
+    // The peer has invalidated it.
+    let received = |key| {
+        let message = Message::SendInvalidate(Key::from_raw(key));
+        WorkCompletion { outcome: Outcome::Received { message, bytes: 0 }, ..sent(9) }
+    };
+    assert_eq!(pool.put(other, &received(0x201)), Err(PoolError::KeyInService), "another key");
+    assert_eq!(pool.put(other, &received(0x200)), Ok(()));
+    assert_eq!(pool.available(), 2);
+}
+
+#[test]
+fn a_handle_is_of_one_pool() {
+    // Two cards, whose mkeys have the same numbers.
+    let mut pools = [(); 2].map(|()| MkeyPool::<1>::new([plain(1)]));
+    let [here, there] = pools.each_mut().map(|pool| pool.take().unwrap().0);
+    assert_ne!(here, there);
+    let (mut ring, record) = ([Wqebb::ZERO; 2], DoorbellRecord::new());
+    let config = SendQueueConfig::new(QPN);
+    let mut queue = SendQueue::<_, 2>::new(config, &mut ring, &record, Silent).unwrap();
+    let [_, pool] = &mut pools;
+    assert!(pool.get_mut(here).is_none());
+    assert_eq!(pool.invalidate(here, queue.request(1)), Err(PoolError::OtherPool.into()));
+    assert_eq!(queue.outstanding(), 0, "nothing is posted");
+    assert_eq!(pool.put_unused(here), Err(PoolError::OtherPool));
+    assert_eq!(pool.put(here, &sent(1)), Err(PoolError::OtherPool));
+    assert_eq!(pool.available(), 0, "the one in use stays in use");
+    assert_eq!(pool.put_unused(there), Ok(()));
+}
+
+#[test]
+fn what_was_put_back_first_is_taken_first() {
+    let mut pool = MkeyPool::<64>::new((1..=64).map(tagged));
+    let mut keys = HashSet::new();
+    // One I/O at a time.
+    while let Some((handle, mkey)) = pool.take()
+        && keys.insert(mkey.key())
+    {
+        pool.put_unused(handle).unwrap();
+    }
+    assert_eq!(keys.len(), 64 * 256, "uses before a key comes back");
+}
+
+#[test]
+fn a_lost_handle_is_found() {
+    /// Loses the handle where the request is refused.
+    fn begin(pool: &mut MkeyPool<2>) -> Result<PooledMkey, PostError> {
+        let (handle, _) = pool.take().ok_or(PoolError::NotInUse)?;
+        Err::<(), _>(PostError::SendRingFull { needed: 3, free: 0 })?;
+        Ok(handle)
+    }
+    let mut pool = MkeyPool::<2>::new([plain(1), plain(2)]);
+    let kept = pool.take().unwrap().0;
+    assert!(begin(&mut pool).is_err());
+    assert!(pool.take().is_none());
+    let lost: List<_> = pool.in_use().filter(|handle| *handle != kept).collect();
+    assert_eq!(lost.len(), 1);
+    pool.put_unused(lost[0]).unwrap();
+    assert_eq!((pool.available(), pool.in_use().collect()), (1, List::from([kept])));
 }
 
 fn indices<const N: usize>(pool: &mut MkeyPool<N>) -> [u32; N] {
@@ -58,19 +149,19 @@ fn mkeys_come_and_go_around_those_in_use() {
         assert_eq!(pool.insert(plain(index)), Ok(index as usize - 1));
     }
     assert_eq!(pool.insert(plain(4)), Err(plain(4)), "it is full");
-    let last = pool.take().unwrap().0;
+    let first = pool.take().unwrap().0;
     assert_eq!(pool.remove_unused(), Some((1, plain(2))));
-    assert_eq!(pool.remove_unused(), Some((0, plain(1))));
-    assert_eq!(pool.remove_unused(), None, "the last one is in use");
-    assert_eq!((pool.available(), indices(&mut pool), last.position()), (0, [0, 0, 3], 2));
-    assert_eq!(pool.insert(plain(5)), Ok(0));
+    assert_eq!(pool.remove_unused(), Some((2, plain(3))));
+    assert_eq!(pool.remove_unused(), None, "the first one is in use");
+    assert_eq!((pool.available(), indices(&mut pool), first.position()), (0, [1, 0, 0], 0));
+    assert_eq!(pool.insert(plain(5)), Ok(2));
     assert_eq!(pool.insert(plain(6)), Ok(1));
     assert_eq!(pool.insert(plain(7)), Err(plain(7)));
-    assert_eq!((pool.available(), indices(&mut pool)), (2, [5, 6, 3]));
-    assert_eq!(pool.get_mut(&last), Some(&mut plain(3)));
-    pool.put_unused(last);
+    assert_eq!((pool.available(), indices(&mut pool)), (2, [1, 6, 5]));
+    assert_eq!(pool.get_mut(first), Some(&mut plain(1)));
+    pool.put_unused(first).unwrap();
     let taken: [u32; 3] = core::array::from_fn(|_| pool.take().unwrap().1.key().index().get());
-    assert_eq!(taken, [3, 6, 5], "each once");
+    assert_eq!(taken, [5, 6, 1], "each once");
 }
 
 #[test]
@@ -90,7 +181,7 @@ fn an_error_of_an_earlier_use_is_not_told() {
         offset: 0,
     };
     assert!(mkey.record(&fault));
-    pool.put_unused(handle);
+    pool.put_unused(handle).unwrap();
     let (_handle, mkey) = pool.take().unwrap();
     assert_eq!(mkey.check(), Ok(None));
     assert!(mkey.error_count().is_some_and(|count| count.pending && count.seen == 2), "the device is told");

@@ -56,7 +56,7 @@ fn signature_mkey() -> Mkey {
 }
 
 fn prepare(mkey: &Mkey, config: &MkeyConfig) -> PreparedConfig {
-    PreparedConfig::new(mkey.kind(), config).unwrap()
+    PreparedConfig::with_any_data_unit(mkey.kind(), config).unwrap()
 }
 
 /// Sets a signature of an mkey that has one.

@@ -146,12 +146,12 @@ fn all_configs() -> impl Iterator<Item = (Mkey, MkeyConfig)> {
     let configs: Vec<_> = configs.collect();
     kinds
         .flat_map(move |mkey| configs.clone().into_iter().map(move |config| (mkey.clone(), config)))
-        .filter(|(mkey, config)| PreparedConfig::new(mkey.kind(), config).is_ok())
+        .filter(|(mkey, config)| PreparedConfig::with_any_data_unit(mkey.kind(), config).is_ok())
 }
 
 /// Posts what was changed and what is prepared anew to copies of an mkey in several states, and compares bytes and mkeys.
 fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
-    let anew = PreparedConfig::new(mkey.kind(), config).unwrap();
+    let anew = PreparedConfig::with_any_data_unit(mkey.kind(), config).unwrap();
     assert_eq!((changed, changed.config()), (&anew, config));
     let unchanged: fn(&mut Mkey) = |_| ();
     let hurt: fn(&mut Mkey) = |mkey| {
@@ -255,7 +255,7 @@ fn with_dif(
 fn what_is_changed_in_place_is_what_is_prepared_anew() {
     let mut changed = [0; CHANGES.len()];
     for (mkey, mut config) in all_configs() {
-        let fresh = PreparedConfig::new(mkey.kind(), &config).unwrap();
+        let fresh = PreparedConfig::with_any_data_unit(mkey.kind(), &config).unwrap();
         agree(&mkey, &fresh, &config);
         let (mut all, start) = (fresh, config);
         for (count, (in_place, anew)) in changed.iter_mut().zip(CHANGES) {
@@ -274,7 +274,9 @@ fn what_is_changed_in_place_is_what_is_prepared_anew() {
 
 #[test]
 fn a_configuration_of_no_mkey_of_the_kind_is_not_prepared() {
-    let prepare = |mkey: &Mkey, config: &MkeyConfig| PreparedConfig::new(mkey.kind(), config).map(|_| ());
+    let prepare = |mkey: &Mkey, config: &MkeyConfig| {
+        PreparedConfig::with_any_data_unit(mkey.kind(), config).map(|_| ())
+    };
     let signature = SignatureChange::Set(BlockSignature::both(dif(1, 2), dif(1, 2)));
     let outside = Crypto { order: SignatureOrder::AfterCryptoOnTx, ..crypto(1) };
     let config = MkeyConfig { access: None, signature, crypto: Some(outside) };

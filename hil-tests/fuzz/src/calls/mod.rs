@@ -223,7 +223,7 @@ impl<const N: usize> World<'_, N> {
         let of = input.below(self.mkeys.len() as u32) as usize;
         let (kind, config) = (self.mkeys[of].kind(), values::config(input));
         let way = input.pick(&Way::ALL);
-        let value = way.prepare(kind, &config);
+        let value = way.prepare_with_any_data_unit(kind, &config);
         assert_eq!(value.is_ok(), mkey::can_be_prepared(&kind, &config), "{kind:?} {config:?} {value:?}");
         if let Ok(value) = value {
             assert_eq!(*value.config(), config);
@@ -236,7 +236,7 @@ impl<const N: usize> World<'_, N> {
     fn prepare_rights(&mut self) {
         for mkey in &self.mkeys {
             let config = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
-            let (kind, value) = (mkey.kind(), PreparedConfig::new(mkey.kind(), &config));
+            let (kind, value) = (mkey.kind(), PreparedConfig::with_any_data_unit(mkey.kind(), &config));
             self.prepared.push(value.expect("any mkey has rights"));
             self.known_prepared.push(Prepared { kind, config });
         }
@@ -249,7 +249,11 @@ impl<const N: usize> World<'_, N> {
         let (Prepared { kind, config }, value) = (&mut self.known_prepared[at], &mut self.prepared[at]);
         mkey::change(input, config, value);
         assert_eq!(value.config(), config);
-        assert_eq!(PreparedConfig::new(*kind, config), Ok(*value), "as if it were prepared anew");
+        assert_eq!(
+            PreparedConfig::with_any_data_unit(*kind, config),
+            Ok(*value),
+            "as if it were prepared anew"
+        );
     }
 
     fn ring_doorbell(&mut self) {

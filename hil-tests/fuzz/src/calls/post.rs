@@ -207,6 +207,9 @@ fn plan(
             (vec![(RequestKind::BindWindow, 3)], None)
         }
         Request::SetPsv(..) => (vec![(RequestKind::SetPsv, 1)], None),
+        Request::InvalidateWindow(window) if !known.windows[*window].bound => {
+            return Err(ConfigError::WindowNotBound.into());
+        }
         Request::Invalidate(_) | Request::InvalidateMkey(_) | Request::InvalidateWindow(_) => {
             (vec![(RequestKind::LocalInvalidate, 2)], None)
         }
@@ -364,9 +367,9 @@ fn note(
     let (mkey, window) = named(request);
     if let Some(window) = window.map(|window| &mut windows[window]) {
         let key = window.key;
-        match request {
-            Request::BindWindow(..) => window.bind(),
-            _ => window.bound = false,
+        // Invalidated, it stays bound: the request may fail.
+        if let Request::BindWindow(..) = request {
+            window.bind();
         }
         return (key, None);
     }

@@ -12,7 +12,7 @@ use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
-use mlx5_mkey::error::{ConfigError, ConfigPart, PostError};
+use mlx5_mkey::error::{ConfigError, ConfigPart, PoolError, PostError};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Direction, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureChange,
     SignatureErrorKind, SignatureOrder,
@@ -31,6 +31,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r012_signatures_work_behind_an_invalidation, SIGNATURE, ["R12", "R121", "R180"]),
     scenario!(r010_another_tag_is_another_key, NOTHING, ["R10", "R12"]),
     scenario!(r012_what_a_pool_took_back_no_peer_reaches, NOTHING, ["R10", "R12"]),
+    scenario!(r012_a_flushed_invalidation_leaves_the_key_in_service, NOTHING, ["R12"]),
     scenario!(r032_a_key_without_a_configuration, NOTHING, ["R32"]),
     scenario!(r048_a_key_that_nobody_made, NOTHING, ["R48"]),
 ];
@@ -276,15 +277,59 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
         let [old @ .., new] = &known[..] else { return Err("no use".into()) };
         same(&pair.tx(Tx::PeerRead, *new, 0, 64)?.ok()?, &data)?;
         refuses_peers(&mut pair, old).map_err(|error| format!("use {round}, an old key: {error}"))?;
-        let put = pool.put(handle, pair.near.request(2).signaled());
-        put.map_err(|(error, _)| text(error))?;
+        pool.invalidate(handle, pair.near.request(2).signaled()).map_err(text)?;
         pair.near.ring_doorbell();
+        ensure_eq!(pool.available(), 0, "mkeys whose invalidation has not completed");
         pair.run_device()?;
-        ensure_eq!(pair.wait_near(1)?.len(), 1, "invalidations");
+        let completions = pair.wait_near(1)?;
+        let [done] = completions.as_slice() else { return Err(format!("{completions:?}")) };
+        pool.put(handle, done).map_err(text)?;
         refuses_peers(&mut pair, &known).map_err(|error| format!("behind use {round}: {error}"))?;
         ensure!(pair.bytes(&memory) == data, "use {round}: memory has changed");
     }
     Ok(())
+}
+
+/// An invalidation that was flushed leaves the key in service: the pool does not take the mkey back, until
+/// another one has completed, on another queue pair.
+fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let number = pair.mkey(PLAIN);
+    let mut pool = MkeyPool::<1>::new(pair.mkeys.get(number).cloned());
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    let prepared = pair.prepare(number, &config).map_err(text)?;
+    let data = pattern(64, 1);
+    let memory = pair.region(&data);
+    let (handle, mkey) = pool.take().ok_or("the pool is empty")?;
+    let entries = [entry(&memory, 0..64)];
+    pair.near.request(1).signaled().configure_mkey(mkey, &prepared, &entries).map_err(text)?;
+    pair.near.ring_doorbell();
+    pair.mkeys.push(mkey.clone());
+    let known = pair.mkeys.len() - 1;
+    pair.run_device()?;
+    ensure_eq!(pair.wait_near(1)?.len(), 1, "configurations");
+    // The queue pair fails before the invalidation.
+    let nothing = Remote { address: 0, rkey: Key::from_raw(0) };
+    let sge = Sge { address: memory.address, length: 8, lkey: memory.key };
+    pair.near.request(2).signaled().rdma_write(nothing, &[sge]).map_err(text)?;
+    pool.invalidate(handle, pair.near.request(3).signaled()).map_err(text)?;
+    pair.near.ring_doorbell();
+    pair.run_device()?;
+    let completions = pair.wait_near(2)?;
+    let [_, flushed] = completions.as_slice() else { return Err(format!("{completions:?}")) };
+    let is_flushed = matches!(flushed.outcome, Outcome::Failed(why) if why.syndrome == Syndrome::FLUSHED);
+    ensure!(is_flushed && flushed.id == 3, "{flushed:?}");
+    ensure_eq!(pool.put(handle, flushed), Err(PoolError::KeyInService), "put back, flushed");
+    pair.reconnect();
+    same(&pair.tx(Tx::PeerRead, known, 0, 64)?.ok()?, &data)?;
+    pool.invalidate(handle, pair.near.request(4).signaled()).map_err(text)?;
+    pair.near.ring_doorbell();
+    pair.run_device()?;
+    let completions = pair.wait_near(1)?;
+    refuses_peers(&mut pair, &[known])?;
+    ensure_eq!(pool.available(), 0, "mkeys that were put back");
+    let [done] = completions.as_slice() else { return Err(format!("{completions:?}")) };
+    pool.put(handle, done).map_err(text)
 }
 
 /// The peer can neither read nor write through these mkeys.

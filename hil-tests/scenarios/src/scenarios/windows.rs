@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{Access, KlmEntry, MemoryWindow};
-use mlx5_mkey::queue::{Message, Outcome, RequestKind, WindowPool};
+use mlx5_mkey::queue::{Message, Outcome, RequestKind, WindowPool, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -49,15 +49,16 @@ fn bind(
 ) -> Verdict {
     pair.near.request(1).signaled().bind_window(window, range, access, start).map_err(text)?;
     pair.near.ring_doorbell();
-    done(pair, RequestKind::BindWindow)
+    done(pair, RequestKind::BindWindow).map(drop)
 }
 
 /// Waits for a request of the near side.
-fn done(pair: &mut QpPairFixture<'_>, kind: RequestKind) -> Verdict {
+fn done(pair: &mut QpPairFixture<'_>, kind: RequestKind) -> Result<WorkCompletion, String> {
     pair.run_device()?;
-    let outcomes: Vec<_> = pair.wait_near(1)?.iter().map(|completion| completion.outcome).collect();
-    ensure_eq!(outcomes, [Outcome::Sent { kind, bytes: 0 }], "completion");
-    Ok(())
+    let completions = pair.wait_near(1)?;
+    let [completion] = completions.as_slice() else { return Err(format!("{completions:?}")) };
+    ensure_eq!(completion.outcome, Outcome::Sent { kind, bytes: 0 }, "completion");
+    Ok(*completion)
 }
 
 /// What the peer asks for.
@@ -128,14 +129,19 @@ fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdi
                 let memory = pair.bytes(&region);
                 same(&ask(&mut pair, Ask::Read, (start, key), 100, true)?, part(&memory, 100..200))?;
             }
-            pair.near.request(1).signaled().invalidate_window(&mut window).map_err(text)?;
+            pair.near.request(1).signaled().invalidate_window(&window).map_err(text)?;
             pair.near.ring_doorbell();
             done(&mut pair, RequestKind::LocalInvalidate)?;
+            window.note_invalidated();
             let what = if may_read { Ask::Read } else { Ask::Write };
             ask(&mut pair, what, (start, key), 1, false)?;
-            // A new connection binds it anew: it belongs to none.
+            // A new connection binds it anew: it belongs to none. Another one revokes nothing of it.
             bind(&mut pair, &mut window, range, access, start)?;
+            let owner = window.queue_pair();
             ask(&mut pair, what, (start, key), 1, false)?;
+            let refused = pair.near.request(1).invalidate_window(&window);
+            let of_other = owner.map(|qpn| ConfigError::WindowOfOtherQueuePair { qpn: qpn.get() });
+            ensure_eq!(refused.err(), of_other.map(PostError::Config), "revoked by another queue pair");
             for (what, may) in [(Ask::Read, may_read), (Ask::Write, may_write)] {
                 let mut other = self::window(&mut pair);
                 bind(&mut pair, &mut other, range, access, start)?;
@@ -158,21 +164,22 @@ fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Ve
     let mut pool: WindowPool<2> = WindowPool::new([window(&mut pair), window(&mut pair)]);
     let mut keys: Vec<Key> = Vec::new();
     for _ in 0..6 {
-        let mut window = pool.take().ok_or("no window is free")?;
-        bind(&mut pair, &mut window, range, Access::REMOTE_READ, 0)?;
+        let (handle, window) = pool.take().ok_or("no window is free")?;
+        bind(&mut pair, window, range, Access::REMOTE_READ, 0)?;
         let key = window.key();
         ensure!(!keys.contains(&key), "{key:?} again");
         same(&ask(&mut pair, Ask::Read, (0, key), 64, true)?, &data)?;
         keys.push(key);
-        let request = pair.near.request(1).signaled();
-        pool.put(window, request).map_err(|(error, _)| text(error))?;
+        pool.invalidate(handle, pair.near.request(1).signaled()).map_err(text)?;
         pair.near.ring_doorbell();
-        done(&mut pair, RequestKind::LocalInvalidate)?;
+        ensure_eq!(pool.available(), 1, "windows whose revocation has not completed");
+        let completion = done(&mut pair, RequestKind::LocalInvalidate)?;
+        pool.put(handle, &completion).map_err(text)?;
     }
     for key in keys {
         ask(&mut pair, Ask::Read, (0, key), 1, false)?;
     }
-    ensure_eq!((pool.len(), pool.is_empty()), (2, false), "windows to take");
+    ensure_eq!(pool.available(), 2, "windows to take");
     Ok(())
 }
 

@@ -1,8 +1,13 @@
 //! Memory windows.
 
 use super::*;
+use crate::error::PoolError;
 use crate::mkey::MemoryWindow;
-use crate::queue::WindowPool;
+use crate::queue::{Failure, Message, Outcome, PooledWindow, WindowPool, WorkCompletion};
+use crate::wire::cqe::Syndrome;
+
+/// The number of the queue pair.
+const QPN: Qpn = Qpn::from_low_bits(0x77);
 
 const RANGE: KlmEntry =
     KlmEntry { address: 0x1122_3344_5566_7788, length: 0x7fff_0001, key: Key::from_raw(0x8765_43ab) };
@@ -28,8 +33,8 @@ fn m81_windows_are_bound_as_rdma_core_does() {
     golden[136..144].copy_from_slice(&RANGE.address.to_be_bytes());
     let bytes: Vec<u8> = (0..3).flat_map(|block| queue.block(block).0).collect();
     assert_eq!(bytes, golden);
-    queue.request(2).invalidate_window(&mut window).unwrap();
-    assert!(!window.is_bound());
+    queue.request(2).invalidate_window(&window).unwrap();
+    assert!(window.is_bound(), "until that is executed");
     assert_eq!(queue.block(3).0[12..16], [0x12, 0x34, 0x56, 0]);
     assert_eq!((queue.producer(), queue.outstanding()), (5, 2));
 }
@@ -54,10 +59,28 @@ fn m81_windows_that_cannot_be_bound_are_refused() {
     assert_eq!(queue.request(1).bind_window(&mut window, RANGE, Access::NONE, 0), full);
     assert_eq!(queue.request(1).bind_window(&mut window, most, Access::NONE, last), full);
     assert_eq!(window, MemoryWindow::new(KEY));
-    window.note_bound(KEY);
+    window.note_bound(KEY, QPN);
     let bound = Err(ConfigError::WindowBound.into());
     assert_eq!(queue.request(1).bind_window(&mut window, RANGE, Access::NONE, 0), bound);
     assert_eq!(queue.producer(), 2);
+}
+
+#[test]
+fn m81_the_queue_pair_that_has_bound_a_window_revokes_it() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mut window = MemoryWindow::new(KEY);
+    assert_eq!(queue.request(1).invalidate_window(&window), Err(ConfigError::WindowNotBound.into()));
+    window.note_bound(KEY, Qpn::from_low_bits(0x78));
+    let other = Err(ConfigError::WindowOfOtherQueuePair { qpn: 0x78 }.into());
+    assert_eq!(queue.request(1).invalidate_window(&window), other);
+    assert_eq!(queue.producer(), 0, "nothing is posted");
+}
+
+/// The completion of a request that is called `id`.
+fn sent(id: u64) -> WorkCompletion {
+    let outcome = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
+    WorkCompletion { id, qpn: QPN, outcome }
 }
 
 #[test]
@@ -67,23 +90,71 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     let keys = [0x100, 0x200, 0x300].map(Key::from_raw);
     let mut pool: WindowPool<2> = WindowPool::new(keys.map(MemoryWindow::new));
     assert_eq!(pool.insert(MemoryWindow::new(KEY)), Err(MemoryWindow::new(KEY)), "it is full");
-    let refused = pool.put(MemoryWindow::new(KEY), queue.request(1));
-    assert_eq!(refused, Err((PostError::PoolFull, MemoryWindow::new(KEY))));
-    let mut window = pool.take().unwrap();
-    assert_eq!((window.key(), pool.len()), (keys[0], 1));
-    window.note_bound(window.next_key());
+    let (first, window) = pool.take().unwrap();
+    assert_eq!(window.key(), keys[0]);
+    queue.request(1).bind_window(window, RANGE, Access::REMOTE_READ, 0).unwrap();
     let key = window.key();
-    let Err(window) = pool.insert(window) else { panic!("it is bound") };
-    pool.put(window, queue.request(1)).unwrap();
-    assert_eq!(pool.take().map(|window| window.key()), Some(keys[1]));
-    assert_eq!(pool.take(), Some(MemoryWindow::new(key)));
-    assert!(pool.take().is_none() && pool.is_empty());
+    assert_eq!((first.position(), pool.available()), (0, 1));
+    assert_eq!(pool.put_unused(first), Err(PoolError::KeyInService));
+    pool.invalidate(first, queue.request(2)).unwrap();
+    assert_eq!((pool.available(), pool.get_mut(first).map(|window| window.is_bound())), (1, Some(true)));
+    assert_eq!(pool.put(first, &sent(1)), Err(PoolError::KeyInService), "that of another request");
+    let failure = Failure { syndrome: Syndrome::FLUSHED, vendor: 0, hardware: 0, hardware_type: 0 };
+    let flushed = WorkCompletion { outcome: Outcome::Failed(failure), ..sent(2) };
+    assert_eq!(pool.put(first, &flushed), Err(PoolError::KeyInService), "the key is in service");
+    pool.invalidate(first, queue.request(3)).unwrap();
+    assert_eq!(pool.put(first, &sent(3)), Ok(()));
+    assert_eq!(pool.put(first, &sent(3)), Err(PoolError::NotInUse));
+    let (second, window) = pool.take().unwrap();
+    assert_eq!((window.key(), window.is_bound()), (keys[1], false));
+    let (again, window) = pool.take().unwrap();
+    assert_eq!((window.key(), window.is_bound()), (key, false));
+    assert!(pool.take().is_none() && again != first && pool.in_use().eq([again, second]));
     // A ring without room: the window is as it was.
-    for _ in 0..6 {
-        queue.request(1).nop().unwrap();
+    while queue.request(4).nop().is_ok() {}
+    window_of(&mut pool, again).note_bound(KEY, QPN);
+    let refused = pool.invalidate(again, queue.request(4));
+    assert!(matches!(refused, Err(PostError::SendRingFull { .. })));
+    assert_eq!(pool.put(again, &sent(4)), Err(PoolError::KeyInService));
+    // Its peer has invalidated it, and it alone.
+    let received = |key| {
+        let message = Message::SendInvalidate(key);
+        WorkCompletion { outcome: Outcome::Received { message, bytes: 0 }, ..sent(9) }
+    };
+    assert_eq!(pool.put(again, &received(keys[1])), Err(PoolError::KeyInService));
+    assert_eq!(pool.put(again, &received(KEY)), Ok(()));
+    assert_eq!(pool.put_unused(second), Ok(()));
+    assert_eq!(pool.take().map(|(_, window)| window.is_bound()), Some(false));
+}
+
+fn window_of(pool: &mut WindowPool<2>, handle: PooledWindow) -> &mut MemoryWindow {
+    pool.get_mut(handle).unwrap()
+}
+
+#[test]
+fn m81_windows_are_of_one_pool_until_they_are_removed() {
+    let mut pools = [(); 2].map(|()| WindowPool::<2>::new([MemoryWindow::new(KEY)]));
+    let [here, there] = pools.each_mut().map(|pool| pool.take().unwrap().0);
+    let [_, pool] = &mut pools;
+    assert!(pool.get_mut(here).is_none());
+    for refused in [pool.put_unused(here), pool.put(here, &sent(1)), pool.remove(here).map(drop)] {
+        assert_eq!(refused, Err(PoolError::OtherPool));
     }
-    let mut window = MemoryWindow::new(KEY);
-    window.note_bound(KEY);
-    let Err((error, window)) = pool.put(window, queue.request(1)) else { panic!("there is no room") };
-    assert!(matches!(error, PostError::SendRingFull { .. }) && window.is_bound());
+    let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    assert_eq!(pool.invalidate(here, queue.request(1)), Err(PoolError::OtherPool.into()));
+    // Its queue pair is gone.
+    window_of(pool, there).note_bound(KEY, Qpn::from_low_bits(0x78));
+    let lost = pool.remove(there).unwrap();
+    assert_eq!(
+        pool.insert(lost),
+        Err({
+            let mut window = MemoryWindow::new(KEY);
+            window.note_bound(KEY, Qpn::from_low_bits(0x78));
+            window
+        })
+    );
+    assert_eq!(pool.put_unused(there), Err(PoolError::NotInUse));
+    assert_eq!(pool.insert(MemoryWindow::new(KEY)), Ok(0), "in its place");
+    assert_eq!((pool.insert(MemoryWindow::new(KEY)), pool.available()), (Ok(1), 2));
 }

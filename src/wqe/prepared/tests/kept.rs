@@ -19,7 +19,7 @@ const STEPS: [Step; 3] = [
 
 /// Prepares a configuration and posts it, and returns its requests.
 fn configure(mkey: &mut Mkey, config: &MkeyConfig) -> Vec<Vec<u8>> {
-    let prepared = PreparedConfig::new(mkey.kind(), config).unwrap();
+    let prepared = PreparedConfig::with_any_data_unit(mkey.kind(), config).unwrap();
     configured(mkey, &prepared, LIST)
 }
 
@@ -112,14 +112,16 @@ fn what_is_not_known_must_be_given() {
     let losses: [fn(&mut Mkey); 2] = [Mkey::note_invalidated, Mkey::forget];
     for (mut mkey, whole) in ENGINES.into_iter().flat_map(|engine| in_force(Some(engine))) {
         let kind = mkey.kind();
-        let all = PreparedConfig::new(kind, &whole).unwrap();
+        let all = PreparedConfig::with_any_data_unit(kind, &whole).unwrap();
         let parts = [
             (MkeyConfig { access: None, ..whole }, LIST, ConfigPart::Access),
             (whole, Layout::Unchanged, ConfigPart::Layout),
             (MkeyConfig { signature: SignatureChange::Keep, ..whole }, LIST, ConfigPart::Signature),
             (MkeyConfig { crypto: None, ..whole }, LIST, ConfigPart::Crypto),
         ]
-        .map(|(config, layout, missing)| (PreparedConfig::new(kind, &config).unwrap(), layout, missing));
+        .map(|(config, layout, missing)| {
+            (PreparedConfig::with_any_data_unit(kind, &config).unwrap(), layout, missing)
+        });
         for lose in losses {
             let mut twin = mkey.clone();
             lose(&mut mkey);
@@ -144,7 +146,7 @@ fn what_is_not_known_must_be_given() {
 fn the_rule_of_two_signatures_minds_what_is_kept() {
     let mut mkey = mkey(true, Some(XtsEngine::MultiBlock));
     let kind = mkey.kind();
-    let prepare = |config: MkeyConfig| PreparedConfig::new(kind, &config).unwrap();
+    let prepare = |config: MkeyConfig| PreparedConfig::with_any_data_unit(kind, &config).unwrap();
     let both = SignatureChange::Set(BlockSignature::both(dif(1, 2), dif(1, 2)));
     let outside = Some(Crypto { order: SignatureOrder::AfterCryptoOnTx, ..crypto(1) });
     let sign = prepare(MkeyConfig { signature: both, ..MkeyConfig::UNCHANGED });

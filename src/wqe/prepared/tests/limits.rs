@@ -99,7 +99,7 @@ fn lengths_are_summed_in_64_bits() {
     let reset = MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
     let cases = [(mkey(false, None), MkeyConfig::UNCHANGED), (mkey(true, None), MkeyConfig::UNCHANGED)];
     for (mut mkey, config) in cases.into_iter().chain([(mkey(true, None), reset)]) {
-        let prepared = PreparedConfig::new(mkey.kind(), &config).unwrap();
+        let prepared = PreparedConfig::with_any_data_unit(mkey.kind(), &config).unwrap();
         for _ in 0..2 {
             configured(&mut mkey, &prepared, Layout::List(&list));
             assert_eq!(mkey.length(), 1 << 33, "lengths are summed in 64 bits");
@@ -125,7 +125,7 @@ fn limit(mkey: &Mkey, config: &MkeyConfig) -> Option<(u32, ConfigError)> {
 #[test]
 fn with_signature_or_crypto_lengths_are_limited() {
     for (mut mkey, config) in all_configs() {
-        let prepared = PreparedConfig::new(mkey.kind(), &config).unwrap();
+        let prepared = PreparedConfig::with_any_data_unit(mkey.kind(), &config).unwrap();
         let limit = limit(&mkey, &config);
         let (most, _) = limit.unwrap_or((u32::MAX, ConfigError::OtherKind));
         let half = most / 2 + 1;
@@ -148,14 +148,69 @@ fn a_layout_that_stays_is_held_to_the_limit_too() {
     let plain = unchanged(&mkey);
     configured(&mut mkey, &plain, Layout::List(&[entry(0, GIB_2); 2]));
     let encrypt = MkeyConfig { crypto: Some(crypto(1)), ..MkeyConfig::UNCHANGED };
-    let encrypt = PreparedConfig::new(mkey.kind(), &encrypt).unwrap();
+    let encrypt = PreparedConfig::with_any_data_unit(mkey.kind(), &encrypt).unwrap();
     let over = |length| ConfigError::LengthOverDataUnit { length, unit: BlockSize::B4096 };
     assert_eq!(refusal(&mut mkey, &encrypt, Layout::Unchanged), over(u32::MAX));
     let signature = SignatureChange::Set(BlockSignature::wire(dif(1, 2)));
-    let sign = PreparedConfig::new(mkey.kind(), &MkeyConfig { signature, ..MkeyConfig::UNCHANGED }).unwrap();
+    let sign = MkeyConfig { signature, ..MkeyConfig::UNCHANGED };
+    let sign = PreparedConfig::with_any_data_unit(mkey.kind(), &sign).unwrap();
     let refused = ConfigError::LengthOver32Bits { mebibytes: 4096 };
     assert_eq!(refusal(&mut mkey, &sign, Layout::Unchanged), refused);
     // What is in force bounds the layouts after it.
     configured(&mut mkey, &encrypt, LIST);
     assert_eq!(refusal(&mut mkey, &plain, Layout::List(&[entry(0, 4097)])), over(4097));
+}
+
+/// Where the cipher is around the signature, a data unit is a block with its signature, unless another one is
+/// asked for by name.
+#[test]
+fn data_units_are_blocks_with_their_signatures() {
+    use Direction::{DecryptOnTx, EncryptOnTx};
+    use SignatureOrder::{AfterCryptoOnTx, BeforeCryptoOnTx};
+    let mut mkey = mkey(true, Some(XtsEngine::MultiBlock));
+    let kind = mkey.kind();
+    let blocks = |block_size| Domain { block_size, ..dif(1, 2) };
+    let cases = [
+        (EncryptOnTx, BeforeCryptoOnTx, true, true),
+        (EncryptOnTx, AfterCryptoOnTx, true, false),
+        (DecryptOnTx, AfterCryptoOnTx, false, true),
+        (DecryptOnTx, BeforeCryptoOnTx, false, false),
+    ];
+    for (direction, order, on_wire, is_inside) in cases {
+        for (block_size, data_unit, fits) in [
+            (BlockSize::B4096, BlockSize::B4096, false),
+            (BlockSize::B512, BlockSize::B512, false),
+            (BlockSize::B512, BlockSize::B520, true),
+            (BlockSize::B512, BlockSize::B4160, false),
+        ] {
+            let block = blocks(block_size);
+            let signature = if on_wire { BlockSignature::wire(block) } else { BlockSignature::memory(block) };
+            let signature = SignatureChange::Set(signature);
+            let crypto = Some(Crypto { direction, order, data_unit, ..crypto(5) });
+            let config = MkeyConfig { access: Some(Access::ALL), signature, crypto };
+            let refused = Err(ConfigError::DataUnitNotBlock { block: block.stride(), unit: data_unit });
+            let expected = if fits || !is_inside { Ok(()) } else { refused };
+            assert_eq!(PreparedConfig::new(kind, &config).map(drop), expected, "{config:?}");
+            let any = PreparedConfig::with_any_data_unit(kind, &config).unwrap();
+            if let Ok(prepared) = PreparedConfig::new(kind, &config) {
+                assert_eq!(PreparedConfig { any_data_unit: false, ..any }, prepared);
+            }
+        }
+    }
+    // Where one of the two stays, posting refuses.
+    let signature = SignatureChange::Set(BlockSignature::wire(dif(1, 2)));
+    let signed = MkeyConfig { access: Some(Access::ALL), signature, crypto: None };
+    let unit =
+        |data_unit| MkeyConfig { crypto: Some(Crypto { data_unit, ..crypto(5) }), ..MkeyConfig::UNCHANGED };
+    let refused = ConfigError::DataUnitNotBlock { block: 520, unit: BlockSize::B512 };
+    configured(&mut mkey, &PreparedConfig::new(kind, &signed).unwrap(), LIST);
+    let odd = PreparedConfig::new(kind, &unit(BlockSize::B512)).unwrap();
+    assert_eq!(refusal(&mut mkey, &odd, LIST), refused);
+    configured(&mut mkey, &PreparedConfig::with_any_data_unit(kind, &unit(BlockSize::B512)).unwrap(), LIST);
+    // What stays as it was asked for is not refused.
+    let same = unchanged(&mkey);
+    configured(&mut mkey, &same, LIST);
+    let renewed = PreparedConfig::new(kind, &signed).unwrap();
+    assert_eq!(refusal(&mut mkey, &renewed, LIST), refused);
+    configured(&mut mkey, &PreparedConfig::new(kind, &unit(BlockSize::B520)).unwrap(), LIST);
 }

@@ -47,7 +47,7 @@ fn one_prepared_value_serves_mkeys_of_other_keys_tags_and_psvs() {
     ];
     for (mkey, config) in all_configs() {
         let kind = mkey.kind();
-        let prepared = PreparedConfig::new(kind, &config).unwrap();
+        let prepared = PreparedConfig::with_any_data_unit(kind, &config).unwrap();
         let mut nameless = None;
         for (key, [memory, wire]) in names {
             let [memory_psv, wire_psv] = [memory, wire].map(PsvIndex::from_low_bits);
@@ -106,7 +106,7 @@ fn an_mkey_of_another_kind_is_refused() {
             },
             false => MkeyConfig::UNCHANGED,
         };
-        let prepared = PreparedConfig::new(made_for.kind(), &config).unwrap();
+        let prepared = PreparedConfig::with_any_data_unit(made_for.kind(), &config).unwrap();
         for posted_on in &kinds {
             let fresh = Mkey::new(*posted_on);
             // Known, and nothing pending: what is refused is not refused for that. And not known at all.
@@ -129,7 +129,7 @@ fn m3_a_tag_that_the_device_cannot_write_is_refused() {
     let key = Key::from_raw(0x0012_3456);
     let mut mkey = Mkey::new(MkeyAttributes { key, ..PLAIN });
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    let prepared = PreparedConfig::new(mkey.kind(), &config).unwrap();
+    let prepared = PreparedConfig::with_any_data_unit(mkey.kind(), &config).unwrap();
     let refused = ConfigError::TagUpdateUnsupported { tag: 0x56 };
     for lose in [|_: &mut Mkey| (), Mkey::forget] {
         lose(&mut mkey);
@@ -146,7 +146,7 @@ fn words_and_fields_agree() {
     let mut mkey = Mkey::new(MkeyAttributes { key, tag_update: true, ..attributes });
     let (access, signature) = (Some(Access::ALL), SignatureChange::Set(BlockSignature::wire(dif(1, 2))));
     let config = MkeyConfig { access, signature, crypto: Some(crypto(3)) };
-    let prepared = PreparedConfig::new(mkey.kind(), &config).unwrap();
+    let prepared = PreparedConfig::with_any_data_unit(mkey.kind(), &config).unwrap();
     let mut requests = configured(&mut mkey, &prepared, LIST);
     let head: UmrHead = *part(&mut requests[0], 0);
     let mask = MkeyMask::new().with_free(true).with_mkey(true).with_len(true).with_bsf_enable(true);

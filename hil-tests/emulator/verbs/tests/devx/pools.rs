@@ -2,16 +2,19 @@
 
 use super::{Bench, Counts, TIMEOUT, page, preloaded, verbs};
 use mlx5_mkey::devx::{
-    Buffer, CqReader, Device, DevxError, InvalidatedMkey, MkeyCache, MkeySpec, MkeyStore, ProtectionDomain,
-    QueuePair, QueuePairSpec,
+    Buffer, CqReader, Device, DevxError, MkeyCache, MkeySpec, MkeyStore, ProtectionDomain, QueuePair,
+    QueuePairSpec,
 };
-use mlx5_mkey::error::PostError;
+use mlx5_mkey::error::{ConfigError, PoolError, PostError};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Domain, Escape, Guard, Mkey, MkeyConfig, Signature, SignatureChange,
     SignatureError, T10Dif,
 };
-use mlx5_mkey::queue::{Completion, MkeyPool, Outcome as Done, PooledMkey, QpRouter};
+use mlx5_mkey::queue::{
+    Completion, MkeyPool, Outcome as Done, PooledMkey, QpRouter, WindowPool, WorkCompletion,
+};
 use mlx5_mkey::types::{BlockSize, Key, MkeyIndex, Seed};
+use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -169,7 +172,7 @@ fn errors_of_mkeys_in_pools_and_caches_are_named() {
             let named = error.map(|(position, error)| (position, error.block_index()));
             assert_eq!(named, corrupt.then_some((handle.position(), 0)), "round {number}");
             positions.insert(handle.position());
-            in_use.into_iter().chain([handle]).for_each(|handle| pool.put_unused(handle));
+            in_use.into_iter().chain([handle]).for_each(|handle| pool.put_unused(handle).unwrap());
         }
         assert_eq!(positions.len(), 4);
         drop((pool, handles, psvs));
@@ -185,7 +188,7 @@ fn errors_of_mkeys_in_pools_and_caches_are_named() {
             let error = round(&mut bench, cache.mkeys(), handle.position(), &mut page, corrupt);
             let named = error.map(|(position, error)| (position, error.block_index()));
             assert_eq!(named, corrupt.then_some((handle.position(), 0)), "round {number}");
-            kept.into_iter().chain([handle]).for_each(|handle| cache.put_unused(handle));
+            kept.into_iter().chain([handle]).for_each(|handle| cache.put_unused(handle).unwrap());
             cache.give_back();
             assert_eq!(store.available(), 2);
         }
@@ -263,7 +266,7 @@ impl Worker {
         Some(handle)
     }
 
-    fn key(&mut self, handle: &PooledMkey) -> Key {
+    fn key(&mut self, handle: PooledMkey) -> Key {
         self.mkeys.get_mut(handle).unwrap().key()
     }
 
@@ -274,34 +277,60 @@ impl Worker {
         self.queue.request(2).signaled().rdma_write(remote, &[sge]).unwrap();
     }
 
-    fn invalidate(&mut self, handle: PooledMkey) -> InvalidatedMkey {
-        self.mkeys.invalidate(handle, self.queue.request(3).signaled()).unwrap()
+    fn invalidate(&mut self, handle: PooledMkey) {
+        self.mkeys.invalidate(handle, self.queue.request(3).signaled()).unwrap();
     }
 
     /// Takes completions up to one of this name. Returns whether all were good.
     fn completed(&mut self, id: u64) -> bool {
+        let completions = self.completions_to(id);
+        completions.iter().all(|work| matches!(work.outcome, Done::Sent { .. }))
+    }
+
+    /// Takes completions up to one of this name.
+    fn completions_to(&mut self, id: u64) -> Vec<WorkCompletion> {
         self.queue.ring_doorbell();
-        let mut good = true;
-        loop {
+        let mut taken = Vec::new();
+        while taken.last().is_none_or(|work: &WorkCompletion| work.id != id) {
             let mut router = QpRouter { queues: &mut self.queue, mkeys: self.mkeys.mkeys() };
-            let work = self.completions.wait(&mut router, TIMEOUT).unwrap().expect("a completion");
-            let work = work.work().unwrap();
-            good &= matches!(work.outcome, Done::Sent { .. });
-            if work.id == id {
-                return good;
-            }
+            let completion = self.completions.wait(&mut router, TIMEOUT).unwrap().expect("a completion");
+            taken.push(completion.work().unwrap());
         }
+        taken
+    }
+
+    /// Puts an mkey back when its invalidation, which comes next, has completed.
+    fn put(&mut self, handle: PooledMkey) {
+        let completions = self.completions_to(3);
+        self.mkeys.put(handle, completions.last().unwrap()).unwrap();
+    }
+
+    /// Has the queue pair read 64 bytes through a key of itself, and returns whether it may.
+    fn reads(&mut self, rkey: Key) -> bool {
+        self.page.write(1024, &[0; 64]).unwrap();
+        let sge = self.page.sge(1024..1088).unwrap();
+        self.queue.request(2).signaled().rdma_read(Remote { address: 0, rkey }, &[sge]).unwrap();
+        let may = self.completed(2);
+        let mut found = [0; 64];
+        self.page.read(1024, &mut found).unwrap();
+        assert_eq!(found == [7; 64], may);
+        may
+    }
+
+    /// Begins anew with the queue pair.
+    fn reconnect(&mut self) {
+        self.queue.reset(&mut [&mut self.completions]).unwrap();
+        self.queue.control().connect_loopback().unwrap();
     }
 
     /// From configuring to putting back. Returns the key.
     fn use_one(&mut self) -> Key {
         let handle = self.begin(0).unwrap();
-        let key = self.key(&handle);
+        let key = self.key(handle);
         self.write(1024, key);
         assert!(self.completed(2));
-        let invalidated = self.invalidate(handle);
-        assert!(self.completed(3));
-        self.mkeys.put(invalidated);
+        self.invalidate(handle);
+        self.put(handle);
         key
     }
 }
@@ -328,7 +357,7 @@ fn threads_exchange_mkeys() {
                         // One thread leaves mkeys for the other.
                         let count = 1 + number % 3;
                         let handles: Vec<_> = (0..count).filter_map(|at| worker.begin(at * 64)).collect();
-                        for (at, handle) in handles.iter().enumerate() {
+                        for (at, &handle) in handles.iter().enumerate() {
                             let key = worker.key(handle);
                             assert!(in_use.lock().unwrap().insert(key.index()), "given twice");
                             used.lock().unwrap().entry(key.index()).or_default()[thread] += 1;
@@ -337,12 +366,12 @@ fn threads_exchange_mkeys() {
                             worker.write(1024 + at * 64, key);
                         }
                         let indices: Vec<_> =
-                            handles.iter().map(|handle| worker.key(handle).index()).collect();
-                        let invalidated: Vec<_> =
-                            handles.into_iter().map(|handle| worker.invalidate(handle)).collect();
-                        for _ in &invalidated {
-                            assert!(worker.completed(3), "round {number}");
-                        }
+                            handles.iter().map(|handle| worker.key(*handle).index()).collect();
+                        handles.iter().for_each(|handle| worker.invalidate(*handle));
+                        let completions: Vec<_> =
+                            handles.iter().flat_map(|_| worker.completions_to(3)).collect();
+                        let last = *completions.last().unwrap();
+                        assert!(matches!(last.outcome, Done::Sent { .. }), "round {number}");
                         for (at, index) in indices.iter().enumerate() {
                             let byte = (number * 2 + thread + at * 7) as u8;
                             let mut found = [0; 64];
@@ -350,7 +379,7 @@ fn threads_exchange_mkeys() {
                             assert_eq!(found, [byte; 64], "round {number}: through its own mkey");
                             assert!(in_use.lock().unwrap().remove(index));
                         }
-                        invalidated.into_iter().for_each(|mkey| worker.mkeys.put(mkey));
+                        handles.iter().for_each(|mkey| worker.mkeys.put(*mkey, &last).unwrap());
                         if number % 16 == 0 {
                             worker.mkeys.give_back();
                         }
@@ -372,7 +401,8 @@ fn no_peer_reaches_what_another_thread_took() {
     preloaded("pools::no_peer_reaches_what_another_thread_took", || {
         let device = Device::open(None).unwrap();
         let pd = device.alloc_pd().unwrap();
-        let store = store(&pd);
+        let spec = MkeySpec { max_entries: 4, update_tag: true, ..MkeySpec::default() };
+        let store = MkeyStore::new(&pd, 1, spec).unwrap();
         let mut workers = [0, 1].map(|_| Worker::new(&device, &pd, &store));
         let mut peer = Worker::new(&device, &pd, &store);
         let mut known = Vec::new();
@@ -380,18 +410,17 @@ fn no_peer_reaches_what_another_thread_took() {
             let worker = &mut workers[round % 2];
             worker.page.write(0, &[7; 64]).unwrap();
             let handle = worker.begin(0).unwrap();
-            let key = worker.key(&handle);
+            let key = worker.key(handle);
             assert!(!known.contains(&key));
             // What the others knew, of earlier uses, while it is in use again.
             for old in &known {
                 refuses(&mut peer, *old);
             }
             let worker = &mut workers[round % 2];
-            let invalidated = worker.invalidate(handle);
-            assert!(worker.completed(3));
-            worker.mkeys.put(invalidated);
+            worker.invalidate(handle);
+            worker.put(handle);
             worker.mkeys.give_back();
-            assert_eq!(store.available(), MKEYS);
+            assert_eq!(store.available(), 1);
             known.push(key);
             refuses(&mut peer, key);
             let mut found = [0; 64];
@@ -406,8 +435,7 @@ fn no_peer_reaches_what_another_thread_took() {
 fn refuses(peer: &mut Worker, key: Key) {
     peer.write(1024, key);
     assert!(!peer.completed(2), "{key}");
-    peer.queue.reset(&mut [&mut peer.completions]).unwrap();
-    peer.queue.control().connect_loopback().unwrap();
+    peer.reconnect();
 }
 
 #[test]
@@ -422,51 +450,58 @@ fn a_cache_keeps_what_is_in_use() {
         let with_all = Counts::now();
         let handles: Vec<_> = std::iter::from_fn(|| one.begin(0)).collect();
         assert_eq!((handles.len(), store.available()), (4, 2), "as many as the cache takes");
-        let keys: Vec<_> = handles.iter().map(|handle| one.key(handle)).collect();
-        let positions: Vec<_> = handles.iter().map(PooledMkey::position).collect();
+        let keys: Vec<_> = handles.iter().map(|handle| one.key(*handle)).collect();
+        let positions: Vec<_> = handles.iter().map(|handle| handle.position()).collect();
         assert_eq!(positions.iter().map(|at| one.mkeys.mkeys()[*at].key()).collect::<Vec<_>>(), keys);
         // One of another cache is not known there, where another has its position.
         let kept = other.mkeys.take().unwrap().0;
         assert_eq!(kept.position(), positions[0]);
         let [first, second, third, fourth] = <[_; 4]>::try_from(handles).unwrap_or_else(|_| panic!());
-        assert!(other.mkeys.get_mut(&first).is_none());
+        assert!(other.mkeys.get_mut(first).is_none());
         let outstanding = other.queue.outstanding();
-        let (error, first) = other.mkeys.invalidate(first, other.queue.request(1)).unwrap_err();
-        assert_eq!((error, other.queue.outstanding()), (PostError::OtherPool, outstanding));
-        other.mkeys.put_unused(first);
-        other.mkeys.put_unused(kept);
+        let refused = other.mkeys.invalidate(first, other.queue.request(1));
+        assert_eq!(refused, Err(PoolError::OtherPool.into()));
+        assert_eq!(other.queue.outstanding(), outstanding);
+        assert_eq!(other.mkeys.put_unused(first), Err(PoolError::OtherPool));
+        other.mkeys.put_unused(kept).unwrap();
         other.mkeys.give_back();
         one.mkeys.give_back();
         assert_eq!(store.available(), 2, "its key is in service");
         // Where there is no room for the request, it is still in use.
         one.queue.ring_doorbell();
         while one.queue.request(4).nop().is_ok() {}
-        let (error, second) = one.mkeys.invalidate(second, one.queue.request(3)).unwrap_err();
-        assert!(matches!(error, PostError::SendRingFull { .. }));
+        let refused = one.mkeys.invalidate(second, one.queue.request(3));
+        assert!(matches!(refused, Err(PostError::SendRingFull { .. })));
         one.queue.control().fail().unwrap();
         one.queue.reset(&mut [&mut one.completions]).unwrap();
         one.queue.control().connect_loopback().unwrap();
         // What was not executed is posted again.
-        let invalidated = one.mkeys.invalidate(second, one.queue.request(3)).unwrap();
+        one.mkeys.invalidate(second, one.queue.request(3)).unwrap();
         one.queue.reset(&mut [&mut one.completions]).unwrap();
         one.queue.control().connect_loopback().unwrap();
-        let invalidated = one.invalidate(invalidated.into());
-        assert!(one.completed(3));
-        one.mkeys.put(invalidated);
+        one.invalidate(second);
+        one.put(second);
         one.mkeys.give_back();
         assert_eq!(store.available(), 3);
         // Those in use have stayed where they were.
-        for (handle, at) in [(&third, 2), (&fourth, 3)] {
+        for (handle, at) in [(third, 2), (fourth, 3)] {
             assert_eq!((one.key(handle), handle.position()), (keys[at], positions[at]));
             assert_eq!(one.mkeys.mkeys()[positions[at]].key(), keys[at]);
         }
         // An mkey that goes back unused can be used by others.
         let (unused, mkey) = one.mkeys.take().unwrap();
         let index = mkey.key().index();
-        one.mkeys.put_unused(unused);
+        one.mkeys.put_unused(unused).unwrap();
         one.mkeys.give_back();
-        assert_eq!(other.use_one().index(), index);
-        drop((one, third));
+        // The store's others were there before.
+        let use_another = |_| {
+            other.mkeys.give_back();
+            other.use_one().index()
+        };
+        let others: Vec<_> = (0..3).map(use_another).collect();
+        assert_eq!(others.last(), Some(&index), "what came back first is fetched first: {others:?}");
+        assert!(one.mkeys.in_use().eq([first, third, fourth]), "also those that nobody asks for");
+        drop(one);
         assert_eq!(store.available(), 2, "one is in the other cache, and three are gone");
         drop(other);
         assert_eq!(store.available(), 3);
@@ -475,5 +510,56 @@ fn a_cache_keeps_what_is_in_use() {
         let mut last = Cache::new(&store);
         drop(store);
         assert_eq!(std::iter::from_fn(|| last.take().map(drop)).count(), 3, "a cache keeps the store");
+    });
+}
+
+/// A LOCAL_INV that was flushed revokes nothing: the window is free when the peer is refused, and not before.
+#[test]
+fn a_revocation_is_done_when_it_was_executed() {
+    preloaded("pools::a_revocation_is_done_when_it_was_executed", || {
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let store = store(&pd);
+        let mut worker = Worker::new(&device, &pd, &store);
+        let mut other = Worker::new(&device, &pd, &store);
+        worker.page.write(0, &[7; 64]).unwrap();
+        let (windows, handles) = pd.create_windows(1).unwrap();
+        let mut pool = WindowPool::<1>::new(windows);
+        let (handle, window) = pool.take().unwrap();
+        let range = worker.page.entry(0..64).unwrap();
+        worker.queue.request(1).signaled().bind_window(window, range, Access::REMOTE_READ, 0).unwrap();
+        let key = window.key();
+        assert!(worker.completed(1));
+        assert!(worker.reads(key));
+        let qpn = worker.queue.qpn().get();
+        let refused = pool.invalidate(handle, other.queue.request(3));
+        assert_eq!(refused, Err(ConfigError::WindowOfOtherQueuePair { qpn }.into()));
+        assert_eq!(other.queue.outstanding(), 0, "nothing is posted");
+        // The queue pair fails with the revocation behind it.
+        worker.write(0, Key::from_raw(0));
+        pool.invalidate(handle, worker.queue.request(3).signaled()).unwrap();
+        let completions = worker.completions_to(3);
+        let flushed = completions.last().unwrap();
+        assert!(matches!(flushed.outcome, Done::Failed(why) if why.syndrome == Syndrome::FLUSHED));
+        assert_eq!(pool.put(handle, flushed), Err(PoolError::KeyInService));
+        worker.reconnect();
+        assert!(worker.reads(key), "the key is in service");
+        // A reset before it is executed.
+        pool.invalidate(handle, worker.queue.request(3).signaled()).unwrap();
+        worker.reconnect();
+        assert!(worker.reads(key), "the key is in service");
+        assert_eq!((pool.put_unused(handle), pool.available()), (Err(PoolError::KeyInService), 0));
+        pool.invalidate(handle, worker.queue.request(3).signaled()).unwrap();
+        let completions = worker.completions_to(3);
+        assert!(!worker.reads(key), "the peer is refused before the window is free");
+        worker.reconnect();
+        assert_eq!((pool.available(), pool.put(handle, completions.last().unwrap())), (0, Ok(())));
+        // The window is as good as new.
+        let (handle, window) = pool.take().unwrap();
+        worker.queue.request(1).signaled().bind_window(window, range, Access::REMOTE_READ, 0).unwrap();
+        let again = window.key();
+        assert!(worker.completed(1) && worker.reads(again));
+        assert_eq!(pool.in_use().next(), Some(handle));
+        drop(handles);
     });
 }

@@ -1,0 +1,240 @@
+//! Which elements of a pool are free, in the order in which they became free, and which are in use.
+//!
+//! A handle names its pool, the element, and the use: each pool has a number that no other pool of the
+//! process has, and each use a number that no other use in its pool has. So a handle is of no use to another
+//! pool, nor once its element was put back.
+
+use super::completion::{Message, Outcome, WorkCompletion};
+use crate::error::PoolError;
+use crate::types::{Key, Qpn};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// The number of the next pool.
+static NEXT_POOL: AtomicU64 = AtomicU64::new(0);
+
+/// Ends a chain.
+const NONE: u32 = u32::MAX;
+
+/// An element in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct Handle {
+    pool: u64,
+    number: u64,
+    position: u32,
+}
+
+impl Handle {
+    /// Returns which element of its pool it names.
+    pub(crate) const fn position(self) -> usize {
+        self.position as usize
+    }
+}
+
+/// What becomes of an element.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// There is none.
+    Vacant,
+    Free,
+    InUse,
+    /// It is in use, and this request takes its key out of service.
+    Invalidating {
+        qpn: Qpn,
+        id: u64,
+    },
+}
+
+/// What is known of an element.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    state: State,
+    /// The number of its last use.
+    number: u64,
+    /// The next one of its chain.
+    next: u32,
+}
+
+impl Slot {
+    /// No element.
+    pub(crate) const VACANT: Self = Self { state: State::Vacant, number: 0, next: NONE };
+}
+
+/// Slots that follow each other.
+#[derive(Clone, Copy)]
+struct Chain {
+    first: u32,
+    last: u32,
+}
+
+impl Chain {
+    const EMPTY: Self = Self { first: NONE, last: NONE };
+
+    fn push_back(&mut self, slots: &mut [Slot], position: u32) {
+        if let Some(slot) = slots.get_mut(position as usize) {
+            slot.next = NONE;
+        }
+        match slots.get_mut(self.last as usize) {
+            Some(last) if self.first != NONE => last.next = position,
+            _ => self.first = position,
+        }
+        self.last = position;
+    }
+
+    fn push_front(&mut self, slots: &mut [Slot], position: u32) {
+        if self.first == NONE {
+            self.last = position;
+        }
+        if let Some(slot) = slots.get_mut(position as usize) {
+            slot.next = self.first;
+        }
+        self.first = position;
+    }
+
+    fn pop_front(&mut self, slots: &[Slot]) -> Option<u32> {
+        let position = self.first;
+        self.first = slots.get(position as usize)?.next;
+        Some(position)
+    }
+}
+
+/// The slots of a pool, at most 2^32 - 1.
+pub(crate) struct Slots<S> {
+    pool: u64,
+    /// Uses until now.
+    uses: u64,
+    /// The one that became free first is the first.
+    free: Chain,
+    /// Those removed last come first, then those that never had an element.
+    vacant: Chain,
+    available: u32,
+    slots: S,
+}
+
+impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
+    /// A new pool of no elements.
+    pub(crate) fn new(mut slots: S) -> Self {
+        let mut vacant = Chain::EMPTY;
+        slots.as_mut().fill(Slot::VACANT);
+        for position in 0..slots.as_ref().len() as u32 {
+            vacant.push_back(slots.as_mut(), position);
+        }
+        let pool = NEXT_POOL.fetch_add(1, Ordering::Relaxed);
+        Self { pool, uses: 0, free: Chain::EMPTY, vacant, available: 0, slots }
+    }
+
+    /// Returns how many are free.
+    pub(crate) const fn available(&self) -> usize {
+        self.available as usize
+    }
+
+    /// Adds a free element, and returns its position; `None` where there is no room.
+    pub(crate) fn add(&mut self) -> Option<usize> {
+        let position = self.vacant.pop_front(self.slots.as_ref())?;
+        self.make_free(position);
+        Some(position as usize)
+    }
+
+    /// Removes the element that became free first, and returns its position.
+    pub(crate) fn remove_free(&mut self) -> Option<usize> {
+        let position = self.free.pop_front(self.slots.as_ref())?;
+        self.available -= 1;
+        self.make_vacant(position);
+        Some(position as usize)
+    }
+
+    /// Takes the element that became free first.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Handle> {
+        let position = self.free.pop_front(self.slots.as_ref())?;
+        let number = self.uses;
+        let slot = self.slots.as_mut().get_mut(position as usize)?;
+        (slot.state, slot.number) = (State::InUse, number);
+        (self.uses, self.available) = (number + 1, self.available - 1);
+        Some(Handle { pool: self.pool, number, position })
+    }
+
+    /// Finds an element in use.
+    #[inline]
+    fn slot(&mut self, handle: Handle) -> Result<&mut Slot, PoolError> {
+        if handle.pool != self.pool {
+            return Err(PoolError::OtherPool);
+        }
+        let slot = self.slots.as_mut().get_mut(handle.position()).ok_or(PoolError::NotInUse)?;
+        let is_in_use = slot.number == handle.number && !matches!(slot.state, State::Vacant | State::Free);
+        if is_in_use { Ok(slot) } else { Err(PoolError::NotInUse) }
+    }
+
+    /// Returns the position of an element in use.
+    #[inline]
+    pub(crate) fn position(&mut self, handle: Handle) -> Result<usize, PoolError> {
+        self.slot(handle).map(|_| handle.position())
+    }
+
+    /// Notes that a request was posted that takes the key of an element in use out of service.
+    pub(crate) fn invalidating(&mut self, handle: Handle, qpn: Qpn, id: u64) {
+        if let Ok(slot) = self.slot(handle) {
+            slot.state = State::Invalidating { qpn, id };
+        }
+    }
+
+    /// Makes an element free whose key was never in service.
+    pub(crate) fn put_unused(&mut self, handle: Handle) -> Result<(), PoolError> {
+        if self.slot(handle)?.state != State::InUse {
+            return Err(PoolError::KeyInService);
+        }
+        self.make_free(handle.position);
+        Ok(())
+    }
+
+    /// Makes an element free whose key is out of service: this completion says it.
+    pub(crate) fn put(&mut self, handle: Handle, key: Key, done: &WorkCompletion) -> Result<(), PoolError> {
+        let state = self.slot(handle)?.state;
+        let is_out_of_service = match done.outcome {
+            Outcome::Sent { .. } => state == State::Invalidating { qpn: done.qpn, id: done.id },
+            Outcome::Received { message: Message::SendInvalidate(invalidated), .. } => invalidated == key,
+            _ => false,
+        };
+        if !is_out_of_service {
+            return Err(PoolError::KeyInService);
+        }
+        self.make_free(handle.position);
+        Ok(())
+    }
+
+    /// Removes an element in use, and returns its position.
+    pub(crate) fn remove(&mut self, handle: Handle) -> Result<usize, PoolError> {
+        self.slot(handle)?;
+        self.make_vacant(handle.position);
+        Ok(handle.position())
+    }
+
+    /// Returns the handle of the element at a position, if that is in use.
+    pub(crate) fn handle(&self, position: usize) -> Option<Handle> {
+        let slot = self.slots.as_ref().get(position)?;
+        let is_in_use = !matches!(slot.state, State::Vacant | State::Free);
+        is_in_use.then_some(Handle { pool: self.pool, number: slot.number, position: position as u32 })
+    }
+
+    /// Returns the handles of all elements in use, by position.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = Handle> {
+        (0..self.slots.as_ref().len()).filter_map(|position| self.handle(position))
+    }
+
+    fn make_free(&mut self, position: u32) {
+        self.set(position, State::Free);
+        self.free.push_back(self.slots.as_mut(), position);
+        self.available += 1;
+    }
+
+    fn make_vacant(&mut self, position: u32) {
+        self.set(position, State::Vacant);
+        self.vacant.push_front(self.slots.as_mut(), position);
+    }
+
+    fn set(&mut self, position: u32, state: State) {
+        if let Some(slot) = self.slots.as_mut().get_mut(position as usize) {
+            slot.state = state;
+        }
+    }
+}
