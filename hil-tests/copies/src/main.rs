@@ -6,6 +6,7 @@
 //! use. The same program has such a copy, to show that it is noticed.
 
 #![allow(unsafe_code)] // A thread stands for the peer.
+#![allow(clippy::indexing_slicing)] // An index is a remainder of the length.
 
 use mlx5_mkey::devx::{Buffer, Device, PieceError};
 use mlx5_mkey::mkey::Access;
