@@ -27,8 +27,13 @@ use crate::types::{Key, Qpn};
 /// }
 ///
 /// /// Takes it back: when request 2 has completed, the peer's requests by the key fail. Call
-/// `window.note_invalidated()` then. fn close<D: Doorbell>( queue: &mut SendQueue<'_, D, 256>, window:
-/// &MemoryWindow, ) -> Result<(), PostError> { queue.request(2).signaled().invalidate_window(window) }
+/// /// `window.note_invalidated()` then.
+/// fn close<D: Doorbell>(
+///     queue: &mut SendQueue<'_, D, 256>,
+///     window: &MemoryWindow,
+/// ) -> Result<(), PostError> {
+///     queue.request(2).signaled().invalidate_window(window)
+/// }
 /// ```
 #[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
