@@ -16,5 +16,5 @@ pub mod recording;
 pub mod vectors;
 
 pub use hil_scenarios::{
-    assumption, cases, ensure, ensure_eq, expected, protocol, qp_pair, request, scenarios, way,
+    assumption, cases, ensure, ensure_eq, expected, history, protocol, qp_pair, request, scenarios, way,
 };

@@ -164,7 +164,7 @@ fn what_scenarios_assume_fails_here_and_is_measured_on_hardware() {
         (
             "r030_what_a_queue_pair_denies_no_key_gives",
             "an RDMA READ that the queue pair denies",
-            Faults { denied_as_invalid: true, ..none },
+            Faults { denied_as_access: true, ..none },
         ),
         (
             "r016_a_receive_counts_bytes_of_the_wire",

@@ -15,7 +15,7 @@ macro_rules! switches {
     }};
 }
 
-fn mutations() -> [(&'static str, Faults); 48] {
+fn mutations() -> [(&'static str, Faults); 49] {
     switches!(
         ref_tag_not_advancing,
         tweak_not_advancing,
@@ -54,6 +54,7 @@ fn mutations() -> [(&'static str, Faults); 48] {
         bad_entries_found_late,
         invalidation_refused_otherwise,
         leftover_rows_refused,
+        leftover_rows_otherwise,
         job_size_ignored,
         failing_request_silent,
         drained_by_the_peers_data,
@@ -61,7 +62,7 @@ fn mutations() -> [(&'static str, Faults); 48] {
         tweak_of_each_transfer,
         masks_number_the_value,
         atomic_replies_big_endian,
-        denied_as_invalid,
+        denied_as_access,
         binding_refused,
         dek_value_at_once,
         dek_size_fixed,

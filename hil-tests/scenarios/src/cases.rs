@@ -1,6 +1,7 @@
 //! Runs cases one after the other and tells each event: what a program that speaks [`crate::protocol`] does.
 
 use crate::board::Board;
+use crate::history;
 use crate::protocol::Event;
 use crate::qp_pair::Verdict;
 use crate::scenarios::measured::{self, Measurement};
@@ -49,8 +50,8 @@ impl Case {
     /// Runs it on a board; what is measured is told.
     fn run(&self, board: &mut dyn Board, tell: &mut impl FnMut(Event<'_>)) -> Verdict {
         match self {
-            Self::Scenario(Scenario { name, run, .. }) => {
-                let verdict = run(board);
+            Self::Scenario(scenario) => {
+                let (name, verdict) = (scenario.name, scenario.run_on(board));
                 for (what, value) in board.findings().drain(..) {
                     tell(Event::Measured { name, what: &what, value: &value });
                 }
@@ -123,6 +124,8 @@ pub fn run_guarded<E: core::fmt::Display>(
             let mut board = open()?;
             *board.way() = way;
             if let Err(reason) = guard(&mut || case.run(&mut *board, &mut tell)) {
+                history::lines(&mut *board).iter().for_each(|line| tell(Event::Log(line)));
+                tell(Event::Log(&again(board.name(), name, way)));
                 failed = Some(if programs { reason } else { by(way, &reason) });
                 break;
             }
@@ -139,6 +142,11 @@ pub fn run_guarded<E: core::fmt::Display>(
     Ok(good)
 }
 
+/// Says how to run a case once more, as it ran here.
+pub fn again(board: &str, name: &str, way: Way) -> String {
+    format!("again: cargo xtask hil --board {board} --filter {name} --ways {}", way.name())
+}
+
 /// Says in which way of posting a case failed.
 pub fn by(way: Way, reason: &str) -> String {
     format!("by {}: {reason}", way.name())
@@ -150,7 +158,7 @@ mod tests {
     use crate::board::SoftBoard;
     use alloc::string::ToString;
     use alloc::vec::Vec;
-    use mlx5_softdev::DeviceProfile;
+    use mlx5_softdev::{DeviceProfile, Faults};
 
     fn lines(selection: Selection<'_>) -> Vec<String> {
         let mut lines = Vec::new();
@@ -211,6 +219,28 @@ mod tests {
             lines.contains(&"hil: failed r028_write_replaces_read: by request: panicked".into()),
             "{lines:?}"
         );
+    }
+
+    /// A failure comes with the requests, the completions and their causes, the states, and the line that
+    /// repeats it.
+    #[test]
+    fn a_failure_tells_what_happened() {
+        let mut lines = Vec::new();
+        let open = || {
+            let faults = Faults { denied_as_access: true, ..Faults::default() };
+            let board = SoftBoard::new(DeviceProfile::default()).with_faults(faults);
+            Ok::<Box<dyn Board>, &str>(Box::new(board))
+        };
+        let name = "r030_what_a_queue_pair_denies_no_key_gives";
+        let selection = Selection { filter: name, ..Selection::default() };
+        assert_eq!(run(selection, open, |event| lines.push(event.to_string())), Ok(false));
+        let told = |parts: &[&str]| lines.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(told(&["queue pair", "Error, the device is at block"]), "{lines:#?}");
+        assert!(told(&["block 0: RDMA_READ"]), "{lines:#?}");
+        assert!(told(&["completion: ", "forbids its peer to read (rre)"]), "{lines:#?}");
+        let again =
+            "again: cargo xtask hil --board softdev --filter r030_what_a_queue_pair_denies_no_key_gives";
+        assert!(told(&[again, "--ways request"]), "{lines:#?}");
     }
 
     #[test]

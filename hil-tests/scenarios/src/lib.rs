@@ -11,6 +11,7 @@ pub mod assumption;
 pub mod board;
 pub mod cases;
 pub mod expected;
+pub mod history;
 pub mod options;
 pub mod protocol;
 pub mod qp_pair;

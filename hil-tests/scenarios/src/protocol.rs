@@ -43,6 +43,8 @@ pub enum Event<'a> {
         /// What came out.
         value: &'a str,
     },
+    /// A line of log: it says more of a case that failed, before [`Event::Failed`].
+    Log(&'a str),
     /// All cases have ended.
     Done,
 }
@@ -89,8 +91,14 @@ fn told(text: &str) -> Option<(&str, &str)> {
 /// The event's line, without its end. What would end it early becomes a blank.
 impl fmt::Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Log(line) = self {
+            // Not to be taken for an event.
+            let blank = if line.starts_with(PREFIX) { " " } else { "" };
+            return write!(f, "{blank}{}", OneLine(line));
+        }
         f.write_str(PREFIX)?;
         match *self {
+            Self::Log(_) => Ok(()),
             Self::NoDevice(reason) => write!(f, "no device: {}", OneLine(reason)),
             Self::Capability(name) => write!(f, "capability {}", OneLine(name)),
             Self::Cases(count) => write!(f, "cases {count}"),
@@ -162,6 +170,13 @@ mod tests {
             "hil: done.",
         ] {
             assert_eq!(Event::parse(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_log_is_no_event() {
+        for line in ["two words", "hil: done", "hil: passed a\nhil: done"] {
+            assert_eq!(Event::parse(&Event::Log(line).to_string()), None, "{line:?}");
         }
     }
 

@@ -261,8 +261,10 @@ impl<'b> QpPairFixture<'b> {
     /// # Errors
     /// A completion that makes no sense.
     pub fn poll_near(&mut self) -> Result<Vec<WorkCompletion>, String> {
-        poll(&mut self.near, &mut self.mkeys, &mut self.signature_errors)
-            .map_err(|error| format!("near side: {error}"))
+        let found = poll(&mut self.near, &mut self.mkeys, &mut self.signature_errors);
+        let found = found.map_err(|error| format!("near side: {error}"))?;
+        found.iter().for_each(|completion| self.board.taken(self.near.qpn().get(), completion));
+        Ok(found)
     }
 
     /// Takes all completions of the far side that are there.
@@ -270,8 +272,10 @@ impl<'b> QpPairFixture<'b> {
     /// # Errors
     /// A completion that makes no sense.
     pub fn poll_far(&mut self) -> Result<Vec<WorkCompletion>, String> {
-        poll(&mut self.far, &mut self.mkeys, &mut self.signature_errors)
-            .map_err(|error| format!("far side: {error}"))
+        let found = poll(&mut self.far, &mut self.mkeys, &mut self.signature_errors);
+        let found = found.map_err(|error| format!("far side: {error}"))?;
+        found.iter().for_each(|completion| self.board.taken(self.far.qpn().get(), completion));
+        Ok(found)
     }
 
     /// Takes completions of the near side until there are this many, or those that have come within the board's timeout.

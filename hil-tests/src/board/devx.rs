@@ -8,6 +8,7 @@ use super::{
     ProtectionDomain, QpEnd, QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
 };
 use crate::assumption::Finding;
+use crate::history::QueuePairView;
 use crate::way::Way;
 use libloading::os::unix::Library;
 use mlx5_mkey::command::{
@@ -21,7 +22,7 @@ use mlx5_mkey::devx::{
 };
 use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::{Access, Keytag, Mkey};
-use mlx5_mkey::queue::{ClockInfo, Completion, QpRouter, SendRequest};
+use mlx5_mkey::queue::{ClockInfo, Completion, QpRouter, SendRequest, WorkCompletion};
 use mlx5_mkey::types::{DekId, Key, Qpn, UmrFence};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
@@ -41,6 +42,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a completion may take to be seen behind the counter that tells of it.
 const ARRIVAL: Duration = Duration::from_secs(5);
+
+/// Completions that are kept for who asks what has happened.
+const KEPT: usize = 16;
 
 /// How long an event may take to be told behind what it tells of.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -71,6 +75,8 @@ pub struct DevxBoard {
     login: Option<Login>,
     way: Way,
     findings: Vec<Finding>,
+    /// The last completions that were taken, by queue pair.
+    taken: VecDeque<(u32, WorkCompletion)>,
     service: Option<Service>,
 }
 
@@ -208,6 +214,7 @@ impl DevxBoard {
             login: None,
             way: Way::default(),
             findings: Vec::new(),
+            taken: VecDeque::new(),
             service,
         };
         if board.factory.is_some() {
@@ -481,6 +488,31 @@ impl Board for DevxBoard {
         Some(self.control(end).addresses().send_ring)
     }
 
+    fn queue_pairs(&self) -> Vec<QueuePairView> {
+        let view = |queue: &Watched| {
+            let (info, addresses) = (queue.control.query().ok()?, queue.control.addresses());
+            Some(QueuePairView {
+                qpn: queue.control.qpn().get(),
+                state: format!("{:?}", info.state),
+                next_block: info.next_send_block,
+                send_ring: addresses.send_ring,
+                blocks: SEND_BLOCKS,
+            })
+        };
+        self.queues.iter().filter_map(view).collect()
+    }
+
+    fn completions(&self) -> Vec<String> {
+        self.taken.iter().map(|(qpn, work)| format!("completion of queue pair {qpn:#x}: {work:?}")).collect()
+    }
+
+    fn taken(&mut self, qpn: u32, completion: &WorkCompletion) {
+        if self.taken.len() >= KEPT {
+            self.taken.pop_front();
+        }
+        self.taken.push_back((qpn, *completion));
+    }
+
     fn serve(&mut self, ios: u32, corrupt: u32) -> Result<(), String> {
         let service = self.service.as_ref().ok_or("the board has no programs")?;
         service.run(ios, corrupt).map_err(|error| error.to_string())
@@ -502,6 +534,7 @@ impl Board for DevxBoard {
             let what = match event.kind {
                 EventKind::SQ_DRAINED => QpEvent::Drained,
                 EventKind::QP_ACCESS => QpEvent::AccessViolation,
+                EventKind::QP_INVALID_REQUEST => QpEvent::InvalidRequest,
                 _ => QpEvent::Error,
             };
             self.told.push_back((event.cookie as u32, what));

@@ -40,7 +40,6 @@ const GENERAL: &[Field] = &[
     number(0x22, 2, 6, 8),                      // log_max_bsf_list_size
     number(0x23, 2, 6, LOG_MAX_ENTRIES as u64), // log_max_klm_list_size
     flag(0x28, 7),                              // sig_crc64_xp10
-    flag(0x29, 0),                              // sig_crc32c
     number(0x36, 6, 2, 1),                      // port_type: Ethernet
     number(0x37, 0, 8, 1),                      // num_ports
     flag(0x3e, 0),                              // sig_block_4048
@@ -110,6 +109,9 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
     match op_mod >> 1 {
         KIND_GENERAL => {
             put_all(&mut bytes, GENERAL);
+            if profile.crc32c {
+                put(&mut bytes, &flag(0x29, 0)); // sig_crc32c
+            }
             if profile.drain_sigerr {
                 put(&mut bytes, &flag(0x41, 7)); // drain_sigerr
             }

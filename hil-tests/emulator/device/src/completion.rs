@@ -9,8 +9,9 @@ use crate::memory::Memory;
 use crate::object::cq::Cq;
 use crate::object::psv::PsvState;
 use crate::object::qp::{Posted, QpState};
+use crate::refusal::{Cause, Reason, Status};
 use crate::tap::Seen;
-use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::cqe::CqeOpcode;
 use mlx5_mkey::wire::ctrl::FmCeSe;
 
 /// Consumer indexes have 24 bits.
@@ -31,35 +32,39 @@ impl<M: Memory> Device<M> {
 
     /// Writes the entries that wait ([`Passage::Later`]).
     pub fn release(&mut self) {
-        for (cqn, entry) in self.gate.open() {
-            self.put(cqn, entry);
+        for (cqn, entry, cause) in self.gate.open() {
+            self.put(cqn, entry, cause);
         }
     }
 
     /// Writes an entry, if the gate lets it through.
-    pub(crate) fn post(&mut self, cqn: u32, mut entry: Entry) {
+    pub(crate) fn post(&mut self, cqn: u32, entry: Entry) {
+        self.post_with(cqn, entry, None);
+    }
+
+    fn post_with(&mut self, cqn: u32, mut entry: Entry, cause: Option<Cause>) {
         let ticks = self.clock.ticks();
         let is_real_time = self.objects.qps.get(cqe::queue_pair(&entry)).is_some_and(|qp| qp.real_time);
         cqe::stamp(&mut entry, if is_real_time { clock::real_time(ticks) } else { ticks });
-        match self.gate.pass(cqn, &entry) {
+        match self.gate.pass(cqn, &entry, cause) {
             Passage::Never | Passage::Later => return,
-            Passage::Behind(other) => self.put(cqn, other),
+            Passage::Behind(other) => self.put(cqn, other, None),
             Passage::Overrun => self.fill(cqn),
-            Passage::Twice => self.put(cqn, entry),
+            Passage::Twice => self.put(cqn, entry, cause),
             Passage::Once => {}
         }
-        self.put(cqn, entry);
+        self.put(cqn, entry, cause);
     }
 
     /// Writes an entry. A full or unreadable queue fails, and every queue pair of it with it.
-    fn put(&mut self, cqn: u32, entry: Entry) {
+    fn put(&mut self, cqn: u32, entry: Entry, cause: Option<Cause>) {
         let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
         if cq.overrun {
             return;
         }
         if !cq.full && write(&mut self.memory, cq, entry).is_some() {
             cq.producer = cq.producer.wrapping_add(1);
-            self.tap.show(Seen::Completion { cqn, entry: &entry });
+            self.tap.show(Seen::Completion { cqn, entry: &entry, cause });
             return;
         }
         cq.overrun = true;
@@ -88,14 +93,14 @@ impl<M: Memory> Device<M> {
     }
 
     /// A send request failed: completes it whether it asked or not, and the queue pair, or its send queue alone, is in error.
-    pub(crate) fn fail(&mut self, qpn: u32, posted: Posted, syndrome: Syndrome, vendor: u8) {
+    pub(crate) fn fail(&mut self, qpn: u32, posted: Posted, status: Status, cause: Cause) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         qp.sq_consumer = posted.end();
         qp.state = qp.attributes.transport.failed();
         qp.outstanding.clear();
         let cqn = qp.attributes.send_cqn;
         let subject = self.send_subject(qpn, posted);
-        self.post(cqn, cqe::error(subject, CqeOpcode::REQUESTER_ERROR, syndrome, vendor));
+        self.post_with(cqn, cqe::error(subject, CqeOpcode::REQUESTER_ERROR, status), Some(cause));
     }
 
     /// A send request that was never executed: completes as flushed, unless its completion mode forbids it.
@@ -105,16 +110,18 @@ impl<M: Memory> Device<M> {
         let cqn = qp.attributes.send_cqn;
         if posted.ce != FmCeSe::CE_NO_FLUSH_ERROR {
             let subject = self.send_subject(qpn, posted);
-            self.post(cqn, cqe::error(subject, CqeOpcode::REQUESTER_ERROR, Syndrome::FLUSHED, 0));
+            let cause = Cause::from(Reason::Flushed);
+            let entry = cqe::error(subject, CqeOpcode::REQUESTER_ERROR, cause.local());
+            self.post_with(cqn, entry, Some(cause));
         }
     }
 
     /// A receive failed.
-    pub(crate) fn fail_receive(&mut self, qpn: u32, counter: u16, syndrome: Syndrome, vendor: u8) {
+    pub(crate) fn fail_receive(&mut self, qpn: u32, counter: u16, status: Status, cause: Cause) {
         let Some(qp) = self.objects.qps.get(qpn) else { return };
         let cqn = qp.attributes.responder_cqn();
         let subject = self.receive_subject(qpn, counter);
-        self.post(cqn, cqe::error(subject, CqeOpcode::RESPONDER_ERROR, syndrome, vendor));
+        self.post_with(cqn, cqe::error(subject, CqeOpcode::RESPONDER_ERROR, status), Some(cause));
     }
 
     /// Carries out what transfers have changed: CRCs of transactions, and reports of signature errors, each once for its PSV and its mkey. Returns whether an entry was written.

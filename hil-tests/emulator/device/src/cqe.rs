@@ -2,8 +2,9 @@
 //! with the place in the ring.
 
 use crate::pipeline::{BlockError, Side, SignatureType};
+use crate::refusal::Status;
 use crate::signature::Part;
-use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, ErrorCqe, OpOwn, OpcodeQpn, SignatureErrorCqe, Syndrome};
+use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, ErrorCqe, OpOwn, OpcodeQpn, SignatureErrorCqe};
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::{U16, U32, U64};
 
@@ -80,15 +81,15 @@ pub(crate) fn with_source(mut entry: Entry, source: u32) -> Entry {
 }
 
 /// A request failed.
-pub(crate) fn error(subject: Subject, opcode: CqeOpcode, syndrome: Syndrome, vendor: u8) -> Entry {
+pub(crate) fn error(subject: Subject, opcode: CqeOpcode, status: Status) -> Entry {
     let cqe = ErrorCqe {
         reserved0: [0; 32],
         user_index: U32::new(subject.user_index & 0x00ff_ffff),
         reserved1: [0; 16],
-        hw_error_syndrome: 0,
+        hw_error_syndrome: status.hardware,
         hw_syndrome_type: 0,
-        vendor_syndrome: vendor,
-        syndrome: syndrome.0,
+        vendor_syndrome: status.vendor,
+        syndrome: status.syndrome.0,
         sop_qpn: subject.opcode_qpn(),
         wqe_counter: U16::new(subject.counter),
         signature: 0,

@@ -7,7 +7,7 @@ use crate::object::Objects;
 use crate::object::mkey::Mkey;
 use crate::pipeline::{BlockError, Output, Span, Transform, room};
 use crate::profile::DeviceProfile;
-use crate::refusal::Refusal;
+use crate::refusal::{Cause, Reason};
 use crate::transaction::Running;
 use crate::transform;
 use crate::translate::{Asker, Right, Walk, lookup};
@@ -57,16 +57,31 @@ struct Plan<'a> {
     transform: Option<Transform<'a>>,
     span: Span,
     right: Right,
+    key: u32,
+}
+
+impl Plan<'_> {
+    /// Says which key a request named that breaks a reason.
+    fn cause(&self, reason: Reason) -> Cause {
+        Cause { key: Some(self.key), reason }
+    }
 }
 
 impl<'a> Path<'a> {
     /// Checks a range before any byte of it moves.
-    fn plan(&self, range: Range, right: Right) -> Result<Plan<'a>, Refusal> {
-        let mkey = lookup(self.objects, self.asker, range.key, right, self.faults.of_key())?;
+    fn plan(&self, range: Range, right: Right) -> Result<Plan<'a>, Cause> {
+        self.checked(range, right).map_err(|reason| Cause { key: Some(range.key), reason })
+    }
+
+    fn checked(&self, range: Range, right: Right) -> Result<Plan<'a>, Reason> {
+        let Range { key, address, length } = range;
+        let mkey = lookup(self.objects, self.asker, key, right, self.faults.of_key())?;
         let transform = transform::decode(mkey, self.objects, self.profile, self.faults)?;
-        let offset = range.address.checked_sub(mkey.start).ok_or(Refusal::Bounds)?;
-        if range.length > u64::from(self.profile.max_message_bytes) {
-            return Err(Refusal::Length);
+        let before = Reason::BeforeStart { key, address, start: mkey.start };
+        let offset = address.checked_sub(mkey.start).ok_or(before)?;
+        let limit = u64::from(self.profile.max_message_bytes);
+        if length > limit {
+            return Err(Reason::MessageTooLong { length, limit });
         }
         let span = match &transform {
             Some(transform) => {
@@ -76,23 +91,20 @@ impl<'a> Path<'a> {
                 Transform::default().span(offset, range.length, Default::default(), &Faults::default())?
             }
         };
-        let plan = Plan { mkey, transform, span, right };
+        let plan = Plan { mkey, transform, span, right, key };
         if !self.faults.bad_entries_found_late {
             self.walk(&plan, |_, _| Ok(()))?;
         }
         Ok(plan)
     }
 
-    fn walk(
-        &self,
-        plan: &Plan<'_>,
-        visit: impl FnMut(u64, u64) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+    fn walk(&self, plan: &Plan<'_>, visit: impl FnMut(u64, u64) -> Result<(), Reason>) -> Result<(), Reason> {
         let (objects, asker, faults) = (self.objects, self.asker, self.faults);
         let inner_right = if self.profile.inner_remote_rights { plan.right } else { plan.right.of_owner() };
-        let mut walk = Walk { objects, asker, inner_right, faults, budget: self.profile.max_ranges, visit };
+        let limit = self.profile.max_ranges;
+        let mut walk = Walk { objects, asker, inner_right, faults, budget: limit, limit, visit };
         // Assumption: the mkey's length bounds memory bytes.
-        walk.space(plan.mkey, plan.span.memory_offset, plan.span.memory_length)
+        walk.space(plan.key, plan.mkey, plan.span.memory_offset, plan.span.memory_length)
     }
 
     /// Reads a range as wire bytes.
@@ -101,19 +113,24 @@ impl<'a> Path<'a> {
         memory: &impl Memory,
         range: Range,
         right: Right,
-    ) -> Result<(Vec<u8>, Option<Report>), Refusal> {
+    ) -> Result<(Vec<u8>, Option<Report>), Cause> {
         let plan = self.plan(range, right)?;
-        let length = usize::try_from(plan.span.memory_length).map_err(|_| Refusal::NoRoom)?;
+        self.read(memory, &plan).map_err(|reason| plan.cause(reason))
+    }
+
+    fn read(&self, memory: &impl Memory, plan: &Plan<'_>) -> Result<(Vec<u8>, Option<Report>), Reason> {
+        let length = plan.span.memory_length;
+        let length = usize::try_from(length).map_err(|_| Reason::NoRoom { length })?;
         let mut bytes = room(length)?;
-        self.walk(&plan, |address, length| {
+        self.walk(plan, |address, length| {
             let start = bytes.len();
             bytes.resize(start.saturating_add(length as usize), 0);
             let part = bytes.get_mut(start..).unwrap_or_default();
-            memory.read(address, part).map_err(|_| Refusal::MemoryFault)
+            memory.read(address, part).map_err(|_| Reason::NoMemory { address, length })
         })?;
         let Some(transform) = &plan.transform else { return Ok((bytes, None)) };
         let output = transform.transmit(&plan.span, bytes, self.faults)?;
-        let report = report(range.key, &output);
+        let report = report(plan.key, &output);
         Ok((output.bytes, report))
     }
 
@@ -124,19 +141,28 @@ impl<'a> Path<'a> {
         range: Range,
         right: Right,
         wire: Vec<u8>,
-    ) -> Result<Option<Report>, Refusal> {
+    ) -> Result<Option<Report>, Cause> {
         let plan = self.plan(range, right)?;
+        self.write(memory, &plan, wire).map_err(|reason| plan.cause(reason))
+    }
+
+    fn write(
+        &self,
+        memory: &mut impl Memory,
+        plan: &Plan<'_>,
+        wire: Vec<u8>,
+    ) -> Result<Option<Report>, Reason> {
         let output = match &plan.transform {
             Some(transform) => transform.receive(&plan.span, wire, self.faults)?,
             None => Output { bytes: wire, error: None, running: None },
         };
         let mut rest = output.bytes.as_slice();
-        self.walk(&plan, |address, length| {
+        self.walk(plan, |address, length| {
             let (part, tail) = rest.split_at_checked(length as usize).unwrap_or((rest, &[]));
             rest = tail;
-            memory.write(address, part).map_err(|_| Refusal::MemoryFault)
+            memory.write(address, part).map_err(|_| Reason::NoMemory { address, length })
         })?;
-        Ok(report(range.key, &output))
+        Ok(report(plan.key, &output))
     }
 
     /// Gathers all data segments of a send request.
@@ -144,7 +170,7 @@ impl<'a> Path<'a> {
         &self,
         memory: &impl Memory,
         segments: &[SendSegment],
-    ) -> Result<(Vec<u8>, Vec<Report>), Refusal> {
+    ) -> Result<(Vec<u8>, Vec<Report>), Cause> {
         let mut message = Vec::new();
         let mut reports = Vec::new();
         for segment in segments {
@@ -155,24 +181,26 @@ impl<'a> Path<'a> {
             // Assumption: a message has data of one mkey of a transaction at most.
             let of_transaction = |report: &Report| report.running.is_some();
             if report.as_ref().is_some_and(of_transaction) && reports.iter().any(of_transaction) {
-                return Err(Refusal::Bsf);
+                return Err(Reason::TwoTransactions.into());
             }
             reports.extend(report);
             if message.is_empty() {
                 message = bytes;
             } else {
-                message.try_reserve(bytes.len()).map_err(|_| Refusal::NoRoom)?;
+                let length = bytes.len() as u64;
+                message.try_reserve(bytes.len()).map_err(|_| Reason::NoRoom { length })?;
                 message.extend_from_slice(&bytes);
             }
-            if message.len() > self.profile.max_message_bytes as usize {
-                return Err(Refusal::Length);
+            let (length, limit) = (message.len() as u64, self.profile.max_message_bytes.into());
+            if length > limit {
+                return Err(Reason::MessageTooLong { length, limit }.into());
             }
         }
         Ok((message, reports))
     }
 
     /// Cuts a message of `length` bytes into the ranges of a list of local buffers.
-    fn cut(&self, segments: &[DataSegment], length: u64) -> Result<Vec<Range>, Refusal> {
+    fn cut(&self, segments: &[DataSegment], length: u64) -> Result<Vec<Range>, Reason> {
         let mut left = length;
         let mut ranges = Vec::new();
         for segment in segments {
@@ -184,11 +212,11 @@ impl<'a> Path<'a> {
             left = left.saturating_sub(range.length);
             ranges.push(range);
         }
-        if left > 0 { Err(Refusal::Length) } else { Ok(ranges) }
+        if left > 0 { Err(Reason::BufferTooShort { length, room: length - left }) } else { Ok(ranges) }
     }
 
     /// Checks that a message of `length` bytes can be stored in a list of local buffers.
-    pub(crate) fn check_list(&self, segments: &[DataSegment], length: u64) -> Result<(), Refusal> {
+    pub(crate) fn check_list(&self, segments: &[DataSegment], length: u64) -> Result<(), Cause> {
         let mut transactions = 0u32;
         for range in self.cut(segments, length)? {
             let plan = self.plan(range, Right::LocalWrite)?;
@@ -196,11 +224,11 @@ impl<'a> Path<'a> {
                 transactions.saturating_add(plan.transform.is_some_and(|it| it.transaction.is_some()).into());
         }
         // Assumption: as where a message is gathered.
-        if transactions > 1 { Err(Refusal::Bsf) } else { Ok(()) }
+        if transactions > 1 { Err(Reason::TwoTransactions.into()) } else { Ok(()) }
     }
 
     /// Counts the bytes of memory that a message of `length` bytes takes in a list of local buffers.
-    pub(crate) fn memory_bytes(&self, segments: &[DataSegment], length: u64) -> Result<u64, Refusal> {
+    pub(crate) fn memory_bytes(&self, segments: &[DataSegment], length: u64) -> Result<u64, Cause> {
         let bytes = |range| Ok(self.plan(range, Right::LocalWrite)?.span.memory_length);
         self.cut(segments, length)?.into_iter().map(bytes).sum()
     }
@@ -211,7 +239,7 @@ impl<'a> Path<'a> {
         memory: &mut impl Memory,
         segments: &[DataSegment],
         message: Vec<u8>,
-    ) -> Result<Vec<Report>, Refusal> {
+    ) -> Result<Vec<Report>, Cause> {
         let ranges = self.cut(segments, message.len() as u64)?;
         self.check_list(segments, message.len() as u64)?;
         let mut reports = Vec::new();
@@ -221,7 +249,8 @@ impl<'a> Path<'a> {
         }
         let mut rest = message.as_slice();
         for range in ranges {
-            let (part, tail) = rest.split_at_checked(range.length as usize).ok_or(Refusal::Length)?;
+            let short = Reason::BufferTooShort { length: rest.len() as u64, room: range.length };
+            let (part, tail) = rest.split_at_checked(range.length as usize).ok_or(short)?;
             rest = tail;
             let mut bytes = room(part.len())?;
             bytes.extend_from_slice(part);

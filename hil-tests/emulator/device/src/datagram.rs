@@ -1,6 +1,6 @@
 //! The address of a datagram: in a work request, and as its receiver gets it before the data.
 
-use crate::refusal::Refusal;
+use crate::refusal::Reason;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -64,11 +64,11 @@ impl AddressVector {
     /// Returns the number of the queue pair that it leads to, if that is at this port.
     ///
     /// # Errors
-    /// [`Refusal::Malformed`] for a vector without its second half.
-    pub(crate) fn destination(&self, port: [u8; 16]) -> Result<Option<u32>, Refusal> {
+    /// [`Reason::AddressVector`] for a vector without its second half.
+    pub(crate) fn destination(&self, port: [u8; 16]) -> Result<Option<u32>, Reason> {
         let word = self.destination_qpn.get();
         if word & EXTENDED == 0 {
-            return Err(Refusal::Malformed);
+            return Err(Reason::AddressVector);
         }
         Ok((self.gid == port).then_some(word & 0x00ff_ffff))
     }

@@ -14,10 +14,11 @@ use crate::object::qp::{Qp, QpState};
 use crate::object::{Objects, Pd};
 use crate::outbound::Outbound;
 use crate::profile::{CryptoMode, DeviceProfile};
-use crate::tap::{Seen, Tap};
+use crate::tap::{Seen, Tap, Written};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use mlx5_mkey::types::{Key, MkeyIndex};
+use mlx5_mkey::wire::klm::Klm;
 
 /// Why a call was refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,9 @@ pub enum Error {
     BadKey,
     /// Object numbers are used up.
     Exhausted,
+    /// Entries of one length for atomics, over a region whose order is relaxed (DEVICE.md, "Atomics over
+    /// relaxed order").
+    AtomicOverRelaxed,
 }
 
 impl core::fmt::Display for Error {
@@ -61,6 +65,7 @@ impl core::fmt::Display for Error {
             Self::NoLogin => f.write_str("no valid crypto login"),
             Self::BadKey => f.write_str("the key does not unwrap or has a wrong length"),
             Self::Exhausted => f.write_str("no numbers left"),
+            Self::AtomicOverRelaxed => f.write_str("atomics on entries over a region of relaxed order"),
         }
     }
 }
@@ -74,6 +79,9 @@ pub enum Event {
     SqDrained(u32),
     /// A peer was refused access; the queue pair is in error (QP_ACCESS_ERR).
     QpAccess(u32),
+    /// A peer asked for what makes no sense or the queue pair forbids; the queue pair is in error
+    /// (QP_REQ_ERR).
+    QpRequest(u32),
     /// A doorbell made no sense; the queue pair is in error (QP_FATAL).
     QpFatal(u32),
     /// A completion queue was full or its ring is no memory; nothing is written to it any more (CQ_ERR).
@@ -156,6 +164,16 @@ impl<M: Memory> Device<M> {
         self.tap.set(look);
     }
 
+    /// Has the last `limit` completion entries kept from now on, each with the cause of its error.
+    pub fn keep_completions(&mut self, limit: usize) {
+        self.tap.keep(limit);
+    }
+
+    /// Returns the completion entries that are kept, oldest first.
+    pub fn kept_completions(&self) -> impl Iterator<Item = &Written> {
+        self.tap.written()
+    }
+
     /// Returns the memory.
     pub fn memory(&self) -> &M {
         &self.memory
@@ -218,7 +236,7 @@ impl<M: Memory> Device<M> {
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain; [`Error::BadAttribute`] for features that only a UMR configures, for more entries
-    /// than there is room for, or for a space that they do not cover.
+    /// than there is room for, or for a space that they do not cover; [`Error::AtomicOverRelaxed`].
     pub fn create_mkey_over(&mut self, attributes: MkeyAttributes, space: MkeySpace) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
         check_entries(&attributes)?;
@@ -229,6 +247,14 @@ impl<M: Memory> Device<M> {
             || !space.is_whole(attributes.log_entry)
         {
             return Err(Error::BadAttribute("mkey space"));
+        }
+        let relaxed = |entry: &Klm| {
+            let mkey = self.objects.mkeys.get(Key::from_raw(entry.mkey.get()).index().get());
+            mkey.is_some_and(|mkey| mkey.relaxed_ordering != [false; 2])
+        };
+        let atomic = attributes.log_entry.is_some() && attributes.access.remote_atomic;
+        if atomic && space.entries.iter().any(relaxed) {
+            return Err(Error::AtomicOverRelaxed);
         }
         self.insert_mkey(Mkey::over(attributes, space))
     }

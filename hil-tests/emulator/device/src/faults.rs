@@ -89,10 +89,12 @@ pub struct Faults {
     pub tweak_of_each_transfer: bool,
     /// Masks number the bytes of a value, so that bit 7 is the last one in memory of a CRC in little endian.
     pub masks_number_the_value: bool,
+    /// A cipher and a signature that no table has together give other bytes, and signature errors.
+    pub leftover_rows_otherwise: bool,
     /// The old value of an atomic comes back in big endian.
     pub atomic_replies_big_endian: bool,
-    /// What a queue pair denies is an invalid request, not one without the right.
-    pub denied_as_invalid: bool,
+    /// What a queue pair denies is an access without the right, not an invalid request.
+    pub denied_as_access: bool,
     /// A UMR binds no mkey to a queue pair.
     pub binding_refused: bool,
     /// Another value of a DEK that was used is in force at once.

@@ -4,7 +4,7 @@ use crate::datagram::AddressVector;
 use crate::memory::Memory;
 use crate::object::qp::{Posted, Qp, QpAttributes, ReceiveRing, Transport};
 use crate::object::srq::SrqAttributes;
-use crate::refusal::Refusal;
+use crate::refusal::Reason;
 use alloc::vec;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
@@ -50,7 +50,7 @@ pub(crate) enum UmrLists {
 pub(crate) enum Operation {
     Nop,
     Umr(Umr),
-    SetPsv(Vec<SetPsvSegment>),
+    SetPsv(SetPsvSegment),
     Send {
         segments: Vec<SendSegment>,
     },
@@ -114,7 +114,7 @@ impl ReadAhead {
         counter: u16,
         count: u16,
         rung: u16,
-    ) -> Result<&[[u8; WQEBB_BYTES]], Refusal> {
+    ) -> Result<&[[u8; WQEBB_BYTES]], Reason> {
         let passed = usize::from(counter.wrapping_sub(self.first));
         if self.blocks.len().saturating_sub(passed) < usize::from(count) {
             self.first = counter;
@@ -131,15 +131,16 @@ fn read(
     qp: &QpAttributes,
     counter: u16,
     count: u16,
-) -> Result<Vec<[u8; WQEBB_BYTES]>, Refusal> {
+) -> Result<Vec<[u8; WQEBB_BYTES]>, Reason> {
     let size = 1u16 << qp.log_sq_blocks.min(15);
     let mut blocks = vec![[0; WQEBB_BYTES]; usize::from(count)];
     let (mut next, mut rest) = (counter, blocks.as_mut_slice());
     while !rest.is_empty() {
         let slot = next & (size - 1);
         let (part, behind) = rest.split_at_mut(rest.len().min(usize::from(size - slot)));
-        let address = qp.sq.checked_add(u64::from(slot) * WQEBB_BYTES as u64).ok_or(Refusal::MemoryFault)?;
-        memory.read(address, part.as_flattened_mut()).map_err(|_| Refusal::MemoryFault)?;
+        let unreadable = Reason::RingUnreadable { address: qp.sq };
+        let address = qp.sq.checked_add(u64::from(slot) * WQEBB_BYTES as u64).ok_or(unreadable)?;
+        memory.read(address, part.as_flattened_mut()).map_err(|_| unreadable)?;
         (next, rest) = (next.wrapping_add(part.len() as u16), behind);
     }
     Ok(blocks)
@@ -154,50 +155,60 @@ pub(crate) fn fetch(
     qp: &mut Qp,
     counter: u16,
     rung: u16,
-) -> Result<Wqe, (Posted, Refusal)> {
+) -> Result<Wqe, (Posted, Reason)> {
     let mut posted = Posted { counter, blocks: 1, opcode: Opcode::NOP, ce: FmCeSe::CE_ALWAYS };
     let Qp { attributes, read_ahead, .. } = qp;
-    let first =
-        read_ahead.blocks(memory, attributes, counter, 1, rung).map_err(|refusal| (posted, refusal))?;
+    let first = read_ahead.blocks(memory, attributes, counter, 1, rung).map_err(|reason| (posted, reason))?;
     let control = match ControlSegment::read_from_prefix(first.as_flattened()) {
         Ok((control, _)) => control,
-        Err(_) => return Err((posted, Refusal::Malformed)),
+        Err(_) => return Err((posted, Reason::SegmentMissing { octowords: 0 })),
     };
     let word = control.opcode_word();
-    let octowords = control.qpn_ds_word().ds() & MAX_WQE_OCTOWORDS;
+    let size = control.qpn_ds_word().ds();
+    let octowords = size & MAX_WQE_OCTOWORDS;
     posted.opcode = Opcode(word.opcode());
     posted.ce = control.flags().ce();
     posted.blocks = u16::from(octowords.div_ceil(4)).max(1);
     // A request names its own queue and place; one that does not was built for another, or not at all.
-    let own = control.qpn_ds_word().qpn() == qpn && word.wqe_index() == counter;
+    let (named, index) = (control.qpn_ds_word().qpn(), word.wqe_index());
     let modifier = if posted.opcode == Opcode::MMO { MODIFIER_COPY } else { 0 };
-    if !own || word.opmod() != modifier || octowords == 0 || posted.blocks > rung {
+    let broken = if named != qpn {
+        Some(Reason::AnotherQueue { qpn: named })
+    } else if index != counter {
+        Some(Reason::AnotherIndex { index, place: counter })
+    } else if word.opmod() != modifier {
+        Some(Reason::Modifier { opmod: word.opmod() })
+    } else if size == 0 || size > MAX_WQE_OCTOWORDS {
+        Some(Reason::SizeField { octowords: size })
+    } else if posted.blocks > rung {
+        Some(Reason::LongerThanRung { blocks: posted.blocks, rung })
+    } else {
+        None
+    };
+    if let Some(reason) = broken {
         posted.blocks = posted.blocks.min(rung);
-        return Err((posted, Refusal::Malformed));
+        return Err((posted, reason));
     }
     let blocks = read_ahead.blocks(memory, attributes, counter, posted.blocks, rung);
-    let bytes = blocks.map_err(|refusal| (posted, refusal))?.as_flattened();
-    let bytes = bytes.get(..usize::from(octowords) * OCTOWORD_BYTES).ok_or((posted, Refusal::Malformed))?;
+    let bytes = blocks.map_err(|reason| (posted, reason))?.as_flattened();
+    let bytes = bytes
+        .get(..usize::from(octowords) * OCTOWORD_BYTES)
+        .ok_or((posted, Reason::SegmentMissing { octowords: octowords.into() }))?;
     Ok(Wqe { control, posted, bytes: bytes.to_vec() })
 }
 
 impl Wqe {
     /// Parses the segments, of a queue pair that does this with messages.
-    pub(crate) fn parse(&self, transport: Transport) -> Result<Operation, Refusal> {
-        let mut rest = Reader(&self.bytes);
+    pub(crate) fn parse(&self, transport: Transport) -> Result<Operation, Reason> {
+        let mut rest = Reader { bytes: &self.bytes, octowords: self.bytes.len() as u64 / 16 };
         rest.take::<ControlSegment>()?;
         Ok(match self.posted.opcode {
             Opcode::NOP => Operation::Nop,
             Opcode::UMR => Operation::Umr(umr(self.control.imm.get(), rest)?),
             Opcode::SET_PSV => {
-                let mut segments = Vec::new();
-                while !rest.0.is_empty() {
-                    segments.push(rest.take()?);
-                }
-                if segments.is_empty() {
-                    return Err(Refusal::Malformed);
-                }
-                Operation::SetPsv(segments)
+                let segment = rest.take()?;
+                rest.end()?;
+                Operation::SetPsv(segment)
             }
             Opcode::SEND | Opcode::SEND_IMM if transport == Transport::UnreliableDatagram => {
                 Operation::Datagram { address: rest.take()?, segments: segments(rest)? }
@@ -216,70 +227,85 @@ impl Wqe {
                 // Assumption: the opaque buffer, where other operations leave their results, is not looked at by a copy.
                 rest.skip(OCTOWORD_BYTES)?;
                 let operation = Operation::Copy { from: rest.take()?, to: rest.take()? };
-                if !rest.0.is_empty() {
-                    return Err(Refusal::Malformed);
-                }
+                rest.end()?;
                 operation
             }
-            _ => return Err(Refusal::Malformed),
+            Opcode(opcode) => return Err(Reason::Opcode { opcode }),
         })
     }
 }
 
 /// Segments one after the other.
-struct Reader<'a>(&'a [u8]);
+struct Reader<'a> {
+    bytes: &'a [u8],
+    /// How many the whole request has.
+    octowords: u64,
+}
 
 impl Reader<'_> {
-    fn take<T: FromBytes>(&mut self) -> Result<T, Refusal> {
-        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Refusal::Malformed)?;
-        self.0 = rest;
+    const fn ended(&self) -> Reason {
+        Reason::SegmentMissing { octowords: self.octowords }
+    }
+
+    fn take<T: FromBytes>(&mut self) -> Result<T, Reason> {
+        let (value, rest) = T::read_from_prefix(self.bytes).map_err(|_| self.ended())?;
+        self.bytes = rest;
         Ok(value)
     }
 
-    fn skip(&mut self, bytes: usize) -> Result<(), Refusal> {
-        self.0 = self.0.get(bytes..).ok_or(Refusal::Malformed)?;
+    fn skip(&mut self, bytes: usize) -> Result<(), Reason> {
+        self.bytes = self.bytes.get(bytes..).ok_or(self.ended())?;
         Ok(())
+    }
+
+    /// Refuses bytes that the sizes do not cover: what was built wrong.
+    fn end(&self) -> Result<(), Reason> {
+        match self.bytes.len() {
+            0 => Ok(()),
+            left => Err(Reason::SegmentsLeft { octowords: left.div_ceil(OCTOWORD_BYTES) as u64 }),
+        }
     }
 }
 
 /// Data segments and inline data; inline data is padded to 16 bytes.
-fn segments(mut rest: Reader<'_>) -> Result<Vec<SendSegment>, Refusal> {
+fn segments(mut rest: Reader<'_>) -> Result<Vec<SendSegment>, Reason> {
     let mut segments = Vec::new();
-    while !rest.0.is_empty() {
-        let (header, data) = InlineHeader::read_from_prefix(rest.0).map_err(|_| Refusal::Malformed)?;
+    while !rest.bytes.is_empty() {
+        let (header, data) = InlineHeader::read_from_prefix(rest.bytes).map_err(|_| rest.ended())?;
         let count = header.byte_count.get();
         if count & InlineHeader::INLINE == 0 {
             segments.push(SendSegment::Memory(rest.take()?));
             continue;
         }
         let length = (count & !InlineHeader::INLINE) as usize;
-        segments.push(SendSegment::Inline(data.get(..length).ok_or(Refusal::Malformed)?.to_vec()));
+        let overrun = Reason::InlineOverrun { length: length as u64, room: data.len() as u64 };
+        segments.push(SendSegment::Inline(data.get(..length).ok_or(overrun)?.to_vec()));
         // The padding of the last inline segment may be cut off by the request's end.
-        rest.skip((length + 4).next_multiple_of(OCTOWORD_BYTES).min(rest.0.len()))?;
+        rest.skip((length + 4).next_multiple_of(OCTOWORD_BYTES).min(rest.bytes.len()))?;
     }
     Ok(segments)
 }
 
-fn scatter(mut rest: Reader<'_>) -> Result<Vec<DataSegment>, Refusal> {
+fn scatter(mut rest: Reader<'_>) -> Result<Vec<DataSegment>, Reason> {
     let mut segments = Vec::new();
-    while !rest.0.is_empty() {
+    while !rest.bytes.is_empty() {
         let segment: DataSegment = rest.take()?;
         if segment.byte_count.get() & InlineHeader::INLINE != 0 {
-            return Err(Refusal::Malformed);
+            return Err(Reason::InlineInScatter);
         }
         segments.push(segment);
     }
     Ok(segments)
 }
 
-fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Refusal> {
+fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Reason> {
     let control: UmrControlSegment = rest.take()?;
     let context: MkeyContext = rest.take()?;
     let second = control.bsf_octowords.get();
     let translation_offset = control.first_entry();
     let offset = translation_offset.is_some();
     if !offset && !second.is_multiple_of(4) {
-        return Err(Refusal::UmrUnsupported);
+        return Err(Reason::BsfOctowords { octowords: second });
     }
     if !control.flag_bits().inline() {
         // Without lists there is nothing to point at.
@@ -288,11 +314,8 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Refusal> {
         } else {
             UmrLists::InMemory(rest.take()?)
         };
-        return if rest.0.is_empty() {
-            Ok(Umr { key, control, context, translation_offset, lists })
-        } else {
-            Err(Refusal::Malformed)
-        };
+        rest.end()?;
+        return Ok(Umr { key, control, context, translation_offset, lists });
     }
     let mut translations = Vec::new();
     for _ in 0..control.klm_octowords.get() {
@@ -301,7 +324,7 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Refusal> {
     if !translations.len().is_multiple_of(4) {
         // The last block is padded, unless the request ends with it.
         let padding = translations.len().wrapping_neg() % 4 * OCTOWORD_BYTES;
-        rest.skip(padding.min(rest.0.len()))?;
+        rest.skip(padding.min(rest.bytes.len()))?;
     }
     let mut bsfs = Vec::new();
     if !offset {
@@ -309,10 +332,7 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Refusal> {
             bsfs.push(rest.take()?);
         }
     }
-    // What the sizes do not cover is not there for a reason: refuse what was built wrong.
-    if !rest.0.is_empty() {
-        return Err(Refusal::Malformed);
-    }
+    rest.end()?;
     Ok(Umr { key, control, context, translation_offset, lists: UmrLists::Inline { translations, bsfs } })
 }
 
@@ -329,12 +349,13 @@ pub(crate) fn receive(
     memory: &impl Memory,
     ring: ReceiveRing,
     counter: u16,
-) -> Result<Vec<DataSegment>, Refusal> {
+) -> Result<Vec<DataSegment>, Reason> {
     let mask = (1u16 << ring.log_slots.min(15)) - 1;
     let slot = u64::from(counter & mask) * u64::from(ring.stride);
-    let address = ring.address.checked_add(slot).ok_or(Refusal::MemoryFault)?;
+    let unreadable = Reason::RingUnreadable { address: ring.address };
+    let address = ring.address.checked_add(slot).ok_or(unreadable)?;
     let mut bytes = alloc::vec![0; usize::from(ring.stride)];
-    memory.read(address, &mut bytes).map_err(|_| Refusal::MemoryFault)?;
+    memory.read(address, &mut bytes).map_err(|_| unreadable)?;
     receive_list(&bytes)
 }
 
@@ -351,10 +372,11 @@ pub(crate) fn shared_receive(
     Some((u16::from_be_bytes([high, low]), receive_list(segments).ok()?))
 }
 
-fn receive_list(bytes: &[u8]) -> Result<Vec<DataSegment>, Refusal> {
+fn receive_list(bytes: &[u8]) -> Result<Vec<DataSegment>, Reason> {
     let mut segments = Vec::new();
     for chunk in bytes.chunks_exact(OCTOWORD_BYTES) {
-        let segment = DataSegment::read_from_bytes(chunk).map_err(|_| Refusal::Malformed)?;
+        let segment =
+            DataSegment::read_from_bytes(chunk).map_err(|_| Reason::SegmentMissing { octowords: 1 })?;
         if segment.lkey.get() == DataSegment::END_OF_LIST_KEY {
             break;
         }

@@ -1,6 +1,7 @@
 //! A gate before the completion rings, for whoever wants a device that breaks its word.
 
 use crate::cqe::Entry;
+use crate::refusal::Cause;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -29,8 +30,8 @@ type Keeper = dyn FnMut(u32, &Entry) -> Passage + Send;
 #[derive(Default)]
 pub(crate) struct Gate {
     keeper: Option<Box<Keeper>>,
-    /// Entries and their queues, oldest first.
-    held: VecDeque<(u32, Entry)>,
+    /// Entries, their queues and the causes of errors, oldest first.
+    held: VecDeque<(u32, Entry, Option<Cause>)>,
 }
 
 impl core::fmt::Debug for Gate {
@@ -46,18 +47,18 @@ impl Gate {
     }
 
     /// Returns what becomes of an entry. One that waits is kept.
-    pub(crate) fn pass(&mut self, cqn: u32, entry: &Entry) -> Passage {
+    pub(crate) fn pass(&mut self, cqn: u32, entry: &Entry, cause: Option<Cause>) -> Passage {
         let Some(keeper) = &mut self.keeper else { return Passage::Once };
-        let waits = self.held.iter().any(|(other, _)| *other == cqn);
+        let waits = self.held.iter().any(|(other, ..)| *other == cqn);
         let passage = if waits { Passage::Later } else { keeper(cqn, entry) };
         if passage == Passage::Later {
-            self.held.push_back((cqn, *entry));
+            self.held.push_back((cqn, *entry, cause));
         }
         passage
     }
 
     /// Returns what waits, which waits no more.
-    pub(crate) fn open(&mut self) -> VecDeque<(u32, Entry)> {
+    pub(crate) fn open(&mut self) -> VecDeque<(u32, Entry, Option<Cause>)> {
         core::mem::take(&mut self.held)
     }
 }

@@ -66,6 +66,6 @@ pub use object::psv::{PsvState, PsvView};
 pub use object::qp::{Peer, QpAttributes, QpState, QpView, ReceiveQueue, ReceiveRing, Retries, Transport};
 pub use object::srq::{SrqAttributes, Topology};
 pub use profile::{CryptoMode, DeviceProfile, PartialBlocks, Timestamps, UmrFence, XtsEngine};
-pub use refusal::Refusal;
+pub use refusal::{Cause, Reason, Refusal};
 pub use region::{Placement, RegionChange};
-pub use tap::Seen;
+pub use tap::{Seen, Written};

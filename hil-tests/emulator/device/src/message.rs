@@ -1,6 +1,7 @@
 //! What requester and responder say to each other: plain data with wire bytes, to be carried by anyone.
 
 use crate::datagram::Datagram;
+use crate::refusal::Cause;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::cqe::Syndrome;
@@ -83,8 +84,13 @@ pub enum Response {
     Original(u64),
     /// No receive is posted: try again.
     ReceiverNotReady,
-    /// Refused; the requester completes with this syndrome.
-    Refused(Syndrome),
+    /// Refused.
+    Refused {
+        /// What the requester completes with.
+        syndrome: Syndrome,
+        /// Why the responder refuses it. No device tells its peer: whoever looks at both sides wants to know.
+        cause: Option<Cause>,
+    },
     /// No queue pair answers there.
     Unreachable,
 }

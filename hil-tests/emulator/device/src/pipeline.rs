@@ -13,7 +13,7 @@
 use crate::crypto::{Direction, Xts};
 use crate::faults::Faults;
 use crate::profile::PartialBlocks;
-use crate::refusal::Refusal;
+use crate::refusal::Reason;
 use crate::signature::{Mismatch, Rule};
 use crate::transaction::{Running, Transaction};
 use alloc::vec::Vec;
@@ -68,6 +68,11 @@ pub enum Order {
 }
 
 impl Order {
+    /// The code in a BSF.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
     /// Which side holds ciphertext.
     pub const fn side(self) -> Side {
         match self {
@@ -183,14 +188,14 @@ impl<'a> Transform<'a> {
     /// Finds the memory and data bytes that stand behind `length` wire bytes at `offset` of the mkey.
     ///
     /// # Errors
-    /// [`Refusal::Alignment`], [`Refusal::PartialBlock`].
+    /// [`Reason::OffsetInBlock`], [`Reason::EndInBlock`].
     pub fn span(
         &self,
         offset: u64,
         length: u64,
         partial: PartialBlocks,
         faults: &Faults,
-    ) -> Result<Span, Refusal> {
+    ) -> Result<Span, Reason> {
         if let Some(transaction) = &self.transaction {
             return transaction.span(offset, length);
         }
@@ -200,15 +205,15 @@ impl<'a> Transform<'a> {
         } else {
             (self.wire, self.memory)
         };
-        let end = offset.checked_add(length).ok_or(Refusal::Bounds)?;
+        let end = offset.checked_add(length).ok_or(Reason::RangeOverflow { offset, length })?;
         let (data_offset, data_end) = (data_in(from, offset), data_in(from, end));
         let (other, other_end) = (domain_in(to, data_offset), domain_in(to, data_end));
         // A request starts where blocks start, in both domains; a middle has no signature to begin with.
         if !starts(from, offset) || !starts(to, other) {
-            return Err(Refusal::Alignment);
+            return Err(Reason::OffsetInBlock { offset, block: self.stride(from, to) });
         }
         if partial == PartialBlocks::Refuse && !(starts(from, end) && starts(to, other_end)) {
-            return Err(Refusal::PartialBlock);
+            return Err(Reason::EndInBlock { end, block: self.stride(from, to) });
         }
         let other_length = other_end.saturating_sub(other);
         Ok(if faults.length_counts_memory_bytes {
@@ -230,11 +235,16 @@ impl<'a> Transform<'a> {
         })
     }
 
+    /// Returns the bytes of a block where a request has to begin: those of the first domain that has blocks.
+    fn stride(&self, from: Option<Domain>, to: Option<Domain>) -> u64 {
+        from.or(to).map_or(1, |domain| domain.stride())
+    }
+
     /// Turns the memory bytes of `span` into wire bytes.
     ///
     /// # Errors
-    /// [`Refusal`] where a cipher cannot take the transfer, or memory runs out.
-    pub fn transmit(&self, span: &Span, memory: Vec<u8>, faults: &Faults) -> Result<Output, Refusal> {
+    /// A [`Reason`] where a cipher cannot take the transfer, or memory runs out.
+    pub fn transmit(&self, span: &Span, memory: Vec<u8>, faults: &Faults) -> Result<Output, Reason> {
         if let Some(transaction) = &self.transaction {
             return self.transmit_transaction(transaction, span, memory, faults);
         }
@@ -258,8 +268,8 @@ impl<'a> Transform<'a> {
     /// Turns the wire bytes of `span` into memory bytes.
     ///
     /// # Errors
-    /// [`Refusal`] where a cipher cannot take the transfer, or memory runs out.
-    pub fn receive(&self, span: &Span, wire: Vec<u8>, faults: &Faults) -> Result<Output, Refusal> {
+    /// A [`Reason`] where a cipher cannot take the transfer, or memory runs out.
+    pub fn receive(&self, span: &Span, wire: Vec<u8>, faults: &Faults) -> Result<Output, Reason> {
         if let Some(transaction) = &self.transaction {
             return self.receive_transaction(transaction, span, wire, faults);
         }
@@ -286,7 +296,7 @@ impl<'a> Transform<'a> {
         span: &Span,
         memory: Vec<u8>,
         faults: &Faults,
-    ) -> Result<Output, Refusal> {
+    ) -> Result<Output, Reason> {
         match transaction.side {
             Side::Wire => {
                 let mut bytes = memory;
@@ -308,7 +318,7 @@ impl<'a> Transform<'a> {
         span: &Span,
         wire: Vec<u8>,
         faults: &Faults,
-    ) -> Result<Output, Refusal> {
+    ) -> Result<Output, Reason> {
         match transaction.side {
             Side::Wire => {
                 let (mut bytes, running, error) = transaction.check(&wire, span.memory_length)?;
@@ -332,30 +342,31 @@ impl<'a> Transform<'a> {
         offset: u64,
         bytes: &mut [u8],
         faults: &Faults,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Reason> {
         let Some(cipher) = self.cipher.filter(|cipher| orders.contains(&cipher.order)) else { return Ok(()) };
         let unit = u64::from(cipher.unit.max(1));
         if !offset.is_multiple_of(unit) {
-            return Err(Refusal::Alignment);
+            return Err(Reason::OffsetInBlock { offset, block: unit });
         }
+        let length = bytes.len() as u64;
         // Assumption: a single-block engine refuses what its first unit does not hold; real ones give non-standard bytes.
-        if cipher.single_block && (bytes.len() as u64 > unit || offset != 0) {
-            return Err(Refusal::SingleBlock);
+        if cipher.single_block && (length > unit || offset != 0) {
+            return Err(Reason::OneUnit { length: length.saturating_add(offset), unit });
         }
         let step = if faults.tweak_not_advancing { 0 } else { cipher.step };
         // Assumption: unit k of the mkey has tweak + k steps wherever a transfer starts.
         let before = if faults.tweak_of_each_transfer { 0 } else { offset / unit };
         let tweak = cipher.tweak.wrapping_add(step.wrapping_mul(u128::from(before)));
-        let behind = tweak.wrapping_add(step.wrapping_mul(u128::from(bytes.len() as u64 / unit)));
+        let behind = tweak.wrapping_add(step.wrapping_mul(u128::from(length / unit)));
         if faults.tweak_carry_refused && behind >> 64 != tweak >> 64 {
-            return Err(Refusal::JobSize);
+            return Err(Reason::TweakCarry);
         }
         let direction = match (cipher.order.side(), way) {
             (Side::Wire, Way::Transmit) | (Side::Memory, Way::Receive) => Direction::Encrypt,
             (Side::Wire, Way::Receive) | (Side::Memory, Way::Transmit) => Direction::Decrypt,
         };
         let done = cipher.key.apply(direction, bytes, cipher.unit, tweak, step);
-        done.or(if faults.job_size_ignored { Ok(()) } else { Err(Refusal::JobSize) })
+        done.or(if faults.job_size_ignored { Ok(()) } else { Err(Reason::JobSize { length, unit }) })
     }
 
     /// The broken row B: runs the cipher over the data between wire signatures that are already there.
@@ -366,7 +377,7 @@ impl<'a> Transform<'a> {
         span: &Span,
         bytes: &mut [u8],
         faults: &Faults,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Reason> {
         let Some(domain) = self.wire else { return Ok(()) };
         let mut offset = span.data_offset;
         for chunk in bytes.chunks_mut(domain.stride() as usize) {
@@ -386,7 +397,7 @@ impl<'a> Transform<'a> {
         span: &Span,
         stream: Vec<u8>,
         faults: &Faults,
-    ) -> Result<Stripped, Refusal> {
+    ) -> Result<Stripped, Reason> {
         let Some(domain) = domain else { return Ok((stream, Vec::new(), None)) };
         let mut data = room(stream.len())?;
         let mut signatures =
@@ -433,10 +444,10 @@ impl<'a> Transform<'a> {
         data: Vec<u8>,
         input: &[u8],
         faults: &Faults,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, Reason> {
         let Some(domain) = domain else { return Ok(data) };
-        let length =
-            usize::try_from(domain_in(Some(domain), data.len() as u64)).map_err(|_| Refusal::NoRoom)?;
+        let length = usize::try_from(domain_in(Some(domain), data.len() as u64))
+            .map_err(|_| Reason::NoRoom { length: data.len() as u64 })?;
         let mut stream = room(length)?;
         let mut copies = input.chunks(domain.rule.bytes() as usize);
         let mask = if faults.copy_mask_ignored { 0 } else { self.copy_mask };
@@ -457,14 +468,14 @@ impl<'a> Transform<'a> {
 }
 
 /// An empty vector with room, which a message of 2 GiB may not get.
-pub(crate) fn room(length: usize) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn room(length: usize) -> Result<Vec<u8>, Reason> {
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| Refusal::NoRoom)?;
+    bytes.try_reserve_exact(length).map_err(|_| Reason::NoRoom { length: length as u64 })?;
     Ok(bytes)
 }
 
 /// Cuts a stream to the length that was asked for: a transfer may end before or inside its last signature.
-fn fit(bytes: &mut Vec<u8>, length: u64) -> Result<(), Refusal> {
-    bytes.truncate(usize::try_from(length).map_err(|_| Refusal::NoRoom)?);
+fn fit(bytes: &mut Vec<u8>, length: u64) -> Result<(), Reason> {
+    bytes.truncate(usize::try_from(length).map_err(|_| Reason::NoRoom { length })?);
     Ok(())
 }

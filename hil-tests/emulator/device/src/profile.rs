@@ -103,11 +103,16 @@ pub struct DeviceProfile {
     pub relaxed_ordering: bool,
     /// A UMR may write entries from number 65,536 on (capability `umr_extended_translation_offset`).
     pub extended_offsets: bool,
+    /// CRC32C signatures of blocks (capability `sig_crc32c`).
+    pub crc32c: bool,
     /// Queue pairs can be made to drain on signature errors (`drain_sigerr`).
     pub drain_sigerr: bool,
     /// The longest copy of memory without a peer, as a logarithm of bytes (`log_dma_mmo_max_size`); `None` for a device that does not
     /// copy (`dma_mmo_qp`).
     pub log_max_copy: Option<u8>,
+    /// Copies that follow each other without a strong fence are carried out in another order than that of
+    /// their requests (DEVICE.md, "Copies without an order"). Completions keep their order.
+    pub unordered_copies: bool,
     /// The address of its port: whence datagrams come, and where they have to go (GID).
     pub port_gid: [u8; 16],
     /// Which time stamps queue pairs can have.
@@ -132,10 +137,12 @@ impl Default for DeviceProfile {
             umr_fence: UmrFence::default(),
             relaxed_ordering: true,
             extended_offsets: true,
+            crc32c: true,
             drain_sigerr: true,
             log_max_copy: Some(21),
             timestamps: Timestamps::default(),
             log_max_reads: 4,
+            unordered_copies: false,
             port_gid: [0; 16],
             max_message_bytes: 1 << 31,
             max_ranges: 1 << 20,

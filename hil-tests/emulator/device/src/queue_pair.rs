@@ -152,6 +152,7 @@ impl<M: Memory> Device<M> {
         qp.state = to;
         // While it stood still, requests may have been changed.
         qp.read_ahead = ReadAhead::default();
+        qp.copied_ahead = None;
         match to {
             QpState::Reset => {
                 (qp.sq_consumer, qp.sq_producer, qp.rq_consumer) = (0, 0, 0);

@@ -5,9 +5,8 @@ use crate::fetch;
 use crate::memory::Memory;
 use crate::object::qp::{Qp, QpState, ReceiveQueue};
 use crate::object::srq::{Srq, SrqAttributes};
-use crate::refusal::Refusal;
+use crate::refusal::{Cause, Reason};
 use alloc::vec::Vec;
-use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wire::data::DataSegment;
 
 /// A receive that a message takes.
@@ -16,7 +15,7 @@ pub(crate) struct Receive {
     pub(crate) counter: u16,
     /// The domain that its buffers are in.
     pub(crate) pd: u32,
-    pub(crate) segments: Result<Vec<DataSegment>, Refusal>,
+    pub(crate) segments: Result<Vec<DataSegment>, Reason>,
 }
 
 impl<M: Memory> Device<M> {
@@ -156,7 +155,8 @@ impl<M: Memory> Device<M> {
         if let Some(qp) = self.objects.qps.get_mut(qpn) {
             qp.rq_consumer = counter.wrapping_add(1);
         }
-        self.fail_receive(qpn, counter, Syndrome::FLUSHED, 0);
+        let cause = Cause::from(Reason::Flushed);
+        self.fail_receive(qpn, counter, cause.receive(), cause);
         true
     }
 }

@@ -1,10 +1,13 @@
-//! Why the device does not move data for a key.
+//! Why the device does not do what it is asked for: the reasons, what each is about, and what completions say
+//! of it.
 
+use core::fmt;
 use mlx5_mkey::wire::cqe::Syndrome;
 
-/// The reason why an access was refused. Its number is the vendor syndrome of the error completion.
+/// The kind of reason why a request was refused.
 ///
-/// Assumption: vendor syndromes of real devices are not published; these are this device's own.
+/// Its number is the vendor syndrome of the error completion, where no public source shows that of a real
+/// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
@@ -30,6 +33,8 @@ pub enum Refusal {
     MemoryFault = 0x0a,
     /// A key with a BSF stands under another key.
     NestedTransform = 0x0b,
+    /// The queue pair forbids its peer what the peer asks for (PRM `rre`, `rwe`, `rae`).
+    QueuePairRight = 0x0c,
     /// The message is longer than its buffer or than the device allows.
     Length = 0x10,
     /// The start is not on a block or data unit boundary.
@@ -58,20 +63,69 @@ pub enum Refusal {
     Atomic = 0x31,
     /// A check of the UMR's flags failed: free state or bound queue pair.
     UmrCheck = 0x40,
-    /// The UMR asks for what its mkey has no room for, or what this device does not do.
+    /// The UMR asks for what this device does not do.
     UmrUnsupported = 0x41,
+    /// The UMR asks for what its mkey has no room for (DEVICE.md, "A UMR over the room of its mkey").
+    UmrRoom = 0x42,
     /// More blocks rung than the ring has.
     RingOverrun = 0x50,
+    /// The request was never executed.
+    Flushed = 0xf9,
+    /// The peer did not answer, or not as it should.
+    Peer = 0xfe,
+}
+
+/// What an error completion says: syndrome, vendor syndrome and hardware syndrome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) syndrome: Syndrome,
+    pub(crate) vendor: u8,
+    pub(crate) hardware: u8,
+}
+
+impl Status {
+    /// A status of a requester or responder whose vendor syndrome the syndrome decides (DEVICE.md, "Vendor
+    /// syndromes"), or else the reason.
+    const fn of(syndrome: Syndrome, otherwise: u8) -> Self {
+        let vendor = match syndrome {
+            Syndrome::REMOTE_ACCESS => 0x88,
+            Syndrome::RNR_RETRY => 0x87,
+            Syndrome::REMOTE_OPERATION => 0x89,
+            Syndrome::REMOTE_INVALID_REQUEST => 0x8a,
+            Syndrome::TRANSPORT_RETRY => 0x81,
+            Syndrome::FLUSHED => 0xf9,
+            _ => otherwise,
+        };
+        Self { syndrome, vendor, hardware: 0 }
+    }
+
+    /// What the requester is told where its peer is at fault.
+    pub(crate) const fn of_peer(syndrome: Syndrome) -> Self {
+        Self::of(syndrome, 0)
+    }
 }
 
 impl Refusal {
-    /// Returns the vendor syndrome.
-    pub const fn vendor(self) -> u8 {
-        self as u8
+    /// Returns what the side is told whose own key or request it was.
+    ///
+    /// Assumption: which of the vendor syndromes of a local protection error stands for which reason
+    /// (DEVICE.md, "Vendor syndromes").
+    const fn local(self, receives: bool) -> Status {
+        let syndrome = self.local_syndrome();
+        let vendor = match self {
+            Self::UnknownKey | Self::KeyTag | Self::KeyFree if receives => 0x32,
+            Self::UnknownKey | Self::KeyTag | Self::KeyFree => 0x51,
+            Self::ProtectionDomain | Self::QueuePair | Self::Right | Self::Bounds if receives => 0x56,
+            Self::ProtectionDomain | Self::QueuePair | Self::Right => 0x52,
+            Self::Bounds => 0x53,
+            Self::UmrRoom => 0x78,
+            other => other as u8,
+        };
+        let hardware = if matches!(self, Self::UmrRoom) { 0x0f } else { 0 };
+        Status { hardware, ..Status::of(syndrome, vendor) }
     }
 
-    /// Returns the syndrome at the side whose own key it was (requester's data, receive buffers).
-    pub(crate) const fn local(self) -> Syndrome {
+    const fn local_syndrome(self) -> Syndrome {
         match self {
             Self::Length | Self::Alignment | Self::PartialBlock | Self::JobSize | Self::SingleBlock => {
                 Syndrome::LOCAL_LENGTH
@@ -79,7 +133,8 @@ impl Refusal {
             Self::Malformed | Self::UmrUnsupported | Self::RingOverrun | Self::NoRoom | Self::Atomic => {
                 Syndrome::LOCAL_QP_OPERATION
             }
-            Self::UmrCheck => Syndrome::MW_BIND,
+            Self::UmrCheck | Self::UmrRoom => Syndrome::MW_BIND,
+            Self::Flushed => Syndrome::FLUSHED,
             // Assumption: missing DEK, keytag and unconfigured crypto report as protection errors (measured
             // by `gap07_how_keys_are_refused`).
             _ => Syndrome::LOCAL_PROTECTION,
@@ -95,6 +150,7 @@ impl Refusal {
             | Self::JobSize
             | Self::SingleBlock
             | Self::Malformed
+            | Self::QueuePairRight
             | Self::Atomic => Syndrome::REMOTE_INVALID_REQUEST,
             // Assumption: as above, for the responder's side.
             Self::NoRoom
@@ -106,5 +162,263 @@ impl Refusal {
             | Self::MemoryFault => Syndrome::REMOTE_OPERATION,
             _ => Syndrome::REMOTE_ACCESS,
         }
+    }
+}
+
+/// Why one request ended in an error: the reason, and the key that the request named, if there was one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The key of the data segment, or the remote key.
+    pub key: Option<u32>,
+    /// The reason that the request breaks.
+    pub reason: Reason,
+}
+
+impl Cause {
+    /// Returns the kind of reason.
+    pub const fn refusal(&self) -> Refusal {
+        self.reason.refusal()
+    }
+
+    /// Returns what the requester is told whose own key or request it was.
+    pub(crate) const fn local(&self) -> Status {
+        self.refusal().local(false)
+    }
+
+    /// Returns what the responder is told whose receive it was.
+    pub(crate) const fn receive(&self) -> Status {
+        self.refusal().local(true)
+    }
+}
+
+impl From<Reason> for Cause {
+    fn from(reason: Reason) -> Self {
+        Self { key: None, reason }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, reason } = self;
+        write!(f, "{reason}")?;
+        match key {
+            Some(key) => write!(f, " (the request names key {key:#010x})"),
+            None => Ok(()),
+        }
+    }
+}
+
+macro_rules! reasons {
+    ($($name:ident $({ $($field:ident: $type:ty),+ })? $refusal:ident $text:literal;)+) => {
+        /// A reason that a request breaks, with what it is about. The text of each is its `Display`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Reason {
+            $(
+                #[doc = concat!($text, ".")]
+                $name $({ $(
+                    #[doc = concat!("The `", stringify!($field), "` of the text.")]
+                    $field: $type,
+                )+ })?,
+            )+
+        }
+
+        impl Reason {
+            /// The names of all reasons.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
+
+            /// Returns the name of the reason.
+            pub const fn name(&self) -> &'static str {
+                match self { $(Self::$name { .. } => stringify!($name),)+ }
+            }
+
+            /// Returns the kind of reason.
+            pub const fn refusal(&self) -> Refusal {
+                match self { $(Self::$name { .. } => Refusal::$refusal,)+ }
+            }
+
+            /// Returns the numbers in the text, in their order.
+            #[allow(unused_mut)]
+            pub fn values(&self) -> [u64; 3] {
+                let mut values = [0; 3];
+                match *self { $(Self::$name $({ $($field),+ })? => {
+                    $(for (place, value) in values.iter_mut().zip([$(u64::from($field)),+]) {
+                        *place = value;
+                    })?
+                })+ }
+                values
+            }
+
+            /// Makes a reason of its name and numbers; `None` where there is none, or a number is too large.
+            #[allow(unused_mut, unused_variables)]
+            pub fn from_values(name: &str, values: [u64; 3]) -> Option<Self> {
+                let mut values = values.into_iter();
+                $(if name == stringify!($name) {
+                    return Some(Self::$name $({ $($field: <$type>::try_from(values.next()?).ok()?),+ })?);
+                })+
+                None
+            }
+        }
+
+        impl fmt::Display for Reason {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match *self { $(Self::$name $({ $($field),+ })? => write!(f, $text),)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    // Keys.
+    UnknownKey { key: u32 } UnknownKey "no mkey has the index of key {key:#010x}";
+    KeyTag { key: u32, tag: u8 } KeyTag "the mkey of key {key:#010x} has another tag, {tag:#04x}";
+    KeyFree { key: u32 } KeyFree "the mkey of key {key:#010x} is free: never configured, or invalidated";
+    KeyDomain { key: u32, domain: u32, asked: u32 } ProtectionDomain
+        "the mkey of key {key:#010x} is in protection domain {domain:#x}, the queue in {asked:#x}";
+    KeyBound { key: u32, qpn: u32 } QueuePair "the mkey of key {key:#010x} is bound to queue pair {qpn:#x}";
+    NoLocalRead { key: u32 } Right "key {key:#010x} does not allow local reads";
+    NoLocalWrite { key: u32 } Right "key {key:#010x} does not allow local writes";
+    NoRemoteRead { key: u32 } Right "key {key:#010x} does not allow remote reads";
+    NoRemoteWrite { key: u32 } Right "key {key:#010x} does not allow remote writes";
+    NoAtomic { key: u32 } Right "key {key:#010x} does not allow remote atomics";
+    QueueForbidsRead { qpn: u32 } QueuePairRight "queue pair {qpn:#x} forbids its peer to read (rre)";
+    QueueForbidsWrite { qpn: u32 } QueuePairRight "queue pair {qpn:#x} forbids its peer to write (rwe)";
+    QueueForbidsAtomics { qpn: u32 } QueuePairRight "queue pair {qpn:#x} forbids its peer atomics (rae)";
+    BeforeStart { key: u32, address: u64, start: u64 } Bounds
+        "address {address:#x} is before the first of key {key:#010x}, {start:#x}";
+    BehindEnd { key: u32, end: u64, length: u64 } Bounds
+        "the range ends at {end:#x}, the mkey of key {key:#010x} has {length:#x} bytes";
+    BehindEntries { key: u32, end: u64, mapped: u64 } Bounds
+        "the range ends at {end:#x}, the entries of key {key:#010x} map {mapped:#x} bytes";
+    AddressOverflow { key: u32 } Bounds "an address of key {key:#010x} does not fit 64 bits";
+    RangeOverflow { offset: u64, length: u64 } Bounds
+        "{length} bytes from offset {offset:#x} on end beyond 2^64";
+    CycleLength { key: u32, sum: u64, cycle: u32 } Bounds
+        "a cycle of key {key:#010x} has {cycle} bytes by its header, {sum} by its entries";
+    StridedEntriesMissing { key: u32 } Bsf "the header of key {key:#010x} counts entries that are missing";
+    TooDeep { key: u32 } Depth "key {key:#010x} stands under too many other keys";
+    TooManyRanges { limit: u32 } Ranges "the data falls into more than {limit} ranges of memory";
+    NoMemory { address: u64, length: u64 } MemoryFault "there is no memory of {length} bytes at {address:#x}";
+    NestedBsf { key: u32 } NestedTransform "key {key:#010x} has BSFs, and stands under another key";
+
+    // Lengths.
+    MessageTooLong { length: u64, limit: u64 } Length "{length} bytes are longer than the limit, {limit}";
+    BufferTooShort { length: u64, room: u64 } Length "{length} bytes do not fit the buffers, of {room} bytes";
+    OffsetInBlock { offset: u64, block: u64 } Alignment
+        "offset {offset} is not where a block or data unit of {block} bytes begins";
+    EndInBlock { end: u64, block: u64 } PartialBlock "offset {end}, the end, is inside a block of {block} bytes";
+    BehindTransaction { end: u64, all: u64 } Bounds "the range ends at {end}, the transaction has {all} bytes";
+    PartOfTransaction { offset: u64, length: u64 } PartialBlock
+        "{length} bytes from offset {offset} on are neither the transaction nor its CRC";
+    JobSize { length: u64, unit: u64 } JobSize "{length} bytes cannot be encrypted in data units of {unit} bytes";
+    TweakCarry JobSize "the upper half of the tweak would change";
+    OneUnit { length: u64, unit: u64 } SingleBlock
+        "{length} bytes exceed the data unit of {unit} bytes, the limit of this engine";
+    NoRoom { length: u64 } NoRoom "the device has no room for {length} bytes";
+
+    // BSFs.
+    BsfNeverWritten Bsf "BSFs are in force, and none was written";
+    BothOutsideCipher Bsf "signatures in both domains, and the cipher is around neither";
+    LeftoverRow Bsf "no table has this cipher and signature together";
+    TransactionOrder { order: u8 } Bsf "a CRC over a transaction does not go with encryption order {order}";
+    TransactionWithBlocks Bsf "block signatures beside a CRC over a transaction";
+    BlocksInShortBsf Bsf "a BSF of 32 bytes has no attributes of blocks";
+    BlockSelector { selector: u8 } Bsf "block size selector {selector} is not known";
+    CopyMaskStructure Bsf "a copy mask needs the same signature type in both domains";
+    TransactionBits { bits: u32 } Bsf "bits {bits:#x} of the transaction are not known";
+    TransactionInBothDomains Bsf "a CRC over a transaction in both domains";
+    TransactionFormat { format: u8 } Bsf "transaction format {format:#x} is no CRC32C";
+    TransactionCheckMask { mask: u8 } Bsf "check mask {mask:#04x} leaves out bytes of a transaction's CRC";
+    TransactionEpilogue { size: u32 } Bsf "a transaction with an epilogue of {size} bytes";
+    TransactionSize { size: u64, length: u64 } Bsf
+        "the transaction has {size} bytes in memory, the mkey {length}";
+    InlineMissing Bsf "a T10-DIF domain without a valid inline section";
+    GuardType { code: u8 } Bsf "guard type {code} is not known";
+    BlockFormat { format: u8 } Bsf "block format {format:#x} is not known";
+    NotRepeated { format: u8 } Bsf "block format {format:#x} does not start anew in each block";
+    SignatureNotThere { format: u8 } Bsf "this device has no signatures of format {format:#x}";
+    EncryptionOrder { order: u8 } Bsf "encryption order {order} is not known";
+    EncryptionStandard { code: u8 } Bsf "encryption standard {code} is not AES-XTS";
+    UnitSelector { selector: u8 } Bsf "data unit selector {selector} is not known";
+    TwoTransactions Bsf "a message has data of two transactions";
+    BsfInAtomic { key: u32 } Bsf "an atomic on key {key:#010x}, which has BSFs";
+    BsfInCopy { key: u32 } Bsf "a copy with key {key:#010x}, which has BSFs";
+    BsfUnderList { key: u32 } Bsf "a list of entries in memory of key {key:#010x}, which has BSFs";
+    CryptoUnconfigured CryptoUnconfigured "a crypto mkey without crypto attributes";
+    UnknownDek { dek: u32 } Dek "there is no DEK {dek:#x}";
+    DekDomain { dek: u32, domain: u32 } Dek "DEK {dek:#x} is in protection domain {domain:#x}, the mkey is not";
+    Keytag { dek: u32 } Keytag "the keytag is not that of DEK {dek:#x}";
+    UnknownPsv { psv: u32 } Psv "there is no PSV {psv:#x}";
+    PsvDomain { psv: u32, domain: u32 } Psv "PSV {psv:#x} is in protection domain {domain:#x}, its user is not";
+    TransactionNotBegun { psv: u32 } Psv "PSV {psv:#x} carries no CRC: no transaction has begun";
+
+    // Requests.
+    AnotherQueue { qpn: u32 } Malformed "the request names queue pair {qpn:#x}, which is not its own";
+    AnotherIndex { index: u16, place: u16 } Malformed "the request names index {index}, and stands at {place}";
+    Modifier { opmod: u8 } Malformed "opcode modifier {opmod:#04x} is not known";
+    SizeField { octowords: u8 } Malformed "the size field says {octowords} octowords, from 1 to 63 are possible";
+    LongerThanRung { blocks: u16, rung: u16 } Malformed "the request has {blocks} blocks, {rung} were rung";
+    SegmentMissing { octowords: u64 } Malformed "the {octowords} octowords of the request end inside a segment";
+    SegmentsLeft { octowords: u64 } Malformed "{octowords} octowords stand behind the last segment";
+    Opcode { opcode: u8 } Malformed "opcode {opcode:#04x} is none that this queue pair executes";
+    InlineInScatter Malformed "inline data in a request that brings data in";
+    InlineOverrun { length: u64, room: u64 } Malformed
+        "{length} bytes of inline data, the request has room for {room}";
+    AddressVector Malformed "the address vector has no second half";
+    RingUnreadable { address: u64 } MemoryFault "the ring at {address:#x} is no memory";
+    AtomicAlignment { address: u64 } Atomic "an atomic at {address:#x}, which is no multiple of 8";
+
+    // UMRs.
+    CheckFree { key: u32 } UmrCheck "the mkey of key {key:#010x} is in use, and the flags ask for a free one";
+    CheckUsed { key: u32 } UmrCheck "the mkey of key {key:#010x} is free, and the flags ask for one in use";
+    CheckQpn { key: u32, qpn: u32 } UmrCheck "the mkey of key {key:#010x} is bound to queue pair {qpn:#x}";
+    NotInvalidable { key: u32 } UmrCheck "the peer may not invalidate key {key:#010x}";
+    NoUmr { key: u32 } UmrUnsupported "the mkey of key {key:#010x} was created without umr_en";
+    UmrReserved UmrUnsupported "reserved parts of the UMR control segment are not zero";
+    UmrRelaxed UmrUnsupported "the mask relaxes the order of transfers, which this device cannot";
+    UmrDomain { domain: u32 } UmrUnsupported "the mask moves the mkey into protection domain {domain:#x}";
+    UmrBinding UmrUnsupported "the mask binds the mkey to a queue pair";
+    BsfOctowords { octowords: u16 } UmrUnsupported "{octowords} octowords are no whole BSFs";
+    PointerAlignment { address: u64 } UmrUnsupported "the lists are at {address:#x}, which is no multiple of 2048";
+    ReplacedInBlock { first: u64 } UmrUnsupported "entry {first} is not the first in a block of 4";
+    OffsetTooLarge { first: u64 } UmrUnsupported "an mkey cannot have entry {first}";
+    StridedCount { entries: u16, octowords: u64 } UmrUnsupported
+        "a header and {entries} entries do not fit {octowords} octowords";
+    BsfOrder { count: u64 } UmrUnsupported "{count} BSFs are not a signature BSF, a crypto BSF, or both in this order";
+    BsfNotThere UmrUnsupported "the mkey was created without the feature of a BSF";
+    BsfSizeCode { wanted: u8 } UmrUnsupported "the size code of a BSF is not {wanted}";
+    LengthOver32Bits { length: u64 } UmrUnsupported "{length} bytes are too long for an mkey with BSFs (32 bits)";
+    EntriesOverRoom { entries: u64, room: u32 } UmrRoom "{entries} entries, the mkey has room for {room}";
+
+    // What is no request's fault.
+    Flushed Flushed "the queue pair is in the error state: the request was never executed";
+    ReceiverNotReady { attempts: u8 } Peer "the peer had no receive, after {attempts} repetitions";
+    Unreachable Peer "no queue pair answers: none is there, or it cannot receive";
+    BadResponse Peer "the peer's answer does not fit the request";
+    RefusedByPeer { syndrome: u8 } Peer "the peer refuses the request with syndrome {syndrome:#04x}";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn reasons_survive_as_numbers() {
+        for name in Reason::NAMES {
+            let reason = Reason::from_values(name, [1, 2, 3]).unwrap();
+            assert_eq!(reason.name(), *name);
+            assert_eq!(Reason::from_values(name, reason.values()), Some(reason));
+        }
+        assert_eq!(Reason::from_values("Keytag", [1 << 32, 0, 0]), None);
+        assert_eq!(Reason::from_values("", [0; 3]), None);
+    }
+
+    #[test]
+    fn a_cause_names_both_keys() {
+        let cause = Cause { key: Some(0x500), reason: Reason::KeyFree { key: 0x700 } };
+        assert_eq!(
+            cause.to_string(),
+            "the mkey of key 0x00000700 is free: never configured, or invalidated (the request names key 0x00000500)"
+        );
     }
 }

@@ -61,6 +61,18 @@ impl<M: Memory> Device<M> {
         self.insert_mkey(Mkey::region(pd, address, start, length, access))
     }
 
+    /// Relaxes the order of writes to a region and of reads from it, or takes that back
+    /// (`IBV_ACCESS_RELAXED_ORDERING`). This device keeps the order all the same.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn set_relaxed_order(&mut self, index: MkeyIndex, relaxed: bool) -> Result<(), Error> {
+        let number = index.get();
+        let mkey = self.objects.mkeys.get_mut(number).ok_or(Error::NoSuchObject { what: "mkey", number })?;
+        mkey.relaxed_ordering = [relaxed; 2];
+        Ok(())
+    }
+
     /// Changes a region, which keeps its key (REREG_MR).
     ///
     /// # Errors

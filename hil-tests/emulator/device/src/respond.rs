@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::message::{Payload, Request, Response};
 use crate::object::mkey::Mkey;
 use crate::object::qp::{QpAttributes, QpState};
-use crate::refusal::Refusal;
+use crate::refusal::{Cause, Reason, Refusal, Status};
 use crate::translate::{Asker, Right};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,15 +25,16 @@ impl<M: Memory> Device<M> {
     pub(crate) fn respond(&mut self, qpn: u32, request: Request) -> Response {
         let Some(qp) = self.objects.qps.get(qpn) else { return Response::Unreachable };
         let (attributes, rights) = (qp.attributes, qp.rights);
-        let allowed = match request {
-            Request::Send { .. } => true,
-            Request::Write { .. } => rights.remote_write,
-            Request::Read { .. } => rights.remote_read,
-            Request::CompareSwap { .. } | Request::FetchAdd { .. } => rights.remote_atomic,
+        let forbidden = match request {
+            Request::Write { .. } if !rights.remote_write => Some(Reason::QueueForbidsWrite { qpn }),
+            Request::Read { .. } if !rights.remote_read => Some(Reason::QueueForbidsRead { qpn }),
+            Request::CompareSwap { .. } | Request::FetchAdd { .. } if !rights.remote_atomic => {
+                Some(Reason::QueueForbidsAtomics { qpn })
+            }
+            _ => None,
         };
-        if !allowed && !self.faults.qp_rights_ignored {
-            let why = if self.faults.denied_as_invalid { Refusal::Malformed } else { Refusal::Right };
-            return self.refuse(qpn, &attributes, why);
+        if let Some(reason) = forbidden.filter(|_| !self.faults.qp_rights_ignored) {
+            return self.refuse(qpn, &attributes, reason.into());
         }
         match request {
             Request::Send { data, payload, solicited } => {
@@ -74,7 +75,7 @@ impl<M: Memory> Device<M> {
             None => return Response::ReceiverNotReady,
             Some(receive) => receive,
         };
-        let outcome = receive.segments.and_then(|segments| {
+        let outcome = receive.segments.map_err(Cause::from).and_then(|segments| {
             let key = match payload {
                 Payload::Invalidate(key) => Some(self.invalidable(qpn, attributes.pd, key)?),
                 _ => None,
@@ -88,18 +89,19 @@ impl<M: Memory> Device<M> {
         });
         let (reports, key, length) = match outcome {
             Ok(outcome) => outcome,
-            Err(refusal) => {
+            Err(cause) => {
                 // The receive list is this side's own; the requester learns only what concerns it.
-                let (own, remote) = match refusal {
-                    Refusal::Length => (refusal.local(), Syndrome::REMOTE_INVALID_REQUEST),
+                let own = cause.receive();
+                let (own, syndrome) = match cause.refusal() {
+                    Refusal::Length => (own, Syndrome::REMOTE_INVALID_REQUEST),
                     Refusal::UmrCheck if !self.faults.invalidation_refused_otherwise => {
-                        (Syndrome::LOCAL_ACCESS, Syndrome::REMOTE_ACCESS)
+                        (Status { syndrome: Syndrome::LOCAL_ACCESS, ..own }, Syndrome::REMOTE_ACCESS)
                     }
-                    _ => (refusal.local(), Syndrome::REMOTE_OPERATION),
+                    _ => (own, Syndrome::REMOTE_OPERATION),
                 };
                 self.enter_error(qpn);
-                self.fail_receive(qpn, receive.counter, own, refusal.vendor());
-                return Response::Refused(remote);
+                self.fail_receive(qpn, receive.counter, own, cause);
+                return Response::Refused { syndrome, cause: Some(cause) };
             }
         };
         if let Some(mkey) = key.and_then(|index| self.objects.mkeys.get_mut(index))
@@ -137,7 +139,7 @@ impl<M: Memory> Device<M> {
                     self.drain(qpn, wrong);
                 }
             }
-            Err(refusal) => return self.refuse(qpn, attributes, refusal),
+            Err(cause) => return self.refuse(qpn, attributes, cause),
         }
         if let Some((word, solicited)) = immediate {
             let Some(receive) = self.take_receive(qpn) else { return Response::ReceiverNotReady };
@@ -160,7 +162,7 @@ impl<M: Memory> Device<M> {
         pd: u32,
         range: Range,
         data: Vec<u8>,
-    ) -> Result<Option<Report>, Refusal> {
+    ) -> Result<Option<Report>, Cause> {
         // A write of nothing looks at no key (InfiniBand 9.7.4.1.5).
         if data.is_empty() {
             return Ok(None);
@@ -183,7 +185,7 @@ impl<M: Memory> Device<M> {
                 self.report(attributes.responder_cqn(), report.as_slice());
                 Response::Data(data)
             }
-            Err(refusal) => self.refuse(qpn, attributes, refusal),
+            Err(cause) => self.refuse(qpn, attributes, cause),
         }
     }
 
@@ -198,7 +200,7 @@ impl<M: Memory> Device<M> {
         match self.atomic(qpn, attributes.pd, rkey, address, change) {
             Ok(value) if self.faults.atomic_replies_big_endian => Response::Original(value.swap_bytes()),
             Ok(value) => Response::Original(value),
-            Err(refusal) => self.refuse(qpn, attributes, refusal),
+            Err(cause) => self.refuse(qpn, attributes, cause),
         }
     }
 
@@ -210,18 +212,19 @@ impl<M: Memory> Device<M> {
         rkey: u32,
         address: u64,
         change: impl Fn(u64) -> u64,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<u64, Cause> {
         if !address.is_multiple_of(8) && !self.faults.atomic_alignment_ignored {
-            return Err(Refusal::Atomic);
+            return Err(Reason::AtomicAlignment { address }.into());
         }
         let range = Range { key: rkey, address, length: 8 };
         let index = Key::from_raw(rkey).index().get();
         // Assumption: a key that changes its bytes on the way cannot be the target of an atomic.
         if self.objects.mkeys.get(index).is_some_and(Mkey::changes_bytes) {
-            return Err(Refusal::Bsf);
+            return Err(Reason::BsfInAtomic { key: rkey }.into());
         }
         let (bytes, _) = self.path(qpn, pd).gather(&self.memory, range, Right::Atomic)?;
-        let value = u64::from_le_bytes(bytes.try_into().map_err(|_| Refusal::Length)?);
+        let value =
+            u64::from_le_bytes(bytes.try_into().map_err(|_| Reason::BufferTooShort { length: 8, room: 0 })?);
         let path = crate::data_path::Path {
             objects: &self.objects,
             profile: &self.profile,
@@ -234,31 +237,43 @@ impl<M: Memory> Device<M> {
 
     /// Finds the key that a SEND with invalidation to queue pair `qpn` may invalidate: not one that another queue pair has bound
     /// (a memory window of type 2B).
-    fn invalidable(&self, qpn: u32, pd: u32, key: u32) -> Result<u32, Refusal> {
+    fn invalidable(&self, qpn: u32, pd: u32, key: u32) -> Result<u32, Cause> {
+        let refused = Cause::from(Reason::NotInvalidable { key });
         let key = Key::from_raw(key);
         let index = key.index().get();
-        let mkey = self.objects.mkeys.get(index).ok_or(Refusal::UmrCheck)?;
+        let mkey = self.objects.mkeys.get(index).ok_or(refused)?;
         let Faults { invalidate_tag_ignored, invalidate_domain_ignored, .. } = self.faults;
         let named = mkey.tag == key.tag() || invalidate_tag_ignored;
         let reached = mkey.pd == pd || invalidate_domain_ignored;
         let own = mkey.qpn.is_none_or(|bound| bound == qpn);
         let allowed = named && reached && own && !mkey.free && mkey.remote_invalidate;
-        if allowed { Ok(index) } else { Err(Refusal::UmrCheck) }
+        if allowed { Ok(index) } else { Err(refused) }
     }
 
     /// Refuses access to a remote key. The queue pair fails with it; a receive that is posted says so. One
     /// that gives no answers drops the message (InfiniBand 9.9.3).
-    fn refuse(&mut self, qpn: u32, attributes: &QpAttributes, refusal: Refusal) -> Response {
+    fn refuse(&mut self, qpn: u32, attributes: &QpAttributes, cause: Cause) -> Response {
+        let refusal = cause.refusal();
+        let syndrome = match refusal {
+            Refusal::QueuePairRight if self.faults.denied_as_access => Syndrome::REMOTE_ACCESS,
+            _ => refusal.remote(),
+        };
+        let response = Response::Refused { syndrome, cause: Some(cause) };
         if !attributes.transport.is_reliable() {
-            return Response::Refused(refusal.remote());
+            return response;
         }
         self.enter_error(qpn);
-        self.events.push_back(Event::QpAccess(qpn));
+        // The event goes with the answer (DEVICE.md, "What a queue pair forbids").
+        self.events.push_back(match syndrome {
+            Syndrome::REMOTE_INVALID_REQUEST => Event::QpRequest(qpn),
+            _ => Event::QpAccess(qpn),
+        });
         // Assumption: the first receive carries the error (0x11), those behind it are flushed.
         if let Some(receive) = self.take_receive(qpn) {
-            self.fail_receive(qpn, receive.counter, Syndrome::LOCAL_ACCESS, refusal.vendor());
+            let status = Status { syndrome: Syndrome::LOCAL_ACCESS, ..cause.receive() };
+            self.fail_receive(qpn, receive.counter, status, cause);
         }
-        Response::Refused(refusal.remote())
+        response
     }
 
     fn enter_error(&mut self, qpn: u32) {

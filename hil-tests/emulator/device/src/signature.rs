@@ -134,6 +134,16 @@ pub enum Rule {
     },
 }
 
+impl Rule {
+    /// Returns the same rule with the other start value.
+    pub(crate) const fn with_other_seed(self) -> Self {
+        match self {
+            Self::T10Dif(dif) => Self::T10Dif(Dif { seed_ones: !dif.seed_ones, ..dif }),
+            Self::Crc { kind, seed_ones } => Self::Crc { kind, seed_ones: !seed_ones },
+        }
+    }
+}
+
 /// A signature as it stands in memory: up to 8 bytes, bit 7 of a mask is byte 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signature {

@@ -1,7 +1,9 @@
 //! A tap on the wire and on the completion queues, for whoever wants to see what passes.
 
 use crate::message::Message;
+use crate::refusal::Cause;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
 /// Something that passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,31 +18,68 @@ pub enum Seen<'a> {
         cqn: u32,
         /// The entry.
         entry: &'a [u8; 64],
+        /// Of an error, why.
+        cause: Option<Cause>,
     },
+}
+
+/// A completion entry that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The completion queue.
+    pub cqn: u32,
+    /// The entry, but for its owner bit.
+    pub entry: [u8; 64],
+    /// Of an error, why.
+    pub cause: Option<Cause>,
 }
 
 /// What is called for all that passes.
 type Look = dyn FnMut(Seen<'_>) + Send;
 
-/// Who looks, if anyone.
+/// Who looks, if anyone, and the last entries that were written.
 #[derive(Default)]
-pub(crate) struct Tap(Option<Box<Look>>);
+pub(crate) struct Tap {
+    look: Option<Box<Look>>,
+    /// At most this number of entries is kept.
+    limit: usize,
+    written: VecDeque<Written>,
+}
 
 impl core::fmt::Debug for Tap {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(if self.0.is_some() { "Tap(used)" } else { "Tap(unused)" })
+        f.write_str(if self.look.is_some() { "Tap(used)" } else { "Tap(unused)" })
     }
 }
 
 impl Tap {
     /// Has `look` called for all that passes from now on.
     pub(crate) fn set(&mut self, look: impl FnMut(Seen<'_>) + Send + 'static) {
-        self.0 = Some(Box::new(look));
+        self.look = Some(Box::new(look));
+    }
+
+    /// Has the last `limit` completion entries kept from now on.
+    pub(crate) fn keep(&mut self, limit: usize) {
+        self.limit = limit;
+        self.written.clear();
+    }
+
+    /// Returns the entries that are kept, oldest first.
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Written> {
+        self.written.iter()
     }
 
     /// Shows something to whoever looks.
     pub(crate) fn show(&mut self, seen: Seen<'_>) {
-        if let Some(look) = &mut self.0 {
+        if let Seen::Completion { cqn, entry, cause } = seen
+            && self.limit > 0
+        {
+            if self.written.len() >= self.limit {
+                self.written.pop_front();
+            }
+            self.written.push_back(Written { cqn, entry: *entry, cause });
+        }
+        if let Some(look) = &mut self.look {
             look(seen);
         }
     }

@@ -5,7 +5,7 @@
 //! behind the data of the last.
 
 use crate::pipeline::{BlockError, Side, SignatureType, Span, room};
-use crate::refusal::Refusal;
+use crate::refusal::Reason;
 use crate::signature::{CrcKind, Mismatch, Part, Rule, crc32c_continued};
 use alloc::vec::Vec;
 
@@ -40,8 +40,8 @@ pub struct Running {
 
 impl Transaction {
     /// Returns the CRC of what is before a request, which has data or the CRC alone.
-    fn before(&self, data: bool) -> Result<u32, Refusal> {
-        self.start.filter(|_| data).or(self.running).ok_or(Refusal::Psv)
+    fn before(&self, data: bool) -> Result<u32, Reason> {
+        self.start.filter(|_| data).or(self.running).ok_or(Reason::TransactionNotBegun { psv: self.psv })
     }
 
     const fn crc_bytes(&self) -> u64 {
@@ -54,28 +54,29 @@ impl Transaction {
     /// Assumption: other parts are refused; drivers ask for these only.
     ///
     /// # Errors
-    /// [`Refusal::Bounds`], [`Refusal::PartialBlock`], [`Refusal::Psv`] where no transaction has begun.
-    pub(crate) fn span(&self, offset: u64, length: u64) -> Result<Span, Refusal> {
+    /// Where the bytes are other ones, or no transaction has begun.
+    pub(crate) fn span(&self, offset: u64, length: u64) -> Result<Span, Reason> {
         let (on_wire, in_memory) = match self.side {
             Side::Wire => (self.crc_bytes(), 0),
             Side::Memory => (0, self.crc_bytes()),
         };
-        let end = offset.checked_add(length).ok_or(Refusal::Bounds)?;
-        let all = self.length.checked_add(on_wire).ok_or(Refusal::Bounds)?;
+        let overflow = Reason::RangeOverflow { offset, length };
+        let end = offset.checked_add(length).ok_or(overflow)?;
+        let all = self.length.checked_add(on_wire).ok_or(overflow)?;
         if end > all {
-            return Err(Refusal::Bounds);
+            return Err(Reason::BehindTransaction { end, all });
         }
         let span = Span {
             wire_offset: offset,
             wire_length: length,
             data_offset: 0,
             memory_offset: 0,
-            memory_length: self.length.checked_add(in_memory).ok_or(Refusal::Bounds)?,
+            memory_length: self.length.checked_add(in_memory).ok_or(overflow)?,
         };
         let span = match (offset, end) {
             (0, end) if end == self.length || end == all => span,
             (offset, end) if offset == self.length && end == all => Span { memory_length: 0, ..span },
-            _ => return Err(Refusal::PartialBlock),
+            _ => return Err(Reason::PartOfTransaction { offset, length }),
         };
         self.before(offset == 0)?;
         Ok(span)
@@ -84,11 +85,11 @@ impl Transaction {
     /// Adds data to the CRC and puts it behind them, if there is room for `length` bytes.
     ///
     /// # Errors
-    /// [`Refusal::NoRoom`], [`Refusal::Psv`].
-    pub(crate) fn generate(&self, mut bytes: Vec<u8>, length: u64) -> Result<(Vec<u8>, Running), Refusal> {
+    /// [`Reason::NoRoom`], [`Reason::TransactionNotBegun`].
+    pub(crate) fn generate(&self, mut bytes: Vec<u8>, length: u64) -> Result<(Vec<u8>, Running), Reason> {
         let crc = crc32c_continued(self.before(!bytes.is_empty())?, &bytes);
         if length > bytes.len() as u64 {
-            bytes.try_reserve(CRC_BYTES as usize).map_err(|_| Refusal::NoRoom)?;
+            bytes.try_reserve(CRC_BYTES as usize).map_err(|_| Reason::NoRoom { length })?;
             bytes.extend_from_slice(&crc.to_le_bytes());
         }
         Ok((bytes, Running { psv: self.psv, crc }))
@@ -99,13 +100,13 @@ impl Transaction {
     /// Assumption: the offset of an error is that of the CRC's last byte, as for blocks.
     ///
     /// # Errors
-    /// [`Refusal::NoRoom`], [`Refusal::Psv`].
+    /// [`Reason::NoRoom`], [`Reason::TransactionNotBegun`].
     pub(crate) fn check(
         &self,
         bytes: &[u8],
         data: u64,
-    ) -> Result<(Vec<u8>, Running, Option<BlockError>), Refusal> {
-        let data = usize::try_from(data).map_err(|_| Refusal::NoRoom)?;
+    ) -> Result<(Vec<u8>, Running, Option<BlockError>), Reason> {
+        let data = usize::try_from(data).map_err(|_| Reason::NoRoom { length: data })?;
         let (data, found) = bytes.split_at_checked(data).unwrap_or((bytes, &[]));
         let crc = crc32c_continued(self.before(!data.is_empty())?, data);
         let error = match <[u8; CRC_BYTES as usize]>::try_from(found) {

@@ -3,12 +3,11 @@
 
 use crate::faults::Faults;
 use crate::object::Objects;
-use crate::object::dek::Dek;
 use crate::object::mkey::{BsfBytes, Mkey};
 use crate::object::psv::Psv;
 use crate::pipeline::{Cipher, Domain, Order, Side, Transform};
 use crate::profile::{DeviceProfile, XtsEngine};
-use crate::refusal::Refusal;
+use crate::refusal::Reason;
 use crate::signature::{CrcKind, Dif, GuardKind, Rule, crc32c};
 use crate::transaction::{CRC_BYTES, Transaction};
 use core::sync::atomic::Ordering;
@@ -24,28 +23,40 @@ pub(crate) fn decode<'a>(
     objects: &'a Objects,
     profile: &DeviceProfile,
     faults: &Faults,
-) -> Result<Option<Transform<'a>>, Refusal> {
+) -> Result<Option<Transform<'a>>, Reason> {
     if !mkey.bsf_enabled {
-        return if mkey.crypto { Err(Refusal::CryptoUnconfigured) } else { Ok(None) };
+        return if mkey.crypto { Err(Reason::CryptoUnconfigured) } else { Ok(None) };
     }
     let mut transform = match &mkey.signature_bsf {
         Some(bytes) => signature(bytes, mkey, objects, faults)?,
         // Assumption: a BSF that is in force and was never written is an error, hence the BSF enable of 0
         // that a signature mkey without a signature gets.
-        None if mkey.signature => return Err(Refusal::Bsf),
+        None if mkey.signature => return Err(Reason::BsfNeverWritten),
         None => Transform::default(),
     };
+    let is_crc32c = |domain: &Domain| matches!(domain.rule, Rule::Crc { kind: CrcKind::Crc32c, .. });
+    if !profile.crc32c && transform.memory.iter().chain(&transform.wire).any(is_crc32c) {
+        return Err(Reason::SignatureNotThere { format: BfsPsv::CRC32C });
+    }
     match &mkey.crypto_bsf {
         Some(bytes) => transform.cipher = Some(cipher(bytes, mkey.pd, objects, profile, faults)?),
-        None if mkey.crypto => return Err(Refusal::CryptoUnconfigured),
+        None if mkey.crypto => return Err(Reason::CryptoUnconfigured),
         None => {}
     }
     let raw = matches!(transform.cipher, Some(Cipher { order: Order::RawWire | Order::RawMemory, .. }));
     if raw && transform.memory.is_some() && transform.wire.is_some() {
-        return Err(Refusal::Bsf); // Two signatures with a cipher outside of them.
+        return Err(Reason::BothOutsideCipher);
     }
     if faults.leftover_rows_refused && is_leftover(&transform) {
-        return Err(Refusal::Bsf);
+        return Err(Reason::LeftoverRow);
+    }
+    if faults.leftover_rows_otherwise && is_leftover(&transform) {
+        for domain in transform.memory.iter_mut().chain(&mut transform.wire) {
+            domain.rule = domain.rule.with_other_seed();
+        }
+        if let Some(cipher) = &mut transform.cipher {
+            cipher.tweak ^= 1;
+        }
     }
     // Both forms of a transaction with AES-XTS have the CRC over ciphertext (DEVICE.md, "Transaction
     // signatures with AES-XTS").
@@ -55,20 +66,25 @@ pub(crate) fn decode<'a>(
             Side::Memory => Order::RawMemory,
         };
         if cipher.order != known {
-            return Err(Refusal::Bsf);
+            return Err(Reason::TransactionOrder { order: cipher.order.code() });
         }
     }
     // An engine of single units: the bound is on the memory length, signatures included.
-    if transform.cipher.is_some_and(|cipher| cipher.single_block && mkey.length > u64::from(cipher.unit)) {
-        return Err(Refusal::SingleBlock);
+    if let Some(cipher) = transform.cipher
+        && cipher.single_block
+        && mkey.length > u64::from(cipher.unit)
+    {
+        return Err(Reason::OneUnit { length: mkey.length, unit: cipher.unit.into() });
     }
     Ok(Some(transform))
 }
 
 /// Finds the PSV that a BSF names, in the domain of its mkey.
-fn psv_of<'a>(pd: u32, word: BfsPsv, objects: &'a Objects, faults: &Faults) -> Result<&'a Psv, Refusal> {
-    let reached = |psv: &&Psv| psv.pd == pd || faults.psv_domain_ignored;
-    objects.psvs.get(word.psv()).filter(reached).ok_or(Refusal::Psv)
+fn psv_of<'a>(pd: u32, word: BfsPsv, objects: &'a Objects, faults: &Faults) -> Result<&'a Psv, Reason> {
+    let psv = word.psv();
+    let found = objects.psvs.get(psv).ok_or(Reason::UnknownPsv { psv })?;
+    let reached = found.pd == pd || faults.psv_domain_ignored;
+    if reached { Ok(found) } else { Err(Reason::PsvDomain { psv, domain: found.pd }) }
 }
 
 /// Whether cipher and signature are a combination that no table has and no source refuses (measured by
@@ -88,33 +104,36 @@ fn signature(
     mkey: &Mkey,
     objects: &Objects,
     faults: &Faults,
-) -> Result<Transform<'static>, Refusal> {
+) -> Result<Transform<'static>, Reason> {
     let bsf: SignatureBsf = zerocopy::transmute!(*bytes);
     let transaction = transaction(&bsf, mkey, objects, faults)?;
     let blocks = bsf.memory != 0 || bsf.wire != 0;
     let extended = BsfSize::from_bits(bsf.bsf_size_sbs).size() == BsfSize::EXTENDED;
     // Nothing is known of blocks in a transaction, nor of their signatures in a BSF without their attributes.
-    if blocks && (transaction.is_some() || extended) {
-        return Err(Refusal::Bsf);
+    if blocks && transaction.is_some() {
+        return Err(Reason::TransactionWithBlocks);
+    }
+    if blocks && extended {
+        return Err(Reason::BlocksInShortBsf);
     }
     if transaction.is_some() {
         return Ok(Transform { transaction, ..Transform::default() });
     }
     let same = BsfSize::from_bits(bsf.bsf_size_sbs).same_block_structure();
-    let domain = |selector: u8, word: u32, inline: &InlineDif| -> Result<Option<Domain>, Refusal> {
+    let domain = |selector: u8, word: u32, inline: &InlineDif| -> Result<Option<Domain>, Reason> {
         if selector == 0 {
             return Ok(None);
         }
         // 1 MiB is a data unit of a cipher, and no block of a signature.
         let block = BlockSize::from_selector(selector).filter(|block| *block != BlockSize::MIB1);
-        let block = block.ok_or(Refusal::Bsf)?.bytes();
+        let block = block.ok_or(Reason::BlockSelector { selector })?.bytes();
         let word = BfsPsv::from_bits(word);
         let psv = psv_of(mkey.pd, word, objects, faults)?;
         Ok(Some(Domain { block, rule: rule(word.bfs(), inline, psv.transient, faults)?, psv: word.psv() }))
     };
     let memory = domain(bsf.memory, bsf.memory_bfs_psv.get(), &bsf.memory_inline)?;
     if same && memory.is_none() {
-        return Err(Refusal::Bsf);
+        return Err(Reason::CopyMaskStructure);
     }
     let selector = if same { bsf.memory } else { bsf.wire };
     let wire = domain(selector, bsf.wire_bfs_psv.get(), &bsf.wire_inline)?;
@@ -139,13 +158,13 @@ fn transaction(
     mkey: &Mkey,
     objects: &Objects,
     faults: &Faults,
-) -> Result<Option<Transaction>, Refusal> {
+) -> Result<Option<Transaction>, Reason> {
     let bits = TransactionBits::from_bits(bsf.ext_init_gen_pro_size.get());
     let known = TransactionBits::new();
     let (side, word, init, ends, known) = match (bsf.ext_wire_tfs_psv.get(), bsf.ext_memory_tfs_psv.get()) {
         (0, 0) => {
             let none = bits == known && bsf.ext_epi_size.get() == 0;
-            return if none { Ok(None) } else { Err(Refusal::Bsf) };
+            return if none { Ok(None) } else { Err(Reason::TransactionBits { bits: bits.into_bits() }) };
         }
         (word, 0) => {
             let (init, ends) = (bits.wire_init(), bits.wire_check_gen());
@@ -155,22 +174,29 @@ fn transaction(
             let (init, ends) = (bits.memory_init(), bits.memory_check_gen());
             (Side::Memory, word, init, ends, known.with_memory_init(init).with_memory_check_gen(ends))
         }
-        _ => return Err(Refusal::Bsf),
+        _ => return Err(Reason::TransactionInBothDomains),
     };
     let word = BfsPsv::from_bits(word);
     let seed_ones = match word.bfs() {
         BfsPsv::CRC32C => true,
         format if format == BfsPsv::CRC32C | BfsPsv::SEED_ZERO => false,
-        _ => return Err(Refusal::Bsf),
+        format => return Err(Reason::TransactionFormat { format }),
     };
     let length = u64::from(bsf.raw_data_size.get());
     let in_memory = if side == Side::Memory && ends { CRC_BYTES } else { 0 };
-    if bits != known
-        || bsf.ext_epi_size.get() != 0
-        || bsf.check_byte_mask != u8::MAX
-        || length.checked_add(in_memory) != Some(mkey.length)
-    {
-        return Err(Refusal::Bsf);
+    let (epilogue, mask) = (bsf.ext_epi_size.get(), bsf.check_byte_mask);
+    if bits != known {
+        return Err(Reason::TransactionBits { bits: bits.into_bits() });
+    }
+    if epilogue != 0 {
+        return Err(Reason::TransactionEpilogue { size: epilogue });
+    }
+    if mask != u8::MAX {
+        return Err(Reason::TransactionCheckMask { mask });
+    }
+    if length.checked_add(in_memory) != Some(mkey.length) {
+        let size = length.saturating_add(in_memory);
+        return Err(Reason::TransactionSize { size, length: mkey.length });
     }
     let psv = psv_of(mkey.pd, word, objects, faults)?;
     let start = init.then(|| crc32c(&[], seed_ones != faults.crc_seed_inverted));
@@ -181,16 +207,16 @@ fn transaction(
 ///
 /// Assumption: tags come from the PSV, which SET_PSV writes; seeds come from the BSF, because a provider that
 /// once inverted only that bit changed the values that devices gave.
-fn rule(bfs: u8, inline: &InlineDif, transient: u64, faults: &Faults) -> Result<Rule, Refusal> {
+fn rule(bfs: u8, inline: &InlineDif, transient: u64, faults: &Faults) -> Result<Rule, Reason> {
     if bfs == 0 {
         if !InlineValid::from_bits(inline.vld_refresh.get()).valid() {
-            return Err(Refusal::Bsf);
+            return Err(Reason::InlineMissing);
         }
         let flags = DifFlags::from_bits(inline.dif_flags);
         let guard = match inline.sig_type {
             InlineDif::SIG_CRC => GuardKind::Crc,
             InlineDif::SIG_IP_CHECKSUM => GuardKind::IpChecksum,
-            _ => return Err(Refusal::Bsf),
+            code => return Err(Reason::GuardType { code }),
         };
         return Ok(Rule::T10Dif(Dif {
             guard,
@@ -207,11 +233,11 @@ fn rule(bfs: u8, inline: &InlineDif, transient: u64, faults: &Faults) -> Result<
         BfsPsv::CRC32 => CrcKind::Crc32,
         BfsPsv::CRC32C => CrcKind::Crc32c,
         BfsPsv::CRC64_XP10 => CrcKind::Crc64Xp10,
-        _ => return Err(Refusal::Bsf),
+        _ => return Err(Reason::BlockFormat { format: bfs }),
     };
     // A CRC over the whole stream is another feature; nothing published says what a block of it would hold.
     if bfs & BfsPsv::REPEAT == 0 {
-        return Err(Refusal::Bsf);
+        return Err(Reason::NotRepeated { format: bfs });
     }
     let seed_ones = bfs & BfsPsv::SEED_ZERO == 0;
     Ok(Rule::Crc { kind, seed_ones: seed_ones != faults.crc_seed_inverted })
@@ -223,28 +249,31 @@ fn cipher<'a>(
     objects: &'a Objects,
     profile: &DeviceProfile,
     faults: &Faults,
-) -> Result<Cipher<'a>, Refusal> {
+) -> Result<Cipher<'a>, Reason> {
     let bsf: CryptoBsf = zerocopy::transmute!(*bytes);
     let order = match EncryptionOrder(bsf.enc_order) {
         EncryptionOrder::WIRE_SIGNATURE => Order::WireSignature,
         EncryptionOrder::MEMORY_SIGNATURE => Order::MemorySignature,
         EncryptionOrder::RAW_WIRE => Order::RawWire,
         EncryptionOrder::RAW_MEMORY => Order::RawMemory,
-        _ => return Err(Refusal::Bsf),
+        EncryptionOrder(order) => return Err(Reason::EncryptionOrder { order }),
     };
     if bsf.enc_standard != CryptoBsf::AES_XTS {
-        return Err(Refusal::Bsf);
+        return Err(Reason::EncryptionStandard { code: bsf.enc_standard });
     }
     let unit = match bsf.data_unit_selector {
         // DEVICE.md, "Block size selectors". No source gives signatures over blocks of that size.
         CryptoBsf::UNIT_1_MIB => 1 << 20,
-        selector => BlockSize::from_selector(selector).ok_or(Refusal::Bsf)?.bytes(),
+        selector => BlockSize::from_selector(selector).ok_or(Reason::UnitSelector { selector })?.bytes(),
     };
     // Assumption: a DEK of another protection domain does not exist for the mkey.
-    let reached = |dek: &&Dek| dek.pd == pd || faults.dek_domain_ignored;
-    let dek = objects.deks.get(bsf.dek.get() & 0x00ff_ffff).filter(reached).ok_or(Refusal::Dek)?;
+    let number = bsf.dek.get();
+    let dek = objects.deks.get(number).ok_or(Reason::UnknownDek { dek: number })?;
+    if dek.pd != pd && !faults.dek_domain_ignored {
+        return Err(Reason::DekDomain { dek: number, domain: dek.pd });
+    }
     if !faults.keytag_ignored && dek.keytag.is_some_and(|tag| tag != bsf.keytag) {
-        return Err(Refusal::Keytag);
+        return Err(Reason::Keytag { dek: number });
     }
     dek.used.store(true, Ordering::Relaxed);
     let tweak = match profile.xts {

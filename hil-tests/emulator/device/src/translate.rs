@@ -3,7 +3,8 @@
 use crate::faults::{Faults, Unchecked};
 use crate::object::Objects;
 use crate::object::mkey::{Layout, Mkey};
-use crate::refusal::Refusal;
+use crate::refusal::Reason;
+use core::ops::Range;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
@@ -45,29 +46,29 @@ pub(crate) fn lookup(
     key: u32,
     right: Right,
     unchecked: Unchecked,
-) -> Result<&Mkey, Refusal> {
-    let key = Key::from_raw(key);
-    let mkey = objects.mkeys.get(key.index().get()).ok_or(Refusal::UnknownKey)?;
-    if mkey.tag != key.tag() {
-        return Err(Refusal::KeyTag);
+) -> Result<&Mkey, Reason> {
+    let (index, tag) = (Key::from_raw(key).index().get(), Key::from_raw(key).tag());
+    let mkey = objects.mkeys.get(index).ok_or(Reason::UnknownKey { key })?;
+    if mkey.tag != tag {
+        return Err(Reason::KeyTag { key, tag: mkey.tag });
     }
     if mkey.free {
-        return Err(Refusal::KeyFree);
+        return Err(Reason::KeyFree { key });
     }
     if mkey.pd != asker.pd && !unchecked.domain {
-        return Err(Refusal::ProtectionDomain);
+        return Err(Reason::KeyDomain { key, domain: mkey.pd, asked: asker.pd });
     }
-    if mkey.qpn.is_some_and(|qpn| qpn != asker.qpn) {
-        return Err(Refusal::QueuePair);
+    if let Some(qpn) = mkey.qpn.filter(|qpn| *qpn != asker.qpn) {
+        return Err(Reason::KeyBound { key, qpn });
     }
-    let allowed = match right {
-        Right::LocalRead => mkey.access.local_read,
-        Right::LocalWrite => mkey.access.local_write,
-        Right::RemoteRead => mkey.access.remote_read,
-        Right::RemoteWrite => mkey.access.remote_write,
-        Right::Atomic => mkey.access.remote_atomic,
+    let (allowed, reason) = match right {
+        Right::LocalRead => (mkey.access.local_read, Reason::NoLocalRead { key }),
+        Right::LocalWrite => (mkey.access.local_write, Reason::NoLocalWrite { key }),
+        Right::RemoteRead => (mkey.access.remote_read, Reason::NoRemoteRead { key }),
+        Right::RemoteWrite => (mkey.access.remote_write, Reason::NoRemoteWrite { key }),
+        Right::Atomic => (mkey.access.remote_atomic, Reason::NoAtomic { key }),
     };
-    if allowed || unchecked.right { Ok(mkey) } else { Err(Refusal::Right) }
+    if allowed || unchecked.right { Ok(mkey) } else { Err(reason) }
 }
 
 /// Walks over memory ranges. The visitor gets address and length of each, in order; no range is empty.
@@ -79,19 +80,21 @@ pub(crate) struct Walk<'a, V> {
     pub(crate) faults: &'a Faults,
     /// How many more steps are allowed.
     pub(crate) budget: u32,
+    /// How many were allowed.
+    pub(crate) limit: u32,
     pub(crate) visit: V,
 }
 
-impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
-    /// Visits `length` memory bytes from `offset` of the mkey's space on.
-    pub(crate) fn space(&mut self, mkey: &Mkey, offset: u64, length: u64) -> Result<(), Refusal> {
-        self.descend(mkey, offset, length, MAX_DEPTH)
+impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
+    /// Visits `length` memory bytes from `offset` of the space of this key's mkey on.
+    pub(crate) fn space(&mut self, key: u32, mkey: &Mkey, offset: u64, length: u64) -> Result<(), Reason> {
+        self.descend(key, mkey, offset, length, MAX_DEPTH)
     }
 
-    fn descend(&mut self, mkey: &Mkey, offset: u64, length: u64, depth: u8) -> Result<(), Refusal> {
-        let end = offset.checked_add(length).ok_or(Refusal::Bounds)?;
+    fn descend(&mut self, key: u32, mkey: &Mkey, offset: u64, length: u64, depth: u8) -> Result<(), Reason> {
+        let end = offset.checked_add(length).ok_or(Reason::AddressOverflow { key })?;
         if end > mkey.length {
-            return Err(Refusal::Bounds);
+            return Err(Reason::BehindEnd { key, end, length: mkey.length });
         }
         if length == 0 {
             return Ok(());
@@ -99,42 +102,44 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
         match &mkey.layout {
             Layout::Direct(memory) => {
                 self.spend()?;
-                let address = memory.checked_add(offset).ok_or(Refusal::Bounds)?;
+                let address = memory.checked_add(offset).ok_or(Reason::AddressOverflow { key })?;
                 (self.visit)(address, length)
             }
-            Layout::List(entries) => self.list(entries, offset, end, depth),
-            Layout::Equal(log, entries) => self.equal(*log, entries, offset, end, depth),
-            Layout::Strided(header, entries) => self.strided(header, entries, offset, end, depth),
+            Layout::List(entries) => self.list(key, entries, offset, end, depth),
+            Layout::Equal(log, entries) => self.equal(key, *log, entries, offset..end, depth),
+            Layout::Strided(header, entries) => self.strided(key, (header, entries), offset, end, depth),
         }
     }
 
-    fn spend(&mut self) -> Result<(), Refusal> {
-        self.budget = self.budget.checked_sub(1).ok_or(Refusal::Ranges)?;
+    fn spend(&mut self) -> Result<(), Reason> {
+        self.budget = self.budget.checked_sub(1).ok_or(Reason::TooManyRanges { limit: self.limit })?;
         Ok(())
     }
 
     /// Visits a range that another key holds.
-    fn inner(&mut self, key: u32, address: u64, length: u64, depth: u8) -> Result<(), Refusal> {
+    fn inner(&mut self, key: u32, address: u64, length: u64, depth: u8) -> Result<(), Reason> {
         self.spend()?;
-        let depth = depth.checked_sub(1).ok_or(Refusal::Depth)?;
+        let depth = depth.checked_sub(1).ok_or(Reason::TooDeep { key })?;
         let objects = self.objects;
         let mkey = lookup(objects, self.asker, key, self.inner_right, self.faults.of_region())?;
         // Assumption: the transform of a key under a key is not applied, so it must have none.
         if mkey.changes_bytes() {
-            return Err(Refusal::NestedTransform);
+            return Err(Reason::NestedBsf { key });
         }
-        let offset = address.checked_sub(mkey.start).ok_or(Refusal::Bounds)?;
-        self.descend(mkey, offset, length, depth)
+        let before = Reason::BeforeStart { key, address, start: mkey.start };
+        let offset = address.checked_sub(mkey.start).ok_or(before)?;
+        self.descend(key, mkey, offset, length, depth)
     }
 
-    fn list(&mut self, entries: &[Klm], offset: u64, end: u64, depth: u8) -> Result<(), Refusal> {
+    fn list(&mut self, key: u32, entries: &[Klm], offset: u64, end: u64, depth: u8) -> Result<(), Reason> {
+        let overflow = Reason::AddressOverflow { key };
         let mut position = 0u64;
         for entry in entries {
             let length = u64::from(entry.byte_count.get());
             let next = position.saturating_add(length);
             let (from, to) = (offset.max(position), end.min(next));
             if from < to {
-                let address = entry.address.get().checked_add(from - position).ok_or(Refusal::Bounds)?;
+                let address = entry.address.get().checked_add(from - position).ok_or(overflow)?;
                 self.inner(entry.mkey.get(), address, to - from, depth)?;
             }
             position = next;
@@ -142,18 +147,27 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
                 return Ok(());
             }
         }
-        Err(Refusal::Bounds)
+        Err(Reason::BehindEntries { key, end, mapped: position })
     }
 
-    fn equal(&mut self, log: u8, entries: &[Klm], from: u64, end: u64, depth: u8) -> Result<(), Refusal> {
-        let bytes = 1_u64.checked_shl(log.into()).ok_or(Refusal::Bounds)?;
-        let mut position = from;
+    fn equal(
+        &mut self,
+        key: u32,
+        log: u8,
+        entries: &[Klm],
+        range: Range<u64>,
+        depth: u8,
+    ) -> Result<(), Reason> {
+        let overflow = Reason::AddressOverflow { key };
+        let bytes = 1_u64.checked_shl(log.into()).ok_or(overflow)?;
+        let Range { start: mut position, end } = range;
+        let behind = Reason::BehindEntries { key, end, mapped: bytes.saturating_mul(entries.len() as u64) };
         while position < end {
             let (number, inside) = (position >> log, position % bytes);
             let length = (bytes - inside).min(end - position);
             let entry = usize::try_from(number).ok().and_then(|number| entries.get(number));
-            let entry = entry.ok_or(Refusal::Bounds)?;
-            let address = entry.address.get().checked_add(inside).ok_or(Refusal::Bounds)?;
+            let entry = entry.ok_or(behind)?;
+            let address = entry.address.get().checked_add(inside).ok_or(overflow)?;
             self.inner(entry.mkey.get(), address, length, depth)?;
             position += length;
         }
@@ -162,16 +176,17 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
 
     fn strided(
         &mut self,
-        header: &StridedHeader,
-        entries: &[StridedEntry],
+        key: u32,
+        (header, entries): (&StridedHeader, &[StridedEntry]),
         offset: u64,
         end: u64,
         depth: u8,
-    ) -> Result<(), Refusal> {
-        let entries = entries.get(..usize::from(header.num_entries.get())).ok_or(Refusal::Bsf)?;
+    ) -> Result<(), Reason> {
+        let missing = Reason::StridedEntriesMissing { key };
+        let entries = entries.get(..usize::from(header.num_entries.get())).ok_or(missing)?;
         let cycle = entries.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.byte_count.get().into()));
         if cycle == 0 || cycle != u64::from(header.bytes_per_cycle.get()) {
-            return Err(Refusal::Bounds);
+            return Err(Reason::CycleLength { key, sum: cycle, cycle: header.bytes_per_cycle.get() });
         }
         let repeat = u64::from(header.repeat_count.get());
         for number in offset / cycle.max(1)..repeat {
@@ -186,7 +201,7 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
                         .checked_mul(stride)
                         .and_then(|skipped| entry.address.get().checked_add(skipped))
                         .and_then(|address| address.checked_add(from - position))
-                        .ok_or(Refusal::Bounds)?;
+                        .ok_or(Reason::AddressOverflow { key })?;
                     self.inner(entry.mkey.get(), address, to - from, depth)?;
                 }
                 position = next;
@@ -195,6 +210,6 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
                 return Ok(());
             }
         }
-        Err(Refusal::Bounds)
+        Err(Reason::BehindEntries { key, end, mapped: cycle.saturating_mul(repeat) })
     }
 }

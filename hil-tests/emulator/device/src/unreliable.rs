@@ -7,7 +7,7 @@ use crate::fetch::{SendSegment, Wqe};
 use crate::memory::Memory;
 use crate::message::{Message, Payload, Request};
 use crate::object::qp::{Peer, Qp, Transport};
-use crate::refusal::Refusal;
+use crate::refusal::{Cause, Reason};
 use alloc::sync::Arc;
 use mlx5_mkey::wire::ctrl::Opcode;
 
@@ -20,10 +20,11 @@ impl<M: Memory> Device<M> {
         wqe: &Wqe,
         address: &AddressVector,
         segments: &[SendSegment],
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, Cause> {
         let (data, reports) = self.path(qpn, qp.attributes.pd).gather_list(&self.memory, segments)?;
         if data.len() > MAX_BYTES {
-            return Err(Refusal::Length);
+            let (length, limit) = (data.len() as u64, MAX_BYTES as u64);
+            return Err(Reason::MessageTooLong { length, limit }.into());
         }
         let port = self.profile.port_gid;
         let to = address.destination(port)?.map(|to| self.whereabouts(to));

@@ -493,7 +493,7 @@ fn a_peer_has_the_rights_that_rst2init_gives() {
             let seen = host.poll_send(B).unwrap();
             let refused = seen.opcode() == CqeOpcode::REQUESTER_ERROR;
             assert_eq!(refused, rights & right == 0, "{opcode:?} with {rights:#x}");
-            assert!(!refused || seen.syndrome() == Syndrome::REMOTE_ACCESS);
+            assert!(!refused || seen.syndrome() == Syndrome::REMOTE_INVALID_REQUEST);
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_softdev::*;
 
@@ -20,12 +20,12 @@ fn copy(from: DataSegment, to: DataSegment) -> Wqe {
     wqe
 }
 
-fn refused(host: &mut Host, wqe: Wqe) -> (Syndrome, u8) {
+fn refused(host: &mut Host, wqe: Wqe) -> (Syndrome, Refusal) {
     host.post(A, wqe);
     host.ring(A);
     let seen = host.bad(A);
     host.recover();
-    (seen.syndrome(), seen.vendor())
+    (seen.syndrome(), seen.why())
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_written() {
     let signed = host.mkey(true, false).key;
     host.device.register(host.pd, to, 64, Access::ALL).unwrap();
     let good = segment(from, 64, source);
-    let protection = |refusal: Refusal| (Syndrome::LOCAL_PROTECTION, refusal.vendor());
+    let protection = |refusal: Refusal| (Syndrome::LOCAL_PROTECTION, refusal);
     for (key, refusal) in
         [(foreign, Refusal::ProtectionDomain), (Key::from_raw(0x7777_7700), Refusal::UnknownKey)]
     {
@@ -70,8 +70,7 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_written() {
     assert_eq!(refused(&mut host, copy(good, segment(to, 64, read_only))), protection(Refusal::Right));
     assert_eq!(refused(&mut host, copy(good, segment(to + 1, 64, target))), protection(Refusal::Bounds));
     assert_eq!(refused(&mut host, copy(good, segment(0, 64, signed))), protection(Refusal::Bsf));
-    let malformed = (Syndrome::LOCAL_QP_OPERATION, Refusal::Malformed.vendor());
-    assert_eq!(refused(&mut host, copy(good, segment(to, 63, target))), malformed);
+    let malformed = (Syndrome::LOCAL_QP_OPERATION, Refusal::Malformed);
     let mut other = copy(good, segment(to, 64, target));
     other.0[0] = 2;
     assert_eq!(refused(&mut host, other), malformed, "another operation");
@@ -81,12 +80,17 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_written() {
     assert_eq!(refused(&mut host, long), malformed);
     let longest = copy(segment(from, 1 << 21, source), segment(to, 1 << 21, target));
     assert_eq!(refused(&mut host, longest), protection(Refusal::Bounds), "as long as a copy may be");
-    let length = (Syndrome::LOCAL_LENGTH, Refusal::Length.vendor());
+    let length = (Syndrome::LOCAL_LENGTH, Refusal::Length);
     for bytes in [(1 << 21) + 1, 0] {
         let wqe = copy(segment(from, bytes, source), segment(to, bytes, target));
         assert_eq!(refused(&mut host, wqe), length, "{bytes}: 0 stands for 2 GiB");
     }
     assert_eq!(host.get(to, 64), [0; 64]);
+    // No source has a device refuse lengths that differ.
+    host.post(A, copy(good, segment(to, 63, target)));
+    host.ring(A);
+    host.good(A);
+    assert_eq!(host.get(to, 64), [&host.get(from, 63)[..], &[0]].concat());
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn only_queue_pairs_that_were_made_for_it_copy() {
     let (from, source) = host.filled(&[7; 64]);
     let (to, target) = host.region(64, Access::LOCAL);
     let wqe = || copy(segment(from, 64, source), segment(to, 64, target));
-    assert_eq!(refused(&mut host, wqe()).1, Refusal::Malformed.vendor());
+    assert_eq!(refused(&mut host, wqe()).1, Refusal::Malformed);
     host.device.set_copies(host.q[A].qpn, true).unwrap();
     host.post(A, wqe());
     host.ring(A);
@@ -107,5 +111,31 @@ fn only_queue_pairs_that_were_made_for_it_copy() {
     let connection = |attributes: &mut QpAttributes| attributes.transport = Transport::UnreliableConnection;
     let mut host = Host::with(DeviceProfile::default(), connection);
     host.device.set_copies(host.q[A].qpn, true).unwrap();
-    assert_eq!(refused(&mut host, wqe()).1, Refusal::Malformed.vendor());
+    assert_eq!(refused(&mut host, wqe()).1, Refusal::Malformed);
+}
+
+/// Two copies, the second of what the first writes: only a strong fence keeps their order on a device of this
+/// kind.
+#[test]
+fn copies_have_no_order_without_a_strong_fence() {
+    for (unordered_copies, fence, expected) in
+        [(false, 0, 7), (true, 0, 1), (true, FmCeSe::FM_FENCE, 1), (true, FmCeSe::FM_STRONG, 7)]
+    {
+        let profile = DeviceProfile { unordered_copies, ..DeviceProfile::default() };
+        let mut host = Host::with(profile, |_| {});
+        host.device.set_copies(host.q[A].qpn, true).unwrap();
+        let (from, source) = host.filled(&[7; 64]);
+        let (between, middle) = host.filled(&[1; 64]);
+        let (to, target) = host.filled(&[2; 64]);
+        host.post(A, copy(segment(from, 64, source), segment(between, 64, middle)));
+        let mut second = copy(segment(between, 64, middle), segment(to, 64, target));
+        second.0[11] |= fence << 5;
+        host.post(A, second);
+        host.ring(A);
+        let counters: Vec<u16> =
+            std::iter::from_fn(|| host.poll_send(A)).map(|seen| seen.counter()).collect();
+        assert_eq!(counters, [0, 1], "completions keep their order");
+        assert_eq!(host.get(between, 64), [7; 64]);
+        assert_eq!(host.get(to, 64), [expected; 64], "{unordered_copies} {fence}");
+    }
 }

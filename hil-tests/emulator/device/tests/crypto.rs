@@ -156,7 +156,7 @@ fn rows_that_are_in_no_table_may_be_refused() {
             let (_, key) = configure(&mut host, &row);
             host.send_from(key, 0, 512);
             let seen: Vec<_> = std::iter::from_fn(|| host.poll_send(A)).collect();
-            let refused = seen.iter().any(|seen| seen.vendor() == Refusal::Bsf.vendor());
+            let refused = seen.iter().any(|seen| seen.1.is_some_and(|cause| cause.refusal() == Refusal::Bsf));
             assert_eq!(refused, leftover && refuses, "order {order}, {mem:?} and {wir:?}");
         }
     }
@@ -184,7 +184,7 @@ fn d4_two_signatures_with_a_raw_order_are_refused() {
         let row = Row { order, ..rows(1).remove(5) };
         let (_, key) = configure(&mut host, &row);
         host.send_from(key, 0, 520);
-        assert_eq!(host.bad(A).vendor(), Refusal::Bsf.vendor());
+        assert_eq!(host.bad(A).why(), Refusal::Bsf);
     }
 }
 
@@ -205,7 +205,7 @@ fn r158_a_start_in_the_middle_has_its_own_tweak() {
         host.recover();
         host.send_from(key, offset, length);
         let seen = host.bad(A);
-        assert_eq!((seen.syndrome(), seen.vendor()), (Syndrome::LOCAL_LENGTH, why.vendor()));
+        assert_eq!((seen.syndrome(), seen.why()), (Syndrome::LOCAL_LENGTH, why));
     }
 }
 
@@ -242,7 +242,7 @@ fn d6_d7_single_block_engine() {
     host.good(A);
     host.configure(config(513));
     host.send_from(mkey.key, 0, 512);
-    assert_eq!(host.bad(A).vendor(), Refusal::SingleBlock.vendor());
+    assert_eq!(host.bad(A).why(), Refusal::SingleBlock);
     // One data unit in memory, and more with the signature on the wire.
     host.recover();
     let mkey = host.mkey(true, true);
@@ -254,7 +254,7 @@ fn d6_d7_single_block_engine() {
             .crypto(0, 1, TWEAK.to_le_bytes(), dek),
     );
     host.send_from(mkey.key, 0, 520);
-    assert_eq!(host.bad(A).vendor(), Refusal::SingleBlock.vendor());
+    assert_eq!(host.bad(A).why(), Refusal::SingleBlock);
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn dpdk_wrapped_key_vectors() {
 }
 
 /// Sends through a crypto mkey with a DEK made from `key`; the keytag of the BSF is `tag`.
-fn send_with(host: &mut Host, dek: u32, tag: [u8; 8]) -> Result<Vec<u8>, u8> {
+fn send_with(host: &mut Host, dek: u32, tag: [u8; 8]) -> Result<Vec<u8>, Refusal> {
     let mkey = host.mkey(false, true);
     let (at, key) = host.filled(&[0x44; 512]);
     host.configure(
@@ -355,7 +355,7 @@ fn send_with(host: &mut Host, dek: u32, tag: [u8; 8]) -> Result<Vec<u8>, u8> {
         mlx5_mkey::wire::cqe::CqeOpcode::REQUESTER => Ok(wire),
         _ => {
             host.recover();
-            Err(seen.vendor())
+            Err(seen.why())
         }
     }
 }
@@ -367,7 +367,7 @@ fn r124_r159_r160_keys_that_do_not_fit() {
     let (at, key) = host.filled(&[0x44; 512]);
     host.configure(Config::new(&mkey).access(LW | RR).list(&[(at, 512, key)]));
     host.send_from(mkey.key, 0, 512);
-    assert_eq!(host.bad(A).vendor(), Refusal::CryptoUnconfigured.vendor());
+    assert_eq!(host.bad(A).why(), Refusal::CryptoUnconfigured);
     host.recover();
     host.read_from(mkey.key, 0, 512);
     assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_OPERATION);
@@ -377,13 +377,13 @@ fn r124_r159_r160_keys_that_do_not_fit() {
     let tagged = host.dek(&[&XTS_KEY[..], b"keytag!!"].concat());
     let plain = host.dek(&XTS_KEY);
     assert_eq!(send_with(&mut host, tagged, *b"keytag!!"), good);
-    assert_eq!(send_with(&mut host, tagged, *b"keytag!?"), Err(Refusal::Keytag.vendor()));
+    assert_eq!(send_with(&mut host, tagged, *b"keytag!?"), Err(Refusal::Keytag));
     assert_eq!(send_with(&mut host, plain, *b"whatever"), good, "a DEK without a tag ignores it");
     host.device.set_faults(Faults { keytag_ignored: true, ..Default::default() });
     assert_eq!(send_with(&mut host, tagged, *b"keytag!?"), good);
     host.device.set_faults(Faults::default());
     host.device.destroy_dek(plain).unwrap();
-    assert_eq!(send_with(&mut host, plain, [0; 8]), Err(Refusal::Dek.vendor()));
+    assert_eq!(send_with(&mut host, plain, [0; 8]), Err(Refusal::Dek));
 }
 
 #[test]
@@ -494,7 +494,7 @@ fn m29_keys_end_with_their_own_login_where_they_do() {
                 false => host.device.logout(deks[0].0).unwrap(),
             }
             let cipher = Ok(xts128(&XTS_KEY, &[0x44; 512], 512, TWEAK));
-            let gone = Err(Refusal::Dek.vendor());
+            let gone = Err(Refusal::Dek);
             assert_eq!(send_with(&mut host, deks[0].1, [0; 8]), if ends { gone } else { cipher.clone() });
             assert_eq!(send_with(&mut host, deks[1].1, [0; 8]), cipher);
         }
@@ -553,7 +553,7 @@ fn r153_all_sixteen_combinations() {
             let sent = host.send_from(key, 0, 2 * w);
             let seen: Vec<_> = std::iter::from_fn(|| host.poll_send(A)).collect();
             if order >= 2 && mem && wire {
-                assert_eq!(seen[0].vendor(), Refusal::Bsf.vendor());
+                assert_eq!(seen[0].why(), Refusal::Bsf);
                 continue;
             }
             host.receive_into(key, 0, &sent);

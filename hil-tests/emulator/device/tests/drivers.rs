@@ -35,6 +35,6 @@ fn length_and_bsf_are_all_that_a_umr_needs() {
         }
         // Entries behind the length are not reached.
         host.send_from(created, 0, 1536);
-        assert_eq!(host.bad(A).vendor(), Refusal::Bounds.vendor());
+        assert_eq!(host.bad(A).why(), Refusal::Bounds);
     }
 }

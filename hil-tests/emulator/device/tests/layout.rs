@@ -152,7 +152,7 @@ fn r32_r48_keys_that_are_not_good() {
     ] {
         host.send_from(bad, at, 8);
         let seen = host.bad(A);
-        assert_eq!((seen.syndrome(), seen.vendor()), (Syndrome::LOCAL_PROTECTION, why.vendor()));
+        assert_eq!((seen.syndrome(), seen.why()), (Syndrome::LOCAL_PROTECTION, why));
         host.recover();
         // The same key under a good one.
         host.configure(Config::new(&mkey).access(LW).list(&[(at, 8, bad)]));
@@ -181,7 +181,7 @@ fn keys_under_keys_end_at_a_depth() {
             host.good(A);
         } else {
             host.send_from(mkey.key, 0, 256);
-            assert_eq!(host.bad(A).vendor(), Refusal::Depth.vendor());
+            assert_eq!(host.bad(A).why(), Refusal::Depth);
             host.recover();
         }
         inner = (0, mkey.key);
@@ -190,7 +190,7 @@ fn keys_under_keys_end_at_a_depth() {
     let mkey = host.mkey(false, false);
     host.configure(Config::new(&mkey).access(LW).list(&[(0, 128, mkey.key)]));
     host.send_from(mkey.key, 0, 128);
-    assert_eq!(host.bad(A).vendor(), Refusal::Depth.vendor());
+    assert_eq!(host.bad(A).why(), Refusal::Depth);
 }
 
 #[test]
@@ -463,7 +463,6 @@ fn umrs_that_do_not_fit_change_nothing() {
         ("entries", Config::new(&mkey).list(&[(at, 1, key); 17]).umr()),
         ("strided entries", Config::new(&mkey).strided(1, &[(at, 1, 0, key); 16]).umr()),
         ("crypto BSF", good.clone().crypto(0, 1, [0; 16], 1).umr()),
-        ("unknown mask bit", Config { mask: good.mask | 1 << 40, ..good.clone() }.umr()),
         ("other domain", Config { mask: good.mask | 1 << 7, ..good.clone() }.umr()),
     ];
     let mut size = sig.clone().umr();
@@ -509,7 +508,7 @@ fn cycles_are_as_long_as_their_entries() {
         config.context.len = 64.into();
         host.configure(config);
         host.send_from(mkey.key, 0, 32);
-        assert_eq!(host.bad(A).vendor(), Refusal::Bounds.vendor(), "{cycle}");
+        assert_eq!(host.bad(A).why(), Refusal::Bounds, "{cycle}");
         host.recover();
     }
 }
@@ -537,8 +536,8 @@ fn a_device_has_a_longest_message() {
                     continue;
                 }
                 let seen = host.bad(A);
-                let length = (Syndrome::LOCAL_LENGTH, Refusal::Length.vendor());
-                assert_eq!((seen.syndrome(), seen.vendor()), length, "{opcode:?} of {pieces}");
+                let length = (Syndrome::LOCAL_LENGTH, Refusal::Length);
+                assert_eq!((seen.syndrome(), seen.why()), length, "{opcode:?} of {pieces}");
                 host.recover();
             }
         }
@@ -552,11 +551,13 @@ fn a_device_has_a_longest_message() {
         host.device.connect(b, Peer::Remote(7)).unwrap();
         host.device.deliver(Message::Request { from: 7, to: b, sequence: sequence << 24, request });
         let Some(Message::Response { response, .. }) = host.device.take_message() else { panic!() };
-        let expected = match length {
-            LONGEST => Response::Done,
-            _ => Response::Refused(Syndrome::REMOTE_INVALID_REQUEST),
-        };
-        assert_eq!(response, expected);
+        let refused =
+            |syndrome: &Syndrome| length != LONGEST && *syndrome == Syndrome::REMOTE_INVALID_REQUEST;
+        match response {
+            Response::Done => assert_eq!(length, LONGEST),
+            Response::Refused { syndrome, .. } => assert!(refused(&syndrome)),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -565,7 +566,7 @@ fn keys_of_memory_that_is_not_there() {
     let mut host = Host::new();
     let key = host.device.register(host.pd, 0x1000, 1 << 40, Access::ALL).unwrap();
     host.send_from(key, 0x2000, 64);
-    assert_eq!(host.bad(A).vendor(), Refusal::MemoryFault.vendor());
+    assert_eq!(host.bad(A).why(), Refusal::MemoryFault);
     host.recover();
     host.write_into(key, 0x2000, &[1; 64]);
     assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_OPERATION);

@@ -187,7 +187,7 @@ fn malformed_requests_are_flushed() {
     host.put(host.q[A].attributes.sq + 64 * u64::from(counter) + 6, &[0x55]);
     host.ring(A);
     let seen = host.bad(A);
-    assert_eq!((seen.syndrome(), seen.vendor(), seen.counter()), (Syndrome::FLUSHED, 0, counter));
+    assert_eq!((seen.syndrome(), seen.vendor(), seen.counter()), (Syndrome::FLUSHED, 0xf9, counter));
 }
 
 /// A request on its way, too, whose peer may never answer.
@@ -519,10 +519,7 @@ fn malformed_requests_fail() {
         host.put(slot + spoil.0, &[spoil.1]);
         host.ring(A);
         let seen = host.bad(A);
-        assert_eq!(
-            (seen.syndrome(), seen.vendor()),
-            (Syndrome::LOCAL_QP_OPERATION, Refusal::Malformed.vendor())
-        );
+        assert_eq!((seen.syndrome(), seen.why()), (Syndrome::LOCAL_QP_OPERATION, Refusal::Malformed));
         host.recover();
     }
     // More rung than there is ring.

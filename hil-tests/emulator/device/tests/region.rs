@@ -5,8 +5,8 @@ use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::*;
 
-/// Writes 8 bytes to `address` of a key, and returns the vendor syndrome if that fails.
-fn write(host: &mut Host, address: u64, key: Key) -> Option<u8> {
+/// Writes 8 bytes to `address` of a key, and returns the reason if that fails.
+fn write(host: &mut Host, address: u64, key: Key) -> Option<Refusal> {
     let (from, source) = host.filled(&[9; 8]);
     host.post(B, rdma(Opcode::RDMA_WRITE, 0, address, key, &[segment(from, 8, source)]));
     host.ring(B);
@@ -14,7 +14,7 @@ fn write(host: &mut Host, address: u64, key: Key) -> Option<u8> {
     if seen.opcode() == mlx5_mkey::wire::cqe::CqeOpcode::REQUESTER {
         return None;
     }
-    let why = host.poll_recv(A).map_or(0, |seen| seen.vendor());
+    let why = seen.why();
     host.recover();
     Some(why)
 }

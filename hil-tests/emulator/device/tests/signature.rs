@@ -317,7 +317,7 @@ fn r185_requests_continue_one_another() {
     assert_eq!(host.get(at, 2048), data);
     // The middle of a block is no start.
     host.send_from(mkey.key, 8, 520);
-    assert_eq!(host.bad(A).vendor(), Refusal::Alignment.vendor());
+    assert_eq!(host.bad(A).why(), Refusal::Alignment);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn r186_partial_blocks() {
     let mut host = Host::with(profile, |_| {});
     let (_, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
     host.send_from(mkey.key, 0, 512);
-    assert_eq!(host.bad(A).vendor(), Refusal::PartialBlock.vendor());
+    assert_eq!(host.bad(A).why(), Refusal::PartialBlock);
 }
 
 /// Three transfers with errors in two blocks, then recovery: offsets reported at each step.
@@ -539,7 +539,7 @@ fn blocks_need_a_bsf_that_has_their_attributes() {
         host.send_from(mkey.key, 0, 512);
         match done {
             true => drop(host.good(A)),
-            false => assert_eq!(host.bad(A).vendor(), Refusal::Bsf.vendor()),
+            false => assert_eq!(host.bad(A).why(), Refusal::Bsf),
         }
         host.recover();
     }
@@ -690,8 +690,8 @@ fn bsfs_that_mean_nothing_are_refused_at_use() {
         spoil(&mut config);
         host.configure(config);
         host.send_from(mkey.key, 0, 512);
-        let vendor = host.bad(A).vendor();
-        assert!([Refusal::Bsf.vendor(), Refusal::Psv.vendor()].contains(&vendor), "{what}");
+        let refusal = host.bad(A).why();
+        assert!([Refusal::Bsf, Refusal::Psv].contains(&refusal), "{what}");
         host.recover();
     }
 }
@@ -711,7 +711,7 @@ fn r181_a_new_key_without_signature_must_be_told_so() {
         if told {
             host.good(A);
         } else {
-            assert_eq!(host.bad(A).vendor(), Refusal::Bsf.vendor());
+            assert_eq!(host.bad(A).why(), Refusal::Bsf);
         }
     }
 }

@@ -165,11 +165,11 @@ fn umrs_write_entries_of_one_length() {
     // More than there is room for; and behind the last one.
     host.post(A, list(&mkey, &[entry(0); 13], 64));
     host.ring(A);
-    assert_eq!(host.bad(A).vendor(), Refusal::UmrUnsupported.vendor());
+    assert_eq!(host.bad(A).why(), Refusal::UmrRoom);
     host.recover();
     host.post(A, list(&mkey, &[entry(0); 2], 3 * 64));
     host.send_from(key, 60, 100);
-    assert_eq!(host.bad(A).vendor(), Refusal::Bounds.vendor());
+    assert_eq!(host.bad(A).why(), Refusal::Bounds);
 }
 
 #[test]

@@ -16,11 +16,11 @@ fn tapped(host: &mut Host) -> Log {
         Message::Response { response, .. } => format!("{response:?}"),
         other => format!("{other:?}"),
     };
-    host.device.set_tap(move |seen| {
+    host.watch(move |seen| {
         let word = match seen {
             Seen::Sent(message) => format!("sent {}", words(message)),
             Seen::Received(message) => format!("received {}", words(message)),
-            Seen::Completion { cqn, entry } => {
+            Seen::Completion { cqn, entry, .. } => {
                 let at = names.iter().position(|(send, receive)| cqn == *send || cqn == *receive);
                 format!("entry {:x} at {:?}", entry[63] >> 4, at.map(|at| ["A", "B"][at]))
             }

@@ -191,14 +191,14 @@ fn both_forms_with_aes_xts_have_the_crc_over_ciphertext() {
 }
 
 /// Reads through an mkey that must not be read through; returns the reason.
-fn refused(host: &mut Host, key: Key, offset: u64, length: u32) -> u8 {
+fn refused(host: &mut Host, key: Key, offset: u64, length: u32) -> Refusal {
     let (at, plain) = host.region(length as usize, Access::ALL);
     host.post(A, send(Opcode::SEND, 0, &[segment(offset, length, key)]));
     host.post_receive(B, &[segment(at, length, plain)]);
     host.ring(A);
-    let vendor = host.bad(A).vendor();
+    let refusal = host.bad(A).why();
     host.recover();
-    vendor
+    refusal
 }
 
 #[test]
@@ -206,22 +206,22 @@ fn what_no_driver_asks_for_is_refused() {
     let mut host = Host::new();
     let data = pattern(1024, 7);
     let (_, mkey) = on_wire(&mut host, &data, 2, wire(true, true));
-    assert_eq!(refused(&mut host, mkey.key, 1024, 4), Refusal::Psv.vendor(), "the CRC of nothing yet");
+    assert_eq!(refused(&mut host, mkey.key, 1024, 4), Refusal::Psv, "the CRC of nothing yet");
     for (offset, length) in [(0, 1023), (1, 1023), (512, 512), (0, 1026), (512, 516), (1024, 2)] {
-        assert_eq!(refused(&mut host, mkey.key, offset, length), Refusal::PartialBlock.vendor());
+        assert_eq!(refused(&mut host, mkey.key, offset, length), Refusal::PartialBlock);
     }
-    assert_eq!(refused(&mut host, mkey.key, 0, 1029), Refusal::Bounds.vendor());
+    assert_eq!(refused(&mut host, mkey.key, 0, 1029), Refusal::Bounds);
     let (_, open) = on_wire(&mut host, &data, 2, wire(true, false));
-    assert_eq!(refused(&mut host, open.key, 0, 1028), Refusal::Bounds.vendor(), "it does not end here");
+    assert_eq!(refused(&mut host, open.key, 0, 1028), Refusal::Bounds, "it does not end here");
     let psv = host.device.create_psvs(host.pd, 1).unwrap()[0];
     let (_, next) = on_wire(&mut host, &data, psv, wire(false, true));
-    assert_eq!(refused(&mut host, next.key, 0, 1028), Refusal::Psv.vendor(), "it never began");
+    assert_eq!(refused(&mut host, next.key, 0, 1028), Refusal::Psv, "it never began");
     // One message cannot take from a PSV twice.
     let (at, plain) = host.region(2048, Access::ALL);
     host.post_receive(B, &[segment(at, 2048, plain)]);
     host.post(A, send(Opcode::SEND, 0, &[segment(0, 1024, open.key), segment(0, 1024, open.key)]));
     host.ring(A);
-    assert_eq!(host.bad(A).vendor(), Refusal::Bsf.vendor());
+    assert_eq!(host.bad(A).why(), Refusal::Bsf);
     host.recover();
 
     type Change = fn(&mut mlx5_mkey::wire::bsf::SignatureBsf);
@@ -249,7 +249,7 @@ fn what_no_driver_asks_for_is_refused() {
         );
         change(config.signature.as_mut().unwrap());
         host.configure(config);
-        assert_eq!(refused(&mut host, mkey.key, 0, 1024), Refusal::Bsf.vendor(), "{what}");
+        assert_eq!(refused(&mut host, mkey.key, 0, 1024), Refusal::Bsf, "{what}");
     }
     // With AES-XTS in another order than in both forms that are known.
     let dek = host.dek(&KEY);
@@ -263,6 +263,6 @@ fn what_no_driver_asks_for_is_refused() {
             1024,
         );
         host.configure(config.crypto(order, 1, [0; 16], dek));
-        assert_eq!(refused(&mut host, mkey.key, 0, 1024), Refusal::Bsf.vendor(), "order {order}");
+        assert_eq!(refused(&mut host, mkey.key, 0, 1024), Refusal::Bsf, "order {order}");
     }
 }

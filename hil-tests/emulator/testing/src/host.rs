@@ -13,6 +13,8 @@ use mlx5_mkey::wire::strided::*;
 use mlx5_mkey::wire::umr::*;
 use mlx5_softdev::*;
 use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
 use zerocopy::{FromBytes, IntoBytes};
 
 pub const BASE: u64 = 0x7f00_0000_0000;
@@ -78,8 +80,12 @@ impl Memory for Counted {
     }
 }
 
+/// Why the errors of each completion queue happened, oldest first.
+type Causes = Arc<Mutex<BTreeMap<u32, VecDeque<Cause>>>>;
+
 pub struct Host {
     pub device: Device<Counted>,
+    causes: Causes,
     pub pd: u32,
     pub q: [Queue; 2],
     next: u64,
@@ -87,7 +93,7 @@ pub struct Host {
 
 /// A completion, read as whichever kind it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen(pub Cqe);
+pub struct Seen(pub Cqe, pub Option<Cause>);
 
 impl Seen {
     pub fn opcode(&self) -> CqeOpcode {
@@ -98,6 +104,14 @@ impl Seen {
     }
     pub fn vendor(&self) -> u8 {
         self.0.as_error().vendor_syndrome
+    }
+    /// The kind of reason of an error.
+    pub fn why(&self) -> Refusal {
+        self.1.expect("an error has a cause").refusal()
+    }
+    /// The reason of an error.
+    pub fn reason(&self) -> Reason {
+        self.1.expect("an error has a cause").reason
     }
     pub fn sig(&self) -> SignatureErrorCqe {
         assert_eq!(self.opcode(), CqeOpcode::SIGNATURE_ERROR);
@@ -177,7 +191,20 @@ impl Host {
         device.connect(q[B].qpn, Peer::Local(q[A].qpn)).unwrap();
         device.activate(q[A].qpn).unwrap();
         device.activate(q[B].qpn).unwrap();
-        Self { device, pd, q, next }
+        let mut host = Self { device, causes: Causes::default(), pd, q, next };
+        host.watch(|_| {});
+        host
+    }
+
+    /// Has `look` called for all that passes, and keeps the causes of errors.
+    pub fn watch(&mut self, mut look: impl FnMut(mlx5_softdev::Seen<'_>) + Send + 'static) {
+        let causes = Arc::clone(&self.causes);
+        self.device.set_tap(move |seen| {
+            if let mlx5_softdev::Seen::Completion { cqn, cause: Some(cause), .. } = seen {
+                causes.lock().unwrap().entry(cqn).or_default().push_back(cause);
+            }
+            look(seen);
+        });
     }
 
     pub fn alloc(&mut self, bytes: usize) -> u64 {
@@ -272,9 +299,12 @@ impl Host {
             return None;
         }
         ring.consumer += 1;
-        let (record, consumer) = (ring.record, ring.consumer & 0x00ff_ffff);
+        let (cqn, record, consumer) = (ring.cqn, ring.record, ring.consumer & 0x00ff_ffff);
         self.device.memory_mut().write(record, &consumer.to_be_bytes()).unwrap();
-        Some(Seen(cqe))
+        let failed = matches!(cqe.opcode(), CqeOpcode::REQUESTER_ERROR | CqeOpcode::RESPONDER_ERROR);
+        let mut causes = self.causes.lock().unwrap();
+        let cause = failed.then(|| causes.get_mut(&cqn).and_then(VecDeque::pop_front)).flatten();
+        Some(Seen(cqe, cause))
     }
 
     pub fn poll_send(&mut self, at: usize) -> Option<Seen> {

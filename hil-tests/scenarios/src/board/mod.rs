@@ -11,13 +11,14 @@ pub use host_memory::HostMemory;
 pub use softdev::SoftBoard;
 
 use crate::assumption::Finding;
+use crate::history::QueuePairView;
 use crate::way::Way;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::command::{CqeSize, MkeyEntries};
 use mlx5_mkey::mkey::{Access, Mkey, RelaxedOrdering, UmrForm, XtsEngine};
-use mlx5_mkey::queue::ClockInfo;
+use mlx5_mkey::queue::{ClockInfo, WorkCompletion};
 use mlx5_mkey::types::{DekId, Key, KsmEntrySize, UmrFence};
 
 /// Blocks of a send queue.
@@ -100,6 +101,8 @@ pub enum QpEvent {
     Drained,
     /// The peer asked for what it has no right to: the queue pair is in error.
     AccessViolation,
+    /// The peer asked for what makes no sense, or the queue pair forbids: the queue pair is in error.
+    InvalidRequest,
     /// It is in error for another reason.
     Error,
 }
@@ -279,6 +282,16 @@ pub trait Board {
     /// Returns the address of an end's send ring, blocks of 64 bytes, for requests that the library does not write; `None`
     /// where the board does not show it.
     fn send_ring(&self, end: &QpEnd) -> Option<u64>;
+
+    /// Returns the queue pairs of this board, oldest first.
+    fn queue_pairs(&self) -> Vec<QueuePairView>;
+
+    /// Returns the last completions of this board in words, oldest first; of errors with their causes, where
+    /// those are known.
+    fn completions(&self) -> Vec<String>;
+
+    /// A completion of a queue pair was taken.
+    fn taken(&mut self, _qpn: u32, _completion: &WorkCompletion) {}
 
     /// Returns the time since some moment, `None` where there is no clock.
     fn nanoseconds(&self) -> Option<u64> {

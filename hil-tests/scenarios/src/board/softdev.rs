@@ -8,6 +8,7 @@ use super::{
     ProtectionDomain, QpEnd, QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
 };
 use crate::assumption::Finding;
+use crate::history::QueuePairView;
 use crate::way::Way;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -18,6 +19,7 @@ use core::cell::RefCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use mlx5_mkey::command::{Command, CqeSize, CreateListMkey, MkeyEntries, Pdn, QueryGeneralCapabilities};
+use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::mkey::{
     Access, KlmEntry, KsmEntry, Mkey, MkeyAttributes, RelaxedOrdering, SignatureAttributes, XtsEngine,
 };
@@ -36,8 +38,11 @@ use softdev::capabilities::LOG_MAX_ENTRIES;
 use softdev::factory;
 use softdev::{
     CryptoMode, Device, DeviceProfile, Event, Faults, KeyMaterial, KeySize, LoginState, Memory, Peer,
-    QpState, Retries,
+    QpState, QpView, Retries, Written,
 };
+
+/// Completion entries that are kept for who asks what has happened.
+const KEPT: usize = 16;
 
 /// Entries of a receive slot.
 const ENTRIES_PER_SLOT: usize = 4;
@@ -132,6 +137,7 @@ impl SoftBoard {
         let clock = Arc::new(Clock(AtomicU64::new(Clock::START)));
         let stamps = clock.clone();
         device.set_clock(move || stamps.ticks());
+        device.keep_completions(KEPT);
         let mut board = Self {
             device,
             pd: pds[0],
@@ -477,10 +483,40 @@ impl Board for SoftBoard {
         self.rings.iter().find(mine).map(|(_, ring)| *ring)
     }
 
+    fn queue_pairs(&self) -> Vec<QueuePairView> {
+        let view = |(qpn, send_ring): &(u32, u64)| {
+            let QpView { state, hw_sq_wqebb_counter, .. } = self.device.query(*qpn).ok()?;
+            let (qpn, send_ring, next_block) = (*qpn, *send_ring, hw_sq_wqebb_counter);
+            Some(QueuePairView {
+                qpn,
+                state: format!("{state:?}"),
+                next_block,
+                send_ring,
+                blocks: SEND_BLOCKS,
+            })
+        };
+        self.rings.iter().filter_map(view).collect()
+    }
+
+    fn completions(&self) -> Vec<String> {
+        let words = |written: &Written| {
+            let words = match CompletionEntry::parse(&written.entry) {
+                Ok(entry) => format!("completion: {}", entry.summary(None)),
+                Err(error) => format!("completion: {error}"),
+            };
+            match written.cause {
+                Some(cause) => format!("{words}: {cause}"),
+                None => words,
+            }
+        };
+        self.device.kept_completions().map(words).collect()
+    }
+
     fn event(&mut self, end: &QpEnd) -> Option<QpEvent> {
         self.events.extend(self.device.take_events().into_iter().filter_map(|event| match event {
             Event::SqDrained(number) => Some((number, QpEvent::Drained)),
             Event::QpAccess(number) => Some((number, QpEvent::AccessViolation)),
+            Event::QpRequest(number) => Some((number, QpEvent::InvalidRequest)),
             Event::QpFatal(number) => Some((number, QpEvent::Error)),
             // Boards share no receives.
             Event::CqError(_) | Event::SrqLimit(_) | Event::SrqFatal(_) | Event::LastWqe(_) => None,

@@ -148,6 +148,7 @@ pub(super) struct MkeyFixture<'b> {
     pub(super) pair: QpPairFixture<'b>,
     pub(super) mkey: usize,
     pub(super) memory: Region,
+    spec: MkeySpec,
 }
 
 impl<'b> MkeyFixture<'b> {
@@ -156,7 +157,13 @@ impl<'b> MkeyFixture<'b> {
         let mut pair = QpPairFixture::new(board);
         let mkey = pair.mkey(spec);
         let memory = pair.region(&[0]);
-        Self { pair, mkey, memory }
+        Self { pair, mkey, memory, spec }
+    }
+
+    /// Goes on with a new mkey. The old one may hold anything: a device that does otherwise than assumed may
+    /// have reported a signature error that nobody has asked for.
+    pub(super) fn renew_mkey(&mut self) {
+        self.mkey = self.pair.mkey(self.spec);
     }
 
     /// Puts the bytes into new memory and configures everything: all rights, the memory in three uneven entries, and the

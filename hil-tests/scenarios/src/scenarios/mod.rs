@@ -30,7 +30,7 @@ mod state;
 mod time;
 mod windows;
 
-use crate::board::{Board, Capabilities};
+use crate::board::{Board, Capabilities, ProtectionDomain};
 use crate::qp_pair::Verdict;
 
 /// One thing that a device must do.
@@ -44,6 +44,17 @@ pub struct Scenario {
     pub needs: Needs,
     /// Runs it on a board.
     pub run: fn(&mut dyn Board) -> Verdict,
+}
+
+impl Scenario {
+    /// Runs it on a board that others may have used before.
+    ///
+    /// # Errors
+    /// What it found wrong.
+    pub fn run_on(&self, board: &mut dyn Board) -> Verdict {
+        board.enter(ProtectionDomain::First);
+        (self.run)(board)
+    }
 }
 
 /// What a scenario needs of the AES-XTS engine.

@@ -194,6 +194,7 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
                 continue;
             }
             let images = expected::images(&data, signature.as_ref(), Some((&crypto, &KEY_128)));
+            fixture.renew_mkey();
             fixture.install(&images.memory, signature.as_ref(), Some(&crypto))?;
             let done = fixture.both_ways(&images);
             fixture.right(status == Row, what, done)?;

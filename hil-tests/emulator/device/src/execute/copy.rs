@@ -3,14 +3,56 @@
 
 use crate::data_path::Range;
 use crate::device::Device;
+use crate::fetch::{self, Operation};
 use crate::memory::Memory;
 use crate::object::mkey::Mkey;
-use crate::refusal::Refusal;
+use crate::object::qp::Posted;
+use crate::refusal::{Cause, Reason};
 use crate::translate::Right;
 use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::ctrl::FmCeSe;
 use mlx5_mkey::wire::data::DataSegment;
 
 impl<M: Memory> Device<M> {
+    /// Carries out a copy; on a device that keeps no order among copies, the next one first.
+    pub(super) fn copy_in_turn(
+        &mut self,
+        qpn: u32,
+        pd: u32,
+        posted: Posted,
+        [from, to]: [&DataSegment; 2],
+    ) -> Result<(), Cause> {
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return Ok(()) };
+        if qp.copied_ahead.take() == Some(posted.counter) {
+            return Ok(());
+        }
+        if let Some((counter, from, to)) = self.next_copy(qpn, posted.end())
+            && self.copy(qpn, pd, &from, &to).is_ok()
+            && let Some(qp) = self.objects.qps.get_mut(qpn)
+        {
+            qp.copied_ahead = Some(counter);
+        }
+        self.copy(qpn, pd, from, to)
+    }
+
+    /// Returns the request at a block, if it is a copy that need not wait for the one before it.
+    fn next_copy(&mut self, qpn: u32, block: u16) -> Option<(u16, DataSegment, DataSegment)> {
+        let qp = self.objects.qps.get_mut(qpn).filter(|_| self.profile.unordered_copies)?;
+        let rung = qp.sq_producer.wrapping_sub(block);
+        if rung == 0 || rung > 1 << qp.attributes.log_sq_blocks {
+            return None;
+        }
+        let transport = qp.attributes.transport;
+        let wqe = fetch::fetch(&self.memory, qpn, qp, block, rung).ok()?;
+        if wqe.control.flags().fm() == FmCeSe::FM_STRONG {
+            return None;
+        }
+        match wqe.parse(transport).ok()? {
+            Operation::Copy { from, to } => Some((block, from, to)),
+            _ => None,
+        }
+    }
+
     /// Copies what `from` names to where `to` is. Nothing is written unless all of it may be.
     pub(super) fn copy(
         &mut self,
@@ -18,22 +60,20 @@ impl<M: Memory> Device<M> {
         pd: u32,
         from: &DataSegment,
         to: &DataSegment,
-    ) -> Result<(), Refusal> {
-        let (from, target) = (Range::of(from), Range::of(to));
-        // Assumption: both sides name the same length, as they do where libmlx5 writes them.
-        if from.length != target.length {
-            return Err(Refusal::Malformed);
-        }
+    ) -> Result<(), Cause> {
+        let (mut from, target) = (Range::of(from), Range::of(to));
         let limit = self.profile.log_max_copy.map_or(0, |log| 1 << log.min(31));
-        if from.length > limit {
-            return Err(Refusal::Length);
+        let length = from.length.max(target.length);
+        if length > limit {
+            return Err(Reason::MessageTooLong { length, limit }.into());
         }
+        // Assumption: of two lengths the shorter one counts. libmlx5 writes one length.
+        from.length = from.length.min(target.length);
         // Assumption: a key that changes its bytes on the way cannot be part of a copy.
-        let changes = |range: Range| {
-            self.objects.mkeys.get(Key::from_raw(range.key).index().get()).is_some_and(Mkey::changes_bytes)
-        };
-        if changes(from) || changes(target) {
-            return Err(Refusal::Bsf);
+        for key in [from.key, target.key] {
+            if self.objects.mkeys.get(Key::from_raw(key).index().get()).is_some_and(Mkey::changes_bytes) {
+                return Err(Reason::BsfInCopy { key }.into());
+            }
         }
         let (data, _) = self.path(qpn, pd).gather(&self.memory, from, Right::LocalRead)?;
         self.scatter_local(qpn, pd, core::slice::from_ref(to), data).map(drop)

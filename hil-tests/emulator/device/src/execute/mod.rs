@@ -13,7 +13,7 @@ use crate::object::mkey::Mkey;
 use crate::object::outstanding::Waiting;
 use crate::object::psv::PsvState;
 use crate::object::qp::{Peer, Posted, Qp, QpAttributes, QpState, Retries, pushes};
-use crate::refusal::Refusal;
+use crate::refusal::{Cause, Reason, Status};
 use crate::tap::Seen;
 use crate::translate::{Asker, Right};
 use alloc::sync::Arc;
@@ -64,7 +64,10 @@ impl<M: Memory> Device<M> {
             Ok(wqe) if flush => self.flush(qpn, wqe.posted),
             Err((posted, _)) if flush => self.flush(qpn, posted),
             Ok(wqe) if first || pushes(wqe.posted.opcode) => return self.start(qpn, &wqe),
-            Err((posted, refusal)) if first => self.fail(qpn, posted, refusal.local(), refusal.vendor()),
+            Err((posted, reason)) if first => {
+                let cause = Cause::from(reason);
+                self.fail(qpn, posted, cause.local(), cause);
+            }
             _ => return false,
         }
         true
@@ -147,17 +150,17 @@ impl<M: Memory> Device<M> {
                 self.complete(qpn, posted, bytes);
                 self.drain(qpn, signature_error);
             }
-            Err(refusal) => self.fail(qpn, posted, refusal.local(), refusal.vendor()),
+            Err(cause) => self.fail(qpn, posted, cause.local(), cause),
         }
         true
     }
 
-    fn execute(&mut self, qpn: u32, wqe: &Wqe) -> Result<Outcome, Refusal> {
-        let qp = self.objects.qps.get(qpn).ok_or(Refusal::Malformed)?;
+    fn execute(&mut self, qpn: u32, wqe: &Wqe) -> Result<Outcome, Cause> {
+        let qp = self.objects.qps.get(qpn).ok_or(Reason::AnotherQueue { qpn })?;
         let QpAttributes { pd, transport, .. } = qp.attributes;
         let copies = wqe.posted.opcode == Opcode::MMO;
         if !transport.executes(wqe.posted.opcode) || copies && !qp.copies {
-            return Err(Refusal::Malformed);
+            return Err(Reason::Opcode { opcode: wqe.posted.opcode.0 }.into());
         }
         let solicited = wqe.control.flags().solicited();
         let immediate = wqe.control.imm.get();
@@ -165,15 +168,16 @@ impl<M: Memory> Device<M> {
             Operation::Nop => Ok(Outcome::Done),
             Operation::Umr(mut umr) => {
                 self.fetch_lists(qpn, pd, &mut umr)?;
-                umr::apply(&mut self.objects, qpn, pd, &umr, &self.profile, &self.faults)?;
+                umr::apply(&mut self.objects, qpn, pd, &umr, &self.profile, &self.faults)
+                    .map_err(|reason| Cause { key: Some(umr.key), reason })?;
                 Ok(Outcome::Done)
             }
-            Operation::SetPsv(segments) => {
-                segments.iter().try_for_each(|segment| self.set_psv(pd, segment))?;
+            Operation::SetPsv(segment) => {
+                self.set_psv(pd, &segment)?;
                 Ok(Outcome::Done)
             }
             Operation::Copy { from, to } => {
-                self.copy(qpn, pd, &from, &to)?;
+                self.copy_in_turn(qpn, pd, wqe.posted, [&from, &to])?;
                 Ok(Outcome::Done)
             }
             Operation::Send { segments } => {
@@ -220,10 +224,11 @@ impl<M: Memory> Device<M> {
 
     /// Reads what a UMR has in memory: its translation entries, padded to blocks of 64 bytes, and its BSFs right behind them
     /// (DEVICE.md, "UMR by pointer").
-    fn fetch_lists(&self, qpn: u32, pd: u32, umr: &mut Umr) -> Result<(), Refusal> {
+    fn fetch_lists(&self, qpn: u32, pd: u32, umr: &mut Umr) -> Result<(), Cause> {
         let UmrLists::InMemory(pointer) = &umr.lists else { return Ok(()) };
-        if !pointer.address.get().is_multiple_of(UmrControlSegment::POINTER_ALIGNMENT) {
-            return Err(Refusal::UmrUnsupported);
+        let address = pointer.address.get();
+        if !address.is_multiple_of(UmrControlSegment::POINTER_ALIGNMENT) {
+            return Err(Reason::PointerAlignment { address }.into());
         }
         let octowords = umr.control.klm_octowords.get();
         let bsfs = if umr.translation_offset.is_some() { 0 } else { umr.control.bsf_octowords.get() };
@@ -232,7 +237,7 @@ impl<M: Memory> Device<M> {
         // Assumption: a list cannot lie behind a key that changes its bytes on the way.
         let mkey = self.objects.mkeys.get(Key::from_raw(range.key).index().get());
         if mkey.is_some_and(Mkey::changes_bytes) {
-            return Err(Refusal::Bsf);
+            return Err(Reason::BsfUnderList { key: range.key }.into());
         }
         let (bytes, _) = self.path(qpn, pd).gather(&self.memory, range, Right::LocalRead)?;
         let (translations, bsfs) = fetch::lists(&bytes, octowords);
@@ -241,17 +246,19 @@ impl<M: Memory> Device<M> {
     }
 
     /// Adds up a scatter list.
-    fn listed(&self, scatter: &[DataSegment]) -> Result<u32, Refusal> {
+    fn listed(&self, scatter: &[DataSegment]) -> Result<u32, Reason> {
         let sum: u64 = scatter.iter().map(|segment| Range::of(segment).length).sum();
-        let length = u32::try_from(sum).map_err(|_| Refusal::Length)?;
-        if length > self.profile.max_message_bytes { Err(Refusal::Length) } else { Ok(length) }
+        let limit = self.profile.max_message_bytes;
+        let length = u32::try_from(sum).ok().filter(|length| *length <= limit);
+        length.ok_or(Reason::MessageTooLong { length: sum, limit: limit.into() })
     }
 
-    fn set_psv(&mut self, pd: u32, segment: &SetPsvSegment) -> Result<(), Refusal> {
-        let number = segment.psv_index.get() & 0x00ff_ffff;
-        let psv =
-            self.objects.psvs.get_mut(number).filter(|psv| self.faults.psv_domain_ignored || psv.pd == pd);
-        let psv = psv.ok_or(Refusal::Psv)?;
+    fn set_psv(&mut self, pd: u32, segment: &SetPsvSegment) -> Result<(), Reason> {
+        let number = segment.psv_index.get();
+        let psv = self.objects.psvs.get_mut(number).ok_or(Reason::UnknownPsv { psv: number })?;
+        if psv.pd != pd && !self.faults.psv_domain_ignored {
+            return Err(Reason::PsvDomain { psv: number, domain: psv.pd });
+        }
         if self.faults.psv_not_reset_by_set_psv {
             return Ok(());
         }
@@ -324,16 +331,24 @@ impl<M: Memory> Device<M> {
             }
             if matches!(retries, Retries::Count(limit) if oldest.attempts >= limit) {
                 let posted = oldest.posted;
-                return self.fail(qpn, posted, Syndrome::RNR_RETRY, 0);
+                let cause = Reason::ReceiverNotReady { attempts: oldest.attempts }.into();
+                return self.fail(qpn, posted, Status::of_peer(Syndrome::RNR_RETRY), cause);
             }
             oldest.not_ready = true;
             return;
         }
         let Some(outstanding) = qp.outstanding.take_oldest() else { return };
         let posted = outstanding.posted;
+        let bad_response = Status::of_peer(Syndrome::BAD_RESPONSE);
         let data = match (posted.opcode, response) {
-            (_, Response::Refused(syndrome)) => return self.fail(qpn, posted, syndrome, 0),
-            (_, Response::Unreachable) => return self.fail(qpn, posted, Syndrome::TRANSPORT_RETRY, 0),
+            (_, Response::Refused { syndrome, cause }) => {
+                let cause = cause.unwrap_or(Reason::RefusedByPeer { syndrome: syndrome.0 }.into());
+                return self.fail(qpn, posted, Status::of_peer(syndrome), cause);
+            }
+            (_, Response::Unreachable) => {
+                let status = Status::of_peer(Syndrome::TRANSPORT_RETRY);
+                return self.fail(qpn, posted, status, Reason::Unreachable.into());
+            }
             (Opcode::RDMA_READ, Response::Data(data)) if data.len() == outstanding.bytes as usize => {
                 Some(data)
             }
@@ -341,16 +356,16 @@ impl<M: Memory> Device<M> {
                 Some(value.to_le_bytes().to_vec())
             }
             (Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA, _) => {
-                return self.fail(qpn, posted, Syndrome::BAD_RESPONSE, 0);
+                return self.fail(qpn, posted, bad_response, Reason::BadResponse.into());
             }
             (_, Response::Done) => None,
-            _ => return self.fail(qpn, posted, Syndrome::BAD_RESPONSE, 0),
+            _ => return self.fail(qpn, posted, bad_response, Reason::BadResponse.into()),
         };
         let mut signature_error = outstanding.signature_error;
         if let Some(data) = data {
             match self.scatter_local(qpn, attributes.pd, &outstanding.scatter, data) {
                 Ok(reports) => signature_error |= self.report(attributes.send_cqn, &reports),
-                Err(refusal) => return self.fail(qpn, posted, refusal.local(), refusal.vendor()),
+                Err(cause) => return self.fail(qpn, posted, cause.local(), cause),
             }
         }
         // The transfer itself succeeded. Assumption: also on a draining queue pair.
@@ -381,7 +396,7 @@ impl<M: Memory> Device<M> {
         pd: u32,
         segments: &[DataSegment],
         data: Vec<u8>,
-    ) -> Result<Vec<Report>, Refusal> {
+    ) -> Result<Vec<Report>, Cause> {
         let path = Path {
             objects: &self.objects,
             profile: &self.profile,

@@ -6,7 +6,7 @@ use crate::fetch::{Umr, UmrLists};
 use crate::object::Objects;
 use crate::object::mkey::{Access, BsfBytes, Layout, Mkey, trim};
 use crate::profile::DeviceProfile;
-use crate::refusal::Refusal;
+use crate::refusal::Reason;
 use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::OCTOWORD_BYTES;
@@ -26,10 +26,10 @@ const BLOCK_ENTRIES: usize = 4;
 /// UMR control flags that mean nothing.
 const RESERVED_FLAGS: u8 = 0b111;
 
-/// Bits of the mkey mask (DEVICE.md, "Fields of a UMR").
+/// Bits of the mkey mask (DEVICE.md, "Fields of a UMR"). Others have no effect: no public source has a device
+/// refuse them.
 mod mask {
     pub(super) const LEN: u64 = 1 << 0;
-    pub(super) const PAGE_SIZE: u64 = 1 << 1;
     pub(super) const START_ADDR: u64 = 1 << 6;
     pub(super) const PD: u64 = 1 << 7;
     pub(super) const EN_RINVAL: u64 = 1 << 8;
@@ -42,30 +42,11 @@ mod mask {
     pub(super) const RR: u64 = 1 << 19;
     pub(super) const RW: u64 = 1 << 20;
     pub(super) const A: u64 = 1 << 21;
-    pub(super) const SMALL_FENCE: u64 = 1 << 23;
     pub(super) const RELAXED_WRITE: u64 = 1 << 25;
     pub(super) const FREE: u64 = 1 << 29;
     pub(super) const RELAXED_READ: u64 = 1 << 47;
     /// What only some devices can change.
     pub(super) const RELAXED: u64 = RELAXED_WRITE | RELAXED_READ;
-    /// Known, and without effect here.
-    pub(super) const IGNORED: u64 = PAGE_SIZE | SMALL_FENCE;
-    pub(super) const KNOWN: u64 = LEN
-        | START_ADDR
-        | PD
-        | EN_RINVAL
-        | SIG_ERR
-        | BSF_EN
-        | MKEY
-        | QPN
-        | LR
-        | LW
-        | RR
-        | RW
-        | A
-        | FREE
-        | RELAXED
-        | IGNORED;
 }
 
 /// Applies a UMR that queue pair `qpn` of domain `pd` executes.
@@ -76,31 +57,39 @@ pub(super) fn apply(
     umr: &Umr,
     profile: &DeviceProfile,
     faults: &Faults,
-) -> Result<(), Refusal> {
+) -> Result<(), Reason> {
+    let key = umr.key;
     // Assumption: only the index names the key, since the UMR may be what changes its tag.
     let index = Key::from_raw(umr.key).index().get();
-    let mkey = objects.mkeys.get_mut(index).ok_or(Refusal::UnknownKey)?;
+    let mkey = objects.mkeys.get_mut(index).ok_or(Reason::UnknownKey { key })?;
     if !mkey.umr {
-        return Err(Refusal::UmrUnsupported);
+        return Err(Reason::NoUmr { key });
     }
     if mkey.pd != pd && !faults.umr_domain_ignored {
-        return Err(Refusal::ProtectionDomain);
+        return Err(Reason::KeyDomain { key, domain: mkey.pd, asked: pd });
     }
     check_flags(mkey, qpn, umr, faults)?;
     let select = umr.control.mkey_mask.get();
     let flags = umr.context.flags_pd_word();
-    if !reserved_is_zero(&umr.control, profile)
-        || select & !mask::KNOWN != 0
-        || (select & mask::RELAXED != 0 && !profile.relaxed_ordering)
-        || (select & mask::PD != 0 && flags.pd() != pd)
-        || (select & mask::QPN != 0 && faults.binding_refused)
-    {
-        return Err(Refusal::UmrUnsupported);
+    if !reserved_is_zero(&umr.control, profile) {
+        return Err(Reason::UmrReserved);
     }
-    let UmrLists::Inline { translations, bsfs: blocks } = &umr.lists else {
-        return Err(Refusal::UmrUnsupported);
-    };
+    if select & mask::RELAXED != 0 && !profile.relaxed_ordering {
+        return Err(Reason::UmrRelaxed);
+    }
+    if select & mask::PD != 0 && flags.pd() != pd {
+        return Err(Reason::UmrDomain { domain: flags.pd() });
+    }
+    if select & mask::QPN != 0 && faults.binding_refused {
+        return Err(Reason::UmrBinding);
+    }
+    // Those in memory have been fetched.
+    let UmrLists::Inline { translations, bsfs: blocks } = &umr.lists else { return Err(Reason::UmrReserved) };
     let change = layout(mkey, umr.translation_offset, translations)?;
+    let length = if select & mask::LEN != 0 { umr.context.len.get() } else { 0 };
+    if !blocks.is_empty() && length > u64::from(u32::MAX) {
+        return Err(Reason::LengthOver32Bits { length });
+    }
     let bsfs = bsfs(mkey, blocks)?;
     if faults.local_inv_ignored && select & mask::FREE != 0 && umr.context.is_free() {
         return Ok(());
@@ -154,13 +143,22 @@ fn set<T>(field: &mut T, selected: bool, value: T) {
 
 /// Assumption: a key bound to no queue pair passes the check of LOCAL_INV, which is how mkeys of this kind
 /// are.
-fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), Refusal> {
+fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), Reason> {
     let flags = umr.control.flag_bits();
-    let foreign = mkey.qpn.is_some_and(|bound| bound != qpn);
-    let refused = flags.check_qpn() && foreign && !faults.check_qpn_ignored
-        || flags.check_free() && !mkey.free && !faults.check_free_ignored
-        || umr.control.flags & CHECK_USED != 0 && mkey.free;
-    if refused { Err(Refusal::UmrCheck) } else { Ok(()) }
+    let key = umr.key;
+    if let Some(qpn) = mkey.qpn.filter(|bound| *bound != qpn)
+        && flags.check_qpn()
+        && !faults.check_qpn_ignored
+    {
+        return Err(Reason::CheckQpn { key, qpn });
+    }
+    if flags.check_free() && !mkey.free && !faults.check_free_ignored {
+        return Err(Reason::CheckFree { key });
+    }
+    if umr.control.flags & CHECK_USED != 0 && mkey.free {
+        return Err(Reason::CheckUsed { key });
+    }
+    Ok(())
 }
 
 /// What a UMR writes of the layout.
@@ -172,18 +170,16 @@ enum Change {
 }
 
 /// Decodes the translation entries.
-fn layout(
-    mkey: &Mkey,
-    offset: Option<u64>,
-    translations: &[[u8; OCTOWORD_BYTES]],
-) -> Result<Change, Refusal> {
+fn layout(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]]) -> Result<Change, Reason> {
     let Some(first) = translations.first() else { return Ok(Change::None) };
     let header: StridedHeader = zerocopy::transmute!(*first);
     // Assumption: a strided block stands alone, and is told by the code where a list entry has its key. An mkey for entries of one
     // length has none (assumption).
     if mkey.log_entry.is_none() && header.op.get() == StridedHeader::OPCODE {
         let count = usize::from(header.num_entries.get());
-        let entries = translations.get(1..=count).ok_or(Refusal::UmrUnsupported)?;
+        let octowords = translations.len() as u64;
+        let wrong = Reason::StridedCount { entries: header.num_entries.get(), octowords };
+        let entries = translations.get(1..=count).ok_or(wrong)?;
         room(mkey, count.saturating_add(1))?;
         let entries: Vec<StridedEntry> = entries.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
         return Ok(Change::All(Layout::Strided(header, entries)));
@@ -195,9 +191,11 @@ fn layout(
     if let Some(offset) = offset
         && mkey.layout.is_list()
     {
-        let offset = usize::try_from(offset).map_err(|_| Refusal::UmrUnsupported)?;
+        let first = offset;
+        let offset = usize::try_from(offset).ok().filter(|first| *first <= u32::MAX as usize);
+        let offset = offset.ok_or(Reason::OffsetTooLarge { first })?;
         if !offset.is_multiple_of(BLOCK_ENTRIES) {
-            return Err(Refusal::UmrUnsupported);
+            return Err(Reason::ReplacedInBlock { first });
         }
         room(mkey, offset.saturating_add(entries.len()))?;
         entries.resize(written.next_multiple_of(BLOCK_ENTRIES), Klm::PADDING);
@@ -207,14 +205,16 @@ fn layout(
     Ok(Change::All(Layout::of(mkey.log_entry, entries)))
 }
 
-fn room(mkey: &Mkey, entries: usize) -> Result<(), Refusal> {
-    if entries > mkey.translations as usize { Err(Refusal::UmrUnsupported) } else { Ok(()) }
+fn room(mkey: &Mkey, entries: usize) -> Result<(), Reason> {
+    let room = mkey.translations;
+    let over = Reason::EntriesOverRoom { entries: entries as u64, room };
+    if entries > room as usize { Err(over) } else { Ok(()) }
 }
 
 type Bsfs = (Option<BsfBytes>, Option<BsfBytes>);
 
 /// Sorts BSFs into signature and crypto, `None` where both stay. They are written together: one that is missing is gone.
-fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Refusal> {
+fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Reason> {
     let kind = |bytes: &BsfBytes| {
         let word = BsfSize::from_bits(bytes.first().copied().unwrap_or(0));
         (word.kind() == BsfSize::KIND_CRYPTO, word.size())
@@ -227,14 +227,17 @@ fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Refusal> {
         [one] if kind(one).1 == BsfSize::EXTENDED => (Some(one), None, BsfSize::EXTENDED),
         [one] => (Some(one), None, BsfSize::WITH_INLINE),
         [one, two] if !kind(one).0 && kind(two).0 => (Some(one), Some(two), BsfSize::SIGNATURE_AND_CRYPTO),
-        _ => return Err(Refusal::UmrUnsupported),
+        _ => return Err(Reason::BsfOrder { count: list.len() as u64 }),
     };
     // An empty signature BSF, which only resets, need not name a size.
     let empty = |bytes: &BsfBytes| bytes.iter().all(|byte| *byte == 0);
     let fits = |bytes: &BsfBytes| kind(bytes).1 == size || empty(bytes);
     let allowed = (signature.is_none() || mkey.signature) && (crypto.is_none() || mkey.crypto);
-    if !allowed || !signature.into_iter().chain(crypto).all(fits) {
-        return Err(Refusal::UmrUnsupported);
+    if !allowed {
+        return Err(Reason::BsfNotThere);
+    }
+    if !signature.into_iter().chain(crypto).all(fits) {
+        return Err(Reason::BsfSizeCode { wanted: size });
     }
     Ok(Some((signature.copied(), crypto.copied())))
 }

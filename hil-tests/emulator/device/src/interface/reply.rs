@@ -40,6 +40,7 @@ impl From<Error> for Refused {
             Error::NoLogin => Self(0x3, 0x15),
             Error::BadKey => Self(0x3, 0x16),
             Error::Exhausted => Self(0xf, 0x17),
+            Error::AtomicOverRelaxed => Self(0x3, 0x0045_d3a4),
         }
     }
 }

@@ -219,6 +219,8 @@ pub(crate) struct Qp {
     /// The block behind the last that was rung.
     pub(crate) sq_producer: u16,
     pub(crate) read_ahead: ReadAhead,
+    /// The copy at this block was carried out before the one in front of it.
+    pub(crate) copied_ahead: Option<u16>,
     pub(crate) rq_consumer: u16,
     /// Requests that were sent, in their order.
     pub(crate) outstanding: Outstanding,
@@ -249,6 +251,7 @@ impl Qp {
             sq_consumer: 0,
             sq_producer: 0,
             read_ahead: ReadAhead::default(),
+            copied_ahead: None,
             rq_consumer: 0,
             outstanding: Outstanding::default(),
             alone: None,

@@ -73,7 +73,9 @@ pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
         return Err(Errno::FAULT);
     }
     let RegisterRequest { start: address, length, .. } = asked;
-    let key = call.state.device.register_at(pd, address, asked.hca_va, length, access(flags))?;
+    let device = &mut call.state.device;
+    let key = device.register_at(pd, address, asked.hca_va, length, access(flags))?;
+    device.set_relaxed_order(key.index(), flags & RELAXED_ORDERING != 0)?;
     let mr = Mr { key, address, length, access: flags, mapping: None };
     call.publish(Object::Mr(mr), |request, handle| {
         let response = RegisterResponse { handle, lkey: key.get(), rkey: key.get() };
@@ -119,6 +121,7 @@ pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
     };
     let key = mr.key;
     call.state.device.reregister(key.index(), change)?;
+    call.state.device.set_relaxed_order(key.index(), mr.access & RELAXED_ORDERING != 0)?;
     *call.mr(asked.handle)? = mr;
     let keys = [key.get(), key.get()].map(u32::to_ne_bytes);
     call.request.answer(CORE_OUT, keys.as_flattened())

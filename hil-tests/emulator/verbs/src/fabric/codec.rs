@@ -1,7 +1,7 @@
 //! Messages between devices as bytes. What a peer sends is never trusted: what does not parse ends the connection.
 
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_softdev::{Datagram, Message, Payload, Request, Response};
+use mlx5_softdev::{Cause, Datagram, Message, Payload, Reason, Request, Response};
 
 /// No message is longer: the longest data and its head.
 pub(crate) const LONGEST: usize = (1 << 30) + 64;
@@ -116,7 +116,15 @@ fn encode_response<'a>(response: &'a Response, out: &mut Vec<u8>) -> &'a [u8] {
             long(out, &[*value]);
         }
         Response::ReceiverNotReady => out.push(NOT_READY),
-        Response::Refused(syndrome) => out.extend_from_slice(&[REFUSED, syndrome.0]),
+        Response::Refused { syndrome, cause } => {
+            out.extend_from_slice(&[REFUSED, syndrome.0]);
+            if let Some(Cause { key, reason }) = cause {
+                out.push(key.is_some().into());
+                numbers(out, &[key.unwrap_or(0)]);
+                long(out, &reason.values());
+                out.extend_from_slice(reason.name().as_bytes());
+            }
+        }
         Response::Unreachable => out.push(UNREACHABLE),
     }
     &[]
@@ -242,10 +250,23 @@ fn parse_response(reader: &mut Reader<'_>) -> Option<Response> {
         DATA => Response::Data(reader.rest()),
         ORIGINAL => Response::Original(reader.u64()?),
         NOT_READY => Response::ReceiverNotReady,
-        REFUSED => Response::Refused(Syndrome(reader.byte()?)),
+        REFUSED => {
+            let syndrome = Syndrome(reader.byte()?);
+            let cause = if reader.0.is_empty() { None } else { Some(parse_cause(reader)?) };
+            Response::Refused { syndrome, cause }
+        }
         UNREACHABLE => Response::Unreachable,
         _ => return None,
     })
+}
+
+/// Reads why a peer refuses a request: its key, the numbers of the reason, and its name.
+fn parse_cause(reader: &mut Reader<'_>) -> Option<Cause> {
+    let (named, key) = (reader.flag()?, reader.u32()?);
+    let values = [reader.u64()?, reader.u64()?, reader.u64()?];
+    let name = reader.rest();
+    let reason = Reason::from_values(std::str::from_utf8(&name).ok()?, values)?;
+    Some(Cause { key: named.then_some(key), reason })
 }
 
 #[cfg(test)]
@@ -280,7 +301,11 @@ mod tests {
             Response::Data(vec![8; 100]),
             Response::Original(u64::MAX),
             Response::ReceiverNotReady,
-            Response::Refused(Syndrome::REMOTE_ACCESS),
+            Response::Refused { syndrome: Syndrome::REMOTE_ACCESS, cause: None },
+            Response::Refused {
+                syndrome: Syndrome::REMOTE_ACCESS,
+                cause: Some(Cause { key: Some(0x500), reason: Reason::KeyTag { key: 0x700, tag: 9 } }),
+            },
             Response::Unreachable,
         ];
         let mut datagrams = [None, Some(Datagram { qkey: 7, route: [9; 40] })].into_iter().cycle();

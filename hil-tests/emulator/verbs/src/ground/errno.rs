@@ -44,7 +44,8 @@ impl From<mlx5_softdev::Error> for Errno {
             | Error::BadAttribute(_)
             | Error::BadTransition { .. }
             | Error::NoLogin
-            | Error::BadKey => Self::INVAL,
+            | Error::BadKey
+            | Error::AtomicOverRelaxed => Self::INVAL,
         }
     }
 }

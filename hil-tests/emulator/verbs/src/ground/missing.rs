@@ -23,6 +23,8 @@ pub(crate) enum Missing {
     DeviceMemory,
     /// Groups of queue pairs with one address.
     Multicast,
+    /// Devices that a parent has opened, in its child.
+    Forked,
 }
 
 /// Each with its name and what comes of it.
@@ -39,6 +41,11 @@ const TABLE: &[(Missing, &str, &str)] = &[
     (Missing::OnDemand, "ODP", "IBV_ACCESS_ON_DEMAND and ibv_advise_mr are refused"),
     (Missing::DeviceMemory, "device memory", "ibv_alloc_dm is refused"),
     (Missing::Multicast, "multicast", "ibv_attach_mcast is refused"),
+    (
+        Missing::Forked,
+        "forked devices",
+        "a child gets EIO from a device that its parent has opened; open it behind fork or daemon",
+    ),
 ];
 
 /// A program has met something that is not there.

@@ -14,7 +14,8 @@ pub(crate) const CRYPTO: &str = "MLX5_UVERBS_CRYPTO";
 pub(crate) const ENGINE: &str = "MLX5_UVERBS_ENGINE";
 /// `yes`, which it is if not set, or `no`: whether queue pairs can be made to drain on signature errors.
 pub(crate) const DRAIN: &str = "MLX5_UVERBS_DRAIN";
-/// `yes`, which it is if not set, or `no`: whether queue pairs can be allowed to copy memory.
+/// `yes`, which it is if not set, `unordered` or `no`: whether queue pairs can be allowed to copy memory, and
+/// keep an order then.
 pub(crate) const MEMCPY: &str = "MLX5_UVERBS_MEMCPY";
 /// `free-running`, which it is if not set, `real-time` or `both`: the time stamps that queue pairs can have.
 pub(crate) const TIMESTAMPS: &str = "MLX5_UVERBS_TIMESTAMPS";
@@ -82,15 +83,15 @@ impl Settings {
         let limits =
             [("usual", (DeviceProfile::default().log_max_reads, MAX_MESSAGE)), ("low", (2, 1 << 24))];
         let (log_max_reads, max_message_bytes) = choice(LIMITS, std::env::var_os(LIMITS), limits)?;
+        let longest = DeviceProfile::default().log_max_copy;
+        let copies = [("yes", (longest, false)), ("unordered", (longest, true)), ("no", (None, false))];
+        let (log_max_copy, unordered_copies) = choice(MEMCPY, std::env::var_os(MEMCPY), copies)?;
         let profile = DeviceProfile {
             crypto: choice(CRYPTO, std::env::var_os(CRYPTO), crypto)?,
             xts: choice(ENGINE, std::env::var_os(ENGINE), xts)?,
             drain_sigerr: choice(DRAIN, std::env::var_os(DRAIN), [("yes", true), ("no", false)])?,
-            log_max_copy: choice(
-                MEMCPY,
-                std::env::var_os(MEMCPY),
-                [("yes", DeviceProfile::default().log_max_copy), ("no", None)],
-            )?,
+            log_max_copy,
+            unordered_copies,
             timestamps: choice(TIMESTAMPS, std::env::var_os(TIMESTAMPS), timestamps)?,
             log_max_reads,
             max_message_bytes,

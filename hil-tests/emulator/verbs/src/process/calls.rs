@@ -3,6 +3,7 @@
 use crate::command;
 use crate::ground::errno::Errno;
 use crate::ground::fault::{self, CallId, Course};
+use crate::ground::missing::{self, Missing};
 use crate::ground::process_memory::ProcessMemory;
 use crate::ground::settings::Settings;
 use crate::ground::{descriptors, notice};
@@ -106,6 +107,8 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     let outcome = {
         let mut inside = lock();
         if inside.orphans.contains(&descriptor) {
+            drop(inside);
+            missing::met(Missing::Forked);
             return Err(Errno::IO);
         }
         let state = inside.state.as_mut().ok_or(Errno::IO)?;
@@ -133,6 +136,8 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
 pub(crate) fn clock_page(descriptor: RawFd, offset: i64) -> Result<Option<(RawFd, i64)>, Errno> {
     let inside = lock();
     if inside.orphans.contains(&descriptor) {
+        drop(inside);
+        missing::met(Missing::Forked);
         return Err(Errno::IO);
     }
     Ok(inside.state.as_ref().and_then(|state| state.clock_page(offset)))

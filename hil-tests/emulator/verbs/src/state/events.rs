@@ -27,6 +27,7 @@ mod device {
     pub(super) const SQ_DRAINED: u8 = 0x03;
     pub(super) const CQ_ERROR: u8 = 0x04;
     pub(super) const WQ_CATASTROPHIC: u8 = 0x05;
+    pub(super) const WQ_INVALID_REQUEST: u8 = 0x10;
     pub(super) const WQ_ACCESS: u8 = 0x11;
     pub(super) const SRQ_CATASTROPHIC: u8 = 0x12;
     pub(super) const LAST_WQE: u8 = 0x13;
@@ -44,6 +45,7 @@ const OVERRUN: u8 = 1;
 mod kernel {
     pub(super) const CQ_ERR: u32 = 0;
     pub(super) const QP_FATAL: u32 = 1;
+    pub(super) const QP_REQ_ERR: u32 = 2;
     pub(super) const QP_ACCESS_ERR: u32 = 3;
     pub(super) const SQ_DRAINED: u32 = 5;
     pub(super) const SRQ_ERR: u32 = 14;
@@ -56,6 +58,7 @@ pub(crate) const fn of_kernel(event: Event) -> (Subject, u32) {
     match event {
         Event::SqDrained(number) => (Subject::Qp(number), kernel::SQ_DRAINED),
         Event::QpAccess(number) => (Subject::Qp(number), kernel::QP_ACCESS_ERR),
+        Event::QpRequest(number) => (Subject::Qp(number), kernel::QP_REQ_ERR),
         Event::QpFatal(number) => (Subject::Qp(number), kernel::QP_FATAL),
         Event::LastWqe(number) => (Subject::Qp(number), kernel::QP_LAST_WQE_REACHED),
         Event::CqError(number) => (Subject::Cq(number), kernel::CQ_ERR),
@@ -74,6 +77,7 @@ pub(crate) fn entry(event: Event) -> EventEntry {
     match event {
         Event::SqDrained(number) => of_queue(device::SQ_DRAINED, number),
         Event::QpAccess(number) => of_queue(device::WQ_ACCESS, number),
+        Event::QpRequest(number) => of_queue(device::WQ_INVALID_REQUEST, number),
         Event::QpFatal(number) => of_queue(device::WQ_CATASTROPHIC, number),
         Event::LastWqe(number) => of_queue(device::LAST_WQE, number),
         Event::SrqLimit(number) => of_queue(device::SRQ_LIMIT, number),

@@ -51,7 +51,7 @@ fn loopback(qpn: u32, access: QpAccess) -> [Vec<u8>; 3] {
 fn commands_connect_a_verbs_queue_pair_to_itself() {
     preloaded("drivers::commands_connect_a_verbs_queue_pair_to_itself", || {
         for (access, outcome) in
-            [(QpAccess::READ_WRITE, (DONE, 0)), (QpAccess::default(), (REQUEST_FAILED, 0x13))]
+            [(QpAccess::READ_WRITE, (DONE, 0)), (QpAccess::default(), (REQUEST_FAILED, 0x12))]
         {
             let mut end = End::new();
             assert_eq!(end.context.query(end.qp), (0, 1), "port 1 in RESET");

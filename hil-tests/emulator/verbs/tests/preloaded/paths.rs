@@ -1,7 +1,7 @@
 //! What programs see of the device among files, and what they are told where there is nothing to see.
 #![allow(unsafe_code)]
 
-use crate::verbs::{Attribute, Context, Pages, call, command};
+use crate::verbs::{Attribute, Context, Pages, call, command, in_child};
 use mlx5_testing::preload::{DIRECTORY, built, preloaded, prepared};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::{self, File};
@@ -148,6 +148,10 @@ fn what_is_not_there_is_named_once() {
                 assert_eq!(queue_pair(&context, kind, driver_flags), Err(libc::EOPNOTSUPP));
             }
         }
+        // A child that goes on with its parent's device, as a daemon does that opens it too early.
+        assert!(in_child(|| {
+            (0..2).all(|_| call(context.0, 0x10, 0, &mut [Attribute::New(0)]) == Err(libc::EIO))
+        }));
         let (mut unknown, mut output) = ([0; 16], [0; 16]);
         unknown[..2].copy_from_slice(&[0x07, 0x55]);
         assert_eq!(context.other(&unknown, &mut output), Err(libc::EINVAL));
@@ -161,7 +165,7 @@ fn what_is_not_there_is_named_once() {
             .collect();
         let expected =
             ["rdma_cm", "multicast", "XRC", "ODP", "steering", "device memory", "raw packets", "DC"];
-        assert_eq!(names, expected.map(Some));
+        assert_eq!(names, expected.into_iter().chain(["forked devices"]).map(Some).collect::<Vec<_>>());
     });
 }
 

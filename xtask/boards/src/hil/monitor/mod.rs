@@ -205,6 +205,7 @@ impl Monitor {
                 self.log.clear();
                 self.phase = Phase::Running(running);
             }
+            Event::Log(line) => keep(&mut self.log, line),
             Event::Passed(name) => self.ended(now, name, Verdict::Passed),
             Event::Failed { name, reason } => self.ended(now, name, Verdict::Failed(printable(reason))),
             // What cannot run need not have begun.

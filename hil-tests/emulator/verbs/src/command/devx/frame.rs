@@ -78,6 +78,7 @@ impl From<Error> for Status {
             Error::NoLogin => Self(3, 0x15),
             Error::BadKey => Self(3, 0x16),
             Error::Exhausted => Self(0xf, 0x17),
+            Error::AtomicOverRelaxed => Self(3, 0x0045_d3a4),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::ground::{descriptors, sys};
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpcodeQpn};
-use mlx5_softdev::{Message, Payload, Request, Seen};
+use mlx5_softdev::{Cause, Message, Payload, Request, Seen};
 use std::fmt::{Display, Write as _};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -35,7 +35,9 @@ impl Journal {
     /// A message or completion has passed. Messages that leave are requests that were posted, or answers to them.
     pub(crate) fn seen(&self, seen: Seen<'_>) {
         match seen {
-            Seen::Completion { cqn, entry } => self.write(&completed(Line::now("completion"), cqn, entry)),
+            Seen::Completion { cqn, entry, cause } => {
+                self.write(&completed(Line::now("completion"), cqn, entry, cause));
+            }
             Seen::Received(
                 Message::Request { from, to, request, .. } | Message::Unanswered { from, to, request, .. },
             ) => {
@@ -112,7 +114,7 @@ fn posted(line: Line, qpn: u32, block: u16, bytes: &[u8], device: DeviceContext)
     line.findings(&findings).bytes("bytes", bytes).end()
 }
 
-fn completed(line: Line, cqn: u32, entry: &[u8; 64]) -> String {
+fn completed(line: Line, cqn: u32, entry: &[u8; 64], cause: Option<Cause>) -> String {
     let line = line.number("completion_queue", cqn);
     let Ok(entry) = CompletionEntry::parse(entry) else { return line.bytes("bytes", entry).end() };
     let line = match entry.cqe().opcode() {
@@ -124,7 +126,12 @@ fn completed(line: Line, cqn: u32, entry: &[u8; 64]) -> String {
             line.number("queue_pair", qpn).text("direction", if own { "out" } else { "in" })
         }
     };
-    line.text("words", entry.summary(None)).bytes("bytes", entry.bytes()).end()
+    let line = line.text("words", entry.summary(None));
+    let line = match cause {
+        Some(cause) => line.text("cause", cause),
+        None => line,
+    };
+    line.bytes("bytes", entry.bytes()).end()
 }
 
 fn asked(line: Line, from: u32, to: u32, request: &Request) -> String {
@@ -175,7 +182,7 @@ mod tests {
             .concat();
         let mut entry = [0; 64];
         entry[56..].copy_from_slice(&[8, 0, 0, 0x41, 0, 2, 0, 0]);
-        lines += &completed(line("completion"), 3, &entry);
+        lines += &completed(line("completion"), 3, &entry, None);
         let data = vec![1; 9].into();
         let request =
             Request::Write { rkey: 0x500, address: 0x1000, data, immediate: Some(7), solicited: false };

@@ -1,9 +1,11 @@
 //! Finds work requests as they are rung, and prints them.
 
+use crate::ground::notice;
 use crate::ground::process_memory::ProcessMemory;
 use crate::state::object::Qp;
+use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
-use mlx5_softdev::{Memory, Transport};
+use mlx5_softdev::{Cause, Memory, Transport};
 use std::io::Write as _;
 
 const BLOCK: u64 = 64;
@@ -77,6 +79,18 @@ fn decoded(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) -> String 
 pub(crate) fn print(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) {
     let text = decoded(qpn, index, bytes, device);
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Says which request failed, and why.
+pub(crate) fn failure(entry: &[u8; 64], cause: &Cause) {
+    notice::always(&failed(entry, cause));
+}
+
+fn failed(entry: &[u8; 64], cause: &Cause) -> String {
+    match CompletionEntry::parse(entry) {
+        Ok(entry) => format!("mlx5_0 {}: {cause}", entry.summary(None)),
+        Err(error) => format!("mlx5_0 {error}: {cause}"),
+    }
 }
 
 #[cfg(test)]

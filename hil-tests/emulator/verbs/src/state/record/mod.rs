@@ -14,7 +14,7 @@ use mlx5_mkey::command::PathMtu;
 use mlx5_mkey::inspect::DeviceContext;
 use mlx5_mkey::mkey;
 use mlx5_mkey::wire::prm::qp_context::{QpcReceive, QpcSizes};
-use mlx5_softdev::{CryptoMode, Device, DeviceProfile, XtsEngine};
+use mlx5_softdev::{CryptoMode, Device, DeviceProfile, Seen, XtsEngine};
 use pcap::{Capture, Route};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,9 +50,15 @@ impl Record {
     pub(crate) fn new(settings: &Settings, device: &mut Device<ProcessMemory>) -> Result<Self, Errno> {
         let journal = opened(settings.log_json.as_deref(), Journal::open)?;
         let capture = opened(settings.pcap.as_deref(), Capture::open)?.map(Mutex::new).map(Arc::new);
-        if journal.is_some() || capture.is_some() {
+        let told = settings.log;
+        if told || journal.is_some() || capture.is_some() {
             let (journal, capture) = (journal.clone(), capture.clone());
             device.set_tap(move |seen| {
+                if let Seen::Completion { entry, cause: Some(cause), .. } = seen
+                    && told
+                {
+                    log::failure(entry, &cause);
+                }
                 if let Some(journal) = &journal {
                     journal.seen(seen);
                 }

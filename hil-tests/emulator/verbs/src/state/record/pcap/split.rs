@@ -198,7 +198,7 @@ pub(super) fn response(
         Response::ReceiverNotReady => {
             (ACKNOWLEDGE, aeth(NOT_READY | timer & 0x1f, asked.sequence), asked.psn)
         }
-        Response::Refused(syndrome) => {
+        Response::Refused { syndrome, .. } => {
             (ACKNOWLEDGE, aeth(REFUSED | code(*syndrome), asked.sequence), asked.psn)
         }
         Response::Unreachable => return,

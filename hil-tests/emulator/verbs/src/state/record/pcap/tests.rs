@@ -251,7 +251,7 @@ fn answers_have_the_numbers_of_what_they_answer() {
         (not_ready[0].opcode, not_ready[0].psn, &not_ready[0].rest[..]),
         (0x11, 4, &[0x27, 0, 0, 3][..])
     );
-    let refused = answer(3, Response::Refused(Syndrome::REMOTE_ACCESS));
+    let refused = answer(3, Response::Refused { syndrome: Syndrome::REMOTE_ACCESS, cause: None });
     assert_eq!((refused[0].opcode, refused[0].psn, &refused[0].rest[..]), (0x11, 4, &[0x62, 0, 0, 3][..]));
     assert_eq!(answer(3, Response::Done), [], "it was answered");
 }
@@ -288,7 +288,10 @@ fn codes_of_refusals() {
     for (syndrome, code) in syndromes.into_iter().zip([0x61, 0x62, 0x63]) {
         let mut wire = wire(B);
         received(&mut wire, &asks(0, write(1, None)));
-        assert_eq!(sent(&mut wire, &answers(0, Response::Refused(syndrome)))[0].rest[0], code);
+        assert_eq!(
+            sent(&mut wire, &answers(0, Response::Refused { syndrome, cause: None }))[0].rest[0],
+            code
+        );
     }
     let mut wire = wire(B);
     received(&mut wire, &asks(0, write(1, None)));

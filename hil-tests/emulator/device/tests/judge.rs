@@ -1,0 +1,549 @@
+//! One judge: `inspect` refuses what this device refuses, and nothing else. Each row of its table of problems
+//! is run here.
+
+use crate::common::*;
+use mlx5_mkey::inspect::{DeviceContext, Problem, Severity, WorkRequest};
+use mlx5_mkey::mkey::{SignatureCapabilities, XtsEngine as Engine};
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::bsf::BfsPsv;
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::data::InlineHeader;
+use mlx5_mkey::wire::umr::UmrControlSegment;
+use mlx5_softdev::*;
+use zerocopy::IntoBytes;
+
+/// What the device does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It executes it, and transfers through its mkey.
+    Executes,
+    /// It refuses it.
+    Refuses,
+    /// It executes it, and refuses each transfer through its mkey: it reads BSFs where they are used
+    /// (DEVICE.md, "Where BSFs are read").
+    RefusesUse,
+    /// It executes it, and refuses transfers, although `inspect` says less: no source tells what such bytes
+    /// would be.
+    RefusesUnknownUse,
+    /// It refuses it, although `inspect` says less: the device does not know the request, and says nothing of
+    /// other devices.
+    RefusesUnknown,
+    /// There is no such request: the row is about completions, or cannot be tried.
+    NoRequest(&'static str),
+}
+
+use Verdict::{Executes, NoRequest, Refuses, RefusesUnknown, RefusesUnknownUse, RefusesUse};
+
+/// Where things stand in a UMR.
+const UMR: usize = 16;
+const CONTEXT: usize = 64;
+const ENTRIES: usize = 128;
+
+/// A host with objects, on which one request is tried.
+struct Bench {
+    host: Host,
+    plain: Mkey,
+    signed: Mkey,
+    crypto: Mkey,
+    both: Mkey,
+    at: u64,
+    key: Key,
+    dek: u32,
+    context: DeviceContext,
+}
+
+/// A request, the mkey that is used behind it, and the bytes of that use.
+type Try = (Wqe, Option<(Key, u32)>);
+
+impl Bench {
+    fn new(profile: DeviceProfile, context: DeviceContext) -> Self {
+        let mut host = Host::with(profile, |_| {});
+        let (at, key) = host.filled(&with_pi(&pattern(4096, 1), 1, 2));
+        let [plain, signed, crypto, both] =
+            [(false, false), (true, false), (false, true), (true, true)].map(|(s, c)| host.mkey(s, c));
+        let dek = host.dek(&XTS_KEY);
+        host.device.set_copies(host.q[A].qpn, true).unwrap();
+        Self { host, plain, signed, crypto, both, at, key, dek, context }
+    }
+
+    fn list(&self, bytes: u32) -> Config {
+        Config::new(&self.plain).access(LW | RR).list(&[(self.at, bytes, self.key)])
+    }
+
+    fn streams(&self) -> Config {
+        let (at, key) = (self.at, self.key);
+        Config::new(&self.plain).access(LW | RR).strided(2, &[(at, 8, 8, key), (at + 64, 8, 8, key)])
+    }
+
+    fn dif(&self, mem: Sig, wire: Sig) -> Config {
+        let base = Config::new(&self.signed).access(LW | RR).list(&[(self.at, 1040, self.key)]);
+        base.signature(mem, wire, 0xff)
+    }
+
+    fn encrypted(&self, order: u8) -> Config {
+        let base = Config::new(&self.crypto).access(LW | RR).list(&[(self.at, 1024, self.key)]);
+        base.crypto(order, 1, [0; 16], self.dek)
+    }
+
+    fn transaction(&self) -> Config {
+        use mlx5_mkey::wire::bsf::TransactionBits;
+        let bits = TransactionBits::new().with_wire_init(true).with_wire_check_gen(true);
+        let word = BfsPsv::new().with_psv(self.signed.wire_psv).with_bfs(0x40).into_bits();
+        let base = Config::new(&self.signed).access(LW | RR).list(&[(self.at, 1024, self.key)]);
+        base.transaction(bits, word, 0, 1024)
+    }
+
+    /// Posts a request with its SET_PSVs, and uses its mkey.
+    fn run(
+        &mut self,
+        (wqe, used): Try,
+        psvs: &[(u32, u64)],
+        fix: impl Fn(&mut Vec<u8>),
+    ) -> (Vec<u8>, Verdict) {
+        let counter = self.host.post(A, wqe);
+        let slot = self.host.q[A].attributes.sq + u64::from(counter) * 64;
+        let blocks = usize::from(self.host.q[A].producer - counter);
+        let mut bytes = self.host.get(slot, blocks * 64);
+        fix(&mut bytes);
+        self.host.put(slot, &bytes);
+        bytes.truncate((usize::from(bytes[7] & 0x3f) * 16).max(16));
+        for (psv, transient) in psvs {
+            self.host.post(A, set_psv(*psv, *transient));
+        }
+        self.host.ring(A);
+        let ready = |host: &Host| host.device.query(host.q[A].qpn).unwrap().state == QpState::ReadyToSend;
+        if !ready(&self.host) {
+            return (bytes, Refuses);
+        }
+        while self.host.poll_send(A).is_some() {}
+        if let Some((key, length)) = used {
+            self.host.send_from(key, 0, length);
+            if !ready(&self.host) {
+                return (bytes, RefusesUse);
+            }
+        }
+        (bytes, Executes)
+    }
+}
+
+fn names(found: &[Problem]) -> Vec<&'static str> {
+    found.iter().map(Problem::name).collect()
+}
+
+/// Tries a row: `inspect` must find it in the request, and the device must do what is returned.
+fn judged(name: &'static str) -> Option<(Verdict, Verdict)> {
+    let single = DeviceContext { engine: Some(Engine::SingleBlock), ..DeviceContext::UNKNOWN };
+    let old =
+        SignatureCapabilities { block_4048: false, crc32c: false, crc64_xp10: false, digest_with_xts: false };
+    let (profile, context) = match name {
+        "SingleUnitEngine" => {
+            (DeviceProfile { xts: XtsEngine::SingleBlock, ..DeviceProfile::default() }, single)
+        }
+        "CapabilityMissing" => (
+            DeviceProfile { crc32c: false, ..DeviceProfile::default() },
+            DeviceContext { capabilities: Some(old), ..DeviceContext::UNKNOWN },
+        ),
+        _ => (DeviceProfile::default(), DeviceContext::UNKNOWN),
+    };
+    let mut bench = Bench::new(profile, context);
+    let b = &bench;
+    let (at, key) = (b.at, b.key);
+    let t10 = Sig::t10(1, 2);
+    let crc = Sig::crc(0x40);
+    let nothing: fn(&mut Vec<u8>) = |_| {};
+    /// A change of the bytes in the ring.
+    type Fix = Box<dyn Fn(&mut Vec<u8>)>;
+    let set = |at: usize, new: &[u8]| -> Fix {
+        let new = new.to_vec();
+        Box::new(move |bytes: &mut Vec<u8>| bytes[at..at + new.len()].copy_from_slice(&new))
+    };
+    let plain = Some((b.plain.key, 16));
+    let block = Some((b.signed.key, 520));
+    let data = Some((b.signed.key, 512));
+    let unit = Some((b.crypto.key, 512));
+    let send = || send(Opcode::SEND, 0, &[segment(at, 8, key)]);
+    let list = |fix: Fix, verdict| (Some(b.list(64)), None, plain, fix, verdict);
+    let streams = |fix: Fix, verdict| (Some(b.streams()), None, plain, fix, verdict);
+    let dif = |fix: Fix, verdict| (Some(b.dif(t10, Sig::None)), None, data, fix, verdict);
+    let wire = |fix: Fix, verdict| (Some(b.dif(Sig::None, t10)), None, block, fix, verdict);
+    let xts = |fix: Fix, verdict| (Some(b.encrypted(2)), None, unit, fix, verdict);
+    let digest = |fix: Fix, verdict| (Some(b.transaction()), None, Some((b.signed.key, 1028)), fix, verdict);
+    let alone = |wqe: Wqe, fix: Fix, verdict| (None, Some(wqe), None, fix, verdict);
+    let same: Fix = Box::new(nothing);
+    // One entry fills a block of 4, then the BSF stands at 192.
+    const BSF: usize = 192;
+    let pointer = |address: u64, octowords: u16, length: u64| {
+        let mut config = b.list(64);
+        config.context.len = length.into();
+        let control = UmrControlSegment {
+            klm_octowords: octowords.into(),
+            mkey_mask: config.mask.into(),
+            ..Default::default()
+        };
+        let wqe = Wqe::new(Opcode::UMR, b.plain.key.get()).silent().with(&control).with(&config.context);
+        wqe.with(&segment(address, 0, key))
+    };
+    let (config, wqe, used, fix, verdict) = match name {
+        "Truncated" => alone(send(), set(7, &[8]), Refuses),
+        "SizeZero" => alone(send(), set(7, &[0]), Refuses),
+        "SizeOverLimit" => alone(send(), set(7, &[0x42]), Refuses),
+        "SizeMismatch" => list(set(7, &[9]), Refuses),
+        "UnknownOpcode" => alone(Wqe::new(Opcode(0x55), 0), same, RefusesUnknown),
+        "UnexpectedOpmod" => alone(send(), set(0, &[1]), RefusesUnknown),
+        "WqeSignature" => alone(send(), set(8, &[1]), Executes),
+        "UnknownCode" => dif(set(BSF + 3, &[7]), RefusesUse),
+        "UnknownBits" => list(set(UMR + 8, &[0x80]), Executes),
+        "ReservedNotZero" => list(set(CONTEXT + 3, &[1]), Executes),
+        "ByPointer" => {
+            let (list, own) = bench_list(&mut bench);
+            bench.key = own;
+            return Some(bench.judge(
+                name,
+                pointer_to(&bench, list, 4, 64),
+                Some((bench.plain.key, 16)),
+                Executes,
+            ));
+        }
+        "PointerTooShort" => {
+            let (list, own) = bench_list(&mut bench);
+            bench.key = own;
+            let wqe = pointer_to(&bench, list, 4, 1 << 60);
+            return Some(bench.judge(name, wqe, Some((bench.plain.key, 16)), Executes));
+        }
+        "PointerAlignment" => alone(pointer(at + 1024, 4, 64), same, Refuses),
+        "ReplacedInBlock" => list(set(UMR, &[0x90, 0, 0, 0, 0, 4, 0, 2]), Refuses),
+        "EntryBehindAll" => list(
+            Box::new(|bytes| {
+                bytes[UMR] = 0x90;
+                bytes[UMR + 16..UMR + 20].copy_from_slice(&0x1_0000_u32.to_be_bytes());
+            }),
+            Refuses,
+        ),
+        "OffsetWithoutFlag" => list(set(UMR + 16, &[0, 0, 0, 1]), Refuses),
+        "UmrReserved" => list(set(UMR + 1, &[1]), Refuses),
+        "CheckFree" => list(set(UMR, &[0xa0]), Executes),
+        // A request that ends with its entries.
+        "EntriesNotPadded" => list(
+            Box::new(|bytes| {
+                bytes[7] = 9;
+                bytes[UMR + 5] = 1;
+            }),
+            Executes,
+        ),
+        "FieldWithoutMask" => list(set(CONTEXT + 16, &[0, 0, 0, 0, 0, 0, 0, 1]), Executes),
+        "MaskMissing" => {
+            let mut config = b.list(64);
+            config.mask &= !(1 << 13);
+            (Some(config), None, plain, same, Executes)
+        }
+        "UnusualMask" => list(set(UMR + 13, &[0xbc]), Executes),
+        "PartialAccessMask" => {
+            let mut config = b.list(64);
+            config.mask &= !(1 << 20);
+            (Some(config), None, plain, same, Executes)
+        }
+        "EntriesWithoutLength" => {
+            let mut config = b.list(64);
+            config.mask &= !1;
+            (Some(config), None, None, same, Executes)
+        }
+        "LengthWithoutEntries" => {
+            let mut config = b.list(64);
+            config.entries.clear();
+            (Some(config), None, None, same, Executes)
+        }
+        "EmptyLayout" => {
+            let mut config = b.list(0);
+            config.entries.clear();
+            (Some(config), None, None, same, Executes)
+        }
+        "BsfEnableKept" => {
+            let mut config = b.dif(t10, Sig::None);
+            config.mask &= !(1 << 12);
+            (Some(config), None, data, same, Executes)
+        }
+        "BsfNotEnabled" => {
+            let mut config = b.dif(t10, Sig::None);
+            let flags = config.context.flags_pd_word().with_bsf_enable(false);
+            config.context.flags_pd = flags.into_bits().into();
+            (Some(config), None, data, same, Executes)
+        }
+        "EnabledWithoutBsf" => {
+            let mut config = b.dif(t10, Sig::None);
+            config.signature = None;
+            (Some(config), None, None, same, Executes)
+        }
+        "TagChange" => {
+            let mut config = b.list(64);
+            config.context.qpn_mkey = (0x00ff_ffff_u32 << 8 | 0x5a).into();
+            let key = Key::from_raw(b.plain.key.get() | 0x5a);
+            (Some(config), None, Some((key, 16)), same, Executes)
+        }
+        "BoundToQueuePair" | "BoundWithSignature" => {
+            let mut config = if name == "BoundToQueuePair" { b.list(64) } else { b.dif(t10, Sig::None) };
+            config.mask |= 1 << 14;
+            let tag = config.mkey.key.tag();
+            config.context.qpn_mkey = (b.host.q[A].qpn << 8 | u32::from(tag)).into();
+            let length = if name == "BoundToQueuePair" { 16 } else { 512 };
+            let used = Some((config.mkey.key, length));
+            (Some(config), None, used, same, Executes)
+        }
+        "FreesAndConfigures" => {
+            let mut config = b.list(64);
+            config.context.free = 0x40;
+            (Some(config), None, None, same, Executes)
+        }
+        "NonZeroStart" => {
+            let mut config = b.list(64);
+            config.mask |= 1 << 6;
+            config.context.start_addr = 4096.into();
+            (Some(config), None, None, same, Executes)
+        }
+        "EntryEmpty" => list(
+            Box::new(|bytes| {
+                bytes.copy_within(ENTRIES..ENTRIES + 16, ENTRIES + 16);
+                bytes[ENTRIES..ENTRIES + 4].fill(0);
+            }),
+            Executes,
+        ),
+        "EntryTooLong" => list(set(ENTRIES, &[0x80, 0, 0, 1]), Executes),
+        "ListTooShort" => list(set(CONTEXT + 31, &[65]), Executes),
+        "ListTooLong" => list(set(CONTEXT + 31, &[63]), Executes),
+        "StridedOpcode" => streams(set(ENTRIES + 6, &[5]), RefusesUnknownUse),
+        "StridedCount" => streams(set(ENTRIES + 15, &[4]), Refuses),
+        "StridedSpare" => {
+            let entries = [(at, 8, 8, key); 4];
+            let config = Config::new(&b.plain).access(LW | RR).strided(2, &entries);
+            (
+                Some(config),
+                None,
+                plain,
+                set(ENTRIES, &[0, 0, 0, 24, 0, 0, 4, 0, 0, 0, 0, 2, 0, 0, 0, 3]),
+                Executes,
+            )
+        }
+        "StridedCycle" => streams(set(ENTRIES + 3, &[17]), RefusesUnknownUse),
+        "StridedLength" => streams(set(CONTEXT + 31, &[33]), Executes),
+        "StrideTooSmall" => streams(set(ENTRIES + 16, &[0, 4]), Executes),
+        "StridedEntryEmpty" => streams(
+            Box::new(|bytes| {
+                bytes[ENTRIES + 3] = 8;
+                bytes[ENTRIES + 34..ENTRIES + 36].fill(0);
+                bytes[CONTEXT + 31] = 16;
+            }),
+            Executes,
+        ),
+        "RepeatZero" => {
+            let mut config = b.streams();
+            config.context.len = 0.into();
+            (Some(config), None, None, set(ENTRIES + 8, &[0; 4]), Executes)
+        }
+        "PaddingNotZero" => streams(set(ENTRIES + 48, &[1]), Executes),
+        "LengthOver32Bits" => dif(set(CONTEXT + 27, &[1]), Refuses),
+        "BsfSizeCode" => dif(set(BSF, &[0xc0]), Refuses),
+        "BsfOrder" => {
+            let base = Config::new(&b.both).access(LW).list(&[(at, 1040, key)]);
+            let config = base.signature(t10, Sig::None, 0xff).crypto(1, 2, [0; 16], b.dek);
+            // A second crypto BSF where the signature BSF stood.
+            (Some(config), None, None, set(BSF, &[0xc1]), Refuses)
+        }
+        "RawDataSize" => dif(set(BSF + 4, &[0, 0, 0, 9]), Executes),
+        "UnusedDomain" => dif(set(BSF + 11, &[1]), Executes),
+        "CheckMaskIrrelevant" => {
+            let base = Config::new(&b.signed).access(LW | RR).list(&[(at, 1032, key)]);
+            (Some(base.signature(Sig::None, crc, 0xf1)), None, Some((b.signed.key, 516)), same, Executes)
+        }
+        "CopyMaskIrrelevant" => {
+            let base = Config::new(&b.signed).access(LW | RR).list(&[(at, 1032, key)]);
+            let config = base.signature_copy(crc, crc, 0xf0, Some(0x0f));
+            (Some(config), None, Some((b.signed.key, 516)), same, Executes)
+        }
+        "CopyMaskStructure" => dif(set(BSF, &[0x90, 0xff, 0xff, 0]), RefusesUse),
+        "AlikeButNotCopied" => (Some(b.dif(t10, t10)), None, block, same, Executes),
+        "NotRepeated" => {
+            let config = b.dif(Sig::None, crc);
+            (Some(config), None, Some((b.signed.key, 516)), set(BSF + 8, &[0x41]), RefusesUnknownUse)
+        }
+        "InlineMissing" => dif(set(BSF + 48, &[0]), RefusesUse),
+        "InlineUnwanted" => {
+            let config = b.dif(Sig::None, crc);
+            (Some(config), None, Some((b.signed.key, 516)), set(BSF + 32, &[0xc0]), Executes)
+        }
+        "GuardType" => wire(set(BSF + 40, &[0]), RefusesUse),
+        "AppTagMask" => wire(set(BSF + 46, &[0]), Executes),
+        "BothEscapes" => wire(set(BSF + 45, &[0x43]), Executes),
+        "CapabilityMissing" => {
+            (Some(b.dif(Sig::None, crc)), None, Some((b.signed.key, 516)), same, RefusesUse)
+        }
+        "PartialBlock" => {
+            let base = Config::new(&b.signed).access(LW | RR).list(&[(at, 1000, key)]);
+            (Some(base.signature(t10, Sig::None, 0xff)), None, data, same, Executes)
+        }
+        "PartialWireBlock" => {
+            let base = Config::new(&b.signed).access(LW | RR).list(&[(at, 1000, key)]);
+            (Some(base.signature(Sig::None, t10, 0xff)), None, block, same, Executes)
+        }
+        "TransactionEmpty" => {
+            let used = Some((b.signed.key, 1024));
+            (Some(b.transaction()), None, used, set(BSF + 16, &[0; 12]), Executes)
+        }
+        "TransactionInBothDomains" => digest(set(BSF + 28, &[0x40]), RefusesUnknownUse),
+        "TransactionBits" => digest(set(BSF + 16, &[0x32]), RefusesUnknownUse),
+        "TransactionCheckMask" => digest(set(BSF + 1, &[0xf0]), RefusesUnknownUse),
+        "TransactionSize" => digest(set(BSF + 4, &[0, 0, 4, 1]), RefusesUnknownUse),
+        "TransactionWithBlocks" => digest(
+            Box::new(|bytes| {
+                bytes[BSF + 2] = 1;
+                bytes[BSF + 8] = 0x42;
+            }),
+            RefusesUnknownUse,
+        ),
+        "TransactionOrder" => {
+            use mlx5_mkey::wire::bsf::TransactionBits;
+            let bits = TransactionBits::new().with_wire_init(true).with_wire_check_gen(true);
+            let word = BfsPsv::new().with_psv(b.both.wire_psv).with_bfs(0x40).into_bits();
+            let base = Config::new(&b.both).access(LW | RR).list(&[(at, 1024, key)]);
+            let config = base.transaction(bits, word, 0, 1024).crypto(3, 1, [0; 16], b.dek);
+            (Some(config), None, Some((b.both.key, 1028)), same, RefusesUnknownUse)
+        }
+        "BothOutsideCipher" => {
+            let base = Config::new(&b.both).access(LW | RR).list(&[(at, 1040, key)]);
+            let config = base.signature(t10, t10, 0xff).crypto(2, 1, [0; 16], b.dek);
+            (Some(config), None, Some((b.both.key, 520)), same, RefusesUse)
+        }
+        "RowHole" => {
+            let base = Config::new(&b.both).access(LW | RR).list(&[(at, 1040, key)]);
+            let config = base.signature(t10, Sig::None, 0xff).crypto(2, 1, [0; 16], b.dek);
+            (Some(config), None, Some((b.both.key, 512)), same, Executes)
+        }
+        "DekTooLarge" => xts(set(BSF + 32, &[1]), RefusesUse),
+        "KeytagGiven" => xts(set(BSF + 40, &[1]), Executes),
+        "UnitNotBlock" => {
+            let base = Config::new(&b.both).access(LW | RR).list(&[(at, 1040, key)]);
+            let config = base.signature(t10, Sig::None, 0xff).crypto(1, 1, [0; 16], b.dek);
+            (Some(config), None, Some((b.both.key, 1024)), same, Executes)
+        }
+        "SingleUnitEngine" => xts(same, RefusesUse),
+        "JobSize" => {
+            let base = Config::new(&b.crypto).access(LW | RR).list(&[(at, 1025, key)]);
+            let config = base.crypto(2, 1, [0; 16], b.dek);
+            (Some(config), None, Some((b.crypto.key, 1025)), same, RefusesUnknownUse)
+        }
+        "TweakCarry" => xts(set(BSF + 24, &[0xff; 8]), Executes),
+        "PsvTooLarge" => alone(set_psv(b.signed.wire_psv, 0), set(16, &[1]), Refuses),
+        "PsvSyndrome" => alone(set_psv(b.signed.wire_psv, 0), set(21, &[1]), Executes),
+        "IndexOutOfOrder" | "OtherLap" | "OtherQueuePair" => {
+            (None, None, None, same, NoRequest("found between two requests of a ring"))
+        }
+        "QueueKindMissing" => (None, None, None, same, NoRequest("the kind of queue is not known")),
+        "SegmentIs2Gib" => (None, None, None, same, NoRequest("a test has no memory of 2 GiB")),
+        "InlineOverrun" => {
+            let header = InlineHeader { byte_count: (InlineHeader::INLINE | 12).into() };
+            let wqe = Wqe::new(Opcode::SEND, 0).with(header.as_bytes()).with(&[1_u8; 12][..]);
+            alone(wqe, set(19, &[13]), Refuses)
+        }
+        "InlineNotAllowed" => {
+            alone(rdma(Opcode::RDMA_READ, 0, at, key, &[segment(at, 8, key)]), set(32, &[0x80]), Refuses)
+        }
+        "AtomicOperand" => {
+            let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at, key)).with(&[0_u8; 16]);
+            alone(atomic.with(&segment(at, 16, key)), same, Executes)
+        }
+        "MemcpyLengths" => {
+            let wqe = Wqe::new(Opcode::MMO, 0).with(&[0_u8; 16]);
+            let wqe = wqe.with(&segment(at, 64, key)).with(&segment(at + 128, 63, key));
+            alone(wqe, set(0, &[1]), Executes)
+        }
+        "DataInNop" => alone(Wqe::new(Opcode::NOP, 0).with(&[1_u8; 16][..]), same, Executes),
+        "NopFlags" => alone(Wqe::new(Opcode::NOP, 0), set(11, &[0x19]), Executes),
+        "UnknownCqeOpcode" | "NotWritten" | "CqeInlineData" | "CqeInlineHalf" | "CqeCompressed"
+        | "UnknownSyndrome" | "SignatureSyndrome" | "SignatureType" | "SignatureDomain" => {
+            (None, None, None, same, NoRequest("a completion is not executed"))
+        }
+        _ => return None,
+    };
+    if let NoRequest(_) = verdict {
+        return Some((verdict, verdict));
+    }
+    let psvs = config.as_ref().map(|config| config.psvs.clone()).unwrap_or_default();
+    let wqe = wqe.or_else(|| config.map(Config::umr)).unwrap();
+    let (bytes, done) = bench.run((wqe, used), &psvs, fix);
+    Some(bench.compare(name, &bytes, done, verdict))
+}
+
+/// Puts a list of one entry where it may begin; its memory has a key of its own.
+fn bench_list(bench: &mut Bench) -> (u64, Key) {
+    let (at, key) = bench.host.region(8192, Access::ALL);
+    let list = at.next_multiple_of(UmrControlSegment::POINTER_ALIGNMENT);
+    bench.host.put(list, segment(list, 64, key).as_bytes());
+    (list, key)
+}
+
+fn pointer_to(bench: &Bench, list: u64, octowords: u16, length: u64) -> Wqe {
+    let mut config = bench.list(64);
+    config.context.len = length.into();
+    let control = UmrControlSegment {
+        klm_octowords: octowords.into(),
+        mkey_mask: config.mask.into(),
+        ..Default::default()
+    };
+    let wqe = Wqe::new(Opcode::UMR, bench.plain.key.get()).silent().with(&control).with(&config.context);
+    wqe.with(&segment(list, 0, bench.key))
+}
+
+impl Bench {
+    fn judge(
+        &mut self,
+        name: &'static str,
+        wqe: Wqe,
+        used: Option<(Key, u32)>,
+        expected: Verdict,
+    ) -> (Verdict, Verdict) {
+        let (bytes, done) = self.run((wqe, used), &[], |_| {});
+        self.compare(name, &bytes, done, expected)
+    }
+
+    /// Compares what `inspect` says of a request with what the device did.
+    fn compare(
+        &self,
+        name: &'static str,
+        bytes: &[u8],
+        done: Verdict,
+        expected: Verdict,
+    ) -> (Verdict, Verdict) {
+        let mut found = Vec::new();
+        let request = WorkRequest::parse(bytes).unwrap();
+        request.findings(&self.context, |finding| found.push(finding.problem));
+        let tells = names(&found).contains(&name);
+        let refused = request.worst(&self.context) == Some(Severity::Refused);
+        let alike = match expected {
+            RefusesUnknown | RefusesUnknownUse => !refused,
+            other => refused == matches!(other, Refuses | RefusesUse),
+        };
+        if !alike || !tells {
+            println!("{name}: the device {done:?}, expected {expected:?}, inspect finds {:?}", names(&found));
+            return (done, NoRequest("inspect says otherwise"));
+        }
+        let plain = match expected {
+            RefusesUnknown => Refuses,
+            RefusesUnknownUse => RefusesUse,
+            other => other,
+        };
+        (done, plain)
+    }
+}
+
+#[test]
+fn each_problem_has_a_verdict_of_the_device() {
+    let mut wrong = Vec::new();
+    for name in Problem::NAMES {
+        match judged(name) {
+            None => wrong.push(format!("{name}: no verdict; add one")),
+            Some((done, expected)) if done != expected => {
+                wrong.push(format!("{name}: the device {done:?}, expected {expected:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

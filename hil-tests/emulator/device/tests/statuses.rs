@@ -1,0 +1,167 @@
+//! What error completions say, as reports of users of real devices have it (DEVICE.md, "What users' devices
+//! have said"), and why.
+
+use crate::common::Seen;
+use crate::common::*;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::klm::Klm;
+use mlx5_softdev::*;
+
+/// Syndrome, vendor syndrome and hardware syndrome of an entry.
+fn status(seen: &Seen) -> (Syndrome, u8, u8) {
+    (seen.syndrome(), seen.vendor(), seen.0.as_error().hw_error_syndrome)
+}
+
+fn read(host: &mut Host, address: u64, key: Key) -> Seen {
+    let (at, plain) = host.region(64, Access::ALL);
+    host.post(B, rdma(Opcode::RDMA_READ, 0, address, key, &[segment(at, 64, plain)]));
+    host.ring(B);
+    host.bad(B)
+}
+
+#[test]
+fn a_requester_has_the_vendor_syndromes_of_hardware() {
+    let mut host = Host::new();
+    let (at, key) = host.region(64, Access::ALL);
+    let (_, local) = host.region(64, Access::LOCAL);
+    let unknown = Key::from_raw(0x7777_7700);
+    let seen = read(&mut host, at, unknown);
+    assert_eq!(status(&seen), (Syndrome::REMOTE_ACCESS, 0x88, 0));
+    assert_eq!(seen.reason(), Reason::UnknownKey { key: unknown.get() });
+    host.recover();
+    let seen = read(&mut host, at, local);
+    assert_eq!(status(&seen), (Syndrome::REMOTE_ACCESS, 0x88, 0));
+    assert_eq!(seen.reason(), Reason::NoRemoteRead { key: local.get() });
+    host.recover();
+    let outside = segment(at, 65, key);
+    for (from, vendor) in [(segment(at, 8, unknown), 0x51), (outside, 0x53)] {
+        host.post(A, send(Opcode::SEND, 0, &[from]));
+        host.ring(A);
+        assert_eq!(status(&host.bad(A)), (Syndrome::LOCAL_PROTECTION, vendor, 0));
+        host.recover();
+    }
+    // The receiver's own list is wrong: both sides fail.
+    for (into, vendor) in [(segment(at, 64, unknown), 0x32), (segment(at + 1, 64, key), 0x56)] {
+        let (from, source) = host.filled(&[1; 64]);
+        host.post_receive(A, &[into]);
+        host.post_receive(A, &[into]);
+        host.post(B, send(Opcode::SEND, 0, &[segment(from, 64, source)]));
+        host.ring(B);
+        assert_eq!(status(&host.bad(B)), (Syndrome::REMOTE_OPERATION, 0x89, 0));
+        let seen = host.poll_recv(A).unwrap();
+        assert_eq!(seen.opcode(), CqeOpcode::RESPONDER_ERROR);
+        assert_eq!(status(&seen), (Syndrome::LOCAL_PROTECTION, vendor, 0));
+        // The other one was never used.
+        let seen = host.poll_recv(A).unwrap();
+        assert_eq!(status(&seen), (Syndrome::FLUSHED, 0xf9, 0));
+        assert_eq!(seen.reason(), Reason::Flushed);
+        host.recover();
+    }
+}
+
+#[test]
+fn a_peer_that_has_no_receive_is_asked_in_vain() {
+    let mut host = Host::with(DeviceProfile::default(), |queue| queue.rnr_retry = Retries::Count(1));
+    host.post(A, send(Opcode::SEND, 0, &[]));
+    host.ring(A);
+    for _ in 0..2 {
+        host.device.run();
+    }
+    let seen = host.bad(A);
+    assert_eq!(status(&seen), (Syndrome::RNR_RETRY, 0x87, 0));
+    assert_eq!(seen.reason(), Reason::ReceiverNotReady { attempts: 1 });
+}
+
+#[test]
+fn what_the_queue_pair_forbids_is_an_invalid_request() {
+    let forbidden = Access { remote_read: false, remote_write: false, remote_atomic: false, ..Access::ALL };
+    for (opcode, reason) in [
+        (Opcode::RDMA_READ, Reason::QueueForbidsRead { qpn: 0 }),
+        (Opcode::RDMA_WRITE, Reason::QueueForbidsWrite { qpn: 0 }),
+    ] {
+        let mut host = Host::new();
+        host.device.set_rights(host.q[A].qpn, forbidden).unwrap();
+        let (at, key) = host.region(64, Access::ALL);
+        host.post(B, rdma(opcode, 0, at, key, &[segment(at, 64, key)]));
+        host.ring(B);
+        let seen = host.bad(B);
+        assert_eq!(status(&seen), (Syndrome::REMOTE_INVALID_REQUEST, 0x8a, 0));
+        assert_eq!(seen.reason().name(), reason.name());
+        assert_eq!(host.device.take_events(), [Event::QpRequest(host.q[A].qpn)]);
+    }
+    // An atomic that is not aligned is one as well.
+    let mut host = Host::new();
+    let (at, key) = host.region(64, Access::ALL);
+    let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at + 4, key)).with(&[0_u8; 16]);
+    host.post(B, atomic.with(&segment(at, 8, key)));
+    host.ring(B);
+    let seen = host.bad(B);
+    assert_eq!(status(&seen), (Syndrome::REMOTE_INVALID_REQUEST, 0x8a, 0));
+    assert_eq!(seen.reason(), Reason::AtomicAlignment { address: at + 4 });
+    assert_eq!(host.device.take_events(), [Event::QpRequest(host.q[A].qpn)]);
+}
+
+#[test]
+fn a_umr_over_the_room_of_its_mkey_fails_as_a_bind_does() {
+    let mut host = Host::new();
+    let mkey = host.mkey(false, false);
+    let (at, key) = host.filled(&[7; 64]);
+    host.post(A, Config::new(&mkey).list(&[(at, 1, key); 17]).umr());
+    host.ring(A);
+    let seen = host.bad(A);
+    assert_eq!(status(&seen), (Syndrome::MW_BIND, 0x78, 0x0f));
+    assert_eq!(seen.reason(), Reason::EntriesOverRoom { entries: 17, room: 16 });
+}
+
+/// A length beyond the entries is found by the transfer.
+#[test]
+fn a_length_beyond_the_entries_is_found_by_a_read() {
+    let mut host = Host::new();
+    let mkey = host.mkey(false, false);
+    let (at, key) = host.filled(&[7; 64]);
+    let mut config = Config::new(&mkey).access(RR | LW).list(&[(at, 64, key)]);
+    config.context.len = 128.into();
+    host.configure(config);
+    assert_eq!(host.read_from(mkey.key, 0, 64), [7; 64]);
+    host.good(B);
+    let seen = read(&mut host, 32, mkey.key);
+    assert_eq!(status(&seen), (Syndrome::REMOTE_ACCESS, 0x88, 0));
+    let reason = Reason::BehindEntries { key: mkey.key.get(), end: 96, mapped: 64 };
+    assert_eq!((seen.reason(), seen.1.unwrap().key), (reason, Some(mkey.key.get())));
+}
+
+#[test]
+fn atomics_on_entries_of_one_length_need_regions_of_strict_order() {
+    let mut host = Host::new();
+    let (at, key) = host.region(4096, Access::ALL);
+    let entry = |key: Key| Klm { byte_count: 0.into(), mkey: key.get().into(), address: at.into() };
+    let attributes = MkeyAttributes {
+        free: false,
+        log_entry: Some(12),
+        access: Access::ALL,
+        ..MkeyAttributes::new(host.pd, 1)
+    };
+    let space = || MkeySpace { start: 0, length: 4096, entries: vec![entry(key)] };
+    host.device.create_mkey_over(attributes, space()).unwrap();
+    host.device.set_relaxed_order(key.index(), true).unwrap();
+    assert_eq!(host.device.create_mkey_over(attributes, space()), Err(Error::AtomicOverRelaxed));
+    let without = MkeyAttributes { access: Access { remote_atomic: false, ..Access::ALL }, ..attributes };
+    host.device.create_mkey_over(without, space()).unwrap();
+    host.device.set_relaxed_order(key.index(), false).unwrap();
+    host.device.create_mkey_over(attributes, space()).unwrap();
+}
+
+/// Every error names its cause, in words that have the numbers of the objects.
+#[test]
+fn causes_name_keys_bounds_and_deks() {
+    let mut host = Host::new();
+    let mkey = host.mkey(false, true);
+    let (at, key) = host.filled(&[7; 512]);
+    host.configure(Config::new(&mkey).access(LW).list(&[(at, 512, key)]).crypto(2, 1, [0; 16], 0x1234));
+    host.post(A, send(Opcode::SEND, 0, &[segment(0, 512, mkey.key)]));
+    host.ring(A);
+    let named = format!("(the request names key {:#010x})", mkey.key.get());
+    assert_eq!(host.bad(A).1.unwrap().to_string(), format!("there is no DEK 0x1234 {named}"));
+}

@@ -1,0 +1,76 @@
+//! What a board was asked for and what came of it, in words: told of a case that failed.
+
+use crate::board::Board;
+use alloc::string::String;
+use alloc::vec::Vec;
+use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
+use mlx5_mkey::wire::ctrl::ControlSegment;
+use zerocopy::FromBytes;
+
+/// A queue pair of a board.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuePairView {
+    /// Its number.
+    pub qpn: u32,
+    /// Its state, by name.
+    pub state: String,
+    /// The next block that the device executes.
+    pub next_block: u16,
+    /// The address of its send ring.
+    pub send_ring: u64,
+    /// The blocks of its send ring.
+    pub blocks: usize,
+}
+
+/// At most this number of requests is told of each queue pair.
+const REQUESTS: usize = 8;
+/// At most this number of queue pairs is told of, and of completions.
+const QUEUE_PAIRS: usize = 4;
+const COMPLETIONS: usize = 16;
+
+const BLOCK: usize = 64;
+
+/// Tells of the newest queue pairs: their states, their last requests, and the last completions.
+pub fn lines(board: &mut dyn Board) -> Vec<String> {
+    let mut lines = Vec::new();
+    let queue_pairs = board.queue_pairs();
+    for view in queue_pairs.iter().skip(queue_pairs.len().saturating_sub(QUEUE_PAIRS)) {
+        let QueuePairView { qpn, state, next_block, send_ring, blocks } = view;
+        lines.push(format!("queue pair {qpn:#x}: {state}, the device is at block {next_block}"));
+        let ring = board.read(*send_ring, blocks * BLOCK);
+        lines.extend(requests(*qpn, *next_block, &ring));
+    }
+    let completions = board.completions();
+    lines.extend(completions.into_iter().rev().take(COMPLETIONS).rev());
+    lines
+}
+
+/// Puts the last requests of a send ring into words: those that name this queue pair and the block at which
+/// they begin.
+fn requests(qpn: u32, next: u16, ring: &[u8]) -> Vec<String> {
+    let count = ring.len() / BLOCK;
+    let mut found = Vec::new();
+    for slot in 0..count {
+        let Some(Ok((control, _))) = ring.get(slot * BLOCK..).map(ControlSegment::read_from_prefix) else {
+            continue;
+        };
+        let index = control.opcode_word().wqe_index();
+        if control.qpn_ds_word().qpn() != qpn || usize::from(index) % count != slot {
+            continue;
+        }
+        // A request may go on at the beginning of the ring.
+        let length = (usize::from(control.qpn_ds_word().ds()) * 16).clamp(16, ring.len());
+        let bytes: Vec<u8> = ring.iter().cycle().skip(slot * BLOCK).take(length).copied().collect();
+        let words = match WorkRequest::parse(&bytes) {
+            Ok(request) => format!("{}", request.summary(DeviceContext::UNKNOWN)),
+            Err(error) => format!("{error}"),
+        };
+        // How far before or behind the device's place, around the end of the 16 bits.
+        let place = index.wrapping_sub(next) as i16;
+        let done = if place < 0 { "" } else { ", not executed" };
+        found.push((place, format!("queue pair {qpn:#x}: block {index}: {words}{done}")));
+    }
+    found.sort_unstable_by_key(|(place, _)| *place);
+    let skipped = found.len().saturating_sub(REQUESTS);
+    found.into_iter().skip(skipped).map(|(_, line)| line).collect()
+}
