@@ -2,7 +2,7 @@
 
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::way::Ways;
-use hil_tests::{cases, scenarios};
+use hil_tests::{cases, history, scenarios};
 use mlx5_softdev::{CryptoMode, DeviceProfile, Faults, PartialBlocks, Timestamps, UmrFence, XtsEngine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -109,6 +109,51 @@ fn scenarios_on_a_device_of_real_time_only_and_low_limits() {
 #[test]
 fn scenarios_on_a_device_that_refuses_parts_of_blocks() {
     run("softdev-whole-blocks");
+}
+
+/// Draws numbers from a seed (xorshift).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+/// The variable that repeats an order.
+const ORDER: &str = "HIL_ORDER";
+
+/// What a scenario leaves on a board fails no other: all run on one board in an order that a seed draws, then
+/// all in the reverse order on another one. So each runs once behind each other.
+#[test]
+fn scenarios_pass_behind_each_other() {
+    let seed = match std::env::var(ORDER) {
+        Ok(text) => text.parse().unwrap_or_else(|error| panic!("{ORDER}: {error}")),
+        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64 | 1,
+    };
+    let profile = DeviceProfile::default();
+    let capabilities = SoftBoard::new(profile).capabilities();
+    let can = |scenario: &&scenarios::Scenario| scenario.needs.missing(&capabilities).is_none();
+    let mut order: Vec<_> = scenarios::all().filter(can).collect();
+    let mut draw = Draw(seed);
+    for last in (1..order.len()).rev() {
+        order.swap(last, draw.below(last + 1));
+    }
+    for _ in 0..2 {
+        let mut board = SoftBoard::new(profile);
+        let mut before = Vec::new();
+        for scenario in &order {
+            if let Err(error) = scenario.run_on(&mut board) {
+                let (name, lines) = (scenario.name, history::lines(&mut board).join("\n"));
+                panic!("{ORDER}={seed}: {name}: {error}\n{lines}\nbehind {}", before.join(", "));
+            }
+            before.push(scenario.name);
+        }
+        order.reverse();
+    }
 }
 
 /// On hardware an unknown combination of cipher and signature may leave a signature error. The next row does
