@@ -44,7 +44,7 @@ const TABLE: &[(Missing, &str, &str)] = &[
     (
         Missing::Forked,
         "forked devices",
-        "a child gets EIO from a device that its parent has opened; open it behind fork or daemon",
+        "a device that the parent opened answers EIO to its child; open it after the fork",
     ),
 ];
 
