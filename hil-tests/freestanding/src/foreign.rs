@@ -284,7 +284,8 @@ pub fn entry_foreign_route<'q, 'r>(
     let (sent, received) = completed();
     Some(
         sum ^ send.retire_receive(received).unwrap_or(1)
-            ^ receive.retire_send(sent).map_or(2, |retired| retired.id),
+            ^ receive.retire_send(sent).map_or(2, |retired| retired.id)
+            ^ u64::from(QpQueues::qpn(*receive).get()),
     )
 }
 

@@ -160,12 +160,12 @@ pub fn entry_raw(
 /// What a send queue tells, and how it takes things back.
 #[unsafe(no_mangle)]
 pub fn entry_keep_books(queue: &mut Queue<'_>, id: u64, done: CompletedSend<'_>) -> Option<u64> {
-    let counter = done.counter();
+    let (counter, qpn) = (done.counter(), done.qpn());
     let block = queue.block(u32::from(counter));
     let _ = queue.cancel(id, counter);
     let known = u64::from(queue.free_blocks() ^ queue.outstanding() ^ queue.producer());
     let bell = usize::from(queue.next_fence()) + size_of_val(queue.doorbell()) + queue.record().bytes().len();
-    let first = queue.retire(done)?.id;
+    let first = queue.retire(done)?.id ^ u64::from(qpn.get());
     Some(first ^ known ^ bell as u64 ^ u64::from(block.0.first().copied()?))
 }
 
@@ -211,7 +211,8 @@ pub fn entry_publish(queue: &mut ReceiveQueue<'_, 64>) {
 /// Retires a receive request.
 #[unsafe(no_mangle)]
 pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_, 64>, done: CompletedReceive<'_>) -> Option<u64> {
-    queue.retire(done)
+    let told = u64::from(done.counter()) ^ u64::from(done.qpn().get());
+    Some(queue.retire(done)? ^ told)
 }
 
 /// Takes one with its entry, and reads its time.
