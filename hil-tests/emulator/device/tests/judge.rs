@@ -1,5 +1,6 @@
-//! One judge: `inspect` refuses what this device refuses, and nothing else. Each row of its table of problems
-//! is run here.
+//! One judge: each row of `inspect`'s table of problems is run on this device, and has a verdict here.
+//! The device refuses all that `inspect` calls refused. The device refuses some requests that `inspect` calls
+//! suspicious, as no public source says what hardware does (`RefusesUnknown`, `RefusesUnknownUse`).
 
 use crate::common::*;
 use mlx5_mkey::inspect::{DeviceContext, Problem, Severity, WorkRequest};
