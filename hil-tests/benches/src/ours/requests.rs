@@ -20,7 +20,9 @@ pub(super) struct Volume {
 impl Volume {
     pub(super) fn new(work: Work) -> Self {
         let kind = mkey(work.kind()).kind();
-        let prepared = PreparedConfig::new(kind, &config(work)).expect("what such an mkey can have");
+        // The rows have a data unit of 512 bytes with a signature as well, as they always had on all sides.
+        let prepared = PreparedConfig::with_any_data_unit(kind, &config(work));
+        let prepared = prepared.expect("what such an mkey can have");
         Self { prepared }
     }
 
