@@ -1,4 +1,4 @@
-//! The kind of queue that a request was posted to: what stands behind the control segment depends on it.
+//! The kind of queue that a request was posted to. It decides which segments follow the control segment.
 
 /// The kind of a send queue. The bytes of a request do not say it.
 ///
