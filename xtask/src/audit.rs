@@ -1,30 +1,23 @@
-//! `cargo xtask audit`: what the project is built of, and under which licences.
+//! `cargo xtask audit`: licences, sources and advisories of all dependencies, and dependencies that nothing
+//! uses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use xtask::run::{self, check, program};
 use xtask::tools::{DENY, SHEAR};
 
 pub(crate) const HELP: &str = "\
 cargo xtask audit
 
-Checks all crates of Cargo.lock with cargo-deny: licences, sources, versions, and advisories, if
-RustSec's database can be fetched or was before (else it says at the end that they were skipped);
-and with cargo-shear that each dependency is used. What they ask is in xtask/deny.toml. Programs
-that are not there in the version of xtask/src/tools.rs are built in target/tools, which takes ten
-minutes. The step `audit` of `cargo xtask test --nightly` runs this.
+Checks licences, sources, versions and advisories of all crates in Cargo.lock with cargo-deny, by
+the rules of xtask/deny.toml, and looks for unused dependencies with cargo-shear. Advisories come
+from RustSec's database. If the database can neither be fetched nor was fetched before, they are
+skipped, and the last line of the output says so. xtask/src/tools.rs names the version of each tool;
+a tool of another version is built in target/tools, which takes ten minutes. The step `audit` of
+`cargo xtask test --nightly` runs this task.
 ";
 
-/// Runs all of it.
-pub(crate) fn run() -> ExitCode {
-    match audit() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(what) => run::failed(&what),
-    }
-}
-
-fn audit() -> Result<(), String> {
+pub(crate) fn run() -> Result<(), String> {
     let deny = DENY.find()?;
     let deny = deny.to_string_lossy();
     let checked = |how: &[&str], what: &[&str]| {
@@ -32,32 +25,33 @@ fn audit() -> Result<(), String> {
         program(&deny, &words)
     };
     check(checked(&["--log-level", "error"], &["licenses", "bans", "sources"]))?;
-    println!("licences, versions and sources are as xtask/deny.toml says");
+    println!("licences, versions and sources obey xtask/deny.toml");
     let fetched = run::succeeds(program(&deny, &["--config", "xtask/deny.toml", "fetch", "db"]));
     let known = fetched || has_database(&databases()?);
     if known {
         let offline: &[&str] = if fetched { &[] } else { &["--offline"] };
         check(checked(offline, &["advisories"]))?;
-        println!("no advisory is about them");
+        println!("no crate has an advisory");
     }
     let shear = SHEAR.find()?;
     check(program(&shear.to_string_lossy(), &["shear"]))?;
     println!("all dependencies are used");
-    // Last, where it is seen.
+    // The skip is printed last, where a reader sees it.
     if !known {
-        println!("SKIPPED: advisories; RustSec's database cannot be fetched and was not before");
+        println!("SKIPPED: advisories; RustSec's database was never fetched and cannot be fetched now");
     }
     Ok(())
 }
 
-/// Returns where cargo-deny keeps its databases.
+/// Returns the folder in which cargo-deny keeps its databases.
 fn databases() -> Result<PathBuf, String> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     Ok(home.ok_or("neither CARGO_HOME nor HOME is set")?.join("advisory-dbs"))
 }
 
-/// Whether one was fetched at some time. One that has something to say of the crates is there, too: it is not for cargo-deny to tell.
+/// Returns whether a database of advisories was fetched at some time. The exit status of cargo-deny does not
+/// tell: it also fails because of an advisory.
 fn has_database(databases: &Path) -> bool {
     let folders = fs::read_dir(databases).into_iter().flatten().flatten();
     folders.into_iter().any(|folder| folder.path().join("crates").is_dir())
@@ -72,7 +66,7 @@ mod tests {
         let folder = run::temporary("audit").unwrap();
         let databases = folder.path().join("advisory-dbs");
         assert!(!has_database(&databases));
-        // What a fetch that fails leaves behind.
+        // This folder is what a failed fetch leaves behind.
         fs::create_dir_all(databases.join("advisory-db-1/.git")).unwrap();
         assert!(!has_database(&databases));
         fs::create_dir_all(databases.join("advisory-db-1/crates")).unwrap();

@@ -1,4 +1,4 @@
-//! `cargo xtask build`: what runs on the Arm cores of a BlueField.
+//! `cargo xtask build`: builds the programs for the Arm cores of a BlueField.
 
 use crate::host::STORAGE;
 use crate::run::{self, check};
@@ -7,86 +7,65 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The answer to `--help`.
+/// The help text.
 pub const HELP: &str = "\
 cargo xtask build --board bluefield2|bluefield3 --os none|linux [--release]
 
-Builds what runs on the Arm cores of a BlueField, into target/BOARD/OS/PROFILE:
+Builds the programs for the Arm cores of a BlueField, into target/BOARD/OS/PROFILE:
 
-  linux   hil, the runner of the scenarios, and libmlx5_uverbs.so, which stands in for the kernel
-  none    the library, for programs without a system, and the image that runs the scenarios:
-          hil-firmware-qemu-virt for QEMU (cargo xtask firmware) and hil-firmware-bluefield for the
-          board (linker/bluefield.x says what it assumes)
+  linux   hil, the runner of the scenarios, and libmlx5_uverbs.so, the stand-in for the kernel
+  none    the library for bare-metal programs, and the image that runs the scenarios: as
+          hil-firmware-qemu-virt for QEMU (cargo xtask firmware), and as hil-firmware-bluefield for
+          the board (linker/bluefield.x lists its assumptions)
 
-The compiler is the one that runs this task, if it has the target (rustup target add
-aarch64-unknown-linux-gnu, aarch64-unknown-none) or, for none, the sources of its library (rustup
-component add rust-src); else Debian's, which is installed when this runs as root, else named.
-rustup is asked, never changed.
+The compiler is the one that runs this task, if its standard library for the target is installed
+(rustup target add aarch64-unknown-linux-gnu, aarch64-unknown-none) or, for none, its sources
+(rustup component add rust-src). Otherwise it is Debian's, which this task installs as root, and
+else names. Toolchains of rustup are never changed.
 ";
 
-/// The bare-metal image for QEMU.
+/// The name of the bare-metal image for QEMU.
 pub const QEMU_IMAGE: &str = "hil-firmware-qemu-virt";
-/// The one for the board itself.
+/// The name of the bare-metal image for the board itself.
 pub const BOARD_IMAGE: &str = "hil-firmware-bluefield";
 
-/// Builds as the arguments say and prints where it is.
+/// Builds as the arguments say, and prints the paths of the built files.
 pub fn run(arguments: &[String]) -> ExitCode {
-    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        return run::print(HELP, 0);
-    }
-    let (board, system, release) = match parse(arguments) {
-        Ok(wanted) => wanted,
-        Err(what) => return run::misuse(&format!("{what}\n\n{HELP}")),
-    };
-    match build(board, system, release) {
-        Ok(files) => {
-            let lines: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
-            run::print(&lines, 0)
-        }
-        Err(what) => run::failed(&what),
-    }
+    run::with_options(arguments, HELP, parse, |(board, system, release)| {
+        run::status(build(board, system, release).map(|files| {
+            files.iter().for_each(|file| println!("{}", file.display()));
+        }))
+    })
 }
 
-fn parse(arguments: &[String]) -> Result<(Board, System, bool), String> {
-    use lexopt::prelude::*;
-    let mut parser = lexopt::Parser::from_args(arguments.iter().map(std::ffi::OsString::from));
+fn parse(words: &mut run::Options) -> Result<(Board, System, bool), String> {
     let (mut board, mut system, mut release) = (None, None, false);
-    let explain = |error: lexopt::Error| error.to_string();
-    while let Some(argument) = parser.next().map_err(explain)? {
-        match argument {
-            Long("board") => {
-                let name = parser.value().and_then(|value| value.string()).map_err(explain)?;
-                board = Some(Board::named(&name)?);
-            }
-            Long("os") => {
-                let name = parser.value().and_then(|value| value.string()).map_err(explain)?;
+    while let Some(option) = words.option()? {
+        match option.as_str() {
+            "--board" => board = Some(Board::named(&words.value::<String>()?)?),
+            "--os" => {
+                let name: String = words.value()?;
                 let known = System::ALL.into_iter().find(|system| system.name() == name);
                 system = Some(known.ok_or(format!("unknown system `{name}`"))?);
             }
-            Long("release") => release = true,
-            other => return Err(explain(other.unexpected())),
+            "--release" => release = true,
+            other => return Err(run::unknown(other)),
         }
     }
     Ok((board.ok_or("--board is missing")?, system.ok_or("--os is missing")?, release))
 }
 
-/// Builds the release for a board and returns where one of its files is.
-///
-/// # Errors
-/// As [`build`].
+/// Builds in release mode for a board, and returns the path of one of the built files.
 pub fn file(board: Board, system: System, name: &str) -> Result<PathBuf, String> {
     let files = build(board, system, true)?;
     files.into_iter().find(|file| file.ends_with(name)).ok_or_else(|| format!("{name} was not built"))
 }
 
-/// Builds for a board and returns the files.
-///
-/// # Errors
-/// What went wrong, or what has to be installed, in a sentence.
+/// Builds for a board and returns the paths of the built files.
 pub fn build(board: Board, system: System, release: bool) -> Result<Vec<PathBuf>, String> {
     let (selection, files) = match system {
         System::Linux => (
-            // The runner without what compares, which stays with the sources.
+            // The default features compare with vectors and libmlx5, which a board does not need.
             &[
                 "--no-default-features",
                 "--package",
@@ -107,16 +86,13 @@ pub fn build(board: Board, system: System, release: bool) -> Result<Vec<PathBuf>
     build_these(board, system, release, selection, files)
 }
 
-/// Builds the release of the storage example's programs for a board's Linux and returns the files. Only boards that run
-/// them need them, so [`build`] leaves them out.
-///
-/// # Errors
-/// As [`build`].
+/// Builds the programs of the storage example in release mode for a board's Linux, and returns their paths.
+/// [`build`] leaves them out, because only some boards run them.
 pub fn storage(board: Board) -> Result<Vec<PathBuf>, String> {
     build_these(board, System::Linux, true, &["--package", "hil-storage", "--bins"], &STORAGE)
 }
 
-/// Builds what a selection of cargo's names and returns these files of it.
+/// Builds a selection of packages, and returns the paths of `files`.
 fn build_these(
     board: Board,
     system: System,
@@ -131,19 +107,19 @@ fn build_these(
     copy_built(&toolchain, files, release, &toolchain::folder(board, system, release))
 }
 
-/// Copies files from where cargo has left them.
+/// Copies files from cargo's output folder.
 fn copy_built(
     toolchain: &Toolchain,
     files: &[&str],
     release: bool,
     folder: &Path,
 ) -> Result<Vec<PathBuf>, String> {
-    // Cargo's folder is one for all boards, since Linux has one triple for both.
+    // Both boards share cargo's output folder for Linux, because they share its target triple.
     let built = run::root().join("target/cross").join(&toolchain.triple);
     let built = built.join(if release { "release" } else { "debug" });
     let copy = |file: &&str| {
         let (from, to) = (built.join(file), folder.join(file));
-        // Moved into its place as a whole: another process may run what was there before.
+        // The file is renamed into its place: another process may run the old file.
         let new = to.with_extension("new");
         let copied = fs::copy(&from, &new).and_then(|_| fs::rename(&new, &to));
         copied.map(|()| to).map_err(|error| format!("{}: {error}", from.display()))
@@ -157,7 +133,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<(Board, System, bool), String> {
-        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+        parse(&mut run::Options::new(line.split_whitespace()))
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `cargo xtask chaos`: device, kernel and peers that break their word, by seeds.
+//! `cargo xtask chaos`: injects faults of device, kernel and peers while programs work. A seed determines the
+//! faults.
 
 use crate::storage::{self, MULTI_BLOCK, Running};
 use std::fs;
@@ -13,84 +14,69 @@ use xtask::{debian, host};
 pub(crate) const HELP: &str = "\
 cargo xtask chaos [--seeds N] [--pairs N] | --seed S | --pair S
 
-Has the device and the kernel break their word while programs work: calls fail or are answered late,
-destroying is refused, completions come late, twice, never or of strangers, queues overrun, the
-device is removed. A seed says what goes wrong and what the program does meanwhile. Of each request
-the program must be told once (it completed, failed, or was handed back by recovery), nothing may be
-left over, and nothing may hang. A seed that fails is printed with the command that repeats it.
+Injects faults of device and kernel while a program works. Calls fail or return late. Destroy
+commands are refused. Completions are late, duplicate, lost, or of unknown queue pairs. Completion
+queues overrun. The device is removed. A seed determines the faults, and the program's calls. The
+program must learn the end of each request exactly once: completed, failed, or returned by recovery.
+No object may stay behind, and no call may hang. A seed that fails is printed with the command that
+repeats it.
 
-Pairs are the storage example, target and initiator. Messages between them are lost or come in
-pieces, completions come late, twice, never or of strangers, queues overrun, calls fail, reads of
-events are short, destroying is refused, the device is removed or fails: each goes on by itself, but
-for what comes before it is ready. Each may die at any message, and is started again. Every command
-must be answered once, and every byte is compared. What tells of a signature error is late or behind
-a completion of a stranger, and no more: mkey and device count these errors, and one that is lost or
-comes twice leaves the mkey silent.
+A pair is target and initiator of the storage example, two processes. Besides the faults above,
+messages between them are lost or arrive in pieces, reads of events are short, and the device fails.
+Both must go on by themselves, except after a fault before they are ready. Each may be killed at any
+message, and is started again. Every command must be answered once, and every byte is compared.
+Completions of signature errors are only late, or follow one of an unknown queue pair: mkey and
+device count these errors, so a lost or duplicate one would silence the mkey.
 
-  --seeds N    seeds in one process, on the shim (default: 100000; the tests run 2000)
-  --pairs N    pairs of processes (default: 200; the tests run 10)
-  --seed S     that seed alone
-  --pair S     that pair alone
+  --seeds N    number of seeds, in one process (default: 100000; the step `tests` runs 2000)
+  --pairs N    number of pairs of processes (default: 200; the step `storage` runs 10)
+  --seed S     run this seed alone
+  --pair S     run this pair alone
   --help       this text
 ";
 
-/// Tells the test which seeds it is to run.
+/// The environment variable that gives the seeds to the test.
 const SEEDS: &str = "MLX5_CHAOS_SEEDS";
 
-/// The test.
+/// The test that runs the seeds.
 const TEST: &str = "chaos::each_request_is_told_of_once";
 
-/// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Options {
     seeds: Range<u64>,
     pairs: Range<u64>,
-    help: bool,
 }
 
-/// Runs `cargo xtask chaos` with the arguments after `chaos`.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let options = match parse(arguments) {
-        Ok(Options { help: true, .. }) => return run::print(HELP, 0),
-        Ok(options) => options,
-        Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
-    };
-    if let Err(what) = pairs(options.pairs) {
-        return run::failed(&what);
-    }
-    if options.seeds.is_empty() { ExitCode::SUCCESS } else { run::forward(shim(&options.seeds)) }
+    run::with_options(arguments, HELP, parse, |options| {
+        if let Err(what) = pairs(options.pairs) {
+            return run::failed(&what);
+        }
+        if options.seeds.is_empty() { ExitCode::SUCCESS } else { run::forward(shim(&options.seeds)) }
+    })
 }
 
-/// Runs as many pairs as the tests do.
-///
-/// # Errors
-/// What went wrong, and how to repeat it.
+/// Runs as many pairs as the step `storage`.
 pub(crate) fn test() -> Result<(), String> {
     pairs(0..10)
 }
 
-fn parse(arguments: &[String]) -> Result<Options, String> {
-    use lexopt::prelude::*;
-    let mut options = Options { seeds: 0..100_000, pairs: 0..200, help: false };
+fn parse(words: &mut run::Options) -> Result<Options, String> {
+    let mut options = Options { seeds: 0..100_000, pairs: 0..200 };
     let alone = |number: u64| number..number.saturating_add(1);
-    let explain = |error: lexopt::Error| error.to_string();
-    let mut parser = lexopt::Parser::from_args(arguments);
-    let number =
-        |parser: &mut lexopt::Parser| parser.value().and_then(|value| value.parse::<u64>()).map_err(explain);
-    while let Some(argument) = parser.next().map_err(explain)? {
-        match argument {
-            Long("seeds") => options.seeds = 0..number(&mut parser)?,
-            Long("pairs") => options.pairs = 0..number(&mut parser)?,
-            Long("seed") => (options.seeds, options.pairs) = (alone(number(&mut parser)?), 0..0),
-            Long("pair") => (options.seeds, options.pairs) = (0..0, alone(number(&mut parser)?)),
-            Long("help") | Short('h') => options.help = true,
-            other => return Err(explain(other.unexpected())),
+    while let Some(option) = words.option()? {
+        match option.as_str() {
+            "--seeds" => options.seeds = 0..words.value()?,
+            "--pairs" => options.pairs = 0..words.value()?,
+            "--seed" => (options.seeds, options.pairs) = (alone(words.value()?), 0..0),
+            "--pair" => (options.seeds, options.pairs) = (0..0, alone(words.value()?)),
+            other => return Err(run::unknown(other)),
         }
     }
     Ok(options)
 }
 
-/// Returns the command that runs seeds in one process.
+/// Returns the command that runs all seeds in one process.
 fn shim(seeds: &Range<u64>) -> Result<Command, String> {
     debian::install(debian::VERBS)?;
     let mut command = cargo(&["test", "--release", "--quiet", "--package", "mlx5-uverbs", "--test", "devx"]);
@@ -99,25 +85,25 @@ fn shim(seeds: &Range<u64>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// How long a pair may take, with its deaths, on a machine with much else to do.
+/// The longest duration of a pair, restarts included, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Programs of a pair that are started with faults. Those behind them have none.
+/// The number of programs of a pair that start with faults. Later ones run without faults.
 const FAULTY: u64 = 8;
 
-/// How long a command may take, in seconds.
+/// The longest duration of a command, in seconds.
 const TIME_LIMIT: &str = "2";
 
-/// What the stand-in says at the end of a program with faults that was not killed.
+/// The beginning of the stand-in's last line. A program with faults prints the line unless it is killed.
 const LEFT: &str = "left at the end: ";
 
-/// And what it says where that is nothing.
+/// The beginning of that line if the program has destroyed all its objects.
 const NOTHING_LEFT: &str = "left at the end: 0 contexts, 0 objects, 0 channels";
 
-/// What a program says where destroying is refused: what could not be destroyed is left behind.
+/// The beginning of the line that reports a refused destroy command. The object is left behind then.
 const REFUSED: &str = "fault: end: ";
 
-/// What programs say when a fault comes, and what to call these.
+/// The lines that programs print for each kind of fault, and the name of the kind.
 const FAULTS: [(&[&str], &str); 8] = [
     (&["fault: call: "], "failing calls"),
     (&[REFUSED], "refused destroyings"),
@@ -129,16 +115,17 @@ const FAULTS: [(&[&str], &str); 8] = [
     (&[": removed\n", ": fatal\n"], "removed or failed devices"),
 ];
 
-/// What a program says when it is ready, after its name. Without its device, it cannot begin.
+/// Part of the line that a program prints when it is ready. A program without a device cannot become ready.
 const READY: &str = " blocks";
 
-/// What programs say where a command is answered that was answered before, or is there that was there before.
+/// Parts of the lines that programs print for a duplicate: a second answer to a command, or an object that
+/// exists already.
 const TWICE: [&str; 2] = ["a response to no command", "is in use"];
 
-/// What the initiator says where all is well.
+/// Part of the line that the initiator prints on success.
 const NO_BYTE_LOST: &str = "no byte lost";
 
-/// Runs pairs one after the other, and sums up.
+/// Runs pairs one after the other, and prints a summary.
 fn pairs(pairs: Range<u64>) -> Result<(), String> {
     if pairs.is_empty() {
         return Ok(());
@@ -154,13 +141,13 @@ fn pairs(pairs: Range<u64>) -> Result<(), String> {
     println!("{count} pairs in {seconds} s, no byte lost: {ends}");
     match ends.absent() {
         Some(what) if count >= ENOUGH => {
-            Err(format!("in {count} pairs there were no {what}: they show nothing of these"))
+            Err(format!("{count} pairs had no {what}, so this case was not tested"))
         }
         _ => Ok(()),
     }
 }
 
-/// From this number of pairs on there is each kind of fault.
+/// The smallest number of pairs that must contain each kind of fault.
 const ENOUGH: usize = 10;
 
 /// A target and an initiator.
@@ -168,7 +155,7 @@ struct Pair<'p> {
     programs: &'p Path,
     folder: tempfile::TempDir,
     number: u64,
-    /// Programs that were started.
+    /// The number of programs started so far.
     started: u64,
     address: String,
 }
@@ -179,7 +166,7 @@ impl<'p> Pair<'p> {
         Ok(Self { programs, folder: run::temporary("chaos")?, number, started: 0, address })
     }
 
-    /// Starts a program, with faults unless there were many before.
+    /// Starts a program, with faults unless [`FAULTY`] programs were started before.
     fn start(&mut self, name: &str, words: &[(&str, &str)]) -> Result<Program, String> {
         let mut all = vec![("--address", self.address.clone()), ("--time-limit", TIME_LIMIT.into())];
         all.extend(words.iter().map(|(option, value)| (*option, (*value).to_owned())));
@@ -199,11 +186,12 @@ impl<'p> Pair<'p> {
     }
 
     fn start_initiator(&mut self) -> Result<Program, String> {
-        // On a machine with much else to do the other program takes its time to start.
+        // On a busy machine the other program may take long to start.
         self.start("storage_initiator", &[("--ios", "200"), ("--patience", "100")])
     }
 
-    /// Has the initiator do all that it is to do, and starts again what ends meanwhile. Returns how often programs did.
+    /// Runs until the initiator has finished its I/Os. Restarts programs that end early. Returns how they
+    /// ended.
     fn run(mut self) -> Result<Ends, String> {
         let (mut target, mut initiator) = (self.start_target()?, self.start_initiator()?);
         let (start, mut ends) = (Instant::now(), Ends::default());
@@ -216,7 +204,7 @@ impl<'p> Pair<'p> {
                 initiator = self.start_initiator()?;
             }
             if let Some(status) = target.running.ended()? {
-                // One that was told that all is done ends before the initiator does.
+                // A target that knows that all I/Os are done may end before the initiator.
                 if target.has_fallen(status, &mut ends).map_err(|what| self.tell(&what))? {
                     target = self.start_target()?;
                 } else if !status.success() {
@@ -225,10 +213,10 @@ impl<'p> Pair<'p> {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Err(self.tell(&format!("it hangs: not done after {} s", LIMIT.as_secs())))
+        Err(self.tell(&format!("the pair hangs: it is not done after {} s", LIMIT.as_secs())))
     }
 
-    /// Waits for the target, which has nothing to do any more.
+    /// Waits for the end of the target, which has no I/O left.
     fn end(self, mut target: Program, limit: Duration, mut ends: Ends) -> Result<Ends, String> {
         let status = target.running.wait(limit).map_err(|what| self.tell(&what))?;
         if !target.has_fallen(status, &mut ends).map_err(|what| self.tell(&what))? {
@@ -249,7 +237,7 @@ impl<'p> Pair<'p> {
         Ok(ends)
     }
 
-    /// Returns what all programs have said, in order.
+    /// Returns the log files of all programs, in order.
     fn logs(&self) -> Vec<PathBuf> {
         let logs = fs::read_dir(self.folder.path()).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut logs: Vec<_> =
@@ -258,7 +246,7 @@ impl<'p> Pair<'p> {
         logs
     }
 
-    /// Adds what all programs have said.
+    /// Appends the logs of all programs to a message.
     fn tell(&self, what: &str) -> String {
         let logs = self.logs();
         let said = logs
@@ -276,15 +264,15 @@ struct Program {
 }
 
 impl Program {
-    /// Counts a program that faults have ended. Returns whether they have. Who is not killed must have told of its end, and have left
-    /// nothing behind.
+    /// Returns whether faults have ended the program, and counts it if so. A program that was not killed must
+    /// have printed its last line and destroyed its objects; else this is an error.
     fn has_fallen(&self, status: ExitStatus, ends: &mut Ends) -> Result<bool, String> {
         let said = read(&self.log)?;
         let has_died = status.signal() == Some(9);
         let has_not_begun = !status.success() && !said.contains(READY) && said.contains("fault: ");
         ends.deaths += u64::from(has_died);
         ends.not_begun += u64::from(has_not_begun);
-        // Without faults nothing is told of the end.
+        // Without faults, the stand-in prints no last line.
         let is_clean = match said.contains(LEFT) {
             true => said.contains(NOTHING_LEFT) || said.contains(REFUSED),
             false => !self.has_faults,
@@ -293,13 +281,13 @@ impl Program {
             Ok(has_died || has_not_begun)
         } else {
             Err(format!(
-                "{}: {status}: nothing is said of what is left, or something is left",
+                "{}: {status}: the program did not report its last objects, or left some",
                 self.log.display()
             ))
         }
     }
 
-    /// Checks the end of a program that faults have not ended.
+    /// Checks the end of a program that no fault has ended.
     fn well(&self, status: ExitStatus, word: &str) -> Result<(), String> {
         let said = read(&self.log)?;
         if status.success() && said.contains(word) {
@@ -310,8 +298,8 @@ impl Program {
     }
 }
 
-/// Returns the faults of a program. Without them it makes some hundred calls, reads some hundred events, has some hundred messages
-/// to one of some thousand, and some thousand completions.
+/// Returns the faults of a program, as the stand-in reads them. For comparison: a program without faults
+/// makes some hundred calls, reads some hundred events, and has some thousand messages and completions.
 fn faults(seed: u64) -> String {
     const CALLS: [&str; 7] = ["ENOMEM", "EINTR", "EIO", "ETIMEDOUT", "status:8", "unheard", "late"];
     const READS: [&str; 3] = ["short", "EINTR", "EAGAIN"];
@@ -320,14 +308,15 @@ fn faults(seed: u64) -> String {
     const COMPLETIONS: [&str; 6] = ["late", "twice", "dropped", "dropped", "stranger", "overrun"];
     let mut state = seed;
     let mut below = |end: u64| {
-        // SplitMix64.
+        // The generator SplitMix64.
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ mixed >> 31) % end
     };
     let mut words = Vec::new();
-    // The place, one program in how many, its first times, and what it can be.
+    // Each row: the place of the fault; one program in how many has the fault; the range of its position
+    // among the events of that place; the kinds of faults.
     let places: [(&str, u64, u64, &[&str]); 15] = [
         ("message", 1, 1000, &["lost"]),
         ("wire", 1, 500, &["short"]),
@@ -354,31 +343,31 @@ fn faults(seed: u64) -> String {
     words.join(",")
 }
 
-/// How programs of pairs have ended before their time.
+/// Counts of how programs ended early, and of faults.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
-    /// Killed, as faults kill.
+    /// The number of programs that a fault has killed.
     deaths: u64,
-    /// With an error before they were ready.
+    /// The number of programs that failed before they were ready.
     not_begun: u64,
-    /// How often a program went on after the other side was lost.
+    /// The number of times that a program went on after it lost its peer.
     peers: u64,
-    /// How often one went on after its device had failed.
+    /// The number of times that a program went on after its device failed.
     devices: u64,
-    /// Of [`FAULTS`], how often each came.
+    /// The number of faults of each kind, in the order of [`FAULTS`].
     faults: [u64; FAULTS.len()],
-    /// How often a command took too long.
+    /// The number of commands that took too long.
     overdue: u64,
 }
 
 impl Ends {
-    /// Returns what has not been there, of what many pairs have.
+    /// Returns a kind of event that did not occur. Many pairs together have each kind.
     fn absent(&self) -> Option<&'static str> {
         let Self { deaths, peers, devices, faults, .. } = *self;
         let kinds = [
-            (deaths, "deaths"),
+            (deaths, "killed programs"),
             (peers, "lost peers"),
-            (devices, "programs that went on without their device"),
+            (devices, "programs that went on after their device failed"),
         ];
         let faults = faults.into_iter().zip(FAULTS.map(|(_, what)| what));
         kinds.into_iter().chain(faults).find_map(|(count, what)| (count == 0).then_some(what))
@@ -392,8 +381,8 @@ impl std::fmt::Display for Ends {
             faults.iter().zip(FAULTS).map(|(count, (_, what))| format!("{count} {what}")).collect();
         write!(
             f,
-            "{deaths} programs died, {not_begun} could not begin; {peers} times the other side was lost, {devices} times the device; \
-             {overdue} times a command took too long; {}",
+            "{deaths} programs were killed, {not_begun} failed before they were ready; {peers} times a peer \
+             was lost, {devices} times a device; {overdue} commands took too long; {}",
             faults.join(", ")
         )
     }
@@ -421,7 +410,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Options, String> {
-        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+        parse(&mut run::Options::new(line.split_whitespace()))
     }
 
     #[test]

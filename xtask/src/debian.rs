@@ -1,5 +1,5 @@
-//! Debian packages that some tasks need: installed where they are tools of this machine, unpacked under `target` where
-//! they are for the Arm cores, or many.
+//! Debian packages that tasks need. Tools of this machine are installed. Packages for the Arm cores, and
+//! large sets of packages, are only unpacked, below `target`.
 
 use crate::run::{answer, check, program, root};
 use std::collections::BTreeSet;
@@ -9,30 +9,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A package, and a file of it that shows that it is there.
+/// The name of a package, and a file that exists if the package is installed.
 pub type Package = (&'static str, &'static str);
 
 /// libibverbs with libmlx5.
 pub const VERBS: &[Package] = &[("ibverbs-providers", "/etc/libibverbs.d/mlx5.driver")];
 
-/// Compiles libFuzzer.
+/// The compiler for libFuzzer.
 pub const CXX: &[Package] = &[("g++", "/usr/bin/g++")];
 
-/// Counts instructions.
+/// The tool that counts instructions.
 pub const VALGRIND: &[Package] = &[("valgrind", "/usr/bin/valgrind")];
 
 /// rdma-core's tests and examples, perftest, UCX and qperf.
 pub const PEERS: &[Package] = &[
     ("ibverbs-utils", "/usr/bin/ibv_devinfo"),
     ("python3-pyverbs", "/usr/share/doc/rdma-core/tests/run_tests.py"),
-    // One of those tests makes its commands with it.
+    // One of rdma-core's tests builds packets with scapy.
     ("python3-scapy", "/usr/lib/python3/dist-packages/scapy/__init__.py"),
     ("perftest", "/usr/bin/ib_write_bw"),
     ("ucx-utils", "/usr/bin/ucx_perftest"),
     ("qperf", "/usr/bin/qperf"),
 ];
 
-/// What programs in C and C++ are compiled with.
+/// Compilers for C and C++.
 pub const C: &[Package] = &[
     ("gcc", "/usr/bin/gcc"),
     ("g++", "/usr/bin/g++"),
@@ -40,13 +40,13 @@ pub const C: &[Package] = &[
     ("pkg-config", "/usr/bin/pkg-config"),
 ];
 
-/// Python, and what installs its packages.
+/// The installer of Python packages.
 pub const PIP: &[Package] = &[("python3-pip", "/usr/bin/pip3")];
 
-/// What programs of libibverbs are compiled with.
+/// The headers of libibverbs.
 pub const VERBS_HEADERS: &[Package] = &[("libibverbs-dev", "/usr/include/infiniband/verbs.h")];
 
-/// What SPDK's library and its test are compiled with.
+/// Compiler and libraries for SPDK's `lib/mlx5` and its test program.
 pub const SPDK: &[Package] = &[
     ("gcc", "/usr/bin/gcc"),
     ("libc6-dev", "/usr/include/stdio.h"),
@@ -55,10 +55,10 @@ pub const SPDK: &[Package] = &[
     ("libssl-dev", "/usr/include/openssl/evp.h"),
 ];
 
-/// A compiler for aarch64 from end to end. Debian's rustc and cargo, since its standard library for arm64 fits no other;
-/// the library's sources for bare metal; and what links.
+/// Debian's Rust compiler for aarch64, its standard library as sources for bare metal, and a linker. Its
+/// rustc and cargo belong to the set, because Debian's standard library for arm64 fits no other compiler.
 pub const CROSS: &[Package] = &[
-    // Another package has a /usr/bin/rustc too, so dpkg is asked.
+    // `/usr/bin/rustc` can come from another package, so the file list of dpkg is looked for.
     ("rustc-web", "/var/lib/dpkg/info/rustc-web.list"),
     ("cargo-web", "/var/lib/dpkg/info/cargo-web.list"),
     ("rust-web-src", "/usr/lib/rustlib/src/rust"),
@@ -66,41 +66,41 @@ pub const CROSS: &[Package] = &[
     LIBC,
 ];
 
-/// What links for aarch64.
+/// The linker for aarch64.
 pub const LINKER: &[Package] = &[GCC, LIBC];
 const GCC: Package = ("gcc-aarch64-linux-gnu", "/usr/bin/aarch64-linux-gnu-gcc");
 const LIBC: Package = ("libc6-dev-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.so");
 
-/// Runs aarch64 programs, of Linux and without a system.
+/// Emulators for aarch64 programs: for Linux programs, and for bare metal.
 pub const EMULATORS: &[Package] =
     &[("qemu-user", "/usr/bin/qemu-aarch64"), ("qemu-system-arm", "/usr/bin/qemu-system-aarch64")];
 
-/// Makes systems.
-pub const BOOTSTRAP: &[Package] = &[("debootstrap", "/usr/sbin/debootstrap")];
+/// The tool that installs a Debian system into a folder.
+const BOOTSTRAP: &[Package] = &[("debootstrap", "/usr/sbin/debootstrap")];
 
-/// Speaks to other machines.
+/// The SSH client.
 pub const SSH: &[Package] = &[("openssh-client", "/usr/bin/ssh-keygen")];
 
-/// Returns whether root runs this.
+/// Returns whether the current user is root.
 #[must_use]
 pub fn is_root() -> bool {
-    // A process belongs to the user that it runs as.
+    // `/proc/self` belongs to the user that the process runs as.
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// How long a list of packages is taken for true.
+/// The age up to which a package list is used without an update.
 const LISTS: Duration = Duration::from_secs(60 * 60);
 
-/// Whether packages are unpacked with what they depend on.
+/// Whether packages are unpacked together with their dependencies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Dependencies {
     /// As apt resolves them, without the recommended ones.
     Included,
-    /// The packages alone.
+    /// Only the named packages.
     Omitted,
 }
 
-/// For whom packages are.
+/// The machine that packages are for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Architecture {
     /// The Arm cores.
@@ -109,20 +109,18 @@ pub enum Architecture {
     Own,
 }
 
-/// Unpacks packages into a folder that is named after `set`, and returns it.
+/// Unpacks packages into a folder that is named after `set`, and returns the folder.
 ///
-/// Neither root nor a change to this machine is needed: apt works on a state of its own under `target`. Nothing of a
-/// package is run. What was unpacked once is kept, until other packages are asked for (`name` or `name=version`).
-///
-/// # Errors
-/// What apt or dpkg-deb said, in a sentence.
+/// Needs no root and changes nothing outside of `target`: apt gets a state folder of its own there. Scripts
+/// of packages are not run. The folder is kept and used again until other packages (`name` or `name=version`)
+/// are asked for.
 pub fn unpack(
     architecture: Architecture,
     set: &str,
     packages: &[&str],
     dependencies: Dependencies,
 ) -> Result<PathBuf, String> {
-    // Apart even where both are the same: two may be at it at once.
+    // Two folders even on an arm64 machine: two tasks may unpack at the same time.
     let (home, architecture) = match architecture {
         Architecture::Arm64 => ("arm64", "arm64".to_owned()),
         Architecture::Own => ("own", answer(program("dpkg", &["--print-architecture"]))?),
@@ -142,7 +140,7 @@ pub fn unpack(
         fs::create_dir_all(name).map_err(lost)?;
     }
     let state = home.join("state");
-    // No package counts as installed here, so that every dependency is unpacked.
+    // With an empty list of installed packages, apt fetches every dependency.
     fs::write(state.join("status"), "").map_err(lost)?;
     let apt = |arguments: &[&str]| {
         let mut command = program("apt-get", &["--quiet", "--quiet"]);
@@ -162,7 +160,7 @@ pub fn unpack(
         command.args(arguments).stdout(Stdio::null());
         command
     };
-    // What the lists name may be gone from the archive, if they are old.
+    // An old list can name package versions that the archive has removed.
     let lists = state.join("lists");
     let is_old = |list: fs::DirEntry| {
         let age = list.metadata().and_then(|list| list.modified()).ok().and_then(|time| time.elapsed().ok());
@@ -194,23 +192,17 @@ pub fn unpack(
         }
     }
     fs::remove_dir_all(&archives).map_err(lost)?;
-    // Last, so that a set which was left half unpacked is made anew.
+    // Written last: without this file, a set that was unpacked in part is unpacked again.
     fs::write(folder.join("packages"), wanted).map_err(lost)?;
     Ok(contents)
 }
 
 /// Returns the version of an installed package.
-///
-/// # Errors
-/// What dpkg said, in a sentence.
 pub fn version(package: &str) -> Result<String, String> {
     answer(program("dpkg-query", &["--show", "--showformat=${Version}", package]))
 }
 
-/// Installs the packages that are missing, if this user may.
-///
-/// # Errors
-/// The names of those that are still missing, in a sentence.
+/// Installs missing packages, if the user is root.
 pub fn install(packages: &[Package]) -> Result<(), String> {
     let missing = || {
         let gone = packages.iter().filter(|(_, file)| !Path::new(file).exists());
@@ -225,14 +217,14 @@ pub fn install(packages: &[Package]) -> Result<(), String> {
     if !is_root() {
         return refused(missing());
     }
-    // The tests of rdma-core are its documentation, which slim images leave out of every package.
+    // Debian installs the tests of rdma-core as documentation, and slim images leave documentation out.
     let lock = ["--option", "DPkg::Lock::Timeout=600"];
     let documented = ["--option", "Dpkg::Options::=--path-include=/usr/share/doc/rdma-core/*"];
     let install = [&["install", "--yes", "--reinstall"], &lock[..], &documented, &missing()].concat();
     for arguments in [vec!["update"], install] {
         let mut apt = Command::new("apt-get");
         apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
-        // Whether it worked shows in what is there.
+        // The files that exist afterwards tell whether the installation worked.
         let _ = apt.status();
     }
     match missing() {
@@ -241,27 +233,24 @@ pub fn install(packages: &[Package]) -> Result<(), String> {
     }
 }
 
-/// Makes a Debian system in a folder, anew: what debootstrap calls minbase and these packages, with the archives that apt uses
-/// here. Needs root.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Makes a new Debian system in a folder: debootstrap's `minbase` variant and these packages, from the
+/// archives that apt of this machine uses. Needs root.
 pub fn bootstrap(system: &Path, packages: &[&str]) -> Result<(), String> {
     install(BOOTSTRAP)?;
     let place = system.to_string_lossy();
     if system.exists() {
-        // Nothing is mounted there: mounts are those of the processes that ran in it.
+        // The folder has no mounts: earlier mounts ended with the processes that made them.
         check(program("rm", &["-rf", "--one-file-system", &place]))?;
     }
     let sources = sources()?;
-    let (uri, suite) = base(&sources).ok_or("apt knows no archive of Debian")?;
+    let (uri, suite) = base(&sources).ok_or("apt has no archive of Debian")?;
     let include = format!("--include={}", packages.join(","));
     check(program("debootstrap", &["--variant=minbase", &include, &suite, &place, &uri]))?;
     let lists: String = sources.iter().map(|source| format!("deb {source}\n")).collect();
     fs::write(system.join("etc/apt/sources.list"), lists).map_err(|error| error.to_string())
 }
 
-/// Returns the archives of Debian that apt uses here, as its list has them: address, suite, component.
+/// Returns the Debian archives that apt uses, as lines of a source list: address, suite, component.
 fn sources() -> Result<BTreeSet<String>, String> {
     check(program("apt-get", &["--quiet", "--quiet", "update"]))?;
     let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
@@ -269,7 +258,7 @@ fn sources() -> Result<BTreeSet<String>, String> {
     Ok(answer(program("apt-get", &words))?.lines().map(String::from).collect())
 }
 
-/// Returns address and suite of the archive that is no addition to another.
+/// Returns address and suite of the main archive, whose suite is no `-updates` or `-security` one.
 fn base(sources: &BTreeSet<String>) -> Option<(String, String)> {
     let mut suites = sources.iter().filter_map(|source| {
         let mut words = source.split(' ');

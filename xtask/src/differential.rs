@@ -1,71 +1,59 @@
-//! `cargo xtask differential`: random requests, by the installed libmlx5 and by the library.
+//! `cargo xtask differential`: compares random requests of the installed libmlx5 with those of the library.
 
+use std::num::NonZero;
 use std::process::{Command, ExitCode};
 use xtask::{emulate, host, run};
 
 pub(crate) const HELP: &str = "\
 cargo xtask differential [--count N] [--seed S]
 
-Has the installed libmlx5 (version 44) and the library write the same random requests, on a device
-of the stand-in that does not execute them, and compares every byte that libmlx5 writes. Then both
-rings are executed, each by a software device of its own, and everything that can be seen is
-compared: memory, mkeys, PSVs, completions, and what both sides make of them. Each chain is posted
-in a way that is drawn (one by one or in a batch, configurations as they were prepared or changed in
-place), in rings of each size that libmlx5 makes, with its limits or without. Half run on a device
-whose cipher takes many data units, the rest on one whose cipher takes one.
+Lets the installed libmlx5 (version 44) and the library write the same random requests, on a device
+that does not execute them, and compares every byte that libmlx5 writes. Then two software devices
+execute the rings, and memory, mkeys, PSVs and completions are compared, and also their decoding by
+libmlx5 and by the library. The posting method of each request is random: alone or in a batch, with
+the prepared configuration unchanged or changed in place. Rings have each size that libmlx5 makes,
+with its limits or without. Half of the configurations run on a device with the multi-block AES-XTS
+engine, half on one with the single-block engine.
 
-  --count N   configurations of mkeys that are tried (default 20000)
-  --seed S    repeats a run (default: another one each time; it is printed)
+  --count N   number of mkey configurations (default 20000)
+  --seed S    repeat the run with this seed (default: a new seed, which is printed)
 
-Exit status: 0 nothing differs, 1 something does, or what is counted was never there (as in a run of
-a few hundred), 2 there is no libmlx5, or it lacks something.
+Exit status: 0 no difference; 1 a difference, or a kind of request never occurred, as in a run of a
+few hundred configurations; 2 libmlx5 is missing or too old.
 ";
 
-/// Configurations that are tried unless told otherwise.
+/// The default number of mkey configurations.
 const COUNT: u64 = 20_000;
-/// The engines. Each gets half of the configurations: with 2500 it happens that an mkey with a signature error is never configured
-/// again.
+/// The AES-XTS engines. Each gets half of the configurations. With as few as 2,500, a run may never configure
+/// an mkey again after a signature error.
 const ENGINES: [&str; 2] = ["multi-block", "single-block"];
 
-/// Builds the runner and runs it under the stand-in.
+/// Builds the runner, and runs it under the stand-in.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        return run::print(HELP, 0);
-    }
-    let Some((count, seed)) = parse(arguments) else { return run::misuse(HELP) };
-    let mut worst = ExitCode::SUCCESS;
-    for command in prepare(count, seed) {
-        let code = run::forward(command);
-        if code != ExitCode::SUCCESS {
-            worst = code;
-        }
-    }
-    worst
+    run::with_options(arguments, HELP, parse, |(count, seed)| {
+        let ends = prepare(count, seed).map(run::forward);
+        ends.into_iter().find(|end| *end != ExitCode::SUCCESS).unwrap_or(ExitCode::SUCCESS)
+    })
 }
 
-/// Compares as many as CI does.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Compares as many configurations as the step `differential`.
 pub(crate) fn check() -> Result<(), String> {
     prepare(COUNT, None).into_iter().try_for_each(|command| run::check(command?))
 }
 
-fn parse(arguments: &[String]) -> Option<(u64, Option<u64>)> {
-    let (mut count, mut seed) = (COUNT, None);
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        let value = rest.next().and_then(|value| value.parse().ok())?;
-        match argument.as_str() {
-            "--count" if value > 0 => count = value,
-            "--seed" => seed = Some(value),
-            _ => return None,
+fn parse(words: &mut run::Options) -> Result<(u64, Option<u64>), String> {
+    let (mut count, mut seed) = (NonZero::new(COUNT), None);
+    while let Some(option) = words.option()? {
+        match option.as_str() {
+            "--count" => count = Some(words.value()?),
+            "--seed" => seed = Some(words.value()?),
+            other => return Err(run::unknown(other)),
         }
     }
-    Some((count, seed))
+    Ok((count.map_or(COUNT, NonZero::get), seed))
 }
 
-/// Builds the runner and returns it as it is to be run under the stand-in, with each engine.
+/// Builds the runner. Returns a command for each engine, which runs it under the stand-in.
 fn prepare(count: u64, seed: Option<u64>) -> [Result<Command, String>; 2] {
     ENGINES.map(|engine| {
         let runner = host::optimised("differential")?.to_string_lossy().into_owned();
@@ -75,7 +63,7 @@ fn prepare(count: u64, seed: Option<u64>) -> [Result<Command, String>; 2] {
             words.extend(["--seed".into(), seed.to_string()]);
         }
         let mut command = emulate::command(words, "plaintext", engine)?;
-        // Where libmlx5 would describe every error completion that it takes.
+        // libmlx5 would write a description of every error completion to standard error.
         command.env("MLX5_DEBUG_FILE", "/dev/null");
         Ok(command)
     })
@@ -87,14 +75,11 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let parsed = |line: &str| {
-            let words: Vec<String> = line.split_whitespace().map(String::from).collect();
-            parse(&words)
-        };
-        assert_eq!(parsed(""), Some((COUNT, None)));
-        assert_eq!(parsed("--seed 7 --count 5"), Some((5, Some(7))));
+        let parsed = |line: &str| parse(&mut run::Options::new(line.split_whitespace()));
+        assert_eq!(parsed(""), Ok((COUNT, None)));
+        assert_eq!(parsed("--seed 7 --count 5"), Ok((5, Some(7))));
         for wrong in ["--count", "--count 0", "--count x", "--engine single-block", "7"] {
-            assert_eq!(parsed(wrong), None, "{wrong}");
+            assert!(parsed(wrong).is_err(), "{wrong}");
         }
     }
 }

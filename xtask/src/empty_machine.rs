@@ -1,48 +1,47 @@
-//! `cargo xtask empty-machine`: the README's commands where nothing is installed but what it asks for.
+//! `cargo xtask empty-machine`: runs the README's commands in a system with only the packages that the README
+//! names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use xtask::debian;
-use xtask::run::{self, answer, check, program, root};
+use xtask::run::{answer, check, program, root};
 
 pub(crate) const HELP: &str = "\
 cargo xtask empty-machine
 
-Makes a Debian system in target/empty-machine that holds what the README asks for and no more:
-what debootstrap calls minbase, the packages that the README names, and the Rust toolchain of this
-machine, whose certificates and name servers it borrows, too. Runs the two commands of the README
-there, in a clone of the last commit. Needs root and Debian, and as much time as these commands.
+Makes a Debian system in target/empty-machine, and runs the two commands of the README there, in a
+clone of the last commit. The system holds debootstrap's variant minbase, the packages that the
+README names, and the Rust toolchain, certificates and name servers of this machine. Needs root,
+Debian, and the time of these commands.
 ";
 
-/// What the README asks for beside a Rust toolchain.
+/// The packages that the README names beside a Rust toolchain.
 const PACKAGES: [&str; 4] = ["gcc", "libc6-dev", "git", "ca-certificates"];
 
-/// Where things are in the new system.
+/// Places in the new system.
 const TOOLCHAIN: &str = "opt/rust";
 const CLONE: &str = "root/mlx5-mkey";
 
 /// Makes the system and runs the commands.
-pub(crate) fn run() -> ExitCode {
-    match make().and_then(|system| check(enter(&system, &commands(&read(&root().join("README.md"))?)?)?)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(what) => run::failed(&what),
-    }
+pub(crate) fn run() -> Result<(), String> {
+    let system = make()?;
+    check(enter(&system, &commands(&read(&root().join("README.md"))?)?)?)
 }
 
 fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Returns the commands of the README's first block for a shell.
+/// Returns the shell commands of the README's first code block.
 fn commands(readme: &str) -> Result<Vec<&str>, String> {
     let block = readme.split_once("```sh\n").and_then(|(_, rest)| rest.split_once("```"));
     let lines = block.map_or("", |(block, _)| block).lines();
     let commands: Vec<&str> = lines.map(|line| line.split('#').next().unwrap_or_default().trim()).collect();
-    if commands.is_empty() { Err("README.md has no commands".into()) } else { Ok(commands) }
+    if commands.is_empty() { Err("README.md has no shell commands".into()) } else { Ok(commands) }
 }
 
-/// Makes the system anew and returns where it is.
+/// Makes the system anew and returns its folder.
 fn make() -> Result<PathBuf, String> {
     let system = root().join("target/empty-machine");
     debian::bootstrap(&system, &PACKAGES)?;
@@ -52,7 +51,7 @@ fn make() -> Result<PathBuf, String> {
     Ok(system)
 }
 
-/// Returns a command that runs others in the system, with mounts and processes of its own that end with it.
+/// Returns a command that runs others in the system. Its mounts and processes end with it.
 fn enter(system: &Path, commands: &[&str]) -> Result<Command, String> {
     let toolchain = answer(program("rustc", &["--print", "sysroot"]))?;
     let script = format!(

@@ -5,23 +5,23 @@ use crate::{debian, host};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Knows every option and what it means for the environment. `cargo xtask dist` hands it out.
+/// The launcher: a script that translates options to environment variables. `cargo xtask dist` packs it.
 pub const LAUNCHER: &str = "hil-tests/emulator/verbs/mlx5-emulate";
 
-/// What is first in the PATH of whoever the launcher starts: commands that would ask the kernel.
+/// The folder that the launcher puts first in `PATH`: commands that would otherwise ask the kernel.
 pub const COMMANDS: &str = "hil-tests/emulator/verbs/bin";
 
-/// Tells the launcher of a library that is not beside it.
+/// The variable that names a stand-in outside of the launcher's folder.
 const LIBRARY: &str = "MLX5_EMULATE_LIBRARY";
 
 /// Runs `cargo xtask emulate` with the arguments after `emulate`.
 pub fn run(arguments: &[String]) -> ExitCode {
-    // What follows the first `--` is the command's own.
+    // Words behind the first `--` belong to the command.
     let mut own = arguments.iter().take_while(|argument| *argument != "--");
     let command = if own.any(|argument| argument == "--help" || argument == "-h") {
         Ok(launcher(arguments))
     } else if arguments.iter().all(|argument| argument != "--") {
-        return run::misuse("error: no command behind `--` (cargo xtask emulate --help)");
+        return run::misuse("error: no command after `--` (cargo xtask emulate --help)");
     } else {
         prepare(arguments)
     };
@@ -31,23 +31,20 @@ pub fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Returns a command as it is to be run on the software device, which takes keys in the way that `crypto` says and has this
-/// AES-XTS engine.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Returns a command that runs on the software device. `crypto` is the device's way of taking keys, `engine`
+/// its AES-XTS engine.
 pub fn command(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
     let options = ["--crypto", crypto, "--engine", engine, "--"].map(String::from);
     prepare(&options.into_iter().chain(words).collect::<Vec<_>>())
 }
 
-/// Builds the library and returns the launcher with these arguments, which becomes the command.
+/// Builds the stand-in, and returns a call of the launcher with these arguments.
 fn prepare(arguments: &[String]) -> Result<Command, String> {
     debian::install(debian::VERBS)?;
     Ok(with_library(&library()?, arguments))
 }
 
-/// Returns the launcher with these arguments and a library that is built already.
+/// Returns a call of the launcher with these arguments and a stand-in that is already built.
 pub fn with_library(library: &Path, arguments: &[String]) -> Command {
     let mut command = launcher(arguments);
     command.env(LIBRARY, library);
@@ -60,10 +57,7 @@ fn launcher(arguments: &[String]) -> Command {
     command
 }
 
-/// Builds the library and returns where it is.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Builds the stand-in and returns its path.
 pub fn library() -> Result<PathBuf, String> {
     host::optimised("libmlx5_uverbs.so")
 }
@@ -75,7 +69,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::process::Output;
 
-    /// What the launcher prints and how it ends, with words of which it needs no device.
+    /// Returns output and exit status of the launcher, for words that need no device.
     fn launched(line: &str) -> (String, Option<i32>) {
         let output = output(line);
         (String::from_utf8(output.stdout).unwrap(), output.status.code())
@@ -84,13 +78,14 @@ mod tests {
     fn output(line: &str) -> Output {
         let words: Vec<_> = line.split_whitespace().map(String::from).collect();
         let mut command = launcher(&words);
-        // Any library will do: what is run does not look for devices.
+        // Any library will do: the programs of these tests look for no device.
         command.env_clear().env(LIBRARY, "/dev/null").env("PATH", "/usr/bin:/bin").output().unwrap()
     }
 
     #[test]
     fn options_become_variables_and_end_where_the_command_begins() {
-        let all = "--crypto wrapped --engine=single-block --dir here --log --log-json=/logs/log --pcap /p --faults seed=1 -- env --";
+        let all = "--crypto wrapped --engine=single-block --dir here --log --log-json=/logs/log --pcap /p \
+                   --faults seed=1 -- env --";
         let (printed, status) = launched(all);
         assert_eq!(status, Some(0));
         let here = std::env::current_dir().unwrap().join("here");
@@ -107,7 +102,7 @@ mod tests {
             assert!(printed.lines().any(|line| line == variable), "{variable}: {printed}");
         }
         assert!(!printed.contains(LIBRARY));
-        // What is the command's is not looked at.
+        // The launcher does not interpret options of the command.
         assert_eq!(launched("--log echo --crypto nonsense").0, "--crypto nonsense\n");
     }
 

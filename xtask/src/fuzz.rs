@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: has libFuzzer call the targets of `hil-tests/fuzz`, and says how often and what was reached.
+//! `cargo xtask fuzz`: has libFuzzer call the targets of `hil-tests/fuzz`. Reports the number of calls and
+//! the coverage.
 
 mod coverage;
 
@@ -15,59 +16,51 @@ use xtask::run::{self, answer, cargo, check, program, root};
 pub(crate) const HELP: &str = "\
 cargo xtask fuzz [--seconds N] [TARGET…]
 
-Has libFuzzer call targets with inputs that it makes from those that reached something before, until
-the time is over or one finds something wrong. Prints how often each was called, and which lines of
-src/queue and src/inspect its inputs have reached: of the lines at which a branch begins, in what
-was compiled. A function of which nothing was compiled does not count.
+Has libFuzzer call targets with generated inputs, until the time is over or an input fails. Prints
+the number of calls of each target, and the coverage of src/queue and src/inspect: of all lines at
+which a branch begins, the number that was reached. Functions without compiled code do not count.
 
-  --seconds N   for each target (default: 10); as many run at a time as there are processors. From
-                1800 on it fails where all targets of the library together were called fewer than
-                100,000,000 times, or that of the stand-in fewer than 100,000 times; a target that
-                is not named is not missed
+  --seconds N   duration for each target (default: 10). Targets run side by side, one on each
+                processor. From 1800 on, few calls are an error: fewer than 100,000,000 of all
+                targets of the library together, or fewer than 100,000 of the stand-in's target
 
-What it finds is put into target/fuzz/found; copied to hil-tests/fuzz/corpus/TARGET it is a test of
-the package hil-fuzz, that of the stand-in of mlx5-uverbs.
-Inputs that reach something are kept in target/fuzz/corpus, where the next run begins.
+An input that fails is written to target/fuzz/found. As a file of hil-tests/fuzz/corpus/TARGET it
+becomes a test: of the package mlx5-uverbs for the target standin, else of hil-fuzz. Inputs that
+reach new code are kept in target/fuzz/corpus, from which the next run starts.
 
 Targets:
 ";
 
-/// Seconds for each target unless told otherwise.
+/// The default duration for each target, in seconds.
 const SECONDS: u64 = 10;
 
-/// Seconds of all targets together where the tests run them.
+/// The duration of all targets together in the step `fuzz`, in seconds.
 const SECONDS_OF_TESTS: u64 = 60;
 
-/// Parts of the library whose coverage is told.
+/// Folders whose coverage is reported.
 const FOLDERS: [&str; 2] = ["src/queue", "src/inspect"];
 
-/// From this many seconds on for each target, few executions are an error.
+/// The shortest duration for each target, in seconds, at which too few calls are an error.
 const LONG: u64 = 1800;
 
-/// The fewest executions of a part in a long run, all of its targets together.
+/// The smallest number of calls in a long run, of all targets of a part together.
 const FEWEST: [(Part, u64, &str); 2] = [
-    (Part::Core, 100_000_000, "executions of the library's targets"),
-    (Part::StandIn, 100_000, "executions of the stand-in's target"),
+    (Part::Core, 100_000_000, "calls of the library's targets"),
+    (Part::StandIn, 100_000, "calls of the stand-in's target"),
 ];
 
-/// Fuzzes the targets that are named, or all.
+/// Fuzzes the named targets, or all.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
         return run::print(&help(), 0);
     }
     match parse(arguments) {
-        Some((seconds, targets)) => match fuzz(&targets, seconds) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(what) => run::failed(&what),
-        },
+        Some((seconds, targets)) => run::status(fuzz(&targets, seconds)),
         None => run::misuse(&help()),
     }
 }
 
-/// Fuzzes all targets as long as the tests do.
-///
-/// # Errors
-/// What was found, or went wrong, in a sentence.
+/// Fuzzes all targets for the duration of the step `fuzz`.
 pub(crate) fn test() -> Result<(), String> {
     let targets: Vec<_> = targets::ALL.iter().collect();
     fuzz(&targets, (SECONDS_OF_TESTS / targets.len() as u64).max(1))
@@ -120,23 +113,23 @@ fn fuzz(targets: &[&Target], seconds: u64) -> Result<(), String> {
         }
     }
     if !found.is_empty() {
-        return Err(format!("something was found by {}", found.join(", ")));
+        return Err(format!("these targets have a finding: {}", found.join(", ")));
     }
     enough(seconds, &counts)
 }
 
-/// Returns how often all targets of a part were called, `None` where one of them was not.
+/// Returns the number of calls of all targets of a part. Returns `None` if one of them was not called.
 fn sum(part: Part, counts: &[(&str, u64)]) -> Option<u64> {
     let of = |target: &Target| counts.iter().find(|(name, _)| *name == target.name).map(|(_, count)| *count);
     targets::ALL.iter().filter(|target| target.part == part).map(of).sum()
 }
 
-/// Refuses few executions in a long run. How many there are in a short one is the machine's.
+/// Returns an error for too few calls in a long run. The number in a short run depends on the machine.
 fn enough(seconds: u64, counts: &[(&str, u64)]) -> Result<(), String> {
     for (part, fewest, what) in FEWEST {
         match sum(part, counts) {
             Some(sum) if seconds >= LONG && sum < fewest => {
-                return Err(format!("{sum} {what} in {seconds} s each, {fewest} are the fewest"));
+                return Err(format!("{sum} {what} in {seconds} s each, fewer than {fewest}"));
             }
             _ => {}
         }
@@ -144,7 +137,7 @@ fn enough(seconds: u64, counts: &[(&str, u64)]) -> Result<(), String> {
     Ok(())
 }
 
-/// The program with all targets, and where its inputs are.
+/// The program with all targets, and the folder for its files.
 struct Fuzzer {
     program: PathBuf,
     folder: PathBuf,
@@ -155,11 +148,12 @@ impl Fuzzer {
         let folder = root().join("target/fuzz");
         let host = answer(program("rustc", &["--print", "host-tuple"]))?;
         let path = folder.to_string_lossy();
-        // With `--target`, what runs while building is left as it is.
+        // With `--target`, cargo leaves build scripts and procedural macros uninstrumented.
         let mut command =
             cargo(&["build", "--quiet", "--profile", "fuzz", "--target", &host, "--target-dir", &path]);
         command.args(["--package", "hil-fuzz", "--features", "libfuzzer"]);
-        // What cargo-fuzz sets: a counter for each edge, a table of their places, and calls that tell what is compared.
+        // The flags of cargo-fuzz: a counter for each edge, a table of the edges' addresses, and a hook for
+        // each comparison.
         let flags = [
             "-Cpasses=sancov-module",
             "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -173,7 +167,7 @@ impl Fuzzer {
         Ok(Self { program, folder })
     }
 
-    /// Where the inputs of a target are.
+    /// Returns the folder of the inputs of a target.
     fn corpus(&self, target: &Target) -> PathBuf {
         self.folder.join("corpus").join(target.name)
     }
@@ -184,19 +178,19 @@ impl Fuzzer {
         command
     }
 
-    /// Fuzzes targets, as many at a time as the machine has processors. Prints of each how often it was called, and
-    /// returns it, or prints what it has found.
+    /// Fuzzes targets, as many at a time as the machine has processors. Prints the number of calls, or the
+    /// finding, of each. Returns the numbers, with `None` for a finding.
     fn run_all<'a>(&self, targets: &[&'a Target], seconds: u64) -> Vec<(&'a Target, Option<u64>)> {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let run = |target: &&'a Target| {
             let ended = self.run(target, seconds);
             match &ended {
-                Ok(executions) => println!("{:<13} {executions:>12} executions in {seconds} s", target.name),
+                Ok(executions) => println!("{:<13} {executions:>12} calls in {seconds} s", target.name),
                 Err(what) => println!("{what}"),
             }
             (*target, ended.ok())
         };
-        // All take the same time, so that equal shares end together.
+        // All targets take the same time, so equal shares end together.
         let share = |first| targets.iter().skip(first).step_by(processors).map(run).collect::<Vec<_>>();
         std::thread::scope(|scope| {
             let shares: Vec<_> = (0..processors).map(|first| scope.spawn(move || share(first))).collect();
@@ -207,7 +201,7 @@ impl Fuzzer {
         })
     }
 
-    /// Fuzzes a target. Returns how often it was called.
+    /// Fuzzes a target. Returns the number of calls.
     fn run(&self, target: &Target, seconds: u64) -> Result<u64, String> {
         let (corpus, found) = (self.corpus(target), self.folder.join("found"));
         let folders = [&corpus, &found].into_iter().try_for_each(fs::create_dir_all);
@@ -220,7 +214,7 @@ impl Fuzzer {
         command.arg(format!("-max_total_time={seconds}"));
         command.arg(format!("-max_len={}", target.longest));
         command.arg(format!("-artifact_prefix={}/{}-", found.display(), target.name));
-        // An input that takes seconds is a finding, too.
+        // An input that takes ten seconds is a finding as well.
         command.args(["-timeout=10", "-rss_limit_mb=1024", "-print_final_stats=1"]);
         command.arg(&corpus);
         let committed = root().join("hil-tests/fuzz/corpus").join(target.name);
@@ -246,7 +240,7 @@ impl Fuzzer {
         }
     }
 
-    /// Returns what the inputs of a target reach: a line for each edge.
+    /// Returns the coverage of a target's inputs, a line for each edge.
     fn reached(&self, target: &Target) -> Result<String, String> {
         let mut command = self.command(target);
         command.env("FUZZ_COVERAGE", self.corpus(target));
@@ -254,7 +248,7 @@ impl Fuzzer {
     }
 }
 
-/// Takes the number of calls from what libFuzzer says at its end.
+/// Parses the number of calls from the last output of libFuzzer.
 fn executions(said: &str) -> Option<u64> {
     let line = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
     line.trim().parse().ok().filter(|count| *count > 0)
@@ -291,18 +285,19 @@ mod tests {
         );
         let counts = |each: u64| core.iter().map(|target| (target.name, each)).collect::<Vec<_>>();
         let (few, many) = (counts(19_999_999), counts(20_000_000));
-        let error = "99999995 executions of the library's targets in 1800 s each, 100000000 are the fewest";
+        let error = "99999995 calls of the library's targets in 1800 s each, fewer than 100000000";
         assert_eq!(enough(1800, &few), Err(error.to_owned()));
         assert_eq!((enough(1800, &many), enough(1799, &few)), (Ok(()), Ok(())));
         assert_eq!(enough(1800, &few[1..]), Ok(()), "one was not called");
         let standin = |count| enough(3600, &[("standin", count), ("device", 1)]);
-        let error = "99999 executions of the stand-in's target in 3600 s each, 100000 are the fewest";
+        let error = "99999 calls of the stand-in's target in 3600 s each, fewer than 100000";
         assert_eq!((standin(99_999), standin(100_000)), (Err(error.to_owned()), Ok(())));
     }
 
     #[test]
     fn calls_are_counted() {
-        let said = "Done 12 runs in 1 second(s)\nstat::number_of_executed_units: 12\nstat::average_exec_per_sec:     6\n";
+        let said = "Done 12 runs in 1 second(s)\nstat::number_of_executed_units: 12\n\
+                    stat::average_exec_per_sec:     6\n";
         assert_eq!((executions(said), executions("")), (Some(12), None));
         assert_eq!(executions("stat::number_of_executed_units: 0"), None, "nothing was called");
     }

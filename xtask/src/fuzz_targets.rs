@@ -1,24 +1,24 @@
-//! What is fuzzed, by name: the one list, for the program that libFuzzer drives and for `cargo xtask fuzz`, which starts it.
+//! The list of fuzz targets, for `cargo xtask fuzz` and for the program that contains them.
 
-/// What executions are counted together.
+/// The part of the project that a target belongs to. Calls are counted for each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Of the library.
+    /// The library.
     Core,
-    /// Of what its tests stand on.
+    /// The code under its tests: the software device and the parsers.
     Bench,
-    /// Of the stand-in for the kernel.
+    /// The stand-in for the kernel.
     StandIn,
 }
 
-/// Something to fuzz.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name.
+    /// The name for the command line.
     pub name: &'static str,
-    /// What is fuzzed, in words.
+    /// A description of the code under test.
     pub what: &'static str,
-    /// What its executions count for.
+    /// The part that the target belongs to.
     pub part: Part,
     /// The longest input, in bytes.
     pub longest: usize,
@@ -28,17 +28,17 @@ pub struct Target {
 pub static ALL: [Target; 8] = [
     Target {
         name: "inspect",
-        what: "rings and completion entries back in words",
+        what: "the decoder of rings and completion entries",
         part: Part::Core,
         longest: 1024,
     },
     Target {
         name: "completions",
-        what: "completion queues that another thread writes",
+        what: "completion queues in memory that another thread writes",
         part: Part::Core,
         longest: 256,
     },
-    Target { name: "replies", what: "commands: replies, mailboxes", part: Part::Core, longest: 4352 },
+    Target { name: "replies", what: "replies and mailboxes of commands", part: Part::Core, longest: 4352 },
     Target {
         name: "command-queue",
         what: "the command queue of a hostile device",
@@ -47,7 +47,7 @@ pub static ALL: [Target; 8] = [
     },
     Target {
         name: "calls",
-        what: "sequences of calls against a naive model",
+        what: "sequences of calls, compared with a simple model",
         part: Part::Core,
         longest: 1024,
     },

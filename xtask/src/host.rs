@@ -1,28 +1,23 @@
-//! Programs of this workspace that run on this machine, built when they are needed.
+//! Programs of this workspace that run on this machine. They are built when they are needed.
 
 use crate::run::{self, cargo, check};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Set for a process whose parent has just built the programs of tasks: asking cargo again would only wait for another build.
+/// Set for a process whose parent has just built the programs that serve tasks. The process then skips its
+/// own call of cargo, which would wait for other builds.
 pub const BUILT: &str = "XTASK_PROGRAMS_ARE_BUILT";
 
-/// Builds programs of the workspace, those that serve tasks among them.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Builds programs of the workspace.
 pub fn build_programs(names: &[&str]) -> Result<(), String> {
-    // Of the whole workspace, so that what they depend on has the features that it has in `cargo test --workspace` and is built
+    // `--workspace` gives dependencies the same features as in `cargo test --workspace`. So they are built
     // once for both.
     let selection = names.iter().flat_map(|name| ["--bin", name]);
     check(cargo(&["build", "--workspace"].into_iter().chain(selection).collect::<Vec<_>>()))
 }
 
-/// Builds the program that serves a task and returns a command that runs it with these arguments.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Builds the program that serves a task, and returns a command that runs it with these arguments.
 pub fn task(package: &str, arguments: &[&str]) -> Result<Command, String> {
     if std::env::var_os(BUILT).is_none() {
         build_programs(&[package])?;
@@ -33,23 +28,18 @@ pub fn task(package: &str, arguments: &[&str]) -> Result<Command, String> {
 /// The programs of the storage example.
 pub const STORAGE: [&str; 2] = ["storage_target", "storage_initiator"];
 
-/// Builds the programs of the storage example, and returns where they are.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Builds the programs of the storage example, and returns their folder.
 pub fn storage() -> Result<PathBuf, String> {
     build_programs(&STORAGE)?;
     let target = run::built("debug", STORAGE[0])?;
     target.parent().map(Path::to_path_buf).ok_or_else(|| format!("{} is in no folder", target.display()))
 }
 
-/// Builds what executes work requests, optimised, and returns where a file of it is: `hil`, `differential` or
-/// `libmlx5_uverbs.so`. All of them in one call, so that each library under them is built once.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Builds the programs and the library that execute work requests, in release mode. Returns the path of one
+/// of their files: `hil`, `differential` or `libmlx5_uverbs.so`. One call of cargo builds all of them, so
+/// that their dependencies are built once.
 pub fn optimised(name: &str) -> Result<PathBuf, String> {
-    // Once for this process: who starts programs by the hundred would wait for cargo each time.
+    // Built once for each process: a task that starts hundreds of programs would wait for cargo each time.
     static BUILD: OnceLock<Result<(), String>> = OnceLock::new();
     let packages = ["build", "--release", "--package", "hil-tests", "--package", "mlx5-uverbs"];
     BUILD.get_or_init(|| check(cargo(&packages))).clone()?;

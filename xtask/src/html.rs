@@ -1,8 +1,8 @@
-//! Text in pages of HTML.
+//! Text in HTML pages.
 
 use std::fmt::{self, Write};
 
-/// Text as it is written in HTML, in an element or an attribute's quotes.
+/// Text that is escaped for an HTML element or for the quotes of an attribute.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(pub &'a str);
 

@@ -1,5 +1,5 @@
-//! What the programs behind `cargo xtask` share: running other programs, building for this machine and for the Arm cores,
-//! Debian packages, text in HTML.
+//! Code that the programs behind `cargo xtask` share: it runs other programs, builds for this machine and for
+//! the Arm cores, fetches Debian packages, and escapes text for HTML.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

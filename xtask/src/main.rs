@@ -1,4 +1,4 @@
-//! Every task of the project: `cargo xtask help`.
+//! The entry to all tasks of the project: `cargo xtask help` lists them.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -8,6 +8,7 @@ mod chaos;
 mod differential;
 mod empty_machine;
 mod fuzz;
+mod outcome;
 mod package;
 mod peer;
 mod sanitize;
@@ -25,99 +26,98 @@ cargo xtask TASK
                         run the examples of the manual pages, rows A to J and a file on the software
                         device
   test [--rest] [--nightly] [STEP…]
-                        the checks, in three tiers; CI runs the first two
+                        run the checks, in three tiers; CI runs the first two
   build --board bluefield2|bluefield3 --os none|linux [--release]
-                        build what runs on the Arm cores of a BlueField
+                        build the programs for the Arm cores of a BlueField
   capi [--arch NAME] [--test]
-                        make the library and the header for C and C++
+                        build the library and the header for C and C++
   chaos [--seeds N] [--pairs N] | --seed S | --pair S
-                        have the device and the kernel break their word while programs work
+                        inject faults of device, kernel and peers while programs work
   vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every
                         byte (default: those of this repository; - reads standard input)
   decode [--html OUT] HEX|FILE|-
-                        print or draw work requests (or, with --cqe, completions) in words, and what
-                        a device would refuse
+                        print or draw work requests (or, with --cqe, completions) in words, and
+                        report what a device would refuse
   hil [--board NAME] [--filter TEXT] [--junit FILE] [--html FILE] …
-                        run the scenarios on boards: the software device, the same behind libmlx5,
-                        devices of this machine and of others, reset when they hang
+                        run the scenarios on boards: the software device, alone or behind libmlx5,
+                        devices of this machine and of other machines; reset boards that hang
   dist [--arch x86-64|arm64] [--check] …
-                        pack the stand-in with a launcher, for machines without cargo and Rust
+                        pack the stand-in and its launcher, for machines without cargo and Rust
   differential [--count N] [--seed S]
-                        compare random requests with what the installed libmlx5 writes
-  audit                 licences, sources and advisories of all crates, and dependencies not used
+                        compare random requests with those of the installed libmlx5
+  audit                 check licences, sources and advisories of all crates; find unused
+                        dependencies
   bench [--json | --svg FILE | --record | --readme]
-                        count instructions for each request: the library, libmlx5, a bare copy
+                        count the instructions of each request: of the library, of libmlx5 and of
+                        a bare copy
   emulate [options] -- COMMAND…
                         run any verbs program on a software mlx5_0 (`emulate --help`)
-  empty-machine         run the README's commands in a system that holds what they need and no more
+  empty-machine         run the README's commands in a system with only the packages they need
   firmware --board bluefield2|bluefield3 [--filter TEXT]
                         run the scenarios as a bare-metal image in QEMU
   fuzz [--seconds N] [TARGET…]
                         call the library, the software device, the stand-in and all parsers with
-                        whatever libFuzzer makes up
-  lab [--virtual-dpus]  boards that a labgrid coordinator on this machine lends, under `hil`
+                        inputs that libFuzzer generates
+  lab [--virtual-dpus]  run `hil` on two boards that a labgrid coordinator on this machine lends
   mutants [--shard K/N] [FILE…]
-                        change the library and the software device in small ways, which the tests
-                        must notice
-  package               build and test the library as a registry would hand it out
+                        make small changes to the library and the software device, one at a time;
+                        tests must notice each
+  package               build and test the library from its package
   peer [--only TEXT | --dpdk | --rdma-core DIR | --spdk DIR]
-                        rdma-core's tests, perftest, UCX, qperf and DPDK's crypto driver, unchanged,
-                        on the software device; checkouts of rdma-core and SPDK
+                        run unchanged programs of others on the software device: rdma-core's tests,
+                        perftest, UCX, qperf, DPDK's crypto driver; checkouts of rdma-core and SPDK
   sanitize [address | valgrind]
-                        the tests under AddressSanitizer and valgrind
+                        run the tests under AddressSanitizer and valgrind
   storage [--ios N] [--kill] …
                         run the example of a storage target and its initiator on the software
                         device: T10-DIF, AES-XTS, corrupt blocks, a target that is killed
-  tidy                  check the rules of the house in all crates: which module may know which,
-                        where unsafe may stand
+  tidy                  check the rules of the house in all crates: imports between modules, places
+                        of unsafe code
   versions              build the library with the newest and the oldest versions of its
                         dependencies
-  help                  this text
+  help                  print this text
 
-Each task answers --help. Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense.
+Each task answers --help. Exit status: 0 success, 1 failure, 2 invalid arguments.
 ";
 
 fn main() -> ExitCode {
-    // Whoever needs it later asks again, and says what went wrong.
+    // `itself` remembers the path. A caller that needs the path reports the error.
     let _ = run::itself();
     let arguments = run::arguments();
     let (task, rest) =
         arguments.split_first().map_or(("help", &[][..]), |(task, rest)| (task.as_str(), rest));
     match task {
-        "audit" => run::no_arguments(rest, audit::HELP).unwrap_or_else(audit::run),
+        "audit" => alone(rest, audit::HELP, audit::run),
         "bench" => bench::run(rest),
         "build" => build::run(rest),
         "chaos" => chaos::run(rest),
         "differential" => differential::run(rest),
         "emulate" => emulate::run(rest),
-        "empty-machine" => run::no_arguments(rest, empty_machine::HELP).unwrap_or_else(empty_machine::run),
+        "empty-machine" => alone(rest, empty_machine::HELP, empty_machine::run),
         "fuzz" => fuzz::run(rest),
-        "package" => run::no_arguments(rest, package::HELP).unwrap_or_else(package::run),
+        "package" => alone(rest, package::HELP, package::run),
         "peer" => peer::run(rest),
         "sanitize" => sanitize::run(rest),
         "storage" => storage::run(rest),
         "test" => test::run(rest),
-        "versions" => run::no_arguments(rest, versions::HELP).unwrap_or_else(versions::run),
+        "versions" => alone(rest, versions::HELP, versions::run),
         "capi" => elsewhere("xtask-capi", &arguments),
-        "decode" => elsewhere("xtask-device", &arguments),
-        "demo" => elsewhere("xtask-device", &arguments),
-        "vectors" => elsewhere("xtask-device", &arguments),
+        "decode" | "demo" | "vectors" => elsewhere("xtask-device", &arguments),
         "dist" => elsewhere("xtask-artefacts", &arguments),
-        "firmware" => elsewhere("xtask-boards", &arguments),
+        "firmware" | "hil" | "lab" => elsewhere("xtask-boards", &arguments),
         "mutants" => elsewhere("xtask-mutants", &arguments),
-        "hil" => elsewhere("xtask-boards", &arguments),
-        "lab" => elsewhere("xtask-boards", &arguments),
         "tidy" => elsewhere("xtask-tidy", &arguments),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),
-        _ => run::misuse(&format!(
-            "unknown task `{task}`
-
-{HELP}"
-        )),
+        _ => run::misuse(&format!("unknown task `{task}`\n\n{HELP}")),
     }
 }
 
-/// Builds the program that serves a task, and becomes it.
+/// Performs a task that has no option except `--help`.
+fn alone(arguments: &[String], help: &str, perform: fn() -> Result<(), String>) -> ExitCode {
+    run::no_arguments(arguments, help).unwrap_or_else(|| run::status(perform()))
+}
+
+/// Builds the program that serves a task, and replaces this process by it.
 fn elsewhere(package: &str, arguments: &[String]) -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match host::task(package, &arguments) {

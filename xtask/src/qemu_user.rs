@@ -1,4 +1,5 @@
-//! Programs for the Arm cores under qemu-aarch64, behind the arm64 libmlx5 and the stand-in for the kernel.
+//! Runs programs for the Arm cores under qemu-aarch64, with the arm64 libmlx5 and the stand-in for the
+//! kernel.
 
 use crate::build;
 use crate::debian::{self, Architecture, Dependencies};
@@ -6,35 +7,31 @@ use crate::toolchain::{Board, System};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The stand-in, as it is built.
+/// The file name of the stand-in.
 pub const STAND_IN: &str = "libmlx5_uverbs.so";
 
-/// libmlx5, and what it is linked with.
+/// The package with libmlx5. Its dependencies are unpacked as well.
 const LIBRARIES: &[&str] = &["ibverbs-providers"];
 
-/// Returns the variables by which a program finds the software device, which takes keys in the way that `crypto` says.
+/// Returns the environment variables with which a program finds the software device. `crypto` is the device's
+/// way of taking keys.
 #[must_use]
 pub fn variables(stand_in: String, crypto: &str) -> [(String, String); 2] {
     [("LD_PRELOAD", stand_in), ("MLX5_UVERBS_CRYPTO", crypto.into())]
         .map(|(name, value)| (name.into(), value))
 }
 
-/// Builds the stand-in for a BlueField's cores, and returns where it is.
-///
-/// # Errors
-/// As [`build::build`].
+/// Builds the stand-in for the cores of a BlueField, and returns its path.
 pub fn stand_in(board: Board) -> Result<PathBuf, String> {
     build::file(board, System::Linux, STAND_IN)
 }
 
-/// Gets ready what a program needs, and returns the words that run one that stands behind them.
-///
-/// # Errors
-/// What has to be installed, or what went wrong, in a sentence.
+/// Installs the emulator and libraries, and returns the beginning of a command line. The path of the emulated
+/// program follows it.
 pub fn words(board: Board, crypto: &str) -> Result<Vec<String>, String> {
     debian::install(debian::EMULATORS)?;
     let libraries = debian::unpack(Architecture::Arm64, "verbs", LIBRARIES, Dependencies::Included)?;
-    // The emulator's own environment is that of this machine's programs.
+    // `-E` sets a variable for the emulated program only. The emulator itself is a program of this machine.
     let mut words = vec!["qemu-aarch64".to_owned(), "-L".into(), libraries.display().to_string()];
     for (name, value) in variables(stand_in(board)?.display().to_string(), crypto) {
         words.extend(["-E".into(), format!("{name}={value}")]);
@@ -42,10 +39,10 @@ pub fn words(board: Board, crypto: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Returns a command of these words, in which only the emulated program has the stand-in.
+/// Returns a command of these words. Only the emulated program gets the stand-in.
 ///
 /// # Errors
-/// There are none.
+/// `words` is empty.
 pub fn command(words: &[String]) -> Result<Command, String> {
     let (emulator, rest) = words.split_first().ok_or("nothing to run")?;
     let mut command = Command::new(emulator);

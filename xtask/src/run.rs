@@ -1,23 +1,24 @@
-//! Running other programs, and ending this one.
+//! Running other programs, reading command lines, and ending this program.
 
+use lexopt::ValueExt;
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::str::FromStr;
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How often a program is looked at that is waited for.
+/// The pause between two looks at a program that is waited for.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Makes a folder for the time being, with `name` in its own: it goes away with the value, and is nobody else's.
-///
-/// # Errors
-/// It cannot be made.
+/// Makes a temporary folder with `name` in its own name. The folder is removed with the returned value.
 pub fn temporary(name: &str) -> Result<TempDir, String> {
     tempfile::Builder::new()
         .prefix(&format!("mlx5-{name}-"))
@@ -31,7 +32,7 @@ pub fn arguments() -> Vec<String> {
     std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
 
-/// Prints a text and ends with this status, if the text arrives.
+/// Prints a text and returns `status`, or an error status if the text cannot be written.
 pub fn print(text: &str, status: u8) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -40,9 +41,9 @@ pub fn print(text: &str, status: u8) -> ExitCode {
     }
 }
 
-/// Ends where reading or writing failed.
+/// Returns the exit status for an error in reading or writing, and prints the error.
 pub fn lost(error: &io::Error) -> ExitCode {
-    // Whoever listened has heard enough; not all was shown.
+    // The reader has closed its pipe, as `head` does. Part of the text was not shown.
     if error.kind() == io::ErrorKind::BrokenPipe {
         ExitCode::FAILURE
     } else {
@@ -50,20 +51,73 @@ pub fn lost(error: &io::Error) -> ExitCode {
     }
 }
 
-/// Says what makes no sense, and ends with status 2.
+/// Prints a message and returns status 2, for arguments that make no sense.
 pub fn misuse(what: &str) -> ExitCode {
-    // Where nobody listens nothing can be said.
+    // If standard error is closed, the message is lost.
     let _ = writeln!(io::stderr(), "{what}");
     ExitCode::from(2)
 }
 
-/// Says what went wrong, and ends with status 1.
+/// Prints an error and returns status 1.
 pub fn failed(what: &str) -> ExitCode {
     misuse(&format!("error: {what}"));
     ExitCode::FAILURE
 }
 
-/// Answers `--help` of a task that takes no other argument, and refuses the rest; `None` where there is nothing.
+/// Returns the exit status of a task: 0, or 1 after printing its error.
+pub fn status(done: Result<(), String>) -> ExitCode {
+    done.map_or_else(|what| failed(&what), |()| ExitCode::SUCCESS)
+}
+
+/// The options of a task, in the order of its command line.
+pub struct Options(lexopt::Parser);
+
+impl Options {
+    /// Reads the words behind the name of the task.
+    pub fn new<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Self {
+        Self(lexopt::Parser::from_args(words.into_iter().map(Into::into).collect::<Vec<OsString>>()))
+    }
+
+    /// Returns the name of the next option, with its dashes. Returns `None` at the end of the line.
+    pub fn option(&mut self) -> Result<Option<String>, String> {
+        match self.0.next().map_err(|error| error.to_string())? {
+            None => Ok(None),
+            Some(lexopt::Arg::Long(name)) => Ok(Some(format!("--{name}"))),
+            Some(other) => Err(other.unexpected().to_string()),
+        }
+    }
+
+    /// Returns the value of the option that was read last.
+    pub fn value<T: FromStr<Err: Display>>(&mut self) -> Result<T, String> {
+        let value = self.0.value().and_then(ValueExt::string).map_err(|error| error.to_string())?;
+        value.parse().map_err(|error| format!("`{value}`: {error}"))
+    }
+}
+
+/// Returns the error for an option that the task does not have.
+pub fn unknown(option: &str) -> String {
+    format!("invalid option '{option}'")
+}
+
+/// Parses the options of a task and performs the task. Answers `--help` instead, and refuses options that
+/// `parse` refuses.
+pub fn with_options<O>(
+    arguments: &[String],
+    help: &str,
+    parse: impl FnOnce(&mut Options) -> Result<O, String>,
+    perform: impl FnOnce(O) -> ExitCode,
+) -> ExitCode {
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        return print(help, 0);
+    }
+    match parse(&mut Options::new(arguments)) {
+        Ok(options) => perform(options),
+        Err(what) => misuse(&format!("error: {what}\n\n{help}")),
+    }
+}
+
+/// Answers `--help` for a task without arguments, and refuses all other arguments. Returns `None` if there
+/// are none.
 pub fn no_arguments(arguments: &[String], help: &str) -> Option<ExitCode> {
     match arguments.iter().map(String::as_str).find(|argument| !matches!(*argument, "--help" | "-h")) {
         Some(argument) => Some(misuse(&format!("unexpected argument `{argument}`\n\n{help}"))),
@@ -92,44 +146,36 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns where this very program is, as it was when this was asked first (`main` does so at its start): a task that has
-/// cargo build this program anew runs from a deleted file then, whose successor is at the same place.
-///
-/// # Errors
-/// The system does not tell.
+/// Returns the path of this program as it was at the first call. `main` makes that call at its start, because
+/// a task can have cargo rebuild this program. It then runs from a deleted file, and the rebuilt program has
+/// the old path.
 pub fn itself() -> Result<&'static Path, String> {
     static ITSELF: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let place = ITSELF.get_or_init(|| std::env::current_exe().map_err(|error| error.to_string()));
     place.as_deref().map_err(String::clone)
 }
 
-/// Returns where cargo has put a file that it was told to build with a profile of that folder: beside this very program's
-/// folder.
-///
-/// # Errors
-/// It is not there.
+/// Returns the path of a file that cargo has built with the profile whose folder is named. That folder is
+/// beside the folder of this program.
 pub fn built(folder: &str, name: &str) -> Result<PathBuf, String> {
     let target = itself()?.ancestors().nth(2).ok_or("no target directory")?;
     let file = target.join(folder).join(name);
     if file.exists() { Ok(file) } else { Err(format!("{} was not built", file.display())) }
 }
 
-/// Returns the cargo that runs this task, to be called in the repository's root.
+/// Returns a call of the cargo that runs this task, in the root of the repository.
 pub fn cargo(arguments: &[&str]) -> Command {
     program(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), arguments)
 }
 
-/// Returns a program to be called in the repository's root.
+/// Returns a call of a program, in the root of the repository.
 pub fn program(name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(name);
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Runs a command with its output passed through.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Runs a command, whose output is shown as it comes.
 pub fn check(mut command: Command) -> Result<(), String> {
     let line = describe(&command);
     match command.status() {
@@ -139,10 +185,7 @@ pub fn check(mut command: Command) -> Result<(), String> {
     }
 }
 
-/// Runs a command and returns what it printed, without the last line's end.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Runs a command and returns its output without trailing white space.
 pub fn answer(mut command: Command) -> Result<String, String> {
     let line = describe(&command);
     match command.output() {
@@ -157,10 +200,7 @@ pub fn answer(mut command: Command) -> Result<String, String> {
     }
 }
 
-/// Waits until a program has ended, but no longer than this: `None` where it still runs.
-///
-/// # Errors
-/// As [`Child::try_wait`].
+/// Waits for the end of a program, for `limit` at most. Returns `None` if the program still runs.
 pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
@@ -175,27 +215,24 @@ pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>
     }
 }
 
-/// Returns a port of the loopback interface that nobody has at the moment.
-///
-/// # Errors
-/// There is none, in a sentence.
+/// Returns a port of the loopback interface that is free at the moment.
 pub fn free_port() -> Result<u16, String> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     let address = address.map_err(|error| format!("no port of the loopback interface: {error}"))?;
     Ok(address.port())
 }
 
-/// Becomes another program, in the folder where this one was started.
+/// Replaces this process by another program, in the folder where this one was started.
 pub fn replace(mut command: Command) -> ExitCode {
     if let Ok(folder) = std::env::current_dir() {
         command.current_dir(folder);
     }
-    // Returns only if it fails.
+    // `exec` returns only if it fails.
     let error = command.exec();
     failed(&format!("`{}` could not be run: {error}", describe(&command)))
 }
 
-/// Runs a command, if it could be prepared, and ends as it ends.
+/// Runs a command, unless it is an error, and returns the exit status of the command.
 pub fn forward(command: Result<Command, String>) -> ExitCode {
     match command.map(|mut command| command.status()) {
         Ok(Ok(status)) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
@@ -204,7 +241,7 @@ pub fn forward(command: Result<Command, String>) -> ExitCode {
     }
 }
 
-/// Returns whether a command runs and succeeds; its output is dropped.
+/// Returns whether a command runs and succeeds. Its output is dropped.
 pub fn succeeds(mut command: Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }

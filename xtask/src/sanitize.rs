@@ -1,4 +1,4 @@
-//! `cargo xtask sanitize`: the tests under AddressSanitizer and under valgrind.
+//! `cargo xtask sanitize`: runs the tests under AddressSanitizer and under valgrind.
 
 use std::fs;
 use std::path::Path;
@@ -9,23 +9,20 @@ use xtask::{debian, emulate};
 pub(crate) const HELP: &str = "\
 cargo xtask sanitize [address | valgrind]
 
-Runs the unit tests of the core with all that is built on it, the tests of the software device and
-of the stand-in for the kernel, behind the real libmlx5, the scenarios on the software device and
-behind libmlx5, the tests of the command queue and of properties with AddressSanitizer: no access
-out of bounds or after the end, and of the core and the software device no leak. (The stand-in's
-tests leave objects of libibverbs behind, and scenarios give memory to their device for good.) Then
-all of them under valgrind, which sees the code of libmlx5 as well, and looks at accesses only.
-Without a word both. Left out are: with AddressSanitizer two tests of the stand-in that load it into
-programs that have no sanitizer in them, and one that takes memory where the sanitizer has its own;
-under valgrind one that gives the kernel a bad address, and two that measure how long a thread
-computes; under both those that look for secrets in all memory, of which the tool has most, and
-keeps what was on the stack.
+Runs tests with AddressSanitizer, then under valgrind; a word selects one of the two. The tests are:
+the unit tests of the library with its shim and its functions for C; the tests of the software
+device; the tests of the stand-in with the real libmlx5; the scenarios on the software device and
+behind libmlx5; the tests of the command queue, and property tests.
 
-The compiler has to come with the sanitizer's library, as rustup's do. It takes half an hour: the
-step `sanitize` of `cargo xtask test --nightly` runs it.
+AddressSanitizer finds accesses out of bounds or after the end of an object. It finds leaks of the
+library and the software device only: tests of the stand-in leave objects of libibverbs behind, and
+scenarios give memory to their device for good. valgrind sees the code of libmlx5 as well, and finds
+wrong accesses, not leaks. xtask/src/sanitize.rs lists the tests that each tool skips, with reasons.
+
+AddressSanitizer needs a compiler with the sanitizer's library, such as rustup's. The run takes half
+an hour: the step `sanitize` of `cargo xtask test --nightly`.
 ";
 
-/// Runs one of them, or both.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--help" | "-h"] => return run::print(HELP, 0),
@@ -34,46 +31,37 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         ["valgrind"] => valgrind(),
         _ => return run::misuse(HELP),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(what) => run::failed(&what),
-    }
+    run::status(done)
 }
 
-/// Packages and the tests of them that run.
+/// Arguments for `cargo test` that select packages and tests, or names of tests.
 type Tests = &'static [&'static str];
 
 const CORE: Tests = &["--package", "mlx5-mkey", "--features", "capi", "--lib"];
 const DEVICE: Tests = &["--package", "mlx5-softdev", "--package", "mlx5-softdev-tests", "--lib"];
 const STAND_IN: Tests = &["--package", "mlx5-uverbs", "--lib", "--tests", "--"];
-/// Tests of the stand-in that AddressSanitizer leaves out: they load it into programs that have no sanitizer in them, take
-/// memory where the sanitizer has its own, or look for secrets in all memory: frames of functions that have returned are kept.
+/// Tests of the stand-in that AddressSanitizer skips. Two load the stand-in into programs without the
+/// sanitizer. One maps memory at addresses of the sanitizer. The others search all memory for a secret, and
+/// the sanitizer keeps stack frames after a return.
 const NOT_WITH_ADDRESS: Tests = &[
-    "--skip",
     "secrets",
-    "--skip",
     "why_there_is_no_device_is_said_once",
-    "--skip",
     "the_device_is_among_files_whichever_way_one_looks",
-    "--skip",
     "calls_of_any_kind_leave_nothing_behind",
 ];
-/// And those that valgrind does: one gives the kernel a bad address, two measure how long a thread computes, and the search would
-/// be of valgrind's memory, too.
+/// Tests of the stand-in that valgrind skips. One passes a bad address to the kernel, and two measure the CPU
+/// time of a thread. The others search all memory for a secret, which includes valgrind's own memory.
 const NOT_WITH_VALGRIND: Tests = &[
-    "--skip",
     "secrets",
-    "--skip",
     "good_addresses_move_bytes_and_bad_ones_are_refused",
-    "--skip",
     "a_thread_that_sleeps_is_woken",
-    "--skip",
     "the_example_sleeps_in_tokio",
 ];
-/// The program that runs scenarios behind the stand-in, and the stand-in.
+/// The program that runs scenarios behind the stand-in, and the stand-in itself.
 const BEHIND: Tests = &["--package", "hil-tests", "--bin", "hil", "--package", "mlx5-uverbs", "--lib"];
-/// Scenarios on the software device, the command queue, and properties. Two tests that look for a key are left out: on the stack,
-/// of which AddressSanitizer keeps what was there, and in all memory, of which most is the tool's.
+/// Scenarios on the software device, tests of the command queue, and property tests. Two tests that search
+/// for a key are left out: AddressSanitizer keeps old stack frames, and most of the memory belongs to the
+/// tool.
 const SCENARIOS: Tests = &[
     "--package",
     "hil-tests",
@@ -89,10 +77,12 @@ const SCENARIOS: Tests = &[
     "m66_a_key_leaves_nothing_in_the_software_device",
 ];
 
-/// Returns what the compiler lacks for AddressSanitizer, if it lacks something.
-///
-/// # Errors
-/// The compiler cannot be asked.
+fn stand_in_without(skipped: Tests) -> Vec<&'static str> {
+    let skip = skipped.iter().flat_map(|test| ["--skip", test]);
+    STAND_IN.iter().copied().chain(skip).collect()
+}
+
+/// Returns the missing part of the compiler if it cannot build with AddressSanitizer.
 pub(crate) fn missing() -> Result<Option<&'static str>, String> {
     let has_library = Host::ask()?.has_library("asan");
     let what = "the compiler comes without AddressSanitizer's library (librustc-*_rt.asan.a)";
@@ -105,14 +95,15 @@ fn address() -> Result<(), String> {
         return Err(what.into());
     }
     let host = Host::ask()?;
-    // Scenarios give memory, which a device may still write, to it for good. Tests of the stand-in leave objects of libibverbs
-    // behind, on purpose or since their programs end.
+    // Scenarios give memory that a device may still write away for good. Tests of the stand-in leave objects
+    // of libibverbs behind when their programs end.
     let (leaks, no_leaks) = ("detect_leaks=1", "detect_leaks=0");
-    let stand_in = [STAND_IN, NOT_WITH_ADDRESS].concat();
+    let stand_in = stand_in_without(NOT_WITH_ADDRESS);
     let all: [(&[&str], _); 4] =
         [(CORE, leaks), (DEVICE, leaks), (SCENARIOS, no_leaks), (&stand_in, no_leaks)];
     let run = |mut command: Command, leaks| {
-        // The stand-in is loaded before a program that has the sanitizer in itself, and finds it there.
+        // The stand-in is loaded into a program that contains the sanitizer, and finds the sanitizer's
+        // functions there.
         let flags = "-Zsanitizer=address -Clink-arg=-Wl,--export-dynamic";
         command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
         let options = format!("verify_asan_link_order=0:detect_stack_use_after_return=1:{leaks}");
@@ -124,18 +115,19 @@ fn address() -> Result<(), String> {
     run(host.behind(&[]), no_leaks)
 }
 
-/// What every program runs in.
+/// The command that runs each program.
 const VALGRIND: &[&str] =
     &["valgrind", "--quiet", "--error-exitcode=9", "--trace-children=yes", "--leak-check=no"];
 
 fn valgrind() -> Result<(), String> {
     debian::install(&[debian::VERBS, debian::VALGRIND].concat())?;
     let host = Host::ask()?;
-    let stand_in = [STAND_IN, NOT_WITH_VALGRIND].concat();
+    let stand_in = stand_in_without(NOT_WITH_VALGRIND);
     [CORE, DEVICE, SCENARIOS, &stand_in].into_iter().try_for_each(|tests| {
         let mut command = host.cargo("test", tests);
         command.env(host.runner(), VALGRIND.join(" "));
-        // It is fifty times as slow: few cases of each property, and each scenario in one way of posting.
+        // valgrind is fifty times as slow: property tests try few cases, and each scenario uses one posting
+        // method.
         command.env("PROPTEST_CASES", "8").env("HIL_WAYS", "1");
         check(command)
     })?;
@@ -143,7 +135,7 @@ fn valgrind() -> Result<(), String> {
     check(host.behind(VALGRIND))
 }
 
-/// This machine, as the compiler calls it.
+/// This machine: its target triple, and the folder of the standard library.
 struct Host {
     triple: String,
     library: String,
@@ -159,14 +151,14 @@ impl Host {
         Ok(Self { triple: triple.into(), library })
     }
 
-    /// Returns whether a sanitizer's library is there.
+    /// Returns whether the library of a sanitizer is installed.
     fn has_library(&self, sanitizer: &str) -> bool {
         let end = format!("_rt.{sanitizer}.a");
         let files = fs::read_dir(Path::new(&self.library)).into_iter().flatten().flatten();
         files.into_iter().any(|file| file.file_name().to_string_lossy().ends_with(&end))
     }
 
-    /// Returns a command that builds, or builds and runs. With a target named, what runs in the compiler is built as always.
+    /// Returns a call of cargo. With `--target`, build scripts and procedural macros stay uninstrumented.
     fn cargo(&self, what: &str, of: &[&str]) -> Command {
         let mut command =
             cargo(&[what, "--quiet", "--target", &self.triple, "--target-dir", "target/sanitize"]);
@@ -174,7 +166,7 @@ impl Host {
         command
     }
 
-    /// Returns a command that runs the scenarios behind the stand-in, as they were built, under another program.
+    /// Returns a command that runs the scenarios behind the stand-in, with `under` in front of the program.
     fn behind(&self, under: &[&str]) -> Command {
         let built = root().join("target/sanitize").join(&self.triple).join("debug");
         let hil = built.join("hil").to_string_lossy().into_owned();
@@ -183,7 +175,7 @@ impl Host {
         emulate::with_library(&built.join("libmlx5_uverbs.so"), &words)
     }
 
-    /// Returns the variable that names what cargo runs tests with.
+    /// Returns the environment variable that names the command with which cargo runs tests.
     fn runner(&self) -> String {
         format!("CARGO_TARGET_{}_RUNNER", self.triple.to_uppercase().replace(['-', '.'], "_"))
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask storage`: a storage target and an initiator, two processes, on the software device.
+//! `cargo xtask storage`: runs the storage example, a target and an initiator, on the software device.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,34 +11,33 @@ use xtask::{emulate, host};
 pub(crate) const HELP: &str = "\
 cargo xtask storage [options]
 
-Runs storage_target and storage_initiator of hil-tests/examples/storage on the software device:
-reads and writes of a volume that is encrypted and protected by T10-DIF. Every byte that is read
-is compared; blocks that the target corrupts must be named, each of them and no other.
+Runs storage_target and storage_initiator of hil-tests/examples/storage on the software device. They
+read and write a volume that is encrypted and protected by T10-DIF. Every byte that is read is
+compared. The initiator must report exactly the blocks that the target corrupts.
 
-  --ios N            reads and writes (default: 20000)
-  --corrupt N        blocks that the target corrupts (default: 20)
-  --kill             kill the target half way, and start it again
-  --queues N         queue pairs (default: 2)
-  --depth N          commands of a queue pair at a time (default: 32)
+  --ios N            number of reads and writes (default: 20000)
+  --corrupt N        number of blocks that the target corrupts (default: 20)
+  --kill             kill the target after half of the I/Os, and start it again
+  --queues N         number of queue pairs (default: 2)
+  --depth N          commands that a queue pair has in flight (default: 32)
   --engine KIND      the AES-XTS engine: multi-block (default) or single-block
-  --idle-seconds N   then do nothing for N seconds, and tell what both processes take
+  --idle-seconds N   afterwards do nothing for N seconds, and report CPU time and memory
   --help             this text
 ";
 
-/// AES-XTS engines.
+/// The AES-XTS engines.
 pub(crate) const MULTI_BLOCK: &str = "multi-block";
 const SINGLE_BLOCK: &str = "single-block";
 
-/// What the initiator says when half of its work is done.
+/// The line that the initiator prints when half of its I/Os are done.
 const HALF: &str = "initiator: 50 %";
 
-/// What it says at the end where nothing has failed.
+/// The line that the initiator prints at the end of a run without a lost connection.
 const UNBROKEN: &str = "connections: 1, I/Os that were repeated: 0";
 
-/// How long the target takes to end, once the initiator has.
+/// The longest time from the end of the initiator to the end of the target.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Options {
     ios: u64,
@@ -48,7 +47,6 @@ struct Options {
     idle_seconds: u64,
     engine: String,
     kill: bool,
-    help: bool,
 }
 
 impl Default for Options {
@@ -61,53 +59,33 @@ impl Default for Options {
             idle_seconds: 0,
             engine: MULTI_BLOCK.into(),
             kill: false,
-            help: false,
         }
     }
 }
 
-/// Runs `cargo xtask storage` with the arguments after `storage`.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let options = match parse(arguments) {
-        Ok(options) if options.help => return run::print(HELP, 0),
-        Ok(options) => options,
-        Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
-    };
-    match perform(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => run::failed(&message),
-    }
+    run::with_options(arguments, HELP, parse, |options| run::status(perform(&options)))
 }
 
-/// Runs what the tests run: 20,000 reads and writes with corruptions and a target that is killed, and a few on the other engine.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Runs the tests of the step `storage`: 20,000 I/Os with corrupt blocks and a killed target, and fewer I/Os
+/// on the other engine.
 pub(crate) fn test() -> Result<(), String> {
     perform(&Options { kill: true, ..Options::default() })?;
     perform(&Options { ios: 1_000, engine: SINGLE_BLOCK.into(), ..Options::default() })
 }
 
-fn parse(arguments: &[String]) -> Result<Options, String> {
-    use lexopt::prelude::*;
+fn parse(words: &mut run::Options) -> Result<Options, String> {
     let mut options = Options::default();
-    let mut parser = lexopt::Parser::from_args(arguments);
-    let explain = |error: lexopt::Error| error.to_string();
-    let number =
-        |parser: &mut lexopt::Parser| parser.value().and_then(|value| value.parse::<u64>()).map_err(explain);
-    while let Some(argument) = parser.next().map_err(explain)? {
-        match argument {
-            Long("ios") => options.ios = number(&mut parser)?,
-            Long("corrupt") => options.corrupt = number(&mut parser)?,
-            Long("queues") => options.queues = number(&mut parser)?,
-            Long("depth") => options.depth = number(&mut parser)?,
-            Long("idle-seconds") => options.idle_seconds = number(&mut parser)?,
-            Long("engine") => {
-                options.engine = parser.value().and_then(|value| value.string()).map_err(explain)?
-            }
-            Long("kill") => options.kill = true,
-            Long("help") | Short('h') => options.help = true,
-            other => return Err(explain(other.unexpected())),
+    while let Some(option) = words.option()? {
+        match option.as_str() {
+            "--ios" => options.ios = words.value()?,
+            "--corrupt" => options.corrupt = words.value()?,
+            "--queues" => options.queues = words.value()?,
+            "--depth" => options.depth = words.value()?,
+            "--idle-seconds" => options.idle_seconds = words.value()?,
+            "--engine" => options.engine = words.value()?,
+            "--kill" => options.kill = true,
+            other => return Err(run::unknown(other)),
         }
     }
     if ![MULTI_BLOCK, SINGLE_BLOCK].contains(&options.engine.as_str()) {
@@ -116,7 +94,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Runs both programs, and sees that they end well and leave nothing behind.
+/// Runs both programs. Checks that they succeed and leave no file behind.
 fn perform(options: &Options) -> Result<(), String> {
     let programs = host::storage()?;
     let folder = run::temporary("storage")?;
@@ -128,7 +106,7 @@ fn perform(options: &Options) -> Result<(), String> {
         ("--queues", options.queues.to_string()),
         ("--depth", options.depth.to_string()),
         ("--corrupt", options.corrupt.to_string()),
-        // Where commands are short, it takes many to fill a volume.
+        // Commands of the single-block engine move fewer bytes, so they fill a smaller volume.
         ("--blocks", if options.engine == SINGLE_BLOCK { 1 << 13 } else { 1 << 17 }.to_string()),
     ];
     let initiator_words = [
@@ -150,7 +128,7 @@ fn perform(options: &Options) -> Result<(), String> {
     let (mut was_killed, mut was_unbroken) = (false, false);
     for line in BufReader::new(said).lines() {
         let line = line.map_err(|error| error.to_string())?;
-        // Where nobody reads, the run still counts.
+        // If standard output is closed, the run goes on.
         let _ = writeln!(std::io::stdout(), "{line}");
         was_unbroken |= line == UNBROKEN;
         if options.kill && !was_killed && line.starts_with(HALF) {
@@ -161,7 +139,7 @@ fn perform(options: &Options) -> Result<(), String> {
     }
     let ended = initiator.wait(LIMIT)?;
     let outcome = if ended.success() {
-        // It has nothing to do any more.
+        // The target ends by itself when the initiator has ended.
         target
             .wait(LIMIT)
             .and_then(|status| if status.success() { Ok(()) } else { Err(format!("the target: {status}")) })
@@ -173,18 +151,19 @@ fn perform(options: &Options) -> Result<(), String> {
         return Err(format!("{what}\n{logs}"));
     }
     if options.kill && !was_killed {
-        return Err(format!("the initiator never said `{HALF}`, so the target was not killed"));
+        return Err(format!("the initiator did not print `{HALF}`, so the target was not killed"));
     }
     if was_unbroken == options.kill {
-        return Err(format!("`{UNBROKEN}` is to be said unless the target is killed, and only then"));
+        return Err(format!("the initiator must print `{UNBROKEN}` unless the target is killed"));
     }
     if volume.exists() || volume.with_extension("corrupted").exists() {
-        return Err("the target has left its volume behind".into());
+        return Err("the target has not removed its volume".into());
     }
     Ok(())
 }
 
-/// Returns one of the two programs as it is to be run on the software device; those of one folder reach each other.
+/// Returns one of the two programs as a command on the software device. Programs with the same folder reach
+/// each other.
 pub(crate) fn program(
     program: PathBuf,
     words: &[(&str, String)],
@@ -194,17 +173,17 @@ pub(crate) fn program(
     let program = program.to_string_lossy().into_owned();
     let words = words.iter().flat_map(|(option, value)| [(*option).to_owned(), value.clone()]);
     let mut command = emulate::command(std::iter::once(program).chain(words).collect(), "plaintext", engine)?;
-    // What was freed goes back to the system, so that resident memory is what is in use.
+    // malloc returns freed memory to the system, so that resident memory is memory in use.
     command.env("MALLOC_MMAP_THRESHOLD_", "131072").env("MALLOC_TRIM_THRESHOLD_", "131072");
     command.env("MLX5_UVERBS_DIR", folder.join("fabric")).current_dir(folder).stdin(Stdio::null());
     Ok(command)
 }
 
-/// A program that runs. It is killed when this is dropped.
+/// A program that runs. It is killed when this value is dropped.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Starts a program whose output goes to a file.
+    /// Starts a program, and writes its output to a file.
     pub(crate) fn start(mut command: Command, log: &Path) -> Result<Self, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let lost = |error| format!("{}: {error}", log.display());
@@ -213,7 +192,7 @@ impl Running {
         command.spawn().map(Self).map_err(|error| format!("{name}: {error}"))
     }
 
-    /// Returns how it has ended, if it has.
+    /// Returns the exit status, if the program has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
         self.0.try_wait().map_err(|error| error.to_string())
     }
@@ -226,7 +205,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails where it has ended.
+        // Fails if the program has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -237,7 +216,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Options, String> {
-        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+        parse(&mut run::Options::new(line.split_whitespace()))
     }
 
     #[test]

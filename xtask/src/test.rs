@@ -1,10 +1,11 @@
-//! `cargo xtask test`: every check, each as a process of its own, all failures at the end.
+//! `cargo xtask test`: runs each check as a process, and reports all failures at the end.
 
 mod report;
 mod schedule;
 mod steps;
 
-use schedule::{Programs, Schedule};
+use crate::outcome::Outcome;
+use schedule::{Programs, SKIPPED, STEP, Schedule};
 use std::collections::BTreeSet;
 use std::io;
 use std::process::ExitCode;
@@ -14,40 +15,17 @@ use xtask::{debian, host, run};
 pub(crate) const HELP: &str = "\
 cargo xtask test [--rest] [--nightly] [STEP…]
 
-Runs the steps of one tier, or the steps that are named. Each step is reported as it begins, with
-the time that it took last, and as it ends, with its time and the CPU time that it took. Its output
-is in target/test/STEP.log, and its end is shown where the step failed. Two steps run side by side.
+Runs the steps of one tier, or the named steps; two steps run side by side. A line reports the
+begin of a step, with the duration of its last run, and another line its end, with duration and CPU
+time. The output of a step is in target/test/STEP.log. If the step failed, the end of the output is
+shown.
 
-  --rest      the second tier: what else must hold before a change lands; CI runs the first two
-  --nightly   the third tier: what takes long or downloads much; CI does not run it. A step that
-              cannot run on this machine is skipped and says why
+  --rest      the second tier: steps that must pass before a change lands; CI runs tiers 1 and 2
+  --nightly   the third tier: steps that take long or download much; CI does not run them. A step
+              that cannot run on this machine is skipped, with the reason
 ";
 
-/// What came of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Passed,
-    /// And why.
-    Skipped(String),
-    /// And what went wrong.
-    Failed(String),
-}
-
-impl From<Result<(), String>> for Outcome {
-    fn from(result: Result<(), String>) -> Self {
-        match result {
-            Ok(()) => Self::Passed,
-            Err(what) => Self::Failed(what),
-        }
-    }
-}
-
-/// Says that this process is to be a step, not to run some.
-const STEP: &str = "--step";
-/// The status of a step that was skipped; the last line that it prints says why.
-const SKIPPED: u8 = 77;
-
-/// Runs all steps, or those that are named, and sums up.
+/// Runs the steps of a tier, or the named steps, and prints a summary.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let [option, name] = arguments
         && option == STEP
@@ -69,19 +47,21 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let is_named = |step: &Step| arguments.iter().any(|word| word == step.name);
     let is_wanted = |step: &&Step| is_named(step) || tiers.contains(&step.tier);
     let wanted: Vec<_> = STEPS.iter().filter(is_wanted).collect();
-    // Who names steps knows what else there is.
+    // A user who names steps needs no list of the others.
     let left_out: Vec<_> = STEPS.iter().filter(|step| !tiers.is_empty() && !is_wanted(step)).collect();
     perform(wanted, &left_out)
 }
 
-/// Runs steps, and says which steps were left out.
+/// Runs steps, and prints which steps were left out.
 fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
-    // Here, where it is shown, and once for all: while steps run, apt and cargo would have one wait for the other. A step that
-    // needs a package which cannot be installed says that.
+    // Installed before the first step: later, calls of apt and cargo by two steps would wait for each other,
+    // and the log would hide the reason. If the installation fails, the step that needs the package reports
+    // the error.
     let packages: Vec<_> = wanted.iter().flat_map(|step| (step.packages)()).collect();
     let _ = debian::install(&packages);
     let programs: BTreeSet<_> = wanted.iter().filter_map(|step| step.program).collect();
-    // Where they cannot be built, steps ask cargo again and fail: a program that an earlier build has left is not to be run.
+    // After a failed build, each step calls cargo again and fails. Otherwise it could run an outdated
+    // program.
     let (programs, built) = if programs.is_empty() {
         (Programs::AskCargo, None)
     } else {
@@ -98,7 +78,7 @@ fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
     let done = Schedule::new(wanted, programs).and_then(|schedule| {
         let reports = schedule.run(&mut io::stdout())?;
         report::summary(&reports, built, left_out, &mut io::stdout())?;
-        Ok(reports.iter().all(|report| !matches!(report.outcome, report::Ended::Failed(_))))
+        Ok(reports.iter().all(|report| !matches!(report.outcome, Outcome::Failed(_))))
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -107,7 +87,7 @@ fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
     }
 }
 
-/// Is a step: what it prints goes where its parent reads it.
+/// Runs a step in this process. The parent process reads the output.
 fn be(step: &Step) -> ExitCode {
     match (step.run)() {
         Outcome::Passed => ExitCode::SUCCESS,
@@ -116,7 +96,7 @@ fn be(step: &Step) -> ExitCode {
     }
 }
 
-/// Returns the help, with a line for each step.
+/// Returns the help text, with a line for each step.
 fn help() -> String {
     let of = |tier: Tier| {
         let steps = STEPS.iter().filter(move |step| step.tier == tier);

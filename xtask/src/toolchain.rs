@@ -1,24 +1,24 @@
-//! Finds a compiler for the Arm cores of a BlueField. What rustup holds is used and never changed.
+//! Finds a compiler for the Arm cores of a BlueField. Toolchains of rustup are used, never changed.
 
 use crate::debian::{self, Architecture, Dependencies, Package};
 use crate::run::{self, program, root};
 use std::path::Path;
 use std::process::Command;
 
-/// A BlueField, by what its cores understand.
+/// A BlueField. The two differ in the instructions of their cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Board {
-    /// Cortex-A72.
+    /// With Cortex-A72 cores.
     BlueField2,
-    /// Cortex-A78.
+    /// With Cortex-A78 cores.
     BlueField3,
 }
 
 impl Board {
-    /// Both.
+    /// Both boards.
     pub const ALL: [Self; 2] = [Self::BlueField2, Self::BlueField3];
 
-    /// Its name on the command line.
+    /// Returns the name for the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::BlueField2 => "bluefield2",
@@ -27,15 +27,12 @@ impl Board {
     }
 
     /// Finds a board by its name.
-    ///
-    /// # Errors
-    /// That there is none, in words.
     pub fn named(name: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|board| board.name() == name);
         known.ok_or(format!("unknown board `{name}`"))
     }
 
-    /// Its cores, as the compiler calls them.
+    /// Returns the name of its cores for the compiler.
     pub fn cpu(self) -> &'static str {
         match self {
             Self::BlueField2 => "cortex-a72",
@@ -44,20 +41,20 @@ impl Board {
     }
 }
 
-/// What a program runs on.
+/// The system below a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
-    /// Nothing.
+    /// No system: bare metal.
     None,
     /// Linux with glibc.
     Linux,
 }
 
 impl System {
-    /// Both.
+    /// Both systems.
     pub const ALL: [Self; 2] = [Self::None, Self::Linux];
 
-    /// Its name on the command line.
+    /// Returns the name for the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -77,30 +74,27 @@ impl System {
 const LINUX: &str = "aarch64-unknown-linux-gnu";
 const BARE: &str = "aarch64-unknown-none";
 
-/// Links for both systems.
+/// The linker for both systems.
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 
 /// A cargo and a rustc that can build for a board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toolchain {
-    /// In words, for the log.
+    /// A description for people.
     pub name: String,
-    /// The folder below a target folder in which cargo leaves what it built.
+    /// The name of cargo's output folder for this target, below the target folder.
     pub triple: String,
-    /// The compiler itself.
+    /// The path of rustc.
     pub rustc: String,
     cargo: String,
-    /// For cargo: the target, and whatever makes it.
+    /// Arguments for cargo that name the target, and those that build its standard library.
     target: Vec<String>,
-    /// For rustc, and for code of the target only.
+    /// Flags for rustc, for code of the target only.
     flags: Vec<String>,
 }
 
 impl Toolchain {
     /// Finds a compiler.
-    ///
-    /// # Errors
-    /// What has to be installed, in a sentence.
     pub fn find(board: Board, system: System) -> Result<Self, String> {
         let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
@@ -121,7 +115,7 @@ impl Toolchain {
         match system {
             System::None => Ok(Self::from_source(board, cargo, rustc)),
             System::Linux => {
-                // rustc takes a standard library of its very build only.
+                // rustc accepts a standard library of exactly its own build only.
                 let package = format!("libstd-rust-web-dev={}", debian::version("rustc-web")?);
                 let library = debian::unpack(Architecture::Arm64, "std", &[&package], Dependencies::Omitted)?;
                 let mut found = Self::installed(board, triple, cargo, rustc);
@@ -131,11 +125,8 @@ impl Toolchain {
         }
     }
 
-    /// Finds a compiler for any machine that has an architecture and Linux: this machine's or that of the Arm cores. What it
-    /// builds does not tell where.
-    ///
-    /// # Errors
-    /// As [`Toolchain::find`].
+    /// Finds a compiler for any Linux machine of an architecture: this machine's, or that of the Arm cores.
+    /// Its output does not contain the path of the source folder.
     pub fn portable(triple: &str) -> Result<Self, String> {
         let mut found = if triple == LINUX {
             Self::find(Board::BlueField2, System::Linux)?
@@ -153,7 +144,7 @@ impl Toolchain {
         Ok(found)
     }
 
-    /// A compiler beside which the standard library for a triple stands ready.
+    /// Returns a compiler whose standard library for the target is installed.
     fn installed(board: Board, triple: &str, cargo: String, rustc: String) -> Self {
         let mut flags = vec![format!("-Ctarget-cpu={}", board.cpu())];
         if triple == LINUX {
@@ -169,7 +160,8 @@ impl Toolchain {
         }
     }
 
-    /// A compiler with the sources of the standard library, and the specification of `targets/`.
+    /// Returns a compiler that builds the standard library from its sources, for a target specification of
+    /// `targets/`.
     fn from_source(board: Board, cargo: String, rustc: String) -> Self {
         let triple = format!("aarch64-{}-none", board.name());
         let mut target: Vec<String> =
@@ -177,14 +169,14 @@ impl Toolchain {
                 .map(Into::into)
                 .into();
         target.push(format!("targets/{triple}.json"));
-        // Before cargo had a switch for it, a specification needed none.
+        // Older versions of cargo accept a target specification without this switch, and refuse the switch.
         let mut help = program(&cargo, &["-Z", "help"]);
         help.env("RUSTC_BOOTSTRAP", "1");
         let switch = "json-target-spec";
         if help.output().is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(switch)) {
             target.push(format!("-Z{switch}"));
         }
-        // The specification names the linker that comes with rustup.
+        // The specification names `rust-lld`, which only rustup's toolchains contain.
         let flags = match ask(&rustc, &["--print", "target-libdir"]) {
             Some(library) if library.with_file_name("bin").join("rust-lld").exists() => Vec::new(),
             _ => ["-Clinker=aarch64-linux-gnu-ld", "-Clinker-flavor=gnu"].map(Into::into).into(),
@@ -193,34 +185,35 @@ impl Toolchain {
         Self { name, triple, rustc, cargo, target, flags }
     }
 
-    /// Returns cargo with a task and its arguments, for the target of this toolchain, in `target/cross`.
+    /// Returns a call of cargo for the target of this toolchain. It builds in `target/cross`.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = program(&self.cargo, arguments);
         command.args(&self.target).args(["--target-dir", "target/cross"]).env("RUSTC", &self.rustc);
-        // Beside it, with the same library.
+        // rustdoc has to be the one beside rustc: it reads the same standard library.
         if let Some(folder) = Path::new(&self.rustc).parent().filter(|folder| folder.is_absolute()) {
             command.env("RUSTDOC", folder.join("rustdoc"));
         }
         let library = self.flags.iter().filter(|flag| flag.starts_with("--sysroot"));
         command.env("CARGO_ENCODED_RUSTDOCFLAGS", library.cloned().collect::<Vec<_>>().join("\u{1f}"));
         command.env("CARGO_ENCODED_RUSTFLAGS", self.flags.join("\u{1f}"));
-        // Names the libraries of the compiler that built this program, which may be another.
+        // Cargo sets this variable for the libraries of the compiler that built xtask, which can be another
+        // compiler.
         command.env_remove("LD_LIBRARY_PATH");
-        // Only a build of the standard library needs it. But cargo builds anew what has seen another value, and both systems
-        // share what runs on this machine.
+        // Only a build of the standard library needs this variable. But cargo rebuilds crates when its value
+        // changes, and both systems share the build scripts and procedural macros of this machine.
         command.env("RUSTC_BOOTSTRAP", "1");
         command
     }
 }
 
-/// What the compiler that runs this task has of its library for the Arm cores.
+/// The form in which the running compiler has its standard library for the Arm cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Library {
-    /// Built.
+    /// Compiled.
     Installed,
-    /// Its sources, of which it can be built where there is no system.
+    /// As sources, which are enough for bare metal.
     Sources,
-    /// Nothing: Debian's compiler is taken.
+    /// Not at all: Debian's compiler is used instead.
     Absent,
 }
 
@@ -245,7 +238,7 @@ impl Library {
     }
 }
 
-/// Returns the packages that are installed when compilers for the Arm cores are looked for.
+/// Returns the packages that [`Toolchain::find`] installs.
 #[must_use]
 pub fn packages() -> Vec<Package> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
@@ -257,13 +250,13 @@ fn ask(rustc: &str, arguments: &[&str]) -> Option<std::path::PathBuf> {
     run::answer(program(rustc, arguments)).ok().map(Into::into)
 }
 
-/// Returns whether the sources of the standard library stand beside a compiler.
+/// Returns whether the sources of the standard library are installed beside a compiler.
 fn sources(rustc: &str) -> bool {
     let library = Path::new("lib/rustlib/src/rust/library/Cargo.toml");
     ask(rustc, &["--print", "sysroot"]).is_some_and(|at| at.join(library).exists())
 }
 
-/// Returns the folder for what is built for a board.
+/// Returns the folder for files that were built for a board.
 pub fn folder(board: Board, system: System, release: bool) -> std::path::PathBuf {
     let profile = if release { "release" } else { "debug" };
     root().join("target").join(board.name()).join(system.name()).join(profile)

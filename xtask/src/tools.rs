@@ -1,27 +1,25 @@
-//! Programs for cargo that are no part of a toolchain: one version of each, for all who run a task.
+//! Tools for cargo that do not come with a toolchain. Everybody runs the same version of each.
 
 use crate::run::{answer, cargo, check, program, root};
 use std::path::PathBuf;
 
-/// A program, as the registry calls it, and its version.
+/// A tool: its name in the registry, and its version.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool {
     name: &'static str,
     version: &'static str,
 }
 
-/// Licences, bans, sources and advisories of the crates that are built in.
+/// Checks licences, bans, sources and advisories of all dependencies.
 pub const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
-/// Dependencies that nothing uses.
+/// Finds unused dependencies.
 pub const SHEAR: Tool = Tool { name: "cargo-shear", version: "1.13.3" };
-/// Lists small changes of a program that its tests should notice.
+/// Lists mutants: small changes of a program that its tests should notice.
 pub const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
 
 impl Tool {
-    /// Returns where it is: in this version on the path, else in `target/tools`, where it is built first if need be.
-    ///
-    /// # Errors
-    /// It cannot be built, in a sentence.
+    /// Returns the path of the tool: of the one in `PATH` if its version is right, else of the one in
+    /// `target/tools`. Builds the latter if it is missing.
     pub fn find(self) -> Result<PathBuf, String> {
         let home = root().join("target/tools");
         let own = home.join("bin").join(self.name);
@@ -29,7 +27,7 @@ impl Tool {
             answer(program(path, words))
                 .is_ok_and(|said| said.split_whitespace().any(|word| word == self.version))
         };
-        // Some want to be called as cargo calls them.
+        // Some tools expect the name of the subcommand first, as cargo passes it.
         let task = self.name.trim_start_matches("cargo-");
         let is_version = |path: &str| says(path, &["--version"]) || says(path, &[task, "--version"]);
         if is_version(self.name) {

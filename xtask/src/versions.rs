@@ -4,30 +4,20 @@
 use crate::package;
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
 use xtask::run::{self, cargo, check};
 
-/// The answer to `--help`.
 pub(crate) const HELP: &str = "\
 cargo xtask versions
 
-Builds the library with all its features in copies below target/versions: with the newest versions
-of its dependencies, as a program that begins today gets them, and with the oldest that Cargo.toml
-allows. No warning may appear. It needs a registry, or one that was fetched before.
+Builds copies of the library with all features, below target/versions: one with the newest versions
+of the dependencies, one with the oldest versions that Cargo.toml allows. A warning is an error.
+Needs a registry, or the crates of an earlier run.
 
   --help                this text
 ";
 
-/// Runs `cargo xtask versions`.
-pub(crate) fn run() -> ExitCode {
-    match test() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => run::failed(&message),
-    }
-}
-
-/// Builds with the newest versions, then with the oldest.
-pub(crate) fn test() -> Result<(), String> {
+/// Builds with the newest versions of the dependencies, then with the oldest.
+pub(crate) fn run() -> Result<(), String> {
     let target = run::itself()?.ancestors().nth(2).ok_or("no target directory")?;
     let place = target.join("versions");
     let packed = package::pack(target)?;
@@ -43,7 +33,7 @@ pub(crate) fn test() -> Result<(), String> {
         let manifest = copy.join("Cargo.toml");
         let text = of_the_library(&fs::read_to_string(&manifest).map_err(lost)?);
         fs::write(&manifest, &text).map_err(lost)?;
-        // A package may bring the versions of this repository along.
+        // The lock file of a package holds the versions of this repository.
         let lock = copy.join("Cargo.lock");
         if lock.exists() {
             fs::remove_file(lock).map_err(lost)?;
@@ -63,7 +53,7 @@ pub(crate) fn test() -> Result<(), String> {
     Ok(())
 }
 
-/// Calls cargo in a copy.
+/// Calls cargo in a copy of the library.
 fn in_copy(copy: &Path, target: &Path, arguments: &[&str]) -> Result<(), String> {
     let mut command = cargo(arguments);
     command.current_dir(copy).env("CARGO_TARGET_DIR", target.join("versions/target"));
@@ -71,8 +61,8 @@ fn in_copy(copy: &Path, target: &Path, arguments: &[&str]) -> Result<(), String>
     check(command)
 }
 
-/// Returns a package's manifest with what users of the library see of it: neither what tests need, nor
-/// profiles. It is a workspace of its own.
+/// Returns the manifest of a package without development dependencies and profiles: only the sections that
+/// users of the library see. The package becomes a workspace of its own.
 fn of_the_library(manifest: &str) -> String {
     let is_seen =
         |section: &&str| !["dev-dependencies", "profile"].iter().any(|other| section.starts_with(other));
@@ -80,7 +70,7 @@ fn of_the_library(manifest: &str) -> String {
     format!("{}\n\n[workspace]\n", sections.join("\n["))
 }
 
-/// Returns each dependency of a manifest with the oldest version that it allows.
+/// Returns each dependency of a manifest, with the oldest version that the manifest allows.
 fn oldest(manifest: &str) -> Vec<(String, String)> {
     let of = |section: &str| {
         let (name, rest) = section.strip_prefix("dependencies.")?.split_once(']')?;
@@ -95,8 +85,10 @@ fn oldest(manifest: &str) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
-    const MANIFEST: &str = "[package]\nname = \"some\"\n\n[profile.dev]\ndebug = 1\n\n[dependencies.one]\nversion = \"1\"\n\n\
-                            [dependencies.other]\nversion = \"0.9.1\"\noptional = true\n\n[dev-dependencies.third]\nversion = \"3\"";
+    const MANIFEST: &str = "[package]\nname = \"some\"\n\n[profile.dev]\ndebug = 1\n\n\
+                            [dependencies.one]\nversion = \"1\"\n\n\
+                            [dependencies.other]\nversion = \"0.9.1\"\noptional = true\n\n\
+                            [dev-dependencies.third]\nversion = \"3\"";
 
     #[test]
     fn what_tests_need_is_left_out() {

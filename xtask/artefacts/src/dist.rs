@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the stand-in and its launcher as an archive, for machines without cargo and Rust.
+//! `cargo xtask dist`: packs the stand-in and its launcher, for machines without cargo and Rust.
 
 use super::glibc;
 use std::fs;
@@ -14,32 +14,32 @@ use xtask::{debian, emulate};
 const HELP: &str = "\
 cargo xtask dist [--arch x86-64|arm64] [--check] [--check-chroot] [--twice]
 
-Makes target/dist/mlx5-emulate-VERSION-ARCH.tar.gz: the library that stands in for the kernel, the
-launcher mlx5-emulate, licences and a README. Needed where it is unpacked: glibc as old as Debian
-12's, a POSIX shell, libibverbs with libmlx5. Its README is hil-tests/emulator/EMULATOR.md.
+Makes target/dist/mlx5-emulate-VERSION-ARCH.tar.gz. It contains the stand-in for the kernel, the
+launcher mlx5-emulate, licences, and hil-tests/emulator/EMULATOR.md as its README. A machine that
+uses it needs Debian 12's glibc or a newer one, a POSIX shell, and libibverbs with libmlx5.
 
   --arch NAME     x86-64 or arm64 (default: this machine's)
-  --check         unpacks it, too, and runs ibv_devinfo in it: with an empty environment and, where
-                  root runs this, as another user; what is for another machine under qemu-user
-  --check-chroot  besides, makes a Debian system that holds what debootstrap calls minbase,
-                  ibverbs-providers and ibverbs-utils, in target/dist/system, and follows the first
-                  steps of the page there, as another user; needs root, and is for this machine's
-                  architecture
-  --twice         builds all of it twice, from nothing each time, and compares the archives: the
-                  same sources, compiler and folder make the same bytes
-  --help          this text
+  --check         also unpack the archive and run ibv_devinfo with it, in an empty environment: as
+                  user nobody if root runs this, and under qemu-user for another architecture
+  --check-chroot  also make a Debian system in target/dist/system, from debootstrap's variant
+                  minbase, ibverbs-providers and ibverbs-utils, and run the first steps of the
+                  README there as user nobody; needs root, and this machine's architecture
+  --twice         build the archive twice, each time from the beginning, and compare both: the same
+                  sources, compiler and folder make the same bytes
+  --help          print this text
 ";
 
-/// What it is built for: the name on the command line, and the compiler's triple.
+/// The target architectures: the name for the command line, the compiler's triple, and the name of
+/// `std::env::consts::ARCH`.
 const ARCHITECTURES: &[(&str, &str, &str)] =
     &[("x86-64", "x86_64-unknown-linux-gnu", "x86_64"), ("arm64", "aarch64-unknown-linux-gnu", "aarch64")];
 
 const LIBRARY: &str = "libmlx5_uverbs.so";
 
-/// The page for who uses the archive, which is its README.
+/// The page for users of the archive. It becomes the README of the archive.
 const PAGE: &str = "hil-tests/emulator/EMULATOR.md";
 
-/// What is in the archive beside the library: the file here, its name there, its rights.
+/// The other files of the archive: the path in the repository, the path in the archive, and the permissions.
 const FILES: &[(&str, &str, u32)] = &[
     (emulate::LAUNCHER, "mlx5-emulate", 0o755),
     ("hil-tests/emulator/verbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
@@ -49,13 +49,13 @@ const FILES: &[(&str, &str, u32)] = &[
     ("LICENSE-MIT", "LICENSE-MIT", 0o644),
 ];
 
-/// Whoever runs a check as root becomes this: nobody's number on Debian.
+/// Debian's user `nobody`. Root runs checks as this user.
 const NOBODY: u32 = 65534;
 
-/// What the first steps need, beside the least that Debian is.
+/// The packages that the first steps need.
 const UTILITIES: &[&str] = &["ibverbs-providers", "ibverbs-utils"];
 
-/// What the command line asks for.
+/// The requested checks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Checks {
     own: bool,
@@ -63,7 +63,6 @@ struct Checks {
     twice: bool,
 }
 
-/// Runs `cargo xtask dist` with the arguments after `dist`.
 pub(super) fn run(arguments: &[String]) -> ExitCode {
     let (mut architecture, mut checks) = (std::env::consts::ARCH, Checks::default());
     let mut words = arguments.iter().map(String::as_str);
@@ -84,7 +83,7 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
     let is_own = *own == std::env::consts::ARCH;
     if checks.chroot && !is_own {
         return run::misuse(&format!(
-            "--check-chroot runs programs of a system, which {name} is not for here"
+            "--check-chroot runs programs for {name}, which this machine cannot run"
         ));
     }
     match made(name, triple, is_own, checks) {
@@ -93,7 +92,7 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Makes the archive and does with it what was asked for.
+/// Makes the archive and runs the requested checks.
 fn made(architecture: &str, triple: &str, is_own: bool, checks: Checks) -> Result<PathBuf, String> {
     let archive = if checks.twice { twice(architecture, triple)? } else { make(architecture, triple)? };
     if checks.own {
@@ -107,7 +106,7 @@ fn made(architecture: &str, triple: &str, is_own: bool, checks: Checks) -> Resul
     Ok(archive)
 }
 
-/// Makes the archive twice, each time from nothing.
+/// Builds the archive twice, each time from the beginning, and compares both.
 fn twice(architecture: &str, triple: &str) -> Result<PathBuf, String> {
     let read = |archive: &Path| fs::read(archive).map_err(|error| format!("{}: {error}", archive.display()));
     let built = cross(triple);
@@ -122,12 +121,12 @@ fn twice(architecture: &str, triple: &str) -> Result<PathBuf, String> {
     if read(&archive)? == first { Ok(archive) } else { Err("two builds made different archives".into()) }
 }
 
-/// Returns where cargo puts what is built for a triple.
+/// Returns cargo's output folder for a triple.
 fn cross(triple: &str) -> PathBuf {
     root().join("target/cross").join(triple).join("release")
 }
 
-/// Builds and packs, and returns the archive.
+/// Builds and packs, and returns the path of the archive.
 fn make(architecture: &str, triple: &str) -> Result<PathBuf, String> {
     let toolchain = Toolchain::portable(triple)?;
     check(toolchain.cargo(&["build", "--quiet", "--release", "--package", "mlx5-uverbs", "--lib"]))?;
@@ -147,7 +146,7 @@ fn make(architecture: &str, triple: &str) -> Result<PathBuf, String> {
     }
     let archive = dist.join(format!("{name}.tar"));
     let mut tar = program("tar", &["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
-    // Rights of files are set above; those of the folder would be the umask's.
+    // The permissions of files are set above. The permissions of folders would depend on the umask.
     tar.args(["--format=ustar", "--mode=u=rwX,go=rX", "--directory"]).arg(&dist);
     tar.arg("--create").arg("--file").arg(&archive).arg(&name);
     check(tar)?;
@@ -163,17 +162,17 @@ fn put(from: &Path, to: &Path, rights: u32) -> Result<(), String> {
     copied.map_err(|error| format!("{}: {error}", from.display()))
 }
 
-/// Unpacks the archive into a folder, and returns where it is.
+/// Unpacks the archive into a folder, and returns the path of the contents.
 fn unpack(archive: &Path, folder: &Path) -> Result<PathBuf, String> {
     check(program("tar", &["-xzf", &archive.to_string_lossy(), "-C", &folder.to_string_lossy()]))?;
     let name = archive.file_stem().and_then(|name| Path::new(name).file_stem()).unwrap_or_default();
     Ok(folder.join(name))
 }
 
-/// Runs `ibv_devinfo` from the unpacked archive as somebody who has nothing else.
+/// Runs `ibv_devinfo` in the unpacked archive, with an empty environment and without privileges.
 fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     let folder = run::temporary("dist")?;
-    // The other user goes through it.
+    // The other user has to enter the folder.
     let opened = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
     opened.map_err(|error| format!("{}: {error}", folder.path().display()))?;
     let unpacked = unpack(archive, folder.path())?;
@@ -189,7 +188,8 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
             command.gid(NOBODY).uid(NOBODY);
         }
     } else {
-        // This machine's shell and loader say that they cannot have the library; the emulated program has it.
+        // The shell and loader of this machine print that they cannot load the library. The emulated program
+        // can.
         let system = debian::unpack(Architecture::Arm64, "utilities", UTILITIES, Dependencies::Included)?;
         command.args(["qemu-aarch64", "-L"]).arg(&system).arg(system.join("usr/bin/ibv_devinfo"));
     }
@@ -202,7 +202,7 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     }
 }
 
-/// Follows the first steps of the page in a system that has nothing that they do not need.
+/// Runs the first steps of the page in a new Debian system with only the packages that they need.
 fn follow_the_page(archive: &Path) -> Result<(), String> {
     let page = root().join(PAGE);
     let page = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
@@ -215,19 +215,19 @@ fn follow_the_page(archive: &Path) -> Result<(), String> {
     let name = archive.file_name().unwrap_or_default();
     fs::copy(archive, home.join(name)).map_err(lost)?;
     chown(&home, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
-    // Says which address `localhost` is.
+    // This file defines the address of `localhost`.
     fs::copy("/etc/hosts", system.join("etc/hosts")).map_err(lost)?;
     let script = format!("cd /home/user\n{steps}wait $!\n");
     let mut command =
         program("chroot", &[&format!("--userspec={NOBODY}:{NOBODY}"), &system.to_string_lossy()]);
     command.args(["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "sh", "-exc", &script]);
     let printed = answer(command)?;
-    // Both ends of the ping-pong say how long a turn took.
+    // Both ends of the ping-pong print the duration of a round trip.
     let (active, turns) = (printed.contains("PORT_ACTIVE"), printed.matches(" usec/iter").count());
     if active && turns == 2 { Ok(()) } else { Err(format!("the first steps of {PAGE} say:\n{printed}")) }
 }
 
-/// Returns the commands of the page's first block for a shell.
+/// Returns the first shell commands of the page.
 fn first_steps(page: &str) -> Option<&str> {
     let (_, block) = page.split_once("## First steps\n")?.1.split_once("```sh\n")?;
     Some(block.split_once("```")?.0)

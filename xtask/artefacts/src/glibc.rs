@@ -1,4 +1,5 @@
-//! A program for a BlueField's Linux needs no glibc younger than that of Ubuntu 22.04; what is handed out, than Debian 12's.
+//! Programs for a BlueField need no newer glibc than that of Ubuntu 22.04. The archive of the stand-in needs
+//! no newer one than Debian 12's.
 
 use object::Endianness;
 use object::elf::FileHeader64;
@@ -6,15 +7,14 @@ use object::read::elf::FileHeader;
 use std::fs;
 use std::path::Path;
 
-/// The glibc of Ubuntu 22.04, which BlueField's system is.
+/// The glibc of Ubuntu 22.04, the system of a BlueField.
 pub(super) const UBUNTU_22_04: (u32, u32) = (2, 34);
-/// The glibc of Debian 12.
 pub(super) const DEBIAN_12: (u32, u32) = (2, 36);
 
-/// Checks the symbol versions that a program or library asks the dynamic linker for.
+/// Checks the symbol versions that a program or library needs from glibc.
 ///
 /// # Errors
-/// Each version that is too new, and of which library.
+/// The versions that are too new.
 pub(super) fn check(path: &Path, newest: (u32, u32)) -> Result<String, String> {
     let lost = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let data = fs::read(path).map_err(|error| lost(&error))?;
@@ -36,7 +36,7 @@ pub(super) fn check(path: &Path, newest: (u32, u32)) -> Result<String, String> {
     Ok(format!("{}: glibc {major}.{minor} is enough", path.display()))
 }
 
-/// Returns the names of all versions in the section that lists them (`.gnu.version_r`).
+/// Returns the names of all needed versions (section `.gnu.version_r`).
 fn needs(data: &[u8]) -> Result<Vec<String>, object::Error> {
     let endian = Endianness::Little;
     let header = FileHeader64::<Endianness>::parse(data)?;
@@ -53,7 +53,8 @@ fn needs(data: &[u8]) -> Result<Vec<String>, object::Error> {
     Ok(names)
 }
 
-/// Returns the version in a name such as `GLIBC_2.34`; `GLIBC_PRIVATE` counts as newer than any. `None`: not glibc's.
+/// Returns the version in a name such as `GLIBC_2.34`. `GLIBC_PRIVATE` counts as newer than any. Returns
+/// `None` for a version of another library.
 fn version(name: &str) -> Option<(u32, u32)> {
     let number = name.strip_prefix("GLIBC_")?;
     let mut parts = number.split('.').map(str::parse);

@@ -1,5 +1,5 @@
-//! What is true of the programs and libraries that `cargo xtask build` makes, read from the files themselves: a step of
-//! `cargo xtask test`. And `cargo xtask dist`, which hands one of them out.
+//! Checks of the built programs and libraries for the Arm cores: a step of `cargo xtask test`. Also `cargo
+//! xtask dist`, which packs the stand-in.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -27,13 +27,13 @@ fn main() -> ExitCode {
     {
         return dist::run(rest);
     }
-    check_all().map_or_else(|what| run::failed(&what), |()| ExitCode::SUCCESS)
+    run::status(check_all())
 }
 
-/// Builds all that there is for the Arm cores, optimised, and checks what the compiler made of it.
+/// Builds everything for the Arm cores in release mode, and checks the compiled code.
 ///
 /// # Errors
-/// The first thing that is not as it must be, in a sentence.
+/// The first failed check, as a sentence.
 fn check_all() -> Result<(), String> {
     let say = |text: String| writeln!(io::stdout(), "{text}").map_err(|error| error.to_string());
     let public = public()?;
@@ -56,17 +56,19 @@ fn check_all() -> Result<(), String> {
     say(smallest_service()?)
 }
 
-/// Builds the library with its feature for boards without a system. It is one for all of them.
+/// Builds the library with the feature `defmt` for bare metal. One build is enough for both boards.
 fn with_defmt() -> Result<(), String> {
     let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
-    // Built, not checked: a check would want a standard library of its own. What optimisation makes of it nobody reads.
+    // `rustc` instead of `check`, because `check` would compile the standard library again. Optimisation is
+    // off, because nobody runs the result.
     let what = ["rustc", "--quiet", "--release", "--lib", "--package", "mlx5-mkey", "--features", "defmt"];
     let mut command = toolchain.cargo(&what);
     command.args(["--", "-Copt-level=0"]);
     check(command)
 }
 
-/// Builds the smallest service as who wants it small and fast would, for a Cortex-A72, and checks how long its code is.
+/// Builds the smallest service for a Cortex-A72, optimised for size and speed, and checks the size of its
+/// code.
 fn smallest_service() -> Result<String, String> {
     let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
     check(toolchain.cargo(&["build", "--quiet", "--profile", "bench", "--package", "hil-minimal"]))?;
@@ -74,7 +76,7 @@ fn smallest_service() -> Result<String, String> {
     size::check(&fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?)
 }
 
-/// Returns the instructions of a file, as text.
+/// Returns the disassembly of a file.
 fn disassemble(path: &Path) -> Result<String, String> {
     debian::install(debian::LINKER)?;
     let mut objdump = program("aarch64-linux-gnu-objdump", &["--disassemble", "--no-show-raw-insn"]);
@@ -82,15 +84,16 @@ fn disassemble(path: &Path) -> Result<String, String> {
     answer(objdump)
 }
 
-/// Returns what the program that uses every generic part of the library calls, by name: in this build nothing is inlined, and
-/// nothing is left to other crates. Which functions it calls is known before code is made for a core: one build is for all boards.
+/// Returns the calls of the freestanding program, which uses every generic function of the library. In this
+/// build nothing is inlined or left to other crates. One build is enough for both boards, since the calls do
+/// not depend on the core.
 fn called() -> Result<Graph, String> {
     let bare = Bare { toolchain: Toolchain::find(Board::BlueField2, System::None)?, folder: root() };
     let flags = ["-Copt-level=0", "-Clink-dead-code", "-Zshare-generics=no", "-Csymbol-mangling-version=v0"];
     Graph::read(&[bare.freestanding(&flags)?.1]).map_err(|error| error.to_string())
 }
 
-/// Checks the library as it is built for a board without a system, and says what holds.
+/// Builds the library for bare metal and checks its code. Returns a summary.
 fn check_bare(board: Board, public: &str, called: &Graph) -> Result<String, String> {
     let bare = Bare { toolchain: Toolchain::find(board, System::None)?, folder: root() };
     let (program, freestanding) = bare.freestanding(&[])?;
@@ -102,7 +105,8 @@ fn check_bare(board: Board, public: &str, called: &Graph) -> Result<String, Stri
     Ok(format!("{}, none: {barriers}; {panics}; {reached}", board.name()))
 }
 
-/// Checks that the search for panics looks at each public function: in a copy each has a panic, and each is found.
+/// Checks that the search for panics covers each public function: in a copy of the library, each contains a
+/// panic, and each panic must be found.
 fn check_planted(public: &str) -> Result<String, String> {
     let places = reached::places(public).ok_or("rustdoc's JSON has no places")?;
     let copy = planted::Copy::make(&places)?;
@@ -110,20 +114,20 @@ fn check_planted(public: &str) -> Result<String, String> {
     panics::check_planted(&[bare.freestanding(&[])?.1, bare.library()?], planted::MODULE, &copy.functions)
 }
 
-/// What makes libraries for a board without a system, of the workspace in a folder.
+/// Builds libraries for bare metal, from a workspace folder.
 struct Bare {
     toolchain: Toolchain,
     folder: PathBuf,
 }
 
 impl Bare {
-    /// Builds the program that uses every generic part of the library. Returns where it is, and its bytes.
+    /// Builds the program that uses every generic function of the library. Returns its path and its bytes.
     fn freestanding(&self, flags: &[&str]) -> Result<(PathBuf, Vec<u8>), String> {
         self.rustc("hil-freestanding", "staticlib", "libhil_freestanding.a", flags)
     }
 
-    /// Builds the library, with the functions that the program does not call, also those that are small enough to be inlined
-    /// without a word.
+    /// Builds the library with all its functions, also those that the program does not call and those that
+    /// are usually inlined.
     fn library(&self) -> Result<Vec<u8>, String> {
         let whole =
             ["-Clink-dead-code", "-Zcross-crate-inline-threshold=never", "-Csymbol-mangling-version=v0"];
@@ -147,9 +151,9 @@ impl Bare {
     }
 }
 
-/// Returns what rustdoc says of the library, as JSON.
+/// Returns rustdoc's JSON of the library.
 fn public() -> Result<String, String> {
-    // For Linux, of which no part has to be built but what the library needs.
+    // For Linux, the standard library need not be built.
     let toolchain = Toolchain::find(Board::BlueField2, System::Linux)?;
     let mut rustdoc =
         toolchain.cargo(&["rustdoc", "--quiet", "--release", "--package", "mlx5-mkey", "--lib"]);

@@ -1,21 +1,21 @@
-//! No panic and no allocator in what the library becomes.
+//! The library contains no panic and no allocator.
 
 use super::reach::Graph;
 
-/// A function of core that has a panic in it which cannot happen: derived `Debug` calls it for more than five fields, and
-/// it compares the number of their names with the number of their values, both constant.
+/// A function of core with a panic that cannot happen. Derived `Debug` calls it for more than five fields. It
+/// compares the number of names with the number of values, and both are constants.
 const NEVER: &str = "<core::fmt::Formatter>::debug_struct_fields_finish";
 
-/// An entry of the freestanding program that can panic, to show that such a thing is found.
+/// An entry of the freestanding program that can panic. The check must find this panic.
 const CONTROL: &str = "control_that_panics";
 
-/// Checks that nothing of the library can reach the panic handler, and that all it needs is in the archives, among which
-/// there is no allocator.
+/// Checks that no function of the library reaches the panic handler or an allocator, and that the archives
+/// contain everything the library needs.
 ///
-/// Every function of the library counts, also those that the program does not call, whatever its callers make sure of.
+/// Every function of the library counts, also those that the program does not call, and with any arguments.
 ///
 /// # Errors
-/// A way to a panic, by the names on it, or what is missing.
+/// The functions on a path to a panic or an allocator, or the missing symbols.
 pub(super) fn check(archives: &[Vec<u8>]) -> Result<String, String> {
     let graph = Graph::read(archives).map_err(|error| error.to_string())?;
     let handler = graph.named(|name| name.contains("rust_begin_unwind"));
@@ -37,29 +37,29 @@ pub(super) fn check(archives: &[Vec<u8>]) -> Result<String, String> {
     Ok(format!("none of {} functions reaches a panic or an allocator", own.len()))
 }
 
-/// Whether a panic that a function can reach is the library's: it is one of the library, or the program has it for the library's.
+/// Returns whether a panic in this function counts: functions of the library, and entries of the program.
 fn is_looked_at(name: &str) -> bool {
     is_own(name) || name.starts_with("entry_")
 }
 
-/// Checks that [`check`] looks at every function of a copy in which each has a panic of its own, by the name `module` and `p`
-/// with a number.
+/// Checks that [`check`] covers every function of a copy in which each function calls a panic of its own. The
+/// panics are functions of `module`, named `p` and a number.
 ///
 /// # Errors
-/// The functions whose panics it does not find.
+/// The functions whose panics are not found.
 pub(super) fn check_planted(
     archives: &[Vec<u8>],
     module: &str,
     functions: &[String],
 ) -> Result<String, String> {
     if check(archives).is_ok() {
-        return Err("panics were planted, and none was found: the check does not work".into());
+        return Err("no planted panic was found: the check does not work".into());
     }
     let graph = Graph::read(archives).map_err(|error| error.to_string())?;
     let handler = graph.named(|name| name.contains("rust_begin_unwind"));
     let never = graph.named(|name| name == NEVER);
     let own = graph.named(|name| is_looked_at(name) && !name.starts_with(module));
-    // Once for all functions: there are many of them.
+    // Both sets are computed once, because there are many functions.
     let (reached, reaching) = (graph.reached(&own, &never), graph.reaching(&handler, &never));
     let planted = graph.keyed(|name| name.strip_prefix(module)?.strip_prefix('p')?.parse::<usize>().ok());
     let is_found = |number: usize| {
@@ -72,16 +72,17 @@ pub(super) fn check_planted(
         .map(|(_, function)| function.as_str())
         .collect();
     if lost.is_empty() {
-        Ok(format!("of panics planted in {} public functions each was found", functions.len()))
+        Ok(format!("planted panics were found in all {} public functions", functions.len()))
     } else {
-        Err(format!("panics were planted and not found in {}", lost.join(", ")))
+        Err(format!("planted panics were not found in {}", lost.join(", ")))
     }
 }
 
-/// Checks that no function of the library calls for a panic or an allocator in a whole image, whose other parts may do both.
+/// Checks that no function of the library reaches a panic or an allocator in a whole image. Other parts of
+/// the image may do both.
 ///
 /// # Errors
-/// A way to a panic or an allocator, by the names on it.
+/// The functions on a path to a panic or an allocator.
 pub(super) fn check_image(disassembly: &str) -> Result<String, String> {
     let graph = Graph::read_calls(disassembly);
     let handler = graph.named(|name| name.contains("rust_begin_unwind"));
@@ -93,18 +94,18 @@ pub(super) fn check_image(disassembly: &str) -> Result<String, String> {
                 .into(),
         );
     }
-    // A string that someone prints into allocates. So may all that the library calls back, and that is the caller's. What
-    // the library frees, a boxed doorbell say, was the caller's too: it would have to allocate to free its own.
+    // Writing to the caller's string may allocate, and so may other callbacks. Freeing is allowed as well:
+    // the library frees only values of the caller, such as a boxed doorbell.
     let callers = |name: &str| name.contains(" as core::fmt::Write>") || name.contains("__rust_dealloc");
     let allocator = graph.named(|name| is_allocator(name) && !callers(name));
     let wrong = &handler | &allocator;
     if let Some(way) = graph.way(&own, &wrong, &(&foreign - &wrong)) {
-        return Err(format!("the library's part of the image: {}", way.join(" → ")));
+        return Err(format!("the library can panic or allocate in the image: {}", way.join(" → ")));
     }
-    Ok(format!("nor in the image does one of the {} that are in it", own.len()))
+    Ok(format!("none of the library's {} functions in the image reaches a panic or an allocator", own.len()))
 }
 
-/// Returns whether a function is of core: by its path, or implemented for a type of the language.
+/// Returns whether a function belongs to core, by its path or by a primitive type that it is implemented for.
 fn is_core(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&']);
     path.starts_with("core::") || path.starts_with(['[', '*']) || is_language(path)
@@ -117,8 +118,8 @@ fn is_language(path: &str) -> bool {
     integer || ["bool", "char", "str", "dyn"].contains(&word)
 }
 
-/// Returns whether a function is the library's: by its path, or by the type or trait that it is implemented for. What alloc
-/// implements for every type is not, nor what others implement for types of theirs, a doorbell say.
+/// Returns whether a function belongs to the library, by its path or by the type and trait that it is
+/// implemented for. Blanket implementations of alloc do not, nor implementations for types of other crates.
 fn is_own(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&']).trim_start_matches("mut ");
     let of = name.split_once(" as ").map_or("", |(_, of)| of);

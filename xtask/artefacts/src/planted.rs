@@ -1,4 +1,4 @@
-//! Does the search for panics find one, whichever function it is in? Each public function of a copy gets one.
+//! Plants a panic in each public function of a copy of the library, to test the search for panics.
 
 use crate::reached::Place;
 use proc_macro2::Ident;
@@ -10,25 +10,22 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use xtask::run::{files, root};
 
-/// What is planted: this module of the copy has a function that panics for each function that calls it.
+/// The module of the copy that contains a panicking function for each public function.
 pub(super) const MODULE: &str = "mlx5_mkey::planted::";
 
-/// How many there must be at least. Functions that macros write have none.
+/// The smallest number of functions. Functions that macros generate get no panic.
 const LEAST: usize = 10;
 
-/// A copy of the library with panics in it, among the other files as they are.
+/// A copy of the library with panics, in a workspace of links to all other files.
 pub(super) struct Copy {
-    /// Its workspace.
+    /// The workspace folder.
     pub(super) folder: PathBuf,
-    /// The functions, in the order of their numbers.
+    /// The names of the functions, in the order of their numbers.
     pub(super) functions: Vec<String>,
 }
 
 impl Copy {
-    /// Makes one in `target`.
-    ///
-    /// # Errors
-    /// What cannot be copied, or not be read as Rust.
+    /// Makes the copy, below `target`.
     pub(super) fn make(places: &[Place]) -> Result<Self, String> {
         let folder = root().join("target/planted");
         let mut copy = Self { folder, functions: Vec::new() };
@@ -45,10 +42,10 @@ impl Copy {
         let module = copy.folder.join("src/planted.rs");
         fs::write(&module, panics(copy.functions.len())).map_err(|error| error.to_string())?;
         let count = copy.functions.len();
-        if count < LEAST { Err(format!("panics were planted in {count} functions only")) } else { Ok(copy) }
+        if count < LEAST { Err(format!("panics were planted in only {count} functions")) } else { Ok(copy) }
     }
 
-    /// Copies a file, with panics in the functions that are at these places.
+    /// Copies a file, with panics in the functions at these places.
     fn add(&mut self, name: &Path, places: &[Place]) -> Result<(), String> {
         let (from, to) = (root().join(name), self.folder.join(name));
         let say = |error: io::Error| error.to_string();
@@ -67,7 +64,7 @@ impl Copy {
     }
 }
 
-/// Links to everything but the library. What is built of others' crates is shared.
+/// Makes links to all other files of the repository. Builds of dependencies are shared.
 fn link(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for entry in fs::read_dir(root())? {
@@ -81,19 +78,20 @@ fn link(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the module, with this many functions.
+/// Returns the text of the module with `count` panicking functions.
 fn panics(count: usize) -> String {
-    // Each has its own words: the compiler makes one function of those that do the same.
+    // Each function has its own message. The compiler would merge equal functions.
     let one = |number| {
         format!(
-            "#[inline(never)]\npub(crate) const fn p{number}() -> ! {{\n    panic!(\"planted {number}\")\n}}\n"
+            "#[inline(never)]\npub(crate) const fn p{number}() -> ! {{\n\
+             panic!(\"planted {number}\")\n}}\n"
         )
     };
     (0..count).map(one).collect()
 }
 
-/// Has the functions at these places call a panic, numbered from `first` on, where the compiler cannot know that they do not.
-/// Returns the text, and the functions' names.
+/// Inserts a call of a panicking function into each function at these places, numbered from `first` on. The
+/// compiler cannot know that the call never happens. Returns the text, and the names of the functions.
 fn plant(source: &str, places: &[&Place], first: usize) -> Result<(String, Vec<String>), String> {
     let file = syn::parse_file(source).map_err(|error| error.to_string())?;
     let mut finder = Finder { places, found: BTreeMap::new() };
@@ -108,7 +106,7 @@ fn plant(source: &str, places: &[&Place], first: usize) -> Result<(String, Vec<S
     Ok((text, finder.found.into_values().collect()))
 }
 
-/// Finds where the bodies of functions begin.
+/// Finds the beginnings of function bodies.
 struct Finder<'p> {
     places: &'p [&'p Place],
     found: BTreeMap<usize, String>,
@@ -149,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_planted_where_a_function_is_named() {
-        let source = "impl A {\n    pub fn b() -> u8 {\n        1\n    }\n    fn c() {}\n}\ntrait D {\n    fn e();\n    fn f() {}\n}\nfn b() {}\n";
+        let source = "impl A {\n    pub fn b() -> u8 {\n        1\n    }\n    fn c() {}\n}\n\
+                      trait D {\n    fn e();\n    fn f() {}\n}\nfn b() {}\n";
         let place = |name: &str, lines| Place { file: "src/a.rs".into(), name: name.into(), lines };
         let (one, other) = (place("b", 2..=4), place("f", 9..=9));
         let (text, functions) = plant(source, &[&other, &one], 7).unwrap();

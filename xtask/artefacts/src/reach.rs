@@ -1,22 +1,22 @@
-//! Which functions of built archives can reach which: a graph of what they refer to.
+//! The graph of references between the functions of built archives.
 
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::iter;
 
-/// A section of an object file. The compiler gives each function and each constant one of its own.
+/// A section of an object file. Each function and each constant has its own section.
 #[derive(Debug, Default)]
 struct Section {
-    /// What is in it.
+    /// The symbols in the section.
     names: Vec<String>,
-    /// Sections that it refers to, by calls and by addresses.
+    /// The indices of sections that it refers to, by calls or by addresses.
     refers: BTreeSet<usize>,
-    /// What it refers to that is in no archive.
+    /// The symbols that it refers to and no archive contains.
     missing: BTreeSet<String>,
 }
 
-/// Returns `from` and all that steps lead to.
+/// Returns the nodes that can be reached from `from`, which is included.
 fn closure(from: &BTreeSet<usize>, next: impl Fn(usize) -> Vec<usize>) -> BTreeSet<usize> {
     let (mut found, mut waiting) = (from.clone(), Vec::from_iter(from.iter().copied()));
     while let Some(at) = waiting.pop() {
@@ -25,20 +25,20 @@ fn closure(from: &BTreeSet<usize>, next: impl Fn(usize) -> Vec<usize>) -> BTreeS
     found
 }
 
-/// All functions and constants of some archives.
+/// The functions and constants of some archives.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     sections: Vec<Section>,
 }
 
 impl Graph {
-    /// Reads archives. Where a name is defined twice the first counts.
+    /// Reads archives. If a symbol is defined twice, the first definition counts.
     pub(super) fn read(archives: &[Vec<u8>]) -> Result<Self, object::Error> {
         let mut objects = Vec::new();
         for data in archives {
             for member in ArchiveFile::parse(data.as_slice())?.members() {
                 let member = member?;
-                // Apart from objects there is only what the compiler wants to know of a crate.
+                // All other members are object files. This one is metadata for the compiler.
                 if member.name() != b"lib.rmeta" {
                     objects.push(object::File::parse(member.data(data.as_slice())?)?);
                 }
@@ -86,7 +86,7 @@ impl Graph {
         Ok(Self { sections })
     }
 
-    /// Reads the calls of a linked program, as objdump prints it. Calls through pointers are not seen.
+    /// Reads the calls of a linked program from objdump's disassembly. Calls through pointers are missing.
     pub(super) fn read_calls(disassembly: &str) -> Self {
         let function = |line: &'_ str| Some(line.strip_suffix(">:")?.split_once(" <")?.1.to_owned());
         let places: BTreeMap<String, usize> =
@@ -97,7 +97,8 @@ impl Graph {
                 let name = format!("{:#}", rustc_demangle::demangle(&name));
                 sections.push(Section { names: vec![name], ..Section::default() });
             } else if line.contains("\tadrp\t") {
-                // The address of a page, which objdump calls by the function that happens to begin there.
+                // The operand is the address of a page. objdump prints the name of the function at that
+                // address, which is not the target.
             } else if let Some((_, target)) = line.split_once('<') {
                 let place = target.split_once('>').and_then(|(name, _)| places.get(name));
                 if let (Some(place), Some(section)) = (place, sections.last_mut()) {
@@ -108,12 +109,11 @@ impl Graph {
         Self { sections }
     }
 
-    /// Returns all names.
     pub(super) fn names(&self) -> BTreeSet<&str> {
         self.sections.iter().flat_map(|section| &section.names).map(String::as_str).collect()
     }
 
-    /// Returns the sections in which something has a name of this kind.
+    /// Returns the sections with a symbol that fulfils a condition.
     pub(super) fn named(&self, is_meant: impl Fn(&str) -> bool) -> BTreeSet<usize> {
         let sections = self.sections.iter().enumerate();
         sections
@@ -122,14 +122,14 @@ impl Graph {
             .collect()
     }
 
-    /// Returns a way from one of `from` to one of `to` that goes around `but`: the names on it.
+    /// Returns the shortest path from one of `from` to one of `to` that avoids `but`, as symbols.
     pub(super) fn way(
         &self,
         from: &BTreeSet<usize>,
         to: &BTreeSet<usize>,
         but: &BTreeSet<usize>,
     ) -> Option<Vec<&str>> {
-        // Where each section was reached from; a start is reached from itself.
+        // The predecessor of each reached section. A start is its own predecessor.
         let mut before: BTreeMap<usize, usize> = from.iter().map(|start| (*start, *start)).collect();
         let mut waiting: VecDeque<usize> = from.iter().copied().collect();
         while let Some(at) = waiting.pop_front() {
@@ -150,13 +150,13 @@ impl Graph {
         None
     }
 
-    /// Returns all that can be reached from `from` by ways that go around `but`, with `from` itself.
+    /// Returns the sections that can be reached from `from` on paths that avoid `but`. `from` is included.
     pub(super) fn reached(&self, from: &BTreeSet<usize>, but: &BTreeSet<usize>) -> BTreeSet<usize> {
         let refers = |at: usize| self.sections.get(at).into_iter().flat_map(|section| &section.refers);
         closure(from, |at| refers(at).copied().filter(|next| !but.contains(next)).collect())
     }
 
-    /// Returns all from which one of `to` can be reached by ways that go around `but`, with `to` itself.
+    /// Returns the sections from which `to` can be reached on paths that avoid `but`. `to` is included.
     pub(super) fn reaching(&self, to: &BTreeSet<usize>, but: &BTreeSet<usize>) -> BTreeSet<usize> {
         let mut referring: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (from, section) in self.sections.iter().enumerate() {
@@ -167,7 +167,7 @@ impl Graph {
         closure(to, |at| referring.get(&at).cloned().unwrap_or_default())
     }
 
-    /// Returns the sections in which something has a name of which `key` makes something, by what it makes.
+    /// Returns the sections by key. `key` computes the key from a symbol.
     pub(super) fn keyed<K: Ord>(&self, key: impl Fn(&str) -> Option<K>) -> BTreeMap<K, BTreeSet<usize>> {
         let mut found: BTreeMap<K, BTreeSet<usize>> = BTreeMap::new();
         for (at, section) in self.sections.iter().enumerate() {
@@ -178,18 +178,14 @@ impl Graph {
         found
     }
 
-    /// Returns what can be reached from `from` and is in no archive.
+    /// Returns the missing symbols of all sections that can be reached from `from`.
     pub(super) fn missing(&self, from: &BTreeSet<usize>) -> BTreeSet<&str> {
-        let (mut reached, mut waiting) = (from.clone(), Vec::from_iter(from.iter().copied()));
-        let mut missing = BTreeSet::new();
-        while let Some(section) = waiting.pop().and_then(|at| self.sections.get(at)) {
-            missing.extend(section.missing.iter().map(String::as_str));
-            waiting.extend(section.refers.iter().filter(|next| reached.insert(**next)));
-        }
-        missing
+        let reached = self.reached(from, &BTreeSet::new());
+        let sections = reached.into_iter().filter_map(|at| self.sections.get(at));
+        sections.flat_map(|section| &section.missing).map(String::as_str).collect()
     }
 
-    /// Returns a section's name. Those with `$` say where code (x) and where constants (d) begin.
+    /// Returns a symbol of the section. Symbols with `$` only mark the begin of code (x) or constants (d).
     fn name(&self, at: usize) -> &str {
         let names = self.sections.get(at).into_iter().flat_map(|section| &section.names);
         names.map(String::as_str).find(|name| !name.starts_with('$')).unwrap_or("a constant")
@@ -200,7 +196,7 @@ impl Graph {
 mod tests {
     use super::*;
 
-    /// What reaches and what is reached, in one pass each, is what a way is found for.
+    /// A path exists exactly if the sets of reached and of reaching sections overlap.
     #[test]
     fn ways_and_sets_agree() {
         let calls = |from: &str, to: &str| format!("0 <{from}>:\n 0:\tbl\t0 <{to}>\n\n");

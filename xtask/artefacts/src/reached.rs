@@ -1,35 +1,35 @@
-//! Every public function of the library is among those that are checked.
+//! Checks that every public function of the library is among the checked functions.
 //!
-//! rustdoc lists the functions, as JSON. One without type or size is in the library that is checked with all its code. Any other
-//! has to be called by the freestanding program, and where it takes a type that users have of their own, with such a type: of that
-//! program, built without optimisation, the symbols tell.
+//! The functions come from rustdoc's JSON. A function without generic parameters is compiled in the library
+//! itself. Another function has to be called by the freestanding program. If it has a parameter for a user's
+//! type, the call has to pass a type of that program. The symbols of an unoptimised build show the calls.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// A public function, or one of an implementation.
+/// A public function, a method, or a function of a trait implementation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Function {
-    /// The type that it belongs to, without path and parameters; none for a free function.
+    /// The name of the type, without path and parameters. Empty for a free function.
     of: String,
-    /// The trait that it implements.
+    /// The name of the implemented trait, or an empty text.
     by: String,
     name: String,
 }
 
-/// What of a function has to be there.
+/// The instances that must exist of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// It is one function.
+    /// The function itself: it has no generic parameters.
     One,
-    /// One for each size, or for each type that the library has for it.
+    /// An instance for a constant or for a type of the library.
     OfSize,
-    /// One for each type of a user.
+    /// An instance for a user's type.
     OfType,
 }
 
-/// Where a function is written.
+/// The place of a function in the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) file: String,
@@ -37,16 +37,16 @@ pub(super) struct Place {
     pub(super) lines: RangeInclusive<usize>,
 }
 
-/// Traits that nobody but the library implements.
+/// Traits that only types of the library implement.
 const SEALED: [&str; 1] = ["CqeSlot"];
 
-/// The crate whose types are a user's.
+/// The crate whose types stand for a user's types.
 const USER: &str = "hil_freestanding::";
 
-/// Checks that all public functions are there: in the library's symbols, or the program's, all of them demangled.
+/// Checks that all public functions exist among the demangled symbols of the library or of the program.
 ///
 /// # Errors
-/// Those that are missing, or that there are too few functions to be all.
+/// The missing functions, or too few functions for a complete list.
 pub(super) fn check(
     json: &str,
     library: &BTreeSet<&str>,
@@ -69,7 +69,7 @@ pub(super) fn check(
         .collect();
     if !missing.is_empty() {
         return Err(format!(
-            "called by nothing that is checked (hil-tests/freestanding): {}",
+            "public functions that hil-tests/freestanding does not call: {}",
             missing.join(", ")
         ));
     }
@@ -78,9 +78,7 @@ pub(super) fn check(
     if sizes == 0 || types == 0 {
         return Err("no function depends on a size or a type: the check does not work".into());
     }
-    Ok(format!(
-        "all {all} public functions are among them, {types} for types of a user and {sizes} for a size"
-    ))
+    Ok(format!("all {all} public functions are checked, {types} for types of a user and {sizes} for a size"))
 }
 
 impl std::fmt::Display for Function {
@@ -93,7 +91,7 @@ impl std::fmt::Display for Function {
     }
 }
 
-/// Returns all public functions that rustdoc knows of, but those that the compiler derives or implements for every type.
+/// Returns all public functions in rustdoc's JSON, without derived and blanket implementations.
 fn public(json: &str) -> Option<Vec<(Function, Wanted)>> {
     let json: Value = serde_json::from_str(json).ok()?;
     let index = json.get("index")?.as_object()?;
@@ -129,7 +127,7 @@ fn public(json: &str) -> Option<Vec<(Function, Wanted)>> {
             }
             Some(())
         };
-        // Methods that a trait of ours provides, and those that are written here.
+        // Methods with a default in a trait of the library, and methods of this implementation.
         for id in provided.into_iter().flatten().chain(items) {
             if let Some(function) = item(id).filter(|found| found.pointer("/inner/function").is_some()) {
                 add(function)?;
@@ -149,7 +147,7 @@ fn public(json: &str) -> Option<Vec<(Function, Wanted)>> {
     Some(found)
 }
 
-/// Returns where public functions are written, those of implementations too. What is derived is there as well, at the attribute.
+/// Returns the places of public functions. Derived functions are included, at the place of their attribute.
 pub(super) fn places(json: &str) -> Option<Vec<Place>> {
     let json: Value = serde_json::from_str(json).ok()?;
     let place = |entry: &Value| {
@@ -173,7 +171,7 @@ impl Wanted {
     }
 }
 
-/// Returns what parameters ask for.
+/// Returns the instances that generic parameters require.
 fn wanted(generics: &Value) -> Option<Wanted> {
     let kinds = generics.get("params")?.as_array()?.iter().map(|parameter| parameter.get("kind"));
     kinds.into_iter().try_fold(Wanted::One, |before, kind| {
@@ -188,20 +186,20 @@ fn wanted(generics: &Value) -> Option<Wanted> {
     })
 }
 
-/// Returns whether a type parameter stands for types of the library's only.
+/// Returns whether only types of the library can stand for a type parameter.
 fn is_sealed(parameter: &Value) -> bool {
     let bounds = parameter.get("bounds").and_then(Value::as_array);
     let path = |bound: &Value| Some(last(bound.pointer("/trait_bound/trait/path")?.as_str()?).to_owned());
     bounds.into_iter().flatten().filter_map(path).any(|path| SEALED.contains(&path.as_str()))
 }
 
-/// Returns the name of a type as rustdoc writes it.
+/// Returns the name of a type in rustdoc's JSON.
 fn type_name(value: &Value) -> Option<String> {
     let (kind, inner) = value.as_object()?.iter().next()?;
     Some(match kind.as_str() {
         "resolved_path" => last(inner.get("path")?.as_str()?).to_owned(),
         "borrowed_ref" => format!("&{}", type_name(inner.get("type")?)?),
-        // Whatever they stand for.
+        // A type parameter matches any type.
         "generic" => "?".into(),
         "tuple" => "()".into(),
         "primitive" => inner.as_str()?.to_owned(),
@@ -214,7 +212,8 @@ fn last(path: &str) -> &str {
     path.rsplit("::").next().unwrap_or(path)
 }
 
-/// Reads the name of a symbol. References to a type are those to a parameter, since the library implements nothing else for them.
+/// Parses a demangled symbol. References to any type become `&?`, because the library implements traits for
+/// no specific reference.
 fn parse(symbol: &str) -> Option<Function> {
     let free = |name: &str| Function { of: String::new(), by: String::new(), name: last(name).to_owned() };
     let Some(rest) = symbol.strip_prefix('<') else {
@@ -223,7 +222,7 @@ fn parse(symbol: &str) -> Option<Function> {
     let end = closing(rest)?;
     let (inside, behind) = (rest.get(..end)?, rest.get(end + 1..)?);
     let name = plain(behind.strip_prefix("::")?);
-    // A closure is part of what it stands in.
+    // A closure is part of its function.
     if name.contains("::") {
         return None;
     }
@@ -236,30 +235,30 @@ fn parse(symbol: &str) -> Option<Function> {
     Some(Function { of, by: last(&plain(by)).to_owned(), name })
 }
 
-/// Returns how much deeper in angle brackets a text is behind each of its bytes.
+/// Returns each character with its offset and with the nesting depth of angle brackets after it.
 fn depths(text: &str) -> impl Iterator<Item = (usize, char, i32)> {
     let (mut depth, mut before) = (0, ' ');
     text.char_indices().map(move |(at, letter)| {
-        // An arrow closes nothing.
+        // The arrow `->` closes no bracket.
         depth += i32::from(letter == '<') - i32::from(letter == '>' && before != '-');
         before = letter;
         (at, letter, depth)
     })
 }
 
-/// Returns a path without what is in angle brackets.
+/// Returns a path without the parts in angle brackets.
 fn plain(path: &str) -> String {
     let outside = depths(path).filter(|(_, letter, depth)| *depth == 0 && *letter != '>');
     let kept: String = outside.map(|(_, letter, _)| letter).collect();
     kept.trim_end_matches("::").to_owned()
 }
 
-/// Returns where the bracket closes that was opened before.
+/// Returns the offset of the bracket that closes an already open one.
 fn closing(text: &str) -> Option<usize> {
     depths(text).find(|(_, _, depth)| *depth < 0).map(|(at, _, _)| at)
 }
 
-/// Returns where a word stands that is in no bracket.
+/// Returns the offset of a word outside of angle brackets.
 fn top_level(text: &str, word: &str) -> Option<usize> {
     text.match_indices(word).map(|(at, _)| at).find(|at| {
         let before = text.get(..*at).unwrap_or_default();
@@ -271,25 +270,33 @@ fn top_level(text: &str, word: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A queue of any doorbell with a function of its own, one that takes a callback and one of a trait of ours, which another type
-    /// implements and leaves to the trait; a free function; what is derived.
+    /// A type with a function that has a constant parameter and one that takes a callback; a trait of the
+    /// library with a default method, and a type that implements the trait; a free function; a derived
+    /// function.
     const JSON: &str = r#"{"index": {
         "0": {"name": "ring", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
-        "1": {"name": "restart", "inner": {"function": {"generics": {"params": [{"kind": {"type": {}}}]}, "has_body": true}}},
+        "1": {"name": "restart", "inner": {"function": {"generics": {"params": [{"kind": {"type": {}}}]},
+            "has_body": true}}},
         "2": {"name": "encode", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
         "3": {"name": "write", "inner": {"function": {"generics": {"params": []}, "has_body": false}}},
         "4": {"name": "write", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
         "5": {"name": "wipe", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
         "6": {"name": "Command", "inner": {"trait": {"items": [2, 3]}}},
-        "7": {"attrs": [], "inner": {"impl": {"items": [0], "is_synthetic": false, "blanket_impl": null, "trait": null,
+        "7": {"attrs": [], "inner": {"impl": {"items": [0], "is_synthetic": false, "blanket_impl": null,
+            "trait": null,
             "generics": {"params": [{"kind": {"const": {}}}]}, "for": {"resolved_path": {"path": "Queue"}}}}},
-        "8": {"attrs": [], "inner": {"impl": {"items": [1], "is_synthetic": false, "blanket_impl": null, "trait": null,
-            "generics": {"params": [{"kind": {"lifetime": {}}}]}, "for": {"resolved_path": {"path": "Queue"}}}}},
+        "8": {"attrs": [], "inner": {"impl": {"items": [1], "is_synthetic": false, "blanket_impl": null,
+            "trait": null,
+            "generics": {"params": [{"kind": {"lifetime": {}}}]},
+            "for": {"resolved_path": {"path": "Queue"}}}}},
         "9": {"attrs": [], "inner": {"impl": {"items": [4], "is_synthetic": false, "blanket_impl": null,
-            "trait": {"path": "super::Command", "id": 6}, "generics": {"params": []}, "for": {"resolved_path": {"path": "Make"}}}}},
+            "trait": {"path": "super::Command", "id": 6}, "generics": {"params": []},
+            "for": {"resolved_path": {"path": "Make"}}}}},
         "10": {"name": "fmt", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
-        "11": {"attrs": ["automatically_derived"], "inner": {"impl": {"items": [10], "is_synthetic": false, "blanket_impl": null,
-            "trait": {"path": "Debug", "id": 99}, "generics": {"params": []}, "for": {"resolved_path": {"path": "Make"}}}}}
+        "11": {"attrs": ["automatically_derived"], "inner": {"impl": {"items": [10], "is_synthetic": false,
+            "blanket_impl": null,
+            "trait": {"path": "Debug", "id": 99}, "generics": {"params": []},
+            "for": {"resolved_path": {"path": "Make"}}}}}
     }}"#;
 
     const LIBRARY: [&str; 2] =
@@ -304,7 +311,7 @@ mod tests {
     fn a_function_that_nothing_calls_is_named() {
         let (library, program) = (BTreeSet::from(LIBRARY), BTreeSet::from(PROGRAM));
         let all = check(JSON, &library, &program).unwrap();
-        assert_eq!(all, "all 5 public functions are among them, 1 for types of a user and 1 for a size");
+        assert_eq!(all, "all 5 public functions are checked, 1 for types of a user and 1 for a size");
         for (absent, name) in LIBRARY.iter().chain(&PROGRAM).zip([
             "<Make as Command>::write",
             "wipe",
@@ -317,7 +324,7 @@ mod tests {
             let what = check(JSON, &without(&library), &without(&program)).unwrap_err();
             assert!(what.ends_with(&format!(": {name}")), "{what}");
         }
-        // It has a size, and is not one function; a type of ours is no user's.
+        // A generic function in the library is not enough, nor is one with a type of the library.
         let moved: BTreeSet<_> = LIBRARY.into_iter().chain([PROGRAM[1]]).collect();
         let rest = BTreeSet::from([PROGRAM[0], PROGRAM[2]]);
         assert!(check(JSON, &moved, &rest).unwrap_err().ends_with(": Queue::ring"));
@@ -347,7 +354,8 @@ mod tests {
     fn a_type_of_the_librarys_own_is_no_users() {
         let parameter = |bound: &str| {
             let text = format!(
-                r#"{{"params": [{{"kind": {{"type": {{"bounds": [{{"trait_bound": {{"trait": {{"path": "{bound}"}}}}}}]}}}}}}]}}"#
+                r#"{{"params": [{{"kind": {{"type": {{"bounds": [
+                    {{"trait_bound": {{"trait": {{"path": "{bound}"}}}}}}]}}}}}}]}}"#
             );
             wanted(&serde_json::from_str(&text).unwrap()).unwrap()
         };

@@ -1,14 +1,14 @@
-//! How long the code of the smallest service is.
+//! The size of the smallest service's code.
 
 use object::{File, Object, ObjectSection};
 
-/// The most bytes of code that it may have.
+/// The largest size, in bytes.
 const LIMIT: u64 = 16 * 1024;
 
-/// Checks the code of a program: the contents of its sections of instructions.
+/// Checks the size of a program's code sections.
 ///
 /// # Errors
-/// Its length, where it is over the limit.
+/// The size, if it is over the limit.
 pub(super) fn check(program: &[u8]) -> Result<String, String> {
     let file = File::parse(program).map_err(|error| error.to_string())?;
     let code = file.sections().filter(|section| section.name().is_ok_and(|name| name.starts_with(".text")));

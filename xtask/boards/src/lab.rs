@@ -1,4 +1,5 @@
-//! `cargo xtask lab`: two boards on this machine, lent by labgrid's coordinator and exporter, under `cargo xtask hil`.
+//! `cargo xtask lab`: tests `cargo xtask hil` with two boards that labgrid's coordinator and exporter on this
+//! machine lend.
 
 use crate::labgrid;
 use crate::vdpu::Machine;
@@ -17,23 +18,23 @@ use xtask::{host, run};
 pub(crate) const HELP: &str = "\
 cargo xtask lab [--virtual-dpus]
 
-Tries boards of a lab: labgrid's coordinator and exporter run on this machine, with two places, and
-`cargo xtask hil` takes them: at the same time, with one report, in turn where there are more boards
-than places, back by their power where one hangs, and given back in the end.
+Tests `cargo xtask hil` with boards of a lab: labgrid's coordinator and exporter run on this
+machine, with two places. Boards run at the same time, with one report. More boards than places run
+in turn.
+A board that hangs is reset by its power. All places are given back at the end.
 
-  --virtual-dpus        the boards are machines in QEMU; else they are processes beside this one,
-                        and `ssh` is a script
-  --help                this text
+  --virtual-dpus        the boards are machines in QEMU (default: processes of this machine, with a
+                        script instead of ssh)
+  --help                print this text
 ";
 
-/// The places.
 const PLACES: [&str; 2] = ["one", "two"];
-/// What runs on the boards, and where one of them hangs.
+/// The filter for cases, and the case in which a board hangs.
 const CASES: &str = "r012_";
 const HANGS: &str = "r012_the_peer_invalidates";
 
-/// Instead of a network: a script for a user's machine runs in a folder that is the user's. The program of one board begins when
-/// that of the other does, so that boards which run one after the other do not pass.
+/// Replaces ssh: the script for a user runs in the user's folder of this machine. Each board waits until the
+/// other has started too, so a runner that runs boards one after the other fails.
 const SSH: &str = "#!/bin/sh
 while [ \"$1\" != -- ]; do shift; done
 place=${2%@*}
@@ -53,28 +54,25 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         ["--help" | "-h"] => return run::print(HELP, 0),
         _ => return run::misuse(&format!("unexpected arguments\n\n{HELP}")),
     };
-    match tried.and_then(|lab| lab.check()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(what) => run::failed(&what),
-    }
+    run::status(tried.and_then(|lab| lab.check()))
 }
 
-/// A lab. All of it ends when this is dropped.
+/// The lab. Its processes end when this value is dropped.
 struct Lab {
     folder: TempDir,
     coordinator: Daemon,
     _exporter: Daemon,
     power: Power,
-    /// What runs on the boards, and where it is found, as boards.toml says it.
+    /// Device and program of the boards, in the syntax of boards.toml.
     program: String,
-    /// The same, apart for each board.
+    /// The SSH keys of each board, in the same syntax.
     keys: Vec<String>,
-    /// Seconds that a case may take.
+    /// The time limit of a case, in seconds.
     patience: u32,
 }
 
 impl Lab {
-    /// Two processes of this machine.
+    /// Makes a lab whose boards are processes of this machine.
     fn of_processes() -> Result<Self, String> {
         let program = host::optimised("hil")?;
         let said = format!("device = 'softdev', program = {{ file = '{}' }}", program.display());
@@ -83,7 +81,7 @@ impl Lab {
         })
     }
 
-    /// Two machines that QEMU emulates.
+    /// Makes a lab whose boards are machines that QEMU emulates.
     fn of_machines() -> Result<Self, String> {
         let mut machines = [Machine::new()?, Machine::new()?];
         machines.iter_mut().try_for_each(Machine::start)?;
@@ -111,11 +109,11 @@ impl Lab {
         let folder = run::temporary("lab")?;
         let (mut places, mut resources) = (String::new(), String::new());
         for (index, name) in PLACES.iter().enumerate() {
-            // What a coordinator writes about its places, and reads when it starts.
+            // The coordinator's own format for its places, which it reads at its start.
             let _ = writeln!(
                 places,
-                "{name}: {{aliases: [], comment: '', tags: {{pool: here}}, created: 0.0, changed: 0.0, matches: \
-                 [{{exporter: lab, group: {name}, cls: '*', name: null, rename: null}}]}}"
+                "{name}: {{aliases: [], comment: '', tags: {{pool: here}}, created: 0.0, changed: 0.0, \
+                 matches: [{{exporter: lab, group: {name}, cls: '*', name: null, rename: null}}]}}"
             );
             let _ = writeln!(
                 resources,
@@ -138,12 +136,12 @@ impl Lab {
         Ok(Self { folder, coordinator, _exporter: exporter, power, program, keys, patience })
     }
 
-    /// Whether the boards are processes.
+    /// Returns whether the boards are processes.
     fn is_of_processes(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Describes a board: any place, or where keys differ the one of this number.
+    /// Returns the description of a board. With keys, it selects the place with this number, else any place.
     fn board(&self, name: &str, number: usize, more: &str) -> String {
         let (key, tags) = match self.keys.get(number).zip(PLACES.get(number)) {
             Some((key, place)) => (key.as_str(), format!("name = '{place}'")),
@@ -152,7 +150,8 @@ impl Lab {
         let (coordinator, program, patience) = (&self.coordinator.said, &self.program, self.patience);
         format!(
             "[board.{name}]
-             reach = {{ kind = 'labgrid', coordinator = '{coordinator}', tags = {{ {tags} }}, wait-seconds = 120, {key}{program}{more} }}
+             reach = {{ kind = 'labgrid', coordinator = '{coordinator}', tags = {{ {tags} }},
+                        wait-seconds = 120, {key}{program}{more} }}
              reset = {{ kind = 'power', boot-seconds = 300 }}
              seconds = {{ start = 120, case = {patience} }}
              capabilities = ['signature', 'xts', 'xts-many']\n"
@@ -162,11 +161,11 @@ impl Lab {
     fn check(&self) -> Result<(), String> {
         self.boards_at_once()?;
         self.a_board_that_hangs()?;
-        println!("two boards of a lab: at once, in turn, back by their power, and given back");
+        println!("two boards of a lab: used at once and in turn, reset by power, given back");
         Ok(())
     }
 
-    /// Boards run at the same time, and wait for one another where there are more boards than places.
+    /// Tests that boards run at the same time, and that a board waits if all places are in use.
     fn boards_at_once(&self) -> Result<(), String> {
         let boards =
             if self.is_of_processes() { &["first", "second", "third"][..] } else { &["first", "second"] };
@@ -189,7 +188,7 @@ impl Lab {
         self.all_is_given_back()
     }
 
-    /// A board that hangs is switched off and on; where there is no place, nothing runs.
+    /// Tests that a board that hangs is switched off and on, and that nothing runs without a place.
     fn a_board_that_hangs(&self) -> Result<(), String> {
         let hangs = self.board("hangs", 0, &format!(", environment = {{ HIL_HANG = '{HANGS}' }}"));
         let nowhere = self.board("nowhere", PLACES.len(), "").replace("pool = 'here'", "pool = 'there'");
@@ -204,7 +203,7 @@ impl Lab {
         }
         let switched = self.power.switched();
         if !matches!(switched[..], [(off, false), (on, true)] if off == on) {
-            return Err(format!("the power was switched so: {switched:?}"));
+            return Err(format!("wrong use of the power switch: {switched:?}"));
         }
         self.all_is_given_back()
     }
@@ -231,14 +230,14 @@ impl Lab {
             client.args(["-m", "labgrid.remote.client", "-x", &self.coordinator.said]).args(question);
             let left = run::answer(here(client))?;
             if !left.is_empty() {
-                return Err(format!("left behind: {left}"));
+                return Err(format!("not given back: {left}"));
             }
         }
         Ok(())
     }
 }
 
-/// Asks no proxy for what is on this machine.
+/// Excludes this machine from HTTP proxies.
 fn here(mut command: Command) -> Command {
     command.env("no_proxy", "127.0.0.1").env("NO_PROXY", "127.0.0.1");
     command
@@ -251,7 +250,7 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
     written.map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Runs a command that ends with this status, shows what it says, and returns that.
+/// Runs a command and checks its exit status. Prints its output, and returns it.
 fn ended(mut command: Command, status: i32) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -267,19 +266,19 @@ fn expect(text: &str, what: &str) -> Result<(), String> {
     if text.contains(what) { Ok(()) } else { Err(format!("`{what}` is missing in\n{text}")) }
 }
 
-/// A part of labgrid that runs until this is dropped.
+/// A process of labgrid, which is killed when this value is dropped.
 struct Daemon {
     child: Child,
-    /// What it said behind the words that were waited for.
+    /// The rest of the line that reports that the process is ready.
     said: String,
 }
 
 impl Daemon {
-    /// Starts a module of labgrid's, and waits until it says that it is ready.
+    /// Starts a module of labgrid, and waits for the line that begins with `ready`.
     fn start(folder: &Path, words: &[&str], ready: &str) -> Result<Self, String> {
         let (module, arguments) = words.split_first().ok_or("no module")?;
         let python = labgrid::python()?;
-        // Not to stay where this process is killed.
+        // `setpriv` ends the process also if this one is killed.
         let mut command = run::program("setpriv", &["--pdeathsig", "KILL"]);
         command.arg(python.get_program()).args(["-m", &format!("labgrid.remote.{module}")]).args(arguments);
         command.envs(python.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -296,7 +295,7 @@ impl Daemon {
             return Err(format!("labgrid's {module} did not start: {log}"));
         };
         daemon.said = said;
-        // It goes on talking, and is not to stop for want of a listener.
+        // A thread reads further output, so that the pipe does not fill up.
         thread::spawn(move || lines.for_each(drop));
         Ok(daemon)
     }
@@ -309,10 +308,11 @@ impl Drop for Daemon {
     }
 }
 
-/// Which place was switched, and whether on.
+/// The places that were switched, each with the new state.
 type Switched = Arc<Mutex<Vec<(usize, bool)>>>;
 
-/// A power switch with a port for each board, which takes `GET /INDEX/0` and `/1` (labgrid's model `simplerest`).
+/// A power switch with a port for each board. It answers `GET /INDEX/0` and `/1` (labgrid's model
+/// `simplerest`).
 struct Power {
     port: u16,
     switched: Switched,
@@ -328,7 +328,7 @@ impl Power {
         let all = switched.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Who asks is told by the answer that is missing.
+                // A failed request gets no answer, which the client reports.
                 let _ = serve(stream, &known, &all);
             }
         });

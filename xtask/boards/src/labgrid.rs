@@ -1,4 +1,5 @@
-//! labgrid's Python package, in the versions of `requirements.txt`, below `target`: nothing of this machine's Python changes.
+//! Installs labgrid's Python package below `target`, in the versions of `requirements.txt`. The Python of
+//! this machine stays unchanged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,15 +8,12 @@ use std::sync::{Mutex, PoisonError};
 use xtask::debian;
 use xtask::run::{answer, check, program, root};
 
-/// The package, and all that it needs.
+/// The package and its dependencies.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
-/// Debian's, for which the packages are built.
+/// Debian's Python, for which the packages are built.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Returns a command of Python that finds the package, which is installed first if need be.
-///
-/// # Errors
-/// It cannot be had, in a sentence.
+/// Returns a call of Python that finds the package. Installs the package first if necessary.
 pub(crate) fn python() -> Result<Command, String> {
     let mut command = program(PYTHON, &[]);
     command.env("PYTHONPATH", install()?);
@@ -23,11 +21,12 @@ pub(crate) fn python() -> Result<Command, String> {
 }
 
 fn install() -> Result<PathBuf, String> {
-    // Of the threads of a run one installs it. Processes may do so at the same time: what counts is whole in either case.
+    // One thread installs at a time. Several processes may install at once: each renames a complete folder
+    // into place.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     debian::install(debian::PIP)?;
-    // Some of the packages are of one version of Python.
+    // Some of the packages are built for one version of Python.
     let wanted = format!("# {}\n{REQUIREMENTS}", answer(program(PYTHON, &["--version"]))?);
     let home = root().join("target/labgrid");
     let is_there = || fs::read_to_string(home.join("installed")).is_ok_and(|there| there == wanted);
@@ -52,7 +51,7 @@ fn install() -> Result<PathBuf, String> {
     let installed = check(pip).and_then(|()| fs::write(made.join("installed"), &wanted).map_err(lost));
     if installed.is_ok() {
         let _ = fs::remove_dir_all(&home);
-        // Fails where another process was first.
+        // Fails if another process has installed the package first.
         let _ = fs::rename(&made, &home);
     }
     let _ = fs::remove_dir_all(&made);

@@ -1,4 +1,4 @@
-//! The tasks of `cargo xtask` that run something on boards.
+//! The tasks of `cargo xtask` that run on boards.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -12,14 +12,14 @@ use std::process::ExitCode;
 use xtask::run;
 
 fn main() -> ExitCode {
-    // Asked again where an image is run by this very program, which may have been built anew by then.
+    // `itself` remembers the path: a task may later run this program again, after a rebuild.
     let _ = run::itself();
     let arguments = run::arguments();
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("firmware", rest)) => firmware::run(rest),
         Some(("hil", rest)) => hil::run(rest),
         Some(("lab", rest)) => lab::run(rest),
-        _ => run::misuse("not called by `cargo xtask`"),
+        _ => run::misuse("call this program by `cargo xtask`"),
     }
 }
 

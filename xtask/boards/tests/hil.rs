@@ -1,4 +1,5 @@
-//! `cargo xtask hil` with boards that are scripts: they speak the protocol, and then they hang, die, flood or talk rubbish.
+//! Tests of `cargo xtask hil` with scripts as boards. They speak the protocol, and then hang, die, flood the
+//! output, or print garbage.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
@@ -11,13 +12,13 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The beginning of each script: what to say of cases.
+/// The beginning of each script: functions that print events.
 const WORDS: &str = "#!/bin/sh
 say() { printf 'hil: %s\\n' \"$@\"; }
 pass() { say \"start $1\" \"passed $1\"; }
 ";
 
-/// A folder with a board in it, whose program is a script and whose resets are counted in a file.
+/// A folder with one board. The board's program is a script, and a file counts its resets.
 struct Rig {
     folder: TempDir,
     boards: String,
@@ -34,7 +35,8 @@ impl Rig {
         let boards = format!(
             "[board.fake]
              reach = {{ kind = 'command', command = ['{place}/board'] }}
-             reset = {{ kind = 'command', command = ['sh', '-c', 'echo reset >> {place}/resets'], boot-seconds = 0 }}
+             reset = {{ kind = 'command', boot-seconds = 0,
+                        command = ['sh', '-c', 'echo reset >> {place}/resets'] }}
              seconds = {{ {seconds} }}"
         );
         let rig = Self { folder, boards };
@@ -68,7 +70,7 @@ impl Rig {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Ran {
     status: Option<i32>,
     out: String,
@@ -94,7 +96,7 @@ impl Ran {
     }
 }
 
-/// A run that goes on beside the test. It is ended when this is dropped, so that a test that fails does not wait for it.
+/// A run beside the test. It is killed when this value is dropped, so a failed test does not wait for it.
 struct Runner(Option<Child>);
 
 impl Runner {
@@ -106,7 +108,7 @@ impl Runner {
         self.0.as_mut().unwrap()
     }
 
-    /// Waits until the board has written its process number, and returns that.
+    /// Waits until the board has written its process number, and returns the number.
     fn board(&mut self, rig: &Rig) -> String {
         loop {
             if let Ok(pid) = fs::read_to_string(rig.path("pid")) {
@@ -129,7 +131,7 @@ impl Runner {
 impl Drop for Runner {
     fn drop(&mut self) {
         if let Some(mut runner) = self.0.take() {
-            // It clears its board up, unless it has ended.
+            // On SIGTERM the runner cleans its board up.
             let _ = kill_process(Pid::from_child(&runner), Signal::TERM);
             thread::sleep(Duration::from_secs(2));
             let _ = runner.kill();
@@ -138,12 +140,12 @@ impl Drop for Runner {
     }
 }
 
-/// Sends a signal to a process that is there.
+/// Sends a signal to a running process.
 fn kill(pid: &str, signal: Signal) {
     kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), signal).unwrap();
 }
 
-/// Three cases, of which the second does this when it is run for the first time.
+/// Returns a script with three cases. `does` runs in the second case, but only before a reset.
 fn second_case(does: &str) -> String {
     format!(
         "case \"$*\" in
@@ -168,9 +170,9 @@ fn a_board_without_trouble() {
 fn filters_and_ways_are_passed_on() {
     let rig = Rig::new("echo \"$*\" > arguments; say 'cases 1'; pass a; say done");
     let ran = rig.run(&["--filter", "x y", "--ways", "batch"]);
-    ran.shows(0, &["board fake, ways of posting: batch", "passed   a"]);
+    ran.shows(0, &["board fake, posting methods: batch", "passed   a"]);
     assert_eq!(fs::read_to_string(rig.path("arguments")).unwrap(), "--ways batch --filter x y\n");
-    // Unless told otherwise, a seed that can be given again.
+    // By default, a seed selects the posting methods. The seed is printed, and can be given with `--ways`.
     let ran = rig.run(&[]);
     let (_, seed) = ran.out.lines().next().and_then(|line| line.split_once(" by seed ")).unwrap();
     assert_eq!(fs::read_to_string(rig.path("arguments")).unwrap(), format!("--ways {seed}\n"));
@@ -205,14 +207,14 @@ fn a_board_that_hangs_is_reset_and_the_run_goes_on() {
 #[test]
 fn a_second_hang_ends_the_run() {
     let rig = Rig::with_limits("say 'cases 2' \"start x$$\"; exec sleep 1000", "case = 0.2");
-    // What the second program announces does not fit any more, which is told as well.
+    // The second program announces another number of cases, which is a problem of its own.
     rig.run(&[]).shows(1, &["board fake: 2 of 2 cases: 0 passed, 0 failed, 0 skipped, 2 hung, 1 reset"]);
     assert_eq!(rig.resets(), 1);
 }
 
 #[test]
 fn a_board_whose_process_is_killed_is_reset_and_the_run_goes_on() {
-    // The board hangs, and the time limits are too long to notice: only the kill ends it.
+    // The board hangs, and the time limits are too long to notice. Only the kill ends it.
     let rig = Rig::with_limits(&second_case("echo $$ > new; mv new pid; exec sleep 1000"), "case = 600");
     let mut runner = Runner::start(rig.command(&[]));
     kill(&runner.board(&rig), Signal::KILL);
@@ -224,7 +226,7 @@ fn a_board_whose_process_is_killed_is_reset_and_the_run_goes_on() {
     assert_eq!(rig.resets(), 1);
 }
 
-/// Whether a process still does something.
+/// Returns whether a process runs: it exists and is no zombie.
 fn runs(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z') && !line.contains('X'))
@@ -253,7 +255,7 @@ fn an_interrupted_runner_leaves_nothing_running() {
     assert!(runs(&board));
     runner.interrupt(Signal::INT);
     let ran = runner.finish();
-    // No reset comes behind an interrupt, but the reports do.
+    // After an interrupt there is no reset, but the reports are written.
     ran.shows(130, &["  FAILED: interrupted"]);
     assert_eq!(rig.resets(), 0);
     assert!(fs::read_to_string(report).unwrap().contains("interrupted"));
@@ -270,7 +272,7 @@ fn a_panic_is_told_with_its_last_words() {
 #[test]
 fn a_board_that_closes_its_output_is_reset() {
     let rig = Rig::with_limits(&second_case("exec >&-; exec sleep 1000"), "case = 600");
-    rig.run(&[]).shows(1, &["DIED     b: its output ended, but it did not", "passed   c"]);
+    rig.run(&[]).shows(1, &["DIED     b: its output ended, but the program did not", "passed   c"]);
     assert_eq!(rig.resets(), 1);
 }
 
@@ -327,7 +329,7 @@ fn arguments_that_make_no_sense() {
     assert_eq!(rig.run(&[]).status, Some(2));
 }
 
-/// A board over ssh, where `ssh` is a script.
+/// Returns a board over ssh. A script replaces `ssh`.
 fn over_ssh(script: &str, ssh: &str) -> Rig {
     let mut rig = Rig::new(script);
     let place = rig.folder.path().display().to_string();
@@ -336,13 +338,14 @@ fn over_ssh(script: &str, ssh: &str) -> Rig {
     rig.script("bin/ssh", ssh);
     rig.boards = format!(
         "[board.fake]
-         reach = {{ kind = 'ssh', address = 'me@there', device = 'mlx5_9', program = {{ file = '{place}/board' }} }}
+         reach = {{ kind = 'ssh', address = 'me@there', device = 'mlx5_9',
+                    program = {{ file = '{place}/board' }} }}
          seconds = {{ case = 2 }}"
     );
     rig
 }
 
-/// Runs what it is told in a folder that stands for the other machine.
+/// The replacement of `ssh`: runs the given script in a folder that stands for the other machine's home.
 const THERE: &str = "for script; do :; done; cd home; exec sh -c \"$script\"";
 
 impl Rig {
@@ -369,7 +372,7 @@ fn reports_that_cannot_be_written_are_refused_before_anything_runs() {
     rig.run(&["--junit", good]).shows(0, &["passed   a"]);
     let report = fs::read_to_string(good).unwrap();
     assert!(report.starts_with("<?xml") && !report.contains('x'.to_string().repeat(9).as_str()), "{report}");
-    // Where there is no file to be emptied.
+    // Standard output cannot be truncated.
     let ran = rig.run(&["--html", "/dev/stdout"]);
     assert!(ran.status == Some(0) && ran.out.ends_with("</html>\n"), "{}", ran.out);
 }
@@ -381,7 +384,7 @@ fn a_board_over_ssh() {
     rig.run_over_ssh().shows(1, &["passed   a", died, "passed   c"]);
     let seen = fs::read_to_string(rig.path("seen")).unwrap();
     assert!(seen.starts_with(".mlx5-mkey-hil\n--device mlx5_9 --ways "), "{seen}");
-    // Nothing stays behind.
+    // No file stays behind.
     assert_eq!(fs::read_dir(rig.path("home")).unwrap().count(), 0);
 }
 

@@ -1,4 +1,5 @@
-//! `cargo xtask hil --board vdpu` from end to end: a machine that hangs and one whose power fails, both in mid-run.
+//! Tests `cargo xtask hil --board vdpu` with a whole machine: it hangs in one case, and loses power in
+//! another.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where the program hangs, and what runs before, between and behind.
+/// The cases: `CASES[1]` hangs, and the machine is killed in `CASES[3]`.
 const CASES: [&str; 5] = [
     "r012_an_invalidated_key_refuses_all",
     "r012_only_a_whole_configuration_brings_a_key_back",
@@ -24,7 +25,8 @@ fn a_machine_that_hangs_and_one_that_dies_are_booted_anew() {
     let [before, hangs, between, dies, behind] = CASES;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("boards.toml");
-    // The time limit is how long a hang lasts here; the other cases need a small part of it, even beside other work.
+    // The time limit is the duration of the hang. The other cases need a small part of it, even on a busy
+    // machine.
     let boards = format!(
         "[board.vdpu]
          reach = {{ kind = 'vdpu', environment = {{ HIL_HANG = '{hangs},{dies}' }} }}
@@ -39,7 +41,7 @@ fn a_machine_that_hangs_and_one_that_dies_are_booted_anew() {
     let mut told = String::new();
     while out.read_line(&mut told).unwrap() > 0 {
         if told.ends_with(&format!("passed   {between}\n")) {
-            // The next case begins at once and does not end.
+            // The next case starts at once and hangs.
             std::thread::sleep(Duration::from_secs(2));
             let pid = fs::read_to_string(place.join("qemu.pid")).unwrap();
             kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), Signal::KILL).unwrap();
@@ -61,6 +63,6 @@ fn a_machine_that_hangs_and_one_that_dies_are_booted_anew() {
     }
     let summary = told.lines().find(|line| line.starts_with("board vdpu: ")).unwrap_or_default();
     assert!(summary.contains("0 failed") && summary.contains("2 resets"), "{told}");
-    // Nothing stays behind, keys least of all.
+    // Neither files nor keys stay behind.
     assert!(!place.exists());
 }

@@ -1,4 +1,5 @@
-//! What compiled programs rely on: constants, functions with their types, structs with sizes and offsets, as sorted lines.
+//! The ABI of a header as sorted lines: constants, functions with their types, and structs with sizes and
+//! offsets.
 
 use std::fmt::Write as _;
 
@@ -8,18 +9,15 @@ struct Struct {
     fields: Vec<(String, String)>,
 }
 
-/// What a header declares.
+/// The declarations of a header.
 pub(super) struct Declared {
-    /// Lines about all but structs.
+    /// A line for each declaration except structs.
     lines: Vec<String>,
     structs: Vec<Struct>,
 }
 
 impl Declared {
-    /// Reads a header as `header::make` makes it.
-    ///
-    /// # Errors
-    /// The declaration that is of no known kind.
+    /// Reads a header that `header::make` has written.
     pub(super) fn read(header: &str) -> Result<Self, String> {
         let (mut lines, mut structs, mut rest) = (Vec::new(), Vec::new(), String::new());
         for line in header.lines() {
@@ -39,19 +37,19 @@ impl Declared {
             } else if declaration.contains('(') {
                 lines.push(format!("function {declaration}"));
             } else if declaration != "}" {
-                return Err(format!("`{declaration}` in the header is of no kind that is known"));
+                return Err(format!("`{declaration}` in the header is of an unknown kind"));
             }
         }
         Ok(Self { lines, structs })
     }
 
-    /// Returns the names of the functions.
     pub(super) fn functions(&self) -> Vec<&str> {
         let functions = self.lines.iter().filter_map(|line| line.strip_prefix("function "));
         functions.filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next()).collect()
     }
 
-    /// Returns the functions of a header that may fail, and whose documentation does not say how: there is no paragraph `Errors:`.
+    /// Returns the functions of a header that can fail and have no paragraph `Errors:` in their
+    /// documentation.
     pub(super) fn without_errors(header: &str) -> Vec<&str> {
         let (mut is_told, mut found) = (false, Vec::new());
         for line in header.lines().map(str::trim) {
@@ -67,7 +65,7 @@ impl Declared {
         found
     }
 
-    /// Returns a program that prints a line for each struct.
+    /// Returns a C program that prints size and offsets of each struct.
     pub(super) fn program(&self) -> String {
         let mut text = "#include <mlx5_mkey.h>\n#include <stdio.h>\n\nint main(void)\n{\n".to_owned();
         for Struct { name, fields } in &self.structs {
@@ -85,7 +83,7 @@ impl Declared {
         text
     }
 
-    /// Returns the listing, with what the program printed.
+    /// Returns the ABI lines. `printed` is the output of the C program.
     pub(super) fn listing(&self, printed: &str) -> String {
         let mut lines: Vec<&str> = self.lines.iter().map(String::as_str).chain(printed.lines()).collect();
         lines.sort_unstable();
@@ -93,7 +91,7 @@ impl Declared {
     }
 }
 
-/// Splits declarations at semicolons that are in no braces, and joins their words by single blanks.
+/// Splits a text at semicolons outside of braces, and reduces white space to single blanks.
 fn declarations(text: &str) -> impl Iterator<Item = String> {
     let mut depth = 0_i32;
     let ends = move |character: char| {
@@ -105,7 +103,7 @@ fn declarations(text: &str) -> impl Iterator<Item = String> {
 }
 
 fn structure(head: &str, body: &str) -> Result<Struct, String> {
-    let odd = || format!("`{head}` in the header is no struct that is known");
+    let odd = || format!("`{head}` in the header is no known form of a struct");
     let (body, name) = body.rsplit_once('}').ok_or_else(odd)?;
     if !head.starts_with("typedef struct ") {
         return Err(odd());
@@ -118,7 +116,7 @@ fn structure(head: &str, body: &str) -> Result<Struct, String> {
     Ok(Struct { name: name.trim().into(), fields: fields.collect::<Option<_>>().ok_or_else(odd)? })
 }
 
-/// Returns the lines that only one of two listings has, marked as `diff` marks them; `None` where they are the same.
+/// Returns the lines that only one of two texts has, marked as by `diff`. Returns `None` if there are none.
 pub(super) fn difference(recorded: &str, found: &str) -> Option<String> {
     let only = |mark: char, these: &str, those: &str| {
         let lines = these.lines().filter(|line| those.lines().all(|other| other != *line));

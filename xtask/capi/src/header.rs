@@ -1,10 +1,10 @@
-//! `mlx5_mkey.h`, made of the sources of `src/capi`.
+//! `mlx5_mkey.h`, generated from the sources of `src/capi`.
 
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 use std::fs;
 use xtask::run::root;
 
-/// The files in the order in which a reader wants them.
+/// The source files, in the order for readers of the header.
 const FILES: &[&str] = &[
     "error",
     "values",
@@ -26,7 +26,7 @@ const FILES: &[&str] = &[
     "inspect",
 ];
 
-/// What the types are called in Rust and, behind the prefix of all names, in C.
+/// The types: the name in Rust, and the name in C without the prefix `mlx5mk_`.
 const TYPES: &[(&str, &str)] = &[
     ("Address", "address"),
     ("BadBlock", "bad_block"),
@@ -63,10 +63,7 @@ const TYPES: &[(&str, &str)] = &[
     ("Windows", "windows"),
 ];
 
-/// Makes the header.
-///
-/// # Errors
-/// What cannot be read or is no C, in a sentence.
+/// Generates the header.
 pub(super) fn make() -> Result<String, String> {
     let folder = root().join("src/capi");
     let page = fs::read_to_string(folder.join("mod.rs")).map_err(|error| format!("src/capi: {error}"))?;
@@ -94,7 +91,7 @@ pub(super) fn make() -> Result<String, String> {
     String::from_utf8(header).map_err(|error| error.to_string())
 }
 
-/// Returns the page of the module, up to its example, as a comment of C.
+/// Returns the documentation of the module, up to its example, as a C comment.
 fn comment(page: &str) -> String {
     let lines = page.lines().map_while(|line| line.strip_prefix("//!")).take_while(|line| *line != " ```");
     let text: Vec<String> = lines

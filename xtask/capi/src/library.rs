@@ -1,4 +1,4 @@
-//! The libraries, the header and the file for pkg-config, as they lie where they are installed.
+//! The installation: libraries, header, and the file for pkg-config.
 
 use crate::header;
 use std::fs;
@@ -8,18 +8,19 @@ use std::process::Command;
 use xtask::run::{self, cargo, check, program, root};
 use xtask::toolchain::{Board, System, Toolchain};
 
-/// What a program asks the dynamic linker for. The number is to change with each change that breaks compiled programs.
+/// The SONAME, by which the dynamic linker finds the library. Its number grows with each change that breaks
+/// compiled programs.
 const SONAME: &str = "libmlx5_mkey.so.1";
 const SHARED: &str = "libmlx5_mkey.so";
 pub(super) const STATIC: &str = "libmlx5_mkey.a";
 
-/// A program in C that takes over what libibverbs has made.
+/// A C program that adopts objects of libibverbs.
 pub(super) const ADOPT: &str = "hil-tests/capi/adopt.c";
 
-/// What the static library needs beside itself: `rustc --print native-static-libs`, on Linux with glibc.
+/// Libraries that the static library needs, from `rustc --print native-static-libs` on Linux with glibc.
 const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
-/// For whom a library is.
+/// The architecture of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Architecture {
     X86,
@@ -29,7 +30,6 @@ pub(super) enum Architecture {
 impl Architecture {
     pub(super) const ALL: [Self; 2] = [Self::X86, Self::Arm64];
 
-    /// Its name on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::X86 => "x86-64",
@@ -45,12 +45,11 @@ impl Architecture {
         self == own
     }
 
-    /// This machine's.
     pub(super) fn own() -> Option<Self> {
         Self::ALL.into_iter().find(|architecture| architecture.is_this_machine())
     }
 
-    /// Builds the libraries, and returns the folder in which cargo has left them.
+    /// Builds the libraries, and returns cargo's output folder.
     fn build(self) -> Result<PathBuf, String> {
         let soname = format!("-Clink-arg=-Wl,-soname,{SONAME}");
         let arguments = [
@@ -73,9 +72,9 @@ impl Architecture {
             return file.parent().map(Path::to_path_buf).ok_or_else(|| "no folder".into());
         }
         if self == Self::X86 {
-            return Err("x86-64 is built on such a machine only".into());
+            return Err("libraries for x86-64 are built on an x86-64 machine only".into());
         }
-        // The same flags as for the runner of the scenarios, so that what is below is built once.
+        // The same flags as for the runner of the scenarios, so dependencies are built once for both.
         let toolchain = Toolchain::find(Board::BlueField2, System::Linux)?;
         let mut command = toolchain.cargo(&arguments);
         command.args(["--", &soname]);
@@ -83,20 +82,20 @@ impl Architecture {
         Ok(root().join("target/cross").join(&toolchain.triple).join("release"))
     }
 
-    /// The compiler of C for it.
+    /// Returns the name of the C compiler.
     pub(super) fn compiler(self) -> &'static str {
         if self.is_this_machine() { "gcc" } else { "aarch64-linux-gnu-gcc" }
     }
 }
 
-/// What is installed, in a folder as `/usr/local` is one.
+/// An installation in a folder that has the structure of `/usr/local`.
 pub(super) struct Installed {
     pub(super) architecture: Architecture,
     pub(super) folder: PathBuf,
     pub(super) header: String,
 }
 
-/// How a program takes the library.
+/// The kind of linking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Linked {
     Static,
@@ -104,10 +103,7 @@ pub(super) enum Linked {
 }
 
 impl Installed {
-    /// Builds all of it.
-    ///
-    /// # Errors
-    /// What went wrong, in a sentence.
+    /// Builds and installs everything.
     pub(super) fn make(architecture: Architecture) -> Result<Self, String> {
         let folder = root().join("target/capi").join(architecture.name());
         let built = architecture.build()?;
@@ -128,10 +124,7 @@ impl Installed {
         Ok(Self { architecture, folder, header })
     }
 
-    /// Compiles a program, as who has the file for pkg-config would, without a warning.
-    ///
-    /// # Errors
-    /// What the compiler said goes where its output goes.
+    /// Compiles a program with the flags of pkg-config. A warning is an error.
     pub(super) fn compile(&self, source: &Path, linked: Linked, to: &Path) -> Result<(), String> {
         let mut compiler = match source.extension().and_then(|extension| extension.to_str()) {
             Some("cpp") => program("g++", &["-std=c++11"]),
@@ -142,7 +135,7 @@ impl Installed {
         check(compiler)
     }
 
-    /// Asks pkg-config. One program uses libibverbs, too.
+    /// Returns the flags from pkg-config. One program also needs those of libibverbs.
     fn flags(&self, source: &Path, linked: Linked) -> Result<Vec<String>, String> {
         let mut ask = Command::new("pkg-config");
         ask.env("PKG_CONFIG_PATH", self.folder.join("lib/pkgconfig"));
@@ -155,7 +148,7 @@ impl Installed {
         }
         let flags = run::answer(ask)?;
         let word = |word: &str| match (word, linked) {
-            // Where both are in one folder, the linker prefers the shared one.
+            // If both libraries are in one folder, the linker prefers the shared one.
             ("-lmlx5_mkey", Linked::Static) => format!("-l:{STATIC}"),
             _ => word.into(),
         };
@@ -167,22 +160,20 @@ impl Installed {
     }
 
     /// Returns the names that the shared library exports.
-    ///
-    /// # Errors
-    /// What nm said, in a sentence.
     pub(super) fn exports(&self) -> Result<Vec<String>, String> {
         symbols(&self.folder.join("lib").join(SHARED), "--defined-only")
     }
 }
 
-/// Returns the names in the dynamic symbol table of a file, without versions: those that are defined, or those that are not.
+/// Returns names of the dynamic symbol table of a file, without versions. `which` selects defined or
+/// undefined symbols.
 pub(super) fn symbols(file: &Path, which: &str) -> Result<Vec<String>, String> {
     let listed = run::answer(program("nm", &["--dynamic", which, &file.to_string_lossy()]))?;
     let names = listed.lines().filter_map(|line| line.rsplit(' ').next()?.split('@').next());
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Its folder may be moved: paths count from the file.
+/// Returns the file for pkg-config. Paths are relative to the file, so that the folder can be moved.
 fn pkg_config() -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(

@@ -1,4 +1,4 @@
-//! `cargo xtask capi`: the library for C and C++, its header, and their tests.
+//! `cargo xtask capi`: builds and tests the library and the header for C and C++.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -14,26 +14,26 @@ use xtask::run;
 const HELP: &str = "\
 cargo xtask capi [--arch x86-64|arm64] [--compile | --test | --record]
 
-Makes target/capi/ARCH: include/mlx5_mkey.h, lib/libmlx5_mkey.a and .so, and lib/pkgconfig, to be
-copied to a place such as /usr/local. The guide's page for C says how to use it.
+Builds an installation in target/capi/ARCH: include/mlx5_mkey.h, lib/libmlx5_mkey.a and .so, and
+lib/pkgconfig. It can be copied to a folder such as /usr/local. The guide for C explains its use.
 
   --arch NAME           x86-64 or arm64 (default: this machine's); arm64 is for the cores of
-                        BlueField-2 on
-  --compile             also compares what compiled programs rely on with hil-tests/capi/abi.txt,
-                        and compiles programs in C and C++
-  --test                besides, compiles for arm64 too, and runs the programs on the software
-                        device, under valgrind and under qemu-aarch64
-  --record              writes hil-tests/capi/abi.txt
-  --help                this text
+                        BlueField-2 and later
+  --compile             also compare the ABI with hil-tests/capi/abi.txt, and compile programs in C
+                        and C++
+  --test                do the same as --compile, compile for arm64 as well, and run the programs on
+                        the software device, under valgrind and under qemu-aarch64
+  --record              write the ABI to hil-tests/capi/abi.txt
+  --help                print this text
 ";
 
 fn main() -> ExitCode {
-    // Asked again where the libraries lie, when this very program may have been built anew.
+    // `itself` remembers the path: a later build may replace this program.
     let _ = run::itself();
     let arguments = run::arguments();
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("capi", rest)) => task(rest),
-        _ => run::misuse("not called by `cargo xtask`"),
+        _ => run::misuse("call this program by `cargo xtask`"),
     }
 }
 
@@ -63,7 +63,7 @@ fn task(arguments: &[String]) -> ExitCode {
         Some(action) => action(),
         None => Installed::make(architecture).map(|installed| println!("{}", installed.folder.display())),
     };
-    done.map_or_else(|what| run::failed(&what), |()| ExitCode::SUCCESS)
+    run::status(done)
 }
 
 #[cfg(test)]

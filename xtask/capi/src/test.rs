@@ -1,4 +1,4 @@
-//! What holds of the library for C.
+//! Tests of the library for C.
 
 use crate::abi::{self, Declared};
 use crate::library::{self, ADOPT, Architecture, Installed, Linked};
@@ -10,23 +10,23 @@ use xtask::run::{self, check, root};
 use xtask::toolchain::Board;
 use xtask::{debian, emulate, qemu_user};
 
-/// What compiled programs rely on.
+/// The recorded ABI.
 const LISTING: &str = "hil-tests/capi/abi.txt";
-/// The example that the guide explains.
+/// The example in the guide.
 const EXAMPLE: &str = "hil-tests/examples/c/protected_write.c";
-/// What else is called, and what is refused.
+/// A program that calls most functions, also with invalid arguments.
 const EVERY_CALL: &str = "hil-tests/capi/every_call.c";
-/// The same of digests, streams, shared memory, caches and events.
+/// A program with the other calls: digests, streams, shared memory, caches and events.
 const MORE_CALLS: &str = "hil-tests/capi/more_calls.c";
 const GUIDE: &str = "src/guide/c.md";
 
-/// What programs are compiled with, and run under.
+/// Returns the packages for compiling and running programs.
 pub(super) fn packages() -> Vec<debian::Package> {
     [debian::C, debian::VERBS_HEADERS, debian::VERBS, debian::VALGRIND, debian::LINKER, debian::EMULATORS]
         .concat()
 }
 
-/// A folder with programs, which stays for whoever wants to look at one.
+/// The folder for programs. It is kept, so that a person can look at a program.
 struct Programs(PathBuf);
 
 impl Programs {
@@ -36,7 +36,7 @@ impl Programs {
         Ok(Self(folder))
     }
 
-    /// Compiles a source and returns the program.
+    /// Compiles a source file, and returns the path of the program.
     fn compile(&self, library: &Installed, source: &Path, linked: Linked) -> Result<PathBuf, String> {
         let name = source.file_name().unwrap_or_default().to_string_lossy();
         let program = self.0.join(format!("{name}-{}-{linked:?}", library.architecture.name()));
@@ -44,14 +44,13 @@ impl Programs {
         Ok(program)
     }
 
-    /// Writes a source.
     fn source(&self, name: &str, text: &str) -> Result<PathBuf, String> {
         let file = self.0.join(name);
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(file)
     }
 
-    /// Returns what compiled programs rely on, as lines.
+    /// Returns the ABI of a header.
     fn listing(&self, library: &Installed, declared: &Declared) -> Result<String, String> {
         let source = self.source("sizes.c", &declared.program())?;
         let program = self.compile(library, &source, Linked::Shared)?;
@@ -59,7 +58,6 @@ impl Programs {
     }
 }
 
-/// Writes the listing.
 pub(super) fn record() -> Result<(), String> {
     let library = own()?;
     let declared = Declared::read(&library.header)?;
@@ -67,15 +65,15 @@ pub(super) fn record() -> Result<(), String> {
     fs::write(root().join(LISTING), listing).map_err(|error| format!("{LISTING}: {error}"))
 }
 
-/// The programs in C that a compiler of this machine has made.
+/// The C programs for this machine.
 struct Compiled {
-    /// The example, with the static library in it.
+    /// The example, linked with the static library.
     by_itself: PathBuf,
-    /// The example and all others.
+    /// All programs, linked with the shared library.
     shared: Vec<PathBuf>,
 }
 
-/// Checks what can be seen without a device: the header, the listing, the guide; and that programs compile.
+/// Runs the tests that need no device: of the header, the ABI and the guide. Compiles all programs.
 pub(super) fn compile() -> Result<(), String> {
     debian::install(&[debian::C, debian::VERBS_HEADERS].concat())?;
     compiled(&Programs::new()?).map(drop)
@@ -104,7 +102,6 @@ fn compiled(programs: &Programs) -> Result<Compiled, String> {
     Ok(Compiled { by_itself, shared })
 }
 
-/// Checks all of it.
 pub(super) fn run() -> Result<(), String> {
     debian::install(&packages())?;
     let programs = Programs::new()?;
@@ -120,7 +117,7 @@ fn own() -> Result<Installed, String> {
     Installed::make(Architecture::own().ok_or("this machine is neither x86-64 nor arm64")?)
 }
 
-/// The compiler of C has made of each struct what the compiler of Rust has.
+/// Checks that each struct has the same size in C and in Rust.
 fn layouts(listing: &str) -> Result<(), String> {
     macro_rules! sizes {
         ($($name:literal: $rust:ident,)+) => { [$(($name, size_of::<capi::$rust>())),+] };
@@ -155,23 +152,23 @@ fn layouts(listing: &str) -> Result<(), String> {
     if lines.len() == sizes.len() {
         Ok(())
     } else {
-        Err("the header has structs that are not compared".into())
+        Err("the header has a struct whose size is not compared".into())
     }
 }
 
-/// Compares what compiled programs rely on with what was recorded.
+/// Compares the ABI with the recorded one.
 fn compare(found: &str) -> Result<(), String> {
     let recorded = fs::read_to_string(root().join(LISTING)).map_err(|error| format!("{LISTING}: {error}"))?;
     match abi::difference(&recorded, found) {
         None => Ok(()),
         Some(lines) => Err(format!(
-            "what compiled programs rely on has changed. If that is meant, `cargo xtask capi --record`, and the number in the \
-             library's SONAME grows where a line is gone:\n{lines}"
+            "the ABI has changed. If the change is intended, run `cargo xtask capi --record`. If a line is \
+             removed, increase the number in the library's SONAME:\n{lines}"
         )),
     }
 }
 
-/// The shared library exports the header's functions, and nothing else.
+/// Checks that the shared library exports exactly the functions of the header.
 fn exports(library: &Installed, declared: &Declared) -> Result<(), String> {
     let (mut exported, mut wanted) = (library.exports()?, declared.functions());
     exported.sort_unstable();
@@ -183,20 +180,20 @@ fn exports(library: &Installed, declared: &Declared) -> Result<(), String> {
     }
 }
 
-/// Each function is among those that the programs, which were run, take from the library.
+/// Checks that the C programs call every function.
 fn are_called(declared: &Declared, called: &[String]) -> Result<(), String> {
     let functions = declared.functions();
     let left: Vec<_> = functions.iter().filter(|name| !called.iter().any(|called| called == *name)).collect();
     if left.is_empty() { Ok(()) } else { Err(format!("no program in C calls {left:?}")) }
 }
 
-/// Each function that may fail says in the header how.
+/// Checks that the header documents the errors of each function that can fail.
 fn errors(header: &str) -> Result<(), String> {
     let silent = Declared::without_errors(header);
     if silent.is_empty() { Ok(()) } else { Err(format!("no `Errors:` in the documentation of {silent:?}")) }
 }
 
-/// What the guide shows is in the example, line by line.
+/// Checks that the example contains each snippet of the guide.
 fn guide() -> Result<(), String> {
     let read = |file: &str| fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"));
     let lines = |text: &str| -> Vec<String> {
@@ -207,13 +204,13 @@ fn guide() -> Result<(), String> {
     for snippet in &snippets {
         let wanted = lines(snippet);
         if !example.windows(wanted.len()).any(|found| found == wanted) {
-            return Err(format!("{GUIDE} shows what is not in {EXAMPLE}:\n{snippet}"));
+            return Err(format!("{EXAMPLE} does not contain this snippet of {GUIDE}:\n{snippet}"));
         }
     }
-    if snippets.is_empty() { Err(format!("{GUIDE} shows nothing")) } else { Ok(()) }
+    if snippets.is_empty() { Err(format!("{GUIDE} has no snippet")) } else { Ok(()) }
 }
 
-/// The header alone, twice, in both languages, and a program in C++ that calls the library.
+/// Checks that C and C++ programs can include the header twice, and that a C++ program can call the library.
 fn both_languages(programs: &Programs, library: &Installed) -> Result<(), String> {
     let text = "#include <mlx5_mkey.h>\n#include <mlx5_mkey.h>\n\n\
                 int main()\n{\n    return mlx5mk_code_words(MLX5MK_OK)[0] == 'a' ? 0 : 1;\n}\n";
@@ -224,7 +221,7 @@ fn both_languages(programs: &Programs, library: &Installed) -> Result<(), String
     Ok(())
 }
 
-/// Errors of memory, and what was not freed though nothing leads to it any more, end the program with a status of its own.
+/// valgrind ends a program with its own status after an invalid access or a leak.
 const VALGRIND: &[&str] = &[
     "valgrind",
     "--quiet",
@@ -234,13 +231,12 @@ const VALGRIND: &[&str] = &[
     "--show-leak-kinds=definite",
 ];
 
-/// Runs a program on the software device.
 fn software_device(words: &[&str]) -> Result<(), String> {
     let words = words.iter().map(|word| (*word).to_owned()).collect();
     check(emulate::command(words, "plaintext", "multi-block")?)
 }
 
-/// The same for the Arm cores.
+/// Tests the example on an emulated Arm core.
 fn arm64(programs: &Programs) -> Result<(), String> {
     let library = Installed::make(Architecture::Arm64)?;
     let program = programs.compile(&library, &root().join(EXAMPLE), Linked::Shared)?;

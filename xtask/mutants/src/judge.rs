@@ -1,4 +1,4 @@
-//! Tests that judge mutants.
+//! The tests that judge mutants.
 
 use crate::tree::Built;
 use std::collections::{BTreeSet, VecDeque};
@@ -9,50 +9,51 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use xtask::run::{self, answer, temporary};
 
-/// Tests are asked together that take no longer than this each, and those that take longer after them, one by one.
+/// The duration of quick tests. They run together, in one process. Slower tests run after them, one by one.
 const QUICK: Duration = Duration::from_millis(60);
 
-/// How long quick tests may compute together, and others beyond a multiple of the time that they take.
+/// The CPU time limit of all quick tests together. A slower test gets this limit on top of a multiple of its
+/// own duration.
 const BEYOND: Duration = Duration::from_secs(10);
 const TIMES: u32 = 4;
-/// No test takes so long: what was measured on a busy machine is not to count.
+/// The upper limit of these limits. Durations from a busy machine can be too long.
 const MOST: Duration = Duration::from_secs(30);
 
-/// How many of the last tests that failed are asked first.
+/// The number of recently failed tests that run first.
 const LAST: usize = 4;
 
-/// How many times its processor time a test may wait.
+/// The limit of the elapsed time, as a multiple of the limit of CPU time.
 const WAITS: u32 = 20;
 
-/// No mutant has more memory than this, in KiB.
+/// The memory limit of a mutant, in KiB.
 const MEMORY: u32 = 8 << 20;
 
-/// What makes tests do the same each time.
+/// Environment variables that make tests deterministic.
 const SAME: [(&str, &str); 5] = [
     ("HIL_WAYS", "1"),
     ("PROPTEST_RNG_SEED", "1"),
     ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1"),
     ("PROPTEST_MAX_SHRINK_ITERS", "0"),
-    // Of the harness: to stop at the first failure.
+    // For the unstable option of the test harness that stops at the first failure.
     ("RUSTC_BOOTSTRAP", "1"),
 ];
 
-/// What tests say of a mutant.
+/// The verdict of tests on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
-    /// This test failed.
+    /// With the name of the failed test.
     Failed(String),
-    /// This test did not end.
+    /// With the name of the test that did not end.
     Endless(String),
 }
 
-/// A program of tests, and which mutants each of them reaches.
+/// A program of tests, and the mutants that each test reaches.
 #[derive(Debug)]
 pub(crate) struct Judge {
     built: Built,
     tests: Vec<Test>,
-    /// The last tests that failed, the last one first: what is next to what they noticed they often notice, too.
+    /// The tests that failed last, latest first. They often notice neighbouring mutants too.
     last: VecDeque<String>,
 }
 
@@ -65,9 +66,6 @@ struct Test {
 
 impl Judge {
     /// Runs each test once, without a mutant.
-    ///
-    /// # Errors
-    /// One fails.
     pub(crate) fn prepare(built: &Built) -> Result<Self, String> {
         let mut list = Command::new(&built.program);
         list.args(["--list", "--format", "terse"]).current_dir(&built.folder);
@@ -89,20 +87,17 @@ impl Judge {
         Ok(Self { built: built.clone(), tests, last: VecDeque::new() })
     }
 
-    /// Returns the crate that the tests are of.
+    /// Returns the name of the tested crate.
     pub(crate) fn name(&self) -> &str {
         &self.built.name
     }
 
-    /// Returns whether any test reaches a mutant.
+    /// Returns whether a test reaches a mutant.
     pub(crate) fn reaches(&self, mutant: u32) -> bool {
         self.tests.iter().any(|test| test.reached.contains(&mutant))
     }
 
-    /// Has the tests that reach a mutant judge it, those first that take little time.
-    ///
-    /// # Errors
-    /// The program cannot be run.
+    /// Runs the tests that reach a mutant, quick tests first.
     pub(crate) fn judge(&mut self, mutant: u32) -> Result<Verdict, String> {
         let mut reaching: Vec<_> = self.tests.iter().filter(|test| test.reached.contains(&mutant)).collect();
         reaching.sort_by_key(|test| test.took);
@@ -133,10 +128,7 @@ fn with(mut command: Command, name: &str, value: &str) -> Command {
     command
 }
 
-/// Runs the tests of these names, or all if there are none, until one fails.
-///
-/// # Errors
-/// The program cannot be run.
+/// Runs the named tests until one fails. Without names, it runs all tests.
 pub(crate) fn ask(
     built: &Built,
     mutant: Option<u32>,
@@ -148,7 +140,7 @@ pub(crate) fn ask(
     let failed = |error: io::Error| format!("{}: {error}", built.program.display());
     let out = File::create(&log).map_err(failed)?;
     let mut command = Command::new("sh");
-    // Processor time: on a busy machine a clock would say that tests hang.
+    // A limit of CPU time: on a busy machine, a limit of elapsed time would stop sound tests.
     let limits = format!("ulimit -t {} -v {MEMORY}; exec \"$@\"", limit.as_secs().max(1));
     command.args(["-c", &limits, "sh"]).arg(&built.program);
     command.args(["--test-threads=1", "-Zunstable-options", "--fail-fast"]);
@@ -168,13 +160,13 @@ pub(crate) fn ask(
     let said = String::from_utf8_lossy(&said);
     Ok(match ended {
         Some(status) if status.success() => Verdict::Passed,
-        // SIGXCPU, and the SIGKILL that follows it.
+        // The signals of the limit: SIGXCPU, and the SIGKILL after it.
         Some(status) if !matches!(status.signal(), Some(24 | 9)) => Verdict::Failed(last_test(&said)),
         _ => Verdict::Endless(last_test(&said)),
     })
 }
 
-/// Returns the name of the test that failed, or was under way.
+/// Returns the name of the failed test, or of the test that was running.
 fn last_test(said: &str) -> String {
     let names = || said.lines().filter_map(|line| line.strip_prefix("test ")?.split_once(" ... "));
     let failed = names().find(|(_, rest)| rest.ends_with("FAILED"));

@@ -1,4 +1,5 @@
-//! What the repository keeps of mutants: a count for each file, and each survivor with the reason why no test notices it.
+//! The list of survivors in the repository: counts for each file, and for each survivor the reason why no
+//! test notices it.
 
 use crate::mutant::{Mutant, PARTS, Part};
 use crate::results::{Outcome, Source};
@@ -7,38 +8,38 @@ use std::fmt::{self, Write};
 use std::fs;
 use xtask::run::root;
 
-/// Where the list stands.
+/// The path of the list.
 const LIST: &str = "xtask/mutants/survivors.tsv";
 
-/// The least share of mutants that tests must notice, in a hundred of those that build.
+/// The smallest share of mutants that tests must notice, in percent of those that can be built.
 const LEAST: usize = 95;
 
-/// How many mutants of a file, or of several, came to what.
+/// Numbers of mutants, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// A test failed.
     pub(crate) caught: usize,
-    /// A test did not end in many times its time.
+    /// A test did not end within its limit.
     pub(crate) endless: usize,
     /// The compiler refused them.
     pub(crate) refused: usize,
-    /// They were not run.
+    /// They are never run.
     pub(crate) excluded: usize,
-    /// They were not run when the counts were taken, or cannot be built with others.
+    /// They were not run, or have to be built alone.
     pub(crate) open: usize,
 }
 
-/// What is kept of a file.
+/// The entry of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// Of the file when its mutants were run.
+    /// The hash of the file when its mutants were run.
     pub(crate) hash: String,
     pub(crate) counts: Counts,
-    /// Each with the reason for which no test notices it; empty where nobody gave one.
+    /// The survivors, each with its reason. An empty text means that nobody gave a reason.
     pub(crate) survivors: Vec<(Mutant, String)>,
 }
 
-/// The list, by file.
+/// The entries by file name.
 pub(crate) type List = BTreeMap<String, Kept>;
 
 impl Counts {
@@ -53,7 +54,7 @@ impl Counts {
         Self { caught, endless, refused, excluded, open }
     }
 
-    /// Returns the sum of counts.
+    /// Returns the sum of several counts.
     pub(crate) fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, one| {
             let mut values = sum.values();
@@ -72,7 +73,7 @@ impl fmt::Display for Counts {
 }
 
 impl Kept {
-    /// Returns what is to be kept of a file that was run, with reasons of the survivors that had one before.
+    /// Returns the new entry of a file after a run. Survivors keep the reasons of the old entry.
     pub(crate) fn of(source: &Source, before: Option<&Self>) -> Self {
         let mut kept = Self { hash: source.hash.clone(), ..Self::default() };
         for (mutant, outcome) in &source.rows {
@@ -91,7 +92,8 @@ impl Kept {
         kept
     }
 
-    /// Returns why a mutant survives: one in the same function that makes the same of the same kind of code, wherever that is now.
+    /// Returns the reason of a survivor: of the same mutant, or else of a like mutant, which may have moved
+    /// within its function.
     fn reason(&self, mutant: &Mutant) -> Option<&str> {
         let alike = |other: &&(Mutant, String)| {
             let (other, reason) = other;
@@ -102,7 +104,7 @@ impl Kept {
         exact.or_else(|| all.next()).map(|(_, reason)| reason.as_str())
     }
 
-    /// Returns whether all mutants were run, and each survivor has a reason.
+    /// Returns whether all mutants were run and each survivor has a reason.
     pub(crate) fn is_done(&self) -> bool {
         self.counts.open == 0 && self.survivors.iter().all(|(_, reason)| !reason.is_empty())
     }
@@ -111,45 +113,39 @@ impl Kept {
 /// Reads the list.
 ///
 /// # Errors
-/// A line is none, in a sentence.
+/// A line cannot be parsed. The error is a sentence.
 pub(crate) fn read() -> Result<List, String> {
     let text = fs::read_to_string(root().join(LIST)).map_err(|error| format!("{LIST}: {error}"))?;
-    parse(&text).map_err(|line| format!("{LIST}:{line}: no survivor"))
+    parse(&text).map_err(|line| format!("{LIST}:{line}: the line cannot be parsed"))
 }
 
 /// Writes the list.
-///
-/// # Errors
-/// It cannot be written.
 pub(crate) fn write(list: &List) -> Result<(), String> {
     fs::write(root().join(LIST), text(list)).map_err(|error| format!("{LIST}: {error}"))
 }
 
-/// Returns what of the list is less than was promised: survivors without a reason, and fewer caught than [`LEAST`].
+/// Returns the faults of the list: survivors without a reason, and a share of caught mutants below [`LEAST`].
 pub(crate) fn faults(list: &List) -> Vec<String> {
     let survivors = list.iter().flat_map(|(file, kept)| kept.survivors.iter().map(move |row| (file, row)));
     let unexplained = survivors.filter(|(_, (_, reason))| reason.is_empty());
     let mut faults: Vec<_> = unexplained
-        .map(|(file, (mutant, _))| format!("{file}:{mutant}: survived without a reason in {LIST}"))
+        .map(|(file, (mutant, _))| format!("{file}:{mutant}: survived, without a reason in {LIST}"))
         .collect();
     let (caught, of) = ratio(list);
     if caught * 100 < of * LEAST {
-        faults.push(format!("{caught} of {of} are caught: less than {LEAST} %"));
+        faults.push(format!("{caught} of {of} are caught, less than {LEAST} %"));
     }
     faults
 }
 
-/// Returns how many mutants are caught, and of how many: those that were not run are none of them.
+/// Returns the number of caught mutants, and the number of caught and surviving ones together.
 fn ratio(list: &List) -> (usize, usize) {
     let counts = Counts::sum(list.values().map(|kept| kept.counts));
     let caught = counts.caught + counts.endless;
     (caught, caught + list.values().map(|kept| kept.survivors.len()).sum::<usize>())
 }
 
-/// Prints survivors, files whose mutants were not run as they are, and a line for each part.
-///
-/// # Errors
-/// The source cannot be read.
+/// Prints all survivors, files that have changed since their run, and counts for each part.
 pub(crate) fn report(list: &List) -> Result<(), String> {
     for (file, kept) in list {
         for (mutant, reason) in &kept.survivors {
@@ -161,7 +157,7 @@ pub(crate) fn report(list: &List) -> Result<(), String> {
         for (file, hash) in files.iter().zip(crate::results::hashes(&files)?) {
             match list.get(file) {
                 None => println!("not run: {file}"),
-                Some(kept) if kept.hash != hash => println!("changed since it was run: {file}"),
+                Some(kept) if kept.hash != hash => println!("changed since its last run: {file}"),
                 Some(_) => {}
             }
         }
@@ -186,7 +182,7 @@ fn of_part_in_words(part: &Part, list: &List) -> String {
 fn text(list: &List) -> String {
     let mut text = String::new();
     for (file, Kept { hash, counts, survivors }) in list {
-        // A text takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "= {file}\t{hash}\t{counts}");
         for (Mutant { start, end, kind, replacement, function }, reason) in survivors {
             let line = format!("{start}-{end}\t{kind}\t{replacement}\t{function}\t{reason}");
@@ -196,7 +192,7 @@ fn text(list: &List) -> String {
     text
 }
 
-/// Returns what a text says; else the number of the line that says nothing.
+/// Parses the list. The error is the number of the wrong line.
 fn parse(text: &str) -> Result<List, u32> {
     let mut list = List::new();
     let mut file = String::new();
@@ -251,7 +247,7 @@ mod tests {
         }
     }
 
-    /// What the repository has.
+    /// Tests the list of the repository.
     #[test]
     fn each_survivor_has_a_reason_and_most_mutants_are_caught() {
         let list = read().unwrap();

@@ -1,7 +1,8 @@
-//! `cargo xtask mutants`: small changes of the library and of the software device, which tests must notice.
+//! `cargo xtask mutants`: makes small changes (mutants) of the library and of the software device. Tests must
+//! notice each.
 //!
-//! cargo-mutants lists the changes. All of them are built at once, each behind a question whether it is on ([`schema`]), and the
-//! tests that reach one judge it while it is on.
+//! cargo-mutants lists the mutants. All of them are built into one program, each behind a condition that
+//! turns it on ([`schema`]). The tests that reach a mutant judge it while it is on.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -11,69 +12,42 @@ mod known;
 mod mutant;
 mod results;
 mod schema;
+mod stages;
 mod tree;
 
 use judge::{Judge, Verdict};
 use kept::{Kept, List};
 use mutant::{Mutant, PARTS, Part};
 use results::{Outcome, Results, Source};
+use stages::{ALONE, STAGES, judges, packages};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use tree::{Built, Left, Tree};
+use tree::{Left, Tree};
 use xtask::run;
 
 const HELP: &str = "\
 cargo xtask mutants [--shard K/N] [--no-alone] [FILE | FOLDER…]
 cargo xtask mutants --known | --list
 
-Changes the library and the software device in small ways, one at a time, and runs the tests that
-reach the change: unit tests first, then the recorded vectors, then scenarios. What no test notices
-is a survivor. xtask/mutants/survivors.tsv keeps for each file how many changes were caught, and
-each survivor with the reason why it may be one, which is written there by hand as the last column.
-A survivor without a reason is an error. Runs the files that are named; without a name all that have
-changed since they were run, or have a survivor without a reason. A run that is interrupted
-continues: what came of each change is in target/mutants/results.
+Makes small changes of the library and the software device, one at a time, and runs the tests that
+reach the change: unit tests first, then the recorded vectors, then scenarios. A change that no test
+notices is a survivor. xtask/mutants/survivors.tsv records for each file the number of caught
+changes, and each survivor. Its last column is the reason why the change may survive; a person
+writes it. A survivor without a reason is an error.
 
-  --shard K/N   the K-th of N parts of all files, from 1 on
-  --no-alone    leave out what has to be built alone: what the compiler computes
-  --known       put the defects of xtask/mutants/known.tsv into the source in turn: tests must
-                notice each
-  --list        what is kept, without a run
+Runs the named files. Without a name, it runs all files that have changed since their last run, or
+have a survivor without a reason. An interrupted run continues from the results in
+target/mutants/results.json.
+
+  --shard K/N   run the K-th of N parts of all files, counted from 1
+  --no-alone    leave out changes of code that the compiler evaluates: each needs its own build
+  --known       put the defects of xtask/mutants/known.tsv into the source, one at a time: tests
+                must notice each
+  --list        print the list of survivors, and run nothing
 ";
 
-/// Those who judge, one after the other, and what is built for them.
-const STAGES: [&str; 3] = ["unit tests", "vectors", "scenarios"];
-
-/// What cargo builds for a stage, to judge these parts.
-fn packages(stage: usize, parts: &[&Part]) -> Vec<&'static str> {
-    match stage {
-        0 => {
-            let has = |core| parts.iter().any(|part| part.core == core);
-            let core = has(true).then_some(["--package", "mlx5-mkey"].as_slice());
-            let device = has(false)
-                .then_some(["--package", "mlx5-softdev", "--package", "mlx5-softdev-tests"].as_slice());
-            core.into_iter().chain(device).flatten().copied().chain(["--lib"]).collect()
-        }
-        1 => vec!["--package", "hil-tests", "--lib"],
-        _ => vec!["--package", "hil-tests", "--test", "tests"],
-    }
-}
-
-/// The programs of tests that judge a part at a stage.
-fn judges(part: &Part, stage: usize) -> &'static [&'static str] {
-    match (stage, part.core) {
-        (0, true) => &["mlx5_mkey"],
-        (0, false) => &["mlx5_softdev", "mlx5_softdev_tests"],
-        (1, _) => &["hil_tests"],
-        _ => &["tests"],
-    }
-}
-
-/// How long the tests of a program may compute for a mutant that is built alone.
-const ALONE: Duration = Duration::from_secs(150);
-
-/// How often results are kept.
+/// The interval in which results are written.
 const KEEP: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
@@ -88,16 +62,15 @@ fn main() -> ExitCode {
             None => return run::misuse(HELP),
         },
     };
-    done.map_or_else(|what| run::failed(&what), |()| ExitCode::SUCCESS)
+    run::status(done)
 }
 
-/// What is to be run.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
-    /// The number of the shard from 0 on, and how many there are.
+    /// The index of the shard, from 0 on, and the number of shards.
     shard: (usize, usize),
     alone: bool,
-    /// How their names begin; all if there is none.
+    /// Beginnings of file names. Without any, the run includes all files that need one.
     files: Vec<String>,
 }
 
@@ -119,7 +92,7 @@ fn options(words: &[&str]) -> Option<Options> {
     Some(options)
 }
 
-/// A mutant whose results are not there.
+/// A mutant without a result.
 struct Pending {
     part: &'static Part,
     file: String,
@@ -150,7 +123,7 @@ fn mutate(options: &Options) -> Result<(), String> {
         }
         for (number, pending) in (0..).zip(&mut pending) {
             if pending.outcome == Outcome::Open(STAGES.len()) {
-                // What nothing reaches while it runs may have been computed by the compiler.
+                // No test reaches the mutant at run time, but the compiler may have evaluated its function.
                 let computed = left.constant.contains(&number) && !reached.contains(&number);
                 pending.outcome = if computed { Outcome::Alone } else { Outcome::Survived };
             }
@@ -163,10 +136,10 @@ fn mutate(options: &Options) -> Result<(), String> {
     compare(&files, &results, &mut list)
 }
 
-/// Compares what came of files with the list, prints each difference, and keeps the new.
+/// Prints the results of files and their differences from the list. Writes the list.
 ///
 /// # Errors
-/// A survivor has no reason, or fewer are caught than was promised.
+/// A survivor has no reason, or too few mutants are caught.
 fn compare(files: &[(&Part, String)], results: &Results, list: &mut List) -> Result<(), String> {
     for (_, file) in files {
         let Some(source) = results.get(file) else { continue };
@@ -174,7 +147,7 @@ fn compare(files: &[(&Part, String)], results: &Results, list: &mut List) -> Res
         let kept = Kept::of(source, before);
         for (mutant, reason) in before.iter().flat_map(|before| &before.survivors) {
             if !kept.survivors.iter().any(|(other, _)| other.is_like(mutant)) {
-                println!("survives no more: {file}:{mutant}: {reason}");
+                println!("no longer survives: {file}:{mutant}: {reason}");
             }
         }
         for (mutant, outcome) in &source.rows {
@@ -200,7 +173,7 @@ fn compare(files: &[(&Part, String)], results: &Results, list: &mut List) -> Res
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
-/// Lists the mutants of files that have changed or are new, forgets files that are gone, and returns those that are to be run.
+/// Lists the mutants of new and changed files, and forgets deleted files. Returns the files to run.
 fn update(
     results: &mut Results,
     list: &List,
@@ -221,7 +194,7 @@ fn update(
         }
     }
     results.retain(|file, _| all.iter().any(|(_, there)| there == file));
-    // By size, in turn, so that shards are alike and stay the same while one is run.
+    // Files are dealt to shards in turn. The shards are about equally large, and do not change during a run.
     let wanted = |file: &str| match &options.files[..] {
         [] => !known.contains(file),
         names => names.iter().any(|name| file.starts_with(name.as_str())),
@@ -251,7 +224,7 @@ fn update(
     }
     for (_, file) in &chosen {
         for (_, outcome) in results.get_mut(file).into_iter().flat_map(|source| &mut source.rows) {
-            // By tests that may be others than those which let it pass.
+            // Tests may have changed since they let the mutant pass.
             if matches!(outcome, Outcome::Open(_) | Outcome::Survived) {
                 *outcome = Outcome::Open(0);
             }
@@ -260,12 +233,12 @@ fn update(
     Ok(chosen)
 }
 
-/// Returns why a mutant is not run.
+/// Returns the reason why a mutant is never run.
 fn excluded(mutant: &Mutant) -> Option<&'static str> {
-    mutant.function.contains("defmt::Format").then_some("of a feature that tests are built without")
+    mutant.function.contains("defmt::Format").then_some("code of a feature that tests do not enable")
 }
 
-/// Has one judge after the other see the mutants that all before have let pass.
+/// Builds the tests of a stage. Runs them on each mutant that all earlier stages have let pass.
 fn run_stage(
     tree: &Tree,
     stage: usize,
@@ -305,7 +278,7 @@ fn run_stage(
         .iter()
         .map(|built| Ok((built.name.clone(), Judge::prepare(built)?)))
         .collect::<Result<_, String>>()?;
-    println!("{name}: each test alone, {} s", start.elapsed().as_secs());
+    println!("{name}: each test was run without a mutant, {} s", start.elapsed().as_secs());
     let mut kept = Instant::now();
     for (done, number) in open.iter().enumerate() {
         let Some(it) = pending.get_mut(*number as usize) else { continue };
@@ -343,7 +316,7 @@ fn outcome(program: &str, verdict: Verdict) -> Option<Outcome> {
     }
 }
 
-/// Builds the mutants that are not to be built with others, one by one.
+/// Builds and judges, one by one, the mutants that cannot be built together with others.
 fn run_alone(tree: &Tree, pending: &mut [Pending], results: &mut Results) -> Result<(), String> {
     for at in 0..pending.len() {
         let Some(it) = pending.get_mut(at).filter(|it| it.outcome == Outcome::Alone) else { continue };
@@ -369,7 +342,7 @@ fn run_alone(tree: &Tree, pending: &mut [Pending], results: &mut Results) -> Res
     Ok(())
 }
 
-/// Takes over what came of mutants, and writes it.
+/// Copies results of mutants into `results`, and writes them to the file.
 fn keep(pending: &[Pending], results: &mut Results) -> Result<(), String> {
     for it in pending {
         let rows = results.get_mut(&it.file).into_iter().flat_map(|source| &mut source.rows);
@@ -377,12 +350,7 @@ fn keep(pending: &[Pending], results: &mut Results) -> Result<(), String> {
             *outcome = it.outcome.clone();
         }
     }
-    PARTS.iter().try_for_each(|part| results::write(part, results))
-}
-
-/// Returns the program of that name.
-fn program<'a>(built: &'a [Built], name: &str) -> Option<&'a Built> {
-    built.iter().find(|built| built.name == name)
+    results::write(results)
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
-//! A mutant: one small change of one file, as cargo-mutants lists it.
+//! A mutant: one small change of a file, as cargo-mutants lists it.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 use xtask::run::{answer, program};
 use xtask::tools::MUTANTS;
 
-/// What is mutated: a name, a folder, and the tests that judge.
+/// A part of the source that is mutated: its name and its folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) folder: &'static str,
-    /// Part of the library, not of the software device.
+    /// Whether the part belongs to the library. Others belong to the software device.
     pub(crate) core: bool,
 }
 
@@ -24,31 +25,31 @@ pub(crate) const PARTS: &[Part] = &[
     Part { name: "wqe", folder: "src/wqe", core: true },
 ];
 
-/// A place in a text: line and column, both from 1 on, counted in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A place in a text: line and column, both counted from 1, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub(crate) struct Place {
     pub(crate) line: usize,
     pub(crate) column: usize,
 }
 
-/// What kind of change it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The kind of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub(crate) enum Kind {
-    /// A function returns a value at once.
+    /// The function returns a constant at once.
     Body,
-    /// Another operator between two operands.
+    /// Another binary operator.
     Binary,
-    /// No operator before an operand.
+    /// A unary operator is removed.
     Unary,
-    /// An arm of a match is not there.
+    /// A match arm is removed.
     Arm,
-    /// A guard of an arm is always or never true.
+    /// A match guard is replaced by `true` or `false`.
     Guard,
-    /// A field has the value of the base.
+    /// A struct field takes the value of the base expression.
     Field,
 }
 
-/// Kinds as cargo-mutants calls them, and as the results do.
+/// The kinds, with the names of cargo-mutants and the names in the list.
 const KINDS: [(Kind, &str, &str); 6] = [
     (Kind::Body, "FnValue", "body"),
     (Kind::Binary, "BinaryOperator", "binary"),
@@ -58,14 +59,14 @@ const KINDS: [(Kind, &str, &str); 6] = [
     (Kind::Field, "StructField", "field"),
 ];
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub(crate) struct Mutant {
     pub(crate) start: Place,
     pub(crate) end: Place,
     pub(crate) kind: Kind,
-    /// The text that takes its place.
+    /// The new text.
     pub(crate) replacement: String,
-    /// The function, with the type that it is of.
+    /// The name of the function, with its type.
     pub(crate) function: String,
 }
 
@@ -99,7 +100,7 @@ impl FromStr for Kind {
 }
 
 impl Mutant {
-    /// Reads columns as they are written: the place, the kind, the text that takes its place, and the function.
+    /// Parses the columns of the list: place, kind, new text, function.
     pub(crate) fn read(place: &str, kind: &str, replacement: &str, function: &str) -> Option<Self> {
         let (start, end) = place.split_once('-')?;
         Some(Self {
@@ -111,7 +112,7 @@ impl Mutant {
         })
     }
 
-    /// Returns whether both make the same of the same kind of code in one function, wherever in it.
+    /// Returns whether both make the same change in the same function, at any place in it.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let of = |mutant: &Self| (mutant.kind, mutant.replacement.clone(), mutant.function.clone());
         of(self) == of(other)
@@ -124,17 +125,14 @@ impl fmt::Display for Mutant {
     }
 }
 
-/// Returns all mutants of some files, by file, as cargo-mutants makes them.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Returns all mutants of some files, as cargo-mutants lists them.
 pub(crate) fn list(files: &[String]) -> Result<Vec<(String, Mutant)>, String> {
     let tool = MUTANTS.find()?;
     let mut command =
         program(&tool.to_string_lossy(), &["mutants", "--list", "--json", "--no-config", "--workspace"]);
     command.args(files.iter().flat_map(|file| ["--file", file]));
     let said: Value = serde_json::from_str(&answer(command)?).map_err(|error| error.to_string())?;
-    let read = |entry| mutant(entry).ok_or_else(|| format!("{tool:?} lists what is not understood: {entry}"));
+    let read = |entry| mutant(entry).ok_or_else(|| format!("{tool:?} lists an unknown entry: {entry}"));
     let mut all = said.as_array().ok_or("no list")?.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     all.sort();
     all.dedup();

@@ -1,4 +1,5 @@
-//! All mutants of a file in one text: each is chosen while the program runs. What is between two mutants is copied as it is.
+//! Writes all mutants of a file into one text. Conditions select a mutant at run time. Text between mutants
+//! is copied.
 
 use crate::mutant::{Kind, Mutant, Place};
 use proc_macro2::Span;
@@ -8,28 +9,30 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{BinOp, Expr};
 
-/// A number that turns a mutant on, and the mutant.
+/// A mutant, with the number that turns it on.
 pub(crate) type Numbered<'a> = (u32, &'a Mutant);
 
-/// A text with mutants in it.
+/// The text of a file with all its mutants.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
     pub(crate) text: String,
-    /// Where each mutant's own code is.
+    /// The range of each mutant's own code.
     pub(crate) branches: Vec<(Range<usize>, u32)>,
-    /// Around what there are mutants.
+    /// Ranges that contain mutants, with their numbers.
     pub(crate) around: Vec<(Range<usize>, Vec<u32>)>,
-    /// Mutants that can only be built alone: what they change is computed by the compiler, or is no expression.
+    /// Mutants that have to be built alone: the compiler evaluates their code, or their code is no
+    /// expression.
     pub(crate) alone: Vec<u32>,
-    /// Mutants that are no Rust: `||` beside a `let`.
+    /// Mutants that are not valid Rust: `||` beside a `let`.
     pub(crate) refused: Vec<u32>,
-    /// Mutants of constant functions: what the compiler computes with them has no mutant.
+    /// Mutants in constant functions. Values that the compiler computes with such a function contain no
+    /// mutant.
     pub(crate) constant: Vec<u32>,
 }
 
-/// What is changed, with the parts that are needed to write it.
+/// The changed code, with the parts that are needed to write it.
 enum Form {
-    /// In front of the first statement.
+    /// The place before the first statement of a function.
     Body,
     Binary {
         left: Range<usize>,
@@ -40,7 +43,7 @@ enum Form {
     },
     Arm,
     Guard,
-    /// The value, unless it is the name, and the value of the base.
+    /// A field of a struct expression. `value` is `None` for a shorthand field.
     Field {
         name: String,
         value: Option<Range<usize>>,
@@ -54,10 +57,11 @@ struct Node<'a> {
     mutants: Vec<Numbered<'a>>,
 }
 
-/// Writes a file with mutants, of which `switch` is the function that says whether one is on.
+/// Returns the text of a file with mutants. `switch` is the path of the function that tells whether a mutant
+/// is on.
 ///
 /// # Errors
-/// The file cannot be read as Rust, in a sentence.
+/// The file is not valid Rust. The error is a sentence.
 pub(crate) fn write(source: &str, switch: &str, mutants: &[Numbered<'_>]) -> Result<Schema, String> {
     let file = syn::parse_file(source).map_err(|error| error.to_string())?;
     let lines = Lines::new(source);
@@ -87,7 +91,7 @@ pub(crate) fn write(source: &str, switch: &str, mutants: &[Numbered<'_>]) -> Res
     Ok(writer.schema)
 }
 
-/// Returns a file with one mutant in the place of what it changes.
+/// Returns the text of a file with one mutant in place of the original code.
 pub(crate) fn replace(source: &str, mutant: &Mutant) -> String {
     let lines = Lines::new(source);
     let (start, end) = (lines.offset(source, mutant.start), lines.offset(source, mutant.end));
@@ -95,7 +99,7 @@ pub(crate) fn replace(source: &str, mutant: &Mutant) -> String {
     format!("{before}{}{behind}", mutant.replacement)
 }
 
-/// Where the lines of a text begin.
+/// The offset of each line.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -111,15 +115,15 @@ impl Lines {
     }
 }
 
-/// Finds what mutants change.
+/// Finds the code that mutants change.
 struct Finder<'a, 's> {
     source: &'s str,
     lines: &'s Lines,
     mutants: &'s [Numbered<'a>],
     nodes: Vec<Node<'a>>,
-    /// How deep in what the compiler computes.
+    /// The nesting depth in code that the compiler evaluates.
     constant: usize,
-    /// In a constant function.
+    /// Whether the code is in a constant function.
     in_constant: bool,
     found: Vec<u32>,
     constants: Vec<u32>,
@@ -131,7 +135,7 @@ impl Finder<'_, '_> {
         span.byte_range()
     }
 
-    /// Adds what is changed, if there are mutants of it: those of a kind that are at this place.
+    /// Adds code with its mutants: those of one of these kinds that begin at `place`.
     fn add(&mut self, kinds: &[Kind], place: &Range<usize>, range: Range<usize>, form: Form) {
         if self.constant > 0 {
             return;
@@ -149,11 +153,14 @@ impl Finder<'_, '_> {
     }
 
     fn function(&mut self, sig: &syn::Signature, block: &syn::Block, inside: impl FnOnce(&mut Self)) {
-        // What is inside of a function in a constant is not.
+        // Functions inside of a constant run at run time.
         let constant = std::mem::take(&mut self.constant);
         let in_constant = std::mem::replace(&mut self.in_constant, sig.constness.is_some());
-        // Of `impl Trait` all values have one type, which another value need not have.
-        let opaque = matches!(&sig.output, syn::ReturnType::Type(_, result) if matches!(**result, syn::Type::ImplTrait(_)));
+        // All values of an `impl Trait` have one type. The replacement of the mutant may have another.
+        let opaque = match &sig.output {
+            syn::ReturnType::Type(_, result) => matches!(**result, syn::Type::ImplTrait(_)),
+            syn::ReturnType::Default => false,
+        };
         if let (Some(first), false) = (block.stmts.first(), opaque) {
             let start = Self::range(first.span()).start;
             self.add(&[Kind::Body], &(start..start), start..start, Form::Body);
@@ -169,7 +176,28 @@ impl Finder<'_, '_> {
     }
 }
 
+/// Visits code that the compiler evaluates.
+macro_rules! evaluated {
+    ($($visit:ident: $item:ident,)+) => {
+        $(fn $visit(&mut self, item: &'ast syn::$item) {
+            self.constant(|this| visit::$visit(this, item));
+        })+
+    };
+}
+
 impl<'ast> Visit<'ast> for Finder<'_, '_> {
+    evaluated! {
+        visit_item_const: ItemConst,
+        visit_impl_item_const: ImplItemConst,
+        visit_trait_item_const: TraitItemConst,
+        visit_item_static: ItemStatic,
+        visit_expr_const: ExprConst,
+        visit_type: Type,
+        visit_generic_argument: GenericArgument,
+        visit_pat: Pat,
+        visit_item_enum: ItemEnum,
+    }
+
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
         self.function(&item.sig, &item.block, |this| visit::visit_item_fn(this, item));
     }
@@ -182,42 +210,6 @@ impl<'ast> Visit<'ast> for Finder<'_, '_> {
         if let Some(block) = &item.default {
             self.function(&item.sig, block, |this| visit::visit_trait_item_fn(this, item));
         }
-    }
-
-    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
-        self.constant(|this| visit::visit_item_const(this, item));
-    }
-
-    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
-        self.constant(|this| visit::visit_impl_item_const(this, item));
-    }
-
-    fn visit_trait_item_const(&mut self, item: &'ast syn::TraitItemConst) {
-        self.constant(|this| visit::visit_trait_item_const(this, item));
-    }
-
-    fn visit_item_static(&mut self, item: &'ast syn::ItemStatic) {
-        self.constant(|this| visit::visit_item_static(this, item));
-    }
-
-    fn visit_expr_const(&mut self, item: &'ast syn::ExprConst) {
-        self.constant(|this| visit::visit_expr_const(this, item));
-    }
-
-    fn visit_type(&mut self, item: &'ast syn::Type) {
-        self.constant(|this| visit::visit_type(this, item));
-    }
-
-    fn visit_generic_argument(&mut self, item: &'ast syn::GenericArgument) {
-        self.constant(|this| visit::visit_generic_argument(this, item));
-    }
-
-    fn visit_pat(&mut self, item: &'ast syn::Pat) {
-        self.constant(|this| visit::visit_pat(this, item));
-    }
-
-    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
-        self.constant(|this| visit::visit_item_enum(this, item));
     }
 
     fn visit_expr_repeat(&mut self, item: &'ast syn::ExprRepeat) {
@@ -283,12 +275,12 @@ fn has_let(expression: &Expr) -> bool {
     }
 }
 
-/// Copies a text, and writes what is changed with all its mutants.
+/// Copies a text, and writes changed code with all its mutants.
 struct Writer<'a> {
     source: &'a str,
     switch: &'a str,
     nodes: &'a [Node<'a>],
-    /// The first that was not written.
+    /// The index of the next node to write.
     next: usize,
     schema: Schema,
 }
@@ -302,7 +294,7 @@ impl Writer<'_> {
         self.source.get(range.clone()).unwrap_or_default().into()
     }
 
-    /// Writes a part of the source, with the mutants in it.
+    /// Writes a range of the source, with the mutants in it.
     fn copy(&mut self, range: Range<usize>) {
         let mut at = range.start;
         let nodes = self.nodes;
@@ -338,7 +330,7 @@ impl Writer<'_> {
                         format!("({}) {} ({})", self.source(left), mutant.replacement, self.source(right));
                     self.choice(*number, &text);
                 }
-                // In parentheses: what begins with `if` would be a statement.
+                // Without parentheses, code that begins with `if` would be a statement.
                 self.push("{ (");
                 self.copy(left.clone());
                 self.push(&self.source(&(left.end..right.start)));
@@ -397,7 +389,7 @@ impl Writer<'_> {
 mod tests {
     use super::*;
 
-    /// Makes a mutant of the text at the first place where this stands.
+    /// Returns a mutant that replaces the first occurrence of `at`.
     fn mutant(source: &str, at: &str, kind: Kind, replacement: &str) -> Mutant {
         let offset = source.find(at).unwrap();
         let place = |offset: usize| {
@@ -452,13 +444,15 @@ mod tests {
             written(source, &mutants).text,
             "fn f(a: i8) -> A { match a { 1 if true && !on(0) => (if on(1) { a } else { -a }), \
              b if (if on(2) { true } else { b > 7 }) => \
-             A { a: if on(3) { (A::C).a } else { a }, b: if on(4) { (A::C).b } else { 2 }, ..A::C }, _ => 0 } }"
+             A { a: if on(3) { (A::C).a } else { a }, b: if on(4) { (A::C).b } else { 2 }, ..A::C }, \
+             _ => 0 } }"
         );
     }
 
     #[test]
     fn what_the_compiler_computes_is_left_to_a_build_of_its_own() {
-        let source = "const A: u8 = 1 + 2;\nconst fn f(a: u8) -> [u8; 3 - 1] { if let 1 = a && a < 2 {} [a * 5; 1 | 3] }";
+        let source = "const A: u8 = 1 + 2;\n\
+                      const fn f(a: u8) -> [u8; 3 - 1] { if let 1 = a && a < 2 {} [a * 5; 1 | 3] }";
         let mutants = [
             ("+", Kind::Binary, "-"),
             ("-", Kind::Binary, "+"),

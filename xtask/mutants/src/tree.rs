@@ -1,4 +1,4 @@
-//! A copy of the repository, in which mutants are built, with a target folder of its own.
+//! A copy of the repository with its own target folder. Mutants are built in it.
 
 use crate::mutant::{Mutant, PARTS};
 use crate::schema::{self, Schema};
@@ -10,54 +10,50 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use xtask::run::{answer, cargo, program, root};
 
-/// The module that tells which mutant is on, and what lets a constant function ask it.
+/// The module with the switch of mutants, and the features that let constant functions call it.
 const SWITCH: &str = include_str!("switch.txt");
 const FEATURES: &str = "#![feature(core_intrinsics, const_eval_select)]\n";
 
-/// What cargo calls in the compiler's place for crates of the copy: unstable features for the switch, and no lints.
+/// The wrapper that cargo calls instead of rustc for the copy: it allows unstable features and silences
+/// lints.
 const WRAPPER: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec \"$@\" --cap-lints allow\n";
 
-/// Properties are tried less often than otherwise: what they find they find in few cases, and survivors take all.
+/// Property tests try fewer cases here. Most findings need few cases, and a survivor runs all of them.
 const CASES: (&str, &str) = ("cases: 1000", "cases: 100");
 
-/// A mutant that is to be built: its number, its file and what it is.
+/// A mutant to be built: its number, its file, and the change.
 pub(crate) type Wanted<'a> = (u32, &'a str, &'a Mutant);
 
-/// The copy.
 #[derive(Debug)]
 pub(crate) struct Tree {
     folder: PathBuf,
     target: PathBuf,
-    /// The files as they were when they were copied.
+    /// The texts of the files at the time of the copy.
     sources: BTreeMap<String, String>,
 }
 
-/// A program that runs tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Built {
-    /// The crate that the tests are of.
+    /// The name of the tested crate.
     pub(crate) name: String,
     pub(crate) program: PathBuf,
-    /// Where cargo would run it.
+    /// The folder in which cargo would run the program.
     pub(crate) folder: PathBuf,
 }
 
-/// Mutants that are not in what was built.
+/// Mutants that a build leaves out.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     /// The compiler refuses them.
     pub(crate) refused: BTreeSet<u32>,
-    /// They can only be built alone.
+    /// They have to be built alone.
     pub(crate) alone: BTreeSet<u32>,
-    /// They are of constant functions, with which the compiler may have computed without them.
+    /// They are in constant functions, which the compiler may have evaluated without them.
     pub(crate) constant: BTreeSet<u32>,
 }
 
 impl Tree {
-    /// Copies what has changed since the last time.
-    ///
-    /// # Errors
-    /// What went wrong, in a sentence.
+    /// Updates the copy.
     pub(crate) fn copy() -> Result<Self, String> {
         let home = root().join("target/mutants");
         let mut tree =
@@ -90,7 +86,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Returns a file as it was when it was copied.
+    /// Returns the original text of a file.
     fn source(&self, file: &str) -> Result<&str, String> {
         self.sources.get(file).map(String::as_str).ok_or_else(|| format!("{file} was not copied"))
     }
@@ -99,7 +95,7 @@ impl Tree {
         self.target.with_file_name("rustc")
     }
 
-    /// Writes a file if it is another: what is as it was is not built again.
+    /// Writes a file if its content differs. An unchanged file is not built again.
     fn put(&self, file: &str, bytes: &[u8]) -> Result<(), String> {
         let path = self.folder.join(file);
         if fs::read(&path).is_ok_and(|there| there == bytes) {
@@ -109,7 +105,7 @@ impl Tree {
         folder.and_then(|()| fs::write(&path, bytes)).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Writes the files with all of these mutants in them, those without as they are.
+    /// Writes all source files, with these mutants in them.
     fn plant(&self, wanted: &[Wanted<'_>], left: &mut Left) -> Result<BTreeMap<String, Schema>, String> {
         let mut schemas = BTreeMap::new();
         for part in PARTS {
@@ -142,10 +138,7 @@ impl Tree {
         Ok(schemas)
     }
 
-    /// Builds tests with all of these mutants, less those that cannot be.
-    ///
-    /// # Errors
-    /// The compiler refuses what is no mutant, or cannot be run.
+    /// Builds tests with all of these mutants that can be built together.
     pub(crate) fn build(
         &self,
         wanted: &[Wanted<'_>],
@@ -163,7 +156,7 @@ impl Tree {
                 blame(error, &schemas, left);
             }
             println!(
-                "  the compiler: {} errors; refused by now {}, to be built alone {}",
+                "  {} errors of the compiler; refused so far {}, to be built alone {}",
                 errors.len(),
                 left.refused.len(),
                 left.alone.len()
@@ -175,10 +168,7 @@ impl Tree {
         }
     }
 
-    /// Builds tests with one mutant alone; `None` where the compiler refuses it.
-    ///
-    /// # Errors
-    /// The compiler cannot be run.
+    /// Builds tests with one mutant. Returns `None` if the compiler refuses the mutant.
     pub(crate) fn build_alone(
         &self,
         file: &str,
@@ -188,10 +178,7 @@ impl Tree {
         self.build_text(file, &schema::replace(self.source(file)?, mutant), what)
     }
 
-    /// Builds tests with another text of a file; `None` where the compiler refuses it.
-    ///
-    /// # Errors
-    /// The compiler cannot be run.
+    /// Builds tests with a new text of a file. Returns `None` if the compiler refuses the text.
     pub(crate) fn build_text(
         &self,
         file: &str,
@@ -204,7 +191,7 @@ impl Tree {
         Ok(errors.is_empty().then_some(built))
     }
 
-    /// Builds, and returns the programs, or what the compiler found wrong.
+    /// Builds tests. Returns the programs, and the errors of the compiler.
     fn cargo(&self, what: &[&str]) -> Result<(Vec<Built>, Vec<Value>), String> {
         let mut command = cargo(&["test", "--no-run", "--quiet", "--message-format=json", "--offline"]);
         command.args(what).current_dir(&self.folder);
@@ -232,8 +219,9 @@ impl Tree {
     }
 }
 
-/// Finds which mutants an error is about: the one whose own code is named first; else those around what is named; else the next
-/// behind, which is the function's.
+/// Finds the mutants that cause an error of the compiler. In order of preference: the mutant at the place of
+/// the error, the mutants around that place, or the next mutants behind it (an error in a signature comes
+/// from mutants of the body).
 fn blame(error: &Value, schemas: &BTreeMap<String, Schema>, left: &mut Left) {
     let spans = error.get("spans").and_then(Value::as_array).into_iter().flatten();
     let place = |span: &Value| {
@@ -268,7 +256,7 @@ fn blame(error: &Value, schemas: &BTreeMap<String, Schema>, left: &mut Left) {
     }
 }
 
-/// Says why mutants have to be built alone.
+/// Prints the error because of which mutants have to be built alone.
 fn tell(error: &Value, count: usize) {
     let line = error.get("rendered").and_then(Value::as_str).unwrap_or_default();
     let mut lines = line.lines();

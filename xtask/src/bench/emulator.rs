@@ -1,19 +1,21 @@
-//! `cargo xtask bench --emulator`: how fast the stand-in is, beside what this machine does without it.
+//! `cargo xtask bench --emulator`: measures the speed of the stand-in, beside the speed of this machine
+//! without it.
 
-use crate::peer::Bench;
+use crate::peer::Device;
 use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Duration;
 use xtask::run::{self, cargo, check};
 use xtask::{debian, emulate};
 
-/// Each work is done in every round, and the median counts: of values and of ratios, which are taken within a round.
+/// The number of rounds. Each round runs each work once. Reported are medians of values, and medians of
+/// ratios within a round.
 const ROUNDS: usize = 3;
 
-/// Several times what the slowest needs.
+/// The time limit of a program: several times the duration of the slowest.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The cores of the two ends of a connection.
+/// The processors for the two ends of a connection.
 const CORES: [&str; 2] = ["0", "1"];
 
 const WRITE_64K: &str = "write_bw_64k_mb_s";
@@ -24,7 +26,7 @@ const PING: &str = "pingpong_polled_us";
 const TCP: &str = "loopback_tcp_64k_mb_s";
 const SOCKETS: &str = "socketpair_us";
 
-/// What is measured with programs of others, between two processes.
+/// Works that programs of others measure between two processes.
 const PAIRS: &[(&str, &[&str])] = &[
     (WRITE_64K, &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "20000", "-s", "65536"]),
     (WRITE_4K, &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100000", "-s", "4096"]),
@@ -32,10 +34,10 @@ const PAIRS: &[(&str, &[&str])] = &[
     (PING, &["ibv_rc_pingpong", "-d", "mlx5_0", "-g", "0", "-n", "10000"]),
 ];
 
-/// Encrypted writes, besides the files with keys.
+/// Options for encrypted writes, without the files with keys.
 const ENCRYPTED: &[&str] = &["--aes_block_size=4096", "-s", "65536", "--encrypt_on_tx", "-n", "10000"];
 
-/// What the values are to be in relation to each other: of the first to the second at least, or at most.
+/// Bounds on the ratio of the first value to the second.
 const RATIOS: &[(&str, &str, Bound)] = &[
     (WRITE_64K, TCP, Bound::AtLeast(0.5)),
     (MANY_QUEUES, WRITE_64K, Bound::AtLeast(0.9)),
@@ -48,26 +50,26 @@ enum Bound {
     AtMost(f64),
 }
 
-/// A work and its value in each round.
+/// A work, and its value in each round.
 type Row = (String, Vec<f64>);
 
-/// What was measured, as a table or one object, and the ratios that are not what they are to be.
+/// The result as text, and the ratios outside their bounds.
 pub(super) struct Measured {
     pub(super) text: String,
     pub(super) missed: Vec<String>,
 }
 
-/// Measures.
+/// Measures all works. `json` selects JSON instead of a table.
 pub(super) fn measure(json: bool) -> Result<Measured, String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;
     let folder = run::temporary("emulator")?;
-    let bench = Bench { library: emulate::library()?, folder: folder.path() };
+    let device = Device { library: emulate::library()?, folder: folder.path() };
     check(cargo(&["build", "--release", "--package", "hil-tests", "--example", "emulator_load"]))?;
     let load = run::built("release", "examples/emulator_load")?.to_string_lossy().into_owned();
     let mut rows: Vec<Row> = Vec::new();
     for _ in 0..ROUNDS {
-        for (name, value) in round(&bench, &load)? {
+        for (name, value) in round(&device, &load)? {
             match rows.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, values)) => values.push(value),
                 None => rows.push((name, vec![value])),
@@ -80,21 +82,21 @@ pub(super) fn measure(json: bool) -> Result<Measured, String> {
     Ok(Measured { text, missed })
 }
 
-fn round(bench: &Bench<'_>, load: &str) -> Result<Vec<(String, f64)>, String> {
+fn round(device: &Device<'_>, load: &str) -> Result<Vec<(String, f64)>, String> {
     let mut values = Vec::new();
     for (name, words) in PAIRS {
-        let said = bench.ends(&on(CORES[0], words), &on(CORES[1], words), "plaintext", LIMIT)?;
+        let said = device.ends(&on(CORES[0], words), &on(CORES[1], words), "plaintext", LIMIT)?;
         values.push((
             (*name).to_owned(),
             result(&said).ok_or_else(|| format!("{name}: no result in\n{said}"))?,
         ));
     }
-    let (server, client) = bench.encrypted(ENCRYPTED)?;
+    let (server, client) = device.encrypted(ENCRYPTED)?;
     let [server, client] =
         [&server, &client].map(|words| words.iter().map(String::as_str).collect::<Vec<_>>());
-    let said = bench.ends(&on(CORES[0], &server), &on(CORES[1], &client), "wrapped", LIMIT)?;
+    let said = device.ends(&on(CORES[0], &server), &on(CORES[1], &client), "wrapped", LIMIT)?;
     values.push((XTS.into(), result(&said).ok_or_else(|| format!("{XTS}: no result in\n{said}"))?));
-    let mut mkeys = bench.program(load, "plaintext");
+    let mut mkeys = device.program(load, "plaintext");
     mkeys.arg("mkeys");
     let mut machine = Command::new("taskset");
     machine.args(["-c", CORES[1], load, "machine", CORES[0]]);
@@ -109,13 +111,13 @@ fn round(bench: &Bench<'_>, load: &str) -> Result<Vec<(String, f64)>, String> {
     Ok(values)
 }
 
-/// A command that runs on one core.
+/// Returns a command line that runs on one processor.
 fn on<'a>(core: &'a str, words: &[&'a str]) -> Vec<&'a str> {
     ["taskset", "-c", core].iter().chain(words).copied().collect()
 }
 
-/// Finds what a program has measured: microseconds for each turn, or the average of its table, which is in units of 2^20 bytes,
-/// in units of 10^6.
+/// Finds the result in a program's output: microseconds for each iteration, or the average column of a table,
+/// converted from MiB to MB.
 fn result(said: &str) -> Option<f64> {
     let average = |line: &str| {
         let columns: Vec<f64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
@@ -138,21 +140,21 @@ fn object(rows: &[Row]) -> String {
 }
 
 fn table(rows: &[Row], ratios: &[Ratio]) -> String {
-    let mut text = format!("the median of {ROUNDS} rounds, and from the least to the most\n");
+    let mut text = format!("median of {ROUNDS} rounds, and range\n");
     for (work, values) in rows {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(0.0, f64::max);
         // Writing to a string cannot fail, as below.
         let _ = writeln!(text, "{work:24} {:10.2}   {least:.2} to {most:.2}", median(values));
     }
-    text.push_str("\nratios, the median of those within a round\n");
+    text.push_str("\nratios, medians over rounds\n");
     for Ratio { line, .. } in ratios {
         let _ = writeln!(text, "{line}");
     }
     text
 }
 
-/// What two values are in relation to each other, in a line, and whether that is what it is to be.
+/// The ratio of two values as a line of text, and whether it is within its bound.
 struct Ratio {
     line: String,
     holds: bool,
@@ -180,7 +182,8 @@ mod tests {
 
     #[test]
     fn results_are_found_in_what_programs_say() {
-        let said = " Mtu : 4096[B]\n #bytes     #iterations    BW peak[MB/sec]\n 65536      5000             1330.00            1000.00\t\t   0.017856\n";
+        let said = " Mtu : 4096[B]\n #bytes     #iterations    BW peak[MB/sec]\n\
+                   65536      5000             1330.00            1000.00\t\t   0.017856\n";
         assert_eq!(result(said), Some(1048.576));
         assert_eq!(
             result("8192 bytes in 0.41 seconds\n1000 iters in 0.41 seconds = 412.54 usec/iter\n"),
@@ -208,7 +211,7 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
-        // What was not measured holds nothing.
+        // A ratio without values is outside its bound.
         assert!(!Ratio::of(&[], &RATIOS[0]).holds);
         assert!(object(&rows[..1]).contains("{\"work\": \"write_bw_64k_mb_s\", \"value\": 50.00}"));
     }

@@ -1,4 +1,4 @@
-//! What counts, recorded or measured, must not exceed, however they grow from record to record.
+//! Upper limits of instruction counts. They do not move when recorded counts grow.
 
 #[cfg(test)]
 use super::record::{self, Counts};
@@ -7,26 +7,26 @@ use super::record::{Profile, Row};
 const X86_64: &str = "x86_64";
 const A72: &str = "aarch64-cortex-a72";
 
-/// Whole I/Os, in either profile on x86-64.
+/// Limits of whole I/Os, in both profiles on x86-64.
 const WHOLE: [(&str, f64); 4] =
     [("io_list4", 300.0), ("io_xts4", 325.0), ("io_t10dif1", 325.0), ("io_t10dif_xts4", 385.0)];
 
-/// RDMA WRITE and completions, in the release profile on x86-64.
+/// Limits of RDMA WRITE and of completions, in the release profile on x86-64.
 const RDMA_WRITE: f64 = 75.0;
 const COMPLETION: f64 = 80.0;
 
-/// How many times the count of x86-64 a whole I/O may have on the Cortex-A72.
+/// The limit of a whole I/O on the Cortex-A72, as a multiple of the count on x86-64.
 const A72_OF_X86_64: f64 = 1.1;
 
-/// What each row of x86-64 took in the release profile when it was first counted: work, batch, instructions. No row is worse by more
-/// than a tenth, RDMA WRITE and completions excepted, which have the goals above. Rows named `template_` are left out: they posted
-/// layouts that were in wire form already, which no function takes any more.
+/// The first count of each row on x86-64 in the release profile: work, batch, instructions. A row may grow by
+/// a tenth. RDMA WRITE and completions have the limits above instead. Rows named `template_` are left out:
+/// they posted layouts in wire form, which no function accepts any more.
 const BEFORE: &str = include_str!("before.csv");
 
-/// How many times that a row may take.
+/// The limit of a row, as a multiple of its first count.
 const OF_BEFORE: f64 = 1.1;
 
-/// Returns what a row may take that took `before`.
+/// Returns the limit of a row whose first count is `before`.
 fn most(work: &str, before: f64) -> f64 {
     match work {
         "rdma_write" => RDMA_WRITE,
@@ -35,7 +35,7 @@ fn most(work: &str, before: f64) -> f64 {
     }
 }
 
-/// Returns the library's count of a row, where there is one.
+/// Returns the library's count of a row, if there is one.
 fn ours(rows: &[Row], arch: &str, profile: Profile, work: &str, batch: u32) -> Option<f64> {
     let is_it = |row: &&Row| {
         (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, work, batch)
@@ -43,17 +43,21 @@ fn ours(rows: &[Row], arch: &str, profile: Profile, work: &str, batch: u32) -> O
     rows.iter().find(is_it).and_then(Row::ours)
 }
 
-/// Returns which rows are worse than they were by more than they may be, or are no longer there.
+/// Returns the rows over their limits, and rows that are missing.
 fn worse(rows: &[Row]) -> Vec<String> {
     let is_worse = |line: &&str| {
         let [work, batch, before] = line.split(',').collect::<Vec<_>>()[..] else { return true };
         let (Ok(batch), Ok(before)) = (batch.parse(), before.parse()) else { return true };
         ours(rows, X86_64, Profile::Release, work, batch).is_none_or(|count| count > most(work, before))
     };
-    BEFORE.lines().filter(is_worse).map(|line| format!("{line} before: more than it may take now")).collect()
+    BEFORE
+        .lines()
+        .filter(is_worse)
+        .map(|line| format!("{line} first: over its limit now, or not counted"))
+        .collect()
 }
 
-/// Returns which goals are missed, or have no row, one at a time.
+/// Returns the limits that are exceeded, and those whose row is missing.
 pub(super) fn missed(rows: &[Row]) -> Vec<String> {
     let ours = |arch: &str, profile, work: &str| ours(rows, arch, profile, work, 1);
     let of_whole =
@@ -125,7 +129,7 @@ fn a_count_over_a_goal_is_told() -> Result<(), String> {
             })
         };
         assert_eq!(set(Some(over)), 1, "{work} on {arch}, {}", profile.name());
-        // What x86-64 has no count of cannot be compared on the Cortex-A72 either.
+        // Without a count on x86-64, the limit on the Cortex-A72 fails as well.
         assert!(set(None) >= 1, "{work} on {arch}, {}", profile.name());
     }
     Ok(())

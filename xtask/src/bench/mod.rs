@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: instructions for each request.
+//! `cargo xtask bench`: counts the instructions of each request.
 
 mod emulator;
 mod goals;
@@ -6,7 +6,7 @@ mod plot;
 mod record;
 mod table;
 
-use crate::test::Outcome;
+use crate::outcome::Outcome;
 use emulator::Measured;
 use record::{Counts, Profile, Row};
 use std::env::consts::ARCH;
@@ -23,72 +23,74 @@ pub(crate) const HELP: &str = "\
 cargo xtask bench [--host] [--json | --svg FILE | --record | --readme]
 cargo xtask bench --emulator [--json]
 
-Counts the instructions of each request under callgrind: what the library executes, from native
-values to the doorbell; what the installed libmlx5 does for the same request, as it comes, with its
-locks, which nobody else wants, and BlueFlame; libmlx5 stripped of these, for one thread and without
-BlueFlame (MLX5_SINGLE_THREADED=1, MLX5_SHUT_UP_BF=1); a bare copy of the same bytes with its
-doorbell; and a floor, the least that was written by hand for a few works. The program is built in
-two profiles: release, as cargo builds by default, and lto, with fat LTO and one codegen unit
-([profile.bench]). libmlx5 is counted once, and has the same counts in both. The software device
-takes its turns where libmlx5 gives a lock back; that is not counted.
+Counts the instructions of each request under callgrind, for five sides:
 
-The same for the Cortex-A72 and the Cortex-A78 (no libmlx5 there, release only): a bare-metal image
-in QEMU, which counts instructions as a clock.
+  ours              the library, from native values to the doorbell
+  libmlx5           the installed libmlx5 with its defaults: locks (without contention), BlueFlame
+  libmlx5_stripped  libmlx5 for one thread and without BlueFlame (MLX5_SINGLE_THREADED=1,
+                    MLX5_SHUT_UP_BF=1)
+  copy              a bare copy of the same bytes, with its doorbell
+  floor             the shortest code written by hand, for a few works
 
-A count is the difference of two runs, one with more requests, so that nothing else is in it;
-the same program always has the same counts. How long the stripped libmlx5 takes in relation to the
-library, the median of rounds in which both have their turn, is for information: it depends on the
-machine and on the moment.
+The benchmark program is built in two profiles: release, cargo's default, and lto, with fat LTO and
+one codegen unit ([profile.bench]). libmlx5 is counted once, for both. The software device executes
+rings when libmlx5 releases a lock; its instructions are not counted. For the Cortex-A72 and the
+Cortex-A78, a bare-metal image runs in QEMU, which counts instructions as a clock: without libmlx5,
+in the release profile only.
 
-  --host       on this machine only
-  --json       one object on standard output, {\"machine\", \"date\", \"rows\": [{\"work\",
-               \"batch\", \"arch\", \"profile\": \"release\"|\"lto\", \"ours\", \"libmlx5\",
-               \"libmlx5_stripped\", \"copy\", \"floor\", \"time\"}]}: instructions for a request,
-               null where a side does not do the work; time is that of the stripped libmlx5 divided
-               by the library's on this machine and date, null where it is not measured
-  --svg FILE   a plot: instructions against the number of scatter entries, from 1 to the most
-  --record     write the counts to hil-tests/benches, where `cargo xtask test` compares with them
+A count is the difference of two runs, one with more requests, so it contains the requests alone.
+The same program always has the same counts. A time ratio is the median over rounds in which the
+stripped libmlx5 and the library take turns. It depends on the machine and the moment.
+
+  --host       count on this machine only
+  --json       print one object, {\"machine\", \"date\", \"rows\": [{\"work\", \"batch\", \"arch\",
+               \"profile\": \"release\"|\"lto\", \"ours\", \"libmlx5\", \"libmlx5_stripped\", \"copy\",
+               \"floor\", \"time\"}]}: instructions for each request, null if the side does not
+               perform the work; time is that of the stripped libmlx5 divided by the library's, null
+               if not measured
+  --svg FILE   plot instructions against the number of scatter entries
+  --record     write the counts to hil-tests/benches; `cargo xtask test bench` compares with them
   --readme     write the recorded counts to hil-tests/benches/README.md, and some to README.md
-  --emulator   instead of all this: how fast the software device is under programs of others, two
-               processes on two cores: MB a second of RDMA WRITEs (perftest) and microseconds of a
-               polled ping-pong (ibv_rc_pingpong), mkeys made and destroyed in a second; beside
-               them, in the same rounds, TCP and a pair of sockets between two processes, and
-               memcpy. With --json, {\"rows\": [{\"work\", \"value\"}]}. Fails where the ratios are not
-               met that it names: they are for a machine with two cores and nothing else to do
+  --emulator   measure the speed of the software device instead, under programs of others in two
+               processes on two cores: RDMA WRITEs in MB/s (perftest), a polled ping-pong in
+               microseconds (ibv_rc_pingpong), mkeys created and destroyed in a second. The same
+               rounds measure TCP, a pair of sockets, and memcpy. Fails if a ratio is outside its
+               bound; the bounds are for a quiet machine with two cores. With --json:
+               {\"rows\": [{\"work\", \"value\"}]}
 
-What the works are is said in hil-tests/benches/src/lib.rs.
+hil-tests/benches/src/lib.rs describes the works.
 ";
 
-/// What callgrind calls the function that is counted.
+/// The function whose instructions are counted, as callgrind names it.
 const COUNTED: &str = "bench::bench_counted_region";
 
-/// The library that the software device is in.
+/// The library that contains the software device.
 const DEVICE: &str = "libmlx5_uverbs.so";
 
-/// How the device takes keys, and its engine.
+/// The device: its way of taking keys, and its AES-XTS engine.
 const PLAIN_KEYS: &str = "plaintext";
 const ENGINE: &str = "multi-block";
 
-/// The arguments of the program that counts everything on this machine, that counts libmlx5, and that counts what depends on the
+/// Arguments of the benchmark program: to count all sides, libmlx5 alone, and the sides that depend on the
 /// profile.
 const ALL_SIDES: &[&str] = &["count"];
 const LIBMLX5: &[&str] = &["count", "libmlx5"];
 const WITHOUT_LIBMLX5: &[&str] = &["count", "ours", "copy", "floor"];
 
-/// What makes libmlx5 do without locks, and with a doorbell of 8 bytes.
+/// Environment variables that make libmlx5 work without locks, and with a doorbell of 8 bytes.
 const STRIPPED: [(&str, &str); 2] = [("MLX5_SINGLE_THREADED", "1"), ("MLX5_SHUT_UP_BF", "1")];
 
-/// How libmlx5 is set up.
+/// The settings of libmlx5.
 #[derive(Clone, Copy)]
 enum Libmlx5 {
-    /// With locks and BlueFlame.
+    /// Its defaults: with locks and BlueFlame.
     AsItComes,
     /// For one thread, and without BlueFlame.
     Stripped,
 }
 
 impl Libmlx5 {
-    /// Has a program find libmlx5 so, whatever is set around it.
+    /// Sets the environment variables of a command, or removes them.
     fn set_up(self, command: &mut Command) {
         for (variable, value) in STRIPPED {
             match self {
@@ -99,14 +101,15 @@ impl Libmlx5 {
     }
 }
 
-/// The functions of locks. libmlx5 calls those of the software device, which takes its turns there, and these call those of the C
-/// library: callgrind stops counting in the first and goes on in the second, so that all of the lock is counted and nothing else.
+/// The lock functions. libmlx5 calls those of the software device, in which the device executes rings. They
+/// call those of the C library. Callgrind stops counting at the first and continues at the second, so that it
+/// counts all of the lock and nothing of the device.
 const LOCKS: &str = "pthread_spin_*";
 
-/// Which functions of the C library there are depends on the machine, unless it is told: those of SSE2.
+/// Selects the SSE2 functions of the C library. By default, the choice depends on the machine.
 const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERMS,-FSRM";
 
-/// Counts, and shows the counts as the arguments want.
+/// Counts, and prints the counts in the format that the arguments name.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Some((_, rest)) = arguments.split_first().filter(|(first, _)| *first == "--emulator") {
         let measured = match rest {
@@ -143,7 +146,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Counts on this machine and on the cores of all boards.
+/// Counts on this machine and on the emulated cores of all boards.
 fn everywhere() -> Result<Counts, String> {
     let mut counts = native()?;
     for board in Board::ALL {
@@ -154,7 +157,6 @@ fn everywhere() -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// Counts on this machine.
 fn native() -> Result<Counts, String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let compilers = vec![(ARCH.into(), record::version(&rustc)?)];
@@ -162,20 +164,20 @@ fn native() -> Result<Counts, String> {
     let whole = count(Profile::Release, LIBMLX5, Libmlx5::AsItComes)?;
     rows.iter_mut().for_each(|row| row.take_libmlx5(&whole));
     let mut optimised = count(Profile::Lto, WITHOUT_LIBMLX5, Libmlx5::Stripped)?;
-    // What is installed does not depend on how the program was built.
+    // The count of the installed libmlx5 does not depend on the profile.
     optimised.iter_mut().for_each(|row| row.take_libmlx5(&rows));
     rows.extend(optimised);
     Ok(Counts { compilers, rows })
 }
 
-/// Counts on the core of a board, as QEMU has it.
+/// Counts on the core of a board, emulated by QEMU.
 fn bare_metal(board: Board) -> Result<Counts, String> {
     let arch = format!("aarch64-{}", board.cpu());
     let rustc = Toolchain::find(board, System::None)?.rustc;
     let lines = run::answer(host::task("xtask-boards", &["firmware", "--board", board.name(), "--count"])?)?;
     let total = |line: &'_ str| {
         let (name, total) = line.rsplit_once(' ')?;
-        // The rest is log.
+        // Other lines are log.
         (name.split(' ').count() == 4).then_some((name.to_owned(), total.parse().ok()?))
     };
     let totals: Vec<(String, u64)> = lines.lines().filter_map(total).collect();
@@ -189,17 +191,17 @@ fn bare_metal(board: Board) -> Result<Counts, String> {
 /// Compares with the recorded counts.
 pub(crate) fn check(out: &mut dyn Write) -> Outcome {
     match record::read().and_then(|recorded| compare(&recorded, &everywhere()?, out)) {
-        // What another compiler makes of it is not held against anybody.
+        // Counts of another compiler are not comparable.
         Ok(0) => Outcome::Skipped(
-            "counts were recorded with another rustc, see hil-tests/benches (cargo xtask bench --record)"
-                .into(),
+            "counts were recorded with another rustc (hil-tests/benches; cargo xtask bench --record)".into(),
         ),
         Ok(_) => Outcome::Passed,
         Err(message) => Outcome::Failed(message),
     }
 }
 
-/// Compares where the compiler is the one of then; returns for how many architectures that is so.
+/// Compares counts of architectures whose compiler is the recorded one. Returns the number of these
+/// architectures.
 fn compare(recorded: &Counts, counts: &Counts, out: &mut dyn Write) -> Result<usize, String> {
     let (mut compared, mut faults) = (0, Vec::new());
     for (arch, compiler) in &counts.compilers {
@@ -220,7 +222,7 @@ fn compare(recorded: &Counts, counts: &Counts, out: &mut dyn Write) -> Result<us
     faults_to(out, &faults)?;
     match faults.len() {
         0 => Ok(compared),
-        number => Err(format!("{number} counts are not as they were recorded")),
+        number => Err(format!("{number} counts differ from the recorded ones")),
     }
 }
 
@@ -228,7 +230,7 @@ fn faults_to(out: &mut dyn Write, faults: &[String]) -> Result<(), String> {
     faults.iter().try_for_each(|fault| writeln!(out, "{fault}")).map_err(|error| error.to_string())
 }
 
-/// Counts for each number of scatter entries and draws it.
+/// Counts for each number of scatter entries, and draws a plot.
 fn draw(file: &str) -> Result<String, String> {
     let rows = count(Profile::Lto, &["plot"], Libmlx5::Stripped)?;
     let picture = plot::svg(&rows)?;
@@ -236,7 +238,8 @@ fn draw(file: &str) -> Result<String, String> {
     plot::slopes(&rows)
 }
 
-/// Builds the program and returns where it is. Cargo puts it in the same place whatever the profile.
+/// Builds the benchmark program and returns its path. The program is copied, because cargo has one path for
+/// all profiles.
 fn program(profile: Profile) -> Result<PathBuf, String> {
     debian::install(debian::VALGRIND)?;
     run::check(cargo(&["build", "--quiet", "--profile", profile.cargo(), "--package", "mlx5-bench"]))?;
@@ -246,11 +249,11 @@ fn program(profile: Profile) -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// Counts instructions of what the program does with these arguments.
+/// Counts the instructions of the benchmark program with these arguments.
 fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<Row>, String> {
     let program = program(profile)?;
     let folder = run::root().join("target/bench");
-    // Dumps of an earlier run would be taken for those of this one.
+    // Dumps of an earlier run must not be mixed with those of this one.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let dump = folder.join("dump");
@@ -258,12 +261,12 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
         "valgrind".into(),
         "--quiet".into(),
         "--tool=callgrind".into(),
-        // Names in full: DEVICE is looked for.
+        // Full names: the name of the device's library is searched for.
         "--compress-strings=no".into(),
         "--collect-atstart=no".into(),
         format!("--toggle-collect={COUNTED}"),
         format!("--toggle-collect={LOCKS}"),
-        // Locks that are taken outside of it.
+        // Forgets instructions of locks that were taken before the counted function.
         format!("--zero-before={COUNTED}"),
         format!("--dump-after={COUNTED}"),
         format!("--callgrind-out-file={}", dump.display()),
@@ -272,7 +275,7 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
     words.extend(arguments.iter().copied().map(String::from));
     let mut command = emulate::command(words, PLAIN_KEYS, ENGINE)?;
     libmlx5.set_up(&mut command);
-    // Functions are found when the program starts, not in what is counted.
+    // The dynamic linker resolves functions at start-up, outside of the counted function.
     command.env("LD_BIND_NOW", "1").env("GLIBC_TUNABLES", PLAIN_MACHINE);
     let lines = run::answer(command)?;
     let totals = lines.lines().zip(1..).map(|(line, number)| {
@@ -280,9 +283,7 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         let of_device = record::counted_in(&text, DEVICE);
         if of_device != 0 {
-            return Err(format!(
-                "{line}: {of_device} instructions of the software device are counted as well"
-            ));
+            return Err(format!("{line}: {of_device} of the counted instructions are the software device's"));
         }
         let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
         let total = total.and_then(|total| total.trim().parse().ok());
@@ -292,7 +293,7 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
     record::rows(ARCH, profile, &totals)
 }
 
-/// Times where it can be done, and puts it to the counts.
+/// Measures time ratios on this machine, and adds them to the counts.
 fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     for profile in Profile::ALL {
         let words = vec![program(profile)?.display().to_string(), "time".into()];
@@ -315,7 +316,7 @@ fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Returns where and when times are measured.
+/// Returns machine and date of a measurement.
 fn conditions() -> Conditions {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -1,9 +1,9 @@
-//! Instructions against the number of scatter entries, as a picture.
+//! A plot of instructions against the number of scatter entries.
 
 use super::record::Row;
 use std::fmt::Write as _;
 
-/// The picture, and the part of it that the curves are in.
+/// The size of the picture, and the margins around the curves.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 64.0;
@@ -11,23 +11,20 @@ const RIGHT: f64 = 124.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 48.0;
 
-/// Sides that are drawn: what they are in rows, their names and their colours.
+/// The sides that are drawn: name in rows, label, colour.
 const SIGNS: [(&str, &str, &str); 3] = [
     ("ours", "ours", "#0b6e4f"),
     ("libmlx5_stripped", "libmlx5, stripped", "#b3402a"),
     ("copy", "bare copy", "#777777"),
 ];
 
-/// The points of one side: entries, instructions.
+/// Returns the points of one side: number of entries, instructions.
 fn points(rows: &[Row], side: &str) -> Vec<(f64, f64)> {
     let entries = |row: &Row| row.work.strip_prefix("entries").and_then(|count| count.parse().ok());
     rows.iter().filter_map(|row| Some((entries(row)?, row.count(side)?))).collect()
 }
 
 /// Draws the curves of all sides.
-///
-/// # Errors
-/// There is nothing to draw.
 pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
     let curves = SIGNS.map(|(side, ..)| points(rows, side));
     let all = || curves.iter().flatten();
@@ -41,7 +38,8 @@ pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
     let x = |entries: f64| LEFT + (entries - 1.0) / (right - 1.0) * (WIDTH - LEFT - RIGHT);
     let y = |count: f64| HEIGHT - BOTTOM - count / top * (HEIGHT - TOP - BOTTOM);
     let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
     );
     let mut line = |words: std::fmt::Arguments<'_>| {
@@ -66,13 +64,15 @@ pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
         line(format_args!("<text x=\"{at:.1}\" y=\"{foot:.1}\" text-anchor=\"middle\">{entries}</text>"));
     }
     line(format_args!(
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">scatter entries (doorbell for each request, {})</text>",
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">scatter entries (doorbell for each request, \
+         {})</text>",
         (from + to) / 2.0,
         HEIGHT - 8.0,
         rows.first().map_or("", |row| row.arch.as_str()),
     ));
     line(format_args!(
-        "<text transform=\"translate(16 {:.1}) rotate(-90)\" text-anchor=\"middle\">instructions for a request</text>",
+        "<text transform=\"translate(16 {:.1}) rotate(-90)\" text-anchor=\"middle\">instructions for each \
+         request</text>",
         (y(0.0) + y(top)) / 2.0
     ));
     for (curve, (_, label, colour)) in curves.iter().zip(SIGNS) {
@@ -92,10 +92,7 @@ pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
     Ok(text)
 }
 
-/// Says by how much each side grows with each entry, over whole blocks of entries.
-///
-/// # Errors
-/// There are too few points.
+/// Returns the slope of each side: instructions for each further entry, over whole blocks of entries.
 pub(super) fn slopes(rows: &[Row]) -> Result<String, String> {
     let mut text = String::new();
     for (side, name, _) in SIGNS {

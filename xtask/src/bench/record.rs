@@ -1,27 +1,27 @@
-//! Counts as they are measured, and as they are kept in `hil-tests/benches`.
+//! Counts, as they are measured and as `hil-tests/benches` records them.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use xtask::run;
 
-/// Who is counted, in the order of [`Row::counts`]: the library; libmlx5 as it comes; libmlx5 for one thread and without BlueFlame;
-/// a bare copy of the same bytes; and the least that is written by hand.
+/// The sides that are counted, in the order of [`Row::counts`]: the library; libmlx5 with its defaults;
+/// libmlx5 for one thread and without BlueFlame; a bare copy of the same bytes; and the shortest code written
+/// by hand.
 pub(super) const SIDES: [&str; 5] = ["ours", "libmlx5", "libmlx5_stripped", "copy", "floor"];
 
-/// How the program that is counted was built.
+/// The build profile of the benchmark program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Profile {
-    /// As cargo does by default.
+    /// Cargo's default.
     Release,
-    /// With fat LTO and one codegen unit: [profile.bench].
+    /// Fat LTO and one codegen unit: [profile.bench].
     Lto,
 }
 
 impl Profile {
     pub(super) const ALL: [Self; 2] = [Self::Release, Self::Lto];
 
-    /// Returns what tables and records call it.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Release => "release",
@@ -29,7 +29,6 @@ impl Profile {
         }
     }
 
-    /// Returns what cargo calls it.
     pub(super) const fn cargo(self) -> &'static str {
         match self {
             Self::Release => "release",
@@ -42,25 +41,24 @@ impl Profile {
     }
 }
 
-/// How much more than recorded is too much.
+/// The factor by which a count may exceed the recorded one.
 const TOLERANCE: f64 = 1.02;
 
-/// Instructions for a request of one work.
+/// The counts of one work.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) arch: String,
     pub(super) profile: Profile,
     pub(super) work: String,
-    /// Requests for each doorbell, completions for each poll.
+    /// The requests for each doorbell, or completions for each poll.
     pub(super) batch: u32,
-    /// Of each side, where it does the work.
+    /// The instructions for each request, of each side that performs the work.
     pub(super) counts: [Option<f64>; SIDES.len()],
-    /// How many times longer the stripped libmlx5 takes than the library, where that was measured. It is not recorded.
+    /// The time of the stripped libmlx5 divided by that of the library, if measured. It is not recorded.
     pub(super) time: Option<f64>,
 }
 
 impl Row {
-    /// Returns the count of a side.
     pub(super) fn count(&self, side: &str) -> Option<f64> {
         *self.counts.get(SIDES.iter().position(|name| *name == side)?)?
     }
@@ -73,12 +71,12 @@ impl Row {
         format!("{} in batches of {} on {}, {}", self.work, self.batch, self.arch, self.profile.name())
     }
 
-    /// Returns whether it is of the same work, on the same architecture in the same profile.
+    /// Returns whether both rows are of the same work, architecture and profile.
     fn is_like(&self, other: &Self) -> bool {
         (&self.arch, self.profile) == (&other.arch, other.profile) && self.is_work_of(other)
     }
 
-    /// Takes the counts of libmlx5 from the row of the same work, where that has some: it was counted apart.
+    /// Takes missing counts of libmlx5 from the row of the same work: libmlx5 is counted separately.
     pub(super) fn take_libmlx5(&mut self, from: &[Self]) {
         let Some(same) = from.iter().find(|same| same.is_work_of(self)) else { return };
         let sides = SIDES.iter().zip(self.counts.iter_mut().zip(same.counts));
@@ -87,13 +85,13 @@ impl Row {
         }
     }
 
-    /// Returns whether it is of the same work.
+    /// Returns whether both rows are of the same work.
     fn is_work_of(&self, other: &Self) -> bool {
         (&self.work, self.batch) == (&other.work, other.batch)
     }
 }
 
-/// Makes rows of what was counted: for each side two lines, the second with more requests.
+/// Makes rows from counted lines. Each side has two lines, the second with more requests.
 pub(super) fn rows(arch: &str, profile: Profile, totals: &[(&str, u64)]) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = Vec::new();
     for pair in totals.chunks(2) {
@@ -106,30 +104,30 @@ pub(super) fn rows(arch: &str, profile: Profile, totals: &[(&str, u64)]) -> Resu
         };
         let Some(requests) = more.parse().ok().filter(|more| *more > fewer).map(|more: u32| more - fewer)
         else {
-            return Err(format!("{line}, but then {other}"));
+            return Err(format!("`{line}` and `{other}` are no pair"));
         };
-        let side = SIDES.iter().position(|name| *name == side).ok_or(format!("who is {side}?"))?;
+        let side = SIDES.iter().position(|name| *name == side).ok_or(format!("unknown side `{side}`"))?;
         let count = long.saturating_sub(*short) as f64 / f64::from(requests);
         if rows.last().is_none_or(|row| row.work != work || row.batch != batch) {
             let (arch, work) = (arch.into(), work.into());
             rows.push(Row { arch, profile, work, batch, counts: [None; SIDES.len()], time: None });
         }
         if let Some(place) = rows.last_mut().and_then(|row| row.counts.get_mut(side)) {
-            // As many digits as are kept.
+            // The recorded file has one decimal digit.
             *place = Some((count * 10.0).round() / 10.0);
         }
     }
     Ok(rows)
 }
 
-/// Returns how many of the instructions in a dump of callgrind are a library's own.
+/// Returns the number of instructions in a dump of callgrind that a library itself executed.
 pub(super) fn counted_in(dump: &str, library: &str) -> u64 {
     let (mut inside, mut in_callee, mut sum) = (false, false, 0);
     for line in dump.lines() {
         if let Some(object) = line.strip_prefix("ob=") {
             inside = object.ends_with(library);
         } else if line.starts_with("calls=") {
-            // The next line says what all that was called took.
+            // The next line is the cost of the called function.
             in_callee = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
             let count = line.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
@@ -140,7 +138,7 @@ pub(super) fn counted_in(dump: &str, library: &str) -> u64 {
     sum
 }
 
-/// Counts, and by which compiler what was counted had been built, for each architecture.
+/// Counts, and the compiler for each architecture.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) compilers: Vec<(String, String)>,
@@ -148,7 +146,6 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Returns the compiler for an architecture.
     pub(super) fn compiler(&self, arch: &str) -> Option<&str> {
         self.compilers.iter().find(|(name, _)| name == arch).map(|(_, compiler)| compiler.as_str())
     }
@@ -160,19 +157,17 @@ fn file() -> PathBuf {
     run::root().join("hil-tests/benches/counts.csv")
 }
 
-/// Returns the version of a compiler.
 pub(super) fn version(rustc: &str) -> Result<String, String> {
     run::answer(run::program(rustc, &["--version"]))
 }
 
-/// Reads what was kept.
 pub(super) fn read() -> Result<Counts, String> {
     let file = file();
     let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-    parse(&text).ok_or(format!("{} is not as `cargo xtask bench --record` writes it", file.display()))
+    parse(&text)
+        .ok_or(format!("{} has another format than `cargo xtask bench --record` writes", file.display()))
 }
 
-/// Keeps these counts.
 pub(super) fn write(counts: &Counts) -> Result<String, String> {
     fs::write(file(), print(counts)).map_err(|error| format!("{}: {error}", file().display()))?;
     Ok(format!("{} counts recorded\n", counts.rows.len()))
@@ -225,7 +220,8 @@ fn parse(text: &str) -> Option<Counts> {
     Some(Counts { compilers, rows: lines.map(row).collect::<Option<_>>()? })
 }
 
-/// Returns what is not as it was recorded: counts of the library that have grown, rows that are new or gone.
+/// Returns the differences from recorded counts: counts of the library that have grown, rows that are new,
+/// rows that are missing.
 pub(super) fn compare(recorded: &[Row], rows: &[Row]) -> Vec<String> {
     let mut faults = Vec::new();
     for row in rows {
@@ -237,7 +233,7 @@ pub(super) fn compare(recorded: &[Row], rows: &[Row]) -> Vec<String> {
                 faults.push(format!("{name}: {now:.1} instructions, {before:.1} recorded"));
             }
             (Some(before), now) if before.is_some() != now.is_some() => {
-                faults.push(format!("{name}: counted then or now, not both"));
+                faults.push(format!("{name}: counted in one of record and run only"));
             }
             _ => {}
         }
@@ -245,7 +241,7 @@ pub(super) fn compare(recorded: &[Row], rows: &[Row]) -> Vec<String> {
     let measured = |arch: &str| rows.iter().any(|row| row.arch == arch);
     for before in recorded.iter().filter(|before| measured(&before.arch)) {
         if !rows.iter().any(|row| row.is_like(before)) {
-            faults.push(format!("{}: recorded, and gone", before.name()));
+            faults.push(format!("{}: recorded, but not counted", before.name()));
         }
     }
     faults
@@ -269,7 +265,8 @@ mod tests {
         for text in [
             "",
             "# x86_64: rustc 1\n",
-            "# x86_64: rustc 1\narch,profile,work,batch,ours,libmlx5,libmlx5_stripped,copy,floor\nx86_64,release,list1,1,2,3\n",
+            "# x86_64: rustc 1\narch,profile,work,batch,ours,libmlx5,libmlx5_stripped,copy,floor\n\
+             x86_64,release,list1,1,2,3\n",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }

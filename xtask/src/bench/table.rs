@@ -1,14 +1,15 @@
-//! Counts as a table for people, as JSON for programs, and as the tables of two READMEs.
+//! Counts as a table for people, as JSON for programs, and as tables of two READMEs.
 
 use super::record::{Profile, Row, SIDES};
 use std::fmt::Write as _;
 use std::fs;
 use xtask::run;
 
-/// The table with everything, and in its last column how much longer the stripped libmlx5 takes.
+/// Returns a table of all rows. Its last column is the time of the stripped libmlx5 divided by the library's.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::from(
-        "instructions for a request                        batch      ours   libmlx5  stripped      copy     floor  time\n",
+        "instructions for a request                        batch      ours   libmlx5  stripped      copy     \
+         floor  time\n",
     );
     for row in rows {
         let [ours, libmlx5, stripped, copy, floor] = row.counts.map(|count| number(count, 1));
@@ -24,18 +25,18 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// A number with `digits` digits behind the point, or a dash.
+/// Returns a number with `digits` decimal digits, or a dash.
 fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
 }
 
-/// Where and when times were measured.
+/// Machine and date of a measurement.
 pub(super) struct Conditions {
     pub(super) machine: String,
     pub(super) date: String,
 }
 
-/// One object for programs.
+/// Returns a JSON object.
 pub(super) fn json(rows: &[Row], conditions: &Conditions) -> String {
     let value = |value: Option<f64>, digits: usize| match value {
         Some(value) => format!("{value:.digits$}"),
@@ -50,7 +51,8 @@ pub(super) fn json(rows: &[Row], conditions: &Conditions) -> String {
             .map(|(side, count)| format!(", \"{side}\": {}", value(*count, 1)))
             .collect();
         format!(
-            "{{\"work\": \"{work}\", \"batch\": {batch}, \"arch\": \"{arch}\", \"profile\": \"{profile}\"{counts}, \"time\": {}}}",
+            "{{\"work\": \"{work}\", \"batch\": {batch}, \"arch\": \"{arch}\", \
+             \"profile\": \"{profile}\"{counts}, \"time\": {}}}",
             value(*time, 2),
         )
     };
@@ -63,11 +65,11 @@ pub(super) fn json(rows: &[Row], conditions: &Conditions) -> String {
 const BEGIN: &str = "<!-- counts: written by `cargo xtask bench --readme` -->\n";
 const END: &str = "<!-- end of counts -->";
 
-/// The architecture that is shown in full: the only one with libmlx5.
+/// The architecture whose row is shown in full: the only one with libmlx5.
 const FIRST: &str = "x86_64";
 const BOARDS: [&str; 2] = ["aarch64-cortex-a72", "aarch64-cortex-a78"];
 
-/// The lines of the README, and what it calls them.
+/// The rows of the README: work, and its description.
 const LINES: [(&str, &str); 5] = [
     ("io_list4", "whole I/O, 4 entries"),
     ("io_xts4", "whole I/O, 4 entries, AES-XTS"),
@@ -76,7 +78,7 @@ const LINES: [(&str, &str); 5] = [
     ("completion1", "completion"),
 ];
 
-/// Returns the count of a side, as tables show it.
+/// Returns the count of a side as tables show it.
 fn shown(rows: &[Row], arch: &str, profile: Profile, like: (&str, u32), side: &str) -> String {
     let row = rows.iter().find(|row| {
         (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, like.0, like.1)
@@ -84,7 +86,7 @@ fn shown(rows: &[Row], arch: &str, profile: Profile, like: (&str, u32), side: &s
     number(row.and_then(|row| row.count(side)), 0)
 }
 
-/// Returns a line of counts: the library's in both profiles, and those of libmlx5, as it comes and stripped.
+/// Returns a table row: the library's counts in both profiles, and those of libmlx5, by default and stripped.
 fn line(rows: &[Row], name: &str, like: (&str, u32)) -> String {
     let of = |profile, side| shown(rows, FIRST, profile, like, side);
     let ours = Profile::ALL.map(|profile| of(profile, "ours"));
@@ -92,10 +94,11 @@ fn line(rows: &[Row], name: &str, like: (&str, u32)) -> String {
     format!("| {name} | {} | {} |", ours.join(" | "), libmlx5.join(" | "))
 }
 
-/// The table of the README.
+/// Returns the table of the README.
 fn five_lines(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| instructions on x86-64 | release | fat LTO | libmlx5 | libmlx5, stripped |\n|---|--:|--:|--:|--:|\n",
+        "| instructions on x86-64 | release | fat LTO | libmlx5 | libmlx5, stripped |\n\
+         |---|--:|--:|--:|--:|\n",
     );
     for (work, name) in LINES {
         let _ = writeln!(text, "{}", line(rows, name, (work, 1)));
@@ -103,13 +106,15 @@ fn five_lines(rows: &[Row]) -> String {
     text
 }
 
-/// The tables of the benchmarks' README: with a doorbell (or a poll) for each request, and with one for 16.
+/// Returns the tables of the benchmarks' README: with a doorbell (or a poll) for each request, and for 16
+/// requests.
 fn all_lines(rows: &[Row]) -> String {
     let mut text = String::new();
     for (batch, title) in [(1, "one at a time"), (16, "16 at a time")] {
         let _ = write!(
             text,
-            "| {title} | release | fat LTO | libmlx5 | stripped | copy | floor | A72 | A72 copy | A78 | A78 copy |\n\
+            "| {title} | release | fat LTO | libmlx5 | stripped | copy | floor | A72 | A72 copy | A78 | \
+             A78 copy |\n\
              |---|{}\n",
             "--:|".repeat(10)
         );
@@ -137,11 +142,11 @@ fn all_lines(rows: &[Row]) -> String {
     text
 }
 
-/// The files with tables, and what makes these.
+/// The files with tables, and the functions that make the tables.
 type Readme = (&'static str, fn(&[Row]) -> String);
 const READMES: [Readme; 2] = [("README.md", five_lines), ("hil-tests/benches/README.md", all_lines)];
 
-/// Reads a file and returns it, and how it is with this table between its marks.
+/// Returns the text of a file, and the text with the table between its marks replaced.
 fn with_table((file, table): Readme, rows: &[Row]) -> Result<(String, String), String> {
     let text = fs::read_to_string(run::root().join(file)).map_err(|error| format!("{file}: {error}"))?;
     let marked = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
@@ -150,13 +155,13 @@ fn with_table((file, table): Readme, rows: &[Row]) -> Result<(String, String), S
     Ok((text, wanted))
 }
 
-/// Writes the tables.
+/// Writes the tables into both files.
 pub(super) fn write_readme(rows: &[Row]) -> Result<String, String> {
     for readme in READMES {
         let (file, (_, wanted)) = (readme.0, with_table(readme, rows)?);
         fs::write(run::root().join(file), wanted).map_err(|error| format!("{file}: {error}"))?;
     }
-    Ok("README.md and hil-tests/benches/README.md show what was recorded\n".into())
+    Ok("README.md and hil-tests/benches/README.md show the recorded counts\n".into())
 }
 
 #[cfg(test)]
@@ -185,9 +190,10 @@ mod tests {
             time: Some(3.25),
         };
         let conditions = Conditions { machine: "a \"CPU\"".into(), date: "2026-11-25".into() };
-        let expected = "{\"machine\": \"a  CPU \", \"date\": \"2026-11-25\", \"rows\": [\n{\"work\": \"completion1\", \"batch\": 1, \"arch\": \"x86_64\", \
-                        \"profile\": \"lto\", \"ours\": 30.0, \"libmlx5\": 206.5, \"libmlx5_stripped\": 196.5, \
-                        \"copy\": null, \"floor\": 48.0, \"time\": 3.25}\n]}\n";
+        let expected = "{\"machine\": \"a  CPU \", \"date\": \"2026-11-25\", \"rows\": [\n\
+                        {\"work\": \"completion1\", \"batch\": 1, \"arch\": \"x86_64\", \
+                        \"profile\": \"lto\", \"ours\": 30.0, \"libmlx5\": 206.5, \
+                        \"libmlx5_stripped\": 196.5, \"copy\": null, \"floor\": 48.0, \"time\": 3.25}\n]}\n";
         assert_eq!(json(&[row], &conditions), expected);
     }
 }

@@ -1,26 +1,26 @@
-//! From the edges that inputs have taken to the lines of the library that they begin.
+//! Coverage of the library by lines, from the edges that inputs have taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The edges of a program, and whether they were taken.
+/// The addresses of all edges of a program, and whether each was taken.
 #[derive(Debug, Default)]
 pub(super) struct Coverage(BTreeMap<String, bool>);
 
 impl Coverage {
-    /// Adds what a target has reached: lines of a place and 0 or 1.
+    /// Adds the edges of a target: lines of an address and 0 or 1.
     pub(super) fn add(&mut self, edges: &str) {
         for (place, taken) in edges.lines().filter_map(|line| line.split_once(' ')) {
             *self.0.entry(place.into()).or_default() |= taken == "1";
         }
     }
 
-    /// Returns for each folder how many of its lines were reached, and how many there are.
+    /// Returns for each folder the number of its lines that were reached, and the number of all its lines.
     ///
     /// # Errors
-    /// `addr2line` cannot be run, which comes with the linker.
+    /// `addr2line` of binutils cannot be run.
     pub(super) fn of<'f>(
         &self,
         program: &Path,
@@ -33,7 +33,7 @@ impl Coverage {
     }
 }
 
-/// Returns the file and line of each place, one a line.
+/// Returns a line of text for each address: file and line number.
 fn lines(program: &Path, places: &[&str]) -> Result<String, String> {
     let wrong = |error: std::io::Error| format!("addr2line (of binutils): {error}");
     let mut child = Command::new("addr2line")
@@ -45,14 +45,14 @@ fn lines(program: &Path, places: &[&str]) -> Result<String, String> {
         .map_err(wrong)?;
     let mut input = child.stdin.take().ok_or("addr2line has no input")?;
     let text = places.join("\n");
-    // Beside reading, or both would wait for each other.
+    // A thread of its own writes the input: this one reads the output, and the pipes would fill up otherwise.
     let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
     let output = child.wait_with_output().map_err(wrong)?;
-    writer.join().map_err(|_| "addr2line was not told")?.map_err(wrong)?;
+    writer.join().map_err(|_| "addr2line did not read its input")?.map_err(wrong)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Counts the lines of a folder of the library that were reached, and all of them.
+/// Counts the lines of a folder that were reached, and all of its lines.
 fn count<'f>(reached: &[(&str, bool)], folder: &'f str) -> (&'f str, usize, usize) {
     let root = xtask::run::root();
     let begin = format!("{}/{folder}/", root.display());

@@ -1,8 +1,8 @@
-//! DPDK's crypto driver, unchanged, under DPDK's own test programs: `dpdk-test-crypto-perf`, and the part of `dpdk-test` that is
-//! about crypto devices, with NVIDIA's vectors for this hardware. Where a line says that limits are changed, what is asked of the
-//! driver is not quite what the program would ask (`hil-tests/peer/dpdk/limits.c`).
+//! DPDK's crypto driver, unchanged, under DPDK's own test programs: `dpdk-test-crypto-perf`, and the crypto
+//! tests of `dpdk-test` with NVIDIA's vectors. For lines that end with "limits changed",
+//! `hil-tests/peer/dpdk/limits.c` lowers limits that the test program asks for.
 
-use super::{Bench, Tell};
+use super::device::{Device, LIMIT, Tell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,13 @@ use std::time::Duration;
 use xtask::debian::{self, Architecture, Dependencies};
 use xtask::{host, run};
 
-/// Libraries that stand between DPDK's programs and those of a small Debian with libibverbs, but DPDK's own.
+/// Other packages that DPDK's programs need and a small Debian with libibverbs lacks.
 #[rustfmt::skip]
 const OTHERS: &[&str] =
     &["libbsd0", "libdbus-1-3", "libelf1", "libfdt1", "libjansson4", "libmd0", "libnuma1", "libpcap0.8"];
 
-/// DPDK's own, as far as its two programs are linked with them; the driver and what it stands on. Debian calls `x` `librte-x23`.
+/// DPDK's own packages: libraries that the two programs are linked with, the driver, and its dependencies.
+/// Debian's name of the package of `x` is `librte-x23`.
 #[rustfmt::skip]
 const LIBRARIES: &[&str] = &[
     "acl", "bbdev", "bitratestats", "bpf", "bus-auxiliary", "bus-pci", "bus-vdev", "cfgfile", "cmdline",
@@ -29,16 +30,16 @@ const LIBRARIES: &[&str] = &[
     "vhost",
 ];
 
-/// Debian's folders of libraries are called so.
+/// The name of Debian's library folder for this architecture.
 const TRIPLET: &str = if cfg!(target_arch = "aarch64") { "aarch64-linux-gnu" } else { "x86_64-linux-gnu" };
 
-/// What DPDK loads besides: the bus that the device is on, memory pools, and the driver.
+/// The plugins that DPDK loads: the PCI bus, a memory pool, and the driver.
 const PLUGINS: &[&str] = &["librte_bus_pci.so.23", "librte_mempool_ring.so.23", "librte_crypto_mlx5.so.23"];
 
-/// The device, as DPDK is told of it; all keys of the vectors have this tag.
+/// The device argument of DPDK. All keys of the vectors have this keytag.
 const DEVICE: &str = "0000:c1:00.0,class=crypto,keytag=0x0123456789abcdef";
 
-/// Operations of a run, more than queue pairs have requests.
+/// The operations of a run. They are more than a queue pair has slots.
 const OPERATIONS: u64 = 5000;
 
 /// A run of `dpdk-test-crypto-perf`.
@@ -46,26 +47,26 @@ const OPERATIONS: u64 = 5000;
 struct Work {
     crypto: &'static str,
     engine: &'static str,
-    /// The vector, by its name, but for order of the tweak and import of the key.
+    /// The beginning of the vector's name. The order of the tweak's bytes and the kind of key follow it.
     vector: &'static str,
     /// `encrypt` or `decrypt`.
-    way: &'static str,
+    operation: &'static str,
     options: &'static [&'static str],
 }
 
 const fn work(
     crypto: &'static str,
     engine: &'static str,
-    way: &'static str,
+    operation: &'static str,
     vector: &'static str,
     options: &'static [&'static str],
 ) -> Work {
-    Work { crypto, engine, vector, way, options }
+    Work { crypto, engine, vector, operation, options }
 }
 
-/// The data of an operation in 8 pieces, as many as the driver takes at most unless it is asked for more.
+/// An operation's data in 8 segments, the driver's default limit.
 const IN_SEGMENTS: &[&str] = &["--segment-sz", "512"];
-/// The result is not where the data was.
+/// The result goes to another buffer than the data.
 const APART: &[&str] = &["--out-of-place", "--segment-sz", "8192"];
 
 const WORK: &[Work] = &[
@@ -82,10 +83,10 @@ const WORK: &[Work] = &[
     work("wrapped", "single-block", "decrypt", "4096-128", IN_SEGMENTS),
 ];
 
-/// The tests of `cryptodev_mlx5_autotest` that are not skipped and end well.
+/// The number of tests of `cryptodev_mlx5_autotest` that pass.
 const PASSED: usize = 15;
 
-/// Those that cannot: the test itself has buffers for 4,288 bytes, asks for 4,096 twice, and gives up before it calls the driver.
+/// Tests that fail before they call the driver: their buffers have 4,288 bytes, and they ask for 4,096 twice.
 const FAILED: &[&str] = &[
     "AES-256-XTS Encryption (4096-byte plaintext Dataunit 4096) Scatter gather OOP",
     "AES-256-XTS Decryption (4096-byte plaintext Dataunit 4096) Scatter gather OOP",
@@ -93,22 +94,20 @@ const FAILED: &[&str] = &[
     "AES-256-XTS Decryption (4096-byte plaintext Dataunit 0) Scatter gather OOP",
 ];
 
-/// Unpacked DPDK, and what its programs need.
+/// The unpacked DPDK.
 pub(super) struct Dpdk<'a> {
-    bench: &'a Bench<'a>,
+    device: &'a Device<'a>,
     root: PathBuf,
-    /// Where the libraries are below it, for the loader.
+    /// The library folders, for `LD_LIBRARY_PATH`.
     libraries: String,
-    /// What is before DPDK's libraries where a program is to have other limits.
+    /// The library that changes limits. It is loaded before DPDK's libraries.
     limits: PathBuf,
 }
 
 impl<'a> Dpdk<'a> {
-    /// Unpacks DPDK, writes vectors and credentials into the bench's folder, and compiles what changes limits.
-    ///
-    /// # Errors
-    /// What went wrong, in a sentence.
-    pub(super) fn new(bench: &'a Bench<'a>) -> Result<Self, String> {
+    /// Unpacks DPDK, writes vectors and credentials into the device's folder, and compiles the library that
+    /// lowers limits.
+    pub(super) fn new(device: &'a Device<'a>) -> Result<Self, String> {
         let libraries: Vec<String> = LIBRARIES.iter().map(|name| format!("librte-{name}23")).collect();
         let packages: Vec<&str> = ["dpdk-dev"]
             .into_iter()
@@ -116,41 +115,45 @@ impl<'a> Dpdk<'a> {
             .chain(OTHERS.iter().copied())
             .collect();
         let root = debian::unpack(Architecture::Own, "dpdk", &packages, Dependencies::Omitted)?;
-        run::check(host::task("xtask-device", &["dpdk", &bench.folder.to_string_lossy()])?)?;
-        let limits = bench.folder.join("limits.so");
+        run::check(host::task("xtask-device", &["dpdk", &device.folder.to_string_lossy()])?)?;
+        let limits = device.folder.join("limits.so");
         let mut compiler = run::program("cc", &["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]);
         compiler.arg(&limits).arg(run::root().join("hil-tests/peer/dpdk/limits.c"));
         run::check(compiler)?;
         let folders = ["usr/lib", "lib"].map(|folder| root.join(folder).join(TRIPLET).display().to_string());
-        Ok(Self { bench, root, libraries: folders.join(":"), limits })
+        Ok(Self { device, root, libraries: folders.join(":"), limits })
     }
 
-    /// Runs everything, and tells of each run.
+    /// Runs all programs, and reports each run.
     pub(super) fn run(&self, tell: Tell<'_>) {
         tell("dpdk-test-crypto-perf throughput", self.throughput());
         for work in WORK {
-            let Work { crypto, engine, vector, way, options } = work;
-            let words = [["dpdk-test-crypto-perf", *way, *vector].as_slice(), *options].concat().join(" ");
+            let Work { crypto, engine, vector, operation, options } = work;
+            let words =
+                [["dpdk-test-crypto-perf", *operation, *vector].as_slice(), *options].concat().join(" ");
             let limits = if *crypto == "wrapped" { "; limits changed" } else { "" };
             let name = format!("{words} ({crypto}, {engine}{limits})");
             tell(&name, self.verify(work, order(engine), 0));
         }
         let wrong = work("plaintext", "multi-block", "encrypt", "512-128", &[]);
-        tell("dpdk-test-crypto-perf with tweaks in the other order", self.verify(&wrong, "le", OPERATIONS));
+        tell(
+            "dpdk-test-crypto-perf with tweaks in the wrong byte order",
+            self.verify(&wrong, "le", OPERATIONS),
+        );
         tell(
             "dpdk-test cryptodev_mlx5_autotest (wrapped, single-block; limits changed)",
-            self.autotest(Some(&self.limits), super::LIMIT),
+            self.autotest(Some(&self.limits), LIMIT),
         );
     }
 
-    /// Runs the tests of crypto devices with NVIDIA's vectors.
+    /// Runs DPDK's crypto tests with NVIDIA's vectors.
     pub(super) fn autotest(&self, limits: Option<&Path>, limit: Duration) -> Result<String, String> {
-        // Its vectors have no keytag, and are wrapped with the device's second key.
-        let credential = self.bench.folder.join("credential-1");
+        // The keys of these vectors have no keytag, and are wrapped with the second key of the device.
+        let credential = self.device.folder.join("credential-1");
         let device = format!("0000:c1:00.0,class=crypto,import_kek_id=1,wcs_file={}", credential.display());
         let mut command = self.program("dpdk-test", &device, 1024, ["wrapped", "single-block"], limits)?;
         command.arg("cryptodev_mlx5_autotest");
-        let end = self.bench.start("autotest", command)?.finish(limit)?;
+        let end = self.device.start("autotest", command)?.finish(limit)?;
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, outcome) in end.said.lines().filter_map(case) {
             found.entry(outcome).or_default().push(name);
@@ -176,12 +179,12 @@ impl<'a> Dpdk<'a> {
         }
     }
 
-    /// Has results compared with a vector.
+    /// Runs operations, whose results DPDK compares with a vector.
     fn verify(&self, work: &Work, order: &str, wrong: u64) -> Result<String, String> {
         let Work { crypto, vector, .. } = work;
         let mut command = self.perf(work, "verify")?;
         let bits: u32 = vector.split('-').nth(1).and_then(|bits| bits.parse().ok()).ok_or("no bits")?;
-        // A keytag goes with a wrapped key, and the wrap adds as much again.
+        // A wrapped key has 8 bytes of keytag, and the wrapping adds 8 bytes.
         let key = bits / 4 + if *crypto == "wrapped" { 16 } else { 0 };
         command.args([
             "--cipher-key-sz",
@@ -189,7 +192,7 @@ impl<'a> Dpdk<'a> {
             "--test-name",
             &format!("{vector}-{order}-{crypto}"),
         ]);
-        command.arg("--test-file").arg(self.bench.folder.join("vectors"));
+        command.arg("--test-file").arg(self.device.folder.join("vectors"));
         match self.row(command)?.as_slice() {
             [_, _, _, enqueued, dequeued, _, _, failed]
                 if [*enqueued, *dequeued, *failed] == [OPERATIONS, OPERATIONS, wrong] =>
@@ -200,12 +203,12 @@ impl<'a> Dpdk<'a> {
         }
     }
 
-    /// Returns a run of `dpdk-test-crypto-perf` that lacks a key.
+    /// Returns a run of `dpdk-test-crypto-perf`. The caller adds the options for the key.
     fn perf(&self, work: &Work, test: &str) -> Result<Command, String> {
-        let Work { crypto, engine, vector, way, options } = work;
+        let Work { crypto, engine, vector, operation, options } = work;
         let (mut device, mut limits) = (DEVICE.to_owned(), None);
         if *crypto == "wrapped" {
-            device.push_str(&format!(",wcs_file={}", self.bench.folder.join("credential-0").display()));
+            device.push_str(&format!(",wcs_file={}", self.device.folder.join("credential-0").display()));
             limits = Some(self.limits.as_path());
         }
         let mut command = self.program("dpdk-test-crypto-perf", &device, 256, [crypto, engine], limits)?;
@@ -213,14 +216,23 @@ impl<'a> Dpdk<'a> {
         let operations = OPERATIONS.to_string();
         command.args(["--", "--devtype", "mlx5_pci", "--optype", "cipher-only", "--cipher-algo", "aes-xts"]);
         command.args(["--cipher-iv-sz", "16", "--desc-nb", "64", "--burst-sz", "32", "--pool-sz", "1024"]);
-        command.args(["--ptest", test, "--cipher-op", way, "--buffer-sz", unit, "--total-ops", &operations]);
+        command.args([
+            "--ptest",
+            test,
+            "--cipher-op",
+            operation,
+            "--buffer-sz",
+            unit,
+            "--total-ops",
+            &operations,
+        ]);
         command.args(*options);
         Ok(command)
     }
 
-    /// Runs a command, and returns the numbers of the only line of its table.
+    /// Runs a command, and returns the numbers of the only row of its table.
     fn row(&self, command: Command) -> Result<Vec<u64>, String> {
-        let end = self.bench.start("perf", command)?.finish(super::LIMIT)?;
+        let end = self.device.start("perf", command)?.finish(LIMIT)?;
         let rows: Vec<Vec<u64>> = end.said.lines().filter_map(numbers).collect();
         match rows.as_slice() {
             [row] if end.status.success() => Ok(row.clone()),
@@ -228,7 +240,7 @@ impl<'a> Dpdk<'a> {
         }
     }
 
-    /// Returns a program of DPDK's with this memory, on a device of this kind.
+    /// Returns a program of DPDK with `megabytes` of memory, on a device with these keys and this engine.
     fn program(
         &self,
         name: &str,
@@ -237,11 +249,12 @@ impl<'a> Dpdk<'a> {
         [crypto, engine]: [&str; 2],
         limits: Option<&Path>,
     ) -> Result<Command, String> {
-        let mut command = self.bench.program(&self.root.join("usr/bin").join(name).to_string_lossy(), crypto);
+        let mut command =
+            self.device.program(&self.root.join("usr/bin").join(name).to_string_lossy(), crypto);
         command.env("MLX5_UVERBS_ENGINE", engine).env("LD_LIBRARY_PATH", &self.libraries);
-        command.env("RUNTIME_DIRECTORY", self.bench.folder);
+        command.env("RUNTIME_DIRECTORY", self.device.folder);
         if let Some(limits) = limits {
-            command.env("LD_PRELOAD", format!("{}:{}", limits.display(), self.bench.library.display()));
+            command.env("LD_PRELOAD", format!("{}:{}", limits.display(), self.device.library.display()));
         }
         command.args([
             "--no-huge",
@@ -252,19 +265,19 @@ impl<'a> Dpdk<'a> {
             "-a",
             device,
         ]);
-        // One thread to say what is to be done, one to do it, wherever this process may run.
+        // Two threads, one to submit operations and one to control it, on all processors of this process.
         command.args(["--lcores", &format!("(0,1)@({})", processors()?)]);
         command.args(PLUGINS.iter().flat_map(|plugin| ["-d", plugin]));
         Ok(command)
     }
 }
 
-/// The order of a tweak's bytes in the memory of an engine, which DPDK copies as they stand.
+/// Returns the byte order of a tweak in memory, by engine. DPDK copies the tweak's bytes unchanged.
 fn order(engine: &str) -> &'static str {
     if engine == "multi-block" { "be" } else { "le" }
 }
 
-/// Returns the processors that this process may run on, as a list of ranges.
+/// Returns the processors of this process, as a list of ranges.
 fn processors() -> Result<String, String> {
     let status = fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -276,7 +289,7 @@ fn case(line: &str) -> Option<(&str, &str)> {
     line.trim().strip_prefix("+ TestCase [")?.split_once("] : ")?.1.rsplit_once(' ')
 }
 
-/// Returns the numbers of a line that has nothing else, without their fractions.
+/// Returns the integer parts of the numbers in a line of numbers.
 fn numbers(line: &str) -> Option<Vec<u64>> {
     let number = |word: &str| word.split('.').next()?.parse().ok();
     let row: Vec<u64> = line.split_ascii_whitespace().map(number).collect::<Option<_>>()?;
@@ -289,7 +302,7 @@ mod tests {
 
     #[test]
     fn tables_and_cases_are_read() {
-        let row = "           1         512          32        5000        4999     3250200     3417749           0";
+        let row = "  1   512   32   5000   4999     3250200     3417749           0";
         assert_eq!(numbers(row), Some(vec![1, 512, 32, 5000, 4999, 3_250_200, 3_417_749, 0]));
         assert_eq!(
             numbers("   1   512   32   1000   1000   7   8   0.0148   0.0605   176126.00").unwrap().len(),
@@ -299,7 +312,8 @@ mod tests {
         {
             assert_eq!(numbers(other), None, "{other}");
         }
-        let line = " + TestCase [49] : AES-256-XTS Encryption (4096-byte plaintext Dataunit 0) Scatter gather OOP failed";
+        let line = " + TestCase [49] : AES-256-XTS Encryption (4096-byte plaintext Dataunit 0) \
+                    Scatter gather OOP failed";
         assert_eq!(
             case(line),
             Some(("AES-256-XTS Encryption (4096-byte plaintext Dataunit 0) Scatter gather OOP", "failed"))

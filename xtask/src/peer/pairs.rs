@@ -1,6 +1,6 @@
-//! Programs that are run twice, as client and as server.
+//! Programs that run twice, as server and as client.
 
-/// Client and server programs; what both get.
+/// The command lines, the same for server and client.
 pub(super) const PAIRS: &[&[&str]] = &[
     &["ibv_rc_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
     &["ibv_uc_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
@@ -16,9 +16,9 @@ pub(super) const PAIRS: &[&[&str]] = &[
     &["ib_send_lat", "-d", "mlx5_0", "-F", "-c", "UD", "-n", "200"],
     &["ib_send_bw", "-d", "mlx5_0", "-F", "--use-srq", "-q", "4", "-n", "200", "-s", "4096"],
     &["ib_send_bw", "-d", "mlx5_0", "-F", "--use-srq", "-c", "UD", "-n", "200"],
-    // The client is done while much is still on its way.
+    // The client ends while many messages are still on their way.
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-c", "UC"],
-    // UCX through libmlx5, and with queues, rings and doorbells of its own, which commands of the device make.
+    // UCX through libmlx5, and with rings and doorbells of its own, which it makes by DEVX commands.
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_verbs", "-t", "am_lat", "-n", "200", "-w", "20"],
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "ud_verbs", "-t", "am_lat", "-n", "200", "-w", "20"],
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "am_lat", "-n", "100", "-w", "10"],
@@ -38,21 +38,21 @@ pub(super) const PAIRS: &[&[&str]] = &[
         "-n",
         "100",
     ],
-    // By a key with entries of one length over the region's.
+    // This method uses a KSM mkey on top of the memory region.
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "cswap", "-n", "50", "-w", "5"],
 ];
 
-/// Options of `ib_write_bw` for encrypted traffic, besides the files with keys.
+/// Options of `ib_write_bw` for encrypted traffic, without the files with keys.
 pub(super) const ENCRYPTED: &[&[&str]] = &[
     &["--aes_block_size=512", "-s", "4096", "--encrypt_on_tx"],
     &["--aes_block_size=4096", "-s", "65536"],
     &["--aes_block_size=512", "-s", "512", "--encrypt_on_tx", "--sig_before"],
 ];
 
-/// Client programs, and what they say at the end where all went well: a status of 0 is not enough.
+/// Client programs that end with status 0 even after a failure, and the text that they print on success.
 const PROOFS: &[(&str, &str)] = &[("ucx_perftest", "\nFinal: ")];
 
-/// Returns what the client of a pair has to say.
+/// Returns the text that the client of a pair must print.
 pub(super) fn proof(pair: &[&str]) -> &'static str {
     PROOFS.iter().find(|(name, _)| pair.first() == Some(name)).map_or("", |(_, proof)| proof)
 }

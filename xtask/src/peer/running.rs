@@ -1,4 +1,4 @@
-//! A program of others that runs: never longer than it may, and never without us.
+//! Programs of others that run: under a time limit, and never longer than this process.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -7,34 +7,31 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use xtask::run;
 
-/// Lines that are shown of a program that failed.
+/// The number of lines that are shown of a failed program's output.
 const LAST_WORDS: usize = 12;
 
-/// A socket that waits for connections, as the kernel writes it.
+/// The state of a listening socket, in the kernel's table.
 const LISTEN: &str = "0A";
 
-/// How often it is looked whether a program listens.
+/// The pause between two looks whether a program listens.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A program that runs. It is ended when this is dropped.
+/// A program that runs. It is killed when this value is dropped.
 pub(super) struct Running {
     child: Child,
-    /// What it prints, and what it says of errors. In one file the errors would come first, far from the end: a program writes its
-    /// output at its end, where that is no terminal.
+    /// The files for standard output and standard error. In one file, errors would come first and far from
+    /// the end: a program without a terminal writes its output only when it ends.
     logs: [PathBuf; 2],
 }
 
-/// How a program has ended, and all that it has said, errors last.
+/// Exit status and output of a program that has ended. Standard error comes last.
 pub(super) struct End {
     pub(super) status: ExitStatus,
     pub(super) said: String,
 }
 
 impl Running {
-    /// Starts a program that writes into files, which take as much as it says; a pipe is full at some time.
-    ///
-    /// # Errors
-    /// What went wrong, in a sentence.
+    /// Starts a program that writes to files. A pipe would block the program when it is full.
     pub(super) fn start(mut command: Command, log: &Path) -> Result<Self, String> {
         let logs = [log.to_path_buf(), log.with_extension("errors")];
         let create = |log: &PathBuf| File::create(log).map_err(|error| format!("{}: {error}", log.display()));
@@ -45,31 +42,31 @@ impl Running {
         Ok(Self { child, logs })
     }
 
-    /// Waits until somebody listens at a port, which is told by the kernel: the programs themselves do not say it. They take
-    /// one connection, so that it cannot be tried.
+    /// Waits until a socket listens at a port. The kernel's table tells, because the programs print nothing.
+    /// A test connection is impossible: the programs accept one only.
     ///
     /// # Errors
-    /// The program has ended before, or its time is over; in a sentence.
+    /// The program has ended early, or the time is over. The error is a sentence.
     pub(super) fn wait_for_port(&mut self, port: u16, limit: Duration) -> Result<(), String> {
         let start = Instant::now();
         while start.elapsed() < limit {
-            // A machine without IPv6 does not have the second.
+            // A machine without IPv6 has no second table.
             let tables =
                 ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| fs::read_to_string(file).unwrap_or_default());
             if tables.iter().any(|table| is_listening(table, port)) {
                 return Ok(());
             }
             if run::wait(&mut self.child, LOOK).map_err(|error| error.to_string())?.is_some() {
-                return Err(format!("ended and never listened: {}", self.finish(limit)?));
+                return Err(format!("ended before it listened: {}", self.finish(limit)?));
             }
         }
         Err(format!("did not listen at port {port} within {} s", limit.as_secs()))
     }
 
-    /// Waits for the program, which is ended when its time is over.
+    /// Waits for the end of the program, and kills it when its time is over.
     ///
     /// # Errors
-    /// It took too long, or cannot be waited for; in a sentence.
+    /// The program took too long, or cannot be waited for. The error is a sentence.
     pub(super) fn finish(&mut self, limit: Duration) -> Result<End, String> {
         let ended = run::wait(&mut self.child, limit).map_err(|error| error.to_string())?;
         let status = match ended {
@@ -85,7 +82,7 @@ impl Running {
     }
 
     fn kill(&mut self) -> std::io::Result<ExitStatus> {
-        // Fails where it has ended already.
+        // Fails if the program has ended.
         let _ = self.child.kill();
         self.child.wait()
     }
@@ -93,13 +90,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that was waited for has ended, and its number is not used again here.
+        // This process has waited for the program, so no other process has its number.
         let _ = self.kill();
     }
 }
 
-/// Whether somebody listens at a port, by a table of the kernel's: number, own address, peer's address, state, all in
-/// hexadecimal.
+/// Returns whether a socket listens at a port, from a table of the kernel: number, local address, remote
+/// address and state, in hexadecimal.
 fn is_listening(table: &str, port: u16) -> bool {
     let own = format!(":{port:04X}");
     table.lines().any(|line| {
@@ -108,7 +105,7 @@ fn is_listening(table: &str, port: u16) -> bool {
     })
 }
 
-/// How it ended, and its last lines.
+/// Writes the exit status and the last lines of the output.
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<&str> = self.said.lines().filter(|line| !line.trim().is_empty()).collect();

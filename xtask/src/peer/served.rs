@@ -1,23 +1,22 @@
-//! Programs whose server stays when its client is done: it is ended.
+//! Servers that do not end with their client. They are killed.
 
-use super::{Bench, LIMIT};
+use super::device::{Device, LIMIT};
 use xtask::run::free_port;
 
-/// A server and its client. `PORT` in their words stands for where the server listens.
+/// A server and its client. The word `PORT` in their command lines stands for the server's port.
 pub(super) struct Served {
-    /// What is told of it.
     pub(super) name: &'static str,
-    /// Variables for both.
+    /// Environment variables for both.
     variables: &'static [(&'static str, &'static str)],
     server: &'static str,
     client: &'static str,
-    /// What the client has said when all went well.
+    /// Texts that the client prints on success.
     proofs: &'static [&'static str],
 }
 
-/// UCX's file server in small: both sides compare the data (`-q`). TCP is there to connect them; the log shows what moves the data.
-/// Operations and sizes are random, and the seed is the time unless one is given: of 20 now and then none was a long read, which is
-/// what UCX does by RDMA READ.
+/// UCX's small file server. Both sides compare the data (`-q`). UCX uses TCP to connect; the device's log
+/// shows that RDMA moves the data. Operations and sizes are random, with the time as seed. With 20
+/// operations, now and then none was a long read, which UCX performs by RDMA READ; so there are 100.
 const fn io_demo(name: &'static str, variables: &'static [(&'static str, &'static str)]) -> Served {
     Served {
         name,
@@ -34,19 +33,20 @@ const LOG: (&str, &str) = ("MLX5_UVERBS_LOG", "1");
 pub(super) const SERVED: &[Served] = &[
     io_demo("io_demo, libmlx5's queues", &[("UCX_TLS", "rc_v,tcp"), UCX_DEVICES, LOG]),
     io_demo("io_demo, UCX's own queues", &[("UCX_TLS", "rc_x,tcp"), UCX_DEVICES, LOG]),
-    // What needs neither rdma_cm nor an address handle: without rdma_cm, qperf names no GID, and libmlx5 makes no handle then.
-    // `ver_` compares what atomics have fetched.
+    // These tests of qperf need neither rdma_cm nor an address handle: without rdma_cm, qperf sets no GID,
+    // and libmlx5 then makes no handle. Tests named `ver_` compare the results of atomics.
     Served {
         name: "qperf",
         variables: &[],
         server: "qperf -lp PORT",
-        client: "qperf localhost -lp PORT -t 1 rc_lat rc_rdma_write_bw uc_lat ver_rc_compare_swap ver_rc_fetch_add",
+        client: "qperf localhost -lp PORT -t 1 rc_lat rc_rdma_write_bw uc_lat ver_rc_compare_swap \
+                 ver_rc_fetch_add",
         proofs: &["rc_lat:\n    latency ", "uc_lat:\n    latency ", "ver_rc_fetch_add:\n    msg_rate "],
     },
 ];
 
-impl Bench<'_> {
-    /// Runs a server and, behind it, a client, which has to say what proves that all went well.
+impl Device<'_> {
+    /// Runs a server and then a client, which must print all texts of a success.
     pub(super) fn served(&self, served: &Served) -> Result<String, String> {
         let port = free_port()?;
         let start = |name: &str, line: &str| {
@@ -56,7 +56,7 @@ impl Bench<'_> {
             command.args(words).envs(served.variables.iter().copied());
             self.start(name, command)
         };
-        // It is ended when this returns.
+        // The server is killed at the end of this function.
         let mut server = start("server", served.server)?;
         server.wait_for_port(port, LIMIT)?;
         let end = start("client", served.client)?.finish(LIMIT)?;
@@ -64,7 +64,7 @@ impl Bench<'_> {
         match missing {
             None if end.status.success() => Ok("passed".into()),
             None => Err(end.to_string()),
-            Some(proof) => Err(format!("the client does not say `{}`: {end}", proof.trim())),
+            Some(proof) => Err(format!("the client did not print `{}`: {end}", proof.trim())),
         }
     }
 }

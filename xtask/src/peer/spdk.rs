@@ -1,4 +1,5 @@
-//! SPDK's `lib/mlx5`, unchanged, on the software device, under a program of ours that does with it what its accel module does.
+//! SPDK's `lib/mlx5`, unchanged, on the software device. A program of ours calls it as SPDK's accel module
+//! does.
 
 use super::running::Running;
 use std::fs;
@@ -7,23 +8,20 @@ use std::time::Duration;
 use xtask::run::{self, root};
 use xtask::{debian, emulate};
 
-/// The program's own files, and a stand-in for what SPDK's `configure` makes.
+/// The folder of our program, and of headers that SPDK's `configure` would generate.
 const OURS: &str = "hil-tests/peer/spdk";
 
-/// The AES-XTS engines, all of which SPDK knows.
+/// All AES-XTS engines of SPDK.
 const ENGINES: [&str; 3] = ["multi-block", "multi-block-le", "single-block"];
 
-/// The engines whose work requests are recorded: the ones of the library.
+/// The engines whose work requests are recorded. The library supports these.
 const RECORDED: [&str; 2] = ["multi-block", "single-block"];
 
-/// No engine needs a tenth of it on a quiet machine.
+/// The time limit of a run. No engine needs a tenth of it on a quiet machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Builds the program with `lib/mlx5` of a checkout and runs it on each engine; with `record`, once more, less of it, and its
-/// work requests go to that file.
-///
-/// # Errors
-/// What went wrong, in a sentence.
+/// Builds the program with `lib/mlx5` of a checkout, and runs it on each engine. With `record`, a shorter run
+/// writes its work requests to that file.
 pub(super) fn check(checkout: &Path, record: Option<&Path>) -> Result<(), String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::SPDK)?;
@@ -47,7 +45,7 @@ pub(super) fn check(checkout: &Path, record: Option<&Path>) -> Result<(), String
     Ok(())
 }
 
-/// Returns the commit of a checkout, if it is one of git's.
+/// Returns the commit of a checkout, if it is a git repository.
 fn commit(checkout: &Path) -> String {
     let mut git = run::program("git", &["rev-parse", "HEAD"]);
     git.current_dir(checkout);
@@ -57,11 +55,11 @@ fn commit(checkout: &Path) -> String {
 fn compile(checkout: &Path, folder: &Path) -> Result<PathBuf, String> {
     let program = folder.join("spdk");
     let library = checkout.canonicalize().map_err(|error| format!("{}: {error}", checkout.display()))?;
-    // SPDK reads one type's memory as another's, as its own build allows it.
+    // SPDK's own build disables strict aliasing as well.
     let mut gcc = run::program("gcc", &["-std=gnu11", "-O2", "-g", "-fno-strict-aliasing"]);
     gcc.arg("-I").arg(root().join(OURS)).arg("-I").arg(library.join("include"));
     gcc.args(sources(&library.join("lib/mlx5"))?).args(sources(&root().join(OURS))?);
-    // Objects are recorded on their way to libmlx5.
+    // `--wrap` lets the program record objects before libmlx5 creates them.
     gcc.args(["-Wl,--wrap=mlx5dv_devx_obj_create", "-libverbs", "-lmlx5", "-lcrypto", "-o"]).arg(&program);
     run::check(gcc)?;
     Ok(program)
@@ -76,7 +74,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
     if files.is_empty() { Err(format!("{} holds no C files", folder.display())) } else { Ok(files) }
 }
 
-/// Runs the program on the software device and returns what it said.
+/// Runs the program on the software device, and returns its output.
 fn execute(program: &Path, engine: &str, arguments: &[&str], folder: &Path) -> Result<String, String> {
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(arguments.iter().map(|argument| (*argument).to_owned()));
@@ -90,7 +88,7 @@ fn execute(program: &Path, engine: &str, arguments: &[&str], folder: &Path) -> R
     }
 }
 
-/// Writes bytes into a file as gzip does, without time and name, so that the same bytes are the same file.
+/// Compresses bytes into a file with gzip, without time and name: the same bytes make the same file.
 fn compress(bytes: &[u8], folder: &Path, file: &Path) -> Result<(), String> {
     let plain = folder.join("recording");
     fs::write(&plain, bytes).map_err(|error| format!("{}: {error}", plain.display()))?;

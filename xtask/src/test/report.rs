@@ -1,65 +1,40 @@
-//! Reports steps: a line as each begins, one as it ends, the end of its output where it failed, and a table in the end.
+//! Reports steps: a line when a step begins, a line when it ends with the end of its output if it failed, and
+//! a summary.
 
 use super::steps::{Step, Tier};
+use crate::outcome::Outcome;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Lines that are shown of a step that failed.
+/// The number of lines that are shown of a failed step's output.
 const SHOWN: usize = 300;
 
-/// How a step ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    Passed,
-    /// And why.
-    Skipped(String),
-    /// And what went wrong.
-    Failed(String),
-}
-
-impl Ended {
-    fn word(&self) -> &'static str {
-        match self {
-            Self::Passed => "passed",
-            Self::Skipped(_) => "SKIPPED",
-            Self::Failed(_) => "FAILED",
-        }
-    }
-}
-
-/// What came of a step.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) name: &'static str,
     pub(super) took: Took,
-    pub(super) outcome: Ended,
+    pub(super) outcome: Outcome,
     pub(super) log: String,
 }
 
-/// What the processors and the clock say that something took.
+/// The time and the CPU time that something took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
     pub(super) time: Duration,
     pub(super) cpu: Duration,
 }
 
-/// Writes a line for a step that begins, and how long it took last, if that is known.
-///
-/// # Errors
-/// Nothing can be written.
+/// Writes a line for a step that begins, with the duration of its last run if that is known.
 pub(super) fn begins(step: &Step, last: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
     let last = last.map(|seconds| format!("took {seconds} s last time")).unwrap_or_default();
     writeln!(out, "{}", format!("  runs     {:<14} {last}", step.name).trim_end())?;
     out.flush()
 }
 
-/// Writes a line for a step that has ended, behind what it printed if it failed.
-///
-/// # Errors
-/// Nothing can be written.
+/// Writes a line for a step that has ended. For a failed step, its output comes first.
 pub(super) fn line(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let Report { name, outcome, log, .. } = report;
-    if let Ended::Failed(_) = outcome {
+    if let Outcome::Failed(_) = outcome {
         let lines: Vec<&str> = log.lines().collect();
         let from = lines.len().saturating_sub(SHOWN);
         writeln!(out, "── {name}: target/test/{name}.log, from line {}", from + 1)?;
@@ -73,9 +48,9 @@ fn row(report: &Report) -> String {
     let Report { name, took, outcome, .. } = report;
     let row = times(outcome.word(), name, *took);
     match outcome {
-        Ended::Passed => row,
-        Ended::Skipped(why) => format!("{row}  {why}"),
-        Ended::Failed(why) => format!("{row}  {why}; again: cargo xtask test {name}"),
+        Outcome::Passed => row,
+        Outcome::Skipped(why) => format!("{row}  {why}"),
+        Outcome::Failed(why) => format!("{row}  {why}; again: cargo xtask test {name}"),
     }
 }
 
@@ -83,10 +58,8 @@ fn times(word: &str, name: &str, took: Took) -> String {
     format!("  {word:<8} {name:<14} {:>5} s {:>7} s", took.time.as_secs(), took.cpu.as_secs())
 }
 
-/// Writes a table of all steps, what in them was skipped and why, and what was left out.
-///
-/// # Errors
-/// Nothing can be written.
+/// Writes a table of all steps, with the reasons of skips inside of steps, and lists the steps that were left
+/// out.
 pub(super) fn summary(
     reports: &[Report],
     built: Option<Took>,
@@ -111,19 +84,19 @@ pub(super) fn summary(
             writeln!(out, "left out: {purpose} (cargo xtask test{option}): {}", names.join(", "))?;
         }
     }
-    let count = |is: fn(&Ended) -> bool| reports.iter().filter(|report| is(&report.outcome)).count();
-    let passed = count(|outcome| *outcome == Ended::Passed);
-    let failed = count(|outcome| matches!(outcome, Ended::Failed(_)));
-    // Other programs read this line.
+    let count = |is: fn(&Outcome) -> bool| reports.iter().filter(|report| is(&report.outcome)).count();
+    let passed = count(|outcome| *outcome == Outcome::Passed);
+    let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
+    // Scripts parse this line.
     writeln!(out, "steps: {passed} passed, {failed} failed, {} skipped", reports.len() - passed - failed)?;
     out.flush()
 }
 
-/// Returns the lines in which parts of a step say that they were skipped and why, each once.
+/// Returns the lines that tell how many parts of a step were skipped and why, each line once.
 fn skipped(log: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = Vec::new();
     for line in log.lines().map(str::trim) {
-        // One line for each scenario is followed by their sum.
+        // Lines for single scenarios are left out: a line with their number follows.
         let is_sum = line
             .strip_prefix("SKIPPED ")
             .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()));
@@ -139,7 +112,7 @@ mod tests {
     use super::super::steps::STEPS;
     use super::*;
 
-    fn report(outcome: Ended, log: &str) -> Report {
+    fn report(outcome: Outcome, log: &str) -> Report {
         let took = Took { time: Duration::from_millis(61_900), cpu: Duration::from_millis(90_100) };
         Report { name: "tests", took, outcome, log: log.into() }
     }
@@ -153,15 +126,15 @@ mod tests {
     #[test]
     fn output_is_shown_only_of_what_failed() {
         let passed = "  passed   tests             61 s      90 s\n";
-        assert_eq!(shown(&report(Ended::Passed, "one\ntwo\n")), passed);
-        let text = shown(&report(Ended::Failed("two".into()), "one\ntwo\n"));
+        assert_eq!(shown(&report(Outcome::Passed, "one\ntwo\n")), passed);
+        let text = shown(&report(Outcome::Failed("two".into()), "one\ntwo\n"));
         assert!(
             text.starts_with("── tests: target/test/tests.log, from line 1\none\ntwo\n  FAILED   tests"),
             "{text}"
         );
         assert!(text.ends_with("  two; again: cargo xtask test tests\n"), "{text}");
         let long: String = (0..1000).map(|number| format!("{number}\n")).collect();
-        assert_eq!(shown(&report(Ended::Failed(String::new()), &long)).lines().count(), SHOWN + 2);
+        assert_eq!(shown(&report(Outcome::Failed(String::new()), &long)).lines().count(), SHOWN + 2);
     }
 
     #[test]
@@ -170,7 +143,7 @@ mod tests {
             "passed x\nSKIPPED  a: lacks login\n  SKIPPED    1: lacks login\n  SKIPPED    1: lacks login\n";
         assert_eq!(skipped(log), ["SKIPPED    1: lacks login"]);
         let mut out = Vec::new();
-        let reports = [report(Ended::Passed, log), report(Ended::Skipped("no such tool".into()), "")];
+        let reports = [report(Outcome::Passed, log), report(Outcome::Skipped("no such tool".into()), "")];
         summary(&reports, Some(reports[0].took), &[], &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("SKIPPED    1: lacks login") && text.contains("s  no such tool"), "{text}");

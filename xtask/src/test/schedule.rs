@@ -1,8 +1,8 @@
-//! Runs steps as processes, at most one of each lane at a time.
+//! Runs steps as processes. Of each lane, one step runs at a time.
 
-use super::report::{Ended, Report, Took};
+use super::report::{self, Report, Took};
 use super::steps::{Lane, Step};
-use super::{SKIPPED, STEP, report};
+use crate::outcome::Outcome;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,26 +12,30 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use xtask::{host, run};
 
-/// How often it is looked whether a step has ended.
+/// The option with which a child process runs one step.
+pub(super) const STEP: &str = "--step";
+/// The exit status of a skipped step. The last line of its output is the reason.
+pub(super) const SKIPPED: u8 = 77;
+
+/// The pause between two looks whether a step has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What steps have to do for the programs that serve tasks.
+/// Whether steps build the programs that serve tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Programs {
-    /// Nothing: they have just been built.
+    /// The programs have just been built.
     Built,
-    /// Have them built.
+    /// Each step has cargo build the programs.
     AskCargo,
 }
 
-/// Steps that wait, and where their output goes.
+/// Steps that wait, and the folder for their logs.
 pub(super) struct Schedule {
     programs: Programs,
     waiting: VecDeque<&'static Step>,
     folder: PathBuf,
 }
 
-/// A step that runs.
 struct Running {
     step: &'static Step,
     child: Child,
@@ -40,10 +44,7 @@ struct Running {
 }
 
 impl Schedule {
-    /// Makes the folder for what steps print.
-    ///
-    /// # Errors
-    /// It cannot be made.
+    /// Makes the folder for logs.
     pub(super) fn new(steps: Vec<&'static Step>, programs: Programs) -> io::Result<Self> {
         let folder = run::root().join("target/test");
         fs::create_dir_all(&folder)?;
@@ -51,9 +52,6 @@ impl Schedule {
     }
 
     /// Runs all steps, and writes a line for each as it ends.
-    ///
-    /// # Errors
-    /// A step cannot be started, or nothing can be written.
     pub(super) fn run(mut self, out: &mut dyn Write) -> io::Result<Vec<Report>> {
         let mut running: Vec<Running> = Vec::new();
         let mut reports = Vec::new();
@@ -73,7 +71,7 @@ impl Schedule {
                 if let Some((status, cpu)) = running.get_mut(at).map(Running::ended).transpose()?.flatten() {
                     let report = running.swap_remove(at).report(status, cpu)?;
                     report::line(&report, out)?;
-                    if report.outcome == Ended::Passed {
+                    if report.outcome == Outcome::Passed {
                         self.keep(&report)?;
                     }
                     reports.push(report);
@@ -83,18 +81,17 @@ impl Schedule {
         }
     }
 
-    /// Takes the next step of a lane.
     fn next(&mut self, lane: Lane) -> Option<&'static Step> {
         let at = self.waiting.iter().position(|step| step.lane == lane)?;
         self.waiting.remove(at)
     }
 
-    /// Returns how many seconds a step took when it passed last.
+    /// Returns the duration, in seconds, of a step's last run that passed.
     fn last(&self, step: &Step) -> Option<u64> {
         fs::read_to_string(self.folder.join(step.name).with_extension("seconds")).ok()?.trim().parse().ok()
     }
 
-    /// Keeps how long a step took that has passed.
+    /// Writes the duration of a step that has passed to a file, for the next run.
     fn keep(&self, report: &Report) -> io::Result<()> {
         let file = self.folder.join(report.name).with_extension("seconds");
         fs::write(file, format!("{}\n", report.took.time.as_secs()))
@@ -114,52 +111,54 @@ impl Schedule {
 }
 
 impl Running {
-    /// Returns how the step ended, if it has, and the time of processors that it took with all that it had started.
+    /// Returns the exit status of a step that has ended, and the CPU time of the step with all its child
+    /// processes.
     fn ended(&mut self) -> io::Result<Option<(ExitStatus, Duration)>> {
         let before = children_cpu();
-        // No other child is waited for in between.
+        // No other child is waited for between the two readings, so the difference is the step's.
         let status = self.child.try_wait()?;
         Ok(status.map(|status| (status, children_cpu().saturating_sub(before))))
     }
 
     fn report(self, status: ExitStatus, cpu: Duration) -> io::Result<Report> {
         let log = String::from_utf8_lossy(&fs::read(&self.log)?).into_owned();
-        let last =
-            || log.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
+        let last = || log.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no output").to_owned();
         let outcome = match status.code() {
-            Some(0) => Ended::Passed,
-            Some(code) if code == i32::from(SKIPPED) => Ended::Skipped(last()),
-            Some(_) => Ended::Failed(last()),
-            None => Ended::Failed(format!("{status}: {}", last())),
+            Some(0) => Outcome::Passed,
+            Some(code) if code == i32::from(SKIPPED) => Outcome::Skipped(last()),
+            Some(_) => Outcome::Failed(last()),
+            None => Outcome::Failed(format!("{status}: {}", last())),
         };
         let took = Took { time: self.start.elapsed(), cpu };
         Ok(Report { name: self.step.name, took, outcome, log })
     }
 }
 
-/// What was started ends with this process, also where that ends early.
+/// Child processes end with this process, also after an error.
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails where it has ended.
+        // Fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Does something, and returns what it took with all that it started.
+/// Calls `act`. Returns its result, and the time of the call with all its child processes.
 pub(super) fn timed<T>(act: impl FnOnce() -> T) -> (T, Took) {
     let (before, start) = (children_cpu(), Instant::now());
     let came = act();
     (came, Took { time: start.elapsed(), cpu: children_cpu().saturating_sub(before) })
 }
 
-/// The time of processors that ended children of this process took, with theirs; zero where the system does not tell.
+/// Returns the CPU time of all child processes that have ended, with their own children. Returns zero if the
+/// system does not tell.
 fn children_cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in brackets may hold anything; behind it, user and system time of children are the 14th and 15th field.
+    // The second field is the name of the program in parentheses, and may contain blanks. User and system
+    // time of children are fields 16 and 17 of the line, or 14 and 15 behind the name.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
     let ticks: u64 = fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    // Linux counts in hundredths towards programs, whatever it does inside.
+    // Linux reports CPU time in hundredths of a second.
     Duration::from_millis(ticks * 10)
 }
 
@@ -180,7 +179,7 @@ mod tests {
         };
         assert_eq!(schedule.last(step), None);
         let took = Took { time: Duration::from_millis(61_900), cpu: Duration::ZERO };
-        let report = Report { name: step.name, took, outcome: Ended::Passed, log: String::new() };
+        let report = Report { name: step.name, took, outcome: Outcome::Passed, log: String::new() };
         schedule.keep(&report).unwrap();
         assert_eq!(schedule.last(step), Some(61));
     }

@@ -1,6 +1,6 @@
-//! The steps, in the order in which a fault is cheapest to find.
+//! The list of all steps. Steps that find errors quickly come first.
 
-use super::Outcome;
+use crate::outcome::Outcome;
 use crate::{bench, chaos, differential, fuzz, package, peer, sanitize, storage, versions};
 use std::io;
 use std::path::Path;
@@ -9,31 +9,31 @@ use xtask::run::{self, cargo, check, program, succeeds};
 use xtask::tools::{DENY, MUTANTS, SHEAR, Tool};
 use xtask::{debian, emulate, host, toolchain};
 
-/// Where a step builds. Two steps run side by side, one of each lane: cargo locks the folder in which it builds.
+/// The place where a step builds. Two steps run side by side, one of each lane, because cargo locks the
+/// folder in which it builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     /// In `target/debug`.
     Main,
-    /// In other folders: optimised, or for the Arm cores.
+    /// In other folders: release builds, and builds for the Arm cores.
     Side,
 }
 
-/// When a step runs.
+/// The tier of a step: when it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tier {
-    /// Without an option: a person waits for the result.
+    /// Runs without an option: a person waits for the result.
     First,
-    /// With `--rest`: a change lands only if it passes.
+    /// Runs with `--rest`: a change lands only if these steps pass.
     Rest,
-    /// With `--nightly`: it takes long, or downloads much.
+    /// Runs with `--nightly`: these steps take long, or download much.
     Nightly,
 }
 
 impl Tier {
-    /// All tiers.
     pub(super) const ALL: [Self; 3] = [Self::First, Self::Rest, Self::Nightly];
 
-    /// The option that runs it.
+    /// Returns the option that runs the tier.
     pub(super) fn option(self) -> Option<&'static str> {
         match self {
             Self::First => None,
@@ -42,27 +42,26 @@ impl Tier {
         }
     }
 
-    /// What it is for, for the help and for the list of what was left out.
+    /// Returns the purpose, for the help text and the list of steps that were left out.
     pub(super) fn purpose(self) -> &'static str {
         match self {
-            Self::First => "what a person waits for",
-            Self::Rest => "what else must hold before a change lands",
-            Self::Nightly => "what takes long or downloads much",
+            Self::First => "steps that a person waits for",
+            Self::Rest => "steps that must pass before a change lands",
+            Self::Nightly => "steps that take long or download much",
         }
     }
 }
 
-/// A check.
 pub(super) struct Step {
-    /// One word.
+    /// One word, for the command line.
     pub(super) name: &'static str,
-    /// What it checks.
+    /// A description of the checks.
     pub(super) what: &'static str,
     pub(super) lane: Lane,
     pub(super) tier: Tier,
-    /// The program behind it, if it is not xtask itself.
+    /// The program that serves the step, if it is not xtask itself.
     pub(super) program: Option<&'static str>,
-    /// What it needs of Debian.
+    /// Returns the Debian packages that the step needs.
     pub(super) packages: fn() -> Vec<Package>,
     pub(super) run: fn() -> Outcome,
 }
@@ -74,37 +73,37 @@ use Tier::{First, Nightly, Rest};
 pub(super) const STEPS: &[Step] = &[
     Step { name: "tidy", lane: Main, tier: First, program: Some("xtask-tidy"), packages: none,
            run: || task("xtask-tidy", &["tidy"]).into(),
-           what: "which module may know which, where unsafe may stand" },
+           what: "imports between modules, places of unsafe code, width of lines" },
     Step { name: "format", lane: Main, tier: First, program: None, packages: none, run: format,
            what: "rustfmt (skipped where it is not installed)" },
     Step { name: "tests", lane: Main, tier: First, program: None, packages: || [VERBS].concat(),
            run: || tests().into(),
-           what: "unit tests, examples of the documentation, scenarios, inputs that fuzzing found" },
+           what: "unit tests, documentation examples, scenarios, inputs that fuzzing found" },
     Step { name: "vectors", lane: Main, tier: First, program: Some("xtask-device"), packages: none,
            run: || task("xtask-device", &["vectors"]).into(),
-           what: "recorded requests of the reference provider" },
+           what: "bytes against recorded requests of the reference provider" },
     Step { name: "lints", lane: Main, tier: First, program: None, packages: none, run: lints,
            what: "clippy (skipped where it is not installed)" },
     Step { name: "differential", lane: Side, tier: First, program: None, packages: || [VERBS].concat(),
            run: || differential::check().into(),
-           what: "random requests beside libmlx5, 20,000 configurations" },
+           what: "bytes against libmlx5, for random requests with 20,000 configurations" },
     Step { name: "hil", lane: Side, tier: First, program: Some("xtask-boards"), packages: || [VERBS].concat(),
            run: || hil(&["softdev", "uverbs"]).into(),
-           what: "scenarios, alone and behind libmlx5" },
+           what: "scenarios on the software device, alone and behind libmlx5" },
     Step { name: "c-library", lane: Side, tier: First, program: Some("xtask-capi"),
            packages: || [C, VERBS_HEADERS].concat(),
            run: || task("xtask-capi", &["capi", "--compile"]).into(),
-           what: "the library for C is built: its header, its ABI, programs in C compile" },
+           what: "the library for C: its header, its ABI, compilation of programs in C" },
 
     Step { name: "hil-variants", lane: Main, tier: Rest, program: Some("xtask-boards"),
            packages: || [VERBS].concat(), run: || hil_variants().into(),
-           what: "scenarios behind libmlx5, with wrapped keys, with the other AES-XTS engines" },
+           what: "scenarios behind libmlx5, with wrapped keys and the other AES-XTS engines" },
     Step { name: "lab", lane: Main, tier: Rest, program: Some("xtask-boards"), packages: || [PIP].concat(),
            run: || task("xtask-boards", &["lab"]).into(),
-           what: "two boards at once that labgrid's coordinator lends, taken and given back" },
+           what: "two boards that labgrid's coordinator lends: taken, used at once, given back" },
     Step { name: "mutations", lane: Main, tier: Rest, program: None, packages: none,
            run: || mutations().into(),
-           what: "scenarios notice each way in which the software device can be broken" },
+           what: "scenarios notice each fault that the software device can have" },
     Step { name: "defects", lane: Main, tier: Rest, program: Some("xtask-mutants"), packages: none,
            run: || task("xtask-mutants", &["mutants", "--known"]).into(),
            what: "tests notice each defect of xtask/mutants/known.tsv" },
@@ -117,28 +116,28 @@ pub(super) const STEPS: &[Step] = &[
            run: || documentation().into(),
            what: "rustdoc without a warning" },
     Step { name: "package", lane: Main, tier: Rest, program: None, packages: none,
-           run: || package::test().into(),
-           what: "the library as a registry would hand it out" },
+           run: || package::run().into(),
+           what: "build and tests of the library from its package" },
     Step { name: "copies", lane: Side, tier: Rest, program: None, packages: || [VERBS].concat(),
            run: || copies().into(),
-           what: "what is checked in a buffer is what is used, with fat LTO" },
+           what: "a copy of shared memory is made once and checked, also with fat LTO" },
     Step { name: "peer", lane: Main, tier: Rest, program: Some("xtask-device"),
            packages: || [VERBS, PEERS].concat(), run: || peer::check(None).into(),
            what: "rdma-core's tests, perftest and DPDK's crypto driver, on the software device" },
     Step { name: "storage", lane: Main, tier: Rest, program: None, packages: || [VERBS].concat(),
            run: || storage::test().and_then(|()| chaos::test()).into(),
-           what: "a service example: each byte, each corrupt block, killed targets, faults by seeds" },
+           what: "the storage example: its data, corrupt blocks, killed targets, injected faults" },
     Step { name: "aarch64", lane: Side, tier: Rest, program: Some("xtask-artefacts"),
            packages: toolchain::packages, run: || task("xtask-artefacts", &[]).into(),
-           what: "builds for both BlueFields: glibc, panics, allocator, barriers" },
+           what: "builds for both BlueFields: glibc version, no panic, no allocator, barriers" },
     Step { name: "dist", lane: Side, tier: Rest, program: Some("xtask-artefacts"),
            packages: || [VERBS, PEERS].concat(),
            run: || task("xtask-artefacts", &["dist", "--check"]).into(),
-           what: "the archive of the stand-in: glibc, and a program run from it by a stranger" },
+           what: "the archive of the stand-in: glibc version, a run as another user" },
     Step { name: "firmware", lane: Side, tier: Rest, program: Some("xtask-boards"),
            packages: || [&toolchain::packages(), EMULATORS].concat(),
            run: || task("xtask-boards", &["firmware", "--check"]).into(),
-           what: "bare-metal images in QEMU, right and wrong" },
+           what: "bare-metal images in QEMU, with and without a provoked fault" },
     Step { name: "hil-arm", lane: Side, tier: Rest, program: Some("xtask-boards"),
            packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || hil(&["arm"]).into(),
            what: "scenarios on emulated Arm cores" },
@@ -148,18 +147,18 @@ pub(super) const STEPS: &[Step] = &[
            what: "the library for C: programs under valgrind and on Arm" },
     Step { name: "lost-board", lane: Side, tier: Rest, program: None,
            packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || lost_board().into(),
-           what: "an emulated machine that hangs and dies under the scenarios" },
+           what: "scenarios go on after an emulated machine has hung or died" },
     Step { name: "bench", lane: Side, tier: Rest, program: Some("xtask-boards"),
            packages: || [VERBS, VALGRIND, &toolchain::packages(), EMULATORS].concat(),
            run: || bench::check(&mut io::stdout()),
-           what: "instruction counts as they were recorded" },
+           what: "instruction counts against the recorded ones" },
 
     Step { name: "audit", lane: Main, tier: Nightly, program: None, packages: none,
            run: || with_tools(&[DENY, SHEAR], || itself(&["audit"])),
            what: "licences, sources and advisories of all crates; no dependency is unused" },
     Step { name: "versions", lane: Side, tier: Nightly, program: None, packages: none,
-           run: || versions::test().into(),
-           what: "the library with the newest and the oldest versions of its dependencies" },
+           run: || versions::run().into(),
+           what: "builds with the newest and the oldest versions of the dependencies" },
     Step { name: "mutants", lane: Main, tier: Nightly, program: Some("xtask-mutants"), packages: none,
            run: || with_tools(&[MUTANTS], || task("xtask-mutants", &["mutants"])),
            what: "tests notice small changes; each survivor has a reason" },
@@ -171,27 +170,27 @@ pub(super) const STEPS: &[Step] = &[
            what: "100,000 seeds of faults, 200 pairs of processes" },
     Step { name: "fuzz-long", lane: Main, tier: Nightly, program: None, packages: || [CXX].concat(),
            run: || itself(&["fuzz", "--seconds", "1800"]).into(),
-           what: "half an hour of fuzzing for each target, with a least number of calls" },
+           what: "half an hour of fuzzing for each target, with a minimum number of calls" },
     Step { name: "dist-chroot", lane: Side, tier: Nightly, program: Some("xtask-artefacts"),
            packages: || [VERBS, PEERS].concat(),
            run: || with_root(|| task("xtask-artefacts", &["dist", "--check-chroot", "--twice"])),
-           what: "the archive of the stand-in in a Debian system of its own; two builds are equal" },
+           what: "the archive of the stand-in in a new Debian system; two builds are equal" },
     Step { name: "lab-machines", lane: Side, tier: Nightly, program: Some("xtask-boards"),
            packages: || [PIP, &toolchain::packages(), EMULATORS, SSH].concat(),
            run: || task("xtask-boards", &["lab", "--virtual-dpus"]).into(),
            what: "the step `lab` with emulated machines" },
     Step { name: "dpdk", lane: Side, tier: Nightly, program: None, packages: || [VERBS, PEERS].concat(),
            run: || itself(&["peer", "--dpdk"]).into(),
-           what: "DPDK's tests with queue pairs as large as they ask for" },
+           what: "DPDK's tests with queue pairs of the size that they ask for" },
     Step { name: "rdma-core", lane: Side, tier: Nightly, program: None, packages: || [VERBS, PEERS].concat(),
            run: || with_checkout("RDMA_CORE", "--rdma-core"),
-           what: "all tests of a checkout of rdma-core, whose folder RDMA_CORE names" },
+           what: "all tests of a checkout of rdma-core (variable RDMA_CORE)" },
     Step { name: "spdk", lane: Side, tier: Nightly, program: None, packages: || [VERBS, SPDK].concat(),
            run: || with_checkout("SPDK", "--spdk"),
-           what: "lib/mlx5 of a checkout of SPDK, whose folder SPDK names" },
+           what: "lib/mlx5 of a checkout of SPDK (variable SPDK)" },
     Step { name: "empty-machine", lane: Side, tier: Nightly, program: None, packages: none,
            run: || with_root(|| itself(&["empty-machine"])),
-           what: "the README's commands where only what they ask for is installed" },
+           what: "the README's commands in a system with only the packages they need" },
 ];
 
 fn none() -> Vec<Package> {
@@ -208,18 +207,18 @@ fn itself(arguments: &[&str]) -> Result<(), String> {
     check(program(&run::itself()?.to_string_lossy(), arguments))
 }
 
-/// Runs a check that needs programs for cargo, if they are there or can be built.
+/// Runs a check that needs tools for cargo. Skips the check if a tool is neither installed nor can be built.
 fn with_tools(tools: &[Tool], run: fn() -> Result<(), String>) -> Outcome {
     match tools.iter().try_for_each(|tool| tool.find().map(drop)) {
         Ok(()) => run().into(),
-        Err(what) => Outcome::Skipped(format!("a tool is not installed and cannot be built: {what}")),
+        Err(what) => Outcome::Skipped(format!("a tool is missing and cannot be built: {what}")),
     }
 }
 
-/// Runs a check that makes a Debian system.
+/// Runs a check that makes a Debian system, or skips it on a machine where this is impossible.
 fn with_root(run: fn() -> Result<(), String>) -> Outcome {
     let has_apt = Path::new("/usr/bin/apt-get").exists();
-    // Mounts of its own: a container may have none.
+    // A container may forbid mounts.
     let has_mounts = succeeds(program("unshare", &["--mount", "true"]));
     match (debian::is_root(), has_apt, has_mounts) {
         (true, true, true) => run().into(),
@@ -229,7 +228,7 @@ fn with_root(run: fn() -> Result<(), String>) -> Outcome {
     }
 }
 
-/// Runs a peer whose checkout a variable of the environment names.
+/// Runs the tests of a peer whose checkout an environment variable names.
 fn with_checkout(variable: &str, option: &str) -> Outcome {
     match std::env::var(variable) {
         Ok(folder) => itself(&["peer", option, &folder]).into(),
@@ -237,11 +236,11 @@ fn with_checkout(variable: &str, option: &str) -> Outcome {
     }
 }
 
-/// Runs both checkers of memory, if the compiler has what the first needs.
+/// Runs AddressSanitizer and valgrind. Without AddressSanitizer's library it runs valgrind alone.
 fn sanitized() -> Outcome {
     match sanitize::missing() {
         Ok(None) => itself(&["sanitize"]).into(),
-        // The second does not need it.
+        // valgrind does not need the library.
         Ok(Some(what)) => match itself(&["sanitize", "valgrind"]) {
             Ok(()) => Outcome::Skipped(format!("valgrind passed; {what}")),
             Err(what) => Outcome::Failed(what),
@@ -250,7 +249,7 @@ fn sanitized() -> Outcome {
     }
 }
 
-/// Runs all scenarios on boards, which must be there and know all of them.
+/// Runs all scenarios on boards. Fails if a board is missing or does not know a scenario.
 fn hil(boards: &[&str]) -> Result<(), String> {
     let boards: Vec<_> = boards.iter().flat_map(|board| ["--board", board]).collect();
     hil_with(&boards)
@@ -260,20 +259,20 @@ fn hil_with(arguments: &[&str]) -> Result<(), String> {
     task("xtask-boards", &[&["hil", "--require-board", "--require-cases"], arguments].concat())
 }
 
-/// An engine with tweaks in little endian differs in nothing else: the scenarios r150 to r159 are those of
-/// AES-XTS.
+/// Of the little-endian variant only AES-XTS scenarios (r150 to r159) run: this variant differs in the tweak
+/// alone.
 fn hil_variants() -> Result<(), String> {
     hil(&["uverbs-wrapped", "uverbs-single-block"])?;
     hil_with(&["--board", "uverbs-little-endian", "--filter", "r15"])
 }
 
-/// Runs the tests of all packages; those of the shim need libibverbs and libmlx5.
+/// Runs the tests of all packages. Tests of the shim need libibverbs and libmlx5.
 fn tests() -> Result<(), String> {
     debian::install(VERBS)?;
     check(cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]))
 }
 
-/// Builds the program that copies out of a buffer with fat LTO, and runs it on the software device.
+/// Builds `hil-copies` with fat LTO, and runs it on the software device.
 fn copies() -> Result<(), String> {
     debian::install(VERBS)?;
     check(cargo(&["build", "--profile", "bench", "--quiet", "--package", "hil-copies"]))?;
@@ -313,7 +312,8 @@ fn lints() -> Outcome {
     check(cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])).into()
 }
 
-/// Compiles the library with each of its features and with all, and the boards' runner with its own.
+/// Compiles the library with each feature and with all of them, and the runner for boards with its feature
+/// `gpio`.
 fn features() -> Result<(), String> {
     ["alloc", "defmt", "devx", "capi", "defmt,capi"].into_iter().try_for_each(|features| {
         check(cargo(&["check", "--quiet", "--package", "mlx5-mkey", "--features", features]))
@@ -321,7 +321,8 @@ fn features() -> Result<(), String> {
     check(cargo(&["check", "--quiet", "--package", "xtask-boards", "--features", "gpio"]))
 }
 
-/// Documents the workspace, with all features of the library, and the library alone: no link to the shim may be broken there.
+/// Documents the workspace, then the library alone: links from the library to the shim must not break without
+/// the shim.
 fn documentation() -> Result<(), String> {
     [["--workspace"].as_slice(), &["--package", "mlx5-mkey"]].into_iter().try_for_each(|what| {
         let mut command = cargo(&[&["doc", "--no-deps", "--quiet"], what].concat());

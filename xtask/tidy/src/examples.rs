@@ -1,15 +1,16 @@
-//! An example for every public module, and for every public type that a user constructs.
+//! Rule: every public module, and every public type that users construct, has an example.
 
 use crate::source::{Source, before_tests, is_letter, is_test, names as tokens};
 
-/// Folders whose types and modules are not looked at. The page of `wire` is.
+/// Folders whose types and modules need no example. The page of the module `wire` needs one.
 const EXEMPT: &[(&str, &str)] = &[
     ("src/capi/", "for programs in C: the guide's page and `hil-tests/examples/c`"),
-    ("src/wire/", "structs of the device, which `wqe` and `command` fill in"),
-    ("src/guide/", "pages for reading, some of which are tables"),
+    ("src/wire/", "structs of the device, which `wqe` and `command` encode"),
+    ("src/guide/", "pages for reading, some of them tables"),
 ];
 
-/// Types that could be constructed, and need no example. Nor do errors, whose names end so.
+/// Types that users receive and never construct, in groups. They need no example. Error types need none
+/// either.
 const RECEIVED: &[(&str, &[&str])] = &[
     (
         "found in completions",
@@ -47,7 +48,7 @@ const RECEIVED: &[(&str, &[&str])] = &[
     ("returned by the shim", &["Event", "MkeyObject", "Outstanding", "RingAddresses"]),
 ];
 
-/// Checks all files of the library, by name and text.
+/// Checks all files of the library.
 pub(crate) fn check(files: &[Source], faults: &mut Vec<String>) {
     let mut excused = Vec::new();
     for Source { name, text, .. } in files {
@@ -89,7 +90,7 @@ pub(crate) fn check(files: &[Source], faults: &mut Vec<String>) {
     }
 }
 
-/// Returns the text of a module that a file declares. `None` for one that is exempt.
+/// Returns the text of a declared module. Returns `None` if the module needs no example.
 fn page<'t>(files: &'t [Source], declared_in: &str, module: &str) -> Option<&'t str> {
     let folder = declared_in.strip_suffix("lib.rs").or_else(|| declared_in.strip_suffix("mod.rs"));
     let folder = folder.map_or_else(|| declared_in.replace(".rs", "/"), str::to_owned);
@@ -98,7 +99,7 @@ fn page<'t>(files: &'t [Source], declared_in: &str, module: &str) -> Option<&'t 
     files.iter().find(is_page).map(|file| &*file.text)
 }
 
-/// Returns whether comments that begin with `opening` have an example that is compiled.
+/// Returns whether comments that begin with `opening` contain a compiled example.
 fn example(text: &str, opening: &str) -> bool {
     let (mut is_open, mut found) = (false, false);
     for comment in text.lines().filter_map(|line| line.trim_start().strip_prefix(opening)) {
@@ -110,7 +111,7 @@ fn example(text: &str, opening: &str) -> bool {
     found
 }
 
-/// The comments and attributes before an item.
+/// The documentation of the next item.
 #[derive(Default)]
 struct Docs<'t> {
     comments: Vec<&'t str>,
@@ -131,8 +132,8 @@ impl<'t> Docs<'t> {
     }
 }
 
-/// Returns whether users construct the type that the first of these lines declares: it is an enum, all its
-/// fields are public, or it has a constructor.
+/// Returns whether users construct the type in the first of these lines: an enum, a struct with public fields
+/// only, or a type with a public constructor.
 fn is_constructed(lines: &[&str], name: &str, file: &[&str]) -> bool {
     let [first, body @ ..] = lines else { return false };
     let declaration = first.trim_start();
@@ -150,7 +151,7 @@ fn is_constructed(lines: &[&str], name: &str, file: &[&str]) -> bool {
     fields_are_public || has_constructor(file, name.trim_start_matches('$'))
 }
 
-/// Returns whether a type has a public function that makes one out of nothing of its own.
+/// Returns whether a type has a public function without `self` that returns `Self`.
 fn has_constructor(file: &[&str], name: &str) -> bool {
     let (mut is_inside, mut signature) = (false, String::new());
     for line in file.iter().map(|line| line.trim_start()) {
@@ -177,12 +178,12 @@ fn has_constructor(file: &[&str], name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A part of a file, which need not be whole.
+    /// Returns a source file whose text may be incomplete.
     fn source(name: &str, text: &str) -> Source {
         Source { name: name.into(), text: text.into(), code: None }
     }
 
-    /// What is found in one file of the library, exceptions apart.
+    /// Returns the faults of one file of the library.
     fn found(text: &str) -> Vec<String> {
         let mut faults = Vec::new();
         check(&[source("src/mkey/a.rs", text)], &mut faults);
@@ -200,7 +201,7 @@ mod tests {
             "pub struct A(u32);\nimpl A {\n    pub const fn new(one: u32) -> Self {",
             "pub struct A<T>(T);\nimpl<T> A<T> {\n    pub fn open(\n        one: T,\n    ) \
              -> Result<Self, E> {",
-            // Not compiled, not open, or another's.
+            // No compiled example, no code block that is compiled, or the example of another item.
             "/// ```text\n/// ```\npub struct A;",
             "/// ```ignore\n/// ```\npub struct A;",
             "/// ```\n/// ```\nfn f() {}\npub struct A;",

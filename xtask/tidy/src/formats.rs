@@ -1,10 +1,10 @@
-//! Every public type of the library has a `defmt::Format`.
+//! Rule: every public type of the library has a `defmt::Format`.
 
 use crate::source::{is_letter, shipped};
 
-/// Every public type of the library has a `defmt::Format`, by attribute or by one of the ways below.
+/// Checks a file: an attribute or one of the macros below implements the trait.
 pub(crate) fn check(name: &str, text: &str, faults: &mut Vec<String>) {
-    // The shim and the functions for C are for programs with an operating system, which print.
+    // The shim and the functions for C run on an operating system and print with `Display`.
     if !name.starts_with("src/") || ["src/devx/", "src/capi/"].iter().any(|folder| name.starts_with(folder)) {
         return;
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//! `cargo xtask tidy`: checks the rules of the house that no compiler checks.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -23,16 +23,21 @@ use xtask::run::{self, root};
 const HELP: &str = "\
 cargo xtask tidy
 
-Checks the rules of the house that no compiler checks, in all crates: which module may know which,
-that no files import each other in a circle, that packages share code by libraries and not by
-#[path], where unsafe may be, that lines have at most 110 columns, what is at the top, that every
-public type has a defmt::Format, that public modules and types that users construct have an
-example, and that no file names a place under the folder for temporary files.
+Checks the rules of the house that no compiler checks, in all crates:
+
+  modules import only the modules that a table allows, and never in a circle
+  packages share code by libraries, not by #[path]
+  unsafe occurs only in the files of a table
+  lines have at most 110 columns
+  the top folder contains only known names
+  every public type of the library has a defmt::Format
+  public modules, and public types that users construct, have an example
+  files use no predictable name in the folder for temporary files
 ";
 
 fn main() -> ExitCode {
     let arguments = run::arguments();
-    // The task's name comes first.
+    // The first argument is the name of the task.
     if let Some(status) = run::no_arguments(arguments.get(1..).unwrap_or_default(), HELP) {
         return status;
     }
@@ -45,7 +50,7 @@ fn main() -> ExitCode {
     }
     match faults.len() {
         0 => ExitCode::SUCCESS,
-        count => run::failed(&format!("{count} places break the rules of the house")),
+        count => run::failed(&format!("{count} violations of the rules of the house")),
     }
 }
 
@@ -55,7 +60,7 @@ fn faults() -> io::Result<Vec<String>> {
     for entry in fs::read_dir(&root)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if !name.starts_with('.') && !TOP.contains(&name.as_str()) {
-            faults.push(format!("{name}: does not belong at the top"));
+            faults.push(format!("{name}: unexpected in the top folder"));
         }
     }
     let mut files: Vec<PathBuf> =
@@ -85,7 +90,7 @@ fn faults() -> io::Result<Vec<String>> {
         }
     }
     for name in UNSAFE.iter().filter(|name| !all.iter().any(|source| source.name == **name)) {
-        faults.push(format!("xtask/tidy/src/tables.rs: {name} is not there"));
+        faults.push(format!("xtask/tidy/src/tables.rs: the file {name} does not exist"));
     }
     examples::check(&all, &mut faults);
     let sources: Sources<'_> = all.iter().map(|source| (&*source.name, source)).collect();
@@ -102,13 +107,13 @@ fn faults() -> io::Result<Vec<String>> {
     for (root, rows) in FLOWS {
         match crates.iter().find(|one| one.root == *root) {
             Some(one) => check_flow(one, rows, &mut faults),
-            None => faults.push(format!("xtask/tidy/src/tables.rs: {root} is no root of a crate")),
+            None => faults.push(format!("xtask/tidy/src/tables.rs: {root} is not the root of a crate")),
         }
     }
     Ok(faults)
 }
 
-/// Checks who knows whom in a crate. Its root may know all.
+/// Checks the imports between the top modules of a crate. The root may import all of them.
 fn check_flow(one: &Crate<'_>, rows: &[Row], faults: &mut Vec<String>) {
     const TABLES: &str = "xtask/tidy/src/tables.rs";
     let root = one.root;
@@ -119,7 +124,7 @@ fn check_flow(one: &Crate<'_>, rows: &[Row], faults: &mut Vec<String>) {
             faults.push(format!("{TABLES}: {root} declares no module {name}"));
         }
         for other in known.iter().filter(|other| !before.contains(*other)) {
-            faults.push(format!("{TABLES}: {root}: {name} knows {other}, which is not below it"));
+            faults.push(format!("{TABLES}: {root}: {name} imports {other}, which is not below it"));
         }
         before.insert(*name);
     }
@@ -130,7 +135,7 @@ fn check_flow(one: &Crate<'_>, rows: &[Row], faults: &mut Vec<String>) {
         let ([name, ..], [other, ..]) = (&used.module[..], &used.used[..]) else { continue };
         let known = rows.iter().find(|(row, _)| row == name).map_or(&[][..], |(_, known)| *known);
         if name != other && !known.contains(&&**other) {
-            faults.push(format!("{}:{}: {name} must not know {other}", used.file, used.line));
+            faults.push(format!("{}:{}: {name} must not import {other}", used.file, used.line));
         }
     }
 }
@@ -138,9 +143,9 @@ fn check_flow(one: &Crate<'_>, rows: &[Row], faults: &mut Vec<String>) {
 fn check_unsafe(name: &str, file: &syn::File, allowed: &[&str], faults: &mut Vec<String>) {
     let lines = unsafety::lines(file);
     if !allowed.contains(&name) {
-        faults.extend(lines.iter().map(|line| format!("{name}:{line}: unsafe does not belong here")));
+        faults.extend(lines.iter().map(|line| format!("{name}:{line}: unsafe is not allowed here")));
     } else if lines.is_empty() {
-        faults.push(format!("xtask/tidy/src/tables.rs: {name} says no unsafe"));
+        faults.push(format!("xtask/tidy/src/tables.rs: {name} contains no unsafe"));
     }
 }
 
@@ -154,14 +159,14 @@ fn check_width(source: &Source, faults: &mut Vec<String>) {
     faults.extend(lines.map(|line| format!("{}:{line}: more than {most} columns", source.name)));
 }
 
-/// A folder whose name can be guessed may be there already, and be another user's.
+/// A folder with a predictable name may already exist and belong to another user.
 fn check_folders(name: &str, text: &str, faults: &mut Vec<String>) {
     if PREDICTABLE.contains(&name) {
         return;
     }
     for (number, line) in code(text) {
         if line.contains("temp_dir()") || line.contains("/tmp/") {
-            faults.push(format!("{name}:{number}: a folder that can be guessed; tempfile makes one"));
+            faults.push(format!("{name}:{number}: a predictable folder for temporary files; use tempfile"));
         }
     }
 }
@@ -188,7 +193,7 @@ mod tests {
         files.iter().map(|(name, text)| Source::new(name, (*text).into()).unwrap()).collect()
     }
 
-    /// Returns the faults of a crate of three modules, of which the second knows the first, and `file`.
+    /// Returns the faults of a crate with three modules, in which `file` replaces one file.
     fn flow(file: (&str, &str)) -> Vec<String> {
         let rows: &[Row] = &[("wire", &[]), ("mkey", &["wire"]), ("queue", &["wire", "mkey"])];
         let mut files = vec![
@@ -229,7 +234,7 @@ mod tests {
             ("a/src/wire.rs", "\npub(crate) use super::{queue::Ring};\nfn f(_: Ring) {}"),
         ] {
             let module = if name.contains("wire") { "wire" } else { "mkey" };
-            assert_eq!(flow((name, text)), [format!("{name}:2: {module} must not know queue")], "{text}");
+            assert_eq!(flow((name, text)), [format!("{name}:2: {module} must not import queue")], "{text}");
         }
     }
 
@@ -245,7 +250,7 @@ mod tests {
             faults.iter().map(|fault| fault.rsplit(": ").next().unwrap().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(found(&[("one", &[]), ("two", &["one"])]), [""; 0]);
-        assert_eq!(found(&[("one", &["two"]), ("two", &[])]), ["one knows two, which is not below it"]);
+        assert_eq!(found(&[("one", &["two"]), ("two", &[])]), ["one imports two, which is not below it"]);
         assert_eq!(found(&[("one", &[])]), ["the module two has no row"]);
         let gone = "a/src/lib.rs declares no module gone";
         assert_eq!(found(&[("one", &[]), ("two", &[]), ("gone", &[])]), [gone]);
@@ -258,9 +263,12 @@ mod tests {
             check_unsafe("src/a.rs", &syn::parse_file(text).unwrap(), allowed, &mut faults);
             faults
         };
-        assert_eq!(found("\nunsafe fn f() {}", &[]), ["src/a.rs:2: unsafe does not belong here"]);
+        assert_eq!(found("\nunsafe fn f() {}", &[]), ["src/a.rs:2: unsafe is not allowed here"]);
         assert_eq!(found("\nunsafe fn f() {}", &["src/a.rs"]), [""; 0]);
-        assert_eq!(found("fn f() {}", &["src/a.rs"]), ["xtask/tidy/src/tables.rs: src/a.rs says no unsafe"]);
+        assert_eq!(
+            found("fn f() {}", &["src/a.rs"]),
+            ["xtask/tidy/src/tables.rs: src/a.rs contains no unsafe"]
+        );
     }
 
     #[test]

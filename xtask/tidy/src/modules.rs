@@ -1,4 +1,4 @@
-//! The modules of crates that have a file of their own, and which of them use which.
+//! The modules of crates that have their own files, and the imports between them.
 
 use crate::source::{Source, attributes, is_for_tests, is_test, paths};
 use proc_macro2::Ident;
@@ -9,55 +9,55 @@ use syn::{Expr, ExprLit, Item, ItemMod, ItemUse, Lit, Macro, Meta, UseTree, Visi
 /// The path of a module or an item, from the root of its crate.
 pub(crate) type Path = Vec<String>;
 
-/// A name that a file brings in.
+/// An imported name.
 struct Import {
-    /// Others may have it from here too.
+    /// The import is a re-export.
     public: bool,
-    /// Its name here, `*` for everything.
+    /// The name in this file, or `*`.
     name: String,
     path: Path,
     line: usize,
 }
 
-/// A module that has a file of its own.
+/// A module with its own file.
 struct Module<'s> {
     source: &'s Source,
     imports: Vec<Import>,
-    /// Paths in the code from the module in which they are written, each with its line.
+    /// Paths in the code: the module in which each is written, the path, and the line.
     paths: Vec<(Path, Path, usize)>,
     /// All names in the code.
     words: BTreeSet<String>,
 }
 
-/// The modules of a crate that are no tests.
+/// The modules of a crate, without tests.
 pub(crate) struct Crate<'s> {
-    /// The file of its root.
+    /// The name of the root file.
     pub(crate) root: &'s str,
     modules: BTreeMap<Path, Module<'s>>,
 }
 
-/// One module uses another.
+/// An import of one module by another.
 pub(crate) struct Use<'c> {
     pub(crate) module: &'c Path,
     pub(crate) used: &'c Path,
-    /// Where the first one says it.
+    /// The file and line of the import.
     pub(crate) file: &'c str,
     pub(crate) line: usize,
 }
 
-/// A file that declares modules: which, and where they are.
+/// A module that another file declares, and its file.
 struct Declared {
     name: Path,
     file: String,
     for_tests: bool,
-    /// The attribute that says so, and where it is.
+    /// The `path` attribute, with its line.
     path: Option<(String, usize)>,
 }
 
-/// Files by their names.
+/// All files by name.
 pub(crate) type Sources<'s> = BTreeMap<&'s str, &'s Source>;
 
-/// Returns the crates of these files, tests apart. The root of each is a file that no other declares.
+/// Returns all crates, without tests. The root of a crate is a file that no other file declares.
 pub(crate) fn crates<'s>(sources: &Sources<'s>) -> Vec<Crate<'s>> {
     let declared: BTreeMap<&str, Vec<Declared>> =
         sources.values().map(|source| (&*source.name, declared(source, sources))).collect();
@@ -67,7 +67,7 @@ pub(crate) fn crates<'s>(sources: &Sources<'s>) -> Vec<Crate<'s>> {
     roots.map(|root| Crate::new(root, &declared, sources)).collect()
 }
 
-/// Returns the attributes by which files declare modules outside of their packages.
+/// Reports `path` attributes that refer to another package.
 pub(crate) fn foreign(sources: &Sources<'_>, packages: &[String], faults: &mut Vec<String>) {
     let package = |file: &str| {
         let of = |package: &&String| file.starts_with(&***package);
@@ -129,7 +129,7 @@ fn path_attribute(module: &ItemMod) -> Option<(String, usize)> {
     })
 }
 
-/// Returns the file of a module that is declared in another one, behind the modules around it there.
+/// Returns the file of a declared module. `inside` is the path of the module inside the declaring file.
 fn file_of(
     inside: &[String],
     path: Option<&(String, usize)>,
@@ -138,7 +138,7 @@ fn file_of(
 ) -> Option<String> {
     let (folder, file) = source.name.rsplit_once('/').unwrap_or(("", &source.name));
     let stem = file.trim_end_matches(".rs");
-    // The root of a crate declares the files beside it, whatever its name.
+    // The root of a crate declares files of its own folder, whatever its name.
     let folders = [format!("{folder}/{stem}"), folder.to_string()];
     if let Some((path, _)) = path {
         let around = inside.split_last().map_or(&[][..], |(_, around)| around);
@@ -200,7 +200,7 @@ impl<'s> Crate<'s> {
         this
     }
 
-    /// Returns a path from the root, `None` for one of another crate.
+    /// Returns the path from the root of the crate. Returns `None` for a path of another crate.
     fn absolute(&self, module: &Path, path: &[String], imports: &[Import]) -> Option<Path> {
         let (first, rest) = path.split_first()?;
         let mut base = match first.as_str() {
@@ -226,8 +226,8 @@ impl<'s> Crate<'s> {
         Some(base)
     }
 
-    /// Returns the module that an item comes from: where it is re-exported, the one that it is re-exported
-    /// from. `None` for a path that ends with a module.
+    /// Returns the module that declares an item, following re-exports. Returns `None` for the path of a
+    /// module.
     fn owner(&self, path: &[String], depth: usize) -> Option<Path> {
         let mut module = Path::new();
         let mut rest = path;
@@ -240,7 +240,7 @@ impl<'s> Crate<'s> {
             }
             let imports = self.modules.get(&module).map_or(&[][..], |module| &module.imports);
             let import = imports.iter().find(|import| import.public && import.name == *name);
-            // A macro is exported under its own path, and `use` may run in circles.
+            // An exported macro has its own path as its origin, and imports may form circles.
             let Some(import) = import.filter(|import| import.path != child && depth < 8) else {
                 return Some(module);
             };
@@ -249,7 +249,7 @@ impl<'s> Crate<'s> {
         None
     }
 
-    /// Returns the modules that one uses, and in which line first. What it only re-exports it does not use.
+    /// Returns the modules that a module uses, with the first line of each. A mere re-export is no use.
     fn used(&self, name: &Path, module: &Module<'_>) -> BTreeMap<&Path, usize> {
         let mut used: Vec<(Path, usize)> = Vec::new();
         for import in &module.imports {
@@ -272,7 +272,7 @@ impl<'s> Crate<'s> {
         used.iter().filter_map(known).collect()
     }
 
-    /// Returns which modules use which.
+    /// Returns all uses of modules by others.
     pub(crate) fn uses(&self) -> impl Iterator<Item = Use<'_>> {
         self.modules.iter().flat_map(|(path, module)| {
             let file = &*module.source.name;
@@ -290,7 +290,8 @@ impl<'s> Crate<'s> {
         self.modules.keys().filter_map(|path| path.first()).map(String::as_str).collect()
     }
 
-    /// Returns the circles: for each file the shortest one that begins with it and has no file before it.
+    /// Returns the circles of imports: for each module the shortest one that contains no module of a lower
+    /// path.
     pub(crate) fn circles(&self) -> Vec<String> {
         let mut used: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
         for one in self.uses() {
@@ -307,7 +308,7 @@ impl<'s> Crate<'s> {
     }
 }
 
-/// Returns the shortest way from a module back to itself, through modules behind it only.
+/// Returns the shortest circle through a module, over modules of higher paths only.
 fn circle<'a>(start: &'a Path, used: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Option<Vec<&'a Path>> {
     let mut seen = BTreeSet::new();
     let mut ways = vec![vec![start]];
@@ -330,10 +331,10 @@ fn circle<'a>(start: &'a Path, used: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) ->
     None
 }
 
-/// Collects the names that a file brings in, and its paths. Tests may use what they like.
+/// Collects imports and paths of a file, without tests: tests may import any module.
 #[derive(Default)]
 struct Reader {
-    /// The module that is read, with those that have no file of their own.
+    /// The current module, with the modules inside of the file.
     inside: Path,
     imports: Vec<(Path, Import)>,
     paths: Vec<(Path, Path, usize)>,
@@ -387,7 +388,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 }
 
-/// Calls `each` with every path that a `use` names, its name here, and the line.
+/// Calls `each` for every name that a `use` imports: its path, its local name, and its line.
 fn leaves(tree: &UseTree, path: &mut Path, each: &mut dyn FnMut(&[String], String, usize)) {
     let line = |name: &Ident| name.span().start().line;
     match tree {
@@ -421,7 +422,7 @@ fn leaves(tree: &UseTree, path: &mut Path, each: &mut dyn FnMut(&[String], Strin
 mod tests {
     use super::*;
 
-    /// Returns the circles of one crate, which has these files and a root that declares module `m`.
+    /// Returns the circles of a crate with these files and a root that declares module `m`.
     fn circles(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<Source> = files
             .iter()
@@ -491,18 +492,18 @@ mod tests {
     #[test]
     fn no_circle() {
         for (parent, a, b) in [
-            // Declared and re-exported only.
+            // The parent only declares and re-exports its children.
             ("mod a;\nmod b;\npub use a::A;\npub struct Own;", "use super::Own;", "use super::{A, Own};"),
             // The parent uses its children.
             ("mod a;\nmod b;\nuse a::A;\npub use b::B;\npub struct Own(A, B);", "", "use super::a::A;"),
-            // Tests may use what they like, and comments name what they like.
+            // Tests and comments may name any module.
             (
                 "mod a;\nmod b;",
                 "use super::b::B;\n#[cfg(test)]\nmod tests {\n    use super::*;\n}",
                 "//! [`super::a::A`]\nfn f() {} // super::a::A\nconst S: &str = \"super::a::A\";\n\
                 #[cfg(test)]\nmod tests {\n    use crate::m::a::A;\n}",
             ),
-            // The name of another library's module is no import.
+            // A path of another crate is no import.
             ("mod a;\nmod b;", "use super::b::B;", "use core::a::A;\nfn f(_: core::a::A) {}"),
         ] {
             let a = format!("{a}\n#[cfg(test)]\nmod tests;");

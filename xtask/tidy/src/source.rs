@@ -1,22 +1,22 @@
-//! A source file: its lines, and its code as `syn` reads it.
+//! A source file: its lines, and its code as `syn` parses it.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::{Attribute, Item, Meta};
 
 /// A file of the repository.
 pub(crate) struct Source {
-    /// Its path from the root of the repository.
+    /// The path from the root of the repository.
     pub(crate) name: String,
     pub(crate) text: String,
-    /// The code of a Rust file.
+    /// The parsed code of a Rust file.
     pub(crate) code: Option<syn::File>,
 }
 
 impl Source {
-    /// Reads a file's text, as code if it is Rust.
+    /// Parses a Rust file. Keeps only the text of others.
     ///
     /// # Errors
-    /// Where it is no Rust.
+    /// The file is not valid Rust.
     pub(crate) fn new(name: &str, text: String) -> Result<Self, String> {
         let code = name.ends_with(".rs").then(|| syn::parse_file(&text)).transpose();
         let code = code.map_err(|error| format!("{name}:{}: {error}", error.span().start().line))?;
@@ -24,17 +24,17 @@ impl Source {
     }
 }
 
-/// Lines that are code, with their numbers.
+/// Returns the lines of code with their numbers, without comments.
 pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered(text).filter(is_code)
 }
 
-/// Lines of code before the tests, which are last in a file.
+/// Returns the lines of code before the test module.
 pub(crate) fn shipped(text: &str) -> impl Iterator<Item = (usize, &str)> {
     before_tests(text).filter(is_code)
 }
 
-/// Lines before the tests, comments among them.
+/// Returns the lines before the test module, with comments.
 pub(crate) fn before_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut before = "";
     numbered(text).take_while(move |(_, line)| {
@@ -52,7 +52,7 @@ fn is_code((_, line): &(usize, &str)) -> bool {
     !line.trim_start().starts_with("//")
 }
 
-/// Returns whether a file is tests.
+/// Returns whether a file contains tests only.
 pub(crate) fn is_test(name: &str) -> bool {
     name.contains("/tests/") || name.ends_with("/tests.rs")
 }
@@ -62,12 +62,12 @@ pub(crate) fn is_letter(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Splits a line into its names.
+/// Returns the identifiers of a line.
 pub(crate) fn names(line: &str) -> Vec<&str> {
     line.split(|character| !is_letter(character)).filter(|name| !name.is_empty()).collect()
 }
 
-/// Returns whether attributes leave an item to tests alone: `cfg(test)`, or `cfg(all(test, …))`.
+/// Returns whether attributes restrict an item to tests: `cfg(test)`, or `cfg(all(test, …))`.
 pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let Meta::List(list) = &attribute.meta else { return false };
@@ -110,11 +110,10 @@ pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Calls `each` with every path of names in tokens that are no parsed code, those of a macro: `a::b` is one
-/// path.
+/// Calls `each` with every path in the tokens of a macro. `a::b` is one path.
 pub(crate) fn paths(tokens: TokenStream, each: &mut dyn FnMut(&[Ident])) {
     let mut path: Vec<Ident> = Vec::new();
-    // Colons since the last name.
+    // The number of colons since the last name.
     let mut colons = 0;
     for token in tokens {
         match token {

@@ -1,4 +1,4 @@
-//! Where `unsafe` stands.
+//! Finds `unsafe` in code.
 
 use crate::source::paths;
 use proc_macro2::Ident;
@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ExprUnsafe, File, ItemForeignMod, ItemImpl, ItemTrait, Macro, Meta, Signature};
 
-/// Returns the lines of a file in which it says `unsafe`, or lifts the lint that denies it. A type of
-/// functions that are unsafe to call is nothing of the kind.
+/// Returns the lines that contain `unsafe`, or that allow the lint `unsafe_code`. The type of an unsafe
+/// function does not count.
 pub(crate) fn lines(code: &File) -> BTreeSet<usize> {
     let mut finder = Finder::default();
     finder.visit_file(code);
@@ -28,30 +28,26 @@ impl Finder {
     }
 }
 
+macro_rules! may_be_unsafe {
+    ($($visit:ident: $item:ident,)+) => {
+        $(fn $visit(&mut self, item: &'ast $item) {
+            self.found(item.unsafety.as_ref());
+            visit::$visit(self, item);
+        })+
+    };
+}
+
 impl<'ast> Visit<'ast> for Finder {
+    may_be_unsafe! {
+        visit_signature: Signature,
+        visit_item_impl: ItemImpl,
+        visit_item_trait: ItemTrait,
+        visit_item_foreign_mod: ItemForeignMod,
+    }
+
     fn visit_expr_unsafe(&mut self, block: &'ast ExprUnsafe) {
         self.found(Some(&block.unsafe_token));
         visit::visit_expr_unsafe(self, block);
-    }
-
-    fn visit_signature(&mut self, signature: &'ast Signature) {
-        self.found(signature.unsafety.as_ref());
-        visit::visit_signature(self, signature);
-    }
-
-    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
-        self.found(item.unsafety.as_ref());
-        visit::visit_item_impl(self, item);
-    }
-
-    fn visit_item_trait(&mut self, item: &'ast ItemTrait) {
-        self.found(item.unsafety.as_ref());
-        visit::visit_item_trait(self, item);
-    }
-
-    fn visit_item_foreign_mod(&mut self, item: &'ast ItemForeignMod) {
-        self.found(item.unsafety.as_ref());
-        visit::visit_item_foreign_mod(self, item);
     }
 
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {

@@ -1,21 +1,21 @@
-//! Lines of code and of prose have at most 110 columns.
+//! Rule: lines of code and prose have at most 110 columns.
 
-/// The most columns of a line.
+/// The largest number of columns.
 pub(crate) const MOST: usize = 110;
 
-/// Returns the lines of a file that are too wide. Rows of a table may be, and lines that cannot be broken:
-/// addresses and data.
+/// Returns the numbers of lines that are too wide. Rows of tables may be wider, and lines with a long
+/// unbreakable word, such as an address or data.
 pub(crate) fn wide(text: &str) -> impl Iterator<Item = usize> {
     let wide = |line: &str| line.chars().count() > MOST && !is_row(line) && !is_whole(line);
     text.lines().enumerate().filter(move |(_, line)| wide(line)).map(|(index, _)| index + 1)
 }
 
-/// Whether a line is a row of a table, in a page or in a comment.
+/// Returns whether a line is a row of a table, in Markdown or in a comment.
 fn is_row(line: &str) -> bool {
     line.trim_start().trim_start_matches(['/', '!']).trim_start().starts_with('|')
 }
 
-/// Whether a line has one word that takes more than half of its columns.
+/// Returns whether one word fills more than half of the columns.
 fn is_whole(line: &str) -> bool {
     line.split_whitespace().any(|word| word.chars().count() > MOST / 2)
 }

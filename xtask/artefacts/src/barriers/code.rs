@@ -1,71 +1,71 @@
-//! Functions of a disassembly, as what they do to memory that a device sees.
+//! Parses functions of a disassembly into their accesses to memory that a device can see.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an instruction does to memory.
+/// The effect of an instruction on memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// `dmb` and `dsb`, as they are written.
+    /// `dmb` or `dsb`, with its operand.
     Barrier(String),
-    /// Access to memory that none of the first argument, the place for the result and the stack pointer points to: what a
-    /// device sees.
+    /// An access to memory that a device can see. Memory below the first argument, the result and the stack
+    /// pointer is private and left out.
     Load(Access),
     Store(Access),
-    /// Calls another function.
+    /// A call of another function.
     Call,
-    /// May go to this address, of the same function or another.
+    /// A branch that may be taken, with its target in this function.
     Branch(Option<u64>),
-    /// Goes to this address.
+    /// A jump, with its target in this function.
     Jump(Option<u64>),
-    /// The same, before the function's first barrier, where all ways lead to it.
+    /// A jump back to code before the first barrier that all paths to the barrier pass.
     Again(Option<u64>),
-    /// Goes back to the caller.
+    /// A return to the caller.
     Return,
 }
 
 /// A load or a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Access {
-    /// The first that is loaded or stored.
+    /// The first loaded or stored register.
     pub(super) register: String,
-    /// As it is written, with brackets.
+    /// The address operand, with brackets.
     pub(super) place: String,
-    /// What is stored.
+    /// The stored value.
     value: Value,
-    /// What the place is counted from.
+    /// The value of the address register.
     base: Value,
 }
 
-/// What is in a register: where it comes from, and a number that no other value of the function has.
+/// A value in a register: its origin, and a number that is unique in the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Value(Origin, usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// Two registers added: a place in a ring.
+    /// The sum of two registers: an address in a ring.
     Sum,
-    /// Loaded: where a record is.
+    /// Loaded from memory: the address of a doorbell record.
     Memory,
-    /// The low bits of a counter, 16 or 24.
+    /// The low 16 or 24 bits of a counter.
     Masked,
-    /// The same in the device's byte order.
+    /// These bits in the device's byte order.
     Counter,
-    /// A place in memory that is nobody else's.
+    /// The address of private memory.
     Own,
     Other,
 }
 
-/// Where a doorbell record has the counter of the send queue: the lower half of its second word.
+/// The offset of the send queue's counter in a doorbell record: the lower half of the second word.
 const SEND_COUNTER: &str = ", #6]";
 
-/// Where an entry has the word that ends with its owner bit and is read at once.
+/// The offset of the CQE's last eight bytes, which contain the owner bit and are read at once.
 const OWNER: i64 = 56;
-/// Where the entry is in a slot of 128 bytes.
+/// The offset of the CQE in a slot of 128 bytes.
 const LONG: i64 = 64;
 
 impl Access {
-    /// Returns whether this is the first word of a doorbell record, or the send queue's counter, and not zero: what tells a device
-    /// of progress.
+    /// Returns whether this stores the first word of a doorbell record, or the send queue's counter, and does
+    /// not store zero. Such a store tells the device of progress.
     pub(super) fn is_progress(&self) -> bool {
         let is_counter = self.value.0 == Origin::Counter && !self.place.contains(',');
         let is_send_counter = self.base.0 == Origin::Memory
@@ -75,30 +75,30 @@ impl Access {
         is_send_counter || is_counter && !self.is_in_ring()
     }
 
-    /// Returns whether this reads what may be the owner bit of an entry.
+    /// Returns whether this may read the owner bit of a CQE.
     pub(super) fn is_owner(&self) -> bool {
         [OWNER, LONG + OWNER].contains(&self.offset()) && self.register.starts_with('x')
     }
 
-    /// Returns whether this reads the same entry as that, of which it has the owner bit.
+    /// Returns whether this reads the CQE whose owner bit `owner` reads.
     pub(super) fn is_of_entry(&self, owner: &Self) -> bool {
         let entry = owner.offset() - OWNER;
         self.base == owner.base && (entry..entry + 64).contains(&self.offset())
     }
 
-    /// Returns whether the place was found in a ring, not only in a struct.
+    /// Returns whether the address was computed as an address in a ring, not as a field of a struct.
     pub(super) fn is_in_ring(&self) -> bool {
         self.base.0 == Origin::Sum
     }
 
-    /// Returns how far the place is from where its register points.
+    /// Returns the offset in the address operand.
     fn offset(&self) -> i64 {
         let inner = self.place.trim_start_matches('[').split(']').next().unwrap_or_default();
         inner.split_once(", #").and_then(|(_, offset)| offset.parse().ok()).unwrap_or_default()
     }
 }
 
-/// Returns the functions of a disassembly: their names, and the lines of their instructions.
+/// Returns the functions of a disassembly: name, and lines of instructions.
 pub(super) fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("\n\n").filter_map(|section| {
         let (head, body) = section.trim_start().split_once(">:\n")?;
@@ -106,12 +106,12 @@ pub(super) fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// What is known of the registers, by their numbers.
+/// The known contents of registers, by register number.
 struct Registers<'t> {
     values: BTreeMap<&'t str, Value>,
-    /// Point to memory that is nobody else's: the queue, which is the first argument, the result and the stack.
+    /// Registers that point to private memory: the queue (the first argument), the result, and the stack.
     own: BTreeSet<&'t str>,
-    /// Values so far.
+    /// The number of values so far.
     count: usize,
 }
 
@@ -126,7 +126,7 @@ impl<'t> Registers<'t> {
         *self.values.entry(number(register)).or_insert(Value(Origin::Other, self.count))
     }
 
-    /// Notes what an instruction that is neither a load nor a store leaves in its first register.
+    /// Records the result of an instruction that accesses no memory.
     fn compute(&mut self, mnemonic: &str, first: &'t str, others: &'t str) {
         if mnemonic == "mov" && self.own.contains(number(others)) {
             self.own.insert(number(first));
@@ -156,7 +156,7 @@ impl<'t> Registers<'t> {
         self.own.remove(number(first));
     }
 
-    /// Returns what a load or store does that a device sees.
+    /// Records the result of a load or a store. Returns its step, if a device can see the memory.
     fn access(&mut self, mnemonic: &str, registers: &'t str, place: &'t str) -> Option<Step> {
         let base = place.split([',', ']']).next().unwrap_or_default();
         let first = registers.split(", ").next().unwrap_or_default();
@@ -165,7 +165,8 @@ impl<'t> Registers<'t> {
         let access = Access { register: first.into(), place: format!("[{place}"), value, base: counted_from };
         if !is_store {
             for register in registers.split(", ").filter(|register| !register.is_empty()) {
-                // The stack gives back what was in a register before, if that was no place that was made here.
+                // A load from the stack restores an earlier value of the register, unless the register holds
+                // an address computed here.
                 if base != "sp" || self.get(register).0 == Origin::Own {
                     self.own.remove(number(register));
                 }
@@ -179,7 +180,7 @@ impl<'t> Registers<'t> {
         (!is_own).then_some(if is_store { Step::Store(access) } else { Step::Load(access) })
     }
 
-    /// Forgets what a call does not leave as it was.
+    /// Forgets registers that a call may change.
     fn call(&mut self) {
         let is_kept = |register: &str| (19..30).any(|kept| register.parse() == Ok(kept));
         self.own.retain(|register| is_kept(register));
@@ -187,16 +188,16 @@ impl<'t> Registers<'t> {
     }
 }
 
-/// What a function does, step by step.
+/// The steps of a function.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     pub(super) steps: Vec<Step>,
-    /// Of each step, where its instruction is.
+    /// The address of each step's instruction.
     addresses: Vec<u64>,
 }
 
 impl Code {
-    /// Returns the steps that may come behind this one.
+    /// Returns the steps that can follow this one.
     pub(super) fn behind(&self, at: usize) -> Vec<usize> {
         let target = |address: &Option<u64>| {
             let is_inside = |address: &u64| {
@@ -213,7 +214,7 @@ impl Code {
         }
     }
 
-    /// Returns the steps that come from this one on, up to where the function may go different ways.
+    /// Returns the steps from this one up to the next branch.
     pub(super) fn straight(&self, at: usize) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut next = Some(at);
@@ -233,18 +234,20 @@ impl Code {
     }
 }
 
-/// No order of barriers has more steps.
+/// The longest sequence of steps that a barrier belongs to.
 const LONGEST: usize = 12;
 
-/// Returns the steps of a function; the queue, its first argument, its result and the stack are nobody else's and left out.
-/// So is `isb`, with which a spin lock waits: it orders no accesses to memory.
+/// Returns the steps of a function. Accesses to private memory are left out: the queue (the first argument),
+/// the result, and the stack. `isb` is left out too: a spin lock waits with it, and it orders no memory
+/// accesses.
 pub(super) fn steps(name: &str, body: &str) -> Code {
     let mut registers = Registers { values: BTreeMap::new(), own: BTreeSet::from(["0", "8"]), count: 0 };
     let mut code = Code::default();
-    // The first barrier, and the last instruction before it that may lead elsewhere.
+    // The address of the first barrier, and of the last instruction before it that may leave the straight
+    // path.
     let (mut barrier, mut way_out) = (None, None);
     for line in body.lines() {
-        // It is moved, and stays what it is.
+        // The stack pointer moves, but stays private.
         registers.own.insert("sp");
         let mut columns = line.split('\t').skip(1).map(str::trim);
         let (mnemonic, operands) = (columns.next().unwrap_or_default(), columns.next().unwrap_or_default());
@@ -287,25 +290,25 @@ pub(super) fn steps(name: &str, body: &str) -> Code {
     code
 }
 
-/// Returns the address in the function with this name that a branch goes to.
+/// Returns the target of a branch, if it is in the function with this name.
 fn inside(name: &str, operands: &str) -> Option<u64> {
     let (before, place) = operands.split_once('<')?;
     let is_own = place.strip_prefix(name).is_some_and(|rest| rest.starts_with(['+', '>']));
     address(before.rsplit(", ").next()?, ' ').filter(|_| is_own)
 }
 
-/// Returns the address that a text begins with, which ends with this.
+/// Returns the hexadecimal number before the character `end`.
 fn address(text: &str, end: char) -> Option<u64> {
     u64::from_str_radix(text.trim_start().split(end).next()?, 16).ok()
 }
 
-/// Returns whether a branch goes to a place of the function with this name that is behind `way_out` and not behind `barrier`.
+/// Returns whether a branch targets an address of this function after `way_out` and up to `barrier`.
 fn leads_to(name: &str, operands: &str, way_out: Option<u64>, barrier: Option<u64>) -> bool {
     let target = inside(name, operands);
     target > way_out && target <= barrier
 }
 
-/// Returns what the names of both widths of a register share.
+/// Returns the register number, which both widths of a register share.
 fn number(register: &str) -> &str {
     register.trim_start_matches(['x', 'w'])
 }

@@ -1,6 +1,6 @@
-//! The order of barriers and accesses, read from the instructions that the compiler wrote for Arm.
+//! The order of barriers and memory accesses, checked in the compiler's instructions for Arm.
 //!
-//! What each barrier is for stands in the library, `src/queue/barrier.rs`.
+//! `src/queue/barrier.rs` of the library explains each barrier.
 
 mod code;
 mod orders;
@@ -8,11 +8,11 @@ mod orders;
 use code::{Step, functions, steps};
 use orders::{arms, cancels, commands, doorbell, entry, known, orders, record};
 
-/// Checks the functions of the freestanding program and of the library in it, as objdump prints them, and that this check fails
-/// where a barrier is missing: each is deleted from the text in turn.
+/// Checks the functions of the freestanding program, with the library in it, in a disassembly of objdump.
+/// Then deletes each barrier in turn from the text, and checks that the check fails.
 ///
 /// # Errors
-/// What is not in order, and in which function; or which barrier's absence is not noticed.
+/// The wrong order, with its function, or a barrier whose deletion the check does not notice.
 pub(super) fn check(disassembly: &str) -> Result<String, String> {
     let own: Vec<_> = functions(disassembly).filter(|(name, _)| is_own(name)).collect();
     for (name, _) in WHOLE {
@@ -31,41 +31,43 @@ pub(super) fn check(disassembly: &str) -> Result<String, String> {
         deleted += barriers.len();
         if let Some((line, _)) = barriers.iter().find(|(_, rest)| check_function(name, rest).is_ok()) {
             let name = rustc_demangle::demangle(name);
-            return Err(format!("{name:#}: without `{line}` it passes, too: the check does not work"));
+            return Err(format!("{name:#}: it passes without `{line}`: the check does not work"));
         }
     }
     Ok(format!(
-        "blocks, dmb oshst, record, dsb st, doorbell, dsb st; owner bit, dmb oshld, entry, dmb osh, record; the same, arm \
-         word, dsb st, doorbell, dsb st; command, dsb st, doorbell, dsb st; in all {with_barriers} functions with barriers, and {deleted} deletions of one noticed"
+        "blocks, dmb oshst, record, dsb st, doorbell, dsb st; owner bit, dmb oshld, CQE, dmb osh, record; \
+         dmb osh, record, arm word, dsb st, doorbell, dsb st; command, dsb st, doorbell, dsb st; \
+         {with_barriers} functions with barriers, each of {deleted} deleted barriers noticed"
     ))
 }
 
 type Check = fn(&[Step]) -> Result<(), String>;
 
-/// Functions that do nothing else, or of which more is known than of others.
+/// Functions with a special check.
 const WHOLE: [(&str, Check); 9] = [
     ("entry_ring_doorbell", doorbell),
     ("entry_post_and_ring", doorbell),
     ("entry_publish", |code| record(code, "dmb oshst")),
     ("entry_release", |code| record(code, "dmb osh")),
     ("entry_take", entry),
-    // Mangled, and never inlined.
+    // Part of a mangled name. The function is never inlined.
     ("9SendState11cancel_from", cancels),
     ("15CompletionQueue3arm", arms),
     ("12ring_command", commands),
     ("14finished_entry", entry),
 ];
 
-/// Functions that copy whole blocks of requests, in which nothing is an owner bit.
+/// Functions that copy whole blocks of requests. Their loads at an owner bit's offset read no owner bit.
 const COPIES_REQUESTS: [&str; 2] = ["entry_blue_flame", "25configure_mkey_by_pointer"];
 
-/// A way to take completions: its entry in the program, and what it is called in the library, mangled.
+/// A function that takes completions: its entry in the program, and its mangled name in the library.
 struct Path {
     entry: &'static str,
     method: &'static str,
 }
 
-/// All of them, for one queue pair and for a table. What they have in common the compiler may write as functions of its own.
+/// All functions that take completions, for one queue pair and for a table. The compiler may move their
+/// common code to functions of its own.
 const PATHS: &[Path] = &[
     Path { entry: "entry_poll", method: "4poll" },
     Path { entry: "entry_poll_table", method: "4poll" },
@@ -78,16 +80,17 @@ const PATHS: &[Path] = &[
     Path { entry: "entry_discard", method: "15discard_entries" },
 ];
 
-/// Entries are read behind their owner bits, and their slots given back behind that.
+/// The barriers of these functions: between owner bit and CQE, and between the last read of a CQE and the
+/// return of its slot.
 const TAKEN: [&str; 2] = ["dmb oshld", "dmb osh"];
 
 impl Path {
-    /// Checks that there are barriers to be looked at.
+    /// Checks that the function contains both barriers.
     fn check(&self, own: &[(&str, &str)]) -> Result<(), String> {
         if !own.iter().any(|(name, _)| *name == self.entry) {
             return Err(format!("{} is missing", self.entry));
         }
-        // Taking an entry is common to all.
+        // All paths share the functions that read a CQE.
         let is_part = |name: &str, part: &str| {
             let taking = || ["next_success", "next_of_any_kind"].iter().any(|common| name.contains(common));
             let is_of_it = name.contains(self.method) || part == "dmb oshld" && taking();
@@ -103,18 +106,17 @@ impl Path {
     }
 }
 
-/// Returns whether a function is the library's or of the program's entries.
+/// Returns whether a function belongs to the library or is an entry of the program.
 fn is_own(name: &str) -> bool {
     name.starts_with("entry_") || name.contains("mlx5_mkey")
 }
 
-/// Returns whether a function is the one that is meant. A closure in it, which the compiler may leave a function of its own, is not.
+/// Returns whether this is the wanted function. A closure inside of the function is not.
 fn is_meant(wanted: &str, name: &str) -> bool {
     let is_closure = || format!("{:#}", rustc_demangle::demangle(name)).contains("{closure");
     name == wanted || !wanted.starts_with("entry_") && name.contains(wanted) && !is_closure()
 }
 
-/// Checks one function.
 fn check_function(name: &str, body: &str) -> Result<(), String> {
     let code = steps(name, body);
     let whole = WHOLE.iter().filter(|(meant, _)| is_meant(meant, name));
@@ -124,7 +126,7 @@ fn check_function(name: &str, body: &str) -> Result<(), String> {
     checked.map_err(|what| format!("{:#}: {what}", rustc_demangle::demangle(name)))
 }
 
-/// Returns each barrier of a function, and what is left of the function without it.
+/// Returns each barrier of a function, with the text of the function without it.
 fn deletions(body: &str) -> Vec<(&str, String)> {
     let is_barrier = |line: &&str| ["\tdmb\t", "\tdsb\t"].iter().any(|barrier| line.contains(barrier));
     let without = |deleted: usize| {

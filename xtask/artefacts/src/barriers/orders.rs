@@ -1,4 +1,4 @@
-//! The orders in which barriers and accesses stand.
+//! The allowed orders of barriers and accesses.
 
 use super::code::{Access, Code, Step};
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ fn is_word(register: &str) -> bool {
     register.starts_with('w')
 }
 
-/// Returns the barrier that code begins with, and what comes behind it.
+/// Matches a barrier. Returns the barrier and the code after it.
 fn barrier(code: &[Step]) -> Option<(&str, &[Step])> {
     match code {
         [Step::Barrier(barrier), rest @ ..] => Some((barrier, rest)),
@@ -15,8 +15,8 @@ fn barrier(code: &[Step]) -> Option<(&str, &[Step])> {
     }
 }
 
-/// Returns the first store of code, and what comes behind it. Reads before it show a device nothing: the queue is read, and the
-/// doorbell's bytes from the ring.
+/// Matches the first store, after any loads. Returns the store and the code after it. The loads show nothing
+/// to a device: they read the queue, or the doorbell's bytes from the ring.
 fn store(code: &[Step]) -> Option<(&Access, &[Step])> {
     match code {
         [Step::Store(access), rest @ ..] => Some((access, rest)),
@@ -25,9 +25,9 @@ fn store(code: &[Step]) -> Option<(&Access, &[Step])> {
     }
 }
 
-/// Returns what comes behind `dsb st`, the doorbell and `dsb st`. A doorbell is a store of eight bytes, or a call of what is no
-/// device's.
-fn bell(code: &[Step]) -> Option<&[Step]> {
+/// Matches `dsb st`, the doorbell, `dsb st`. Returns the code after them. The doorbell is a store of eight
+/// bytes, or a call of the user's doorbell.
+fn after_doorbell(code: &[Step]) -> Option<&[Step]> {
     let (before, code) = barrier(code)?;
     let reads = code.iter().take_while(|step| matches!(step, Step::Load(_))).count();
     let code = match code.get(reads..)? {
@@ -39,17 +39,17 @@ fn bell(code: &[Step]) -> Option<&[Step]> {
     (before == "dsb st" && behind == "dsb st").then_some(rest)
 }
 
-/// Returns what comes behind `dmb oshst`, the record's second word, and the doorbell with its barriers, without a branch between,
-/// where a function goes on so.
-fn rung(code: &[Step]) -> Option<&[Step]> {
+/// Matches the publish sequence: `dmb oshst`, the second word of the doorbell record, the doorbell with its
+/// barriers. Returns the code after it, or `None` if a branch interrupts the sequence.
+fn after_publish(code: &[Step]) -> Option<&[Step]> {
     let (first, code) = barrier(code)?;
     let (counter, code) = store(code)?;
     let is_record = first == "dmb oshst" && is_word(&counter.register) && counter.place.ends_with(", #6]");
-    if is_record { bell(code) } else { None }
+    if is_record { after_doorbell(code) } else { None }
 }
 
-/// As [`rung`], and nothing else that a device sees behind the first barrier: the code behind the function's end goes back to
-/// that barrier when it has written anything.
+/// Checks that the function publishes, and that a device sees nothing else after the first barrier. Code
+/// behind the function's return may store, but then has to jump back to that barrier.
 pub(super) fn doorbell(code: &[Step]) -> Result<(), String> {
     let start =
         code.iter().position(|step| *step == Step::Barrier("dmb oshst".into())).ok_or("no dmb oshst")?;
@@ -72,10 +72,10 @@ pub(super) fn doorbell(code: &[Step]) -> Result<(), String> {
                 }
             })
     };
-    if rung(published).is_some_and(ends) { Ok(()) } else { Err(format!("{published:?}")) }
+    if after_publish(published).is_some_and(ends) { Ok(()) } else { Err(format!("{published:?}")) }
 }
 
-/// A barrier, then the record's first word.
+/// Checks for a barrier, then a store of the doorbell record's first word.
 pub(super) fn record(code: &[Step], barrier: &str) -> Result<(), String> {
     match code {
         [Step::Barrier(first), Step::Store(counter), Step::Return]
@@ -87,7 +87,7 @@ pub(super) fn record(code: &[Step], barrier: &str) -> Result<(), String> {
     }
 }
 
-/// The owner bit of an entry, `dmb oshld`, then the rest of it.
+/// Checks for a load of the owner bit, `dmb oshld`, then loads of the rest of the CQE.
 pub(super) fn entry(code: &[Step]) -> Result<(), String> {
     let (mut loads, mut others) = (0, Vec::new());
     for step in code {
@@ -102,12 +102,12 @@ pub(super) fn entry(code: &[Step]) -> Result<(), String> {
     if others == ["dmb oshld"] && loads > 0 {
         Ok(())
     } else {
-        Err(format!("{loads} loads behind {others:?}"))
+        Err(format!("{loads} loads after the barriers {others:?}"))
     }
 }
 
-/// Whatever way a function returns, `dmb oshst` is the last that it does: what it wrote into blocks is seen before the device is
-/// told to go on, by other means.
+/// Checks that `dmb oshst` comes last before each return. The device then sees the blocks before other code
+/// tells it to go on.
 pub(super) fn cancels(code: &[Step]) -> Result<(), String> {
     let is_end = |at: usize| matches!(code.get(at), Some(Step::Return));
     let ends: Vec<_> = (0..code.len()).filter(|at| is_end(*at)).collect();
@@ -118,16 +118,16 @@ pub(super) fn cancels(code: &[Step]) -> Result<(), String> {
     if !ends.is_empty() && ends.iter().all(is_behind_barrier) {
         Ok(())
     } else {
-        Err("returns without dmb oshst before".into())
+        Err("a return without dmb oshst before it".into())
     }
 }
 
-/// Where a completion queue's doorbell record has the arm word.
+/// The offset of the arm word in a completion queue's doorbell record.
 const ARM_WORD: &str = ", #4]";
 
-/// Returns what comes behind `dmb osh`, the record's first word and its second, and the doorbell with its barriers, without a
-/// branch between, where a function goes on so.
-fn armed(code: &[Step]) -> Option<&[Step]> {
+/// Matches the arm sequence: `dmb osh`, both words of the doorbell record, the doorbell with its barriers.
+/// Returns the code after it, or `None` if a branch interrupts the sequence.
+fn after_arm(code: &[Step]) -> Option<&[Step]> {
     let (first, code) = barrier(code)?;
     let (index, code) = store(code)?;
     let (word, code) = store(code)?;
@@ -135,21 +135,21 @@ fn armed(code: &[Step]) -> Option<&[Step]> {
     let is_record = is_word(&index.register)
         && is_word(&word.register)
         && record.and_then(|record| word.place.strip_prefix(record)) == Some(ARM_WORD);
-    if first == "dmb osh" && is_record { bell(code) } else { None }
+    if first == "dmb osh" && is_record { after_doorbell(code) } else { None }
 }
 
-/// A completion queue is armed, and nothing else is done.
+/// Checks that the function arms a completion queue, and uses no other barrier.
 pub(super) fn arms(code: &[Step]) -> Result<(), String> {
     let start = code.iter().position(|step| matches!(step, Step::Barrier(_))).unwrap_or_default();
-    let rest = armed(code.get(start..).unwrap_or_default());
+    let rest = after_arm(code.get(start..).unwrap_or_default());
     if rest.is_some_and(|rest| !rest.iter().any(|step| matches!(step, Step::Barrier(_)))) {
         Ok(())
     } else {
-        Err(format!("no arm word between a consumer index and a doorbell: {code:?}"))
+        Err(format!("no arm sequence: {code:?}"))
     }
 }
 
-/// The device is told of a command, and nothing else is done: `dsb st`, the doorbell, which is a word, and `dsb st`.
+/// Checks that the function only rings the command doorbell: `dsb st`, a store of one word, `dsb st`.
 pub(super) fn commands(code: &[Step]) -> Result<(), String> {
     let start = code.iter().take_while(|step| matches!(step, Step::Load(_))).count();
     match code.get(start..).unwrap_or_default() {
@@ -162,10 +162,10 @@ pub(super) fn commands(code: &[Step]) -> Result<(), String> {
     }
 }
 
-/// Each barrier in a known order, and none missing where an entry is read or a record is written, whatever else the function
-/// does.
+/// Checks that each barrier is part of a known order, and that no barrier is missing where a CQE is read or a
+/// doorbell record is written.
 pub(super) fn orders(code: &Code) -> Result<(), String> {
-    // Its doorbell is a word, as only that of a queue's arm word must not be.
+    // The doorbell of a command is one word, which is wrong for an arm word.
     if commands(&code.steps).is_ok() {
         return Ok(());
     }
@@ -180,10 +180,10 @@ pub(super) fn orders(code: &Code) -> Result<(), String> {
     Ok(())
 }
 
-/// Each barrier in a known order.
+/// Checks that each barrier is part of a known order.
 pub(super) fn known(code: &Code) -> Result<(), String> {
     let mut at = 0;
-    // What read an owner bit last, and nothing else of that struct since.
+    // The last load of an owner bit, unless the rest of that CQE was read since.
     let mut owner: Option<&Access> = None;
     while let Some(step) = code.steps.get(at) {
         at += 1;
@@ -191,9 +191,10 @@ pub(super) fn known(code: &Code) -> Result<(), String> {
             Step::Barrier(_) => {
                 let straight = code.straight(at - 1);
                 let rest = order(&straight, owner).ok_or_else(|| {
-                    format!("no known order of a barrier: {:?}", straight.get(..6).unwrap_or(&straight))
+                    format!("a barrier in no known order: {:?}", straight.get(..6).unwrap_or(&straight))
                 })?;
-                // What is in the order and in the same place is known; what is elsewhere is looked at there.
+                // Steps of the order at the same place are skipped. Steps after a jump are checked at their
+                // own place.
                 let ordered = straight.len() - rest.len();
                 let same = straight.iter().zip(code.steps.get(at - 1..).unwrap_or_default());
                 at += same.take(ordered).take_while(|(one, other)| one == other).count() - 1;
@@ -211,7 +212,7 @@ pub(super) fn known(code: &Code) -> Result<(), String> {
     Ok(())
 }
 
-/// No way from an owner bit to the rest of its entry but by `dmb oshld`.
+/// Checks that every path from an owner bit to the rest of its CQE contains `dmb oshld`.
 fn read_behind(code: &Code, at: usize, owner: &Access) -> Result<(), String> {
     let (mut seen, mut waiting) = (BTreeSet::new(), code.behind(at));
     while let Some(at) = waiting.pop() {
@@ -219,7 +220,9 @@ fn read_behind(code: &Code, at: usize, owner: &Access) -> Result<(), String> {
             Some(Step::Barrier(barrier)) if barrier == "dmb oshld" => continue,
             Some(Step::Load(access)) if access.is_of_entry(owner) && access.place != owner.place => {
                 let (read, tested) = (&access.place, &owner.place);
-                return Err(format!("{read} is read behind the owner bit ({tested}), no dmb oshld between"));
+                return Err(format!(
+                    "{read} is read after the owner bit ({tested}) without dmb oshld between"
+                ));
             }
             _ if seen.insert(at) => waiting.extend(code.behind(at)),
             _ => {}
@@ -228,14 +231,14 @@ fn read_behind(code: &Code, at: usize, owner: &Access) -> Result<(), String> {
     Ok(())
 }
 
-/// No way to a record but by a barrier that orders what was before.
+/// Checks that every path to a store of a doorbell record contains a barrier.
 fn written_behind(code: &Code, at: usize, record: &Access) -> Result<(), String> {
     let before = |at: usize| (0..code.steps.len()).filter(move |from| code.behind(*from).contains(&at));
     let (mut seen, mut waiting) = (BTreeSet::new(), vec![at]);
     while let Some(at) = waiting.pop() {
         let mut ways = before(at).peekable();
         if ways.peek().is_none() {
-            return Err(format!("{} of a record is written, no barrier before", record.place));
+            return Err(format!("{} of a record is written without a barrier before", record.place));
         }
         for from in ways {
             match code.steps.get(from) {
@@ -245,17 +248,18 @@ fn written_behind(code: &Code, at: usize, record: &Access) -> Result<(), String>
                         waiting.push(from);
                     }
                 }
-                _ => return Err(format!("{} of a record is written, no barrier before", record.place)),
+                _ => return Err(format!("{} of a record is written without a barrier before", record.place)),
             }
         }
     }
     Ok(())
 }
 
-/// Returns what comes behind the order that begins with this barrier, if it is known; `owner` read an owner bit before.
+/// Returns the code after a known order that begins with this barrier. `owner` is the last load of an owner
+/// bit.
 fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
     let [Step::Barrier(first), behind @ ..] = code else { return None };
-    if let Some(rest) = armed(code).or_else(|| rung(code)) {
+    if let Some(rest) = after_arm(code).or_else(|| after_publish(code)) {
         return Some(rest);
     }
     match (first.as_str(), behind) {
@@ -264,13 +268,13 @@ fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
         {
             Some(rest)
         }
-        // First where the record is.
+        // The address of the record is loaded first.
         ("dmb oshst" | "dmb osh", [Step::Load(pointer), Step::Store(counter), rest @ ..])
             if is_word(&counter.register) && counter.place == format!("[{}]", pointer.register) =>
         {
             Some(rest)
         }
-        // And the counter, in any order.
+        // The address of the record and the counter are loaded first, in any order.
         ("dmb oshst" | "dmb osh", [Step::Load(one), Step::Load(other), Step::Store(counter), rest @ ..])
             if is_word(&counter.register)
                 && [(one, other), (other, one)].iter().any(|(own, pointer)| {
@@ -279,7 +283,7 @@ fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
         {
             Some(rest)
         }
-        // A doorbell of which nothing is left.
+        // A doorbell that the compiler has removed, because it does nothing.
         ("dmb oshst", [Step::Store(counter), Step::Barrier(before), Step::Barrier(behind), rest @ ..])
             if is_word(&counter.register)
                 && counter.place.ends_with(", #6]")
@@ -288,7 +292,7 @@ fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
         {
             Some(rest)
         }
-        // Requests were cancelled; the device is told by other means.
+        // Requests were cancelled. Other code tells the device.
         ("dmb oshst", [Step::Return, ..]) => Some(behind),
         ("dmb oshld", [Step::Load(access), ..]) if owner.is_some_and(|owner| access.is_of_entry(owner)) => {
             Some(behind)

@@ -1,4 +1,4 @@
-//! Code that is in order, and code that is not.
+//! Tests with sound and with wrong code.
 
 use super::*;
 
@@ -42,10 +42,10 @@ fn the_order_of_a_doorbell() {
         let bad = GOOD.replace(from, to);
         assert!(bad != GOOD && doorbell_of(&bad).is_err(), "{bad}");
     }
-    // The doorbell's eight bytes may be read from the ring, and where that is.
+    // The doorbell's eight bytes, and their address, may be loaded.
     let read = GOOD.replace("  18:", "  15:\tldr\tx12, [x13]\n  16:\tldr\tx8, [x12, x11]\n  18:");
     assert!(read != GOOD && doorbell_of(&read) == Ok(()));
-    // Behind the end, what was not quick is done, and then published as the rest is.
+    // Slow paths stand behind the return. They store, and then jump back to publish.
     let behind = |lines: &str| GOOD.replace("  28:\tret\n", &format!("  28:\tret\n{lines}"));
     let (write, back) = ("  2c:\tstr\tx9, [x10]\n", "  30:\tb\t8 <entry+0x8>\n");
     assert_eq!(doorbell_of(&behind(&format!("{write}{back}"))), Ok(()));
@@ -60,7 +60,7 @@ fn the_order_of_a_doorbell() {
     ] {
         assert!(doorbell_of(&behind(&bad)).is_err(), "{bad}");
     }
-    // What comes before the barrier may pass it by.
+    // A jump to code before the barrier may bypass the barrier.
     let around = behind(&format!("{write}  30:\tb\t0 <entry>\n"));
     assert_eq!(doorbell_of(&around), Ok(()));
     let around = around.replace("str\tw8, [x25, #1112]", "cbz\tx9, 28 <entry+0x28>");
@@ -102,7 +102,7 @@ fn a_path_to_completions_has_both_barriers() {
     }
 }
 
-/// An entry is taken, and its slot given back.
+/// Takes a CQE and gives its slot back.
 const POLL: &str = "\
    0:\tldr\tx9, [x0]
    4:\tadd\tx9, x9, x10
@@ -120,9 +120,10 @@ const POLL: &str = "\
 
 #[test]
 fn a_barrier_that_is_missing_is_noticed_and_its_function_named() {
-    let arm = "0:\tdmb\tosh\n0:\tstr\tw1, [x2]\n0:\tstr\tw3, [x2, #4]\n0:\tdsb\tst\n0:\tblr\tx4\n0:\tdsb\tst\n0:\tret\n";
-    let cancel =
-        "0:\tcbz\tx1, c <cancel>\n0:\tstr\tw1, [x2, x3]\n0:\tdmb\toshst\n0:\tret\n0:\tdmb\toshst\n0:\tret\n";
+    let arm = "0:\tdmb\tosh\n0:\tstr\tw1, [x2]\n0:\tstr\tw3, [x2, #4]\n0:\tdsb\tst\n0:\tblr\tx4\n\
+               0:\tdsb\tst\n0:\tret\n";
+    let cancel = "0:\tcbz\tx1, c <cancel>\n0:\tstr\tw1, [x2, x3]\n0:\tdmb\toshst\n0:\tret\n\
+         0:\tdmb\toshst\n0:\tret\n";
     let (_, bell) = functions(GOOD).next().unwrap();
     for (name, body, barriers) in [
         ("entry_poll", POLL, 2),
@@ -143,9 +144,9 @@ fn a_barrier_that_is_missing_is_noticed_and_its_function_named() {
 #[test]
 fn a_struct_is_no_entry_and_a_reset_no_progress() {
     for good in [
-        // Nothing was added up to find it.
+        // The address is no sum of registers, so this is a struct.
         POLL.replace("add\tx9, x9, x10", "ldr\tx9, [x9, #8]").replace("  10:\tdmb\toshld\n", ""),
-        // Another entry.
+        // The other loads read another CQE.
         POLL.replace("dmb\toshld", "add\tx9, x9, x15"),
         POLL.replace("  1c:\tdmb\tosh\n", "").replace("str\tw13, [x14]", "str\twzr, [x14]"),
         POLL.replace("  1c:\tdmb\tosh\n", "").replace("[x14]", "[x14, #8]"),
@@ -193,7 +194,7 @@ fn barriers_stand_in_known_orders() {
     let arm = ["dmb osh", first, "str w7, [x9, #4]", complete, "ldr x6, [x1]", "str x5, [x6]", flush];
     let (owner, fresh, body) = ("ldr x8, [x9, #56]", "dmb oshld", "ldr x8, [x9, #40]");
     for good in [
-        // Others may come behind, and a lock is let go.
+        // Other stores may follow, such as the release of a lock.
         &[&bell[..], &["stlrb wzr, [x0]", first, "ret"]].concat()[..],
         &[publish, record, complete, flush],
         &[publish, queue, first],
@@ -218,7 +219,7 @@ fn barriers_stand_in_known_orders() {
         &[publish, record, complete],
         &[publish, record, "isb", flush],
         &["dmb osh", record],
-        // The arm word in another place, or without a barrier on one of its sides; a doorbell of four bytes.
+        // The arm word at a wrong offset; no barrier before or after the doorbell; a doorbell of four bytes.
         &["dmb osh", first, "str w7, [x8, #4]", complete, "str x5, [x6]", flush],
         &["dmb osh", first, "str w7, [x9, #4]", "str x5, [x6]", flush],
         &["dmb osh", first, "str w7, [x9, #4]", complete, "str x5, [x6]"],
@@ -232,7 +233,7 @@ fn barriers_stand_in_known_orders() {
         &[owner, body, fresh, body],
         &["ldr x0, [x16, #48]", fresh, "ldr x0, [x16, #40]"],
         &["ldr x0, [x15, #56]", fresh, "ldr x0, [x16, #40]"],
-        // What was a queue's or the result's is so no more.
+        // A register that no longer points to the queue or to the result.
         &["and w8, w2, #0xffff", publish, "str x23, [x8, #8]", "ret"],
         &["bl 0 <other>", publish, "str x23, [x0, #8]", "ret"],
     ] {

@@ -1,30 +1,31 @@
-//! What `cargo xtask test` asks of the image beside the scenarios: whatever goes wrong is told, and ends it.
+//! Checks of the bare-metal image beyond its scenarios: the image must report each provoked fault, and end
+//! with its status.
 
-use super::{build, emulate, machine};
+use super::image::{build, emulate, machine};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use xtask::build::BOARD_IMAGE;
 use xtask::toolchain::Board;
 
-/// Words for the image, the exit status and the log that must come of them.
+/// Arguments for the image, the expected exit status, and the expected log.
 const WRONG: &[(&[&str], u8, &str)] = &[
     (&["--provoke", "data-abort"], 102, "error: data abort: "),
     (&["--provoke", "write-to-code"], 102, "error: data abort: "),
     (&["--provoke", "stack-overflow"], 102, "error: stack overflow: "),
     (&["--provoke", "panic"], 101, "error: panicked at "),
-    // The log is in the middle of a line then, so nothing more stands in it.
+    // The panic interrupts a line of the log. The log then ends with this line.
     (&["--provoke", "panic-while-logging"], 103, "rings at "),
     (&["--provoke", "nothing"], 2, "error: the command line makes no sense at `nothing`"),
 ];
 
-/// One scenario, and what must come of it where the caches are on and the rings have these attributes.
+/// The arguments of runs without a fault: one scenario.
 const RIGHT: &[&str] = &["--filter", "r049_interleaved_example"];
 
 /// Runs the images of both boards.
 ///
 /// # Errors
-/// What an image did not do, or what went wrong around it, in a sentence.
+/// A wrong result of an image, or a failure of QEMU, as a sentence.
 pub(crate) fn check(out: &mut dyn Write) -> Result<(), String> {
     let mut runs = 0;
     for board in Board::ALL {
@@ -41,18 +42,18 @@ pub(crate) fn check(out: &mut dyn Write) -> Result<(), String> {
         }
         let on = "translation and caches are on";
         let passed = "hil: passed r049_interleaved_example\nhil: done\n";
-        // Started at EL2, as firmware of a board does it.
+        // The firmware of a board starts an image at EL2 as well.
         let (level, uncached) = (["-machine", "virtualization=on"], "memory attributes Some(0x44)");
         expect(&level, &image, RIGHT, 0, &["at EL1", on, uncached, passed])?;
-        // The board's own image, in a machine that has memory where it wants it.
+        // The image for the board itself needs memory at other addresses than the one for QEMU.
         let (memory, cached) = (["-m", "2G"], "memory attributes Some(0xff)");
         expect(&memory, &image.with_file_name(BOARD_IMAGE), RIGHT, 0, &["at EL1", on, cached, passed])?;
     }
-    writeln!(out, "{runs} runs of bare-metal images, right and wrong, ended as they must")
+    writeln!(out, "{runs} runs of bare-metal images, with and without faults, ended as expected")
         .map_err(|error| error.to_string())
 }
 
-/// Runs an image, which must end with this status and log these texts.
+/// Runs an image, and checks its exit status and that its log contains these texts.
 fn run(machine: Command, image: &Path, status: u8, logged: &[&str]) -> Result<(), String> {
     let mut log = Vec::new();
     let found = emulate(machine, image, &mut log)?;

@@ -1,5 +1,5 @@
-//! Boards that are aarch64 Linux in QEMU, with the arm64 libmlx5 on the software device: our program alone (qemu-user), and a
-//! whole machine that is reached over ssh (vdpu).
+//! Boards that QEMU emulates as aarch64 Linux, with the arm64 libmlx5 on the software device: the program
+//! alone under qemu-user, or a whole machine (vdpu) that is reached over ssh.
 
 use super::board::{Board, Trouble};
 use super::ssh::{Remote, UVERBS};
@@ -39,16 +39,16 @@ impl Board for QemuUser {
     }
 
     fn reset(&mut self) -> Result<(), String> {
-        // The process that was ended was all there is.
+        // Nothing is left to reset: the runner has already killed the only process.
         Ok(())
     }
 }
 
-/// The machine over ssh.
+/// The emulated machine, reached over ssh.
 pub(super) struct Vdpu {
     crypto: Crypto,
     environment: BTreeMap<String, String>,
-    // In this order: what was copied is removed before the machine is.
+    // The order of fields matters: `remote` removes its files before the machine is dropped.
     remote: Option<Remote>,
     machine: Option<Machine>,
 }

@@ -1,8 +1,10 @@
-//! `cargo xtask hil`: the scenarios on boards.
+//! `cargo xtask hil`: runs the scenarios on boards.
 
 mod arm;
 mod board;
+mod built;
 mod labgrid;
+mod local;
 mod monitor;
 mod report;
 mod reset;
@@ -10,13 +12,17 @@ mod results;
 mod session;
 mod ssh;
 
+use arm::{QemuUser, Vdpu};
+use board::Board;
 use hil_scenarios::board::Capabilities;
 use hil_scenarios::cases::{Case, Selection};
 use hil_scenarios::way::Ways;
+use labgrid::Lab;
+use local::{Kind, Local};
 use monitor::Monitor;
 use report::{ReportFile, Terminal};
 use results::Results;
-use std::ffi::OsString;
+use ssh::Remote;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,60 +30,57 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 use xtask::run::{self, root};
-use xtask_parsers::boards::{self, Description};
+use xtask_parsers::boards::{self, Description, Reach};
 
 pub(crate) const HELP: &str = "\
 cargo xtask hil [--board NAME]… [options]
 
-Runs the scenarios of hil-tests on boards, one line each. A board that hangs or dies is reset once,
-the case is reported, and the run goes on behind it.
+Runs the scenarios of hil-tests on boards, and prints a line for each case. If a board hangs or
+dies, the case is reported, the board is reset once, and the run goes on after the case.
 
-  --board NAME          a board of the file, or an mlx5 device of this machine as mlx5_0;
-                        more than one run one after the other (default: softdev)
-  --at-once             several boards run at the same time; each line begins with its board
+  --board NAME          a board of the file, or an mlx5 device of this machine, such as mlx5_0.
+                        Several boards run one after the other (default: softdev)
+  --at-once             run several boards at the same time; each line begins with its board
   --boards FILE         the file of boards (default: hil-tests/boards.toml, which explains itself)
-  --filter TEXT         only cases whose name holds TEXT
-  --ways WAYS           which ways of posting each case takes: `all`, the name of one (request,
-                        batch, changed, batch-changed), or a seed that draws one for each case
-                        (default: all on softdev and uverbs, else a new seed, which is printed)
-  --list                run nothing: list the cases and the capabilities that each needs, or, of
-                        each --board NAME, those that the file of boards promises
-  --require CAPABILITY  fail where the board lacks it
-  --require-board       fail where the board cannot be reached; else that is a skip. A case that the
-                        board lacks a capability for is a skip in any case (see --require)
-  --require-cases       fail where the board does not announce every case that this build knows
+  --filter TEXT         run only cases whose name contains TEXT
+  --ways WAYS           the posting methods of each case: `all`, the name of one (request, batch,
+                        changed, batch-changed), or a seed that selects one for each case (default:
+                        all on softdev and uverbs, else a new seed, which is printed)
+  --list                run nothing: list the cases with the capabilities that each needs, or the
+                        boards that --board names with the capabilities that the file promises
+  --require CAPABILITY  fail if the board lacks the capability
+  --require-board       fail if the board cannot be reached (default: skip it). Without a needed
+                        capability, a case is still skipped (see --require)
+  --require-cases       fail if the board does not announce every case of this build
   --junit FILE          write the results as JUnit XML
-  --html FILE           write the results as a page
-  --help                this text
+  --html FILE           write the results as an HTML page
+  --help                print this text
 
-Capabilities are
+Capabilities:
   signature             block signatures
-  xts                   any AES-XTS engine
-  xts-many              one for many data units
-  xts-single            one for single data units and no more
+  xts                   an AES-XTS engine
+  xts-many              an AES-XTS engine for many data units
+  xts-single            an AES-XTS engine for a single data unit only
   drain                 a queue drains on signature errors
-  login                 keys are wrapped, and the board knows what to log in with
-  fixed-entries         entries of an mkey may all be of one length
-  long-lists            an mkey may have more entries than 16 bits count
-  programs              the storage example runs there, two programs beside the runner
-  memcpy                requests copy memory
-  relaxed-ordering      configurations of an mkey relax the order of its transfers
-  dek-modify            keys can be given other values (SYNC_CRYPTO)
-  clock                 the clock that stamps completions can be read
-  bare                  there is a device in reset that no driver has
-  hardware              no software device
+  login                 keys are wrapped, and the board has credentials for a login
+  fixed-entries         the entries of an mkey may all have one length (KSM)
+  long-lists            an mkey may have more than 65,535 entries
+  programs              the storage example runs there: two programs beside the runner
+  memcpy                requests that copy memory
+  relaxed-ordering      mkey configurations with relaxed ordering of transfers
+  dek-modify            DEKs can be modified (SYNC_CRYPTO)
+  clock                 the clock of completion timestamps can be read
+  bare                  a device in reset, without a driver
+  hardware              a real device, not the software device
 
-Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense, 130 interrupted (boards are
-cleared up first; a second interrupt does not wait for that).
+Exit status: 0 success, 1 failure, 2 invalid arguments, 130 interrupted (boards are cleaned up
+first; a second interrupt ends the run at once).
 ";
 
-/// The status of a run that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-/// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    help: bool,
     board: Vec<String>,
     at_once: bool,
     boards: Option<PathBuf>,
@@ -91,37 +94,33 @@ struct Options {
     html: Option<PathBuf>,
 }
 
-/// Where the results are written.
+/// The files for the reports.
 struct Reports {
     junit: Option<ReportFile>,
     html: Option<ReportFile>,
 }
 
-/// Runs the boards that are named.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let chosen = parse(arguments).map_err(|error| format!("{error}\n\n{HELP}")).and_then(|options| {
-        let chosen = if options.help { vec![] } else { choose(&options)? };
+    let parse = |words: &mut run::Options| {
+        let options = parse(words)?;
+        let chosen = choose(&options)?;
         Ok((options, chosen))
-    });
-    let (options, chosen) = match chosen {
-        Ok(chosen) => chosen,
-        Err(message) => return run::misuse(&format!("error: {message}")),
     };
-    if options.help {
-        return run::print(HELP, 0);
-    }
-    if options.list {
-        return run::print(&list(&options, &chosen), 0);
-    }
-    // Before a run of minutes, not behind it.
+    run::with_options(arguments, HELP, parse, |(options, chosen)| {
+        if options.list { run::print(&list(&options, &chosen), 0) } else { run_all(&options, &chosen) }
+    })
+}
+
+fn run_all(options: &Options, chosen: &[(String, Description)]) -> ExitCode {
+    // Opened at the start: a wrong path is reported before a long run.
     let open = |file: &Option<PathBuf>| file.as_deref().map(ReportFile::open).transpose();
     let reports =
         match open(&options.junit).and_then(|junit| Ok(Reports { junit, html: open(&options.html)? })) {
             Ok(reports) => reports,
             Err(message) => return run::misuse(&format!("error: {message}")),
         };
-    // What boards have started, copied or booted is cleared away, and the reports are written. Whoever cannot wait for that
-    // interrupts again.
+    // After the first interrupt, boards are cleaned up and reports are written. A second interrupt ends this
+    // process at once.
     let interrupt = || {
         if session::interrupt() {
             std::process::exit(INTERRUPTED.into());
@@ -130,7 +129,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(error) = ctrlc::set_handler(interrupt) {
         return run::misuse(&format!("error: {error}"));
     }
-    match perform(&options, &chosen, reports, &mut io::stdout()) {
+    match perform(options, chosen, reports, &mut io::stdout()) {
         Ok(_) if session::is_interrupted() => ExitCode::from(INTERRUPTED),
         Ok(all) if all.iter().all(|results| results.is_good(options.require_board)) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -138,43 +137,38 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn parse(arguments: &[String]) -> Result<Options, String> {
-    use lexopt::prelude::*;
+fn parse(words: &mut run::Options) -> Result<Options, String> {
     let mut options = Options::default();
-    let mut parser = lexopt::Parser::from_args(arguments.iter().map(OsString::from));
-    let explain = |error: lexopt::Error| error.to_string();
-    let text = |parser: &mut lexopt::Parser| parser.value().and_then(|value| value.string()).map_err(explain);
-    while let Some(argument) = parser.next().map_err(explain)? {
-        match argument {
-            Long("board") => options.board.push(text(&mut parser)?),
-            Long("at-once") => options.at_once = true,
-            Long("boards") => options.boards = Some(text(&mut parser)?.into()),
-            Long("filter") => options.filter = text(&mut parser)?,
-            Long("ways") => options.ways = Some(text(&mut parser)?.parse()?),
-            Long("list") => options.list = true,
-            Long("require") => options.require.push(capability(text(&mut parser)?)?),
-            Long("require-board") => options.require_board = true,
-            Long("require-cases") => options.require_cases = true,
-            Long("junit") => options.junit = Some(text(&mut parser)?.into()),
-            Long("html") => options.html = Some(text(&mut parser)?.into()),
-            Long("help") | Short('h') => options.help = true,
-            other => return Err(explain(other.unexpected())),
+    while let Some(option) = words.option()? {
+        match option.as_str() {
+            "--board" => options.board.push(words.value()?),
+            "--at-once" => options.at_once = true,
+            "--boards" => options.boards = Some(words.value()?),
+            "--filter" => options.filter = words.value()?,
+            "--ways" => options.ways = Some(words.value()?),
+            "--list" => options.list = true,
+            "--require" => options.require.push(capability(words.value()?)?),
+            "--require-board" => options.require_board = true,
+            "--require-cases" => options.require_cases = true,
+            "--junit" => options.junit = Some(words.value()?),
+            "--html" => options.html = Some(words.value()?),
+            other => return Err(run::unknown(other)),
         }
     }
     Ok(options)
 }
 
-/// Returns a capability, if there is one of that name.
+/// Returns the name of a capability unchanged, or an error for an unknown name.
 fn capability(name: String) -> Result<String, String> {
     let known = Capabilities::NAMES;
     if known.contains(&name.as_str()) {
         Ok(name)
     } else {
-        Err(format!("no capability is called `{name}`; there are {}", known.join(", ")))
+        Err(format!("unknown capability `{name}`; known are {}", known.join(", ")))
     }
 }
 
-/// Finds the boards that are named.
+/// Finds the boards that the options name.
 fn choose(options: &Options) -> Result<Vec<(String, Description)>, String> {
     let file = options.boards.clone().unwrap_or_else(|| root().join("hil-tests/boards.toml"));
     let boards = boards::read(&file)?;
@@ -190,7 +184,8 @@ fn choose(options: &Options) -> Result<Vec<(String, Description)>, String> {
     Ok(chosen)
 }
 
-/// Returns a line for each case and what it needs, or for each board that is named and what it has.
+/// Returns a line for each case with the capabilities that it needs, or for each named board with those that
+/// it has.
 fn list(options: &Options, chosen: &[(String, Description)]) -> String {
     let rows: Vec<(&str, String)> = if options.board.is_empty() {
         let selection = Selection { filter: &options.filter, ..Selection::default() };
@@ -204,7 +199,7 @@ fn list(options: &Options, chosen: &[(String, Description)]) -> String {
     rows.into_iter().map(line).collect()
 }
 
-/// Runs boards, writes the reports, and returns what came of each.
+/// Runs boards, writes the reports, and returns the results of each board.
 fn perform(
     options: &Options,
     chosen: &[(String, Description)],
@@ -234,7 +229,6 @@ fn perform(
     Ok(all)
 }
 
-/// Runs boards at the same time.
 fn at_once(
     options: &Options,
     chosen: &[(String, Description)],
@@ -255,7 +249,7 @@ fn at_once(
     })
 }
 
-/// What one board of several says: whole lines, each behind its name.
+/// The output of one board among several: whole lines, each after the board's name.
 struct Lines<'a, 'b> {
     out: &'a Mutex<&'b mut (dyn Write + Send)>,
     name: String,
@@ -281,7 +275,7 @@ impl Write for Lines<'_, '_> {
     }
 }
 
-/// Says when this is, and of what it is a run; of what cannot be found out nothing.
+/// Returns date, version and commit of the run, without the parts that cannot be found out.
 fn origin() -> String {
     let answer = |name, arguments: &[&str]| run::answer(run::program(name, arguments)).ok();
     let date = answer("date", &["-u", "+%F %H:%M UTC"]);
@@ -298,12 +292,12 @@ fn perform_one(
 ) -> io::Result<Results> {
     let ways = options.ways.unwrap_or_else(|| usual_ways(name));
     terminal.say(&match ways {
-        Ways::Drawn(seed) => format!("board {name}, a way of posting for each case by seed {seed}"),
-        ways => format!("board {name}, ways of posting: {ways}"),
+        Ways::Drawn(seed) => format!("board {name}, a posting method for each case by seed {seed}"),
+        ways => format!("board {name}, posting methods: {ways}"),
     });
     let required = options.require.clone();
     let mut monitor = Monitor::new(name, description.limits(), required, description.capabilities.clone());
-    let mut board = board::make(description);
+    let mut board = make(description);
     let mut selection = vec!["--ways".to_owned(), ways.to_string()];
     if !options.filter.is_empty() {
         selection.extend(["--filter".into(), options.filter.clone()]);
@@ -318,12 +312,35 @@ fn perform_one(
     let known = Selection { filter: &options.filter, after: None, ways }.cases().count();
     if options.require_cases && results.announced != known {
         let announced = results.announced;
-        results.problems.push(format!("it has {announced} cases, this build {known} (--require-cases)"));
+        results
+            .problems
+            .push(format!("the board has {announced} cases, this build {known} (--require-cases)"));
     }
     Ok(results)
 }
 
-/// Returns the ways of posting that a board's cases take unless told otherwise: all where that is quick.
+/// Makes the board that a description names.
+fn make(description: &Description) -> Box<dyn Board> {
+    let reset = description.reset.clone();
+    match &description.reach {
+        Reach::Local { device } => {
+            let kind = if device.starts_with("softdev") { Kind::Softdev } else { Kind::Device };
+            Box::new(Local { words: vec!["--device".into(), device.clone()], kind, reset })
+        }
+        Reach::Uverbs { crypto, engine } => {
+            let kind = Kind::Uverbs(*crypto, *engine);
+            Box::new(Local { words: vec!["--device".into(), "uverbs".into()], kind, reset })
+        }
+        Reach::Firmware { board } => Box::new(Local { words: vec![], kind: Kind::Firmware(*board), reset }),
+        Reach::QemuUser { board, crypto } => Box::new(QemuUser::new(*board, *crypto)),
+        Reach::Vdpu { crypto, environment } => Box::new(Vdpu::new(*crypto, environment.clone())),
+        Reach::Command { command } => Box::new(Local { words: command.clone(), kind: Kind::Command, reset }),
+        Reach::Ssh(ssh) => Box::new(Remote::new(ssh.clone(), reset)),
+        Reach::Labgrid(place) => Box::new(Lab::new(place.clone(), reset)),
+    }
+}
+
+/// Returns the default posting methods of a board: all if the board is fast, else a random one for each case.
 fn usual_ways(board: &str) -> Ways {
     match board {
         "softdev" | "uverbs" => Ways::All,
@@ -340,7 +357,7 @@ mod tests {
     use hil_scenarios::way::Way;
 
     fn words(line: &str) -> Result<Options, String> {
-        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+        parse(&mut run::Options::new(line.split_whitespace()))
     }
 
     #[test]
@@ -366,7 +383,8 @@ mod tests {
         for name in Capabilities::NAMES {
             assert!(words(&format!("--require {name}")).is_ok(), "{name}");
         }
-        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs, fixed-entries, long-lists, memcpy, relaxed-ordering, dek-modify, clock, bare";
+        let known = "known are signature, xts, xts-many, xts-single, drain, hardware, login, programs, \
+                     fixed-entries, long-lists, memcpy, relaxed-ordering, dek-modify, clock, bare";
         assert!(words("--require xst").unwrap_err().contains(known));
     }
 
@@ -395,13 +413,14 @@ mod tests {
 
     #[test]
     fn boards_are_listed_with_what_they_have() {
-        let text = "softdev  signature xts xts-many drain fixed-entries long-lists memcpy relaxed-ordering dek-modify clock bare\nmlx5_0\n";
+        let text = "softdev  signature xts xts-many drain fixed-entries long-lists memcpy \
+                    relaxed-ordering dek-modify clock bare\nmlx5_0\n";
         assert_eq!(listed("--list --board softdev --board mlx5_0"), text);
     }
 
     #[test]
     fn the_help_explains_every_capability() {
-        let (_, explained) = HELP.split_once("Capabilities are\n").unwrap();
+        let (_, explained) = HELP.split_once("Capabilities:\n").unwrap();
         for name in Capabilities::NAMES {
             assert!(explained.contains(&format!("  {name} ")), "{name}");
         }

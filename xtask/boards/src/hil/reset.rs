@@ -1,4 +1,4 @@
-//! Getting a board back that is lost.
+//! Resets boards.
 
 use embedded_hal::delay::DelayNs;
 use embedded_hal::digital::{OutputPin, PinState};
@@ -9,13 +9,9 @@ use std::time::Duration;
 use xtask::run;
 use xtask_parsers::boards::Reset;
 
-/// Resets a board.
-///
-/// # Errors
-/// Why that cannot be done, in a sentence.
 pub(super) fn perform(reset: &Reset) -> Result<(), String> {
     match reset {
-        // Who holds the place switches it off and on, before the rest.
+        // For `Power`, the holder of the place in the lab switches the power before this call.
         Reset::Process | Reset::Power { .. } => Ok(()),
         Reset::Rshim { file, .. } => rshim(file),
         Reset::Gpio { chip, line, active_low, hold_milliseconds, .. } => {
@@ -30,7 +26,7 @@ pub(super) fn perform(reset: &Reset) -> Result<(), String> {
     }
 }
 
-/// How long a board may take behind a reset until it answers.
+/// Returns the longest time from a reset to the board's first answer.
 pub(super) fn boot_time(reset: &Reset) -> Duration {
     match reset {
         Reset::Process => Duration::ZERO,
@@ -41,15 +37,16 @@ pub(super) fn boot_time(reset: &Reset) -> Duration {
     }
 }
 
-/// Resets the Arm cores of a BlueField: its management driver takes this from the file.
+/// Resets the Arm cores of a BlueField through its management driver, rshim, which reads commands from this
+/// file.
 fn rshim(file: &Path) -> Result<(), String> {
     let explain = |error| format!("reset by {}: {error}", file.display());
-    // The driver's file is there, or there is no driver.
+    // The file is not created: only the driver can make it.
     let mut file = std::fs::OpenOptions::new().write(true).open(file).map_err(explain)?;
     file.write_all(b"SW_RESET 1\n").map_err(explain)
 }
 
-/// A reset on a line.
+/// A reset pulse on a GPIO line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pulse {
     active_low: bool,
@@ -57,12 +54,12 @@ struct Pulse {
 }
 
 impl Pulse {
-    /// What the line is at rest.
+    /// Returns the level of the line at rest.
     fn idle(self) -> PinState {
         PinState::from(self.active_low)
     }
 
-    /// Holds the line for the time, and lets it go in any case.
+    /// Drives the line for the given time. Always releases the line, also after an error.
     fn send<P: OutputPin>(self, pin: &mut P, delay: &mut impl DelayNs) -> Result<(), P::Error> {
         let held = pin.set_state(!self.idle());
         if held.is_ok() {
@@ -78,7 +75,7 @@ fn gpio(chip: &Path, number: u32, pulse: Pulse) -> Result<(), String> {
     pulse.send(&mut pin, &mut Sleep).map_err(|error| explain(format!("{error:?}")))
 }
 
-/// Waits as a program does.
+/// A delay that puts the thread to sleep.
 struct Sleep;
 
 impl DelayNs for Sleep {
@@ -94,7 +91,7 @@ mod line {
     use linux_embedded_hal::gpio_cdev::{Chip, LineRequestFlags};
     use std::path::Path;
 
-    /// Takes a line over at rest, so that nothing happens before the pulse.
+    /// Takes over a line at its idle level, so that no pulse comes early.
     pub(super) fn open(chip: &Path, number: u32, idle: PinState) -> Result<CdevPin, String> {
         let value = u8::from(idle == PinState::High);
         let request = LineRequestFlags::OUTPUT;
@@ -112,7 +109,7 @@ mod line {
     use std::convert::Infallible;
     use std::path::Path;
 
-    /// There is none.
+    /// A line that does not exist: without the feature `gpio` there are none.
     pub(super) enum Nothing {}
 
     impl ErrorType for Nothing {
@@ -130,7 +127,7 @@ mod line {
     }
 
     pub(super) fn open(_: &Path, _: u32, _: PinState) -> Result<Nothing, String> {
-        Err("lines are driven by `cargo run --package xtask --features gpio -- hil …`".into())
+        Err("GPIO lines need the feature `gpio` of the package xtask-boards".into())
     }
 }
 

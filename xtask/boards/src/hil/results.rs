@@ -1,24 +1,23 @@
-//! What came of a run on a board: plain data, for the summary and the reports.
+//! The results of a run on a board: plain data, for the summary and the reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Passed,
-    /// What it found wrong.
+    /// With the reason of the failure.
     Failed(String),
-    /// What the board lacks.
+    /// With the capability that the board lacks.
     Skipped(String),
-    /// The board said nothing more, for so long.
+    /// With the time for which the board was silent.
     Hung(String),
-    /// The board's program ended, and how.
+    /// With the way in which the board's program ended.
     Died(String),
 }
 
 impl Verdict {
-    /// The word that stands before a case in lists.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -29,7 +28,7 @@ impl Verdict {
         }
     }
 
-    /// What is told beside the word.
+    /// Returns the reason, if the verdict has one.
     pub(super) fn reason(&self) -> Option<&str> {
         match self {
             Self::Passed => None,
@@ -39,56 +38,54 @@ impl Verdict {
         }
     }
 
-    /// Whether this is no reason to worry.
+    /// Returns whether the case passed or was skipped.
     pub(super) fn is_good(&self) -> bool {
         matches!(self, Self::Passed | Self::Skipped(_))
     }
 }
 
-/// A case that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) verdict: Verdict,
-    /// From its first event to its last.
+    /// The time from its first event to its last.
     pub(super) took: Duration,
-    /// What it measured, and the value.
+    /// Names and values of measurements.
     pub(super) measured: Vec<(String, String)>,
-    /// The last lines of log while it ran.
+    /// The last lines of log during the case.
     pub(super) log: Vec<String>,
 }
 
 /// How the run as a whole ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// All cases were told of.
+    /// The board has reported all cases.
     Done,
-    /// There was no board to run anything on, and why.
+    /// No board could be reached. With the reason.
     Unreachable(String),
-    /// It was ended early, and why.
+    /// The run ended early. With the reason.
     Broken(String),
 }
 
-/// A run on one board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Results {
     pub(super) board: String,
-    /// What the board's device is, in words.
+    /// A description of the board's device.
     pub(super) device: String,
     pub(super) capabilities: Vec<String>,
-    /// How many cases the board said there are.
+    /// The number of cases that the board announced.
     pub(super) announced: usize,
     pub(super) cases: Vec<Case>,
-    /// Why the board was reset, each time.
+    /// The reason of each reset.
     pub(super) resets: Vec<String>,
-    /// What the board said against the rules.
+    /// The board's violations of the protocol.
     pub(super) problems: Vec<String>,
     pub(super) ending: Ending,
     pub(super) took: Duration,
 }
 
 impl Results {
-    /// The results of a board that could not be reached.
+    /// Returns results without any case.
     pub(super) fn nothing(board: &str, ending: Ending) -> Self {
         Self {
             board: board.into(),
@@ -103,22 +100,22 @@ impl Results {
         }
     }
 
-    /// How many cases have a verdict like this.
+    /// Returns the number of cases whose verdict fulfils a condition.
     pub(super) fn count(&self, like: impl Fn(&Verdict) -> bool) -> usize {
         self.cases.iter().filter(|case| like(&case.verdict)).count()
     }
 
-    /// How many cases failed, hung or died.
+    /// Returns the number of cases that failed, hung or died.
     pub(super) fn bad(&self) -> usize {
         self.count(|verdict| !verdict.is_good())
     }
 
-    /// How many cases were announced and not told of.
+    /// Returns the number of announced cases without a verdict.
     pub(super) fn missing(&self) -> usize {
         self.announced.saturating_sub(self.cases.len())
     }
 
-    /// The reasons why cases were skipped, and how many for each.
+    /// Returns the reasons of skips, with the number of cases for each.
     pub(super) fn skipped(&self) -> BTreeMap<&str, usize> {
         let mut reasons = BTreeMap::new();
         for case in &self.cases {
@@ -129,11 +126,11 @@ impl Results {
         reasons
     }
 
-    /// What is wrong with the run beyond its cases, in sentences.
+    /// Returns the faults outside of cases, as sentences.
     pub(super) fn faults(&self, board_required: bool) -> Vec<String> {
         let mut faults: Vec<String> = self.problems.clone();
         match &self.ending {
-            Ending::Done if self.announced == 0 => faults.push("no case has such a name".into()),
+            Ending::Done if self.announced == 0 => faults.push("no case matches the filter".into()),
             Ending::Done if self.count(|verdict| *verdict == Verdict::Passed) == 0 => {
                 faults.push("no case passed".into());
             }
@@ -147,7 +144,7 @@ impl Results {
         faults
     }
 
-    /// Whether nothing is wrong: neither with a case nor with the run.
+    /// Returns whether neither a case nor the run has a fault.
     pub(super) fn is_good(&self, board_required: bool) -> bool {
         self.bad() == 0 && self.faults(board_required).is_empty()
     }

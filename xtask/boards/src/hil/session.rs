@@ -1,4 +1,5 @@
-//! Runs a board's program and lets the monitor follow it: processes, threads and the clock are here and nowhere else.
+//! Runs a board's program under the control of the monitor. Only this module uses processes, threads and the
+//! clock.
 
 use super::board::{Board, Trouble};
 use super::monitor::{Monitor, Step};
@@ -14,60 +15,62 @@ use std::thread;
 use std::time::{Duration, Instant};
 use xtask::run;
 
-/// Bytes of a line that are read; the rest of it is dropped.
+/// The number of bytes that are read of a line. The rest of the line is dropped.
 const LINE: usize = 8 << 10;
-/// Lines that may wait until the runner looks at them.
+/// The capacity of the queue between reader threads and runner, in lines.
 const WAITING: usize = 256;
-/// How long a program may take to end that has closed its output.
+/// The time in which a program must end after it has closed its output.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Lines of standard error that are waited for behind a program's end, and for how long.
+/// After the end of a program, the number of lines of standard error that are still read, and the time to
+/// wait for each.
 const LAST_WORDS: usize = 1_000;
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
-/// How often a silent program is looked at.
+/// The pause between two looks at a silent program.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The process groups of the programs that run: whoever ends this process by a signal ends those as well.
+/// The process groups of all running programs. An interrupt kills them.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Held while a board is prepared: what that builds or unpacks is in places that boards share.
+/// Held while a board is prepared: all boards build and unpack into the same folders.
 static PREPARING: Mutex<()> = Mutex::new(());
 
-/// The run is to end as soon as possible.
+/// An interrupt has asked for the end of the run.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Ends the run, whose boards are cleared up as always, and the program that runs. Returns whether that was asked for before.
+/// Ends the run and the programs of the boards. Boards are cleaned up afterwards as always. Returns whether
+/// this is the second call.
 pub(super) fn interrupt() -> bool {
     let again = INTERRUPTED.swap(true, Ordering::SeqCst);
-    // Programs of boards are not in this one's group, so that a terminal's interrupt does not reach them.
+    // Programs of boards have process groups of their own, so an interrupt from the terminal does not reach
+    // them.
     running().drain(..).for_each(end);
     again
 }
 
-/// Whether the run was ended from outside.
 pub(super) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Ends the run where it was interrupted.
+/// Ends the monitor's run if there was an interrupt.
 fn heed(monitor: &mut Monitor) {
     if is_interrupted() {
         monitor.end(Ending::Broken("interrupted".into()));
     }
 }
 
-/// What is heard of a program.
 enum Heard {
-    /// A line of its standard output.
+    /// A line of standard output.
     Line(String),
-    /// A line of its standard error.
+    /// A line of standard error.
     Error(String),
-    /// Its standard output is closed.
+    /// Standard output is closed.
     Closed,
 }
 
-/// Runs the cases that `selection` chooses, the program's arguments, on a board until the monitor says that it is over. `watch` is called whenever something has happened.
+/// Runs the cases of a selection on a board, until the monitor ends the run. `selection` holds arguments for
+/// the board's program. `watch` is called after each change.
 pub(super) fn run(
     board: &mut dyn Board,
     monitor: &mut Monitor,
@@ -83,7 +86,7 @@ pub(super) fn run(
             board.prepare()
         })
     };
-    // What went wrong there may be the interrupt's doing.
+    // After an interrupt, the interrupt is the reason, not the failure that it caused.
     heed(monitor);
     match prepared {
         Ok(()) => {}
@@ -95,7 +98,7 @@ pub(super) fn run(
         }
     }
     let begin = Instant::now();
-    // One program after the other, each behind a reset.
+    // Each further program follows a reset.
     while monitor.started(begin.elapsed()) != Step::Over {
         let mut arguments = selection.to_vec();
         if let Some(name) = monitor.after() {
@@ -123,7 +126,7 @@ pub(super) fn run(
     watch(monitor);
 }
 
-/// Listens to a program until it is to be ended, and ends it.
+/// Listens to a program until the monitor asks for its end.
 fn follow(
     program: &mut Program,
     monitor: &mut Monitor,
@@ -137,18 +140,18 @@ fn follow(
         let now = begin.elapsed();
         let ended = match heard {
             Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => true,
-            // Something that it has started may keep its output open.
+            // A child of the program may keep the output open.
             Err(RecvTimeoutError::Timeout) => matches!(program.child.try_wait(), Ok(Some(_))),
             _ => false,
         };
-        // The program was ended from here, or is about to be started behind the interrupt.
+        // After an interrupt, the program was killed here, or was just started.
         heed(monitor);
         step = match heard {
             Ok(Heard::Line(line)) => monitor.line(now, &line),
             Ok(Heard::Error(line)) => monitor.error(now, &line),
             _ if ended => {
                 let how = program.ended();
-                // Its last words on standard error may tell why, and may still be on their way.
+                // The last lines of standard error may contain the reason, and may not have been read yet.
                 for _ in 0..LAST_WORDS {
                     let Ok(Heard::Error(line)) = program.heard.recv_timeout(LAST_WAIT) else { break };
                     monitor.error(now, &line);
@@ -162,7 +165,7 @@ fn follow(
     step
 }
 
-/// A board's program. It is ended when this is dropped.
+/// A board's program. It is killed when this value is dropped.
 struct Program {
     child: Child,
     heard: Receiver<Heard>,
@@ -177,7 +180,7 @@ impl Program {
             let sender = sender.clone();
             thread::spawn(move || {
                 listen(output, &sender, Heard::Line);
-                // Nobody listens where the program was ended from here.
+                // Fails if the program was killed here and its receiver dropped.
                 let _ = sender.send(Heard::Closed);
             });
         }
@@ -187,18 +190,18 @@ impl Program {
         Ok(Self { child, heard })
     }
 
-    /// Says how the program ended that has closed its output.
+    /// Waits for the end of a program that has closed its output, and describes its end.
     fn ended(&mut self) -> String {
         match run::wait(&mut self.child, ENDING) {
             Ok(Some(status)) => describe(status),
-            _ => "its output ended, but it did not".into(),
+            _ => "its output ended, but the program did not".into(),
         }
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It has ended or it is ended now, with all that it has started; either way it is waited for.
+        // Kills the program with all its children, unless they have ended, and waits for the program.
         let group = Pid::from_child(&self.child);
         running().retain(|other| *other != group);
         end(group);
@@ -211,9 +214,9 @@ fn running() -> MutexGuard<'static, Vec<Pid>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends a program and whatever it has started.
+/// Kills a program and all its children.
 fn end(group: Pid) {
-    // All of them may be gone.
+    // Fails if all of them have ended.
     let _ = kill_process_group(group, Signal::KILL);
 }
 
@@ -221,7 +224,7 @@ fn describe(status: ExitStatus) -> String {
     format!("its program ended with {status}")
 }
 
-/// Sends each line until there are no more or nobody listens.
+/// Sends each line, until the output ends or the receiver is dropped.
 fn listen(output: impl Read, sender: &SyncSender<Heard>, kind: fn(String) -> Heard) {
     let mut output = BufReader::new(output);
     while let Ok(Some(line)) = next_line(&mut output) {
@@ -231,7 +234,7 @@ fn listen(output: impl Read, sender: &SyncSender<Heard>, kind: fn(String) -> Hea
     }
 }
 
-/// Reads a line of any bytes and any length; of a long one only the beginning. `None` at the end.
+/// Reads a line of any bytes and any length. Cuts a long line. Returns `None` at the end.
 fn next_line(source: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     let limit = u64::try_from(LINE).unwrap_or(u64::MAX);

@@ -1,8 +1,8 @@
-//! A board that is another machine, reached by the system's `ssh`. Files are copied through its standard input, which any
-//! server can do.
+//! A board that is another machine, reached with the system's `ssh`. Files are copied through the standard
+//! input of a command, which works with every server.
 
-use super::board::{self, Board, Trouble};
-use super::reset;
+use super::board::{Board, Trouble};
+use super::{built, reset};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,26 +13,26 @@ use xtask::qemu_user::STAND_IN;
 use xtask::run;
 use xtask_parsers::boards::{Reset, Ssh};
 
-/// Where the programs and their temporary files lie, in the user's home; it is removed in the end.
+/// The folder for programs and temporary files, in the user's home. It is removed at the end.
 const FOLDER: &str = ".mlx5-mkey-hil";
-/// The device of a machine that has none: the software device behind its libmlx5.
+/// The device name for a machine without a device: the software device behind the machine's libmlx5.
 pub(super) const UVERBS: &str = "uverbs";
-/// `ssh` ends so when it is ssh that failed.
+/// The exit status of `ssh` for its own failures.
 const NO_CONNECTION: i32 = 255;
-/// How long a short command over there, or copying the program, may take.
+/// The time limit of a short command, and of a copy.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Between attempts to reach a machine that boots; one that has just been reset is not to be caught before it goes down.
+/// The pause between attempts to reach a machine that boots. It is also the pause after a reset, because the
+/// machine may still answer before it goes down.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A machine over ssh.
 pub(super) struct Remote {
     ssh: Ssh,
     reset: Reset,
-    /// Files that lie beside the program, by name.
+    /// The name and the path of each file that is copied beside the program.
     beside: Vec<(&'static str, PathBuf)>,
-    /// The programs of the storage example are among them.
+    /// Whether these files include the programs of the storage example.
     storage: bool,
-    /// Something was written there.
+    /// Whether something was written on the machine.
     touched: bool,
 }
 
@@ -41,10 +41,11 @@ impl Remote {
         Self { ssh, reset, beside: Vec::new(), storage: false, touched: false }
     }
 
-    /// Returns a command that runs a script of the shell over there.
+    /// Returns a command that runs a shell script on the machine.
     fn script(&self, script: &str) -> Command {
         let mut command = Command::new("ssh");
-        // No questions, no unknown machine, no talk of its own, no terminal, and an end when the line is dead.
+        // Options for ssh: no questions, no unknown host, no banner, no terminal, and an end when the
+        // connection is dead.
         command.args([
             "-T",
             "-o",
@@ -70,20 +71,20 @@ impl Remote {
         command
     }
 
-    /// Copies the program, and what lies beside it.
+    /// Copies the program and the files beside it.
     fn copy(&mut self) -> Result<(), Trouble> {
-        let program = board::program(&self.ssh.program)?;
+        let program = built::program(&self.ssh.program)?;
         let make =
             format!("mkdir -p {FOLDER} && chmod 700 {FOLDER} && cd {FOLDER} && {{ {STOP}; rm -f hil; }}");
         self.touched = true;
         self.copy_one(&make, "hil", &program)?;
         self.beside.iter().try_for_each(|(name, file)| {
-            // What an earlier run has loaded is not to change under its feet.
+            // The old file is removed, not overwritten: a program of an earlier run may have loaded it.
             self.copy_one(&format!("cd {FOLDER} && rm -f {name}"), name, file)
         })
     }
 
-    /// Copies a file to where a script has gone, under a name that needs no quotes.
+    /// Copies a file to the folder that the script `go` enters. `name` needs no quotes.
     fn copy_one(&self, go: &str, name: &str, from: &Path) -> Result<(), Trouble> {
         let file = File::open(from).map_err(|error| format!("{}: {error}", from.display()))?;
         let mut command = self.script(&format!("{go} && cat > {name} && chmod 700 {name}"));
@@ -92,7 +93,8 @@ impl Remote {
     }
 }
 
-/// Ends what an earlier run has left running, in the folder of the program. Only programs that lie there are ever met by this.
+/// A script that kills the programs of an earlier run. It kills only programs whose file is in the current
+/// folder.
 const STOP: &str = "for p in /proc/[0-9]*; do case \"$(readlink \"$p/exe\" 2>/dev/null)\" in \
                     \"$(pwd -P)/\"*) kill -9 \"${p#/proc/}\";; esac; done";
 
@@ -101,11 +103,11 @@ impl Board for Remote {
         if self.ssh.address.is_empty() || self.ssh.address.starts_with('-') {
             return Err(Trouble::Broken(format!("`{}` is no address", self.ssh.address)));
         }
-        let storage = board::storage(&self.ssh.program)?;
+        let storage = built::storage(&self.ssh.program)?;
         self.storage = !storage.is_empty();
         self.beside.extend(storage);
         if self.ssh.device == UVERBS
-            && let Some(file) = board::stand_in(&self.ssh.program)?
+            && let Some(file) = built::stand_in(&self.ssh.program)?
         {
             self.beside.push((STAND_IN, file));
             self.ssh.environment.insert("LD_PRELOAD".into(), format!("./{STAND_IN}"));
@@ -134,7 +136,7 @@ impl Board for Remote {
         if self.reset != Reset::Process {
             sleep(PAUSE);
         }
-        // What was copied may have gone with the memory it was in.
+        // Files in the machine's memory are lost by a reset, so they are copied again.
         loop {
             match self.copy() {
                 Ok(()) => return Ok(()),
@@ -148,23 +150,23 @@ impl Board for Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         if self.touched {
-            // Where the machine is gone nothing can be cleared away.
+            // If the machine is gone, its files cannot be removed.
             let _ = finish(self.script(&format!("cd {FOLDER} && {{ {STOP}; cd .. && rm -rf {FOLDER}; }}")));
         }
     }
 }
 
-/// Writes a word so that the shell reads it as it is.
+/// Quotes a word for the shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Runs a short command; what it says on standard error is the reason if it fails.
+/// Runs a short command. The last line of its standard error is the reason of a failure.
 fn finish(mut command: Command) -> Result<(), Trouble> {
     let explain = |error: std::io::Error| format!("ssh: {error}");
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(explain)?;
     let Some(status) = run::wait(&mut child, TIMEOUT).map_err(explain)? else {
-        // It has ended or it is ended now; either way it is waited for.
+        // Kills the command unless it has ended, and waits for it.
         let _ = child.kill();
         let _ = child.wait();
         return Err(Trouble::Broken("the board does not answer over ssh".into()));
@@ -176,7 +178,7 @@ fn finish(mut command: Command) -> Result<(), Trouble> {
     Err(if status.code() == Some(NO_CONNECTION) { Trouble::Unreachable(what) } else { Trouble::Broken(what) })
 }
 
-/// Returns what a process has said last on standard error, if it said anything.
+/// Returns the last line of a process's standard error, if there is one.
 fn last_words(child: &mut Child) -> Option<String> {
     let mut bytes = Vec::new();
     child.stderr.take()?.take(64 << 10).read_to_end(&mut bytes).ok()?;
@@ -224,7 +226,7 @@ mod tests {
         let arguments = ["--filter".into(), "a b'c;$(reboot)\"".into()];
         let command = remote().command(&arguments).unwrap();
         let script = command.get_args().last().unwrap().to_str().unwrap().to_owned();
-        // A shell reads the words behind `exec` back, one on each line.
+        // A shell prints the words behind `exec`, one on each line.
         let (_, words) = script.rsplit_once("exec ").unwrap();
         let words = words.trim_end_matches("; }");
         let output = Command::new("sh").args(["-c", &format!("printf '%s\\n' {words}")]).output().unwrap();

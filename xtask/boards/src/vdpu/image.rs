@@ -1,4 +1,4 @@
-//! The virtual DPU's root file system: an archive that its kernel unpacks into memory.
+//! The root file system of the virtual DPU: an archive that its kernel unpacks into memory.
 
 use super::modules;
 use cpio::newc::ModeFileType;
@@ -7,19 +7,19 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-/// What the kernel lacks, to reach QEMU's network.
+/// The kernel modules for QEMU's network.
 const MODULES: &[&str] = &["virtio_mmio", "virtio_net"];
 
 const FOLDERS: &[&str] =
     &["bin", "dev", "etc", "etc/dropbear", "etc/libibverbs.d", "lib", "proc", "root", "sys", "tmp", "usr"];
 
-/// Where programs look for what others have in `bin` and `lib`.
+/// Links to `bin` and `lib` at other usual places.
 const LINKS: &[(&str, &str)] =
     &[("sbin", "bin"), ("usr/bin", "../bin"), ("usr/lib", "../lib"), ("usr/sbin", "../bin")];
 
 const PROGRAMS: &[&str] = &["bin/busybox", "usr/bin/dropbearconvert", "usr/sbin/dropbear"];
 
-/// What those programs, our own and libmlx5 are linked with.
+/// The libraries of these programs, of the runner, and of libmlx5.
 const LIBRARIES: &[&str] = &[
     "libc.so.6",
     "libcrypt.so.1",
@@ -35,20 +35,18 @@ const LIBRARIES: &[&str] = &[
     "libz.so.1",
 ];
 
-/// What is in the archive under a name.
+/// The kind and content of a file in the archive.
 enum Entry {
     Folder,
     Program(Vec<u8>),
     File(Vec<u8>),
-    /// For the owner's eyes.
+    /// A file that only its owner can read.
     Secret(Vec<u8>),
     Link(String),
 }
 
-/// Returns the archive, made of unpacked packages, the server's private key and the client's public one.
-///
-/// # Errors
-/// Which file is missing, in a sentence.
+/// Returns the archive. It contains files of unpacked packages, the server's private key, and the client's
+/// public key.
 pub(crate) fn build(packages: &Path, host_key: &str, authorized: &str) -> Result<Vec<u8>, String> {
     let mut entries: Vec<(String, Entry)> = Vec::new();
     let mut put = |name: &str, entry| entries.push((name.to_owned(), entry));
@@ -67,7 +65,7 @@ pub(crate) fn build(packages: &Path, host_key: &str, authorized: &str) -> Result
         put(&format!("lib/aarch64-linux-gnu/{name}"), Entry::File(library(packages, name)?));
     }
     put("etc/libibverbs.d/mlx5.driver", Entry::File(read(&packages.join("etc/libibverbs.d/mlx5.driver"))?));
-    // libibverbs finds its providers under names with a version. This one is libmlx5 itself.
+    // libibverbs loads providers by names that contain its version. This name is a link to libmlx5.
     let providers = "lib/aarch64-linux-gnu/libibverbs";
     put(providers, Entry::Folder);
     let provider = only(&packages.join("usr").join(providers), "libmlx5-")?;
@@ -96,10 +94,7 @@ pub(crate) fn build(packages: &Path, host_key: &str, authorized: &str) -> Result
     write_cpio(inputs, Vec::new()).map_err(|error| error.to_string())
 }
 
-/// Returns the kernel among the unpacked packages.
-///
-/// # Errors
-/// When there is none, or more than one.
+/// Returns the path of the kernel among the unpacked packages.
 pub(crate) fn kernel(packages: &Path) -> Result<PathBuf, String> {
     let boot = packages.join("boot");
     Ok(boot.join(only(&boot, "vmlinuz-")?))
@@ -109,13 +104,13 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Reads a library from either of the places where packages put them.
+/// Reads a library from either of the folders where packages install libraries.
 fn library(packages: &Path, name: &str) -> Result<Vec<u8>, String> {
     let place = Path::new("lib/aarch64-linux-gnu").join(name);
     read(&packages.join(&place)).or_else(|_| read(&packages.join("usr").join(place)))
 }
 
-/// Returns the name of the only file in a folder whose name begins so.
+/// Returns the name of the only file in a folder whose name begins with `beginning`.
 fn only(folder: &Path, beginning: &str) -> Result<String, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! A DPU that is not there: an aarch64 machine in QEMU with an SSH server, on the loopback interface only.
+//! The virtual DPU: an aarch64 machine in QEMU with an SSH server, on the loopback interface only.
 
 mod image;
 mod modules;
@@ -14,22 +14,22 @@ use std::time::{Duration, Instant};
 use xtask::debian::{self, Architecture, Dependencies};
 use xtask::run::{check, free_port, program, root, wait};
 
-/// How long the machine may take from power-on to an answer of its SSH server: against a wait without end. It takes seconds,
-/// and emulated beside other work many times that.
+/// The longest time from power-on to the first answer of the SSH server. The machine needs seconds, and many
+/// times that on a busy host.
 const BOOT: Duration = Duration::from_secs(180);
 
-/// How often it is looked whether the server answers.
+/// The pause between two attempts to reach the server.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// For the kernel: warnings to the console, an end instead of a panic, none of the defences that emulation makes expensive,
-/// and no waiting for other cores where asking them is quicker.
+/// Parameters of the kernel: print warnings only, reboot after a panic (which ends QEMU), leave out
+/// mitigations that are slow under emulation, and use expedited RCU grace periods.
 const PARAMETERS: &str = "console=ttyAMA0 loglevel=4 panic=-1 mitigations=off kpti=off nokaslr \
                           rcupdate.rcu_expedited=1";
 
-/// What is in the machine.
+/// The Debian packages in the machine.
 const PACKAGES: &[&str] = &["linux-image-arm64", "busybox-static", "dropbear-bin", "ibverbs-providers"];
 
-/// The machine, with keys of its own. It runs from [`Self::start`] until this value is dropped.
+/// The machine, with its own SSH keys. It runs from [`Self::start`] until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Machine {
     folder: PathBuf,
@@ -39,26 +39,23 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Makes keys and a root file system.
-    ///
-    /// # Errors
-    /// What is missing or went wrong, in a sentence.
+    /// Makes the keys and the root file system.
     pub(crate) fn new() -> Result<Self, String> {
         debian::install(debian::EMULATORS)?;
         debian::install(debian::SSH)?;
         let packages = debian::unpack(Architecture::Arm64, "vdpu", PACKAGES, Dependencies::Included)?;
-        // Of the first machine of a process, its number.
+        // The folder of the first machine has the number of this process as its name.
         static MACHINES: AtomicU32 = AtomicU32::new(0);
         let name = match (std::process::id(), MACHINES.fetch_add(1, Ordering::Relaxed)) {
             (process, 0) => process.to_string(),
             (process, machine) => format!("{process}-{machine}"),
         };
         let folder = root().join("target/vdpu").join(name);
-        // A killed process of the same number may have left one.
+        // A killed process with the same number may have left a folder behind.
         let _ = fs::remove_dir_all(&folder);
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|error| format!("{}: {error}", folder.display()))?;
-        // From here on the folder is removed with the value.
+        // From here on, dropping `machine` removes the folder.
         let port = free_port()?;
         let machine = Self { folder, kernel: image::kernel(&packages)?, port, qemu: None };
         for key in ["host_key", "client_key"] {
@@ -72,14 +69,11 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Switches the machine on, and off before that if it runs; returns when its SSH server answers.
-    ///
-    /// # Errors
-    /// What went wrong, in a sentence, with what QEMU or the machine said last.
+    /// Switches the machine on, after switching it off if it runs. Returns when its SSH server answers.
     pub(crate) fn start(&mut self) -> Result<(), String> {
         self.stop();
         let qemu = self.qemu.insert(self.spawn()?);
-        // By this number whoever tests us ends it.
+        // A test kills the machine by this number.
         fs::write(self.folder.join("qemu.pid"), qemu.id().to_string()).map_err(|error| error.to_string())?;
         let end = Instant::now() + BOOT;
         while matches!(wait(qemu, LOOK), Ok(None)) {
@@ -93,36 +87,36 @@ impl Machine {
         Err(format!("QEMU has ended: {} {}", self.last_words("qemu.log"), self.last_words("console.log")))
     }
 
-    /// Switches the machine off, as by its power button.
+    /// Switches the machine off at once, without a shutdown.
     pub(crate) fn stop(&mut self) {
         if let Some(mut qemu) = self.qemu.take() {
-            // Fails where it has ended already.
+            // Fails if QEMU has ended.
             let _ = qemu.kill();
             let _ = qemu.wait();
         }
     }
 
-    /// The port of the loopback interface at which its SSH server is.
+    /// Returns the port of the SSH server on the loopback interface.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// The file of the private key that opens it to `root`.
+    /// Returns the file of the private key for `root`.
     pub(crate) fn key(&self) -> PathBuf {
         self.folder.join("client_key")
     }
 
-    /// The file with its host key.
+    /// Returns the file with the machine's host key.
     pub(crate) fn known_hosts(&self) -> PathBuf {
         self.folder.join("known_hosts")
     }
 
     fn spawn(&self) -> Result<Child, String> {
         let console = format!("file:{}", self.folder.join("console.log").display());
-        // The guest reaches nothing outside, and only this port is led to it.
+        // The guest reaches no other network. Only this port is forwarded to it.
         let network = format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{}-:22", self.port);
         let said = File::create(self.folder.join("qemu.log")).map_err(|error| error.to_string())?;
-        // If this process is killed, the machine is not to stay.
+        // `setpriv` ends the machine also if this process is killed.
         let mut qemu = program("setpriv", &["--pdeathsig", "KILL", "qemu-system-aarch64"]);
         qemu.args(["-machine", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "1024"])
             .args(["-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot"])
@@ -147,7 +141,6 @@ impl Machine {
         fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Returns the last lines of a log.
     fn last_words(&self, name: &str) -> String {
         let log = fs::read(self.folder.join(name)).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).into_owned();
@@ -159,12 +152,13 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.stop();
-        // With its keys.
+        // The folder contains the private keys.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Whether an SSH server says its name at a port. QEMU takes connections before there is one.
+/// Returns whether an SSH server introduces itself at a port. A connection alone proves nothing: QEMU accepts
+/// it before the server runs.
 fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
     let mut name = [0; 4];

@@ -1,19 +1,16 @@
-//! Which kernel modules are loaded, and in which order.
+//! The kernel modules of the virtual DPU, in the order in which they are loaded.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns names and files of modules with those that they depend on, each behind what it depends on.
-///
-/// # Errors
-/// Which module is missing or cannot be read.
+/// Returns names and contents of modules and their dependencies. Each module comes after its dependencies.
 pub(crate) fn in_order(folder: &Path, wanted: &[&str]) -> Result<Vec<(String, Vec<u8>)>, String> {
     let mut files = BTreeMap::new();
     find(folder, &mut files).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut ordered = Vec::new();
-    // Modules whose dependencies are being looked at, against circles.
+    // Modules whose dependencies are being collected. The list breaks circles.
     let mut open = Vec::new();
     wanted.iter().try_for_each(|name| add(name, &files, &mut open, &mut ordered))?;
     Ok(ordered)
@@ -25,7 +22,7 @@ fn add(
     open: &mut Vec<String>,
     ordered: &mut Vec<(String, Vec<u8>)>,
 ) -> Result<(), String> {
-    // Files are named with either of the two signs, dependencies with one.
+    // File names contain `-` or `_`. Names of dependencies contain only `_`.
     let name = name.replace('-', "_");
     if open.contains(&name) || ordered.iter().any(|(there, _)| *there == name) {
         return Ok(());
@@ -55,7 +52,8 @@ fn find(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> io::Result<()> 
     Ok(())
 }
 
-/// Returns what a module says of itself in the line `depends=` of its `.modinfo` section, whose lines end with zeros.
+/// Returns the dependencies of a module, from the line `depends=` of its `.modinfo` section. A zero byte ends
+/// each line there.
 fn dependencies(module: &[u8]) -> Vec<String> {
     let line = module.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"depends="));
     let names = String::from_utf8_lossy(line.unwrap_or_default()).into_owned();

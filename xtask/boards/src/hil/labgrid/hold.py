@@ -1,7 +1,8 @@
 """Holds a place of a labgrid coordinator while a board is used: `hold.py COORDINATOR SECONDS TAG=VALUE...`.
 
-Reserves one with these tags, waits for it so long, acquires it, and gives it back when standard input ends. A line there has the
-place switched off and on. Answers are lines of JSON, as `mod.rs` beside this file reads them.
+Reserves a place with these tags, waits for SECONDS at most, and acquires the place. Gives it back when
+standard input ends. A line of standard input switches the place off and on. Answers are lines of JSON,
+which `mod.rs` beside this file reads.
 """
 
 import json
@@ -15,7 +16,7 @@ import logging
 from labgrid.remote.client import start_session
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
-# What labgrid prints is for people; what goes wrong is an exception as well.
+# labgrid prints for people. Failures are exceptions as well, so its output is dropped.
 ANSWERS, sys.stdout = sys.stdout, open(os.devnull, "w")
 logging.disable()
 
@@ -25,13 +26,13 @@ def answer(value):
 
 
 def words(error):
-    # gRPC's errors have the coordinator's words apart, labgrid's have a prefix.
+    # An error of gRPC has the coordinator's message in its details, an error of labgrid in its arguments.
     text = error.details() if hasattr(error, "details") else " ".join(map(str, error.args))
     return " ".join(text.split()) or repr(error)
 
 
 class Unreachable(Exception):
-    """There is no place to run anything on."""
+    """No place is available."""
 
 
 class Session:
@@ -44,8 +45,8 @@ class Session:
         return self.run(getattr(self.labgrid.stub, name)(request))
 
     def reserve(self, tags):
-        """Returns the token of a reservation, which waits."""
-        # Reservations take a place's name for a tag.
+        """Makes a reservation and returns its token."""
+        # In a reservation, the name of a place counts as a tag.
         places = ({**place.tags, "name": name} for name, place in self.labgrid.places.items())
         if not any(tags.items() <= place.items() for place in places):
             raise Unreachable(f"no place has the tags {', '.join(map('='.join, tags.items()))}")
@@ -53,28 +54,28 @@ class Session:
         return self.call("CreateReservation", filters=filters, prio=0.0).reservation.token
 
     def wait(self, token, seconds):
-        """Waits until the reservation has a place."""
+        """Waits until the coordinator has allocated a place."""
         end = time.monotonic() + seconds
         while not self.call("PollReservation", token=token).reservation.allocations:
             if time.monotonic() > end:
                 raise Unreachable(f"no place was free for {seconds} s")
             answer("waiting")
             if select.select([sys.stdin], [], [], 0.5)[0]:
-                raise Unreachable("nobody waits for it any more")
+                raise Unreachable("the runner has ended")
         self.run(self.labgrid.sync_with_coordinator())
 
     def use(self, token):
-        """Has the reserved place until standard input ends."""
+        """Holds the reserved place until standard input ends."""
         self.labgrid.args = Namespace(
             place=f"+{token}", allow_unmatched=False, kick=False, action="cycle", delay=None, name=None
         )
         place = self.labgrid.get_place()
-        # By its name from here on: a place that was acquired may lose its reservation.
+        # From here on the place is named, because an acquired place may lose its reservation.
         self.labgrid.args.place = place.name
         self.run(self.labgrid.acquire())
         try:
             answer({"held": {"place": place.name, **self.service(place)}})
-            # The session is served meanwhile.
+            # A thread reads, so that the event loop can serve the session.
             while self.run(self.labgrid.loop.run_in_executor(None, sys.stdin.readline)):
                 try:
                     self.labgrid.power()
@@ -85,7 +86,7 @@ class Session:
             self.run(self.labgrid.release())
 
     def service(self, place):
-        """Returns where the place's SSH server is."""
+        """Returns user, address and port of the place's SSH server."""
         resources = self.labgrid.get_target_resources(place)
         services = [entry for (_, kind), entry in resources.items() if kind == "NetworkService"]
         if len(services) != 1:

@@ -1,5 +1,6 @@
-//! A board that is a place of a labgrid coordinator: reserved by its tags and held while it is used, at the address of its
-//! NetworkService, reset by its power. `hold.py` is who speaks to the coordinator, through labgrid's own package.
+//! A board that a labgrid coordinator lends. The board is a place with given tags, which is reserved and held
+//! during the run. Its NetworkService is the SSH address, and its power switch resets it. `hold.py` talks to
+//! the coordinator, with labgrid's own package.
 
 use super::board::{Board, Trouble};
 use super::session;
@@ -13,30 +14,29 @@ use std::time::Duration;
 use xtask::run;
 use xtask_parsers::boards::{Place, Reset, Ssh};
 
-/// How long a place may take to be given back.
+/// The longest time to give a place back.
 const RELEASE: Duration = Duration::from_secs(30);
 
-/// What `hold.py` says.
+/// An answer of `hold.py`.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum Answer {
-    /// No place is free yet.
+    /// All places are in use.
     Waiting,
-    /// The place is ours.
+    /// The place is reserved for this run.
     Held { place: String, address: String, port: u16 },
-    /// What was asked for is done.
+    /// The power was switched off and on.
     Done,
-    /// There is no place to be had.
+    /// No place is available.
     Unreachable(String),
-    /// Something else went wrong.
+    /// Another failure.
     Broken(String),
 }
 
-/// A board in a lab.
 pub(super) struct Lab {
     place: Place,
     reset: Reset,
-    // In this order: what was copied is removed before the place is given back.
+    // The order of fields matters: `remote` removes its files before the place is given back.
     remote: Option<Remote>,
     held: Option<Held>,
 }
@@ -96,7 +96,7 @@ impl Board for Lab {
 }
 
 impl Answer {
-    /// What is wrong with an answer that is not waited for.
+    /// Returns the error message for an unexpected answer.
     fn trouble(self) -> String {
         match self {
             Self::Unreachable(why) | Self::Broken(why) => why,
@@ -105,7 +105,7 @@ impl Answer {
     }
 }
 
-/// A place that is held; it is given back when this is dropped, also where this process is killed.
+/// A place that is held. It is given back when this value is dropped, or when this process is killed.
 struct Held {
     place: String,
     child: Child,
@@ -115,7 +115,8 @@ struct Held {
 
 impl Held {
     fn start(mut python: Command) -> Result<Self, String> {
-        // In no group of ours: an interrupt of the terminal is not to end it before the board was cleared up.
+        // A process group of its own: an interrupt from the terminal must not give the place back before the
+        // board is cleaned up.
         python.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = python.spawn().map_err(|error| format!("python3 could not be run: {error}"))?;
         let input = child.stdin.take();
@@ -132,7 +133,7 @@ impl Held {
         }
     }
 
-    /// Has the place switched off and on.
+    /// Switches the power of the place off and on.
     fn power_cycle(&mut self) -> Result<(), String> {
         let input = self.input.as_mut().ok_or("the place was given back")?;
         input.write_all(b"cycle\n").map_err(|error| format!("hold.py: {error}"))?;
@@ -147,7 +148,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.input = None;
         let ended = run::wait(&mut self.child, RELEASE);
-        // Does nothing where it has ended.
+        // Fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let rest =
@@ -167,7 +168,7 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    /// What hold.py prints, and a program that prints it.
+    /// Returns a place that a shell script holds instead of hold.py.
     fn held(script: &str) -> Held {
         let mut shell = Command::new("sh");
         shell.args(["-c", script]);

@@ -1,5 +1,6 @@
-//! Follows a run by what the board says and by the time that passes, and decides what is to be done: go on listening, reset
-//! the board, or end. It knows neither processes nor clocks; time is what the caller says, counted from the run's begin.
+//! Follows a run: reads the board's output and the time, and decides whether to go on listening, to reset the
+//! board, or to end. The monitor uses no processes and no clock. The caller passes the time since the begin
+//! of the run.
 
 use super::results::{Case, Ending, Results, Verdict};
 use hil_scenarios::protocol::Event;
@@ -7,33 +8,32 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 use xtask_parsers::limits::Limits;
 
-/// Cases that a run may have; more is rubbish.
+/// The largest number of cases in a run. A larger number is taken for garbage.
 const CASES: usize = 100_000;
-/// Values that a case may measure.
+/// The largest number of values that a case may measure.
 const MEASURED: usize = 1_000;
-/// Breaches of the protocol that are told one by one.
+/// The number of protocol violations that are reported one by one.
 const PROBLEMS: usize = 20;
-/// Lines of log that are kept of a case.
+/// The number of log lines that are kept of a case.
 const LOG: usize = 40;
-/// Characters that are kept of a text of the board.
+/// The number of characters that are kept of a text.
 const TEXT: usize = 4_000;
 
-/// What is to be done next.
+/// The next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Listen, and call [`Monitor::tick`] at this time at the latest.
     Listen(Duration),
     /// End the board's program, reset the board, and start the program again.
     Reset,
-    /// End the board's program. That was all.
+    /// End the board's program. The run is over.
     Over,
 }
 
-/// Where the run stands.
 enum Phase {
-    /// The board's program was started and has said nothing.
+    /// The program has started, and has sent no event yet.
     Starting,
-    /// It has spoken, and no case is running.
+    /// The program has sent an event, and no case is running.
     Between,
     Running(Running),
     Over,
@@ -45,24 +45,23 @@ struct Running {
     measured: Vec<(String, String)>,
 }
 
-/// A run on one board.
 pub(super) struct Monitor {
     limits: Limits,
-    /// Capabilities that the board must have, lest the run ends.
+    /// Capabilities without which the run ends.
     required: Vec<String>,
-    /// Capabilities that the board's description says it has.
+    /// Capabilities that the description of the board promises.
     promised: Vec<String>,
     phase: Phase,
-    /// When the time limit of the phase is over.
+    /// The end of the phase's time limit.
     deadline: Duration,
     names: HashSet<String>,
-    /// Log while the case runs, or since the last.
+    /// The log of the running case, or the log since the last case.
     log: VecDeque<String>,
-    /// Log from standard error, which comes by another way, so that it cannot be said to which case it belongs. It is shown
-    /// where the board is lost.
+    /// Lines of standard error. Their order against standard output is unknown, so they belong to no case.
+    /// They are shown when the board is lost.
     errors: VecDeque<String>,
     announced: Option<usize>,
-    /// A loss of a kind is mended once.
+    /// The board is reset once after a hang, and once after a death.
     has_hung: bool,
     has_died: bool,
     results: Results,
@@ -86,7 +85,7 @@ impl Monitor {
         }
     }
 
-    /// The board's program was started, for the first time or after a reset.
+    /// The caller has started the board's program, for the first time or after a reset.
     pub(super) fn started(&mut self, now: Duration) -> Step {
         if !matches!(self.phase, Phase::Over) {
             self.phase = Phase::Starting;
@@ -95,14 +94,14 @@ impl Monitor {
         self.step()
     }
 
-    /// The case behind which the program is to go on when it is started.
+    /// Returns the last case that has ended. A restarted program goes on after it.
     pub(super) fn after(&self) -> Option<&str> {
         self.results.cases.last().map(|case| case.name.as_str())
     }
 
-    /// The board said this.
+    /// Reads a line of the board's standard output.
     pub(super) fn line(&mut self, now: Duration, line: &str) -> Step {
-        // Whoever floods with log gets no more time than who is silent.
+        // A flood of log lines must not extend the time limit.
         let step = self.tick(now);
         if !matches!(step, Step::Listen(_)) {
             return step;
@@ -119,13 +118,13 @@ impl Monitor {
         self.step()
     }
 
-    /// The board said this on its standard error.
+    /// Reads a line of the board's standard error.
     pub(super) fn error(&mut self, now: Duration, line: &str) -> Step {
         keep(&mut self.errors, line);
         self.tick(now)
     }
 
-    /// Time has passed.
+    /// Checks the time limits.
     pub(super) fn tick(&mut self, now: Duration) -> Step {
         self.results.took = now;
         if matches!(self.phase, Phase::Over) {
@@ -145,7 +144,7 @@ impl Monitor {
         self.lost(now, Verdict::Hung(how), again)
     }
 
-    /// The board's program has ended, or nothing more can be heard of it.
+    /// The board's program has ended, or has closed its output.
     pub(super) fn closed(&mut self, now: Duration, how: &str) -> Step {
         self.results.took = now;
         if matches!(self.phase, Phase::Over) {
@@ -155,7 +154,6 @@ impl Monitor {
         self.lost(now, Verdict::Died(how.into()), again)
     }
 
-    /// Ends the run.
     pub(super) fn end(&mut self, ending: Ending) -> Step {
         if !matches!(self.phase, Phase::Over) {
             self.phase = Phase::Over;
@@ -164,12 +162,10 @@ impl Monitor {
         Step::Over
     }
 
-    /// What came of the run so far.
     pub(super) fn results(&self) -> &Results {
         &self.results
     }
 
-    /// The case that is running.
     pub(super) fn running(&self) -> Option<&str> {
         match &self.phase {
             Phase::Running(running) => Some(&running.name),
@@ -208,7 +204,7 @@ impl Monitor {
             Event::Log(line) => keep(&mut self.log, line),
             Event::Passed(name) => self.ended(now, name, Verdict::Passed),
             Event::Failed { name, reason } => self.ended(now, name, Verdict::Failed(printable(reason))),
-            // What cannot run need not have begun.
+            // A skipped case may end without a start event.
             Event::Skipped { name, reason } if self.running() != Some(name) => {
                 self.interrupted(now, name);
                 self.push(now, None, printable(name), Verdict::Skipped(printable(reason)));
@@ -218,7 +214,7 @@ impl Monitor {
                 Phase::Running(running) if running.name == name && running.measured.len() < MEASURED => {
                     running.measured.push((printable(what), printable(value)));
                 }
-                _ => self.problem(format!("{} is not running and measures", printable(name))),
+                _ => self.problem(format!("{} measured without running", printable(name))),
             },
             Event::Done => {
                 self.interrupted(now, "nothing more");
@@ -231,12 +227,12 @@ impl Monitor {
         }
     }
 
-    /// `count` cases follow: of all at first, of the rest behind a reset.
+    /// Reads the number of cases: of all cases at first, and of the remaining ones after a reset.
     fn cases(&mut self, count: usize) {
         let total = count.saturating_add(self.results.cases.len());
         match self.announced {
             _ if total > CASES => {
-                self.end(Ending::Broken(format!("the board speaks of {count} cases")));
+                self.end(Ending::Broken(format!("the board announces {count} cases")));
                 return;
             }
             Some(announced) if announced == total => return,
@@ -258,7 +254,7 @@ impl Monitor {
         }
     }
 
-    /// A case that was running cannot be, since something else is told.
+    /// Ends a running case as failed, because the board has sent an event that excludes it.
     fn interrupted(&mut self, now: Duration, by: &str) {
         if let Some(name) = self.running() {
             let verdict = Verdict::Failed(format!("no verdict before {}", printable(by)));
@@ -274,14 +270,14 @@ impl Monitor {
             }
             other => {
                 self.phase = other;
-                self.problem(format!("{} ended and was not running", printable(name)));
+                self.problem(format!("{} ended without running", printable(name)));
             }
         }
     }
 
     fn push(&mut self, now: Duration, running: Option<Running>, name: String, verdict: Verdict) {
         if self.results.cases.len() >= self.announced.unwrap_or(0) {
-            self.end(Ending::Broken("the board tells of more cases than it announced".into()));
+            self.end(Ending::Broken("the board reports more cases than it announced".into()));
             return;
         }
         if !self.names.insert(name.clone()) {
@@ -297,24 +293,24 @@ impl Monitor {
         self.results.cases.push(Case { name, verdict, took, measured, log });
     }
 
-    /// Gives the case that was running this verdict.
+    /// Ends the running case with this verdict.
     fn lose(&mut self, now: Duration, verdict: Verdict) {
         if let Some(name) = self.running().map(str::to_owned) {
             self.ended(now, &name, verdict);
         }
     }
 
-    /// The board was lost: it is to be reset, but once only for each kind of loss.
+    /// The board is lost. Requests a reset, but only one for each kind of loss.
     fn lost(&mut self, now: Duration, verdict: Verdict, again: bool) -> Step {
         let how = verdict.reason().unwrap_or_default();
         let place = match (self.running(), self.after()) {
             (Some(name), _) => format!("in {name}"),
-            (None, Some(name)) => format!("behind {name}"),
+            (None, Some(name)) => format!("after {name}"),
             (None, None) => "before the first case".into(),
         };
         let what = format!("{}: {how}, {place}", verdict.word().to_lowercase());
         if self.running().is_none() {
-            // No case can tell what the board said last.
+            // Without a running case, the problem itself has to quote the last line.
             let heard = self.last_words();
             let heard = heard.last().map(|line| format!("; last heard: {line}")).unwrap_or_default();
             self.problem(format!("the board {what}{heard}"));
@@ -331,7 +327,7 @@ impl Monitor {
         }
     }
 
-    /// What the board said before it was lost.
+    /// Returns the board's last lines before it was lost.
     fn last_words(&mut self) -> Vec<String> {
         self.log.drain(..).chain(self.errors.drain(..)).collect()
     }
@@ -339,13 +335,13 @@ impl Monitor {
     fn problem(&mut self, what: String) {
         match self.results.problems.len() {
             count if count < PROBLEMS => self.results.problems.push(what),
-            PROBLEMS => self.results.problems.push("and more of that kind".into()),
+            PROBLEMS => self.results.problems.push("further problems are not listed".into()),
             _ => {}
         }
     }
 }
 
-/// Keeps a line, and not too many.
+/// Keeps the last [`LOG`] lines.
 fn keep(log: &mut VecDeque<String>, line: &str) {
     if log.len() >= LOG {
         log.pop_front();
@@ -353,7 +349,7 @@ fn keep(log: &mut VecDeque<String>, line: &str) {
     log.push_back(printable(line));
 }
 
-/// A text of the board without what a terminal would obey, and not too long.
+/// Returns a text without control characters, cut to a maximum length.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(TEXT).collect()
 }

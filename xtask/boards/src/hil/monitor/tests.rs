@@ -1,4 +1,4 @@
-//! Runs told by hand: lines, and times in seconds.
+//! Tests of the monitor, with lines and times in seconds.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const LIMITS: Limits =
     Limits { start: Duration::from_secs(10), case: Duration::from_secs(5), total: Duration::from_secs(100) };
 
-/// A monitor, and the time.
+/// A monitor, and the current time.
 struct Run {
     monitor: Monitor,
     now: Duration,
@@ -20,7 +20,7 @@ fn run() -> Run {
 }
 
 impl Run {
-    /// The board says these lines, one second apart.
+    /// Passes lines to the monitor, one second apart.
     fn hear(&mut self, lines: &str) -> Step {
         let mut step = Step::Over;
         for line in lines.split(", ") {
@@ -30,7 +30,7 @@ impl Run {
         step
     }
 
-    /// The board is silent for `seconds` seconds.
+    /// Lets `seconds` seconds pass without a line.
     fn silence(&mut self, seconds: u64) -> Step {
         self.now += Duration::from_secs(seconds);
         self.monitor.tick(self.now)
@@ -183,15 +183,15 @@ fn a_required_capability_must_be_there_and_a_promised_one_should() {
 #[test]
 fn what_breaks_the_rules_is_told_and_is_no_success() {
     for (lines, problem) in [
-        ("cases 1, passed a, start a, passed a", "a ended and was not running"),
+        ("cases 1, passed a, start a, passed a", "a ended without running"),
         ("cases 2, start a, passed a", "the board ended 1 cases early"),
         ("cases 2, start a, passed a, start a, passed a", "a ended twice"),
-        ("cases 1, start a, measured b: c = d, passed a", "b is not running and measures"),
+        ("cases 1, start a, measured b: c = d, passed a", "b measured without running"),
         ("cases 1, cases 2, start a, passed a", "1 cases were announced first, now 2"),
-        ("start a, passed a", "the board tells of more cases than it announced"),
-        ("cases 1, start a, passed a, start b, passed b", "the board tells of more cases than it announced"),
-        ("cases 4000000000", "the board speaks of 4000000000 cases"),
-        ("cases 0", "no case has such a name"),
+        ("start a, passed a", "the board reports more cases than it announced"),
+        ("cases 1, start a, passed a, start b, passed b", "the board reports more cases than it announced"),
+        ("cases 4000000000", "the board announces 4000000000 cases"),
+        ("cases 0", "no case matches the filter"),
         ("cases 1, skipped a: lacks b", "no case passed"),
     ] {
         let mut run = run();
@@ -238,7 +238,7 @@ fn what_a_terminal_would_obey_is_dropped() {
 }
 
 proptest! {
-    /// Whatever the board says, the run ends in time and holds together.
+    /// After any output of the board, the run ends in time, and its results are consistent.
     #[test]
     fn any_board_ends(
         told in prop::collection::vec((0_u64..8, prop_oneof![
@@ -264,7 +264,7 @@ proptest! {
                 Step::Over => break,
             }
         }
-        // One for each kind.
+        // One reset for each kind of loss.
         prop_assert!(resets <= 2);
         prop_assert_eq!(run.results().resets.len(), resets);
         for _ in 0..3 {

@@ -1,20 +1,17 @@
-//! A file that a report is going to be written to.
+//! The file of a report.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A file that is open, so that writing it will not fail for its path. It keeps what it holds until then.
+/// An open file. Opening it early finds a wrong path before the run. The file keeps its content until
+/// `write`.
 pub(crate) struct ReportFile {
     path: PathBuf,
     file: File,
 }
 
 impl ReportFile {
-    /// Opens or creates a file.
-    ///
-    /// # Errors
-    /// Why it cannot be written, in a sentence.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         match File::options().create(true).write(true).truncate(false).open(path) {
             Ok(file) => Ok(Self { path: path.into(), file }),
@@ -22,13 +19,10 @@ impl ReportFile {
         }
     }
 
-    /// Writes a report instead of what the file holds.
-    ///
-    /// # Errors
-    /// As writing may fail, with the path.
+    /// Replaces the content of the file by a report.
     pub(crate) fn write(mut self, text: &str) -> io::Result<()> {
         let is_file = self.file.metadata().is_ok_and(|data| data.is_file());
-        // A pipe has no length.
+        // A pipe cannot be truncated.
         let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
         emptied
             .and_then(|()| self.file.write_all(text.as_bytes()))

@@ -1,10 +1,10 @@
-//! The results as one HTML file that needs nothing else.
+//! The results as one self-contained HTML file.
 
 use super::super::results::{Case, Ending, Results, Verdict};
 use std::fmt::{self, Write as _};
 use xtask::html::Escaped;
 
-/// Writes the page; `origin` says when the run was, and of what.
+/// Returns the page. `origin` is date, version and commit of the run.
 pub(crate) fn html(all: &[Results], board_required: bool, origin: &str) -> String {
     let mut page = String::new();
     let good = all.iter().all(|results| results.is_good(board_required));
@@ -12,7 +12,8 @@ pub(crate) fn html(all: &[Results], board_required: bool, origin: &str) -> Strin
     let _ = write!(
         page,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>hil: {}</title>\n<style>\n{}</style>\n</head>\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>hil: {}</title>\n\
+         <style>\n{}</style>\n</head>\n\
          <body>\n<header>\n<h1>Hardware in the loop</h1>\n<p>{}</p>\n",
         if good { "passed" } else { "failed" },
         include_str!("report.css"),
@@ -30,7 +31,7 @@ pub(crate) fn html(all: &[Results], board_required: bool, origin: &str) -> Strin
     page
 }
 
-/// What came of a board, in words.
+/// Writes the summary of a board.
 fn heading(page: &mut String, results: &Results, board_required: bool) -> fmt::Result {
     let skipped = !board_required && matches!(results.ending, Ending::Unreachable(_));
     let class = match results.is_good(board_required) {
@@ -60,7 +61,7 @@ fn heading(page: &mut String, results: &Results, board_required: bool) -> fmt::R
     Ok(())
 }
 
-/// Buttons for each verdict there is, and a field for names.
+/// Writes a checkbox for each verdict that occurs, and a search field.
 fn controls(page: &mut String, all: &[Results]) -> fmt::Result {
     page.push_str(
         "<nav>\n<label>Filter <input id=\"text\" type=\"search\" placeholder=\"name or reason\"></label>\n",
@@ -87,7 +88,8 @@ fn table(page: &mut String, results: &Results) -> fmt::Result {
     write!(
         page,
         "<table>\n<caption>{}</caption>\n<thead><tr>\
-         <th><button>Verdict</button></th><th><button>Case</button></th><th><button>ms</button></th><th>What</th>\
+         <th><button>Verdict</button></th><th><button>Case</button></th><th><button>ms</button></th>\
+         <th>What</th>\
          </tr></thead>\n<tbody>\n",
         Escaped(&results.board)
     )?;
@@ -125,7 +127,7 @@ fn row(page: &mut String, case: &Case) -> fmt::Result {
     Ok(())
 }
 
-/// A name as it is written in HTML: a line may end behind what joins its words, and nowhere else.
+/// A name in HTML, in which a line may break only after `_`, `:` or `/`.
 struct Breakable<'a>(&'a str);
 
 impl fmt::Display for Breakable<'_> {

@@ -3,10 +3,7 @@
 use super::super::results::{Ending, Results, Verdict};
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
-/// Writes a suite for each board.
-///
-/// # Errors
-/// Why it cannot be written, in a sentence.
+/// Returns a test suite for each board.
 pub(crate) fn junit(all: &[Results], board_required: bool) -> Result<String, String> {
     let mut report = Report::new("hil");
     report.add_test_suites(all.iter().map(|results| suite(results, board_required)));
@@ -49,7 +46,7 @@ fn suite(results: &Results, board_required: bool) -> TestSuite {
         }
         suite.add_test_case(test);
     }
-    // What is wrong with the run itself is a case of its own, lest a system that counts cases miss it.
+    // A fault of the run itself becomes a test case, because CI systems only count cases.
     let mut run = |status| {
         let mut test = TestCase::new("(the run)", status);
         test.set_classname(results.board.as_str());

@@ -1,4 +1,4 @@
-//! The results for people and for other programs.
+//! The results as text, HTML and XML.
 
 mod file;
 mod html;

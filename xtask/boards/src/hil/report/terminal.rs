@@ -1,4 +1,4 @@
-//! One line for each case as it happens, with a bar below where there is a terminal, and the summary.
+//! A line for each case as it ends, a progress bar on a terminal, and a summary.
 
 use super::super::monitor::Monitor;
 use super::super::results::{Case, Ending, Results, Verdict};
@@ -17,31 +17,30 @@ pub(crate) struct Terminal<'a> {
 }
 
 impl<'a> Terminal<'a> {
-    /// The bar is drawn on standard error, if that is a terminal.
+    /// Draws a progress bar on standard error, if that is a terminal.
     pub(crate) fn new(out: &'a mut dyn Write) -> Self {
         Self::with(out, ProgressDrawTarget::stderr())
     }
 
-    /// Without a bar.
+    /// Draws no progress bar.
     pub(crate) fn plain(out: &'a mut dyn Write) -> Self {
         Self::with(out, ProgressDrawTarget::hidden())
     }
 
     fn with(out: &'a mut dyn Write, target: ProgressDrawTarget) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), target);
-        // A template that cannot be read leaves the bar in its own style.
+        // On an error in the template, the bar has its default style.
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}") {
             bar.set_style(style);
         }
         Self { out, bar, shown: 0, resets: 0, result: Ok(()) }
     }
 
-    /// Writes a line.
     pub(crate) fn say(&mut self, line: &str) {
         self.write(&format!("{line}\n"));
     }
 
-    /// Shows what is new.
+    /// Writes cases and resets that are new, and moves the bar.
     pub(crate) fn watch(&mut self, monitor: &Monitor) {
         let results = monitor.results();
         let mut text = String::new();
@@ -65,17 +64,13 @@ impl<'a> Terminal<'a> {
         }
     }
 
-    /// Takes the bar away.
-    ///
-    /// # Errors
-    /// The first error in writing.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.bar.finish_and_clear();
         mem::replace(&mut self.result, Ok(()))
     }
 }
 
-/// Writes a case; writing to a string cannot fail.
+/// Adds a case to a text. Writing to a string cannot fail.
 fn describe(case: &Case, text: &mut String) {
     for (what, value) in &case.measured {
         let _ = writeln!(text, "measured {}: {what} = {value}", case.name);
@@ -89,7 +84,7 @@ fn describe(case: &Case, text: &mut String) {
     }
 }
 
-/// Sums up a run: what came of how many cases, why some were skipped, and what is wrong beyond them.
+/// Returns the summary of a run: numbers of cases, reasons of skips, and faults outside of cases.
 pub(crate) fn summary(results: &Results, board_required: bool) -> String {
     let mut text = String::new();
     if let (Ending::Unreachable(why), false) = (&results.ending, board_required) {

@@ -1,11 +1,11 @@
-//! Reports of any results are well formed, whatever a board has called its cases.
+//! Tests that reports are well formed for any names and texts of a board.
 
 use super::super::results::{Case, Ending, Results, Verdict};
 use super::{html, junit, summary};
 use quick_junit::{NonSuccessKind, Report, TestCaseStatus};
 use std::time::Duration;
 
-/// What gives trouble in one format or another.
+/// Characters that have a meaning in one of the formats.
 const NASTY: &str = "<b>&amp;\"']]>--><script>\u{1}\u{fffe}é\n%s{}\\";
 
 fn case(name: &str, verdict: Verdict) -> Case {
@@ -48,7 +48,7 @@ fn junit_can_be_read_back() {
     let xml =
         junit(&[results(), Results::nothing("gone", Ending::Unreachable("far".into()))], false).unwrap();
     let report = Report::deserialize_from_str(&xml).unwrap();
-    // Skips are no failures; what is wrong with a run is an error of its own.
+    // A skip is no failure. A fault of the run counts as an error of its own.
     let [first, gone] = &report.test_suites[..] else { panic!("{xml}") };
     assert_eq!((first.tests, first.failures, first.errors, first.skipped), (5, 1, 2, 1));
     assert_eq!((gone.tests, gone.failures, gone.errors, gone.skipped), (1, 0, 0, 1));
@@ -72,7 +72,7 @@ fn the_page_is_one_file_and_keeps_texts_apart_from_markup() {
     for outside in ["http:", "https:", "src=", "href=", "url(", "@import"] {
         assert!(!page.contains(outside), "{outside}");
     }
-    // What is opened is closed.
+    // Every opening tag has a closing tag.
     for tag in ["section", "table", "tr", "td", "th", "ul", "li", "details", "div", "label", "nav", "main"] {
         let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
         assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");

@@ -1,42 +1,36 @@
-//! The tests of a built checkout of rdma-core, all of them.
+//! All tests of a checkout of rdma-core that was built in place.
 
+use super::device::{Device, LIMIT, PYTHON, Tell};
 use super::modules::counts;
-use super::{Bench, LIMIT, PYTHON};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use xtask::emulate;
 use xtask::run::{self, root};
 
-/// How the device takes keys, and its engine.
+/// The devices: the way of taking keys, and the AES-XTS engine.
 const DEVICES: [(&str, &str); 3] =
     [("plaintext", "multi-block"), ("wrapped", "multi-block"), ("plaintext", "single-block")];
 
-/// Tests that end with an error because the stand-in lacks what they take for granted, by the beginning of their names.
+/// Tests that fail because the stand-in lacks a feature: the beginning of the name, and the feature.
 const LACKING: &[(&str, &str)] = &[
     ("tests.test_mlx5_devx.Mlx5DevxApiTest.test_devx_obj_export_import", "flow counters"),
     ("tests.test_mlx5_flow.Mlx5MatcherTest.test_flow_table_drop", "steering"),
 ];
 
-/// What has come of the tests: errors that are expected, and why, and what is not to be.
+/// The result of the tests: expected errors with the missing feature, and unexpected ones.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Verdict<'a> {
     lacking: Vec<(&'a str, &'static str)>,
     bad: Vec<&'a str>,
 }
 
-impl Bench<'_> {
-    /// Runs the tests of the checkout, which was built in place, and tells of each device.
-    pub(super) fn checkout(
-        &self,
-        checkout: &Path,
-        tell: &mut dyn FnMut(&str, Result<String, String>),
-    ) -> Result<(), String> {
+impl Device<'_> {
+    /// Runs the tests of the checkout on each device, and reports the results.
+    pub(super) fn checkout(&self, checkout: &Path, tell: Tell<'_>) -> Result<(), String> {
         let checkout = checkout.canonicalize().map_err(|error| format!("{}: {error}", checkout.display()))?;
         if !checkout.join("build/python/pyverbs").is_dir() {
-            return Err(
-                "the checkout was built without pyverbs: its cmake found no cython for its python".into()
-            );
+            return Err("the checkout was built without pyverbs, because cmake found no cython".into());
         }
         let commit = run::answer(git(&checkout))?;
         let mut lacking = BTreeSet::new();
@@ -44,7 +38,7 @@ impl Bench<'_> {
             let outcome = self.whole_suite(&checkout, crypto, engine, &mut lacking);
             tell(&format!("rdma-core {} ({crypto}, {engine})", commit.trim()), outcome);
         }
-        tell("what is not there", all_lacking(LACKING, &lacking));
+        tell("table of missing features", all_lacking(LACKING, &lacking));
         Ok(())
     }
 
@@ -56,7 +50,7 @@ impl Bench<'_> {
         known: &mut BTreeSet<String>,
     ) -> Result<String, String> {
         let mut command = self.program(PYTHON, crypto);
-        // Some tests ask `rdma` for network interfaces and containers of RDMA devices. There are none.
+        // Some tests call `rdma` to list network interfaces. The replacement lists none.
         let (commands, path) = (root().join(emulate::COMMANDS), std::env::var("PATH").unwrap_or_default());
         command.env("MLX5_UVERBS_ENGINE", engine).env("PATH", format!("{}:{path}", commands.display()));
         command.env("PYTHONPATH", checkout.join("build/python"));
@@ -71,18 +65,18 @@ impl Bench<'_> {
         }
         let lacking = verdict.lacking.iter().map(|(test, what)| format!("\n        {test}: no {what}"));
         let (errors, lacking) = (verdict.lacking.len(), lacking.collect::<String>());
-        Ok(format!("{}, 0 failed, {errors} with errors for what is not there{lacking}", counts.totals()))
+        Ok(format!("{}, 0 failed, {errors} with errors for a missing feature{lacking}", counts.totals()))
     }
 }
 
-/// Whether each entry of a table was met by a test: one that is not is out of date.
+/// Checks that each entry of a table was needed by a test. Others are out of date.
 fn all_lacking(table: &[(&str, &str)], tests: &BTreeSet<String>) -> Result<String, String> {
     let met = |start: &str| tests.iter().any(|test| test.starts_with(start));
     let idle: Vec<&str> = table.iter().map(|(start, _)| *start).filter(|start| !met(start)).collect();
     if idle.is_empty() {
-        return Ok(format!("{} entries, each of them met", table.len()));
+        return Ok(format!("{} entries, each needed by a test", table.len()));
     }
-    Err(format!("no test ends with the error that is expected of {}", idle.join(", ")))
+    Err(format!("no test ends with an error, though the table expects one: {}", idle.join(", ")))
 }
 
 fn git(checkout: &Path) -> Command {
@@ -91,7 +85,7 @@ fn git(checkout: &Path) -> Command {
     command
 }
 
-/// Finds the tests that did not end well; for errors of some a table has the reason.
+/// Sorts the tests that failed: by a table of expected errors.
 fn judge<'a>(said: &'a str, table: &[(&str, &'static str)]) -> Verdict<'a> {
     let mut verdict = Verdict::default();
     for line in said.lines() {
@@ -118,7 +112,7 @@ mod tests {
         let table = [("tests.a.", "one"), ("tests.b.", "two")];
         let met = |tests: &[&str]| all_lacking(&table, &tests.iter().map(|test| test.to_string()).collect());
         assert!(met(&["tests.a.x", "tests.b.y"]).is_ok());
-        assert!(met(&["tests.a.x", "tests.c.y"]).unwrap_err().ends_with(" tests.b."));
+        assert!(met(&["tests.a.x", "tests.c.y"]).unwrap_err().ends_with(": tests.b."));
     }
 
     #[test]

@@ -1,0 +1,43 @@
+//! The programs that a board runs, built for its processor.
+
+use std::path::PathBuf;
+use xtask::host::STORAGE;
+use xtask::toolchain::{Board as BlueField, System};
+use xtask::{build, host, qemu_user, run};
+use xtask_parsers::boards::Program;
+
+/// Builds the program that runs the scenarios, and returns its path.
+pub(super) fn program(program: &Program) -> Result<PathBuf, String> {
+    match program {
+        Program::Host => host::optimised("hil"),
+        Program::File(file) => Ok(run::root().join(file)),
+        Program::Bluefield2 => build::file(BlueField::BlueField2, System::Linux, "hil"),
+        Program::Bluefield3 => build::file(BlueField::BlueField3, System::Linux, "hil"),
+    }
+}
+
+/// Builds the stand-in for the kernel, for the same processor as the program. Returns its path, or `None`
+/// beside a program for this machine and beside a user's own program.
+pub(super) fn stand_in(program: &Program) -> Result<Option<PathBuf>, String> {
+    let board = match program {
+        Program::Host | Program::File(_) => return Ok(None),
+        Program::Bluefield2 => BlueField::BlueField2,
+        Program::Bluefield3 => BlueField::BlueField3,
+    };
+    qemu_user::stand_in(board).map(Some)
+}
+
+/// Builds the programs of the storage example, for the same processor as the program. Returns their names and
+/// paths. Beside a user's own program there are none.
+pub(super) fn storage(program: &Program) -> Result<Vec<(&'static str, PathBuf)>, String> {
+    let board = match program {
+        Program::Host => {
+            let folder = host::storage()?;
+            return Ok(STORAGE.map(|name| (name, folder.join(name))).into());
+        }
+        Program::File(_) => return Ok(vec![]),
+        Program::Bluefield2 => BlueField::BlueField2,
+        Program::Bluefield3 => BlueField::BlueField3,
+    };
+    Ok(STORAGE.into_iter().zip(build::storage(board)?).collect())
+}

@@ -1,0 +1,67 @@
+//! A board on this machine: our program, an image in QEMU, or a user's command.
+
+use super::board::{Board, Trouble};
+use super::{built, reset};
+use crate::firmware;
+use std::process::Command;
+use xtask::toolchain::Board as BlueField;
+use xtask::{emulate, host};
+use xtask_parsers::boards::{Crypto, Engine, Program, Reset};
+
+pub(super) struct Local {
+    pub(super) words: Vec<String>,
+    pub(super) kind: Kind,
+    pub(super) reset: Reset,
+}
+
+/// The kind of program that runs.
+pub(super) enum Kind {
+    /// Our program, which contains the software device.
+    Softdev,
+    /// Our program, on an mlx5 device.
+    Device,
+    /// Our program behind the stand-in for the kernel, whose device takes keys in this way and has this
+    /// engine.
+    Uverbs(Crypto, Engine),
+    /// This task's own program, which runs an image for a BlueField in QEMU.
+    Firmware(BlueField),
+    /// A user's program, with its arguments.
+    Command,
+}
+
+impl Board for Local {
+    fn prepare(&mut self) -> Result<(), Trouble> {
+        match self.kind {
+            Kind::Softdev | Kind::Device | Kind::Uverbs(..) => {
+                let program = built::program(&Program::Host)?;
+                self.words.insert(0, program.to_string_lossy().into_owned());
+            }
+            Kind::Firmware(board) => self.words = firmware::command(board)?,
+            Kind::Command => {}
+        }
+        if matches!(self.kind, Kind::Device | Kind::Uverbs(..)) {
+            self.words.extend(["--programs".into(), host::storage()?.to_string_lossy().into_owned()]);
+        }
+        if matches!(self.kind, Kind::Uverbs(..)) {
+            // The stand-in is built here, because a build in `command` would take from the time for the
+            // board's first event.
+            emulate::library()?;
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, arguments: &[String]) -> Result<Command, String> {
+        let words = [&self.words, arguments].concat();
+        if let Kind::Uverbs(crypto, engine) = self.kind {
+            return emulate::command(words, crypto.name(), engine.name());
+        }
+        let (program, arguments) = words.split_first().ok_or("the board's command is empty")?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        Ok(command)
+    }
+
+    fn reset(&mut self) -> Result<(), String> {
+        reset::perform(&self.reset)
+    }
+}
