@@ -22,6 +22,8 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the shim rings doorbells with 8-byte stores, which may be shared on 64-bit hosts only");
 
+#[doc(hidden)]
+pub mod abi;
 mod address;
 mod adopt;
 mod buffer;

@@ -1,18 +1,11 @@
-//! Structures of the public headers of rdma-core 44, as they lie in memory.
+//! Structures of the public headers of rdma-core 44 that only the reference uses. The library has the others.
 
-#![allow(missing_docs)] // The fields are those of the headers, which say what they mean.
+#![allow(missing_docs)] // The man pages and headers describe the fields.
 
 use core::ffi::{c_int, c_void};
+pub use mlx5_mkey::devx::abi::{IbvCq, IbvMr, IbvPd, IbvQp, IbvQpAttr, Mlx5dvCq, Mlx5dvObj, Mlx5dvQp, QpCap};
 
-/// `struct ibv_qp`, of which only the number is used.
-#[repr(C)]
-pub struct IbvQp {
-    pub before: [u8; 52],
-    pub number: u32,
-    pub after: [u64; 13],
-}
-
-/// `struct ibv_context`, as far as its functions are called inline.
+/// `struct ibv_context` up to the last function that the headers call inline.
 #[repr(C)]
 pub struct IbvContext {
     pub device: *mut c_void,
@@ -51,29 +44,6 @@ pub struct RecvWr {
     pub count: c_int,
 }
 
-/// `struct mlx5dv_cq`.
-#[repr(C)]
-pub struct Mlx5Cq {
-    pub ring: *mut c_void,
-    pub record: *mut [u8; 8],
-    pub entries: u32,
-    pub stride: u32,
-    pub uar: *mut c_void,
-    pub number: u32,
-    pub comp_mask: u64,
-}
-
-/// `struct ibv_qp_cap`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct QpCap {
-    pub max_send_wr: u32,
-    pub max_recv_wr: u32,
-    pub max_send_sge: u32,
-    pub max_recv_sge: u32,
-    pub max_inline_data: u32,
-}
-
 /// `struct ibv_qp_init_attr_ex`.
 #[repr(C)]
 pub struct QpInitAttr {
@@ -90,48 +60,6 @@ pub struct QpInitAttr {
     pub send_ops_flags: u64,
 }
 
-/// `struct ibv_qp_attr`, with the address vector in parts.
-#[repr(C)]
-#[derive(Default)]
-pub struct QpAttr {
-    pub state: u32,
-    pub current: u32,
-    pub path_mtu: u32,
-    pub path_mig_state: u32,
-    pub qkey: u32,
-    pub rq_psn: u32,
-    pub sq_psn: u32,
-    pub dest_qp: u32,
-    pub access: u32,
-    pub cap: QpCap,
-    pub gid: [u64; 2],
-    pub flow_label: u32,
-    pub sgid_index: u8,
-    pub hop_limit: u8,
-    pub traffic_class: u8,
-    pub dlid: u16,
-    pub sl: u8,
-    pub src_path_bits: u8,
-    pub static_rate: u8,
-    pub is_global: u8,
-    pub ah_port: u8,
-    pub alternate: [u64; 4],
-    pub pkey_index: u16,
-    pub alt_pkey_index: u16,
-    pub notify: u8,
-    pub draining: u8,
-    pub max_rd_atomic: u8,
-    pub max_dest_rd_atomic: u8,
-    pub min_rnr_timer: u8,
-    pub port: u8,
-    pub timeout: u8,
-    pub retry_count: u8,
-    pub rnr_retry: u8,
-    pub alt_port: u8,
-    pub alt_timeout: u8,
-    pub rate_limit: u32,
-}
-
 /// `struct mlx5dv_qp_init_attr`.
 #[repr(C)]
 #[derive(Default)]
@@ -139,26 +67,6 @@ pub struct Mlx5QpInitAttr {
     pub comp_mask: u64,
     pub between: [u64; 3],
     pub send_ops_flags: u64,
-}
-
-/// `struct mlx5dv_qp`.
-#[repr(C)]
-pub struct Mlx5Qp {
-    pub record: *mut [u8; 8],
-    pub ring: *mut u8,
-    pub blocks: u32,
-    pub stride: u32,
-    pub after: [u64; 9],
-}
-
-/// `struct mlx5dv_obj`, of which only the first two pairs are used.
-#[repr(C)]
-pub struct Mlx5Obj {
-    pub qp: *mut IbvQp,
-    pub qp_out: *mut Mlx5Qp,
-    pub cq: *mut c_void,
-    pub cq_out: *mut Mlx5Cq,
-    pub others: [*mut c_void; 10],
 }
 
 /// `struct mlx5dv_mkey_init_attr`.
@@ -326,41 +234,28 @@ pub struct Mlx5QpEx {
 
 const _: () = assert!(core::mem::offset_of!(IbvContext, poll_cq) == 96);
 const _: () = assert!(core::mem::offset_of!(IbvContext, post_recv) == 216);
-/// `struct ibv_mw`, as far as posting looks at it.
+
+/// `struct ibv_mw`, of which posting reads the key and the type only.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct IbvMw {
-    /// Not looked at.
+    /// Unused.
     pub context: *const c_void,
-    /// Not looked at.
+    /// Unused.
     pub pd: *const c_void,
     /// The key of the last binding.
     pub rkey: u32,
-    /// Not looked at.
+    /// Unused.
     pub handle: u32,
-    /// 1 or 2.
+    /// The type: 1 or 2.
     pub kind: u32,
-}
-
-/// `struct ibv_mr`, as far as posting looks at it.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct IbvMr {
-    /// Not looked at.
-    pub unused: [*const c_void; 4],
-    /// Not looked at.
-    pub handle: u32,
-    /// The local key.
-    pub lkey: u32,
-    /// The remote key.
-    pub rkey: u32,
 }
 
 /// `struct ibv_mw_bind_info`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct BindInfo {
-    /// The region.
+    /// The memory region.
     pub mr: *const IbvMr,
     /// Address of the first byte.
     pub address: u64,
@@ -370,23 +265,19 @@ pub struct BindInfo {
     pub access: u32,
 }
 
-const _: () =
-    assert!(size_of::<WorkCompletion>() == 48 && size_of::<RecvWr>() == 32 && size_of::<Mlx5Cq>() == 48);
-const _: () = assert!(size_of::<IbvQp>() == 160 && size_of::<QpEx>() == 352 && size_of::<Mlx5QpEx>() == 104);
-const _: () = assert!(size_of::<IbvMw>() == 32 && size_of::<IbvMr>() == 48 && size_of::<BindInfo>() == 32);
+const _: () = assert!(size_of::<WorkCompletion>() == 48 && size_of::<RecvWr>() == 32);
+const _: () = assert!(size_of::<QpEx>() == 352 && size_of::<Mlx5QpEx>() == 104);
+const _: () = assert!(size_of::<IbvMw>() == 32 && size_of::<BindInfo>() == 32);
 const _: () = assert!(core::mem::offset_of!(QpEx, local_inv) == 208);
 const _: () = assert!(core::mem::offset_of!(QpEx, set_sge) == 304);
 const _: () = assert!(core::mem::offset_of!(QpEx, complete) == 328);
 const _: () = assert!(core::mem::offset_of!(Mlx5QpEx, mkey_configure) == 32);
 const _: () = assert!(core::mem::offset_of!(Mlx5QpEx, raw_wqe) == 72);
 const _: () = assert!(core::mem::offset_of!(Mlx5QpEx, memcpy) == 88);
-const _: () = assert!(size_of::<QpAttr>() == 144 && core::mem::offset_of!(QpAttr, gid) == 56);
-const _: () = assert!(core::mem::offset_of!(QpAttr, alternate) == 88);
-const _: () = assert!(core::mem::offset_of!(QpAttr, timeout) == 130);
 const _: () = assert!(size_of::<QpInitAttr>() == 136 && core::mem::offset_of!(QpInitAttr, pd) == 64);
-const _: () = assert!(size_of::<Mlx5QpInitAttr>() == 40 && size_of::<Mlx5Obj>() == 112);
+const _: () = assert!(size_of::<Mlx5QpInitAttr>() == 40);
 const _: () = assert!(size_of::<MkeyError>() == 32);
-const _: () = assert!(size_of::<Mlx5Qp>() == 96 && size_of::<MkeyInitAttr>() == 16);
+const _: () = assert!(size_of::<MkeyInitAttr>() == 16);
 const _: () = assert!(size_of::<DekInitAttr>() == 176 && core::mem::offset_of!(DekInitAttr, key) == 32);
 const _: () = assert!(size_of::<DifAttr>() == 16 && size_of::<CrcAttr>() == 16);
 const _: () = assert!(size_of::<DomainAttr>() == 32 && size_of::<SigBlockAttr>() == 32);

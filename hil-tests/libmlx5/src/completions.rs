@@ -1,4 +1,4 @@
-//! The completion queue of a device that executes nothing: someone else puts the entries there, libmlx5 takes them.
+//! The completion queue of a device that executes nothing. The caller writes the entries, libmlx5 takes them.
 
 #![allow(unsafe_code)]
 
@@ -10,12 +10,12 @@ use std::rc::Rc;
 pub struct Completions {
     device: Rc<Device>,
     ring: CqRing,
-    /// Entries that were delivered.
+    /// Number of entries written so far.
     delivered: u32,
 }
 
 impl Completions {
-    /// Takes the device's place at its completion queue, which has been empty so far.
+    /// Takes the device's place at its completion queue, which must be empty.
     ///
     /// # Errors
     /// As for [`Device::cq_ring`].
@@ -23,17 +23,18 @@ impl Completions {
         Ok(Self { device: device.clone(), ring: device.cq_ring()?, delivered: 0 })
     }
 
-    /// Entries that libmlx5 has not taken yet.
+    /// Returns the number of entries that libmlx5 has not taken yet.
     fn waiting(&self) -> u32 {
-        // SAFETY: the record has 8 bytes and lives as long as the completion queue; this thread alone writes it.
+        // SAFETY: the record has 8 bytes and lives as long as the completion queue. Only this thread writes
+        // it.
         let [a, b, c, d, ..] = unsafe { self.ring.record.as_ptr().read_volatile() };
         self.delivered.wrapping_sub(u32::from_be_bytes([a, b, c, d])) & 0xff_ffff
     }
 
-    /// Puts an entry where the device would put it, with the owner that its lap asks for.
+    /// Writes an entry as the device would, with the owner bit of the current lap.
     ///
     /// # Errors
-    /// The queue is full.
+    /// If the queue is full.
     pub fn deliver(&mut self, mut entry: [u8; 64]) -> io::Result<()> {
         if self.waiting() >= self.ring.entries {
             return Err(io::Error::other("the completion queue of the reference is full"));
@@ -41,24 +42,25 @@ impl Completions {
         let [.., owner] = &mut entry;
         *owner = *owner & !1 | u8::from(self.delivered & self.ring.entries != 0);
         let slot = (self.delivered & (self.ring.entries - 1)) as usize;
-        // SAFETY: the ring has that many entries; the device writes none, since it executes nothing.
+        // SAFETY: the index is below the number of entries. The device writes no entry, because it executes
+        // nothing.
         unsafe { self.ring.first.as_ptr().add(slot).write_volatile(entry) };
         self.delivered = self.delivered.wrapping_add(1);
         Ok(())
     }
 
-    /// Polls until everything delivered was taken.
+    /// Polls until libmlx5 has taken all written entries.
     ///
     /// # Errors
-    /// What libmlx5 could not do, or that entries stay behind.
+    /// An error of libmlx5, or entries that libmlx5 does not take.
     pub fn poll(&mut self) -> io::Result<Vec<WorkCompletion>> {
-        // SAFETY: the context is open, and of libmlx5, which has set the operation.
+        // SAFETY: the context is open and belongs to libmlx5, which has set the function.
         let poll_cq = unsafe { self.device.context().as_ref() }.poll_cq;
         let mut done = Vec::new();
-        // An entry of a signature error is taken without a completion.
+        // libmlx5 takes the entry of a signature error without returning a completion.
         for _ in 0..=self.ring.entries {
             let mut completion = WorkCompletion::default();
-            // SAFETY: the completion queue is live; there is room for one.
+            // SAFETY: the completion queue is live; the array has room for one completion.
             match unsafe { poll_cq(self.device.cq(), 1, &mut completion) } {
                 1 => done.push(completion),
                 0 if self.waiting() == 0 => return Ok(done),

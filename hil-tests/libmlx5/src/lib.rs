@@ -1,6 +1,7 @@
-//! libibverbs and libmlx5 as they are installed, loaded at run time: what the library is compared with.
+//! The installed libibverbs and libmlx5, loaded at run time: the reference for comparisons.
 //!
-//! Work requests go through the functions that the extended queue pair points to, which the headers call inline.
+//! Work requests are posted through the function pointers of the extended queue pair, as the inline functions
+//! of the headers do.
 
 #![allow(unsafe_code)]
 
@@ -12,27 +13,28 @@ pub use completions::Completions;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
+use mlx5_mkey::devx::abi::{Described, OBJ_CQ, OBJ_QP};
 use std::io;
 use std::rc::Rc;
 
-/// Declares the functions that are looked up, each in its library.
+/// Declares functions of the two libraries, and the code that looks them up.
 macro_rules! api {
     ($($library:ident = $file:literal { $($name:ident: fn($($argument:ty),*) -> $result:ty;)+ })+) => {
         struct Api {
             $($($name: unsafe extern "C" fn($($argument),*) -> $result,)+)+
-            // Never unloaded: libibverbs has threads and handlers of its own.
+            // Never unloaded, because libibverbs has threads and handlers of its own.
             _libraries: ManuallyDrop<[libloading::Library; 2]>,
         }
 
         impl Api {
             fn load() -> io::Result<Self> {
                 $(
-                    // SAFETY: these two libraries are written to be loaded by programs.
+                    // SAFETY: both libraries are made to be loaded by programs.
                     let $library = unsafe { libloading::Library::new($file) }.map_err(io::Error::other)?;
                 )+
                 Ok(Self {
                     $($($name: {
-                        // SAFETY: the signature is that of the library's public header.
+                        // SAFETY: the signature is the one of the library's public header.
                         *unsafe { $library.get(concat!(stringify!($name), "\0").as_bytes()) }
                             .map_err(io::Error::other)?
                     },)+)+
@@ -55,14 +57,14 @@ api! {
         ibv_create_cq: fn(*mut c_void, c_int, *mut c_void, *mut c_void, c_int) -> *mut c_void;
         ibv_destroy_cq: fn(*mut c_void) -> c_int;
         ibv_query_gid: fn(*mut c_void, u8, c_int, *mut [u64; 2]) -> c_int;
-        ibv_modify_qp: fn(*mut IbvQp, *mut QpAttr, c_int) -> c_int;
+        ibv_modify_qp: fn(*mut IbvQp, *mut IbvQpAttr, c_int) -> c_int;
         ibv_destroy_qp: fn(*mut IbvQp) -> c_int;
         ibv_qp_to_qp_ex: fn(*mut IbvQp) -> *mut QpEx;
     }
     mlx5 = "libmlx5.so.1" {
         mlx5dv_create_qp: fn(*mut c_void, *mut QpInitAttr, *mut Mlx5QpInitAttr) -> *mut IbvQp;
         mlx5dv_qp_ex_from_ibv_qp_ex: fn(*mut QpEx) -> *mut Mlx5QpEx;
-        mlx5dv_init_obj: fn(*mut Mlx5Obj, u64) -> c_int;
+        mlx5dv_init_obj: fn(*mut Mlx5dvObj, u64) -> c_int;
         mlx5dv_create_mkey: fn(*mut MkeyInitAttr) -> *mut MkeyRaw;
         mlx5dv_destroy_mkey: fn(*mut MkeyRaw) -> c_int;
         _mlx5dv_mkey_check: fn(*mut MkeyRaw, *mut MkeyError, usize) -> c_int;
@@ -78,13 +80,13 @@ fn found<T>(what: &str, pointer: *mut T) -> io::Result<NonNull<T>> {
     })
 }
 
-/// The key of the DEK: both halves of AES-128-XTS.
+/// The DEK's key for AES-128-XTS: both halves.
 pub const DEK_KEY: [u8; 32] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
     29, 30, 31,
 ];
 
-/// An open device with what queue pairs and mkeys are made from.
+/// An open device, with the objects from which queue pairs and mkeys are created.
 pub struct Device {
     api: Api,
     context: NonNull<c_void>,
@@ -93,44 +95,44 @@ pub struct Device {
     dek: NonNull<c_void>,
 }
 
-/// The ring of the device's completion queue. The device writes it only when it executes something.
+/// The ring of the device's completion queue. The device writes to it only when it executes a request.
 #[derive(Clone, Copy, Debug)]
 pub struct CqRing {
-    /// Its first entry, of 64 bytes each.
+    /// The first entry. Each has 64 bytes.
     pub first: NonNull<[u8; 64]>,
-    /// Its doorbell record, which begins with how many entries were taken.
+    /// The doorbell record, which begins with the number of entries taken.
     pub record: NonNull<[u8; 8]>,
-    /// How many there are: a power of two.
+    /// Number of entries, a power of two.
     pub entries: u32,
 }
 
 impl Device {
-    /// Opens the device with this name; its completion queue gets at least `completions` entries.
+    /// Opens the device with this name. Its completion queue gets at least `completions` entries.
     ///
     /// # Errors
-    /// What the libraries could not do, or that they are missing.
+    /// A missing library, or an error of the libraries.
     pub fn open(name: &str, completions: u16) -> io::Result<Rc<Self>> {
         const CRYPTO_LOGIN: u64 = 1;
         let api = Api::load()?;
         let mut count = 0;
-        // SAFETY: the pointer is to a place for the count.
+        // SAFETY: the pointer is to the place for the count.
         let list = found("ibv_get_device_list", unsafe { (api.ibv_get_device_list)(&mut count) })?;
         // SAFETY: the list has `count` devices.
         let devices =
             unsafe { core::slice::from_raw_parts(list.as_ptr(), usize::try_from(count).unwrap_or(0)) };
         let device = devices.iter().find(|&&device| {
-            // SAFETY: the device is in a list that has not been freed, and has a name.
+            // SAFETY: the device is in a list that is not freed yet, and has a name.
             unsafe { CStr::from_ptr((api.ibv_get_device_name)(device)) }.to_bytes() == name.as_bytes()
         });
         // SAFETY: as above.
         let context = device.map(|&device| unsafe { (api.ibv_open_device)(device) });
-        // SAFETY: the list came from ibv_get_device_list; an open device keeps its own reference.
+        // SAFETY: ibv_get_device_list returned the list. An open device holds its own reference.
         unsafe { (api.ibv_free_device_list)(list.as_ptr()) };
-        let context = context.ok_or_else(|| io::Error::other(format!("there is no device {name}")))?;
+        let context = context.ok_or_else(|| io::Error::other(format!("device {name} not found")))?;
         let context = found("ibv_open_device", context)?;
         // SAFETY: the context is open.
         let pd = found("ibv_alloc_pd", unsafe { (api.ibv_alloc_pd)(context.as_ptr()) })?;
-        // SAFETY: as above; no channel, no context of ours.
+        // SAFETY: as above. The call gets neither a channel nor a context.
         let cq = unsafe {
             (api.ibv_create_cq)(context.as_ptr(), completions.into(), ptr::null_mut(), ptr::null_mut(), 0)
         };
@@ -146,11 +148,11 @@ impl Device {
             pd: pd.as_ptr(),
             opaque: [0; 8],
             key,
-            // With a login, and it is none: the key is plaintext.
+            // A login is set and null: the key is plaintext.
             comp_mask: CRYPTO_LOGIN,
             login: ptr::null_mut(),
         };
-        // SAFETY: the context is open; the attributes are read during the call.
+        // SAFETY: the context is open; the call only reads the attributes.
         let dek =
             found("mlx5dv_dek_create", unsafe { (api.mlx5dv_dek_create)(context.as_ptr(), &mut attr) })?;
         Ok(Rc::new(Self { api, context, pd, cq, dek }))
@@ -171,44 +173,38 @@ impl Device {
         self.dek.as_ptr()
     }
 
-    /// Returns where the completion queue's ring is.
+    /// Returns the ring of the completion queue.
     ///
     /// # Errors
-    /// The library does not say, or its entries are not of 64 bytes.
+    /// An error of the library, or entries of a size other than 64 bytes.
     pub fn cq_ring(&self) -> io::Result<CqRing> {
-        const OBJ_CQ: u64 = 1 << 1;
-        let mut out = Mlx5Cq {
-            ring: ptr::null_mut(),
-            record: ptr::null_mut(),
-            entries: 0,
-            stride: 0,
-            uar: ptr::null_mut(),
-            number: 0,
+        let mut out = Mlx5dvCq {
+            buf: ptr::null_mut(),
+            dbrec: ptr::null_mut(),
+            cqe_cnt: 0,
+            cqe_size: 0,
+            cq_uar: ptr::null_mut(),
+            cqn: 0,
             comp_mask: 0,
         };
-        let (cq, cq_out) = (self.cq.as_ptr(), &raw mut out);
-        let mut obj = Mlx5Obj {
-            qp: ptr::null_mut(),
-            qp_out: ptr::null_mut(),
-            cq,
-            cq_out,
-            others: [ptr::null_mut(); 10],
-        };
+        let described = Described { object: self.cq.as_ptr().cast(), out: &raw mut out };
+        let mut obj = Mlx5dvObj { cq: described, ..Mlx5dvObj::NONE };
         // SAFETY: the object names a live completion queue and a place for its description.
-        if unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_CQ) } != 0 || out.stride != 64 {
+        if unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_CQ) } != 0 || out.cqe_size != 64 {
             return Err(io::Error::other("mlx5dv_init_obj of the completion queue"));
         }
         Ok(CqRing {
-            first: found("completion queue", out.ring)?.cast(),
-            record: found("completion queue's record", out.record)?,
-            entries: out.entries,
+            first: found("completion queue", out.buf)?.cast(),
+            record: found("completion queue's record", out.dbrec)?.cast(),
+            entries: out.cqe_cnt,
         })
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: each was made by `open`; queue pairs and mkeys held an Rc of this value and are gone.
+        // SAFETY: `open` created each object. Queue pairs and mkeys hold an Rc of this value and no longer
+        // exist.
         unsafe {
             (self.api.mlx5dv_dek_destroy)(self.dek.as_ptr());
             (self.api.ibv_destroy_cq)(self.cq.as_ptr());
@@ -225,10 +221,10 @@ pub struct RefMkey {
 }
 
 impl RefMkey {
-    /// Creates an mkey that takes other tags, with a signature and with crypto if they are wanted.
+    /// Creates an mkey whose tag can be changed, optionally with signature and crypto.
     ///
     /// # Errors
-    /// What the library could not do.
+    /// An error of the library.
     pub fn create(device: &Rc<Device>, signature: bool, crypto: bool, max_entries: u16) -> io::Result<Self> {
         const INDIRECT: u32 = 1;
         const SIGNATURE: u32 = 2;
@@ -242,12 +238,12 @@ impl RefMkey {
                 | if crypto { CRYPTO } else { 0 },
             max_entries,
         };
-        // SAFETY: the PD is live; the attributes are read (and the entries written) during the call.
+        // SAFETY: the PD is live; the call reads the attributes and writes the number of entries.
         let raw = found("mlx5dv_create_mkey", unsafe { (device.api.mlx5dv_create_mkey)(&mut attr) })?;
         Ok(Self { device: device.clone(), raw })
     }
 
-    /// Returns the structure that the functions take.
+    /// Returns the structure that functions of mkeys take.
     pub fn as_ptr(&self) -> *mut MkeyRaw {
         self.raw.as_ptr()
     }
@@ -258,23 +254,23 @@ impl RefMkey {
         unsafe { self.raw.as_ref().lkey }
     }
 
-    /// Asks for the first signature error since the last call.
+    /// Returns the first signature error since the last call.
     ///
     /// # Errors
     /// The errno.
     pub fn check(&self) -> Result<MkeyError, c_int> {
         let mut error = MkeyError::default();
         let check = self.device.api._mlx5dv_mkey_check;
-        // SAFETY: the mkey is live; the error has the size that is told.
+        // SAFETY: the mkey is live; the error has the stated size.
         match unsafe { check(self.raw.as_ptr(), &mut error, size_of::<MkeyError>()) } {
             0 => Ok(error),
             errno => Err(errno),
         }
     }
 
-    /// Gives the key another tag, as programs do: in the public structure.
+    /// Sets the tag of the key in the public structure, as programs do.
     pub fn set_tag(&mut self, tag: u8) {
-        // SAFETY: as in `key`; nobody else uses it.
+        // SAFETY: as in `key`; the reference is the only one.
         let raw = unsafe { self.raw.as_mut() };
         raw.lkey = raw.lkey & !0xff | u32::from(tag);
         raw.rkey = raw.rkey & !0xff | u32::from(tag);
@@ -283,12 +279,12 @@ impl RefMkey {
 
 impl Drop for RefMkey {
     fn drop(&mut self) {
-        // SAFETY: created by `create`.
+        // SAFETY: `create` created the mkey.
         unsafe { (self.device.api.mlx5dv_destroy_mkey)(self.raw.as_ptr()) };
     }
 }
 
-/// A queue pair of the reference, in a state in which the device executes nothing.
+/// A queue pair of the reference, in a state in which the device executes no request.
 pub struct RefQueue {
     device: Rc<Device>,
     raw: NonNull<IbvQp>,
@@ -298,33 +294,33 @@ pub struct RefQueue {
     record: NonNull<[u8; 8]>,
     /// Number of the queue pair.
     pub number: u32,
-    /// Blocks of its ring.
+    /// Number of blocks of the ring.
     pub blocks: usize,
-    /// Most requests outstanding.
+    /// The most outstanding requests.
     pub max_requests: u32,
-    /// Most scatter entries.
+    /// The most data segments of a request.
     pub max_sge: usize,
-    /// Longest inline data.
+    /// The most bytes of inline data.
     pub max_inline_data: u32,
 }
 
 impl RefQueue {
-    /// Creates a queue pair of this capacity; it may get more.
+    /// Creates a queue pair of at least this capacity.
     ///
     /// # Errors
-    /// What the library could not do.
+    /// An error of the library.
     pub fn create(device: &Rc<Device>, capacity: QpCap) -> io::Result<Self> {
         const RC: u32 = 2;
         const PD: u32 = 1;
         const SEND_OPS: u32 = 1 << 6;
-        /// RDMA WRITE and with immediate, SEND and with immediate, RDMA READ, both atomics, LOCAL_INV, BIND_MW, SEND with invalidate.
+        /// RDMA WRITE and with immediate, SEND and with immediate, RDMA READ, both atomics, LOCAL_INV,
+        /// BIND_MW, SEND with invalidate.
         const OPS: u64 = 0b11_1111_1111;
-        /// Also the older `mlx5dv_wr_mr_interleaved` and `mlx5dv_wr_mr_list`.
+        /// Includes the older `mlx5dv_wr_mr_interleaved` and `mlx5dv_wr_mr_list`.
         const MKEY_CONFIGURE: u64 = 1 << 2 | 1 << 1 | 1;
         const RAW_WQE: u64 = 1 << 3;
         const MEMCPY: u64 = 1 << 4;
         const MLX5_SEND_OPS: u64 = 1 << 2;
-        const OBJ_QP: u64 = 1;
         let api = &device.api;
         let mut attr = QpInitAttr {
             context: ptr::null_mut(),
@@ -344,35 +340,36 @@ impl RefQueue {
             send_ops_flags: MKEY_CONFIGURE | RAW_WQE | MEMCPY,
             ..Mlx5QpInitAttr::default()
         };
-        // SAFETY: context, PD and CQ are live; the attributes are read and written during the call.
+        // SAFETY: context, PD and CQ are live; the call reads and writes the attributes.
         let raw = unsafe { (api.mlx5dv_create_qp)(device.context.as_ptr(), &mut attr, &mut mlx5_attr) };
         let raw = found("mlx5dv_create_qp", raw)?;
-        // SAFETY: the queue pair is live and was created with operations, so it is an extended one.
+        // SAFETY: the queue pair is live, and extended, because it was created with operations.
         let ex = unsafe { (api.ibv_qp_to_qp_ex)(raw.as_ptr()) };
         let ex = found("ibv_qp_to_qp_ex", ex)?;
-        // SAFETY: as above, and it is one of libmlx5.
+        // SAFETY: as above; the queue pair belongs to libmlx5.
         let mlx5 = unsafe { (api.mlx5dv_qp_ex_from_ibv_qp_ex)(ex.as_ptr()) };
         let mlx5 = found("mlx5dv_qp_ex_from_ibv_qp_ex", mlx5)?;
-        let mut out =
-            Mlx5Qp { record: ptr::null_mut(), ring: ptr::null_mut(), blocks: 0, stride: 0, after: [0; 9] };
-        let (cq, cq_out) = (ptr::null_mut(), ptr::null_mut());
-        let mut obj =
-            Mlx5Obj { qp: raw.as_ptr(), qp_out: &mut out, cq, cq_out, others: [ptr::null_mut(); 10] };
+        let mut out = core::mem::MaybeUninit::<Mlx5dvQp>::zeroed();
+        let described = Described { object: raw.as_ptr(), out: out.as_mut_ptr() };
+        let mut obj = Mlx5dvObj { qp: described, ..Mlx5dvObj::NONE };
         // SAFETY: the object names a live queue pair and a place for its description.
-        if unsafe { (api.mlx5dv_init_obj)(&mut obj, OBJ_QP) } != 0 || out.stride != 64 {
+        let errno = unsafe { (api.mlx5dv_init_obj)(&mut obj, OBJ_QP) };
+        // SAFETY: zeros are a valid description, and libmlx5 wrote valid values over them.
+        let Mlx5dvQp { dbrec, sq, .. } = unsafe { out.assume_init() };
+        if errno != 0 || sq.stride != 64 {
             return Err(io::Error::other("mlx5dv_init_obj"));
         }
         // SAFETY: the structure lives until ibv_destroy_qp.
-        let number = unsafe { raw.as_ref().number };
+        let number = unsafe { raw.as_ref().qp_num };
         let queue = Self {
             device: device.clone(),
             raw,
             ex,
             mlx5,
-            ring: found("ring", out.ring)?,
-            record: found("doorbell record", out.record)?,
+            ring: found("ring", sq.buf)?.cast(),
+            record: found("doorbell record", dbrec)?.cast(),
             number,
-            blocks: out.blocks as usize,
+            blocks: sq.wqe_cnt as usize,
             max_requests: attr.cap.max_send_wr,
             max_sge: attr.cap.max_send_sge as usize,
             max_inline_data: attr.cap.max_inline_data,
@@ -381,14 +378,14 @@ impl RefQueue {
         Ok(queue)
     }
 
-    /// Takes the queue pair to ready-to-send, before which libmlx5 posts nothing, and on to drained, in which the device
-    /// executes nothing. It is its own peer.
+    /// Connects the queue pair to itself and takes it to ready-to-send, the state in which libmlx5 posts.
+    /// Then takes it to drained, the state in which the device executes no request.
     fn bring_up(&self) -> io::Result<()> {
         const STATE: c_int = 1;
         const INIT: c_int = STATE | 1 << 3 | 1 << 4 | 1 << 5;
         const RECEIVE: c_int = STATE | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
         const SEND: c_int = STATE | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
-        let mut attr = QpAttr {
+        let mut attr = IbvQpAttr {
             path_mtu: 3,
             dest_qp: self.number,
             hop_limit: 1,
@@ -401,7 +398,7 @@ impl RefQueue {
             timeout: 14,
             retry_count: 7,
             rnr_retry: 7,
-            ..QpAttr::default()
+            ..IbvQpAttr::default()
         };
         let api = &self.device.api;
         // SAFETY: the context is open; the pointer is to the 16 bytes of a GID.
@@ -410,7 +407,7 @@ impl RefQueue {
         }
         for (state, mask) in [(1, INIT), (2, RECEIVE), (3, SEND), (4, STATE)] {
             attr.state = state;
-            // SAFETY: the queue pair is live; the attributes are read during the call.
+            // SAFETY: the queue pair is live; the call only reads the attributes.
             let errno = unsafe { (api.ibv_modify_qp)(self.raw.as_ptr(), &mut attr, mask) };
             if errno != 0 {
                 return Err(io::Error::other(format!("ibv_modify_qp to state {state}: errno {errno}")));
@@ -419,17 +416,17 @@ impl RefQueue {
         Ok(())
     }
 
-    /// Returns the queue pair, as the functions of data transfers and of chains take it.
+    /// Returns the queue pair for functions of data transfers and chains.
     pub fn ex(&self) -> *mut QpEx {
         self.ex.as_ptr()
     }
 
-    /// Returns the queue pair, as the functions of mkeys take it.
+    /// Returns the queue pair for functions of mkeys.
     pub fn mlx5(&self) -> *mut Mlx5QpEx {
         self.mlx5.as_ptr()
     }
 
-    /// Returns the queue pair, as the functions of receives take it.
+    /// Returns the queue pair for functions of receives.
     pub fn qp(&self) -> *mut IbvQp {
         self.raw.as_ptr()
     }
@@ -441,11 +438,12 @@ impl RefQueue {
 
     /// Fills the whole ring with one byte.
     pub fn fill(&mut self, pattern: u8) {
-        // SAFETY: the ring has that many blocks of 64 bytes, which nobody uses: the device executes nothing.
+        // SAFETY: the ring has this many blocks of 64 bytes. Nothing else accesses them, because the device
+        // executes no request.
         unsafe { self.ring.as_ptr().write_bytes(pattern, self.blocks * 64) };
     }
 
-    /// Copies the ring.
+    /// Returns a copy of the ring.
     pub fn ring(&self) -> Vec<u8> {
         // SAFETY: as in `fill`.
         unsafe { core::slice::from_raw_parts(self.ring.as_ptr(), self.blocks * 64) }.to_vec()
@@ -461,7 +459,7 @@ impl RefQueue {
 
 impl Drop for RefQueue {
     fn drop(&mut self) {
-        // SAFETY: created by `create`.
+        // SAFETY: `create` created the queue pair.
         unsafe { (self.device.api.ibv_destroy_qp)(self.raw.as_ptr()) };
     }
 }

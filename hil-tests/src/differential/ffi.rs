@@ -1,4 +1,4 @@
-//! Has the reference issue requests.
+//! Posts requests through libmlx5.
 
 #![allow(unsafe_code)]
 
@@ -17,11 +17,11 @@ use mlx5_mkey::mkey::{
 use mlx5_mkey::types::{BlockSize, Seed};
 use mlx5_mkey::wqe::Sge;
 
-/// Issues a chain of requests on an mkey, named from `first` on; returns 0 or the errno of the chain.
+/// Posts a chain of requests on an mkey. The first has the name `first`. Returns 0 or the errno of the chain.
 pub(super) fn issue(queue: &mut RefQueue, first: u64, chain: &[(Flags, Work)], mkey: &RefMkey) -> c_int {
     let ex = queue.ex();
-    // SAFETY: the queue pair is live and of libmlx5, which has set all functions of the operations that it was created
-    // with. Nothing else uses it.
+    // SAFETY: the queue pair is live and belongs to libmlx5, which has set the functions of all operations
+    // that the queue pair was created with. Nothing else uses it.
     let result = unsafe {
         ((*ex).start)(ex);
         for (id, (flags, work)) in (first..).zip(chain) {
@@ -56,10 +56,10 @@ fn wr_flags(flags: Flags, work: &Work) -> u32 {
         .sum()
 }
 
-/// Issues one request.
+/// Posts a request.
 ///
 /// # Safety
-/// As for `issue`, behind its start.
+/// As for `issue`, after its start.
 unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefMkey) {
     let ex = queue.ex();
     // SAFETY: see the contract.
@@ -70,12 +70,20 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
             Work::Bind(key, range, access, zero_based) => {
                 let nothing = ptr::null();
                 let window = IbvMw { context: nothing, pd: nothing, rkey: key.get(), handle: 0, kind: 2 };
-                let region = IbvMr { unused: [nothing; 4], handle: 0, lkey: range.key.get(), rkey: 0 };
+                let region = IbvMr {
+                    context: ptr::null_mut(),
+                    pd: ptr::null_mut(),
+                    address: ptr::null_mut(),
+                    length: 0,
+                    handle: 0,
+                    lkey: range.key.get(),
+                    rkey: 0,
+                };
                 const ZERO_BASED: u32 = 1 << 5;
                 let access = access | if *zero_based { ZERO_BASED } else { 0 };
                 let length = range.length.into();
                 let info = BindInfo { mr: &region, address: range.address, length, access };
-                // `ibv_inc_rkey`.
+                // `ibv_inc_rkey`: the next tag.
                 let next = key.get() & !0xff | key.get().wrapping_add(1) & 0xff;
                 ((*ex).bind_mw)(ex, &window, next, &info);
             }
@@ -84,7 +92,7 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
     }
 }
 
-/// Issues a request that names no object.
+/// Posts a request without an mkey or a window.
 ///
 /// # Safety
 /// As for `issue_one`.
@@ -133,7 +141,7 @@ unsafe fn issue_plain(queue: &mut RefQueue, request: &Request) {
             }
             Request::Raw(wqe) => {
                 let mlx5 = queue.mlx5();
-                // It has as many bytes as it says.
+                // The bytes are as many as the size field says.
                 ((*mlx5).raw_wqe)(mlx5, wqe.as_ptr().cast());
             }
             Request::Nop
@@ -150,14 +158,14 @@ unsafe fn issue_plain(queue: &mut RefQueue, request: &Request) {
     }
 }
 
-/// Gives the last request its payload.
+/// Sets the payload of the last request.
 ///
 /// # Safety
-/// As for `issue_one`, behind the builder of a request that moves data.
+/// As for `issue_one`, after the builder of a request that moves data.
 unsafe fn data_of(queue: &mut RefQueue, data: &Data) {
     let ex = queue.ex();
     match data {
-        // SAFETY: see the contract; the data are copied during the call.
+        // SAFETY: see the contract; the call copies the data.
         Data::Inline(data) => unsafe {
             ((*ex).set_inline_data)(ex, data.as_ptr().cast(), data.len());
         },
@@ -166,7 +174,7 @@ unsafe fn data_of(queue: &mut RefQueue, data: &Data) {
     }
 }
 
-/// Gives the last request its scatter entries.
+/// Sets the data segments of the last request.
 ///
 /// # Safety
 /// As for `data_of`.
@@ -178,7 +186,7 @@ unsafe fn sges_of(queue: &mut RefQueue, sges: &[Sge]) {
     } else {
         let entry = |&Sge { address, length, lkey }: &Sge| IbvSge { address, length, lkey: lkey.get() };
         let list: Vec<_> = sges.iter().map(entry).collect();
-        // SAFETY: see the contract; the list is read during the call.
+        // SAFETY: see the contract; the call only reads the list.
         unsafe { ((*ex).set_sge_list)(ex, list.len(), list.as_ptr()) };
     }
 }
@@ -192,7 +200,7 @@ unsafe fn configure(queue: &mut RefQueue, config: &Config, mkey: &RefMkey) {
     match (config.older, config.access, &config.layout) {
         (true, Some(access), OwnedLayout::List(entries)) => {
             let list = sge_list(entries);
-            // SAFETY: see the contract; the list is read during the call.
+            // SAFETY: see the contract; the call only reads the list.
             unsafe { ((*mlx5).mr_list)(mlx5, raw, access, list.len() as u16, list.as_ptr()) };
         }
         (true, Some(access), OwnedLayout::Interleaved(repeat, entries)) => {
@@ -205,7 +213,7 @@ unsafe fn configure(queue: &mut RefQueue, config: &Config, mkey: &RefMkey) {
     }
 }
 
-/// Configures the mkey with a builder and its setters.
+/// Configures the mkey by a builder and setters.
 ///
 /// # Safety
 /// As for `issue_one`.
@@ -220,10 +228,11 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
         config.crypto.is_some(),
     ];
     let count = setters.iter().filter(|there| **there).count() as u8;
-    // SAFETY: see the contract; mkey and attributes are live during the call.
+    // SAFETY: see the contract; mkey and attributes live during the call.
     unsafe { ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), count, &mut attr) };
     for step in config.order {
-        // SAFETY: behind the builder, as many setters as it was told, each of what lives during its call.
+        // SAFETY: after the builder follow as many setters as announced. Their arguments live during the
+        // calls.
         unsafe {
             match step {
                 0 => {
@@ -244,16 +253,16 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
     }
 }
 
-/// Calls the setter of the layout, if there is one.
+/// Calls the setter of the layout, if there is a layout.
 ///
 /// # Safety
-/// As for `issue_one`, behind the builder.
+/// As for `issue_one`, after the builder.
 unsafe fn set_layout(queue: &mut RefQueue, layout: &OwnedLayout) {
     let mlx5 = queue.mlx5();
     match layout {
         OwnedLayout::List(entries) => {
             let list = sge_list(entries);
-            // SAFETY: see the contract; the list is read during the call.
+            // SAFETY: see the contract; the call only reads the list.
             unsafe { ((*mlx5).set_mkey_list)(mlx5, list.len() as u16, list.as_ptr()) };
         }
         OwnedLayout::Interleaved(repeat, entries) => {
@@ -265,10 +274,10 @@ unsafe fn set_layout(queue: &mut RefQueue, layout: &OwnedLayout) {
     }
 }
 
-/// Calls the setter of the signature, if there is one.
+/// Calls the setter of the signature, if there is a signature.
 ///
 /// # Safety
-/// As for `issue_one`, behind the builder.
+/// As for `issue_one`, after the builder.
 unsafe fn set_signature(queue: &mut RefQueue, step: &SignatureStep) {
     let SignatureStep::Set { memory, wire, check_mask, copy_mask } = step else { return };
     let mlx5 = queue.mlx5();
@@ -282,7 +291,7 @@ unsafe fn set_signature(queue: &mut RefQueue, step: &SignatureStep) {
         copy_mask: copy_mask.unwrap_or(0),
         comp_mask: 0,
     };
-    // SAFETY: see the contract; what the attributes point to lives during the call.
+    // SAFETY: see the contract; the details of the domains live during the call.
     unsafe { ((*mlx5).set_mkey_sig)(mlx5, &attr) };
 }
 
@@ -308,7 +317,7 @@ fn block_size(size: BlockSize) -> u32 {
         BlockSize::B4048 => 2,
         BlockSize::B4096 => 3,
         BlockSize::B4160 => 4,
-        // It has no such size, and refuses the number.
+        // The reference has no such block size, and refuses this number.
         BlockSize::MIB1 => 5,
     }
 }
@@ -326,7 +335,7 @@ fn crypto_attr(crypto: &Crypto, dek: *mut c_void) -> CryptoAttr {
     }
 }
 
-/// What a domain points to.
+/// The details of a domain.
 enum Details {
     Dif(DifAttr, u32),
     Crc(CrcAttr, u32),

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{Described, IbvAhAttr, Mlx5dvAh, Mlx5dvObj, OBJ_AH};
+use super::super::abi::{Described, IbvAhAttr, Mlx5dvAh, Mlx5dvObj, OBJ_AH};
 use super::errno::{check, last_error};
 use super::memory::Pd;
 use crate::devx::error::{DevxError, drop_failed};

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{Described, IbvCq, IbvQp, Mlx5dvCq, Mlx5dvObj, Mlx5dvQp, OBJ_CQ, OBJ_QP};
+use super::super::abi::{Described, IbvCq, IbvQp, Mlx5dvCq, Mlx5dvObj, Mlx5dvQp, OBJ_CQ, OBJ_QP};
 use super::context::Context;
 use super::errno::check;
 use crate::devx::error::{AdoptError, DevxError};

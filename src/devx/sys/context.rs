@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{
+use super::super::abi::{
     CONTEXT_CORE_CLOCK, CONTEXT_DEVX, ClockInfoRaw, ContextAttr, IbvContext, IbvDevice, IbvPortAttr,
     LINK_LAYER_ETHERNET, Mlx5dvContext,
 };

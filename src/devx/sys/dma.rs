@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{DevxUmem, DevxUmemIn, UMEM_DMABUF};
+use super::super::abi::{DevxUmem, DevxUmemIn, UMEM_DMABUF};
 use super::allocation::Allocation;
 use super::context::Context;
 use super::errno::{check, last_error};

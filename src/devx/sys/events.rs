@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{EVENT_CHANNEL_OMIT_DATA, EventChannelRaw};
+use super::super::abi::{EVENT_CHANNEL_OMIT_DATA, EventChannelRaw};
 use super::context::Context;
 use super::errno::{check, last_error};
 use super::object::Object;

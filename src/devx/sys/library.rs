@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{
+use super::super::abi::{
     ClockInfoRaw, CommandChannelRaw, ContextAttr, DevxObj, DevxUar, DevxUmem, DevxUmemIn, EventChannelRaw,
     IbvAh, IbvAhAttr, IbvContext, IbvDevice, IbvMr, IbvPd, IbvPortAttr, IbvQp, IbvQpAttr, Mlx5dvContext,
     Mlx5dvObj,

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{Described, IbvMr, IbvPd, Mlx5dvObj, Mlx5dvPd, OBJ_PD};
+use super::super::abi::{Described, IbvMr, IbvPd, Mlx5dvObj, Mlx5dvPd, OBJ_PD};
 use super::context::Context;
 use super::errno::{check, last_error};
 use crate::devx::error::{DevxError, drop_failed};

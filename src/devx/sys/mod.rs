@@ -4,7 +4,6 @@
 //! what a caller vouches for, or hands this memory to the queues that own it. A handle keeps alive what it was made from, so
 //! that whatever order values are dropped in, the device's objects are destroyed children first.
 
-mod abi;
 mod address;
 mod adopt;
 mod allocation;

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{DevxObj, IbvQp, IbvQpAttr};
+use super::super::abi::{DevxObj, IbvQp, IbvQpAttr};
 use super::context::Context;
 use super::errno::{check, last_error};
 use crate::devx::error::{AdoptError, DevxError, drop_failed};
@@ -134,7 +134,7 @@ impl<K> Object<K> {
     /// the one that the device has changed. `None` for other objects.
     pub(in crate::devx) fn resume(&self) -> Option<Result<(), DevxError>> {
         let Raw::Qp(raw) = self.raw else { return None };
-        let mut attr = IbvQpAttr { state: READY_TO_SEND, current_state: DRAINED, rest: [0; 31] };
+        let mut attr = IbvQpAttr { state: READY_TO_SEND, current_state: DRAINED, ..IbvQpAttr::default() };
         // SAFETY: the queue pair lives, and the structure is no shorter than libibverbs' own.
         let result = unsafe { (self.context.api.ibv_modify_qp)(raw.as_ptr(), &mut attr, STATES) };
         Some(check("ibv_modify_qp", result))

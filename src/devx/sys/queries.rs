@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::CommandChannelRaw;
+use super::super::abi::CommandChannelRaw;
 use super::context::Context;
 use super::errno::{check, last_error};
 use super::object::Object;

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::DevxUar;
+use super::super::abi::DevxUar;
 use super::context::Context;
 use super::errno::last_error;
 use crate::devx::error::DevxError;

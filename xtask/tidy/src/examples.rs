@@ -4,6 +4,7 @@ use crate::source::{Source, before_tests, is_letter, is_test, names as tokens};
 
 /// Folders whose types and modules need no example. The page of the module `wire` needs one.
 const EXEMPT: &[(&str, &str)] = &[
+    ("src/devx/abi.rs", "structures of libibverbs, which the page of `devx` hides"),
     ("src/capi/", "for programs in C: the guide's page and `hil-tests/examples/c`"),
     ("src/wire/", "structs of the device, which `wqe` and `command` encode"),
     ("src/guide/", "pages for reading, some of them tables"),
@@ -63,6 +64,7 @@ pub(crate) fn check(files: &[Source], faults: &mut Vec<String>) {
             let code = line.trim_start();
             if let Some(module) = code.strip_prefix("pub mod ") {
                 let has_example = match module.strip_suffix(';') {
+                    Some(_) if docs.has_example => true,
                     Some(module) => page(files, name, module).is_none_or(|page| example(page, "//!")),
                     None => docs.has_example,
                 };
@@ -111,7 +113,7 @@ fn example(text: &str, opening: &str) -> bool {
     found
 }
 
-/// The documentation of the next item.
+/// The documentation of the next item. A hidden item counts as one with an example.
 #[derive(Default)]
 struct Docs<'t> {
     comments: Vec<&'t str>,
@@ -124,6 +126,8 @@ impl<'t> Docs<'t> {
         if line.starts_with("//") {
             self.comments.push(line);
             self.has_example = example(&self.comments.join("\n"), "///");
+        } else if line == "#[doc(hidden)]" {
+            self.has_example = true;
         } else if line.starts_with("#[") || line.starts_with("$(#[") || self.in_attribute {
             self.in_attribute = !line.contains(']');
         } else {

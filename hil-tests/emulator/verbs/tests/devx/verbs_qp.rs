@@ -4,7 +4,7 @@
 use super::TIMEOUT;
 use super::verbs::{Opened, readable};
 use libloading::Library;
-use libmlx5::abi::{IbvContext, IbvQp, IbvSge, QpAttr, QpCap, QpInitAttr, RecvWr, WorkCompletion};
+use libmlx5::abi::{IbvContext, IbvQp, IbvQpAttr, IbvSge, QpCap, QpInitAttr, RecvWr, WorkCompletion};
 use mlx5_mkey::devx::{AdoptSpec, Cq, CqReader, Device, DevxError, ProtectionDomain, QueuePair};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -122,7 +122,7 @@ impl VerbsQp {
             0 => c_int,
             &mut gid => *mut [u64; 2]
         ) -> c_int);
-        let attr = QpAttr {
+        let attr = IbvQpAttr {
             port: 1,
             access: ACCESS as u32,
             path_mtu: 5,
@@ -134,13 +134,13 @@ impl VerbsQp {
             retry_count: 7,
             rnr_retry: 7,
             min_rnr_timer: 12,
-            ..QpAttr::default()
+            ..IbvQpAttr::default()
         };
         for (state, mask) in [(1, 0x39), (2, 0x12_9181), (3, 0x1_2e01)] {
-            let mut attr = QpAttr { state, ..attr };
+            let mut attr = IbvQpAttr { state, ..attr };
             let result = call!(new.verbs(), "ibv_modify_qp": fn(
                 new.qp.as_ptr() => *mut IbvQp,
-                &mut attr => *mut QpAttr,
+                &mut attr => *mut IbvQpAttr,
                 mask => c_int
             ) -> c_int);
             assert_eq!(result, 0, "to state {state}");
@@ -155,7 +155,7 @@ impl VerbsQp {
     /// Its number.
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: the structure lives until it is destroyed.
-        unsafe { self.qp.as_ref() }.number
+        unsafe { self.qp.as_ref() }.qp_num
     }
 
     /// The first bytes of the page.
