@@ -1,5 +1,5 @@
-//! The command queue: its device answers as it should, late, wrongly or not at all, and leaves what it likes in entry and blocks. What
-//! must come of a command is worked out from the bytes that it has left.
+//! The command queue. Its device answers correctly, late, wrongly or never, and leaves arbitrary bytes in the
+//! entry and the blocks. The expected result of a command is derived from these bytes.
 
 use crate::input::Input;
 use crate::memory::{Page, Shared};
@@ -17,16 +17,16 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-/// Where the blocks begin.
+/// Offset of the mailbox blocks.
 const BLOCKS_AT: usize = 4096;
 
-/// Bytes of a block that are of the request or the reply.
+/// Bytes of request or reply in a block.
 const DATA: usize = 512;
 
-/// Bytes of a block that are signed, and the beginning of the part that is signed by itself.
+/// Bytes of a block that are signed, of which the last part also has a signature of its own.
 const SIGNED: usize = 576;
 
-/// Doorbells that a device hears before it is deaf: a sequence ends.
+/// Doorbells that the device obeys. It ignores later ones, which ends a sequence.
 const HEARD: u32 = 40;
 
 /// The most steps of a sequence.
@@ -40,10 +40,10 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// What the device says of itself.
+/// The initialization segment of the device.
 #[derive(Clone, Copy)]
 struct Layout {
-    /// Looks at the register before it is ready.
+    /// Reads of the register until the device is ready.
     starting: u32,
     embedded_cpu: bool,
     revision: u16,
@@ -54,16 +54,16 @@ struct Layout {
 /// A command as the device has read it.
 #[derive(Clone)]
 struct Seen {
-    /// Where its entry is.
+    /// Offset of the command's entry.
     at: usize,
     entry: CommandEntry,
     request: Vec<u8>,
-    /// The numbers of the blocks of request and reply.
+    /// The block numbers of request and reply.
     inputs: Vec<usize>,
     outputs: Vec<usize>,
 }
 
-/// A device, as its registers and the time that passes reach it.
+/// A device behind registers and a delay.
 struct Device<'a> {
     memory: &'a Shared<Page>,
     state: RefCell<State<'a>>,
@@ -73,22 +73,22 @@ struct State<'a> {
     input: Input<'a>,
     address: u64,
     layout: Layout,
-    /// It does something odd in one of this many cases.
+    /// The device misbehaves in one of this many cases.
     calm: u32,
-    /// The address that the device was told.
+    /// The address of the queue that the device received.
     told: [u32; 2],
     doorbells: u32,
     seen: Option<Seen>,
-    /// Times that pass before it answers.
+    /// Delays before the device answers.
     answers_in: Option<u32>,
-    /// Entry and reply blocks as they were left; no blocks before it has answered.
+    /// The entry and reply blocks after the answer. Empty before it.
     left: Option<(CommandEntry, Vec<CommandBlock>)>,
-    /// Pages that it was given.
+    /// Pages that the device received.
     pages: Vec<u64>,
 }
 
 fn xor(bytes: &[u8]) -> u8 {
-    // By words: where each turn of a loop is counted, bytes take most of the time.
+    // Sum words: an instrumented loop over bytes would take most of the time.
     let (words, rest) = bytes.as_chunks::<8>();
     let sum = words.iter().fold(0, |sum, word| sum ^ u64::from_ne_bytes(*word));
     sum.to_ne_bytes().iter().chain(rest).fold(0, |sum, byte| sum ^ byte)
@@ -102,7 +102,7 @@ fn block_bytes(block: &CommandBlock) -> [u8; 1024] {
     zerocopy::transmute!(*block)
 }
 
-/// Whether a block is the one with this number of a command with this token.
+/// Returns whether a block has this number and this token, and correct signatures.
 fn is_good(block: &CommandBlock, number: usize, token: u8) -> bool {
     let bytes = block_bytes(block);
     let signed = xor(&bytes[..SIGNED]) == 0xff && xor(&bytes[DATA..SIGNED - 1]) == 0xff;
@@ -125,7 +125,7 @@ impl Device<'_> {
         self.memory.write_at(BLOCKS_AT + number * size_of::<CommandBlock>(), block);
     }
 
-    /// Reads what the doorbell was rung for, which must be as a device wants it.
+    /// Reads the command of a doorbell, and asserts that the command is valid.
     fn hear(&self, doorbells: u32) {
         let mut state = self.state.borrow_mut();
         assert_eq!(doorbells.count_ones(), 1);
@@ -170,7 +170,7 @@ impl Device<'_> {
         self.pass();
     }
 
-    /// Time passes.
+    /// Lets time pass: the device may answer.
     fn pass(&self) {
         let mut state = self.state.borrow_mut();
         match state.answers_in {
@@ -183,7 +183,7 @@ impl Device<'_> {
         }
     }
 
-    /// Answers, and leaves something else in some of the memory.
+    /// Answers, and overwrites some of the memory.
     fn answer(&self, state: &mut State<'_>) {
         let Some(Seen { at, mut entry, request, outputs, .. }) = state.seen.clone() else { return };
         let length = entry.output_length.get() as usize;
@@ -191,7 +191,7 @@ impl Device<'_> {
             false => state.sensible(&request, length),
             true => {
                 let mut reply = state.input.bytes(length);
-                // Mostly success.
+                // Most replies report success.
                 reply[0] = if state.input.one_in(4) { reply[0] } else { 0 };
                 reply
             }
@@ -204,7 +204,7 @@ impl Device<'_> {
             let chunk = rest.next().unwrap();
             block.data[..chunk.len()].copy_from_slice(chunk);
             block.block_number.set(number as u32);
-            // Another token or number, and signed all the same.
+            // Write another token or number, with correct signatures.
             if state.is_odd() {
                 match state.input.any() {
                     true => block.token ^= 1 << state.input.below(8),
@@ -221,7 +221,7 @@ impl Device<'_> {
         let mut bytes = entry_bytes(&entry);
         let odd = if state.is_odd() { Some(state.input.below(3)) } else { None };
         match odd {
-            // A bit of the entry or of a block, or all of either.
+            // Flip a bit of the entry or a block, or replace all of it.
             Some(0) => bytes[state.input.below(64) as usize] ^= 1 << state.input.below(8),
             Some(1) => bytes = state.input.bytes(64).try_into().unwrap(),
             Some(2) if !outputs.is_empty() => {
@@ -229,7 +229,7 @@ impl Device<'_> {
                 let mut block = block_bytes(&self.block(place));
                 match state.input.below(4) {
                     0 => block.copy_from_slice(&state.input.bytes(1024)),
-                    // Where number, token and signatures are.
+                    // Flip a bit of the number, token or signatures.
                     1 => block[SIGNED - 16 + state.input.below(16) as usize] ^= 1 << state.input.below(8),
                     _ => block[state.input.below(1024) as usize] ^= 1 << state.input.below(8),
                 }
@@ -248,7 +248,7 @@ impl State<'_> {
         self.input.one_in(self.calm)
     }
 
-    /// Answers as firmware would.
+    /// Answers as firmware does.
     fn sensible(&mut self, request: &[u8], length: usize) -> Vec<u8> {
         let mut reply = vec![0; length];
         let word = |at: usize| u32::from_be_bytes(request[at..at + 4].try_into().unwrap());
@@ -312,7 +312,7 @@ impl DelayNs for &Device<'_> {
     }
 }
 
-/// Pages for the firmware.
+/// A source of pages for the firmware.
 #[derive(Default)]
 struct Pages {
     next: u64,
@@ -334,7 +334,7 @@ impl PageSource for Pages {
     }
 }
 
-/// The queue, and what is known of it.
+/// The queue and its model.
 struct World<'d, 'm, const BLOCKS: usize> {
     device: &'d Device<'d>,
     queue: CommandQueue<'m, &'d Device<'d>>,
@@ -343,7 +343,7 @@ struct World<'d, 'm, const BLOCKS: usize> {
     pages: Pages,
 }
 
-/// Makes a queue, and has commands carried until the input ends.
+/// Makes a queue, and executes commands until the input ends.
 fn sequence<const BLOCKS: usize>(mut input: Input<'_>) {
     let is_odd = input.one_in(8);
     let address = if is_odd { input.pick(&[0, 512, 4095, !0xfff, !0x3fff, !0x7fff]) } else { 0x8000_0000 };
@@ -393,7 +393,7 @@ fn sequence<const BLOCKS: usize>(mut input: Input<'_>) {
     let mut world =
         World::<BLOCKS> { device: &device, queue, config, is_lost: false, pages: Pages::default() };
     for _ in 0..STEPS {
-        // A queue that is lost takes no more: one command tells.
+        // A lost queue refuses all commands. One refused command suffices.
         let was_lost = world.is_lost;
         if device.state.borrow().input.is_empty() {
             break;
@@ -405,7 +405,7 @@ fn sequence<const BLOCKS: usize>(mut input: Input<'_>) {
     }
 }
 
-/// Returns why there is no queue, if there is none.
+/// Returns why a queue is refused, if it is.
 fn refusal(
     address: u64,
     bytes: usize,
@@ -413,7 +413,7 @@ fn refusal(
     layout: &Layout,
 ) -> Option<CommandQueueError> {
     let Layout { starting, revision, log_size, log_stride, .. } = *layout;
-    // It looks at once, and every 2 ms.
+    // The queue reads the register at once, then every 2 ms.
     if !address.is_multiple_of(4096) || address.checked_add(bytes as u64).is_none() {
         let what = "command queue";
         Some(CommandError::Misaligned { what, address, alignment: 4096 }.into())
@@ -474,7 +474,7 @@ impl<const BLOCKS: usize> World<'_, '_, BLOCKS> {
         }
     }
 
-    /// What must come of a command, by what the device has left.
+    /// Returns the expected result of a command, from the bytes that the device has left.
     fn expect<C: Command>(&self, command: &C, state: &State<'_>) -> Result<C::Reply, CommandQueueError> {
         let mut mailbox = vec![0; C::INPUT];
         let request = command.encode(&mut mailbox)?;
@@ -519,7 +519,7 @@ impl<const BLOCKS: usize> World<'_, '_, BLOCKS> {
         self.note(started.err());
     }
 
-    /// A device that was stopped has no page.
+    /// Stops the device, and asserts that it has returned all pages.
     fn stop(&mut self) {
         let mut clock = self.device;
         let stopped = self.queue.stop(&mut self.pages, &mut clock);
@@ -529,12 +529,12 @@ impl<const BLOCKS: usize> World<'_, '_, BLOCKS> {
         self.note(stopped.err());
     }
 
-    /// Several commands were carried, and this came of them.
+    /// Records the result of a call that executes several commands.
     fn note(&mut self, error: Option<CommandQueueError>) {
         if self.is_lost {
             assert_eq!(error, Some(CommandQueueError::Lost));
         }
-        // What came of the last tells: `stop` goes on behind some errors, and returns the first one.
+        // The answer to the last command decides. `stop` continues after some errors and returns the first.
         let left = &self.device.state.borrow().left;
         self.is_lost |= left.as_ref().is_some_and(|(entry, _)| entry.status_own & 1 != 0);
         assert!(self.is_lost || !matches!(error, Some(CommandQueueError::TimedOut { .. })));

@@ -1,5 +1,5 @@
-//! Completion queues over memory that another thread writes all the time: whatever polling makes of it, it ends, and what was posted
-//! is told once at most.
+//! Completion queues over memory that another thread writes all the time. Polling must end, and must report
+//! each posted request at most once.
 
 use crate::input::Input;
 use crate::memory::Shared;
@@ -23,14 +23,14 @@ use zerocopy::byteorder::big_endian::{U16, U32};
 
 /// Entries of the ring.
 const ENTRIES: usize = 8;
-/// Blocks of a send queue, slots of a receive queue, and the first block: before the counter's end.
+/// Blocks of a send queue, and slots of a receive queue. Both start just before the 16-bit counter wraps.
 const SLOTS: usize = 8;
 const FIRST: u16 = 0xfffa;
-/// The queue pairs.
+/// Numbers of the queue pairs.
 const QPNS: [u32; 2] = [0x40, 0x41];
-/// Of a name: that of a receive.
+/// This bit marks the name of a receive request.
 const RECEIVE: u64 = 1 << 40;
-/// The mkey whose signature errors arrive.
+/// Index of the mkey that signature errors are for.
 const MKEY: u32 = 0x1234;
 
 struct Silent;
@@ -43,15 +43,15 @@ impl CqDoorbell for Silent {
     fn ring(&mut self, _: [u8; 4]) {}
 }
 
-/// A ring, and what its device writes next.
+/// A ring, and the state of the generator for the entries.
 struct Ring<E> {
     slots: Shared<E>,
     state: AtomicU64,
 }
 
-/// What a device writes to.
+/// A ring that the device thread writes to.
 trait Written: Send + Sync {
-    /// Writes some entries: good ones, and such as no device writes.
+    /// Writes some entries, valid and invalid.
     fn write(&self);
 }
 
@@ -68,7 +68,7 @@ impl<E: CqeSlot> Written for Ring<E> {
     }
 }
 
-/// Has a device of its own thread write to this ring, and no longer to another.
+/// Selects the one ring that the device thread writes to.
 fn set_written(ring: Option<Arc<dyn Written>>) {
     static RING: Mutex<Option<Arc<dyn Written>>> = Mutex::new(None);
     static WRITER: Once = Once::new();
@@ -81,21 +81,21 @@ fn set_written(ring: Option<Arc<dyn Written>>) {
                 if let Some(ring) = ring {
                     ring.write();
                 }
-                // Then the others have the core.
+                // Leave the core to other threads.
                 thread::sleep(Duration::from_micros(10));
             }
         });
     });
 }
 
-/// Makes an entry of random bits.
+/// Makes an entry from random bits.
 fn entry(bits: u64) -> Cqe {
     let opcode = match bits & 7 {
         0..4 => CqeOpcode::REQUESTER.0,
         4 => CqeOpcode::SIGNATURE_ERROR.0,
         _ => (bits >> 8) as u8 & 0xf,
     };
-    // An owner bit, and now and then a format.
+    // A random owner bit. One entry in eight has a random format, too.
     let low = (bits >> 16) as u8 & if bits >> 24 & 7 == 0 { 0xf } else { 1 };
     let word = U32::new(match opcode == CqeOpcode::SIGNATURE_ERROR.0 {
         true => MKEY << 8,
@@ -112,7 +112,7 @@ fn entry(bits: u64) -> Cqe {
     }
 }
 
-/// The memory of a queue pair.
+/// The rings and record of a queue pair.
 struct Memory {
     send: Shared<Wqebb>,
     receive: Shared<DataSegment>,
@@ -135,10 +135,11 @@ impl Memory {
     }
 }
 
-/// The queues of a queue pair.
+/// The two queues of a queue pair.
 type Pair<'m> = (SendQueue<'m, Silent, SLOTS>, ReceiveQueue<'m, SLOTS>);
 
-/// All that completes to the queue, and the names of what is outstanding: of sends and of receives of each queue pair. Names grow.
+/// The queue pairs and mkeys of the completion queue, and the names of outstanding sends and receives of each
+/// queue pair. Names increase.
 struct World<'m> {
     table: QpTable<Pair<'m>, 2>,
     mkeys: [Mkey; 1],
@@ -148,7 +149,7 @@ struct World<'m> {
 }
 
 impl World<'_> {
-    /// Fills the queues of a queue pair, as far as there is room.
+    /// Posts to both queues of a queue pair while they have room.
     fn post(&mut self, which: usize, count: u32) {
         let (send, receive) = self.table.get_mut(Qpn::from_low_bits(QPNS[which])).unwrap();
         for _ in 0..count {
@@ -170,7 +171,7 @@ impl World<'_> {
         receive.publish();
     }
 
-    /// Takes note of what polling has returned: all before it, which was silent, is gone too.
+    /// Records a completion. It also retires all earlier silent requests.
     fn note(&mut self, completion: &Result<Completion, CompletionError>) {
         match completion {
             Ok(Completion::Work(work)) => {
@@ -192,7 +193,7 @@ impl World<'_> {
         }
     }
 
-    /// Both queues of each queue pair have what the lists say.
+    /// Asserts that the queues have as many outstanding requests as the lists.
     fn check(&mut self) {
         for (which, qpn) in QPNS.into_iter().enumerate() {
             let (send, receive) = self.table.get_mut(Qpn::from_low_bits(qpn)).unwrap();
@@ -202,7 +203,7 @@ impl World<'_> {
     }
 }
 
-/// Takes a name out of a list, and all before it. Returns whether it was there.
+/// Removes a name and all earlier names from a list. Returns whether the list had the name.
 fn retire(names: &mut BTreeSet<u64>, id: u64) -> bool {
     let there = names.contains(&id);
     if there {
@@ -216,11 +217,11 @@ pub(crate) fn run(bytes: &[u8]) {
     if input.any() { over::<Cqe128>(&mut input) } else { over::<Cqe>(&mut input) }
 }
 
-/// Runs over entries of a size, which another thread writes meanwhile. What they are depends on the input only, and those that are
-/// there at the beginning are always the same.
+/// Polls entries of one size while another thread writes them. The sequence of entries depends on the input
+/// only, and the initial entries are always the same.
 fn over<E: CqeSlot>(input: &mut Input<'_>) {
     let slots = Shared::new(vec![E::of(Cqe::UNWRITTEN); ENTRIES]);
-    // A state of zero stays zero.
+    // The generator would stay at a state of zero.
     let state = AtomicU64::new(input.any::<u64>().max(1));
     let ring = Arc::new(Ring { slots, state });
     ring.write();
@@ -229,7 +230,7 @@ fn over<E: CqeSlot>(input: &mut Input<'_>) {
     set_written(None);
 }
 
-/// Takes what the device writes.
+/// Takes the entries that the device writes.
 fn take<E: CqeSlot>(input: &mut Input<'_>, ring: &Shared<E>) {
     let memory = [Memory::new(), Memory::new()];
     let record = CqDoorbellRecord::new();
@@ -258,7 +259,7 @@ fn take<E: CqeSlot>(input: &mut Input<'_>, ring: &Shared<E>) {
     }
 }
 
-/// Posts, polls in one of the ways, or lets the device go on.
+/// Posts, polls in one of several ways, or waits for the device.
 fn step<E: CqeSlot>(input: &mut Input<'_>, world: &mut World<'_>, completions: &mut CompletionQueue<'_, E>) {
     let mut found = Vec::new();
     let mut router = world.table.router(&mut world.mkeys);
@@ -297,7 +298,7 @@ fn step<E: CqeSlot>(input: &mut Input<'_>, world: &mut World<'_>, completions: &
     assert_eq!(world.mkeys[0].check() != Ok(None), found.iter().any(wrong), "the mkey has recorded it");
 }
 
-/// Does not wait: the device is at work meanwhile.
+/// A delay that returns at once: the device thread runs meanwhile.
 struct NoDelay;
 
 impl DelayNs for NoDelay {

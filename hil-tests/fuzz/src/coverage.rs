@@ -1,10 +1,12 @@
-//! Which places of the program the inputs of a folder reach: the counters that `-Cpasses=sancov-module` has put there.
+//! Prints which edges of the program the inputs of a folder reach, from the counters that
+//! `-Cpasses=sancov-module` inserts.
 
 use hil_fuzz::Functions;
 use std::ffi::OsStr;
 use std::io::Write as _;
 
-// One counter for each edge, and beside it where it is. The linker makes the symbols around both sections.
+// Each edge has a counter in one section and an address in another. The linker defines the symbols around
+// both sections.
 unsafe extern "C" {
     #[link_name = "__start___sancov_cntrs"]
     static mut FIRST_COUNTER: u8;
@@ -12,19 +14,20 @@ unsafe extern "C" {
     static mut LAST_COUNTER: u8;
     #[link_name = "__start___sancov_pcs"]
     static FIRST_PLACE: [usize; 2];
-    /// Where the program is loaded.
+    /// The address at which the program is loaded.
     #[link_name = "__executable_start"]
     static IMAGE: u8;
 }
 
-/// Runs a target with each file of a folder, and prints a line for each edge: where it is, and 1 if it was taken.
+/// Runs a target with each file of a folder, and prints a line for each edge: its address, and 1 if an input
+/// reached it.
 pub(crate) fn print(target: &Functions, folder: &OsStr) {
     // SAFETY: the linker puts the symbols around one section.
     let count = unsafe { (&raw const LAST_COUNTER).offset_from(&raw const FIRST_COUNTER) } as usize;
-    // SAFETY: the section has as many bytes. They are counted up by this thread, and by others while they run: what is lost then is
-    // a count, not whether there is one.
+    // SAFETY: the section has as many bytes. This thread and others increment them. A race may lose an
+    // increment, and the counter still differs from 0.
     let counters = unsafe { std::slice::from_raw_parts_mut(&raw mut FIRST_COUNTER, count) };
-    // SAFETY: beside each counter there is a place.
+    // SAFETY: the section of addresses has one entry for each counter.
     let places = unsafe { std::slice::from_raw_parts(&raw const FIRST_PLACE, count) };
     let image = (&raw const IMAGE).addr();
     let mut taken = vec![false; count];
@@ -38,7 +41,7 @@ pub(crate) fn print(target: &Functions, folder: &OsStr) {
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for ([place, _], taken) in places.iter().zip(taken) {
-        // What the linker has left out has no place.
+        // The linker sets the address of removed code to 0.
         if let Some(place) = place.checked_sub(image) {
             writeln!(out, "{place:#x} {}", u8::from(taken)).expect("standard output takes it");
         }

@@ -1,5 +1,5 @@
-//! The software device over rings, contexts, BSFs and messages: whatever they hold, it neither panics nor hangs, and memory that is
-//! under no key stays as it is.
+//! The software device with arbitrary rings, contexts, BSFs and messages. The device must not panic or hang,
+//! and must leave memory without a key unchanged.
 
 use crate::input::Input;
 use crate::memory::zeros_are_of_the_kernel;
@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 /// The most steps of a sequence.
 const STEPS: usize = 40;
 
-/// Bytes of the region that keys are laid over.
+/// Bytes of the region that the keys map.
 const REGION: usize = 8192;
 
 /// A key of 128 bits and one of 256.
@@ -33,15 +33,15 @@ const XTS_KEYS: [&[u8]; 2] = [
     },
 ];
 
-/// A host with keys of all kinds, so that random requests have something to hit.
+/// A host with keys of all kinds, so that random requests often use a valid one.
 struct World {
     host: Host,
-    /// The region, its key, and mkeys.
+    /// Address of the region, its key, and the mkeys.
     at: u64,
     region: Key,
     mkeys: Vec<Mkey>,
     deks: Vec<u32>,
-    /// Memory under no key, and what it holds.
+    /// Memory without a key, which must stay unchanged.
     aside: u64,
 }
 
@@ -75,7 +75,7 @@ impl World {
         Self { host, at, region, mkeys, deks, aside }
     }
 
-    /// A word that means something to this device, or any.
+    /// Chooses a word: a number that this device knows, or a random one.
     fn word(&self, input: &mut Input<'_>) -> u32 {
         match input.below(8) {
             0 | 1 => self.key(input).get(),
@@ -133,7 +133,7 @@ impl World {
         segment(address, edge(input) as u32, self.key(input))
     }
 
-    /// A request of any words behind a good head.
+    /// Posts a request of random words after a valid control segment.
     fn any_request(&mut self, input: &mut Input<'_>) {
         let opcode = if input.one_in(8) {
             input.any()
@@ -142,7 +142,7 @@ impl World {
         };
         let imm = self.word(input);
         let mut wqe = Wqe::new(Opcode(opcode), imm);
-        // Requests to change keys are mostly refused for their flags: give them good ones.
+        // A UMR with random flags is mostly refused. Give it valid flags.
         if opcode == 0x25 {
             wqe = wqe
                 .with(&[0x80_u8, 0, 0, 0, 0, 4 * (imm as u8 & 1), 0, 4, 0, 0, 0, 0, 0x20, 0x3c, 0x72, 1][..]);
@@ -155,7 +155,7 @@ impl World {
         self.host.post(at, wqe);
     }
 
-    /// A configuration that the device takes, but for some bytes of mkey context, masks and BSFs.
+    /// Posts a valid configuration, with some changed bytes in mkey context, masks and BSFs.
     fn configure(&mut self, input: &mut Input<'_>) {
         let mkey = self.mkeys[input.below(4) as usize];
         let mut config = Config::new(&mkey).access(input.any());
@@ -191,7 +191,7 @@ impl World {
         self.host.post_config(A, config);
     }
 
-    /// Bytes anywhere in the rings and records.
+    /// Writes random bytes to rings and records.
     fn raw(&mut self, input: &mut Input<'_>) {
         let queue = self.host.q[input.pick(&[A, B])];
         let (at, room) = match input.below(4) {
@@ -207,7 +207,7 @@ impl World {
         self.host.put(at + u64::from(offset), &bytes[..fits]);
     }
 
-    /// Moves data through a key, out or in.
+    /// Moves data through a key, out of memory or into it.
     fn transfer(&mut self, input: &mut Input<'_>) {
         let (key, length, offset) = (self.key(input), 1 + edge(input) as u32 % 9000, edge(input) % 5000);
         let local = segment(offset, length, key);
@@ -222,7 +222,7 @@ impl World {
         self.host.ring(A);
     }
 
-    /// What another device may send.
+    /// Receives a message from another device.
     fn message(&mut self, input: &mut Input<'_>) {
         let rkey = self.key(input).get();
         let address = if input.any() { self.at + u64::from(input.any::<u8>()) } else { edge(input) };
@@ -292,7 +292,7 @@ impl World {
     }
 }
 
-/// Changes a byte of a BSF, now and then.
+/// Changes a byte of a BSF in some cases.
 fn mutate<T: IntoBytes + zerocopy::FromBytes>(input: &mut Input<'_>, bsf: &mut Option<T>) {
     if let Some(bytes) = bsf.as_mut().map(IntoBytes::as_mut_bytes)
         && input.any()

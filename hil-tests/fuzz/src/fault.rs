@@ -1,11 +1,11 @@
-//! Plans of faults, as the stand-in reads them.
+//! Plans of faults: the text that the stand-in reads.
 
 use mlx5_faults::{CallId, Place, Plan};
 
-/// Times that each place is reached: a trace keeps all faults of so few.
+/// Visits of each place. A trace keeps all faults of this few visits.
 const TIMES: usize = 32;
 
-/// What has come by a plan comes again by its trace.
+/// Asserts that the trace of a plan, read as a plan, causes the same faults.
 pub(crate) fn come_again(text: &str) {
     let ask = |plan: &mut Plan| {
         Place::ALL.map(|place| {

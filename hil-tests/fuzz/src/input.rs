@@ -1,8 +1,8 @@
-//! The bytes that a fuzzer hands out, read as choices. Where they end, all choices are the first.
+//! Choices made from the bytes of a fuzzer. After the last byte each choice is the first one.
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// What is left of the bytes.
+/// The remaining bytes.
 pub(crate) struct Input<'a>(Unstructured<'a>);
 
 impl<'a> Input<'a> {
@@ -10,47 +10,47 @@ impl<'a> Input<'a> {
         Self(Unstructured::new(bytes))
     }
 
-    /// Whether there is nothing left to choose from.
+    /// Returns whether all bytes are used.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Any value.
+    /// Returns any value.
     pub(crate) fn any<T: Arbitrary<'a> + Default>(&mut self) -> T {
         self.0.arbitrary().unwrap_or_default()
     }
 
-    /// A number below `end`, which is more than 0.
+    /// Returns a number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
-        // A byte for few choices: whoever mutates bytes then mutates choices.
+        // A choice of few takes one byte: a mutation of a byte then changes one choice.
         let number = if end <= 256 { u32::from(self.any::<u8>()) } else { self.any() };
         number % end
     }
 
-    /// One of these.
+    /// Returns one of the choices.
     pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u32) as usize]
     }
 
-    /// True in one of `of` cases.
+    /// Returns true in one of `of` cases.
     pub(crate) fn one_in(&mut self, of: u32) -> bool {
         self.below(of) == of - 1
     }
 
-    /// Something, or nothing in half of all cases.
+    /// Returns a value in half of all cases.
     pub(crate) fn maybe<T>(&mut self, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if self.below(2) == 0 { None } else { Some(value(self)) }
     }
 
-    /// This number of bytes, zeros behind the end.
+    /// Returns this number of bytes, padded with zeros after the last byte.
     pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
-        // Fills what is missing with zeros.
+        // The call pads with zeros.
         let _ = self.0.fill_buffer(&mut bytes);
         bytes
     }
 
-    /// All bytes that are left.
+    /// Returns all remaining bytes.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.0.take_rest()
     }

@@ -1,4 +1,5 @@
-//! Rings and completion entries back in words: whatever the bytes, no panic, nothing outside, and every part agrees with the whole.
+//! Decodes rings and completion entries. No bytes may cause a panic or a read out of bounds, and the parts
+//! must agree with the whole.
 
 use crate::input::Input;
 use crate::values::engine;
@@ -11,7 +12,7 @@ use mlx5_mkey::mkey::{SignatureCapabilities, XtsEngine};
 use mlx5_mkey::types::KsmEntrySize;
 use std::fmt::{self, Write};
 
-/// Takes text, and keeps nothing of it but its length.
+/// A writer that keeps only the number of bytes.
 #[derive(Default)]
 struct Sink(usize);
 
@@ -22,7 +23,7 @@ impl Write for Sink {
     }
 }
 
-/// Prints something, which has words for everything.
+/// Prints a value, whose text must not be empty.
 fn say(what: impl fmt::Display) {
     let mut sink = Sink::default();
     write!(sink, "{what}").expect("a sink takes all");
@@ -49,13 +50,13 @@ pub(crate) fn run(bytes: &[u8]) {
         }),
         entry_size: None,
     };
-    // Without input of its own: what is in the corpus means what it did.
+    // This choice takes no byte of the input, so that inputs of the corpus keep their meaning.
     let entry_size = if bytes.len().is_multiple_of(8) { KsmEntrySize::new(4096).ok() } else { None };
     let device = DeviceContext { entry_size, ..device };
     let style = input.pick(&[Style::Plain, Style::Ansi]);
     let bytes = input.rest();
     let mut end = 0;
-    // As above.
+    // This choice takes no byte either.
     let queue = QUEUES[bytes.len() % QUEUES.len()];
     for (offset, request) in Requests::new(bytes).on_queue(queue) {
         assert_eq!(request.queue(), queue);
@@ -122,7 +123,7 @@ fn look_at_body(body: &Body<'_>) {
     }
 }
 
-/// A part is where it says that it is.
+/// Asserts that a part is at its reported offset.
 fn within(whole: &[u8], offset: usize, part: &[u8]) {
     assert!(whole.get(offset..).is_some_and(|rest| rest.starts_with(part)), "{offset} of {}", whole.len());
 }
@@ -155,7 +156,7 @@ fn look_at_entry(slot: &[u8], entry: &CompletionEntry<'_>, style: Style) {
     }
 }
 
-/// What the reference provider has written, and completion entries of each kind.
+/// Returns requests of the reference provider, and completion entries of each kind.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let vectors =
         vectors::repository_files().into_iter().flatten().flat_map(|file| vectors::read_file(&file));

@@ -1,8 +1,9 @@
-//! What is fuzzed: targets, each a function of bytes that panics where something is wrong.
+//! The fuzz targets: functions of bytes that panic if a check fails.
 //!
-//! `cargo xtask fuzz` has libFuzzer call them; the tests of this package call them with what was found before.
+//! libFuzzer calls them under `cargo xtask fuzz`. The tests of this package call them with the inputs of the
+//! corpus.
 
-// A target that finds something wrong stops; the lint wall of the library is not for tests.
+// A target stops at the first failed check. The library's rules against panics do not apply to tests.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod calls;
@@ -22,20 +23,20 @@ use std::path::PathBuf;
 use targets::Target;
 pub use xtask::fuzz_targets as targets;
 
-/// What a target does.
+/// The functions of a target.
 #[derive(Clone, Copy, Debug)]
 pub struct Functions {
-    /// Panics where something is wrong.
+    /// Runs the target. Panics if a check fails.
     pub run: fn(&[u8]),
-    /// What to begin with.
+    /// Makes initial inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Returns what a target does; nothing of the stand-in, but in the program that libFuzzer drives: built for that, it cannot be
-/// preloaded.
+/// Returns the functions of a target. Returns `None` for the stand-in unless the feature `libfuzzer` is on:
+/// with this feature the stand-in can be linked, but cannot be preloaded.
 ///
 /// # Panics
-/// Where a target has no function.
+/// If a target of the list has no function.
 pub fn functions(target: &Target) -> Option<Functions> {
     let functions = match target.name {
         "inspect" => Functions { run: inspect::run, seeds: inspect::seeds },
@@ -49,23 +50,24 @@ pub fn functions(target: &Target) -> Option<Functions> {
         "standin" => Functions { run: mlx5_uverbs::fuzz, seeds: random },
         #[cfg(not(feature = "libfuzzer"))]
         "standin" => return None,
-        other => panic!("nothing is called for target `{other}`"),
+        other => panic!("target `{other}` has no function"),
     };
     Some(functions)
 }
 
-/// Returns where inputs of all targets are, in a folder for each: what was found, by name, and the first that libFuzzer picks of all
-/// that it has made up (`-set_cover_merge=1 -use_counters=0 -use_cmp=0 -max_len=512`).
+/// Returns the folder of the corpora. Each target has a folder with inputs that once failed, by name, and
+/// with a minimal set of generated inputs, chosen by libFuzzer with `-set_cover_merge=1 -use_counters=0
+/// -use_cmp=0 -max_len=512`.
 pub fn corpora() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// Returns where inputs of a target are.
+/// Returns the folder with the corpus of a target.
 pub fn corpus(target: &Target) -> PathBuf {
     corpora().join(target.name)
 }
 
-/// Bytes for targets that make choices of them: long enough to get somewhere, and always the same.
+/// Returns pseudorandom inputs for targets that make choices from bytes. Each call returns the same inputs.
 fn random() -> Vec<Vec<u8>> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut byte = || {

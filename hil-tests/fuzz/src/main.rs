@@ -1,4 +1,4 @@
-//! The program that libFuzzer drives: one target of all, which the variable `FUZZ_TARGET` names.
+//! The program that libFuzzer runs. The variable `FUZZ_TARGET` names its target.
 #![no_main]
 #![allow(unsafe_code, missing_docs, clippy::expect_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use hil_fuzz::{Functions, functions, targets};
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
 
-/// Which target this process runs.
+/// The target of this process.
 static TARGET: OnceLock<Functions> = OnceLock::new();
 
 fuzz_target!(
@@ -33,7 +33,7 @@ fuzz_target!(
     }
 );
 
-/// Writes what a target begins with into a folder.
+/// Writes the initial inputs of a target into a folder.
 fn write_seeds(target: &Functions, folder: &std::ffi::OsStr) {
     for (number, seed) in (target.seeds)().iter().enumerate() {
         let file = std::path::Path::new(folder).join(format!("seed-{number}"));

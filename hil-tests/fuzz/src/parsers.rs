@@ -1,5 +1,5 @@
-//! Every text that is read: vectors, descriptions of boards, the protocol of runners, hex dumps and logs, ways of posting, lines of
-//! recordings, plans of faults, options of the firmware.
+//! The parsers of all texts: vectors, descriptions of boards, the protocol of runners, hex dumps and logs,
+//! posting methods, lines of recordings, plans of faults, options of the firmware.
 
 use crate::fault;
 use hil_scenarios::options::Options;
@@ -9,7 +9,7 @@ use hil_tests::{recording, vectors};
 use std::path::Path;
 use xtask_parsers::{boards, hex};
 
-/// How many parsers there are.
+/// Number of parsers.
 const PARSERS: u8 = 8;
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -25,18 +25,18 @@ pub(crate) fn run(bytes: &[u8]) {
                 assert_eq!(ways.to_string().parse(), Ok(ways));
             }
         }
-        // Lines are taken apart as those of vectors are.
+        // Recordings are split into lines as vectors are.
         5 => text.lines().for_each(|line| drop(serde_json::from_str::<recording::Event>(line))),
         6 => fault::come_again(&text),
         _ => {
             if let Err(word) = Options::parse(text.split_ascii_whitespace()) {
-                assert!(text.contains(word), "the word that makes no sense");
+                assert!(text.contains(word), "the reported word is in the text");
             }
         }
     }
 }
 
-/// Boards that are described can be found, by their groups too, or it is said why not.
+/// Parses descriptions of boards. Each board must be found by name and by group.
 fn describe(text: &str) {
     let Ok(boards) = boards::parse(text) else { return };
     for name in ["softdev", "mlx5_0", "all", "a", ""] {
@@ -52,7 +52,7 @@ fn describe(text: &str) {
     }
 }
 
-/// An event that is read is written as it was meant.
+/// Asserts that an event of the protocol survives being written and read.
 fn listen(line: &str) {
     if let Some(event) = Event::parse(line) {
         let written = event.to_string();
@@ -60,7 +60,8 @@ fn listen(line: &str) {
     }
 }
 
-/// Bytes of a dump are those of the plain hex of them. What lies further back is a line that is repeated.
+/// Asserts that a dump has the bytes of its plain hex form. More bytes come only from repeated lines, which a
+/// dump abbreviates.
 fn dump(bytes: &[u8]) {
     const FIRST: usize = 1 << 16;
     let plain = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -69,7 +70,7 @@ fn dump(bytes: &[u8]) {
             read.truncate(FIRST);
             assert_eq!(hex::parse(&plain(&read)), Ok(read));
         }
-        // Each has bytes, and as many as all lines could hold at most.
+        // Each dump has bytes, at most as many as its lines can hold.
         Ok(hex::Input::Dumps(dumps)) => {
             assert!(dumps.found.iter().all(|dump| dump.bytes.len() >= 16 && dump.line > 0));
             let _ = dumps.left_out();
@@ -80,7 +81,7 @@ fn dump(bytes: &[u8]) {
     }
 }
 
-/// Texts as they are, each with its parser.
+/// Returns a text for each parser.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let boards = std::fs::read_to_string(here.join("../boards.toml")).unwrap_or_default();

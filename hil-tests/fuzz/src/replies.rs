@@ -1,4 +1,4 @@
-//! Commands: replies of any bytes are read or refused, and requests are encoded into mailboxes of any length.
+//! Commands: decodes replies of arbitrary bytes, and encodes requests into mailboxes of any length.
 
 use crate::input::Input;
 use mlx5_mkey::command::*;
@@ -17,7 +17,7 @@ pub(crate) fn run(bytes: &[u8]) {
     case.run(which);
 }
 
-/// Returns the names of the types of all commands that are called here.
+/// Returns the type names of all commands that this target calls.
 pub fn commands() -> BTreeSet<String> {
     let names = RefCell::new(BTreeSet::new());
     let note = |name: &str| {
@@ -30,16 +30,16 @@ pub fn commands() -> BTreeSet<String> {
     names.into_inner()
 }
 
-/// A mailbox, a number for whatever a command names, and a reply.
+/// A mailbox, a reply, and a number from which the fields of a command are made.
 struct Case<'a> {
     room: usize,
     number: u32,
     reply: &'a [u8],
-    /// Is told the type of each command.
+    /// Called with the type name of each command.
     note: &'a dyn Fn(&str),
 }
 
-/// How many cases there are. What is new comes last: what is in a corpus means what it did.
+/// Number of cases. New cases come last, so that inputs of the corpus keep their meaning.
 const COMMANDS: u8 = 50;
 
 impl Case<'_> {
@@ -103,7 +103,7 @@ impl Case<'_> {
         }
     }
 
-    /// Commands of a machine without a driver, and those that connect queue pairs.
+    /// Runs the commands for a machine without a driver, and those that connect queue pairs.
     fn run_new(&self, which: u8) {
         let number = self.number;
         let function = Function { number: number as u16, embedded_cpu: number >> 16 & 1 != 0 };
@@ -144,11 +144,14 @@ impl Case<'_> {
                 let query = QueryPages { phase, function };
                 self.check(&query);
                 if let Ok(wanted) = query.decode(self.reply) {
-                    assert_eq!(wanted.function.embedded_cpu, function.embedded_cpu, "the reply does not say");
+                    assert_eq!(
+                        wanted.function.embedded_cpu, function.embedded_cpu,
+                        "the reply does not report it"
+                    );
                 }
             }
             15 => {
-                // Mostly pages as they have to be.
+                // Mostly valid page addresses.
                 let address = |page: u64| u64::from(number) << (number % 14) | page << 44;
                 self.check(&GivePages { function, pages: [0, 1, 2].map(address) });
                 self.check(&GivePages { function, pages: [4096; 64] });
@@ -160,13 +163,17 @@ impl Case<'_> {
         }
     }
 
-    /// Reads the reply: refused where it says so or is too short, and nothing behind its end counts. Encodes the request: as a
-    /// whole or not at all.
+    /// Decodes the reply: a status or a missing byte is an error, and bytes after the end are ignored.
+    /// Encodes the request completely, or leaves the mailbox unchanged.
     fn check<C: Command<Reply: Debug + PartialEq>>(&self, command: &C) {
         let read = command.decode(self.reply);
         match self.reply.first() {
             Some(0) if self.reply.len() >= C::OUTPUT => {
-                assert_eq!(read, command.decode(&self.reply[..C::OUTPUT]), "what is behind the reply counts");
+                assert_eq!(
+                    read,
+                    command.decode(&self.reply[..C::OUTPUT]),
+                    "bytes after the reply change the result"
+                );
             }
             Some(status) if *status != 0 && self.reply.len() >= 8 => {
                 assert!(matches!(read, Err(CommandError::Status { .. })), "{read:?}");
@@ -188,10 +195,10 @@ impl Case<'_> {
             }
         }
         let untouched = &mailbox[encoded.unwrap_or(0)..];
-        assert!(untouched.iter().all(|byte| *byte == 0xa5), "nothing behind the request is written");
+        assert!(untouched.iter().all(|byte| *byte == 0xa5), "bytes after the request are written");
     }
 
-    /// What a device says that it can do decides what is made of it.
+    /// Decodes capabilities, and makes the values that depend on them.
     fn capabilities(&self) {
         self.check(&QueryRoceCapabilities);
         self.check(&QueryGeneralCapabilities);
@@ -245,7 +252,7 @@ impl Case<'_> {
         });
     }
 
-    /// A credential of any bytes, as many as its field has, or refused.
+    /// Makes a credential from arbitrary bytes. A wrong length is refused.
     fn credential(&self) {
         assert_eq!(Credential::new(self.reply).is_ok(), self.reply.len() <= Credential::MAX);
         if let Ok(credential) = Credential::new(self.reply) {
@@ -268,7 +275,7 @@ impl Case<'_> {
         }
     }
 
-    /// Two pages, behind each other.
+    /// Returns two contiguous pages.
     fn pages(&self) -> PageList<2> {
         let size = LogPageSize::new(12 + (self.number % 20) as u8).unwrap();
         let address = u64::from(self.number);
@@ -320,7 +327,7 @@ impl Case<'_> {
         }
     }
 
-    /// An mkey with a list, on a device that can what the reply says; or refused.
+    /// Makes a command for an mkey with a list, or a refusal, on a device with the capabilities of the reply.
     fn list_mkey(&self) {
         let (query, zeros) = (QueryGeneralCapabilities, [0; QueryGeneralCapabilities::OUTPUT]);
         let mut device = query.decode(self.reply).or(query.decode(&zeros)).unwrap();
@@ -331,7 +338,7 @@ impl Case<'_> {
         let address = u64::from(self.number) << (self.number % 33);
         let count = self.reply.len() % 36;
         let (klm, ksm) = ([KlmEntry { address, length, key }; 36], [KsmEntry { address, key }; 36]);
-        // With a number of 0 it is one that can be.
+        // A number of 0 selects a valid list.
         let list = match self.number >> 8 & 1 {
             0 => MkeyEntries::Ksm(KsmEntrySize::new(4096).unwrap(), &ksm[..count]),
             _ => MkeyEntries::Klm(&klm[..count]),
@@ -378,7 +385,7 @@ impl Case<'_> {
         }
     }
 
-    /// Of pages that are given back there are no more than were asked for.
+    /// Asserts that a reply returns at most as many pages as were requested.
     fn taken<const PAGES: usize>(&self, function: Function) {
         let command = TakePages::<PAGES> { function };
         self.check(&command);
@@ -418,14 +425,14 @@ impl Case<'_> {
     }
 }
 
-/// An AES-XTS key.
+/// A valid AES-XTS key.
 pub(crate) const KEY: [u8; 64] = {
     let mut key = [7; 64];
     key[0] = 8;
     key
 };
 
-/// A good reply of each command, all of it zeros, and one whose bits are all set.
+/// Returns a good reply of each command, all zeros, and one with all bits set.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let reply = |which: u8, fill: u8| {
         let mut bytes = vec![fill; 4200];

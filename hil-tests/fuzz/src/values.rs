@@ -1,4 +1,4 @@
-//! Everything that a user can ask for, as the choices of a fuzzer.
+//! Chooses every value that a user can pass.
 
 use crate::input::Input;
 use hil_scenarios::request::OwnedLayout;
@@ -10,7 +10,7 @@ use mlx5_mkey::mkey::{
 use mlx5_mkey::types::{BlockSize, DekId, Key, KsmEntrySize, PsvIndex, Seed, Tweak};
 use mlx5_mkey::wqe::{Remote, Sge};
 
-/// A number that often is one at which something changes.
+/// Returns a number, often one next to a limit.
 pub(crate) fn edge(input: &mut Input<'_>) -> u64 {
     match input.below(4) {
         0 => input.pick(&[0, 1, 2, 15, 16, 17, 512, 0xffff, 0x1_0000, 0x7fff_ffff, 0x8000_0000, 0x8000_0001]),
@@ -20,7 +20,7 @@ pub(crate) fn edge(input: &mut Input<'_>) -> u64 {
     }
 }
 
-/// A length in bytes, mostly one that a segment can have.
+/// Returns a length in bytes, mostly a valid one.
 fn length(input: &mut Input<'_>) -> u32 {
     if input.one_in(8) { edge(input) as u32 } else { 1 + u32::from(input.any::<u16>()) }
 }
@@ -50,7 +50,7 @@ fn seed(input: &mut Input<'_>) -> Seed {
     input.pick(&[Seed::Zeros, Seed::Ones])
 }
 
-/// Few tags, so that two domains often agree.
+/// Chooses among few tags, so that two domains often agree.
 fn dif(input: &mut Input<'_>) -> T10Dif {
     T10Dif {
         guard: input.pick(&[Guard::Crc, Guard::IpChecksum]),
@@ -114,13 +114,13 @@ pub(crate) fn config(input: &mut Input<'_>) -> MkeyConfig {
     }
 }
 
-/// An engine. In this order what is in the corpus means what it did when there were three.
+/// Chooses an engine. New engines come last, so that inputs of the corpus keep their meaning.
 pub(crate) fn engine(input: &mut Input<'_>) -> XtsEngine {
     use XtsEngine::{MultiBlock, MultiBlockLittleEndian, SingleBlock, Unspecified};
     input.pick(&[SingleBlock, Unspecified, MultiBlockLittleEndian, MultiBlock])
 }
 
-/// What an mkey was created with, for complete UMRs. Few kinds, so that two mkeys are often of one.
+/// Chooses the attributes of an mkey. There are few kinds, so that two mkeys often share one.
 pub(crate) fn attributes(input: &mut Input<'_>, index: u32) -> MkeyAttributes {
     let capabilities = |input: &mut Input<'_>| match input.below(3) {
         0 => SignatureCapabilities {
@@ -145,7 +145,7 @@ pub(crate) fn attributes(input: &mut Input<'_>, index: u32) -> MkeyAttributes {
         form: UmrForm::Complete,
         entry_size: None,
     };
-    // Without input of its own: what is in the corpus means what it did.
+    // This choice takes no byte of the input, so that inputs of the corpus keep their meaning.
     if attributes.max_entries == 5 && attributes.signature.is_none() && attributes.crypto.is_none() {
         attributes.entry_size = KsmEntrySize::new(4096).ok();
     }

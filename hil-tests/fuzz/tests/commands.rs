@@ -1,10 +1,11 @@
-//! Every command of the library has its replies fuzzed: those that the source has are compared with those that the target calls.
+//! The fuzz target `replies` must call each command of the library. The test compares the commands in the
+//! sources with those that the target calls.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Returns the text of all sources of a folder but those of tests.
+/// Returns the text of all sources of a folder, tests excluded.
 fn sources(folder: &Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -19,13 +20,13 @@ fn sources(folder: &Path) -> String {
     text
 }
 
-/// Returns the word that a text begins with.
+/// Returns the first word of a text.
 fn word(text: &str) -> &str {
     let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Returns the text between a line that begins with `start` and one that is a closing brace.
+/// Returns the text from each line that begins with `start` to a line that is a closing brace.
 fn items<'a>(source: &'a str, start: &str) -> Vec<&'a str> {
     let behind =
         format!("\n{source}").match_indices(&format!("\n{start}")).map(|(at, _)| at).collect::<Vec<_>>();
@@ -36,14 +37,14 @@ fn items<'a>(source: &'a str, start: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Returns the types that are commands: those with an `impl`, and those that a macro makes.
+/// Returns the types that implement `Command`, by hand or by a macro.
 fn commands(source: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for line in source.lines() {
         if let Some((_, of)) =
             line.split_once("Command for ").filter(|_| line.trim_start().starts_with("impl"))
         {
-            // `$name` of a macro is no word.
+            // `$name` in a macro is skipped.
             found.insert(word(of).to_owned());
         }
     }
@@ -54,10 +55,13 @@ fn commands(source: &str) -> BTreeSet<String> {
         }
         let name = word(&definition["macro_rules! ".len()..]);
         let calls = items(source, &format!("{name}! {{"));
-        // `DestroyEq(Eqn) = DESTROY_EQ;`
+        // A row of the macro, for example `DestroyEq(Eqn) = DESTROY_EQ;`.
         let made = calls.iter().flat_map(|call| call.lines().skip(1)).filter(|line| line.contains(" = "));
         let made: Vec<_> = made.map(|line| word(line.trim_start()).to_owned()).collect();
-        assert!(!made.is_empty() && made.iter().all(|name| !name.is_empty()), "what {name} makes: {made:?}");
+        assert!(
+            !made.is_empty() && made.iter().all(|name| !name.is_empty()),
+            "the commands that {name} makes: {made:?}"
+        );
         found.extend(made);
     }
     found
@@ -66,7 +70,7 @@ fn commands(source: &str) -> BTreeSet<String> {
 #[test]
 fn all_commands_are_fuzzed() {
     let source = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/command"));
-    assert_eq!(commands(&source), hil_fuzz::commands(), "those of src/command, those of src/replies.rs");
+    assert_eq!(commands(&source), hil_fuzz::commands(), "left: src/command, right: src/replies.rs");
 }
 
 #[test]

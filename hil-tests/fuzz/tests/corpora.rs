@@ -1,10 +1,10 @@
-//! What was found before is not there any more, and what fuzzing begins with finds nothing.
+//! No input of the corpus, and no initial input, makes a target fail.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use hil_fuzz::targets::{self, Target};
 use hil_fuzz::{Functions, corpora, corpus, functions};
 
-/// The targets that are here: all but the stand-in, whose corpus a test of `mlx5-uverbs` runs.
+/// Returns the targets of this package. A test of `mlx5-uverbs` runs the corpus of the stand-in.
 fn here() -> impl Iterator<Item = (&'static Target, Functions)> {
     targets::ALL.iter().filter_map(|target| functions(target).map(|functions| (target, functions)))
 }
@@ -16,7 +16,7 @@ fn all_targets_but_the_stand_in_are_here_and_each_corpus_is_of_one() {
     assert_eq!([&here[..], &["standin"]].concat(), all);
     for folder in std::fs::read_dir(corpora()).unwrap() {
         let name = folder.unwrap().file_name().into_string().unwrap();
-        assert!(all.contains(&name.as_str()), "{name} is no target: nobody runs what is in corpus/{name}");
+        assert!(all.contains(&name.as_str()), "corpus/{name} belongs to no target");
     }
 }
 
@@ -45,7 +45,7 @@ fn seeds_find_nothing() {
     }
 }
 
-/// Calls a target so often with random bytes.
+/// Calls a target this many times with random bytes.
 fn call_randomly(name: &str, times: usize) {
     let (_, functions) = here().find(|(target, _)| target.name == name).unwrap();
     let mut state = 7_u64;
@@ -61,13 +61,13 @@ fn call_randomly(name: &str, times: usize) {
     }
 }
 
-/// Calls have a model, and random bytes are sequences of them: many find what few do not.
+/// Random bytes are valid sequences of calls: many of them find faults that few cannot.
 #[test]
 fn random_calls_do_what_the_model_says() {
     call_randomly("calls", 3000);
 }
 
-/// So has the command queue.
+/// The same for commands.
 #[test]
 fn random_commands_come_to_what_the_device_has_left() {
     call_randomly("command-queue", 1000);

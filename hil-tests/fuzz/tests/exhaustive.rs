@@ -1,7 +1,8 @@
-//! All sequences of ten steps on rings of up to eight blocks: reserve and post, reserve and refuse, complete the oldest, the newest.
+//! All sequences of ten steps on rings of up to eight blocks. The steps post, have a request refused, and
+//! complete the oldest or the newest request.
 //!
-//! What comes of each step is what a list of requests says, and of what is refused nothing is left. Sequences that come to the same
-//! queue, byte by byte, go on as one: what follows is the same for all of them.
+//! A list of requests says the result of each step. A refused request must leave no trace. Sequences that
+//! reach the same state of the queue, byte by byte, continue as one.
 #![allow(unsafe_code, missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use hil_tests::model::{QueueModel, Work, retire_send};
@@ -32,41 +33,41 @@ impl Doorbell for Silent {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Posts one block.
+    /// Posts a request of one block.
     Short,
-    /// Posts three.
+    /// Posts a request of three blocks.
     Long,
-    /// Reserves three and fills them, and refuses the last data segment.
+    /// Posts a request of three blocks whose last data segment is refused.
     Refuse,
     /// Publishes, and completes the oldest request.
     Oldest,
-    /// Completes the newest request that is published, and with it all before it.
+    /// Completes the newest published request and all earlier ones.
     Newest,
 }
 
-/// All of them.
+/// All steps.
 const ALL: [Step; 5] = [Step::Short, Step::Long, Step::Refuse, Step::Oldest, Step::Newest];
 
-/// How many sequences there are of one step.
+/// Number of sequences of one step.
 const COUNT: u64 = ALL.len() as u64;
 
 const REMOTE: Remote = Remote { address: 0, rkey: Key::from_raw(0x500) };
 
-/// Ten data segments: with control segment and remote address, three blocks.
+/// Ten data segments. With control segment and remote address they fill three blocks.
 const fn segments(last: u32) -> [Sge; 10] {
     let mut sges = [Sge { address: 0x1000, length: 1, lkey: Key::from_raw(0x600) }; 10];
     sges[9].length = last;
     sges
 }
 
-/// A queue with its model, and how many sequences have ended.
+/// A queue with its model, and the number of completed sequences.
 struct Walk<'r> {
     queue: Queue<'r>,
-    /// The ring, which the queue has borrowed.
+    /// The ring that the queue borrows.
     ring: *mut [Wqebb; BLOCKS],
     model: QueueModel,
     taken: Vec<Step>,
-    /// What sequences have come to, with steps left.
+    /// Hashes of the states that sequences have reached, with the remaining steps.
     seen: HashSet<u64>,
     ended: u64,
 }
@@ -114,7 +115,7 @@ impl Walk<'_> {
         self.check_ring();
     }
 
-    /// Each request that is outstanding begins with its block's number and its size.
+    /// Asserts that each outstanding request begins with its block number and size.
     fn check_ring(&self) {
         for work in self.model.works() {
             let block = self.queue.block(work.begin as u32).0;
@@ -127,21 +128,22 @@ impl Walk<'_> {
                 self.taken
             );
             if work.blocks == 3 {
-                // The first and the last data segment are in the first and the last block.
+                // The first data segment is in the first block, the last one in the last block.
                 let last = self.queue.block(work.begin as u32 + 2).0;
                 assert_eq!((block[35], last[51]), (1, 1), "{:?}", self.taken);
             }
         }
     }
 
-    /// Returns whether queue, ring and model are as they never were with this number of steps left.
+    /// Returns whether this state of queue, ring and model, with this number of remaining steps, is new.
     fn is_new(&mut self, left: u32) -> bool {
-        // There are 30,000 states at most: that two have the same hash has odds of 1 to 10^10.
+        // There are at most 30,000 states. Two of them have the same hash with a probability of 1 in 10^10.
         let mut hash = DefaultHasher::new();
         let queue = &raw mut self.queue;
-        // SAFETY: nothing is done. The compiler has to assume that all bytes are written, those of padding, too.
+        // SAFETY: the assembly does nothing. It makes the compiler treat all bytes as written, those of
+        // padding included.
         unsafe { asm!("/* {} */", in(reg) queue, options(nostack, preserves_flags)) };
-        // SAFETY: these are its bytes, which nobody changes meanwhile.
+        // SAFETY: these are the bytes of the queue. No other code changes them during the call.
         hash.write(unsafe { std::slice::from_raw_parts(queue.cast(), size_of::<Queue<'_>>()) });
         // SAFETY: as in `walk`.
         hash.write(unsafe { self.ring.read_volatile() }.as_bytes());
@@ -151,7 +153,7 @@ impl Walk<'_> {
         self.seen.insert(hash.finish())
     }
 
-    /// Takes each step from here, and from there on.
+    /// Takes each step from this state, and all following steps.
     fn walk(&mut self, left: u32) {
         if left == 0 || !self.is_new(left) {
             self.ended += COUNT.pow(left);
@@ -160,15 +162,16 @@ impl Walk<'_> {
         for step in ALL {
             let mut kept = MaybeUninit::<Queue<'_>>::uninit();
             let model = self.model.clone();
-            // SAFETY: the queue owns nothing: it is references and numbers. The copy is only used to put them back.
+            // SAFETY: the queue consists of references and numbers and owns nothing. The copy only restores
+            // the queue.
             unsafe { kept.as_mut_ptr().copy_from_nonoverlapping(&raw const self.queue, 1) };
-            // SAFETY: the ring is there as long as the queue, which does not look at it meanwhile.
+            // SAFETY: the ring lives as long as the queue, which does not access it here.
             let blocks = unsafe { self.ring.read_volatile() };
             self.taken.push(step);
             self.step(step);
             self.walk(left - 1);
             self.taken.pop();
-            // SAFETY: as above; what is written over needs no drop.
+            // SAFETY: as above. The overwritten value needs no drop.
             unsafe { (&raw mut self.queue).copy_from_nonoverlapping(kept.as_ptr(), 1) };
             // SAFETY: as above.
             unsafe { self.ring.write_volatile(blocks) };
@@ -177,13 +180,13 @@ impl Walk<'_> {
     }
 }
 
-/// Walks through all sequences on a ring that begins just before the ring's end, if it has more than one block.
+/// Walks through all sequences on a ring whose first request is at its last block.
 fn all_on(blocks: usize) {
     let (mut ring, record) = ([Wqebb::ZERO; BLOCKS], DoorbellRecord::new());
     let first_block = 0xffff;
     let config = SendQueueConfig { first_block, ..SendQueueConfig::new(Qpn::from_low_bits(1)) };
     let all = &raw mut ring;
-    // SAFETY: the array outlives the queue, and nobody else makes a reference to it.
+    // SAFETY: the array outlives the queue, and no other reference to it exists.
     let part = unsafe { &mut (&mut *all)[..blocks] };
     let queue = Queue::new(config, part, &record, Silent).unwrap();
     let model = QueueModel::new(blocks as u32, u32::MAX, first_block.into());

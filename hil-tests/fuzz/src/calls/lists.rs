@@ -1,4 +1,4 @@
-//! Lists in registered memory, and what requests with them must say.
+//! Lists in registered memory, and the requests that refer to them.
 
 use crate::input::Input;
 use crate::values;
@@ -12,25 +12,26 @@ use mlx5_mkey::wire::Wqebb;
 /// Bytes of a UMR before its entries: control segments and mkey context.
 const HEAD: usize = 128;
 
-/// A list in registered memory, and what is known of it.
+/// A list in registered memory, seen by the model.
 pub(super) trait ListModel {
-    /// A list, mostly of entries as this kind of mkey takes them, and mostly of whole blocks.
+    /// Chooses a list. Most lists suit this kind of mkey and fill whole blocks.
     fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> Self;
 
-    /// Why the entries cannot be written, if they cannot.
+    /// Returns why the entries are refused, if they are.
     fn wrong(&self) -> Option<ConfigError>;
 
     fn count(&self) -> u32;
 
-    /// How many bytes it maps.
+    /// Returns the mapped bytes.
     fn bytes(&self) -> u64;
 
     fn entry_size(&self) -> Option<KsmEntrySize>;
 
-    /// The entries stand in memory, padded with zeros to whole blocks, and a request says where.
+    /// Asserts that the entries are in memory, padded with zeros to whole blocks, and that the request holds
+    /// their address.
     fn verify(&self, umr: &Umr<'_>);
 
-    /// Reads a request with the BSFs that stand behind the list as if they stood in the request.
+    /// Reads a request whose BSFs follow its list in memory, as if the BSFs were in the request.
     fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>));
 }
 
@@ -45,7 +46,7 @@ impl ListModel for OwnedList {
         let (address, key) = (values::edge(input), values::key(input));
         let others = [None, KsmEntrySize::new(4096).ok(), KsmEntrySize::new(8192).ok()];
         let entry_size = if input.one_in(8) { input.pick(&others) } else { kind.entry_size };
-        // Half of all lists are one range in pieces, which takes little of the input.
+        // Half of the lists divide one range into pieces: such a list takes few bytes of the input.
         let pieces = input.any::<bool>().then(|| values::klm(input));
         let mut entry = |number: u32| match pieces {
             Some(KlmEntry { address, length, key }) => {
@@ -124,7 +125,7 @@ impl ListModel for OwnedList {
     fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>)) {
         let mut inline = request[..HEAD].to_vec();
         inline[7] = (8 + 4 * bsfs) as u8;
-        // It is inline, and has no entries.
+        // Set the inline bit and remove the entries.
         inline[16] |= 0x80;
         inline[20..22].fill(0);
         let behind = (self.count() as usize).div_ceil(4) * 64;
@@ -139,13 +140,13 @@ fn bytes(blocks: &[Wqebb]) -> Vec<u8> {
     blocks.iter().flat_map(|block| block.0).collect()
 }
 
-/// Refuses more entries than an mkey has room for.
+/// Refuses more entries than the mkey has room for.
 pub(super) fn room(kind: &MkeyKind, entries: u64) -> Result<(), ConfigError> {
     let max = kind.max_entries.min(MkeyAttributes::MAX_ENTRIES);
     if entries > max.into() { Err(ConfigError::TooManyEntries { max }) } else { Ok(()) }
 }
 
-/// Refuses entries that cannot stand in an mkey from this number on.
+/// Refuses entries that cannot be in an mkey from this index on.
 pub(super) fn place(
     kind: &MkeyKind,
     first: u32,
@@ -161,19 +162,20 @@ pub(super) fn place(
     room(kind, u64::from(first) + u64::from(count))
 }
 
-/// A request changes nothing but entries, from this number on, and the length if it says one.
+/// Asserts that a request replaces entries from this index on, and sets the length if one is given. All else
+/// must stay unchanged.
 pub(super) fn verify_part(umr: &Umr<'_>, first: u32, length: Option<u64>) {
     assert_eq!((umr.first_replaced(), umr.length()), (Some(first.into()), length));
     let mask = umr.mask().with_len(false).into_bits();
     assert_eq!((mask, umr.access(), umr.tag(), umr.error_count()), (0, None, None, None));
 }
 
-/// The entries in a request are these.
+/// Asserts that the request holds these entries.
 pub(super) fn verify_entries(umr: &Umr<'_>, entries: &[KlmEntry]) {
     assert_eq!(usize::from(umr.control().klm_octowords.get()), entries.len().next_multiple_of(4));
     let layout = umr.layout();
     let written = layout.iter().flat_map(LayoutView::list_entries);
-    // Where the first key is the code of an interleaved layout, the list cannot be told from one.
+    // A list whose first key equals the code of an interleaved layout reads as an interleaved layout.
     let is_ambiguous = entries.first().is_some_and(|first| first.key == Key::from_raw(0x400));
     assert!(is_ambiguous || written.take(entries.len()).eq(entries.iter().copied()));
 }

@@ -1,4 +1,5 @@
-//! What an mkey must know of itself, and which configurations it takes: the rules as the manual pages have them, in the plainest way.
+//! A model of an mkey: its state, and the configurations that it accepts. The rules are those of the man
+//! pages, in their plainest form.
 
 use super::lists::{self, ListModel};
 use crate::input::Input;
@@ -12,42 +13,42 @@ use mlx5_mkey::mkey::{
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, KsmEntrySize, Tweak};
 use mlx5_mkey::wqe::PreparedConfig;
 
-/// An mkey.
+/// The model of an mkey.
 #[derive(Clone, Debug)]
 pub(super) struct MkeyModel {
     pub(super) attributes: MkeyAttributes,
     pub(super) key: Key,
-    /// What the device holds is known.
+    /// Whether the state of the device is known.
     known: bool,
     length: u64,
     form: Form,
-    /// What was set or reset last.
+    /// The signature that was set or reset last.
     signature: SignatureChange,
     crypto: Option<Crypto>,
     seen: u32,
-    /// The device has to be told how many errors were seen.
+    /// Whether the device must still learn the number of reported errors.
     pending: bool,
     error: Option<Result<SignatureError, CheckError>>,
 }
 
-/// What is laid over memory.
+/// The layout in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Entries that came in a request.
+    /// Entries from a request.
     List,
-    /// As many entries, which came from registered memory.
+    /// This number of entries, from registered memory.
     Registered(u32),
     Interleaved,
 }
 
-/// What a configuration lays over memory.
+/// The layout that a configuration asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted<'a> {
     InRequest(&'a OwnedLayout),
     Registered(&'a OwnedList),
 }
 
-/// What a configuration writes, and what holds then.
+/// The fields that a configuration writes, and the state that follows.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) whole: MkeyConfig,
@@ -56,13 +57,13 @@ pub(super) struct Change {
     pub(super) umr_blocks: u32,
     pub(super) bsfs: u32,
     pub(super) length: u64,
-    /// `None`: as before.
+    /// `None` leaves the form unchanged.
     form: Option<Form>,
-    /// The count that the device is told.
+    /// The error count that the device receives.
     pub(super) count: Option<u32>,
 }
 
-/// Whether an mkey of this kind can hold a configuration, whatever it holds already.
+/// Returns whether any mkey of this kind can hold a configuration.
 pub(super) fn can_be_prepared(kind: &MkeyKind, config: &MkeyConfig) -> bool {
     if config.crypto.is_some() && kind.crypto.is_none() {
         return false;
@@ -82,13 +83,13 @@ pub(super) fn can_be_prepared(kind: &MkeyKind, config: &MkeyConfig) -> bool {
     able && !outside_both(signature, config.crypto.as_ref())
 }
 
-/// Signatures on both sides, of which none is what the cipher sees.
+/// Returns whether a signature has two domains, neither of which is the data that the cipher processes.
 fn outside_both(signature: &BlockSignature, crypto: Option<&Crypto>) -> bool {
     let both = signature.memory_domain().is_some() && signature.wire_domain().is_some();
     both && crypto.is_some_and(Crypto::signature_is_outside)
 }
 
-/// Changes what can be changed of a prepared configuration, or cannot.
+/// Changes a prepared configuration in place. Some changes must be refused.
 pub(super) fn change(input: &mut Input<'_>, config: &mut MkeyConfig, value: &mut PreparedConfig) {
     let domain = input.pick(&[DomainKind::Wire, DomainKind::Memory]);
     match input.below(4) {
@@ -119,7 +120,7 @@ pub(super) fn change(input: &mut Input<'_>, config: &mut MkeyConfig, value: &mut
     }
 }
 
-/// Changes the T10-DIF of a domain, if there is one.
+/// Changes the T10-DIF of a domain that has one.
 fn with_tags(
     config: &mut MkeyConfig,
     kind: DomainKind,
@@ -160,12 +161,12 @@ impl MkeyModel {
         }
     }
 
-    /// What it maps.
+    /// Returns the mapped bytes.
     pub(super) const fn length(&self) -> u64 {
         self.length
     }
 
-    /// What can be asked of the mkey is what is known here.
+    /// Asserts that all queries of the mkey agree with the model.
     pub(super) fn check(&self, mkey: &Mkey) {
         assert_eq!((mkey.key(), mkey.length()), (self.key, self.length));
         assert_eq!(mkey.signature(), self.signature.signature().filter(|_| self.known));
@@ -185,7 +186,7 @@ impl MkeyModel {
         self.pending |= self.attributes.signature.is_some();
     }
 
-    /// Its key was taken out of service.
+    /// Records that the key was invalidated.
     pub(super) fn invalidated(&mut self) {
         (self.known, self.length) = (false, 0);
     }
@@ -203,7 +204,7 @@ impl MkeyModel {
         self.error.take().transpose()
     }
 
-    /// A signature error has arrived. Returns whether it is this mkey's.
+    /// Records a signature error. Returns whether the error is for this mkey.
     pub(super) fn record(&mut self, fault: &SignatureFault) -> bool {
         if self.attributes.signature.is_none() || fault.mkey != self.key.index() {
             return false;
@@ -215,19 +216,19 @@ impl MkeyModel {
         true
     }
 
-    /// A configuration was posted.
+    /// Records a posted configuration.
     pub(super) fn apply(&mut self, change: &Change) {
         (self.signature, self.crypto) = (change.whole.signature, change.whole.crypto);
         (self.length, self.known, self.pending) = (change.length, true, false);
         self.form = change.form.unwrap_or(self.form);
     }
 
-    /// A list in force is one that can be changed.
+    /// Refuses an mkey without a list in force.
     pub(super) fn has_list(&self) -> Result<(), ConfigError> {
         if self.length == 0 || self.form == Form::Interleaved { Err(ConfigError::NoList) } else { Ok(()) }
     }
 
-    /// What replacing entries comes to.
+    /// Returns the expected result of replacing entries.
     pub(super) fn replace(
         &self,
         first: u32,
@@ -238,7 +239,7 @@ impl MkeyModel {
         lists::place(&self.kind(), first, count, entry_size)
     }
 
-    /// Entries were replaced: beyond the end, or up to within a block, they end the list.
+    /// Records replaced entries. Entries beyond the end of the list, or up to its last block, end the list.
     pub(super) fn replaced(&mut self, first: u32, count: u32) {
         if let Form::Registered(entries) = &mut self.form
             && count > 0
@@ -248,7 +249,7 @@ impl MkeyModel {
         }
     }
 
-    /// Returns how many entries there are when a list is appended to.
+    /// Returns the index of the first appended entry.
     pub(super) fn append(&self, list: &OwnedList) -> Result<u32, ConfigError> {
         let kind = self.kind();
         if kind.signature.is_some() || kind.crypto.is_some() {
@@ -256,18 +257,18 @@ impl MkeyModel {
         }
         self.has_list()?;
         let Form::Registered(first) = self.form else { return Err(ConfigError::ListInRequest) };
-        // What an empty list would have had does not count.
+        // Rules for entries do not apply to an empty list.
         lists::place(&kind, first, list.count(), list.entry_size())?;
         Ok(first)
     }
 
-    /// A list was appended to.
+    /// Records appended entries.
     pub(super) fn appended(&mut self, first: u32, list: &OwnedList) {
         self.length += list.bytes();
         self.form = Form::Registered(first + list.count());
     }
 
-    /// What a configuration would write.
+    /// Returns the expected result of a configuration.
     pub(super) fn plan(
         &self,
         prepared_for: &MkeyKind,
@@ -278,7 +279,7 @@ impl MkeyModel {
         let (kind, nothing) = (self.kind(), OwnedLayout::List(Vec::new()));
         let (layout, list) = match wanted {
             Wanted::InRequest(layout) => (layout, None),
-            // There is nothing to point at.
+            // A request cannot point to an empty list.
             Wanted::Registered(list) if list.count() == 0 => (&nothing, None),
             Wanted::Registered(list) => (&nothing, Some(list)),
         };
@@ -339,7 +340,7 @@ impl MkeyModel {
         Ok(Change { whole, writes_bsfs, psvs, umr_blocks, bsfs, length, form, count })
     }
 
-    /// What has to be given, since the device's state is not known.
+    /// Returns a part that the configuration must contain because the state of the device is unknown.
     fn missing(&self, config: &MkeyConfig, layout: &OwnedLayout) -> Option<ConfigPart> {
         let kind = self.kind();
         match () {
@@ -354,7 +355,8 @@ impl MkeyModel {
         }
     }
 
-    /// An engine of single data units maps one of them; what is signed or encrypted has 32 bits of length.
+    /// Checks a length. An engine of single data units maps one of them; signed or encrypted data has a
+    /// length of 32 bits.
     fn check_length(&self, length: u64, whole: &MkeyConfig, writes_bsfs: bool) -> Result<(), ConfigError> {
         if let (Some(crypto), Some(XtsEngine::SingleBlock)) = (&whole.crypto, self.kind().crypto) {
             let (unit, length32) = (crypto.data_unit, u32::try_from(length).unwrap_or(u32::MAX));
@@ -374,7 +376,8 @@ impl MkeyModel {
     }
 }
 
-/// Returns the blocks of a layout that has room in the mkey and, with the BSFs, in a request.
+/// Returns the blocks of a layout. Refuses one that exceeds the mkey's room, or with its BSFs the limit of a
+/// request.
 fn fits(kind: &MkeyKind, layout: &OwnedLayout, bsfs: u32, max_inline_data: u32) -> Result<u32, ConfigError> {
     let (entries, header) = match layout {
         OwnedLayout::Unchanged => (0, 0),
@@ -394,7 +397,7 @@ fn fits(kind: &MkeyKind, layout: &OwnedLayout, bsfs: u32, max_inline_data: u32) 
     Ok(blocks)
 }
 
-/// Returns how many bytes a layout maps, if there is one.
+/// Returns the bytes that a layout maps, or `None` for no layout.
 fn mapped(layout: &OwnedLayout) -> Result<Option<u64>, ConfigError> {
     match layout {
         OwnedLayout::Unchanged => Ok(None),
@@ -419,7 +422,7 @@ fn mapped(layout: &OwnedLayout) -> Result<Option<u64>, ConfigError> {
     }
 }
 
-/// What a signature error means: the first part named, of a domain that has it.
+/// Interprets a signature error: the first reported part of a domain that has this part.
 fn interpret(
     fault: &SignatureFault,
     signature: Option<&BlockSignature>,

@@ -1,12 +1,14 @@
-//! Sequences of calls against a naive model: a send queue of any size and limits, mkeys and prepared configurations of any kinds,
-//! a receive queue, and a completion queue whose device writes what it likes.
+//! Sequences of calls against a naive model: a send queue of any size and limits, mkeys and prepared
+//! configurations of any kind, a receive queue, and a completion queue whose device writes arbitrary entries.
 
 mod completions;
 mod lists;
 mod mkey;
+mod polling;
 mod post;
 mod receive;
 mod window;
+mod world;
 
 use crate::input::Input;
 use crate::memory::Shared;
@@ -16,62 +18,16 @@ use hil_scenarios::way::Way;
 use hil_tests::model::{QueueModel, retire_send};
 use mkey::MkeyModel;
 use mlx5_mkey::error::QueueError;
-use mlx5_mkey::mkey::{Access, MemoryWindow, Mkey, MkeyAttributes, MkeyConfig, MkeyKind};
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, ReceiveQueue, SendQueue, SendQueueConfig};
-use mlx5_mkey::types::{Key, KsmEntrySize, Qpn};
-use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::mkey::{Access, MemoryWindow, Mkey, MkeyAttributes, MkeyConfig};
+use mlx5_mkey::queue::{DoorbellRecord, SendQueue, SendQueueConfig};
+use mlx5_mkey::types::{Key, KsmEntrySize};
 use mlx5_mkey::wqe::{Local, MemcpyConfig, PreparedConfig};
-use receive::Receives;
+use receive::{QPN, Receives};
 use window::WindowModel;
-
-/// The number of the queue pair.
-const QPN: Qpn = Qpn::from_low_bits(0x00ab_cdef);
+use world::{Bell, Prepared, UNTOUCHED, World};
 
 /// The most steps of a sequence.
 const STEPS: usize = 200;
-
-/// What no request writes: blocks that have it were not touched.
-const UNTOUCHED: Wqebb = Wqebb([0xa5; 64]);
-
-/// The first 8 bytes of the request that the doorbell was rung with last.
-#[derive(Default)]
-struct Bell(Option<[u8; 8]>);
-
-impl Doorbell for Bell {
-    fn ring(&mut self, last: &LastRequest<'_>) {
-        assert_eq!(last.blocks().next().map(|block| block.0[..8].to_vec()), Some(last.control().to_vec()));
-        self.0 = Some(last.control());
-    }
-}
-
-/// A configuration, and the kind that it was prepared for.
-struct Prepared {
-    kind: MkeyKind,
-    config: MkeyConfig,
-}
-
-/// The queues and what is known of them.
-struct World<'m, const N: usize> {
-    queue: SendQueue<'m, Bell, N>,
-    config: SendQueueConfig,
-    model: QueueModel,
-    /// The ring, as it must be where something is outstanding.
-    blocks: Vec<Wqebb>,
-    /// The small fence is due.
-    fence: bool,
-    mkeys: Vec<Mkey>,
-    known: Vec<MkeyModel>,
-    /// The prepared configurations, and what is known of each.
-    prepared: Vec<PreparedConfig>,
-    known_prepared: Vec<Prepared>,
-    windows: Vec<MemoryWindow>,
-    known_windows: Vec<WindowModel>,
-    /// All calls are made. In a corpus there are inputs from before there were some of them, which mean what they did.
-    all: bool,
-    receives: Receives<'m>,
-    completions: Completions<'m>,
-    next_id: u64,
-}
 
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
@@ -84,7 +40,7 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// Makes queues, and calls what the input says until it ends.
+/// Makes queues, and makes the calls that the input selects until it ends.
 fn sequence<const N: usize>(input: &mut Input<'_>, all: bool) {
     let length = match input.below(16) {
         0 => input.below(N as u32 * 2 + 2) as usize,
@@ -107,7 +63,7 @@ fn sequence<const N: usize>(input: &mut Input<'_>, all: bool) {
         }),
         ..SendQueueConfig::new(QPN)
     };
-    // With a block on each side that is not the queue's.
+    // A block before and a block after the ring must stay untouched.
     let memory = Shared::new(vec![UNTOUCHED; length + 2]);
     let record = DoorbellRecord::new();
     let Some(ring) = memory.slots().get_mut(1..=length) else { return };
@@ -118,7 +74,7 @@ fn sequence<const N: usize>(input: &mut Input<'_>, all: bool) {
     assert!(length.is_power_of_two() && length <= N && config.max_inline_data <= 828);
     let mut attributes: Vec<_> = (1..=3).map(|index| values::attributes(input, index << 4)).collect();
     if all && !input.one_in(4) {
-        // Lists in registered memory can grow in mkeys without signature and crypto alone.
+        // Only mkeys without signature and crypto can append lists in registered memory.
         let plain = |input: &mut Input<'_>, index: u32| {
             MkeyAttributes::plain(Key::from_raw(index << 8), input.pick(&[64, 8, 1000, 0x1_0004]))
         };
@@ -158,7 +114,7 @@ fn sequence<const N: usize>(input: &mut Input<'_>, all: bool) {
     assert_eq!((memory.read(0), memory.read(length + 1)), (UNTOUCHED, UNTOUCHED), "beside the ring");
 }
 
-/// A ring that is none is refused, and inline data that no request holds.
+/// Asserts that a queue was refused for its ring size or its limit of inline data.
 fn refused<const N: usize>(length: usize, config: &SendQueueConfig, error: QueueError) {
     match error {
         QueueError::InlineLimit { bytes, max } => {
@@ -188,7 +144,7 @@ impl<const N: usize> World<'_, N> {
         }
     }
 
-    /// What a program seldom does.
+    /// Makes calls that programs rarely make.
     fn rarely(&mut self, input: &mut Input<'_>) {
         match input.below(4) {
             0 => self.restart(),
@@ -198,7 +154,7 @@ impl<const N: usize> World<'_, N> {
         }
     }
 
-    /// The counters are those of the model, and nothing outstanding has changed in the ring.
+    /// Asserts that all counters agree with the model, and that blocks of outstanding requests are unchanged.
     fn check(&self) {
         let Self { queue, model, .. } = self;
         assert_eq!(queue.free_blocks(), model.free_blocks());
@@ -214,11 +170,7 @@ impl<const N: usize> World<'_, N> {
         self.windows.iter().zip(&self.known_windows).for_each(|(window, known)| known.check(window));
     }
 
-    fn slot(&self, block: u64) -> usize {
-        block as usize % self.blocks.len()
-    }
-
-    /// Prepares a configuration for the kind of one of the mkeys.
+    /// Prepares a configuration for the kind of one mkey.
     fn prepare(&mut self, input: &mut Input<'_>) {
         let of = input.below(self.mkeys.len() as u32) as usize;
         let (kind, config) = (self.mkeys[of].kind(), values::config(input));
@@ -232,7 +184,7 @@ impl<const N: usize> World<'_, N> {
         }
     }
 
-    /// Prepares one for each mkey that gives rights and keeps all else.
+    /// Prepares a configuration for each mkey that changes access rights only.
     fn prepare_rights(&mut self) {
         for mkey in &self.mkeys {
             let config = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
@@ -242,7 +194,7 @@ impl<const N: usize> World<'_, N> {
         }
     }
 
-    /// Changes one in place.
+    /// Changes a prepared configuration in place.
     fn change_prepared(&mut self, input: &mut Input<'_>) {
         let count = self.prepared.len() as u32;
         let Some(at) = count.checked_sub(1).map(|_| input.below(count) as usize) else { return };
@@ -252,7 +204,7 @@ impl<const N: usize> World<'_, N> {
         assert_eq!(
             PreparedConfig::with_any_data_unit(*kind, config),
             Ok(*value),
-            "as if it were prepared anew"
+            "a changed configuration equals a newly prepared one"
         );
     }
 
@@ -270,31 +222,10 @@ impl<const N: usize> World<'_, N> {
         self.check_published(last.expect("something is posted"));
     }
 
-    /// The record and the doorbell tell of what was posted last.
-    fn check_published(&self, last: u64) {
-        let [_, record] = self.queue.record().bytes();
-        assert_eq!(record, u32::from(self.model.producer() as u16).to_be_bytes());
-        let control = self.blocks[self.slot(last)].0[..8].try_into().ok();
-        assert_eq!(self.queue.doorbell().0, control);
-    }
-
-    /// Retires what begins at some block, or nothing.
+    /// Retires the request of some block. The block may have none.
     fn retire(&mut self, input: &mut Input<'_>) {
         let counter = self.counter(input);
         assert_eq!(retire_send(&mut self.queue, counter), self.model.retire(counter));
-    }
-
-    /// A counter: of something outstanding mostly.
-    fn counter(&self, input: &mut Input<'_>) -> u16 {
-        let works = self.model.works();
-        match input.below(8) {
-            0 => input.any(),
-            1 => self.model.producer() as u16,
-            2 => self.model.published() as u16,
-            3 => (self.model.producer() as u16).wrapping_sub(input.below(20) as u16),
-            _ if works.is_empty() => 0,
-            _ => works[input.below(works.len() as u32) as usize].begin as u16,
-        }
     }
 
     fn cancel(&mut self, input: &mut Input<'_>) {
@@ -305,7 +236,7 @@ impl<const N: usize> World<'_, N> {
         assert_eq!(cancelled, expected.as_ref().map(Vec::len).map_err(|error| *error));
         for begin in expected.into_iter().flatten() {
             let slot = self.slot(begin);
-            // Opcode 0, and the block's number as it was.
+            // A NOP (opcode 0) with the same block number.
             self.blocks[slot].0[..4].copy_from_slice(&((begin as u32 & 0xffff) << 8).to_be_bytes());
         }
     }
@@ -318,7 +249,8 @@ impl<const N: usize> World<'_, N> {
         self.fence = false;
     }
 
-    /// Forgets what an mkey holds, gives it another tag, or asks for its errors; or the peer has invalidated a window.
+    /// Forgets the state of an mkey, sets its tag, or asks for its errors. In other cases the peer has
+    /// invalidated a window.
     fn touch_mkey(&mut self, input: &mut Input<'_>) {
         if self.all && input.one_in(4) {
             let which = input.below(2) as usize;
@@ -341,6 +273,3 @@ impl<const N: usize> World<'_, N> {
         }
     }
 }
-
-/// The receive queue of the queue pair.
-type Receive<'m> = ReceiveQueue<'m, 16>;

@@ -1,9 +1,10 @@
-//! Posting: what must come of it, and what the ring must hold then, read by the library's other half.
+//! Posting: the expected result of each request, and the expected bytes in the ring, which the `inspect`
+//! module decodes.
 
 use super::lists::{self, ListModel};
 use super::mkey::{Change, MkeyModel, Wanted};
 use super::window::{self, WindowModel};
-use super::{Prepared, World};
+use super::world::{Prepared, World};
 use crate::input::Input;
 use crate::values;
 use hil_scenarios::request::{Data, Flags, Objects, OwnedLayout, OwnedList, Request};
@@ -19,7 +20,7 @@ use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
 use mlx5_mkey::wqe::{Local, Remote, Sge};
 
-/// The octowords that data takes in a request.
+/// Returns the octowords of data in a request.
 fn octowords(data: &Data) -> u32 {
     match data {
         Data::Sges(sges) => sges.len() as u32,
@@ -28,7 +29,7 @@ fn octowords(data: &Data) -> u32 {
     }
 }
 
-/// What requests change, as it is known.
+/// The models that requests change.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     mkeys: &'a [MkeyModel],
@@ -36,21 +37,21 @@ struct Known<'a> {
     prepared: &'a [Prepared],
 }
 
-/// The parts of a request, and what it changes of an mkey.
+/// The parts of a request, and its change of an mkey.
 type Plan = (Vec<(RequestKind, u32)>, Option<Change>);
 
-/// A request that was posted.
+/// A posted request.
 struct Posted {
     op: Request,
     flags: Flags,
     begin: u64,
-    /// It has the small fence unless it asks for another.
+    /// Whether the request gets the small fence unless it asks for another fence.
     fence: bool,
     parts: Vec<(RequestKind, u32)>,
     change: Option<Change>,
-    /// The key of its mkey or window before it.
+    /// The key of the mkey or window before the request.
     key: Key,
-    /// What an mkey maps after it, and the entries that it had before, of a list that grows.
+    /// For a list that grows: the mapped bytes after the request, and the number of entries before it.
     grown: Option<(u64, u32)>,
 }
 
@@ -67,7 +68,7 @@ fn place(input: &mut Input<'_>) -> Local {
     Local { address: input.any(), lkey: values::key(input) }
 }
 
-/// A control segment, and as many bytes behind it as it says, or fewer, or more.
+/// Makes a control segment, followed by as many bytes as its size field says, by fewer, or by more.
 fn raw(input: &mut Input<'_>) -> Vec<u8> {
     let mut bytes = input.bytes(16);
     let size = bytes.get(7).map_or(0, |octowords| usize::from(*octowords) * 16);
@@ -109,7 +110,7 @@ fn choose(input: &mut Input<'_>, known: Known<'_>, all: bool) -> Request {
 fn choose_new(input: &mut Input<'_>, known: Known<'_>) -> Request {
     let which = input.below(16);
     let (mut mkey, window) = (input.pick(&[1, 2, 1, 2, 1, 2, 1, 0]), input.below(2) as usize);
-    // What changes a list mostly finds one.
+    // Requests that change a list mostly choose an mkey with a list.
     let listed: Vec<_> =
         (0..known.mkeys.len()).filter(|mkey| known.mkeys[*mkey].has_list().is_ok()).collect();
     if matches!(which, 4..8 | 12..) && !listed.is_empty() && !input.one_in(8) {
@@ -150,7 +151,7 @@ fn choose_new(input: &mut Input<'_>, known: Known<'_>) -> Request {
     }
 }
 
-/// What must come of a request.
+/// Returns the expected result of a request.
 fn plan(
     request: &Request,
     config: &SendQueueConfig,
@@ -168,7 +169,7 @@ fn plan(
         let blocks = |at| if at == 0 { change.umr_blocks } else { 1 };
         Ok(((0..=last).map(|at| (kind(at), blocks(at))).collect(), Some(change)))
     };
-    // An empty list is no pointer.
+    // A request for an empty list contains no pointer.
     let by_pointer = |count| (vec![(RequestKind::MkeyConfigure, if count == 0 { 2 } else { 3 })], None);
     let (parts, change) = match request {
         Request::Configure(mkey, with, layout) => configure(*mkey, *with, Wanted::InRequest(layout))?,
@@ -248,7 +249,7 @@ fn kind_of(request: &Request) -> RequestKind {
     }
 }
 
-/// Whether the request behind this one gets the small fence.
+/// Returns whether the next request gets the small fence.
 fn needs_fence_after(request: &Request) -> bool {
     match request {
         Request::Configure(..)
@@ -266,7 +267,7 @@ fn needs_fence_after(request: &Request) -> bool {
     }
 }
 
-/// Octowords of a request that moves data, or does nothing.
+/// Returns the octowords of a request that moves data, or of a NOP.
 fn request_octowords(request: &Request) -> u32 {
     match request {
         Request::Send(data) | Request::SendImm(_, data) | Request::SendInvalidate(_, data) => {
@@ -279,7 +280,7 @@ fn request_octowords(request: &Request) -> u32 {
     }
 }
 
-/// Refuses data that no request of this queue carries.
+/// Refuses data that exceeds the limits of this queue.
 fn check_data(request: &Request, config: &SendQueueConfig) -> Result<(), PostError> {
     let sges = match request {
         Request::Send(Data::Sges(sges))
@@ -357,7 +358,7 @@ fn named(request: &Request) -> (Option<usize>, Option<usize>) {
     }
 }
 
-/// Notes a request that was posted. Returns the key that its mkey or window had before, and how a list has grown.
+/// Records a posted request. Returns the former key of its mkey or window, and the growth of a list.
 fn note(
     request: &Request,
     change: Option<&Change>,
@@ -367,7 +368,7 @@ fn note(
     let (mkey, window) = named(request);
     if let Some(window) = window.map(|window| &mut windows[window]) {
         let key = window.key;
-        // Invalidated, it stays bound: the request may fail.
+        // An invalidation leaves the window bound in the model, because the request may fail.
         if let Request::BindWindow(..) = request {
             window.bind();
         }
@@ -391,7 +392,7 @@ fn note(
 }
 
 impl<const N: usize> World<'_, N> {
-    /// Posts a request, or some in a batch.
+    /// Posts one request, or several in a batch.
     pub(super) fn post(&mut self, input: &mut Input<'_>) {
         let batch: bool = input.any();
         let count = if batch { input.below(5) } else { 1 };
@@ -406,7 +407,7 @@ impl<const N: usize> World<'_, N> {
             let mut op = choose(input, before, *all);
             let bits: u8 = input.any();
             let flags = Flags { fenced: bits & 4 != 0, signaled: bits & 1 != 0, solicited: bits & 8 != 0 };
-            // Names come twice now and then.
+            // Some request names occur twice.
             *next_id += u64::from(bits >> 4 != 0);
             let plan = plan(&op, config, model, before);
             let request = flags.apply(poster.request(*next_id));
@@ -432,7 +433,7 @@ impl<const N: usize> World<'_, N> {
         }
     }
 
-    /// The blocks in the ring say what was asked for.
+    /// Asserts that the blocks in the ring hold the request.
     fn verify(&mut self, posted: &Posted) {
         let mut begin = posted.begin;
         for (at, (_, count)) in posted.parts.iter().enumerate() {
@@ -474,7 +475,8 @@ impl<const N: usize> World<'_, N> {
             () if *fence || at > 0 => FmCeSe::FM_SMALL,
             () => FmCeSe::FM_NONE,
         };
-        // The UMR before SET_PSVs never completes by itself; the last of them does what was asked for.
+        // The UMR before SET_PSVs gets no completion of its own. The last SET_PSV completes the whole
+        // request.
         let last = at + 1 == parts.len();
         let completes = last && flags.signaled || self.config.signal_all && (last || at > 0);
         let completes = if completes { FmCeSe::CE_ALWAYS } else { 0 };
@@ -587,7 +589,7 @@ impl<const N: usize> World<'_, N> {
     }
 }
 
-/// The BSFs in a request are what the mkey shall have.
+/// Asserts that the BSFs in a request are those of the configuration.
 fn verify_bsfs(umr: &Umr<'_>, known: &MkeyModel, kind: &MkeyKind, change: &Change) {
     if !change.writes_bsfs {
         assert!(umr.signature_bsf().is_none() && umr.crypto_bsf().is_none());
@@ -595,7 +597,7 @@ fn verify_bsfs(umr: &Umr<'_>, known: &MkeyModel, kind: &MkeyKind, change: &Chang
     }
     if let Some(attributes) = known.attributes.signature {
         let signature = change.whole.signature.signature();
-        // A copy mask that is given and is what it would be anyway is not told apart.
+        // The bytes cannot show whether a default copy mask was given explicitly.
         let parts = |it: BlockSignature| {
             (it.memory_domain(), it.wire_domain(), it.check_mask(), it.effective_copy_mask())
         };
@@ -611,7 +613,7 @@ fn verify_bsfs(umr: &Umr<'_>, known: &MkeyModel, kind: &MkeyKind, change: &Chang
     }
 }
 
-/// Returns the size of a request that the caller built.
+/// Returns the octowords of a request of raw bytes.
 fn raw_octowords(bytes: &[u8]) -> Result<u32, PostError> {
     let have = bytes.len() as u16;
     match bytes.get(..16) {
@@ -624,7 +626,7 @@ fn raw_octowords(bytes: &[u8]) -> Result<u32, PostError> {
     }
 }
 
-/// What a transfer must have: remote address and key, operands, data segments, inline data.
+/// The fields of a transfer: remote address and key, operands, data segments, inline data.
 type Transfer = (Option<(u64, u32)>, Option<(u64, u64)>, Vec<Sge>, Vec<u8>);
 
 fn wanted(op: &Request) -> Transfer {
@@ -647,7 +649,7 @@ fn wanted(op: &Request) -> Transfer {
     }
 }
 
-/// The data segments of a transfer.
+/// Collects the data segments of a transfer.
 fn segments<'a>(views: impl Iterator<Item = DataSegmentView<'a>>) -> (Vec<Sge>, Vec<u8>) {
     let (mut sges, mut inline) = (Vec::new(), Vec::new());
     for view in views {

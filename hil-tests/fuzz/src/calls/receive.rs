@@ -1,16 +1,22 @@
-//! The receive queue, and a list of what is posted to it.
+//! The receive queue, and a list of its posted requests.
 
-use super::{QPN, Receive};
 use crate::input::Input;
 use crate::memory::Shared;
 use crate::values;
 use hil_tests::model::retire_receive;
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::queue::{DoorbellRecord, ReceiveQueue, ReceiveQueueConfig};
+use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::data::DataSegment;
 use std::collections::VecDeque;
 
-/// Its ring and record.
+/// The number of the queue pair.
+pub(super) const QPN: Qpn = Qpn::from_low_bits(0x00ab_cdef);
+
+/// The receive queue of the queue pair.
+pub(super) type Receive<'m> = ReceiveQueue<'m, 16>;
+
+/// The ring and record of the queue.
 pub(super) struct Memory {
     ring: Shared<DataSegment>,
     record: DoorbellRecord,
@@ -32,7 +38,7 @@ pub(super) struct Receives<'m> {
     pub(super) queue: Receive<'m>,
     memory: &'m Memory,
     slots: usize,
-    /// Number and name, oldest first.
+    /// Number and name of each request, oldest first.
     posted: VecDeque<(u64, u64)>,
     next: u64,
     published: u64,
@@ -82,7 +88,7 @@ impl<'m> Receives<'m> {
         assert_eq!(self.queue.free_slots() as usize, self.slots - self.posted.len());
     }
 
-    /// A counter: of something that is posted mostly.
+    /// Chooses a counter, mostly of a posted request.
     pub(super) fn counter(&self, input: &mut Input<'_>) -> u16 {
         let oldest = self.posted.front().map_or(self.next, |(number, _)| *number) as u16;
         if input.one_in(4) { input.any() } else { oldest.wrapping_add(input.below(6) as u16) }
@@ -124,7 +130,7 @@ impl<'m> Receives<'m> {
         self.next += 1;
     }
 
-    /// Retires a request and all before it.
+    /// Retires a request and all earlier ones.
     pub(super) fn retire(&mut self, counter: u16) -> Option<u64> {
         let names = |(number, _): &(u64, u64)| *number as u16 == counter && *number < self.published;
         let at = self.posted.iter().position(names)?;

@@ -1,12 +1,13 @@
-//! Memory windows: a key, and whether it is bound.
+//! The model of a memory window: its key, and whether it is bound.
 
-use super::QPN;
+use super::lists;
+use super::receive::QPN;
 use mlx5_mkey::error::ConfigError;
 use mlx5_mkey::inspect::Umr;
 use mlx5_mkey::mkey::{Access, KlmEntry, MemoryWindow};
 use mlx5_mkey::types::Key;
 
-/// A window.
+/// The model of a memory window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowModel {
     pub(super) key: Key,
@@ -22,7 +23,7 @@ impl WindowModel {
         assert_eq!((window.key(), window.is_bound()), (self.key, self.bound));
     }
 
-    /// The key after the next binding.
+    /// Returns the key after the next binding.
     const fn next(&self) -> Key {
         Key::new(self.key.index(), self.key.tag().wrapping_add(1))
     }
@@ -31,7 +32,7 @@ impl WindowModel {
         *self = Self { key: self.next(), bound: true };
     }
 
-    /// Refuses what it cannot be bound to.
+    /// Refuses ranges to which the window cannot be bound.
     pub(super) fn plan(&self, range: &KlmEntry, start: u64) -> Result<(), ConfigError> {
         let length = range.length;
         if self.bound {
@@ -47,7 +48,8 @@ impl WindowModel {
     }
 }
 
-/// A request binds the window that had this key: to the range, for the peer of the queue pair, under the next tag.
+/// Asserts that a request binds the window with the former key `old` to the range, for the peer of the queue
+/// pair, under the next tag.
 pub(super) fn verify(umr: &Umr<'_>, old: Key, range: &KlmEntry, access: Access, start: u64) {
     let context = umr.context();
     let space = (context.start_addr.get(), umr.length());
@@ -55,5 +57,5 @@ pub(super) fn verify(umr: &Umr<'_>, old: Key, range: &KlmEntry, access: Access, 
     assert_eq!((umr.key(), umr.tag()), (old, Some(old.tag().wrapping_add(1))));
     let owner = context.qpn_mkey_word();
     assert_eq!((owner.qpn(), umr.mask().qpn(), umr.first_replaced()), (QPN.get(), true, Some(0)));
-    super::lists::verify_entries(umr, std::slice::from_ref(range));
+    lists::verify_entries(umr, std::slice::from_ref(range));
 }
