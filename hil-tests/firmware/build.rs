@@ -1,8 +1,9 @@
-//! Tells the linker which scripts make an image: a memory map for each program, and the sections.
+//! Tells the linker which scripts make an image: a memory map for each program, and the script of the
+//! sections.
 
 use std::env;
 
-/// Programs are named after their maps in `linker/`.
+/// Each program has the name of its map in `linker/`.
 const MAPS: [&str; 2] = ["qemu-virt", "bluefield"];
 
 fn main() {
@@ -15,7 +16,7 @@ fn main() {
         println!("cargo::rustc-link-arg-bin=hil-firmware-{map}=--script={scripts}/{map}.x");
     }
     println!("cargo::rerun-if-changed={scripts}/sections.x");
-    // defmt's own script is where its build script says.
+    // The build script of defmt says where defmt's linker script is.
     for argument in [
         &format!("--script={scripts}/sections.x"),
         "--script=defmt.x",
@@ -24,6 +25,6 @@ fn main() {
     ] {
         println!("cargo::rustc-link-arg-bins={argument}");
     }
-    // What is less is left out of the image.
+    // The image contains log messages of level info and above only.
     println!("cargo::rustc-env=DEFMT_LOG=info");
 }

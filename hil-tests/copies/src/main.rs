@@ -1,12 +1,12 @@
-//! Checks bytes of a buffer and uses them, while a peer writes to the buffer: what is used must be what was
-//! checked.
+//! Checks bytes of a buffer and uses them while a peer writes to the buffer. The used bytes must be the
+//! checked bytes.
 //!
-//! The program is built with fat LTO (`--profile bench`), where the compiler sees the library's copy, the
-//! check and the use at once. It leaves a plain copy out, and hands the buffer's own address to check and
-//! use. The same program has such a copy, to show that it is noticed.
+//! The program is built with fat LTO (`--profile bench`), which shows the compiler the library's copy, the
+//! check and the use at once. The compiler may drop a plain copy and pass the buffer's own address to the
+//! check and the use. The program contains such a plain copy too, to prove that the check notices it.
 
 #![allow(unsafe_code)] // A thread stands for the peer.
-#![allow(clippy::indexing_slicing)] // An index is a remainder of the length.
+#![allow(clippy::indexing_slicing)] // Each index is a remainder of the length.
 
 use mlx5_mkey::devx::{Buffer, Device, PieceError};
 use mlx5_mkey::mkey::Access;
@@ -16,55 +16,54 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Bytes that are checked and used.
+/// The number of bytes that are checked and used.
 const LENGTH: usize = 64;
 type Checked = [u8; LENGTH];
 
-/// Where they are in the buffer: the first also where the peer writes.
+/// Offset of these bytes in the buffer. The peer writes to the first of them.
 const OFFSET: usize = 64;
 
-/// How often the library's copy is looked at. Other bytes are used once in 1,000 times or more where the copy
-/// is left out.
+/// Attempts with the library's copy. A build without a copy uses other bytes at least once in 1,000 attempts.
 const TRIES: usize = 100_000;
 
-/// How often the plain copy is looked at, until it is noticed.
+/// The most attempts with the plain copy; they end when one attempt uses other bytes.
 const PLAIN_TRIES: usize = 100 * TRIES;
 
-/// Goes through all bytes many times, beginning at `first`, and sums them up. It takes microseconds, in which
-/// the peer writes.
+/// Sums all bytes many times, beginning at `first`. The sum takes microseconds, in which the peer writes.
 #[inline(never)]
 fn sum(bytes: &Checked, first: usize) -> u64 {
     let places = (0..100).flat_map(|round| (0..LENGTH).map(move |at| (at + round + first) % LENGTH));
     places.map(|at| u64::from(bytes[at])).sum()
 }
 
-/// Copies bytes, checks them and uses them. Returns whether those that were used were the same.
+/// Copies bytes, checks them and uses them. Returns whether the used bytes were the checked ones.
 #[inline(always)]
 fn is_same<E>(copy: impl FnOnce(&mut Checked) -> Result<(), E>) -> Result<bool, E> {
-    // The compiler does not know that both sums are the same.
+    // The compiler cannot know that both sums are equal.
     let (check, usage) = (black_box(1), black_box(2));
     let mut bytes = [0; LENGTH];
     copy(&mut bytes)?;
     Ok(sum(&bytes, check) == sum(&bytes, usage))
 }
 
-/// With the library's copy.
+/// Makes an attempt with the library's copy.
 #[inline(never)]
 fn of_the_library(buffer: &Buffer) -> Result<bool, PieceError> {
     is_same(|bytes| buffer.read(OFFSET, bytes))
 }
 
-/// With a plain copy.
+/// Makes an attempt with a plain copy.
 #[inline(never)]
 fn plain(buffer: *const u8) -> Result<bool, PieceError> {
     is_same(|bytes| {
-        // SAFETY: the buffer has that many bytes. The peer's writing makes it wrong, which is to be shown.
+        // SAFETY: the buffer has that many bytes. The race with the peer is wrong on purpose: this function
+        // shows it.
         unsafe { buffer.add(OFFSET).copy_to_nonoverlapping(bytes.as_mut_ptr(), LENGTH) };
         Ok(())
     })
 }
 
-/// Writes to the buffer until it is told to stop.
+/// Writes to the buffer until `is_over` is set.
 fn peer(words: &[AtomicU64], is_over: &AtomicBool) {
     for byte in (1_u8..=255).cycle() {
         words.iter().for_each(|word| word.store(u64::from_ne_bytes([byte; 8]), Ordering::Relaxed));
@@ -77,7 +76,7 @@ fn peer(words: &[AtomicU64], is_over: &AtomicBool) {
 fn check() -> Result<(), Box<dyn Error>> {
     let buffer = Device::open(None)?.alloc_pd()?.alloc_buffer(4096, Access::LOCAL_WRITE)?;
     let base = std::ptr::with_exposed_provenance::<u8>(usize::try_from(buffer.address())?);
-    // SAFETY: these bytes are in the buffer, aligned as its pages are, and stay as long as it does.
+    // SAFETY: these bytes are inside the buffer, aligned to a page, and live as long as the buffer.
     let words = unsafe {
         std::slice::from_raw_parts(base.add(OFFSET).cast::<AtomicU64>(), LENGTH / size_of::<AtomicU64>())
     };
@@ -90,11 +89,14 @@ fn check() -> Result<(), Box<dyn Error>> {
         (differences, noticed)
     });
     if differences > 0 {
-        return Err(format!("{differences} of {TRIES} times other bytes were used than checked").into());
+        return Err(format!(
+            "in {differences} of {TRIES} attempts the used bytes differ from the checked bytes"
+        )
+        .into());
     }
-    let noticed = noticed.ok_or("a plain copy is not noticed: this check does not work")?;
+    let noticed = noticed.ok_or("no attempt with a plain copy used other bytes: this check does not work")?;
     println!(
-        "{TRIES} times the bytes that were checked were used; with a plain copy, others at time {noticed}"
+        "in {TRIES} attempts the used bytes were the checked ones; a plain copy failed at attempt {noticed}"
     );
     Ok(())
 }

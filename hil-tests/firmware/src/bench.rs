@@ -1,7 +1,8 @@
-//! The work of the benchmarks, and how many instructions it takes.
+//! Runs the work of the benchmarks and counts its instructions.
 //!
-//! One line for each count: work, requests in a batch, side, requests, instructions. Told to count instructions, QEMU lets
-//! a cycle pass for each, so that the counter of cycles is one of instructions. On a core it would count cycles.
+//! Prints one line for each count: work, requests in a batch, side, requests, instructions. QEMU, when told
+//! to count instructions, lets one cycle pass for each instruction: the cycle counter then counts
+//! instructions. A real core would count cycles.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +15,7 @@ use mlx5_bench::floor::Floor;
 use mlx5_bench::ours::{Ours, OursMemory};
 use mlx5_bench::{Fault, Side, Work};
 
-/// Counts all work.
+/// Counts the instructions of all work.
 pub(crate) fn run() -> Result<(), Fault> {
     start_counting();
     let mut memory = OursMemory::new();
@@ -48,9 +49,10 @@ fn count(side: &mut dyn Side, work: Work, batch: usize, requests: usize) -> Resu
     Ok(end.wrapping_sub(start))
 }
 
-/// Has the counter of cycles (PMCCNTR_EL0) count from 0, in 64 bits.
+/// Makes the cycle counter (PMCCNTR_EL0) count from 0, in 64 bits.
 fn start_counting() {
-    // SAFETY: registers of the performance monitors, which nobody else uses: PMCR_EL0.{E,C,LC} and PMCNTENSET_EL0.C.
+    // SAFETY: only registers of the performance monitors change, which nothing else uses: PMCR_EL0.{E,C,LC}
+    // and PMCNTENSET_EL0.C.
     unsafe {
         asm!(
             "msr pmccfiltr_el0, xzr",
@@ -64,12 +66,18 @@ fn start_counting() {
     }
 }
 
-/// Returns how many cycles have passed, with everything before done and nothing behind begun.
+/// Returns the cycles so far. Barriers complete all earlier instructions and hold back all later ones.
 fn counter() -> u64 {
     let count: u64;
-    // SAFETY: reads a register.
+    // SAFETY: the assembly only reads a register.
     unsafe {
-        asm!("isb", "mrs {count}, pmccntr_el0", "isb", count = out(reg) count, options(nostack, preserves_flags));
+        asm!(
+            "isb",
+            "mrs {count}, pmccntr_el0",
+            "isb",
+            count = out(reg) count,
+            options(nostack, preserves_flags)
+        );
     }
     count
 }

@@ -1,7 +1,7 @@
-//! From the first instruction to the first line of Rust, and the exception vectors.
+//! The code from the first instruction to the first line of Rust, and the exception vectors.
 //!
-//! As the boot protocol of Linux has it: entered at EL2 or EL1 on one core, with translation and data cache off, and the
-//! image clean in the caches.
+//! The state at the entry is that of Linux's boot protocol: one core at EL2 or EL1, translation and data
+//! cache off, and all bytes of the image in memory instead of dirty cache lines.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +17,7 @@ _start:
     cmp     x0, #(2 << 2)
     b.ne    1f
 
-    // From EL2 down to EL1 with a 64-bit register file and no traps.
+    // Leave EL2 for EL1, with 64-bit registers and without traps.
     mov     x0, #(1 << 31)
     msr     hcr_el2, x0
     mov     x0, #0x33ff
@@ -34,17 +34,18 @@ _start:
     msr     elr_el2, x0
     eret
 
-    // Translation and caches off; the bits that the architecture wants set.
+    // Keep translation and caches off; the other bits are those that the architecture requires to be 1.
 1:  ldr     x0, =0x30d00800
     msr     sctlr_el1, x0
-    // Floating point, before the first compiled code.
+    // Switch floating point on before the first compiled code, which may use it.
     mov     x0, #(3 << 20)
     msr     cpacr_el1, x0
     ldr     x0, =__vectors
     msr     vbar_el1, x0
     isb
 
-    // What is zeroed or used as stack before the caches are on must not be found stale in them afterwards.
+    // Invalidate cache lines of .bss and stack: both are written while the caches are off, and stale lines
+    // would hide those bytes later.
     ldr     x0, =__bss_start
     ldr     x1, =__stack_end
 2:  dc      ivac, x0
@@ -59,14 +60,14 @@ _start:
 4:  cmp     x0, x1
     b.lo    3b
 
-    // The program runs on SP_EL0; SP_EL1 is for exceptions.
+    // The program runs on SP_EL0, exceptions on SP_EL1.
     msr     spsel, #1
     ldr     x0, =__exception_stack_end
     mov     sp, x0
     msr     spsel, #0
     ldr     x0, =__stack_end
     mov     sp, x0
-    // System errors are told as exceptions are; interrupts stay masked for good.
+    // Unmask system errors, which are reported like exceptions. Interrupts stay masked.
     msr     daifclr, #4
     mov     x29, xzr
     mov     x30, xzr
@@ -86,8 +87,8 @@ _start:
     .endr
     .balign 0x80
 
-    // Nothing goes on behind an exception, so nothing is kept, and the stack begins anew, even if the exception came from
-    // the report of another.
+    // No exception returns. The handler therefore saves no register and starts at the end of its stack, even
+    // if the exception interrupted the report of another.
 6:  ldr     x1, =__exception_stack_end
     mov     sp, x1
     mrs     x1, esr_el1

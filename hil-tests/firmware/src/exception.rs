@@ -1,23 +1,23 @@
-//! What an exception means, in words, from the registers that the processor leaves.
+//! Describes an exception in words, from the registers that the processor has set.
 
 use core::ops::Range;
 
-/// The registers of an exception that nobody expected.
+/// The registers of an unexpected exception.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Exception {
-    /// Which of the sixteen vectors was taken.
+    /// Index of the exception vector, 0 to 15.
     pub(crate) vector: u64,
-    /// ESR_EL1: why.
+    /// ESR_EL1: the cause.
     pub(crate) syndrome: u64,
-    /// ELR_EL1: where in the program.
+    /// ELR_EL1: address of the instruction.
     pub(crate) program: u64,
-    /// FAR_EL1: which address was accessed.
+    /// FAR_EL1: the address that was accessed.
     pub(crate) address: u64,
 }
 
 impl Exception {
-    /// Returns what happened; `guard` lies below the stack.
+    /// Describes the exception. `guard` is the unmapped range below the stack.
     pub(crate) fn meaning(&self, guard: Range<u64>) -> &'static str {
         match self.vector % 4 {
             0 => {}
@@ -25,7 +25,7 @@ impl Exception {
             2 => return "fast interrupt",
             _ => return "system error",
         }
-        // The exception class, of "ESR_EL1" in Arm's manual of the architecture.
+        // The exception class, by the table of "ESR_EL1" in the Arm Architecture Reference Manual.
         match (self.syndrome >> 26) & 0x3f {
             0x24 | 0x25 if guard.contains(&self.address) => "stack overflow",
             0x00 => "undefined instruction",

@@ -1,4 +1,4 @@
-//! What the image does, and how it ends.
+//! The main program of the image, and its exit statuses.
 
 use crate::exception::Exception;
 use crate::{bench, memory, mmu, provoke};
@@ -15,27 +15,28 @@ use hil_scenarios::options::{Instead, Options};
 use mlx5_softdev::DeviceProfile;
 use semihosting::process;
 
-/// Exit statuses beside 0 and 1.
+/// Exit statuses other than 0 (no scenario failed) and 1 (a scenario failed).
 mod status {
-    /// The words on the command line make no sense.
+    /// An option on the command line is unknown or malformed.
     pub(super) const MISUSE: i32 = 2;
-    /// The image or the machine is not as it should be.
+    /// Caches, memory attributes or heaps are set up wrongly.
     pub(super) const SETUP: i32 = 3;
-    /// A panic, as of a Rust program with a system.
+    /// A panic; 101 is the status of a Rust program that panics under an operating system.
     pub(super) const PANIC: i32 = 101;
     /// An exception.
     pub(super) const EXCEPTION: i32 = 102;
-    /// Something went wrong while something that went wrong was being reported.
+    /// A second error occurred while an error was being reported.
     pub(super) const TWICE: i32 = 103;
 }
 
-/// Bytes of the command line that are read.
+/// The most bytes of a command line.
 const COMMAND_LINE: usize = 1024;
 
-/// The first Rust that runs, on a stack and with variables zeroed; the data cache is still off.
+/// The first Rust function. Stack and zeroed variables exist; the data cache is still off.
 pub(crate) extern "C" fn start() -> ! {
     if mmu::enable().is_err() {
-        // Nothing can be logged: frames are told apart by addresses of sections that may not be there.
+        // Nothing can be logged yet: a defmt frame is identified by addresses in sections that may be
+        // unmapped.
         process::exit(status::SETUP);
     }
     memory::open();
@@ -55,7 +56,7 @@ fn main() -> i32 {
     let guard = mmu::attributes(memory::guard().start);
     defmt::info!("rings at {=u64:#x}, memory attributes {=?:#x}", memory::dma().start, rings);
     if !on || rings != Some(memory::dma_attributes()) || guard.is_some() {
-        defmt::error!("caches, rings or the guard of the stack are not as they should be");
+        defmt::error!("caches are off, or rings or the stack's guard have the wrong attributes");
         return status::SETUP;
     }
     obey()
@@ -72,7 +73,7 @@ fn count() -> i32 {
     }
 }
 
-/// Does what the command line says.
+/// Does the work that the command line asks for.
 fn obey() -> i32 {
     let Ok(words) = semihosting::experimental::env::args::<COMMAND_LINE>() else {
         defmt::error!("no command line, or one of more than {=usize} bytes", COMMAND_LINE);
@@ -81,12 +82,12 @@ fn obey() -> i32 {
     let words = (&words).skip(1).map(Result::unwrap_or_default);
     match Options::parse(words) {
         Err(word) => {
-            defmt::error!("the command line makes no sense at `{=str}`", word);
+            defmt::error!("the command line has an unknown option: `{=str}`", word);
             status::MISUSE
         }
         Ok(Options { instead: Some(Instead::Provoke(how)), .. }) => {
             provoke::provoke(how);
-            defmt::error!("nothing came of what was provoked");
+            defmt::error!("the provoked fault had no effect");
             status::SETUP
         }
         Ok(Options { instead: Some(Instead::Count), .. }) => count(),
@@ -96,7 +97,7 @@ fn obey() -> i32 {
     }
 }
 
-/// Runs scenarios and returns whether none failed.
+/// Runs the selected scenarios. Returns whether all passed.
 fn scenarios(selection: Selection<'_>) -> bool {
     let open = || -> Result<Box<dyn Board>, Infallible> {
         Ok(Box::new(SoftBoard::with_memory(DeviceProfile::default(), memory::shared())))
@@ -107,12 +108,12 @@ fn scenarios(selection: Selection<'_>) -> bool {
     cases::run(selection, open, tell).unwrap_or(false)
 }
 
-/// Ends the program with the status. If that goes wrong too it ends at once and in plain text, and if nobody hears even
-/// that, it stands still.
+/// Reports and ends the program with the status. A fault during the report ends the program with plain text
+/// instead of a frame. A fault during that text stops the core.
 fn end(status: i32, report: impl FnOnce()) -> ! {
     static TRIES: AtomicU8 = AtomicU8::new(0);
     let tries = TRIES.load(Ordering::Relaxed);
-    // One core, so nobody counts beside; and an atomic addition would need the caches to be on.
+    // A plain load and store suffice on one core, and an atomic addition would need the caches to be on.
     TRIES.store(tries.saturating_add(1), Ordering::Relaxed);
     match tries {
         0 => {
@@ -120,8 +121,8 @@ fn end(status: i32, report: impl FnOnce()) -> ! {
             process::exit(status)
         }
         1 => {
-            // Standard output may hold a part of a frame.
-            semihosting::eprintln!("went wrong while it was reporting what went wrong");
+            // Standard output may end in an incomplete frame.
+            semihosting::eprintln!("a fault occurred while another fault was being reported");
             process::exit(status::TWICE)
         }
         _ => loop {
@@ -130,7 +131,7 @@ fn end(status: i32, report: impl FnOnce()) -> ! {
     }
 }
 
-/// Called by the exception vectors.
+/// Reports an exception and ends the program. The exception vectors call this function.
 pub(crate) extern "C" fn exception(exception: &Exception) -> ! {
     end(status::EXCEPTION, || {
         defmt::error!(

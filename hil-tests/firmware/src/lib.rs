@@ -1,11 +1,11 @@
-//! The scenarios as a bare-metal image: no operating system, the software device as the device, its rings in memory as a
-//! real device's would be. `cargo xtask hil --board qemu-firmware` runs it. The
-//! programs in `bin` are this library linked for a memory map of `linker/` each.
+//! The scenarios as a bare-metal image without an operating system. The software device takes the place of
+//! the hardware; its rings are in memory as a real device's would be. `cargo xtask hil --board qemu-firmware`
+//! runs the image. The programs in `bin` link this library, each for one memory map of `linker/`.
 //!
-//! Output is defmt frames over semihosting: log, and the lines of the protocol that the runner reads. The exit status is 0
-//! where no scenario failed, 1 where one did, and as `image::status` has it otherwise.
+//! The output is defmt frames over semihosting: log messages, and the lines of the protocol that the runner
+//! reads. The exit status is 0 if no scenario failed, 1 if one did; `image::status` has the others.
 #![cfg_attr(target_os = "none", no_std)]
-// Built for a system it is nothing but the tests of the modules that need no machine.
+// On a host only the modules that need no machine are used, by their unit tests.
 #![cfg_attr(not(target_os = "none"), allow(dead_code))]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -1,4 +1,4 @@
-//! What the linker scripts say about memory, and the two heaps.
+//! The memory ranges that the linker scripts define, and the two heaps.
 
 #![allow(unsafe_code)]
 
@@ -7,25 +7,26 @@ use core::ops::Range;
 use embedded_alloc::TlsfHeap as Heap;
 use hil_scenarios::board::HostMemory;
 
-/// The program's own heap.
+/// The heap of the program.
 #[global_allocator]
 static HEAP: Heap = Heap::empty();
 
-/// Memory that devices reach.
+/// The heap of memory that devices can access.
 static DMA: Heap = Heap::empty();
 
-/// There is one core and no interrupt is ever let through: every section is critical.
+/// A critical section for one core without interrupts: all code is already exclusive.
 struct OneCore;
 critical_section::set_impl!(OneCore);
 
-// SAFETY: between `acquire` and `release` nothing else can run: the start-up code masks all interrupts for good and starts
-// no other core, and an exception does not return.
+// SAFETY: nothing else can run between `acquire` and `release`. The boot code masks all interrupts and starts
+// no other core, and no exception returns.
 unsafe impl critical_section::Impl for OneCore {
     unsafe fn acquire() {}
     unsafe fn release((): ()) {}
 }
 
-/// Defines functions that return the address of what the linker scripts define. The compiler knows that it is not 0.
+/// Defines functions that return the addresses of the linker scripts' symbols. The compiler takes for granted
+/// that an address differs from 0.
 macro_rules! addresses {
     ($($name:ident = $symbol:ident),+ $(,)?) => { $(
         fn $name() -> u64 {
@@ -54,47 +55,47 @@ addresses! {
     attributes = __dma_attributes,
 }
 
-/// Code, the start-up code and vectors included.
+/// Code, with the boot code and the exception vectors.
 pub(crate) fn code() -> Range<u64> {
     text_start()..text_end()
 }
 
-/// Constants.
+/// Read-only data.
 pub(crate) fn constants() -> Range<u64> {
     rodata_start()..rodata_end()
 }
 
-/// Variables, translation tables and the exceptions' stack: up to the guard.
+/// Variables, translation tables and the stack of exceptions, up to the guard.
 pub(crate) fn variables() -> Range<u64> {
     data_start()..guard_start()
 }
 
-/// What lies below the stack and is not mapped.
+/// The unmapped range below the stack, which stops a stack overflow.
 pub(crate) fn guard() -> Range<u64> {
     guard_start()..guard_end()
 }
 
-/// The stack.
+/// The stack of the program.
 pub(crate) fn stack() -> Range<u64> {
     guard_end()..stack_end()
 }
 
-/// Memory that devices reach.
+/// Memory that devices can access.
 pub(crate) fn dma() -> Range<u64> {
     dma_start()..dma_end()
 }
 
-/// How memory that devices reach is to be mapped, as in MAIR_EL1.
+/// The memory attributes for the memory that devices can access, as a byte of MAIR_EL1.
 pub(crate) fn dma_attributes() -> u64 {
     attributes()
 }
 
-/// What is left.
+/// The rest of the memory.
 pub(crate) fn heap() -> Range<u64> {
     heap_start()..heap_end()
 }
 
-/// Opens both heaps. To be called once, behind the start of translation and before the first allocation.
+/// Opens both heaps. Must be called once, with translation on and before the first allocation.
 pub(crate) fn open() {
     for (heap, range) in [(&HEAP, heap()), (&DMA, dma())] {
         // SAFETY: the range is that of a section in which the linker places nothing, and it is mapped.
@@ -102,12 +103,12 @@ pub(crate) fn open() {
     }
 }
 
-/// Returns memory for a board, taken from where devices reach it.
+/// Returns a source of memory for a board, from the heap that devices can access.
 pub(crate) fn shared() -> HostMemory {
     unsafe fn take(layout: Layout) -> *mut u8 {
         // SAFETY: the caller vouches that the layout's size is not 0.
         unsafe { DMA.alloc(layout) }
     }
-    // SAFETY: `take` gives out memory of an allocator and never takes it back.
+    // SAFETY: `take` returns memory of an allocator that nothing frees.
     unsafe { HostMemory::new(take) }
 }

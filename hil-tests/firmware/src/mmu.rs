@@ -1,4 +1,4 @@
-//! Switches translation and caches on, and asks the processor what came of it.
+//! Switches translation and caches on, and reads back the result from the processor.
 
 #![allow(unsafe_code)]
 
@@ -10,15 +10,17 @@ use aarch64_cpu::registers::{
 };
 use core::arch::asm;
 
-/// The root, and one for each gigabyte and each end of a range that is no multiple of 2 MB; twice what there is.
+/// Room for the tables: the root, one for each gigabyte, and one for each end of a range that is no multiple
+/// of 2 MB. The image uses half of them.
 static mut TABLES: [Table; 16] = [Table::EMPTY; 16];
 
-/// Maps the image and switches translation and caches on. To be called once, first of all.
+/// Maps the image and switches translation and caches on. Must be called once, before anything else.
 ///
 /// # Errors
-/// Which range cannot be mapped; that is a fault of the linker scripts.
+/// Why a range cannot be mapped: a fault of the linker scripts.
 pub(crate) fn enable() -> Result<(), MapError> {
-    // SAFETY: called once, so this is the only reference; the processor does not read the tables yet.
+    // SAFETY: the function is called once: the reference is the only one. The processor does not read the
+    // tables yet.
     let tables = unsafe { &mut *(&raw mut TABLES) };
     let root = tables.as_ptr().addr() as u64;
     let mut tables = Tables::new(tables, root);
@@ -47,8 +49,9 @@ pub(crate) fn enable() -> Result<(), MapError> {
             + TCR_EL1::IPS::Bits_40,
     );
     TTBR0_EL1.set_baddr(root);
-    // SAFETY: barriers, and instructions that make the processor forget what it may have kept of other tables and code. The
-    // tables map every range that the program uses to itself, so the next instruction is where it was.
+    // SAFETY: the assembly is barriers, and instructions that drop the processor's copies of older tables and
+    // code. The tables map each range of the program to its own address: the next instruction stays where it
+    // was.
     unsafe {
         asm!("dsb sy", "isb", "tlbi vmalle1", "ic iallu", "dsb sy", "isb", options(nostack, preserves_flags));
     }
@@ -59,16 +62,16 @@ pub(crate) fn enable() -> Result<(), MapError> {
     Ok(())
 }
 
-/// Returns SCTLR_EL1, and whether it says that translation and both caches are on.
+/// Returns SCTLR_EL1, and whether translation and both caches are on.
 pub(crate) fn control() -> (u64, bool) {
     let control = SCTLR_EL1.extract();
     let on = control.is_set(SCTLR_EL1::M) && control.is_set(SCTLR_EL1::C) && control.is_set(SCTLR_EL1::I);
     (control.get(), on)
 }
 
-/// Returns the attributes (as in MAIR_EL1) with which an address would be read, `None` where it cannot be.
+/// Returns the memory attributes of an address (as a byte of MAIR_EL1), or `None` if the address is unmapped.
 pub(crate) fn attributes(address: u64) -> Option<u64> {
-    // SAFETY: asks for a translation, and accesses nothing but PAR_EL1.
+    // SAFETY: the address translation instruction accesses no memory of the program and writes PAR_EL1 only.
     unsafe {
         asm!("at s1e1r, {}", "isb", in(reg) address, options(nostack, preserves_flags));
     }

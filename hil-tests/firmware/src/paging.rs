@@ -1,44 +1,44 @@
-//! Translation tables as plain numbers: 4 KB pages, 39 bits of address, every address translated to itself.
+//! Translation tables as plain numbers: pages of 4 KB, addresses of 39 bits, each address mapped to itself.
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
-/// Bits of an address that are translated; above them there is nothing.
+/// Bits of an address that are translated. Higher bits are 0.
 pub(crate) const ADDRESS_BITS: u64 = 39;
 /// Entries of a table.
 const ENTRIES: usize = 512;
-/// What an entry of each level covers, by its bits: 1 GB, 2 MB, 4 KB.
+/// log2 of the bytes that an entry of each level covers: 1 GB, 2 MB, 4 KB.
 const SHIFTS: [u32; 3] = [30, 21, 12];
 
 const VALID: u64 = 1;
-/// With `VALID`: a table at levels 1 and 2, a page at level 3. Without: a block.
+/// With `VALID`: a table at levels 1 and 2, a page at level 3. A valid entry without this bit is a block.
 const TABLE_OR_PAGE: u64 = 1 << 1;
-/// Memory attributes number 1 of MAIR_EL1, not number 0.
+/// Selects memory attributes 1 of MAIR_EL1. Entries without it select attributes 0.
 const SECOND_ATTRIBUTES: u64 = 1 << 2;
 const READ_ONLY: u64 = 1 << 7;
 const INNER_SHAREABLE: u64 = 0b11 << 8;
-/// Used: without, the first access would fault.
+/// The access flag. The first access through an entry without it would fault.
 const ACCESSED: u64 = 1 << 10;
 const NEVER_EXECUTED: u64 = 0b11 << 53;
 const NEVER_EXECUTED_BY_USER: u64 = 1 << 54;
 const NEXT: u64 = 0xffff_ffff_f000;
 
-/// Memory attributes of MAIR_EL1: write-back with allocation.
+/// A byte of MAIR_EL1: write-back cacheable memory with allocation.
 pub(crate) const WRITE_BACK: u64 = 0xff;
-/// Memory attributes of MAIR_EL1: past the caches, but not in order as a device's registers would be.
+/// A byte of MAIR_EL1: normal non-cacheable memory, whose accesses may be reordered (unlike device memory).
 pub(crate) const NON_CACHEABLE: u64 = 0x44;
-/// MAIR_EL1, whose bytes entries name by number: 0 and 1.
+/// MAIR_EL1. Entries select one of its bytes 0 and 1.
 pub(crate) const MAIR: u64 = WRITE_BACK | (NON_CACHEABLE << 8);
 
-/// What may be done with a range of memory.
+/// How the program uses a range of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Executed and read.
+    /// Code: execute and read.
     Code,
-    /// Read.
+    /// Constants: read.
     Constants,
-    /// Read and written.
+    /// Variables: read and write.
     Data,
-    /// Read and written, by devices too, past the caches.
+    /// Memory shared with devices: read and write, without caches.
     Uncached,
 }
 
@@ -54,18 +54,18 @@ impl Kind {
     }
 }
 
-/// Why a range was not mapped.
+/// Why a range cannot be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapError {
-    /// An end is on no page boundary, before the start, or too large.
+    /// An end is no page boundary, is below the start, or exceeds the address bits.
     Range,
-    /// Part of it is mapped already.
+    /// Part of the range is mapped already.
     Overlap,
-    /// There are no tables left.
+    /// All tables are in use.
     Tables,
 }
 
-/// A table, as the processor reads it.
+/// A translation table, in the format of the processor.
 #[derive(Clone, Copy)]
 #[repr(C, align(4096))]
 pub(crate) struct Table([u64; ENTRIES]);
@@ -74,24 +74,24 @@ impl Table {
     pub(crate) const EMPTY: Self = Self([0; ENTRIES]);
 }
 
-/// Tables that grow as ranges are mapped. The first is the root.
+/// A set of tables, which are taken into use as ranges are mapped. The first is the root.
 pub(crate) struct Tables<'t> {
     tables: &'t mut [Table],
-    /// Where the first one is.
+    /// Address of the first table.
     base: u64,
     used: usize,
 }
 
 impl<'t> Tables<'t> {
-    /// Takes tables that are empty and begin at the address `base`.
+    /// Takes empty tables; the first is at the address `base`.
     pub(crate) fn new(tables: &'t mut [Table], base: u64) -> Self {
         Self { tables, base, used: 1 }
     }
 
-    /// Maps the bytes from `start` to before `end` to themselves, in blocks where they fit.
+    /// Maps the range `start..end` to the same addresses, in blocks of 2 MB or 1 GB where they fit.
     ///
     /// # Errors
-    /// Why not. Some of the range may be mapped then.
+    /// The reason. Part of the range may be mapped by then.
     pub(crate) fn map(&mut self, start: u64, end: u64, kind: Kind) -> Result<(), MapError> {
         let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
         if !whole || end < start || end > 1 << ADDRESS_BITS {
@@ -104,7 +104,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Makes the largest entry that fits at an address and returns what it covers.
+    /// Writes the largest entry that fits at an address and returns the bytes that it covers.
     fn place(&mut self, at: u64, room: u64, kind: Kind) -> Result<u64, MapError> {
         let mut table = 0;
         for shift in SHIFTS {
@@ -122,7 +122,7 @@ impl<'t> Tables<'t> {
         Err(MapError::Range)
     }
 
-    /// Returns the table that an entry leads to; a new one where it is empty.
+    /// Returns the table that an entry points to. An empty entry gets a new table.
     fn below(&mut self, table: usize, index: usize) -> Result<usize, MapError> {
         let (base, next) = (self.base, self.used);
         let entry = self.entry(table, index)?;
@@ -148,7 +148,7 @@ mod tests {
 
     const BASE: u64 = 0x4010_0000;
 
-    /// What the processor finds for an address: the entry, and what it covers.
+    /// Walks the tables as the processor does: returns the entry of an address, and the bytes that it covers.
     fn walk(tables: &[Table], address: u64) -> Option<(u64, u64)> {
         let mut table = 0;
         for shift in SHIFTS {

@@ -1,4 +1,4 @@
-//! Goes wrong on purpose.
+//! Faults on purpose, to test that the image reports them.
 
 #![allow(unsafe_code, clippy::panic)]
 
@@ -7,14 +7,14 @@ use core::hint::black_box;
 use core::ptr;
 use hil_scenarios::options::Provoke;
 
-/// Goes wrong in the way named. It returns only if nothing came of it.
+/// Causes the named fault. Returns only if the fault had no effect.
 pub(crate) fn provoke(how: Provoke) {
     match how {
-        // SAFETY: none; nothing is mapped there, and the data abort that must follow ends the program.
+        // SAFETY: none. Nothing is mapped at this address: the data abort ends the program.
         Provoke::DataAbort => unsafe {
             ptr::with_exposed_provenance::<u64>(0x10).read_volatile();
         },
-        // SAFETY: none; code is not writable, and the data abort that must follow ends the program.
+        // SAFETY: none. Code is read-only: the data abort ends the program.
         Provoke::WriteToCode => unsafe {
             ptr::with_exposed_provenance_mut::<u32>(memory::code().start as usize).write_volatile(0);
         },
@@ -29,14 +29,14 @@ pub(crate) fn provoke(how: Provoke) {
     }
 }
 
-/// Calls itself for ever, as far as the compiler can tell.
+/// Recurses without an end, as far as the compiler can tell, to overflow the stack.
 #[expect(unconditional_recursion, reason = "that is what it is for")]
 fn deeper(depth: u64) -> u64 {
     let frame = black_box([depth; 64]);
     deeper(depth + 1) + frame.iter().sum::<u64>()
 }
 
-/// Panics when it is printed.
+/// A type that panics while it is formatted.
 struct Rude;
 
 impl defmt::Format for Rude {

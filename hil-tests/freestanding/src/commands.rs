@@ -1,11 +1,11 @@
-//! Each command, to a mailbox and back.
+//! Encodes each command into a mailbox and decodes its reply.
 
 use crate::Silent;
 use core::fmt::{self, Write};
 use mlx5_mkey::command::*;
 use mlx5_mkey::types::PsvIndex;
 
-/// Writes commands as one type, so that none is left out.
+/// Defines the enum of all commands and the function that matches it exhaustively.
 macro_rules! commands {
     ($($name:ident $(<$parameter:tt>)?,)+) => {
         /// Any command.
@@ -24,11 +24,12 @@ macro_rules! commands {
 }
 
 commands! {
-    AllocPd, AllocUar, CreateCq, CreateCqOnPages<4>, CreateDek<'a>, CreateEq<4>, CreateListMkey<'a>, CreateLogin<'a>,
-    CreateMemoryRegion, CreateMkey, CreatePhysicalRegion, CreatePsv<2>, CreateQp, CreateQpOnPages<4>, DeallocPd, DeallocUar, DestroyCq,
-    DestroyDek, DestroyEq, DestroyLogin, DestroyMkey, DestroyPsv, DestroyQp, DisableHca, EnableHca, GivePages<4>, Init2Init,
-    Init2Rtr, ModifyDek<'a>, InitHca, QpToError, QpToReset, QueryCryptoCapabilities, QueryDek, QueryGeneralCapabilities, QueryIssi,
-    QueryLogin, QueryPages, QueryQp, QueryRoceCapabilities, Rst2Init, Rtr2Rts, Rts2Rts, SetIssi, Sqd2Rts,
+    AllocPd, AllocUar, CreateCq, CreateCqOnPages<4>, CreateDek<'a>, CreateEq<4>, CreateListMkey<'a>,
+    CreateLogin<'a>, CreateMemoryRegion, CreateMkey, CreatePhysicalRegion, CreatePsv<2>, CreateQp,
+    CreateQpOnPages<4>, DeallocPd, DeallocUar, DestroyCq, DestroyDek, DestroyEq, DestroyLogin, DestroyMkey,
+    DestroyPsv, DestroyQp, DisableHca, EnableHca, GivePages<4>, Init2Init, Init2Rtr, ModifyDek<'a>, InitHca,
+    QpToError, QpToReset, QueryCryptoCapabilities, QueryDek, QueryGeneralCapabilities, QueryIssi, QueryLogin,
+    QueryPages, QueryQp, QueryRoceCapabilities, Rst2Init, Rtr2Rts, Rts2Rts, SetIssi, Sqd2Rts,
     SqErr2Rts, SyncCrypto, TakePages<4>, TeardownHca,
 }
 
@@ -38,7 +39,7 @@ fn run(command: &impl Command, mailbox: &mut [u8], reply: &[u8]) -> Option<usize
     Some(length)
 }
 
-/// Makes lists of pages.
+/// Makes a list of pages from addresses, and a contiguous one.
 #[unsafe(no_mangle)]
 pub fn entry_pages(size: LogPageSize, addresses: [u64; 4]) -> Option<PageList<4>> {
     let list = PageList::new(size, addresses).ok()?;
@@ -47,32 +48,32 @@ pub fn entry_pages(size: LogPageSize, addresses: [u64; 4]) -> Option<PageList<4>
     (contiguous.bytes() == list.bytes()).then_some(contiguous)
 }
 
-/// What a reply says of pages that come back.
+/// Returns the last of the pages that a reply gives back.
 #[unsafe(no_mangle)]
 pub fn entry_taken_pages(command: &TakePages<4>, reply: &[u8]) -> Option<u64> {
     command.decode(reply).ok()?.addresses().last().copied()
 }
 
-/// Where the send ring is.
+/// Returns the offset of the send ring.
 #[unsafe(no_mangle)]
 pub fn entry_send_ring(command: &CreateQpOnPages<4>) -> u64 {
     command.send_ring_offset()
 }
 
-/// Makes PSVs.
+/// Compares a command for PSVs and makes another.
 #[unsafe(no_mangle)]
 pub fn entry_create_psv(pd: Pdn, other: &CreatePsv<4>) -> Option<CreatePsv<4>> {
     let command = CreatePsv::new(pd);
     if command == *other { None } else { Some(command) }
 }
 
-/// What a reply says of PSVs.
+/// Decodes a reply that holds PSV indices.
 #[unsafe(no_mangle)]
 pub fn entry_psvs(command: &CreatePsv<4>, reply: &[u8]) -> Option<[PsvIndex; 4]> {
     command.decode(reply).ok()
 }
 
-/// Holds a secret.
+/// Stores a secret.
 #[unsafe(no_mangle)]
 pub fn entry_secret(key: &mut [u8; 40], other: [u8; 40]) -> Secret<40> {
     let mut secret = Secret::take(key);
@@ -84,7 +85,7 @@ pub fn entry_secret(key: &mut [u8; 40], other: [u8; 40]) -> Secret<40> {
     secret
 }
 
-/// Takes a key of either size.
+/// Makes XTS keys of both sizes.
 #[unsafe(no_mangle)]
 pub fn entry_xts_key(short: &[u8; 32], long: &[u8; 64]) -> bool {
     let keys = (XtsKey::new(short), XtsKey::new(long));
@@ -92,7 +93,7 @@ pub fn entry_xts_key(short: &[u8; 32], long: &[u8; 64]) -> bool {
     keys == (Ok(equal.0), Ok(equal.1))
 }
 
-/// Shows that there is something secret, and not what.
+/// Prints secrets. The output must hide their bytes.
 #[unsafe(no_mangle)]
 pub fn entry_print_secrets(out: &mut Silent, secret: &Secret<40>, key: XtsKey<'_, 64>) -> fmt::Result {
     write!(out, "{secret:?} {key:?}")

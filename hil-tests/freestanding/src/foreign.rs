@@ -1,5 +1,5 @@
-//! Doorbells, routers and others of a user's own, with every function that takes one, and queues of a size that the library has
-//! no example of.
+//! Types of a user: doorbells, routers and others, with each function that takes one, and queues of a size
+//! for which the library has no instance.
 
 use crate::Silent;
 use core::fmt::{self, Write};
@@ -15,7 +15,7 @@ use mlx5_mkey::types::{Key, Qpn};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
 use mlx5_mkey::wqe::{Payload, PreparedConfig, Remote, Sge};
 
-/// A doorbell of which the compiler knows nothing: it sees whole requests.
+/// A doorbell that is opaque to the compiler and reads whole requests.
 #[derive(Debug)]
 pub struct Bell(fn(&mut dyn Iterator<Item = Wqebb>, [u8; 8]));
 
@@ -26,7 +26,7 @@ impl Doorbell for Bell {
     }
 }
 
-/// The same of a completion queue.
+/// A doorbell of a completion queue that is opaque to the compiler.
 pub struct CqBell(fn([u8; 4]));
 
 impl CqDoorbell for CqBell {
@@ -36,7 +36,7 @@ impl CqDoorbell for CqBell {
     }
 }
 
-/// Waits.
+/// A delay that is opaque to the compiler.
 pub struct Pause(fn(u32));
 
 impl DelayNs for Pause {
@@ -45,7 +45,7 @@ impl DelayNs for Pause {
     }
 }
 
-/// Sends and receives elsewhere.
+/// A user's own bookkeeping of a queue pair.
 pub struct Books {
     qpn: fn() -> Qpn,
     send: fn(CompletedSend<'_>) -> Option<Retired>,
@@ -66,7 +66,7 @@ impl QpQueues for Books {
     }
 }
 
-/// Finds them.
+/// A user's own router, which finds the books of a queue pair.
 pub struct Switch {
     books: fn(CqeOrigin) -> Option<&'static mut Books>,
     fault: fn(&SignatureFault) -> Option<usize>,
@@ -84,7 +84,7 @@ impl CompletionRouter for Switch {
     }
 }
 
-/// A layout that is made when it is asked for.
+/// A value that becomes a layout when a request is posted.
 pub struct Later<'a>(fn() -> Layout<'a>);
 
 impl<'a> From<Later<'a>> for Layout<'a> {
@@ -93,7 +93,7 @@ impl<'a> From<Later<'a>> for Layout<'a> {
     }
 }
 
-/// A payload that is made when it is asked for.
+/// A value that becomes a payload when a request is posted.
 #[derive(Clone, Copy)]
 pub struct Data<'a>(fn() -> Payload<'a>);
 
@@ -103,7 +103,7 @@ impl<'a> From<Data<'a>> for Payload<'a> {
     }
 }
 
-/// Mkeys, one after the other.
+/// A source of mkeys.
 pub struct Supply(fn() -> Option<Mkey>);
 
 impl Iterator for Supply {
@@ -114,7 +114,7 @@ impl Iterator for Supply {
     }
 }
 
-/// Memory windows, one after the other.
+/// A source of memory windows.
 pub struct Windows(fn() -> Option<MemoryWindow>);
 
 impl Iterator for Windows {
@@ -125,7 +125,7 @@ impl Iterator for Windows {
     }
 }
 
-/// More than a table has, less than a ring may have.
+/// A number of blocks above the size of a `QpTable` and below the limit of a ring.
 const BLOCKS: usize = 1024;
 
 type Queue<'r> = SendQueue<'r, Bell, BLOCKS>;
@@ -142,7 +142,7 @@ pub fn entry_foreign_send<'r>(
     SendQueue::new(config, ring, record, bell)
 }
 
-/// Posts each request that carries data of a type of one's own.
+/// Posts each request that carries a layout or payload of a user's own type.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_post(
     queue: &mut Queue<'_>,
@@ -160,7 +160,7 @@ pub fn entry_foreign_post(
     queue.request(6).rdma_write_imm(remote, 1, data)
 }
 
-/// Posts arrays.
+/// Posts requests whose entries are arrays of a fixed size.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_arrays(
     queue: &mut Queue<'_>,
@@ -177,7 +177,7 @@ pub fn entry_foreign_arrays(
     batch.request(2).send(sges)
 }
 
-/// What a queue knows, and its doorbell.
+/// Reads the state of a send queue and of its doorbell, cancels and retires.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_books(
     queue: &mut Queue<'_>,
@@ -198,7 +198,7 @@ pub fn entry_foreign_books(
     Some(sum ^ u32::from(*first.first()?))
 }
 
-/// Shares a queue behind a doorbell by reference, and takes it back.
+/// Shares a queue whose doorbell is a reference, and takes the queue back.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_share<'r>(
     queue: Queue<'r>,
@@ -209,10 +209,10 @@ pub fn entry_foreign_share<'r>(
     (shared.with(work), shared.into_inner())
 }
 
-/// Takes a name.
+/// A consumer of request names.
 pub struct Named(fn(u64));
 
-/// A receive queue from its making to its end.
+/// Makes a receive queue, posts, publishes, retires and restarts.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_receive<'r>(
     config: ReceiveQueueConfig,
@@ -231,7 +231,7 @@ pub fn entry_foreign_receive<'r>(
     Some(queue)
 }
 
-/// Takes completions for queues of one's own.
+/// Takes completions for a user's own queues.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_poll(
     completions: &mut CompletionQueue<'_>,
@@ -252,19 +252,19 @@ pub fn entry_foreign_poll(
     completions.poll_or_arm(switch, &mut &mut *bell).is_some()
 }
 
-/// Drops entries.
+/// Discards completion entries.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_discard(completions: &mut CompletionQueue<'_>, is_stale: &mut Stale) -> usize {
     completions.discard(|entry| (is_stale.0)(entry))
 }
 
-/// Says which.
+/// A user's choice of entries to discard.
 pub struct Stale(fn(&Cqe) -> bool);
 
 /// The queues of a queue pair.
 type Both<'q, 'r> = (&'q mut Queue<'r>, &'q mut Receive<'r>);
 
-/// Routes by hand.
+/// Calls the routers directly.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_route<'q, 'r>(
     router: &mut QpRouter<'_, Both<'q, 'r>>,
@@ -289,7 +289,7 @@ pub fn entry_foreign_route<'q, 'r>(
     )
 }
 
-/// Keeps queues of one's own in a table.
+/// Keeps a user's own queues in a table.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_table(
     table: &mut QpTable<Books, 128>,
@@ -308,13 +308,13 @@ pub fn entry_foreign_table(
     table.remove(qpn)
 }
 
-/// An empty table.
+/// Makes an empty table.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_new_table() -> QpTable<Books, 128> {
     QpTable::new()
 }
 
-/// Mkeys of a pool.
+/// Uses a pool of mkeys.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_pool(
     pool: &mut MkeyPool<500>,
@@ -335,13 +335,13 @@ pub fn entry_foreign_pool(
     pool.remove_unused()
 }
 
-/// A pool of whatever comes.
+/// Makes a pool from a user's own source of mkeys.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_new_pool(supply: Supply) -> MkeyPool<500> {
     MkeyPool::new(supply)
 }
 
-/// Memory windows of a pool.
+/// Uses a pool of memory windows.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_windows(
     pool: &mut WindowPool<500>,
@@ -363,13 +363,13 @@ pub fn entry_foreign_windows(
     Some(pool.available())
 }
 
-/// A pool of whatever windows come.
+/// Makes a pool from a user's own source of memory windows.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_new_windows(supply: Windows) -> WindowPool<500> {
     WindowPool::new(supply)
 }
 
-/// Everything that can be printed and depends on a type or a size.
+/// Prints each type with a type parameter or a size parameter.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_print(
     out: &mut Silent,
@@ -383,7 +383,7 @@ pub fn entry_foreign_print(
     write!(out, "{:?} {:?}", queue.batch(), table.router(&mut []))
 }
 
-/// Findings for whoever wants them.
+/// Prints findings one by one.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_findings(bytes: &[u8], device: &DeviceContext, out: &mut Silent) {
     if let Ok(request) = WorkRequest::parse(bytes) {
@@ -394,7 +394,7 @@ pub fn entry_foreign_findings(bytes: &[u8], device: &DeviceContext, out: &mut Si
     }
 }
 
-/// Registers, which the compiler sees as they are.
+/// A user's own registers, as plain atomic words.
 pub struct Words<'r>(&'r [AtomicU32; 128]);
 
 impl Registers for Words<'_> {
@@ -412,7 +412,7 @@ impl Registers for Words<'_> {
     }
 }
 
-/// Pages for the firmware.
+/// A user's own source of pages for the firmware.
 pub struct Pages {
     take: fn() -> Option<u64>,
     put_back: fn(u64) -> bool,
@@ -428,10 +428,10 @@ impl PageSource for Pages {
     }
 }
 
-/// A queue of the size that it may have, over such registers.
+/// A command queue over the user's own registers.
 type Commands<'m> = CommandQueue<'m, Words<'m>>;
 
-/// Takes a device from reset to where it makes objects.
+/// Takes a device from reset to the state in which it creates objects.
 #[unsafe(no_mangle)]
 pub fn entry_start<'m>(
     words: Words<'m>,
@@ -445,7 +445,7 @@ pub fn entry_start<'m>(
     Ok(commands)
 }
 
-/// Makes an object, and stops the device.
+/// Creates an object and stops the device.
 #[unsafe(no_mangle)]
 pub fn entry_stop(
     commands: &mut Commands<'_>,
@@ -457,7 +457,7 @@ pub fn entry_stop(
     Ok((pd, commands.function()))
 }
 
-/// Has a device carry out a command that is as long as its list.
+/// Executes a command whose length depends on its list.
 #[unsafe(no_mangle)]
 pub fn entry_execute_in(
     commands: &mut Commands<'_>,
@@ -468,14 +468,14 @@ pub fn entry_execute_in(
     commands.execute_in(command, mailbox, delay)
 }
 
-/// Uses registers that are another's.
+/// Accesses registers through a reference.
 #[unsafe(no_mangle)]
 pub fn entry_lent_registers(mut words: &mut Words<'_>, register: Register, value: u32) -> u32 {
     Registers::write(&mut words, register, value);
     Registers::read(&mut words, register)
 }
 
-/// Says how a command queue is, and what was wrong.
+/// Prints the state of a command queue, and an error.
 #[unsafe(no_mangle)]
 pub fn entry_print_commands(
     out: &mut Silent,

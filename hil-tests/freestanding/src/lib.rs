@@ -1,12 +1,13 @@
-//! Uses every generic part of the library, without std and alloc. Nobody runs it: `cargo xtask test` builds it for a
-//! machine without a system and reads what the compiler made of it.
+//! Uses every generic part of the library, without std and alloc. Nothing runs this code: `cargo xtask test`
+//! builds it for a machine without a system and inspects the compiled code.
 //!
-//! Had the library pulled std in, it would not build there; had it pulled alloc in, the allocator would be missing.
-//! Each function is an entry, by its name; the arguments keep the compiler from knowing more than a program would.
-//! Here are the doorbells and routers of the library; in `foreign` those of others, in `commands` each command.
+//! If the library used std, this crate would fail to build; if the library used alloc, the allocator would be
+//! missing. Each exported function is an entry. Its arguments hide their values from the compiler, as those
+//! of a real program do. This file uses the library's own doorbells and routers, `foreign` uses those of
+//! others, `commands` each command.
 
 #![cfg_attr(target_os = "none", no_std)]
-// Entries are found by their names, which nothing else has.
+// The inspection finds entries by their symbol names. No other code defines these symbols.
 #![allow(unsafe_code)]
 
 pub mod commands;
@@ -42,7 +43,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// A queue with the doorbell of a real device.
+/// A send queue with the doorbell of a real device.
 type Queue<'r> = SendQueue<'r, UarDoorbell, 64>;
 
 /// Makes a send queue.
@@ -55,7 +56,7 @@ pub fn entry_new_send<'r>(
     SendQueue::new(SendQueueConfig::new(Qpn::from_low_bits(1)), ring, record, doorbell).ok()
 }
 
-/// Publishes what was posted.
+/// Publishes the posted requests.
 #[unsafe(no_mangle)]
 pub fn entry_ring_doorbell(queue: &mut Queue<'_>) {
     queue.ring_doorbell();
@@ -69,7 +70,7 @@ pub fn entry_post_and_ring(queue: &mut Queue<'_>) {
     }
 }
 
-/// Configures an mkey.
+/// Posts the configuration of an mkey.
 #[unsafe(no_mangle)]
 pub fn entry_configure(
     queue: &mut Queue<'_>,
@@ -81,7 +82,8 @@ pub fn entry_configure(
     queue.request(id).fenced().solicited().configure_mkey(mkey, prepared, layout)
 }
 
-/// Posts a batch: layouts of both kinds and none, a transfer of one block, and one of as many as it takes.
+/// Posts a batch: both kinds of layout and an unchanged one, a transfer of one block, and one that fills the
+/// limit.
 #[unsafe(no_mangle)]
 pub fn entry_batch(
     queue: &mut Queue<'_>,
@@ -99,7 +101,7 @@ pub fn entry_batch(
     batch.request(5).signaled().rdma_write(remote, sges)
 }
 
-/// Changes what is prepared.
+/// Changes a prepared configuration.
 #[unsafe(no_mangle)]
 pub fn entry_change_prepared(
     prepared: &mut PreparedConfig,
@@ -119,14 +121,14 @@ pub fn entry_prepare(kind: MkeyKind, config: &MkeyConfig) -> Option<PreparedConf
     PreparedConfig::new(kind, config).or_else(|_| PreparedConfig::with_any_data_unit(kind, config)).ok()
 }
 
-/// Invalidates an mkey, and a key.
+/// Invalidates an mkey, and a bare key.
 #[unsafe(no_mangle)]
 pub fn entry_invalidate(queue: &mut Queue<'_>, mkey: &mut Mkey, key: Key) -> Result<(), PostError> {
     queue.request(1).invalidate_mkey(mkey)?;
     queue.request(2).invalidate(key)
 }
 
-/// Posts each request that moves data out of memory.
+/// Posts each request that moves data.
 #[unsafe(no_mangle)]
 pub fn entry_data_path(
     queue: &mut Queue<'_>,
@@ -145,7 +147,7 @@ pub fn entry_data_path(
     queue.request(8).fetch_add(remote, 1, sge)
 }
 
-/// Posts what the caller built, and a copy in memory.
+/// Posts a request of the caller's own bytes, and a copy inside memory.
 #[unsafe(no_mangle)]
 pub fn entry_raw(
     queue: &mut Queue<'_>,
@@ -157,7 +159,7 @@ pub fn entry_raw(
     queue.request(2).memcpy(to, from, bytes)
 }
 
-/// What a send queue tells, and how it takes things back.
+/// Reads the state of a send queue, and retires requests.
 #[unsafe(no_mangle)]
 pub fn entry_keep_books(queue: &mut Queue<'_>, id: u64, done: CompletedSend<'_>) -> Option<u64> {
     let (counter, qpn) = (done.counter(), done.qpn());
@@ -169,7 +171,7 @@ pub fn entry_keep_books(queue: &mut Queue<'_>, id: u64, done: CompletedSend<'_>)
     Some(first ^ known ^ bell as u64 ^ u64::from(block.0.first().copied()?))
 }
 
-/// Shares a queue and takes it back with another doorbell.
+/// Shares a queue, and replaces the doorbell of the returned queue.
 #[unsafe(no_mangle)]
 pub fn entry_share(shared: SharedSendQueue<'_, UarDoorbell, 64>) -> Result<u32, PostError> {
     shared.with(|queue| queue.request(1).nop())?;
@@ -178,7 +180,7 @@ pub fn entry_share(shared: SharedSendQueue<'_, UarDoorbell, 64>) -> Result<u32, 
     Ok(queue.producer())
 }
 
-/// Counts the blocks of a request, as a doorbell that copies them would see them.
+/// Counts the blocks of the last request, as a doorbell that copies them does.
 #[unsafe(no_mangle)]
 pub fn entry_last_request(last: &LastRequest<'_>) -> usize {
     last.blocks().count()
@@ -195,14 +197,14 @@ pub fn entry_new_receive<'r>(
     ReceiveQueue::new(ReceiveQueueConfig { qpn, entries_per_slot }, ring, record).ok()
 }
 
-/// Posts buffers for messages.
+/// Posts receive buffers.
 #[unsafe(no_mangle)]
 pub fn entry_post_receive(queue: &mut ReceiveQueue<'_, 64>, id: u64, sges: &[Sge]) -> Result<u32, PostError> {
     queue.post(id, sges)?;
     Ok(queue.free_slots())
 }
 
-/// Publishes the buffers.
+/// Publishes receive buffers.
 #[unsafe(no_mangle)]
 pub fn entry_publish(queue: &mut ReceiveQueue<'_, 64>) {
     queue.publish();
@@ -215,7 +217,7 @@ pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_, 64>, done: CompletedRec
     Some(queue.retire(done)? ^ told)
 }
 
-/// Takes one with its entry, and reads its time.
+/// Takes a completion with its entry, and converts its timestamp.
 #[unsafe(no_mangle)]
 pub fn entry_poll_with_entry(
     completions: &mut CompletionQueue<'_>,
@@ -229,32 +231,32 @@ pub fn entry_poll_with_entry(
     Some(clock.nanoseconds(stamp) ^ own ^ u64::from(real_time(stamp).subsec_nanos()))
 }
 
-/// Publishes a request that goes to the register as a whole.
+/// Publishes a request by writing all of it to the register.
 #[unsafe(no_mangle)]
 pub fn entry_blue_flame(doorbell: &mut BlueFlame, last: &LastRequest<'_>) -> bool {
     doorbell.ring(last);
     last.is_alone()
 }
 
-/// Takes an entry as it is.
+/// Takes a raw completion entry.
 #[unsafe(no_mangle)]
 pub fn entry_take(completions: &mut CompletionQueue<'_>) -> Option<Cqe> {
     completions.take_entry()
 }
 
-/// Gives the slots of entries back.
+/// Returns the slots of taken entries to the device.
 #[unsafe(no_mangle)]
 pub fn entry_release(completions: &mut CompletionQueue<'_>) {
     completions.release();
 }
 
-/// Asks for an event.
+/// Requests a completion event.
 #[unsafe(no_mangle)]
 pub fn entry_arm(completions: &mut CompletionQueue<'_>, doorbell: &mut UarCqDoorbell, entries: ArmFor) {
     completions.arm(doorbell, entries);
 }
 
-/// Looks, asks for an event and looks again.
+/// Polls, requests an event, and polls again.
 #[unsafe(no_mangle)]
 pub fn entry_poll_or_arm(
     completions: &mut CompletionQueue<'_>,
@@ -266,13 +268,13 @@ pub fn entry_poll_or_arm(
     completions.poll_or_arm(&mut QpRouter { queues, mkeys }, doorbell).is_some()
 }
 
-/// The queues of a queue pair.
+/// The two queues of a queue pair.
 type Queues<'q, 'r> = (&'q mut Queue<'r>, &'q mut ReceiveQueue<'r, 64>);
 
-/// Ways to take completions, of one queue pair and of many: one, a batch, and with a timeout.
+/// Takes completions of one queue pair and of many: a single one, a batch, and one with a timeout.
 macro_rules! poll {
     ($poll:ident, $batch:ident, $wait:ident: $queues:ty, |$given:ident, $mkeys:ident| $router:expr) => {
-        /// Takes one.
+        /// Takes one completion.
         #[unsafe(no_mangle)]
         pub fn $poll(
             completions: &mut CompletionQueue<'_>,
@@ -282,7 +284,7 @@ macro_rules! poll {
             completions.poll(&mut $router).map(|completion| completion.map(sum))
         }
 
-        /// Takes several.
+        /// Takes several completions.
         #[unsafe(no_mangle)]
         pub fn $batch(completions: &mut CompletionQueue<'_>, $given: $queues, $mkeys: &mut [Mkey]) -> u64 {
             let mut all = 0;
@@ -290,7 +292,7 @@ macro_rules! poll {
             all
         }
 
-        /// Waits for one.
+        /// Waits for one completion.
         #[unsafe(no_mangle)]
         pub fn $wait(
             completions: &mut CompletionQueue<'_>,
@@ -312,7 +314,7 @@ poll! {
     &mut QpTable<Queues<'_, '_>, 64>, |table, mkeys| table.router(mkeys)
 }
 
-/// Makes a completion queue of long entries, behind another reader.
+/// Makes a completion queue of 128-byte entries that continues after another reader.
 #[unsafe(no_mangle)]
 pub fn entry_long_completions<'r>(
     ring: &'r mut [Cqe128],
@@ -326,13 +328,13 @@ pub fn entry_long_completions<'r>(
     Some(completions)
 }
 
-/// Prints what is known of a completion queue.
+/// Prints the state of a completion queue.
 #[unsafe(no_mangle)]
 pub fn entry_print_completions(completions: &CompletionQueue<'_, Cqe128>, out: &mut Silent) -> fmt::Result {
     write!(out, "{completions:?}")
 }
 
-/// Takes one of the long entries, and drops others.
+/// Takes one 128-byte entry and discards others.
 #[unsafe(no_mangle)]
 pub fn entry_poll_long(
     completions: &mut CompletionQueue<'_, Cqe128>,
@@ -343,13 +345,13 @@ pub fn entry_poll_long(
     completions.poll(&mut QpRouter { queues, mkeys }).map(|completion| completion.map(sum))
 }
 
-/// Drops the entries of a queue pair.
+/// Discards the entries of a queue pair.
 #[unsafe(no_mangle)]
 pub fn entry_discard(completions: &mut CompletionQueue<'_>, qpn: Qpn) -> usize {
     completions.discard(|entry| entry.is_of(qpn))
 }
 
-/// What is inlined wherever it is called: it is in the library's own code nowhere.
+/// Calls functions that are always inlined and therefore absent from the library's own object code.
 #[unsafe(no_mangle)]
 pub fn entry_inlined(
     completion: Completion,
@@ -361,7 +363,7 @@ pub fn entry_inlined(
     Some(known ^ completion.work()?.id)
 }
 
-/// Adds up what a completion tells.
+/// Sums the fields of a completion.
 fn sum(completion: Completion) -> u64 {
     match completion {
         Completion::Work(work) => match work.outcome {
@@ -372,7 +374,7 @@ fn sum(completion: Completion) -> u64 {
     }
 }
 
-/// Takes queue pairs into a table and out of it.
+/// Inserts queue pairs into a table and removes them.
 #[unsafe(no_mangle)]
 pub fn entry_change_table<'q, 'r>(
     table: &mut QpTable<Queues<'q, 'r>, 64>,
@@ -387,7 +389,7 @@ pub fn entry_change_table<'q, 'r>(
     table.remove(qpn)
 }
 
-/// Reads requests and completion entries, and prints them in words.
+/// Decodes requests and completion entries, and prints them.
 #[unsafe(no_mangle)]
 pub fn entry_inspect(
     bytes: &[u8],
@@ -413,7 +415,7 @@ pub fn entry_inspect(
     write!(out, "{:?} {:?} {:?}", request, request.worst(&device), request.refusal(&device).is_some())
 }
 
-/// A doorbell, a delay and a printer, of which nobody hears.
+/// A doorbell, a delay and a printer without an effect.
 pub struct Silent(u32);
 
 impl Silent {
@@ -439,14 +441,14 @@ impl Write for Silent {
     }
 }
 
-/// Can panic, on purpose: the check that nothing else can must find this.
+/// Panics on purpose. The check that all other entries are free of panics must find this one.
 #[unsafe(no_mangle)]
 pub fn control_that_panics(bytes: &[u8], at: usize) -> u8 {
     #[allow(clippy::indexing_slicing)]
     bytes[at]
 }
 
-/// Has a real device carry out a command.
+/// Executes a command on a real device.
 #[unsafe(no_mangle)]
 pub fn entry_execute(
     commands: &mut CommandQueue<'_, MappedRegisters>,
@@ -455,7 +457,7 @@ pub fn entry_execute(
     commands.execute(&AllocPd, delay)
 }
 
-/// Takes a real device from reset to where it makes objects, with pages that follow each other.
+/// Takes a real device from reset to the state in which it creates objects, with contiguous pages.
 #[unsafe(no_mangle)]
 pub fn entry_start_mapped<'m>(
     bar: MappedRegisters,
