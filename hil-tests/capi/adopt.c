@@ -1,6 +1,6 @@
 /*
- * A program of libibverbs opens a device and connects a queue pair to itself, as it always did; the library for C takes all of it
- * over, and writes through an mkey. `cargo xtask capi --test` runs it on the software device, under valgrind.
+ * A program of libibverbs opens a device and connects a queue pair to itself. The library for C then takes both
+ * over and writes through an mkey. `cargo xtask capi --test` runs it on the software device, under valgrind.
  */
 
 #define _POSIX_C_SOURCE 200112L
@@ -77,7 +77,7 @@ static void write_through_an_mkey(mlx5mk_pd *pd, mlx5mk_cq *cq, mlx5mk_qp *qp)
 int main(void)
 {
     int devices = 0;
-    /* Before the queue pair is made: received data goes to memory, never into completion entries. */
+    /* Set before the queue pair exists: completion entries must never hold received data. */
     CHECK(setenv("MLX5_SCATTER_TO_CQE", "0", 1) == 0);
     struct ibv_device **list = ibv_get_device_list(&devices);
     CHECK(list != NULL && devices > 0);

@@ -1,5 +1,5 @@
 /*
- * What the programs here check calls with.
+ * Macros and variables with which these programs check calls.
  */
 
 #ifndef CHECK_H
@@ -13,7 +13,7 @@
 
 static mlx5mk_error error;
 
-/* Ends the program where something does not hold, and says what the library said last. */
+/* Ends the program if a condition is false, and prints the last error of the library. */
 #define CHECK(holds)                                                                                          \
     do {                                                                                                      \
         if (!(holds)) {                                                                                       \
@@ -23,7 +23,7 @@ static mlx5mk_error error;
         }                                                                                                     \
     } while (0)
 
-/* A call that is refused with a code, which the error has too, with words. */
+/* A call must be refused with this code. The error must have the code, too, and these words. */
 #define REFUSED(wanted, words, call)                                                                          \
     do {                                                                                                      \
         memset(&error, 0x55, sizeof(error));                                                                  \
@@ -31,7 +31,7 @@ static mlx5mk_error error;
         CHECK(error.code == (wanted) && strstr(error.message, words) != NULL);                               \
     } while (0)
 
-/* A call that works. */
+/* A call must succeed. */
 #define DONE(call) CHECK((call) == MLX5MK_OK)
 
 #endif

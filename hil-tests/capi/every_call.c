@@ -1,6 +1,6 @@
 /*
- * Calls every function of the library for C that protected_write.c and adopt.c leave out, and has each refuse what makes no sense.
- * `cargo xtask capi --test` runs it on the software device, under valgrind.
+ * Calls every function of the library for C that protected_write.c and adopt.c leave out, and checks that each
+ * refuses invalid arguments. `cargo xtask capi --test` runs it on the software device, under valgrind.
  */
 
 #include "check.h"
@@ -11,7 +11,7 @@
 
 #define BYTES 4096
 
-/* Two queue pairs that talk to each other, and memory. */
+/* Two connected queue pairs, and memory. */
 static mlx5mk_device *device;
 static mlx5mk_pd *pd;
 static mlx5mk_cq *cq;
@@ -61,7 +61,7 @@ static void arguments_may_not_be_missing(void)
     CHECK(mlx5mk_qp_number(NULL) == 0);
     CHECK(mlx5mk_device_describe(NULL, NULL, 0) == 0);
     CHECK(mlx5mk_completion_words(NULL, NULL, 0) == 0);
-    /* Without room for words, the code alone; and nothing is destroyed where there is nothing. */
+    /* Without room for words only the code is returned. NULL may be destroyed. */
     CHECK(mlx5mk_pd_alloc(NULL, NULL, NULL) == MLX5MK_ARGUMENT);
     mlx5mk_device_close(NULL);
     mlx5mk_pd_free(NULL);
@@ -127,7 +127,7 @@ static void set_up(void)
     DONE(mlx5mk_mr_keys(mr, &lkey, &rkey));
 }
 
-/* A request on the first half of the memory that reaches the second, 16 bytes. */
+/* Makes a request that moves 16 bytes between the two halves of the memory. */
 static mlx5mk_range local = {0, 16, 0};
 static mlx5mk_request request(uint64_t id, uint32_t operation)
 {
@@ -143,7 +143,7 @@ static mlx5mk_request request(uint64_t id, uint32_t operation)
     return made;
 }
 
-/* Takes the next completion of a kind, by which the request `id` is done. */
+/* Takes the next completion, which must be of this kind and complete the request `id`. */
 static mlx5mk_completion take(uint32_t kind, uint64_t id)
 {
     mlx5mk_completion done;
@@ -153,7 +153,7 @@ static mlx5mk_completion take(uint32_t kind, uint64_t id)
     return done;
 }
 
-/* Posts a request that succeeds. */
+/* Posts a request, which must succeed. */
 static mlx5mk_completion does(const mlx5mk_request *posted)
 {
     DONE(mlx5mk_post(first, posted, &error));
@@ -207,7 +207,7 @@ static void memory_is_copied(void)
 
 static void a_request_in_bytes_is_posted(void)
 {
-    /* A NOP of one octoword, for another place and another queue pair. */
+    /* A NOP of one octoword. Its block number and queue pair number are wrong: the library replaces both. */
     uint8_t nop[32] = {0, 0x12, 0x34, 0, 0xff, 0xff, 0xff, 1};
 
     DONE(mlx5mk_post_raw(first, 7, MLX5MK_SIGNALED, nop, sizeof(nop), &error));
@@ -239,7 +239,7 @@ static void messages_arrive_with_what_was_sent_along(void)
         mlx5mk_doorbell(second);
         DONE(mlx5mk_post(first, &sent, &error));
         mlx5mk_doorbell(first);
-        /* In either order. */
+        /* Both orders of completion are possible. */
         int received = 0;
         for (int both = 0; both < 2; both++) {
             mlx5mk_completion done;
@@ -335,7 +335,7 @@ static void mkeys_are_in_use_or_not(void)
     REFUSED(MLX5MK_ARGUMENT, "entries is NULL",
             mlx5mk_post_configure(first, 60, 0, pool, mkey, prepared, NULL, 1, &error));
 
-    /* The peer reads through the mkey, and cannot any more when it was put back. */
+    /* The peer reads through the mkey. After the mkey is put back, the peer's read is refused. */
     DONE(mlx5mk_post_configure(first, 61, MLX5MK_SIGNALED, pool, mkey, prepared, &entry, 1, &error));
     mlx5mk_doorbell(first);
     CHECK(take(MLX5MK_SENT, 61).operation == MLX5MK_OP_CONFIGURE);
@@ -427,7 +427,7 @@ static void configurations_are_checked_when_they_are_prepared(void)
 
 static void bytes_of_a_ring_are_told_in_words(void)
 {
-    /* A NOP that asks for a completion, in block 0 of queue pair 0x77; then an operation that nobody knows. */
+    /* A signalled NOP in block 0 of queue pair 0x77, then an unknown opcode. */
     uint8_t blocks[128] = {0, 0, 0, 0, 0, 0, 0x77, 1, 0, 0, 0, 8}, entry[64] = {0};
     char words[4096];
     size_t length = 0;
@@ -461,7 +461,7 @@ static void a_queue_pair_that_failed_begins_anew(void)
     DONE(mlx5mk_post(first, &wrong, &error));
     mlx5mk_doorbell(first);
     mlx5mk_completion failed = take(MLX5MK_FAILED, 70);
-    /* PRM: remote access error. */
+    /* Syndrome of the PRM: remote access error. */
     CHECK(failed.syndrome == 0x13 && strstr(error.message, "remote access") != NULL);
     DONE(mlx5mk_post(first, &nop, &error));
     REFUSED(MLX5MK_ARGUMENT, "sends and receives are two places", mlx5mk_qp_reset(first, &sent, &sent, &error));
@@ -489,7 +489,7 @@ int main(void)
     configurations_are_checked_when_they_are_prepared();
     bytes_of_a_ring_are_told_in_words();
     a_queue_pair_that_failed_begins_anew();
-    /* In any order but for the completion queue. */
+    /* Any order is allowed, except that the completion queue comes last. */
     mlx5mk_device_close(device);
     mlx5mk_pd_free(pd);
     mlx5mk_qp_destroy(second);
@@ -497,7 +497,7 @@ int main(void)
     mlx5mk_qp_destroy(first);
     DONE(mlx5mk_cq_destroy(cq, &error));
     DONE(mlx5mk_mr_deregister(mr, &error));
-    /* Nothing is to be found by valgrind that still leads to what was not freed. */
+    /* No pointer may remain: valgrind reports unfreed memory only if no pointer leads to it. */
     device = NULL, pd = NULL, cq = NULL, first = NULL, second = NULL, mr = NULL;
     printf("every call did what its page says\n");
     return EXIT_SUCCESS;

@@ -1,6 +1,7 @@
 /*
- * Digests, interleaved layouts, memory of a dma-buf, shared PSVs, stores of mkeys, caches of keys, lists in registered memory, mkeys that
- * bring their lists, memory windows, and events: the calls that every_call.c leaves out. `cargo xtask capi --test` runs it on the software device, under valgrind.
+ * The calls that every_call.c leaves out: digests, interleaved layouts, memory of a dma-buf, shared PSVs, stores
+ * of mkeys, caches of keys, lists in registered memory, mkeys created with their lists, memory windows, and
+ * events. `cargo xtask capi --test` runs it on the software device, under valgrind.
  */
 
 #define _GNU_SOURCE /* memfd_create */
@@ -12,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A queue pair that talks to itself: of `memory`, the first half reaches the second. */
+/* A queue pair connected to itself. Requests move data from the first half of `memory` to the second. */
 #define HALF 2048
 static mlx5mk_device *device;
 static mlx5mk_pd *pd;
@@ -23,7 +24,7 @@ static uint8_t memory[2 * HALF];
 static uint8_t *const there = memory + HALF;
 static uint32_t lkey, rkey;
 
-/* The header of a PDU of NVMe/TCP, and its digest, as nvme_tcp_digests.rs has them. */
+/* The header of an NVMe/TCP PDU, and its digest. The values are those of nvme_tcp_digests.rs. */
 static const uint8_t HEADER[24] = {7, 7, 24, 28, 0x20, 0x10, 0, 0, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0x10};
 static const uint8_t DIGEST[4] = {0xe0, 0x94, 0x04, 0xd8};
 
@@ -40,7 +41,7 @@ static void set_up(void)
     DONE(mlx5mk_mr_keys(mr, &lkey, &rkey));
 }
 
-/* Rings the doorbell, and takes the completions up to that of the request `id`. Returns how many signatures were wrong. */
+/* Rings the doorbell, and takes completions up to that of request `id`. Returns the number of signature errors. */
 static int finish(uint64_t id)
 {
     mlx5mk_completion done;
@@ -55,7 +56,7 @@ static int finish(uint64_t id)
     }
 }
 
-/* Writes all of an mkey to the second half from `at` on, or reads it from there. */
+/* Writes all data of an mkey to the second half at `at`, or reads the data from there. */
 static void move(uint64_t id, uint32_t operation, mlx5mk_pool *pool, uint32_t mkey, size_t at, uint32_t bytes)
 {
     mlx5mk_range all = {0, bytes, 0};
@@ -70,7 +71,7 @@ static void move(uint64_t id, uint32_t operation, mlx5mk_pool *pool, uint32_t mk
     DONE(mlx5mk_post(qp, &request, &error));
 }
 
-/* Lays an mkey over the first half from `at` on. */
+/* Maps an mkey to the first half at `at`. */
 static void lay(mlx5mk_pool *pool, uint32_t mkey, const mlx5mk_prepared *prepared, size_t at, uint32_t bytes)
 {
     mlx5mk_range entry = {(uintptr_t)(memory + at), bytes, lkey};
@@ -123,7 +124,7 @@ static void a_digest_is_behind_the_data(void)
     mlx5mk_pool_destroy(pool);
 }
 
-/* The tag stays, although it could be changed, and rights are those from the start. */
+/* The tag stays, although the mkey allows a new one. The access rights are those from its creation. */
 static void configurations_write_no_more_than_changes(void)
 {
     mlx5mk_pool *pool = NULL;
@@ -225,7 +226,7 @@ static void streams_are_interleaved(void)
     mlx5mk_pool_destroy(pool);
 }
 
-/* A memfd stands for a dma-buf: the stand-in takes any descriptor that can be mapped. */
+/* A memfd takes the place of a dma-buf: the stand-in accepts any descriptor that can be mapped. */
 static void memory_of_another_driver(void)
 {
     mlx5mk_mr *shared = NULL;
@@ -272,12 +273,12 @@ static void pools_take_mkeys_from_a_store(void)
     mlx5mk_store_destroy(store);
     mlx5mk_store_destroy(NULL);
 
-    /* The first pool has all four, until it gives them back. */
+    /* The first pool holds all four mkeys until it returns them. */
     DONE(mlx5mk_pool_take(pool, &mkey, &error));
     REFUSED(MLX5MK_FULL, "in use", mlx5mk_pool_take(other, &key, &error));
     DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
     lay(pool, mkey, prepared, 0, 24);
-    /* Out of service first, then back. */
+    /* An mkey is taken out of service before it goes back. */
     DONE(mlx5mk_post_invalidate(qp, 2, MLX5MK_SIGNALED, pool, mkey, &error));
     mlx5mk_doorbell(qp);
     CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == 2);
@@ -327,7 +328,7 @@ static void keys_are_lent_by_name(void)
     mlx5mk_dek_cache_destroy(NULL);
 }
 
-/* The last, since the queue pair fails. */
+/* This check is the last one, because the queue pair fails. */
 static void a_failure_is_an_event(void)
 {
     mlx5mk_events *events = NULL;
@@ -358,7 +359,7 @@ static void a_failure_is_an_event(void)
     mlx5mk_events_destroy(NULL);
 }
 
-/* Entries of a byte each, the last one first. */
+/* Entries of one byte each, the last byte first. */
 #define ENTRIES 200
 
 static void lists_are_longer_than_a_request(void)
@@ -393,7 +394,7 @@ static void lists_are_longer_than_a_request(void)
     for (int i = 0; i < ENTRIES; i++)
         CHECK(there[i] == ENTRIES - 1 - i);
 
-    /* The first four, by the request, and the last four, from the list. */
+    /* The request sets the first four entries, the list in memory the last four. */
     for (int i = 0; i < 4; i++)
         entries[i].address = (uintptr_t)(memory + i);
     REFUSED(MLX5MK_CONFIG, "4", mlx5mk_post_replace(qp, 3, 0, pool, mkey, 2, entries, 4, &error));
@@ -407,7 +408,7 @@ static void lists_are_longer_than_a_request(void)
     for (int i = 0; i < 4; i++)
         CHECK(there[i] == i && there[ENTRIES - 4 + i] == i && there[4 + i] == ENTRIES - 5 - i);
 
-    /* A list grows by another one. */
+    /* One more list is appended. */
     REFUSED(MLX5MK_CONFIG, "entries", mlx5mk_post_append_list(qp, 6, 0, pool, mkey, list, &error));
     DONE(mlx5mk_post_configure_list(qp, 6, 0, pool, mkey, prepared, list, &error));
     REFUSED(MLX5MK_ARGUMENT, "list is NULL", mlx5mk_post_append_list(qp, 7, 0, pool, mkey, NULL, &error));
@@ -427,7 +428,7 @@ static void lists_are_longer_than_a_request(void)
 #define PAGE 4096
 static uint8_t pages[4 * PAGE] __attribute__((aligned(64)));
 
-/* Makes the places of four entries, none of which begins at a multiple of its length. */
+/* Makes the addresses of four entries. None is a multiple of the entry's length. */
 static void place(mlx5mk_place places[4], uint32_t key)
 {
     static const int ORDER[4] = {2, 0, 1, 0};
@@ -435,7 +436,7 @@ static void place(mlx5mk_place places[4], uint32_t key)
         places[i] = (mlx5mk_place){(uintptr_t)(pages + ORDER[i] * PAGE + 9), key};
 }
 
-/* Reads bytes of a space under a key, from the end of one entry into the next one. */
+/* Reads bytes through a key, across the border of two entries. */
 static void read_across(uint64_t id, uint32_t key, uint64_t address, const uint8_t expected[8])
 {
     mlx5mk_completion done;
@@ -509,7 +510,7 @@ static void mkeys_bring_their_lists(void)
     static mlx5mk_range ranges[300];
     DONE(mlx5mk_mr_register(pd, pages, sizeof(pages), all, &region, &error));
     DONE(mlx5mk_mr_keys(region, &page_key, NULL));
-    /* More than a request holds, the last one first. */
+    /* More entries than a request holds, the last one first. */
     for (int i = 0; i < 300; i++)
         ranges[i] = (mlx5mk_range){(uintptr_t)(pages + 50 * (300 - i)), 5, page_key};
     REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_list_mkey_create(NULL, all, start, ranges, 300, &mkey, &error));
@@ -544,14 +545,14 @@ static void mkeys_bring_their_lists(void)
     DONE(mlx5mk_mr_deregister(region, &error));
 }
 
-/* Begins anew with the queue pair, after a failure. */
+/* Resets the queue pair after a failure. */
 static void begin_anew(void)
 {
     DONE(mlx5mk_qp_reset(qp, NULL, NULL, &error));
     DONE(mlx5mk_qp_connect_local(qp, mlx5mk_qp_number(qp), &error));
 }
 
-/* Writes or reads 8 bytes under a key of the peer's, and returns how that ended. */
+/* Writes or reads 8 bytes through a key of the peer. Returns the outcome. */
 static uint32_t reach(uint32_t operation, uint64_t id, uint32_t key, uint64_t address)
 {
     mlx5mk_completion done;
@@ -605,7 +606,7 @@ static void windows_are_bound_and_revoked(void)
     CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.operation == MLX5MK_OP_INVALIDATE);
     DONE(mlx5mk_windows_put(windows, window, &done, &error));
     REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_windows_put(windows, window, &done, &error));
-    /* The next key of the same window. The old one is of no use: the queue pair fails, the binding stays. */
+    /* The next key of the same window. A request with the old key fails the queue pair and keeps the binding. */
     DONE(mlx5mk_windows_take(windows, &window, &error));
     REFUSED(MLX5MK_CONFIG, "not bound", mlx5mk_post_invalidate_window(qp, 4, 0, windows, window, &error));
     DONE(mlx5mk_post_bind(qp, 4, 0, windows, window, &range, MLX5MK_REMOTE_READ | MLX5MK_REMOTE_WRITE, 4096,
@@ -615,7 +616,7 @@ static void windows_are_bound_and_revoked(void)
     CHECK(reach(MLX5MK_OP_RDMA_WRITE, 6, key, 4096) == MLX5MK_FAILED);
     begin_anew();
 
-    /* A revocation that was flushed revokes nothing: the window is free once the peer is refused. */
+    /* A flushed revocation revokes nothing. The window is free once the peer's access is refused. */
     mlx5mk_request bad = {.id = 7, .operation = MLX5MK_OP_RDMA_WRITE, .sges = &range, .sge_count = 1};
     DONE(mlx5mk_post(qp, &bad, &error));
     DONE(mlx5mk_post_invalidate_window(qp, 8, MLX5MK_SIGNALED, windows, window, &error));
@@ -658,8 +659,8 @@ int main(void)
     DONE(mlx5mk_mr_deregister(mr, &error));
     mlx5mk_pd_free(pd);
     mlx5mk_device_close(device);
-    /* Nothing is to be found by valgrind that still leads to what was not freed. */
+    /* No pointer may remain: valgrind reports unfreed memory only if no pointer leads to it. */
     device = NULL, pd = NULL, cq = NULL, qp = NULL, mr = NULL;
-    printf("digests, streams, shared memory, stores, caches, lists, their mkeys, windows and events: as their pages say\n");
+    printf("digests, streams, shared memory, stores, caches, lists, their mkeys, windows and events: passed\n");
     return EXIT_SUCCESS;
 }

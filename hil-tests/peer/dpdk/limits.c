@@ -1,6 +1,6 @@
 /*
- * Stands before DPDK's libraries, for its test programs, where they ask for more than a test needs or refuse what the
- * driver takes. The driver itself sees nothing of it.
+ * Replaces functions of DPDK's libraries for its test programs, where a program asks for more than a test needs
+ * or refuses a value that the driver accepts. The driver itself runs unchanged.
  *
  * The structures begin as those of DPDK 22.11 (ABI 23).
  */
@@ -9,10 +9,10 @@
 #include <errno.h>
 #include <stdint.h>
 
-/* Queue pairs, and requests of each: `dpdk-test` asks for 128 of 4096 and makes an mkey for each request, anew for each case. */
+/* The most queue pairs and requests: `dpdk-test` asks for 128 times 4096, and creates an mkey for each in each case. */
 enum { PAIRS = 2, REQUESTS = 64 };
 
-/* Bytes of a wrapped AES-XTS key with its keytag: the driver takes them, and `dpdk-test-crypto-perf` does not know. */
+/* Bytes of a wrapped AES-XTS key with keytag: the driver accepts this size, `dpdk-test-crypto-perf` does not know it. */
 enum { WRAPPED_128 = 48, WRAPPED_256 = 80 };
 
 struct rte_cryptodev_info {

@@ -2,7 +2,7 @@
 
 static const size_t UNITS[] = { 512, 520, 4096, 4160 };
 
-/* The first number of data units, and the state of all that looks random. */
+/* The first data unit number, and the state of the pseudorandom numbers. */
 static uint64_t g_random = 7;
 
 /* Runs a task by itself. */
@@ -21,7 +21,7 @@ some_crypto(struct device *device, uint64_t random)
         .encrypt = random >> 2 & 1,
         .unit = UNITS[random >> 3 & 3],
         .number = random >> (random >> 57 & 31),
-        /* An engine of single data units takes no more; others are asked to split now and then, as SPDK can be. */
+        /* An engine of single data units takes one data unit per request. Other tasks are split in some cases, as in SPDK. */
         .units_in_mkey = device->multi_block ? (random >> 5 & 3 ? MKEYS_IN_TASK : 2) : 1,
         .way = READ_FROM_MKEY,
     };

@@ -1,15 +1,15 @@
 /*
- * What is tried, in groups that count what passes.
+ * The test cases, in groups. Each group counts its passed checks.
  */
 #ifndef CASES_H
 #define CASES_H
 
 #include "task.h"
 
-/* Counts a check, and says what it was if it has failed. */
+/* Counts a check, and prints its text if it has failed. */
 void check(bool good, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The number of times something is done: fewer if it is recorded. */
+/* The number of repetitions: smaller for a recording. */
 unsigned times(unsigned whole, unsigned recorded);
 
 void cases_crypto(struct device *device);

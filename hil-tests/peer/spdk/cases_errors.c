@@ -1,5 +1,5 @@
 /*
- * What goes wrong, and goes on afterwards; and how many completions there are.
+ * Errors, and tasks after an error; and the number of completions.
  */
 #include "cases.h"
 #include "record.h"
@@ -8,7 +8,7 @@ enum { FLUSHED = 5 };
 
 static uint64_t g_random = 11;
 
-/* A CRC that is checked: where data leaves memory, or where they come from the wire. */
+/* The place of a checked CRC: data leave memory, or come from the wire. */
 static void
 post_checked_crc(struct task *task, const struct crc *crc, bool in_memory)
 {
@@ -51,7 +51,7 @@ post_checked_crc(struct task *task, const struct crc *crc, bool in_memory)
     }
 }
 
-/* Data whose CRC is right or wrong. A wrong one is told of, and the next task gives the PSV a start again. */
+/* Moves data with a correct or wrong CRC. A wrong one is reported; the next task sets the PSV again. */
 static void
 checked_crc(struct device *device, struct psv *psv, unsigned pieces, uint32_t seed, bool in_memory, bool wrong)
 {
@@ -72,7 +72,7 @@ checked_crc(struct device *device, struct psv *psv, unsigned pieces, uint32_t se
         task.mkeys[0]->sig.sigerr_count++;
         psv->error = true;
     }
-    /* The data pass, with or without. */
+    /* The data move in both cases. */
     task.signature_errors = 0;
     check(task_end(&task), "data behind a %s CRC32C", wrong ? "wrong" : "right");
 }
@@ -95,7 +95,7 @@ cases_signature_errors(struct device *device)
                 checked_crc(device, psv, 1 + round % 15, ~seed, in_memory, false);
                 continue;
             }
-            /* As SPDK recovers a PSV: with SET_PSV behind the UMRs of the next task. */
+            /* SPDK recovers a PSV in this way: a SET_PSV after the UMRs of the next task. */
             task_begin(&task, device, 0, 3000, 20, 0);
             task_cut_at_pieces(&task, &crc);
             task_crc(&task, &crc);
@@ -113,7 +113,7 @@ plain_crypto(struct device *device)
     };
 }
 
-/* Ways to fail. */
+/* The ways in which a task fails. */
 enum { BAD_KEY_OF_MEMORY, BAD_KEYTAG, PAST_THE_END, NO_SUCH_MKEY, BY_COMMAND, FAILURES };
 
 static void
@@ -138,12 +138,12 @@ post_failing(struct task *task, int failure)
         task_crypto(task, &crypto);
         break;
     case BY_COMMAND:
-        /* What was posted and not rung is lost. */
+        /* A posted request is lost if its doorbell was not rung. */
         device_fail_qp(device);
         task_crypto(task, &crypto);
         break;
     default:
-        /* Behind a good task, whose mkey is asked for too much. */
+        /* A good task, then a request for more bytes than its mkey maps. */
         crypto.units_in_mkey = MKEYS_IN_TASK;
         task_crypto(task, &crypto);
         count = task_slice(task, &task->destination, 0, 512, sge);
@@ -156,7 +156,7 @@ post_failing(struct task *task, int failure)
     }
 }
 
-/* A good task, one that fails, and one behind it, rung together; then a new queue pair, and all three again. */
+/* A good task, a failing one and another, with one doorbell. Then all three again on a new queue pair. */
 static void
 failure_and_recovery(struct device *device, int failure)
 {
@@ -204,7 +204,7 @@ cases_recovery(struct device *device)
     }
 }
 
-/* Many tasks under one doorbell, whose last request alone completes, or all of whose requests complete. */
+/* Many tasks with one doorbell. Either the last request alone is signalled, or all requests are. */
 static void
 one_doorbell(struct device *device, bool all)
 {
@@ -231,7 +231,7 @@ one_doorbell(struct device *device, bool all)
     }
 }
 
-/* Fills the ring to its last block, for several laps; the last request alone completes. */
+/* Fills the ring to its last block, for several laps. Only the last request is signalled. */
 static void
 full_ring(struct device *device)
 {
@@ -277,7 +277,7 @@ cases_completions(struct device *device)
     full_ring(device);
 }
 
-/* Tasks of all kinds one behind the other, as many in flight as there is room for. */
+/* Tasks of all kinds, as many in flight as there is room for. */
 void
 cases_laps(struct device *device)
 {
@@ -294,7 +294,7 @@ cases_laps(struct device *device)
         }
         any_task(&tasks[next % PSVS], device, next % PSVS, reference_random(&g_random));
         next++;
-        /* Some doorbells are for several tasks. */
+        /* Some doorbells publish several tasks. */
         if (next % 3 == 0 || next == count || next - first == PSVS || device->posted + most > REQUESTS) {
             device_ring(device);
         }

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-/* Always the same, so that recordings are. */
+/* Fixed, so that recordings are reproducible. */
 #define MEMORY ((void *)0x200000000)
 #define CRCS 4096
 

@@ -1,6 +1,6 @@
 /*
- * Does with SPDK's lib/mlx5 what SPDK's accel module does with it, and compares what memory holds with OpenSSL's AES-XTS
- * and a CRC of our own. Arguments: none, or a file for a recording and SPDK's commit.
+ * Calls SPDK's lib/mlx5 as SPDK's accel module does, and compares memory with OpenSSL's AES-XTS and an own
+ * computation of the CRC. Arguments: none, or the file for a recording and SPDK's commit.
  */
 #include "cases.h"
 #include "record.h"
@@ -32,7 +32,7 @@ times(unsigned whole, unsigned recorded)
     return record_is_on() ? recorded : whole;
 }
 
-/* The reference itself, by published values (RFC 3720; IEEE 1619, vector 2). */
+/* Checks the reference itself against published values (RFC 3720; IEEE 1619, vector 2). */
 static void
 cases_reference(struct device *device)
 {

@@ -137,7 +137,7 @@ record_completion(const struct mlx5_cqe64 *cqe)
     }
 }
 
-/* Every object of lib/mlx5 is made by this call, which the linker leads here. */
+/* lib/mlx5 creates every object by this call. The linker redirects the call to this function. */
 struct mlx5dv_devx_obj *__real_mlx5dv_devx_obj_create(struct ibv_context *context, const void *in, size_t in_length,
                                                       void *out, size_t out_length);
 struct mlx5dv_devx_obj *__wrap_mlx5dv_devx_obj_create(struct ibv_context *context, const void *in, size_t in_length,

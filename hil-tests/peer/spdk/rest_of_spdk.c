@@ -1,5 +1,5 @@
 /*
- * What lib/mlx5 calls in the rest of SPDK, as plainly as it can be done without threads, huge pages and rdma_cm.
+ * The functions of SPDK that lib/mlx5 calls, in their simplest form, without threads, huge pages and rdma_cm.
  */
 #include <stdarg.h>
 
@@ -10,7 +10,7 @@
 #include "spdk_internal/rdma_cm.h"
 #include "spdk_internal/rdma_utils.h"
 
-/* Prints errors. Warnings are expected: a failed request is one. */
+/* Prints errors only. Warnings are expected: a failed request causes one. */
 void
 spdk_log(enum spdk_log_level level, const char *file, const int line, const char *func, const char *format, ...)
 {
@@ -45,7 +45,7 @@ spdk_env_get_core_count(void)
     return 1;
 }
 
-/* A queue, so that each element is used before the first comes back. */
+/* A queue of free elements: each element is used before the first one is used again. */
 struct spdk_mempool {
     size_t count, size, first, available;
     void **queue;
@@ -115,7 +115,7 @@ spdk_mempool_put_bulk(struct spdk_mempool *pool, void **elements, size_t count)
     }
 }
 
-/* The one device and its one protection domain: lib/mlx5 asks for them by name each time. */
+/* The only device and the only protection domain. lib/mlx5 asks for both by name each time. */
 static struct ibv_context *g_device;
 static struct ibv_pd *g_pd;
 
@@ -153,7 +153,7 @@ spdk_rdma_utils_get_pd(struct ibv_context *context)
     return g_pd;
 }
 
-/* It goes with the process. */
+/* The process frees it at its end. */
 void
 spdk_rdma_utils_put_pd(struct ibv_pd *pd)
 {

@@ -1,12 +1,12 @@
 #include "task.h"
 #include "record.h"
 
-/* Bytes around pieces that nobody may touch. */
+/* Bytes around each piece that must stay unchanged. */
 enum { GAP = 24 };
 
 static uint64_t g_seed = 1;
 
-/* Cuts `length` bytes from `at` on into pieces, forwards or backwards in memory, with gaps. Returns the end. */
+/* Cuts `length` bytes at `at` into pieces, in ascending or descending order, with gaps. Returns the end. */
 static uint8_t *
 lay_out(struct layout *layout, uint8_t *at, size_t length, unsigned count, uint64_t *random)
 {
@@ -97,7 +97,7 @@ expected_copy(struct task *task, const struct layout *layout, uint8_t *buffer, b
     }
 }
 
-/* Sets what the destination must hold: the source, en- or decrypted where there is a cipher. Returns the source's CRC. */
+/* Sets the expected destination: the source, encrypted or decrypted if there is a cipher. Returns the source's CRC. */
 static uint32_t
 expect(struct task *task, const struct crypto *crypto, uint32_t seed)
 {
@@ -141,7 +141,7 @@ configure_crypto(struct task *task, const struct crypto *crypto, unsigned number
 {
     bool inwards = crypto->way == WRITE_TO_MKEY || crypto->way == READ_TO_MKEY;
     struct spdk_mlx5_umr_crypto_attr attr = {
-        /* Ciphertext is on the wire, or in memory. */
+        /* The ciphertext is on the wire or in memory. */
         .enc_order = crypto->encrypt != inwards ? SPDK_MLX5_ENCRYPTION_ORDER_ENCRYPTED_RAW_WIRE
                                                 : SPDK_MLX5_ENCRYPTION_ORDER_ENCRYPTED_RAW_MEMORY,
         .bs_selector = crypto->unit == 512    ? SPDK_MLX5_BLOCK_SIZE_SELECTOR_512
@@ -160,7 +160,7 @@ configure_crypto(struct task *task, const struct crypto *crypto, unsigned number
     task_posted(task, spdk_mlx5_umr_configure_crypto(task->device->qp, &umr, &attr, 0, 0), "UMR with crypto");
 }
 
-/* Moves what is behind an mkey from the source to the destination. */
+/* Moves the data that an mkey maps from the source to the destination. */
 static void
 move(struct task *task, enum way way, unsigned number, size_t from, size_t length, uint32_t flags)
 {
@@ -234,7 +234,7 @@ task_gather(struct task *task)
     size_t middle = task->length / 3;
     unsigned count;
 
-    /* Whoever is given the mkey waits for its configuration. */
+    /* The consumer of the mkey waits for its configuration. */
     umr.sge_count = task_slice(task, &task->source, 0, task->length, sge);
     task_posted(task,
                 spdk_mlx5_umr_configure(task->device->qp, &umr, (uintptr_t)task, SPDK_MLX5_WQE_CTRL_CE_CQ_UPDATE),
@@ -287,7 +287,7 @@ configure_crc(struct task *task, const struct crc *crc, unsigned number)
     task_posted(task, spdk_mlx5_umr_configure_sig(task->device->qp, &umr, &attr, 0, 0), "UMR with CRC");
 }
 
-/* Reads what is behind an mkey; behind the last one is the CRC, which takes a request of its own if there is no room. */
+/* Reads the data of an mkey. The CRC follows the last byte, in a request of its own if it does not fit. */
 static void
 read_crc(struct task *task, const struct crc *crc, unsigned number, uint32_t fence, bool signalled)
 {
@@ -373,7 +373,7 @@ task_wait(struct task *task)
         }
         must(rc, "spdk_mlx5_cq_poll_completions");
         other = (struct task *)completion.wr_id;
-        /* An unsignalled request that has failed has no task. */
+        /* A failed unsignalled request belongs to no task. */
         if (other) {
             other->done = true;
             other->status = completion.status;

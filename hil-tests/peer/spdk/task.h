@@ -1,6 +1,6 @@
 /*
- * Tasks as SPDK's accel module has them: memory in pieces, mkeys from a pool, requests of which the last one alone is
- * signalled, and what memory must hold afterwards.
+ * Tasks as SPDK's accel module has them: memory in pieces, mkeys from a pool, requests of which only the last is
+ * signalled, and the expected memory afterwards.
  */
 #ifndef TASK_H
 #define TASK_H
@@ -16,45 +16,45 @@ struct layout {
 
 struct task {
     struct device *device;
-    uint8_t *area; /* its slot of the device's memory */
+    uint8_t *area; /* the task's slot of the device's memory */
     uint8_t *expected;
     size_t area_length, length;
-    struct layout source, destination; /* the same, if it is in place */
+    struct layout source, destination; /* equal for a task in place */
     struct spdk_mlx5_mkey_pool_obj *mkeys[MKEYS_IN_TASK];
     unsigned mkey_count, kind;
     struct psv *psv;
-    uint32_t crc; /* what the device is to write */
+    uint32_t crc; /* the CRC that the device must write */
     unsigned requests;
     bool done;
     int status;
-    unsigned signature_errors; /* found while it was waited for */
+    unsigned signature_errors; /* found while waiting for the task */
 };
 
-/* Memory of a task: `source` pieces, and `destination` pieces elsewhere, or in place where that is 0. */
+/* Memory of a task: `source` pieces, and `destination` pieces elsewhere (0: in place). */
 void task_begin(struct task *task, struct device *device, unsigned slot, size_t length, unsigned source,
                 unsigned destination);
 
-/* How data gets past an mkey: SPDK's accel module reads from it, others who are given the mkey do the rest. */
+/* The consumer of an mkey: SPDK's accel module reads from it; the others are those of other modules. */
 enum way { READ_FROM_MKEY, WRITE_FROM_MKEY, WRITE_TO_MKEY, READ_TO_MKEY, WAYS };
 
 struct crypto {
     const struct key *key;
     bool encrypt;
     size_t unit;
-    uint64_t number; /* of the first data unit */
+    uint64_t number; /* number of the first data unit */
     size_t units_in_mkey;
     enum way way;
 };
 
-/* Posts a task. A way that needs one piece on a side takes it from a layout with one piece. */
+/* Posts a task. A method that needs a single piece on one side gets a layout with a single piece. */
 void task_crypto(struct task *task, const struct crypto *crypto);
 void task_copy(struct task *task);
 
-/* Copies past an mkey that gathers the source, in two requests. */
+/* Copies through an mkey that gathers the source, in two requests. */
 void task_gather(struct task *task);
 
-/* A CRC32C over all data, past several mkeys that end at `cuts` and share a PSV. With `halves`, the first mkey is rung and
- * waited for before the others are configured. */
+/* Computes a CRC32C over all data, through several mkeys that end at `cuts` and share a PSV. With `halves`, the first
+ * mkey is published and completed before the others are configured. */
 struct crc {
     struct psv *psv;
     uint32_t seed;
@@ -68,7 +68,7 @@ void task_crc(struct task *task, const struct crc *crc);
 /* The ends of mkeys of at most PIECES pieces each. */
 void task_cut_at_pieces(const struct task *task, struct crc *crc);
 
-/* Parts of requests, for what is posted by hand. */
+/* Parts of requests for tests that post by hand. */
 unsigned task_slice(const struct task *task, const struct layout *layout, size_t from, size_t length,
                     struct ibv_sge *sge);
 uint32_t task_mkey(struct task *task, unsigned kind, unsigned number);
@@ -78,7 +78,7 @@ void task_posted(struct task *task, int rc, const char *what);
 uint32_t task_expect_copy(struct task *task, uint32_t seed);
 void task_wait(struct task *task);
 
-/* Whether it went well, with no signature error, and memory holds what it must. Afterwards the task is gone, its mkeys are back. */
+/* Returns whether a task passed: no signature error, and the expected memory. Frees the task and its mkeys. */
 bool task_end(struct task *task);
 void task_drop(struct task *task);
 

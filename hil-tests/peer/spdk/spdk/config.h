@@ -1,1 +1,1 @@
-/* SPDK's `configure` writes this file. What it could switch on is not used here. */
+/* SPDK's `configure` would write this file. None of its options is used here. */
