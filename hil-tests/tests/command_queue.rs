@@ -18,7 +18,7 @@ use mlx5_testing::secrets;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Counts what is waited.
+/// A delay that adds up the time instead of waiting.
 #[derive(Clone, Default)]
 struct Clock(Rc<Cell<u64>>);
 
@@ -28,10 +28,11 @@ impl DelayNs for Clock {
     }
 }
 
-/// What happens to a command on its way.
+/// A change of the queue's memory.
 type Change = Box<dyn FnMut(&mut dyn Bare, u64)>;
 
-/// A window in which registers can be something else, and doorbells be held back; memory can be changed before and after one.
+/// Registers in front of the device's. A test can replace values, suppress doorbells, and change memory
+/// before and after a doorbell.
 struct Window {
     inner: Box<dyn Registers>,
     bare: Rc<RefCell<Box<dyn Bare>>>,
@@ -43,7 +44,7 @@ struct Window {
 struct Faults {
     registers: Vec<(Register, u32)>,
     deaf: bool,
-    /// Before and behind one of these doorbells.
+    /// Changes before and after the first doorbell with one of these bits.
     before: Option<(u32, Change)>,
     behind: Option<(u32, Change)>,
     doorbells: Vec<u32>,
@@ -106,7 +107,7 @@ impl Rig {
         self.try_queue(|_| {}).unwrap()
     }
 
-    /// A queue of a device that is enabled.
+    /// Makes a queue, and enables the device.
     fn enabled(&mut self) -> Queue {
         let mut queue = self.queue();
         queue.execute(&EnableHca(Function::OWN), &mut self.clock).unwrap();
@@ -117,7 +118,7 @@ impl Rig {
         self.faults.borrow_mut().before = Some((u32::MAX, Box::new(change)));
     }
 
-    /// Pages of the machine.
+    /// Returns free pages of the machine.
     fn pages<'m>(&self, count: u32, bitmap: &'m mut [u64]) -> PageRange<'m> {
         PageRange::new(self.bare.borrow_mut().pages(count), count, bitmap).unwrap()
     }
@@ -147,14 +148,14 @@ fn flip(at: u64) -> impl FnMut(&mut dyn Bare, u64) {
     }
 }
 
-/// Where the first block is.
+/// Offset of the first mailbox block.
 const BLOCKS: u64 = 4096;
 
-/// Of MANAGE_PAGES, which has the last of 16 entries, 128 bytes apart.
+/// Doorbell bit and entry of MANAGE_PAGES, which uses the last of 16 entries of 128 bytes.
 const PAGES_DOORBELL: u32 = 1 << 15;
 const PAGES_ENTRY: u64 = 15 << 7;
 
-/// The function that the software device wants pages for.
+/// The function for which the software device requests pages.
 const PAGES_OF: Function = Function { number: 7, embedded_cpu: false };
 
 fn delivery(error: CommandQueueError) -> DeliveryStatus {
@@ -187,7 +188,7 @@ fn a_device_that_is_not_as_it_has_to_be_is_refused() {
         panic!("{error}")
     };
     assert_eq!((what, alignment), ("command queue", 4096));
-    // Three looks at the firmware, 2 ms apart, before it is ready.
+    // The queue reads the register three times, 2 ms apart, until the firmware is ready.
     rig.queue();
     assert_eq!(rig.clock.0.get(), 6_000_000);
 }
@@ -199,12 +200,12 @@ fn commands_have_tokens_slots_and_an_owner() {
     queue.execute(&QueryIssi, &mut rig.clock).unwrap();
     let entry = rig.bytes(0, 64);
     assert_eq!((entry[0], entry[0x3c], entry[0x3f]), (7, 2, 0));
-    // The device has 16 entries, 128 bytes apart.
+    // The device has 16 entries of 128 bytes.
     let page = rig.bare.borrow_mut().pages(1);
     queue.execute(&GivePages { function: PAGES_OF, pages: [page] }, &mut rig.clock).unwrap();
     assert_eq!(rig.bytes(PAGES_ENTRY, 2), [7, 0]);
     assert_eq!(rig.faults.borrow().doorbells, [1, 1, PAGES_DOORBELL]);
-    // Tokens pass over 0.
+    // Tokens wrap, and skip 0.
     for _ in 0..256 {
         queue.execute(&QueryIssi, &mut rig.clock).unwrap();
         assert_ne!(rig.bytes(0x3c, 1), [0]);
@@ -216,7 +217,8 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
     let mut rig = Rig::new();
     let mut queue = rig.enabled();
     let function = PAGES_OF;
-    // Of the entry: a word of the request, token, signature. The page is at most two lists long.
+    // Bytes of the entry: a word of the request, the token, the signature. The page has room for two lists
+    // only.
     for at in [0x17, 0x3c, 0x3d] {
         rig.before(flip(at));
         let error = queue.execute(&QueryIssi, &mut rig.clock).unwrap_err();
@@ -227,13 +229,13 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
         core::array::from_fn(|page| first + page as u64 * 4096)
     };
     let give = GivePages { function, pages };
-    // Of the second block: data, number, token, both signatures; of the reply there is none.
+    // Bytes of the second block: data, number, token, both signatures. The reply has no second block.
     for at in [0, 0x23b, 0x23d, 0x23e, 0x23f] {
         rig.before(flip(BLOCKS + 1024 + at));
         let error = queue.execute(&give, &mut rig.clock).unwrap_err();
         assert_eq!(delivery(error), DeliveryStatus::SIGNATURE, "{at:#x}");
     }
-    assert_eq!(queue.execute(&give, &mut rig.clock), Ok(()), "nothing was given before");
+    assert_eq!(queue.execute(&give, &mut rig.clock), Ok(()), "the earlier commands gave no pages");
 }
 
 #[test]
@@ -267,7 +269,7 @@ fn a_command_that_is_not_answered_loses_the_queue() {
     assert_eq!(rig.clock.0.get(), 3_000_000);
     rig.faults.borrow_mut().deaf = false;
     assert_eq!(queue.execute(&enable, &mut rig.clock), Err(CommandQueueError::Lost));
-    assert_eq!(rig.faults.borrow().doorbells.len(), 1, "nothing more is written");
+    assert_eq!(rig.faults.borrow().doorbells.len(), 1, "the second command rings no doorbell");
 }
 
 #[test]
@@ -275,7 +277,7 @@ fn an_answer_may_be_late() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
     rig.faults.borrow_mut().deaf = true;
-    /// Lets the doorbell through in the third look.
+    /// Suppresses doorbells until the register was read this many times.
     struct Later(u32, Box<dyn Registers>);
     impl DelayNs for Later {
         fn delay_ns(&mut self, _: u32) {
@@ -326,9 +328,10 @@ fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
     let mut bitmap = [0; 4];
     let mut pages = rig.pages(100, &mut bitmap);
     let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
-    // 5 before it boots; 64 of 150; then there are 31.
+    // The firmware takes 5 pages before it boots, then 64 of the next 150. The machine then has 31 pages
+    // left.
     assert_eq!(error.to_string(), "the firmware wants 86 pages, there are not enough");
-    assert_eq!(pages.taken(), 69, "what was not given was put back");
+    assert_eq!(pages.taken(), 69, "pages that the firmware did not get were put back");
     let early = queue.execute(&AllocPd, &mut rig.clock).unwrap_err();
     let is_refused = |error| {
         matches!(
@@ -338,7 +341,7 @@ fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
     };
     assert!(is_refused(early), "{early}");
     queue.stop(&mut pages, &mut rig.clock).unwrap();
-    assert_eq!(pages.taken(), 0, "and what was given comes back");
+    assert_eq!(pages.taken(), 0, "the firmware returns all pages");
 }
 
 #[test]
@@ -350,11 +353,11 @@ fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
     rig.behind_pages(flip(PAGES_ENTRY + 0x20));
     let lost = CommandQueueError::Reply { command: Opcode::MANAGE_PAGES };
     assert_eq!(queue.start(&mut pages, &mut rig.clock), Err(lost));
-    assert_eq!(pages.taken(), 1, "the device may have it");
+    assert_eq!(pages.taken(), 1, "the device may own the page");
     assert_eq!(queue.stop(&mut pages, &mut rig.clock), Ok(()));
     assert_eq!(pages.taken(), 0);
 
-    // Where the device does not have them, it is asked for 5 seconds, and disabled all the same.
+    // A device without these pages is asked for 5 seconds, then disabled.
     rig.before_pages(flip(PAGES_ENTRY + 0x17));
     let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
     assert_eq!(delivery(error), DeliveryStatus::SIGNATURE);
@@ -374,15 +377,15 @@ fn m64_a_device_whose_answer_is_bad_is_stopped_once() {
     rig.behind(flip(0x20));
     let bad = CommandQueueError::Reply { command: Opcode::TEARDOWN_HCA };
     assert_eq!(queue.stop(&mut pages, &mut rig.clock), Err(bad));
-    assert_eq!(pages.taken(), 0, "the firmware has no page, and the function is disabled");
+    assert_eq!(pages.taken(), 0, "the firmware owns no page, and the function is disabled");
     assert_eq!(queue.start(&mut pages, &mut rig.clock), Ok(()));
     assert_eq!(queue.stop(&mut pages, &mut rig.clock), Ok(()));
 }
 
 #[test]
 fn m64_a_function_is_disabled_whatever_its_firmware_refuses() {
-    // The device reads another opcode, which it refuses. A second byte changes in the same way, so that the
-    // signature stays right.
+    // The device reads an invalid opcode and refuses the command. A second byte changes by the same bits, so
+    // that the signature, an XOR, stays valid.
     for (refused, doorbell, entry) in
         [(Opcode::TEARDOWN_HCA, 1, 0), (Opcode::MANAGE_PAGES, PAGES_DOORBELL, PAGES_ENTRY)]
     {
@@ -402,9 +405,9 @@ fn m64_a_function_is_disabled_whatever_its_firmware_refuses() {
             other => panic!("{other:?}"),
         }
         let last = u16::from_be_bytes(rig.bytes(0x10, 2).try_into().unwrap());
-        assert_eq!(last, Opcode::DISABLE_HCA.0, "the last command, behind {refused}");
-        // The software device disables no function that runs: once more, with nothing refused. It enables
-        // none that is enabled.
+        assert_eq!(last, Opcode::DISABLE_HCA.0, "the last command, after {refused}");
+        // The software device refuses to disable a running function and to enable an enabled one. Therefore
+        // the commands run again, without a refusal.
         if refused == Opcode::TEARDOWN_HCA {
             assert_eq!((queue.stop(&mut pages, &mut rig.clock), pages.taken()), (Ok(()), 0));
         }
@@ -441,12 +444,13 @@ fn m64_a_function_is_not_disabled_while_a_command_is_undelivered() {
 
 #[test]
 fn m64_pages_that_were_not_given_are_not_taken_back() {
-    // The first of those that come back is another than the device has, or the second, which comes twice then.
+    // The first returned page belongs to another owner; or the second does, and then one page is returned
+    // twice.
     for other in [Some(0x1234_5000_u64), Some(0x1234_5678), None] {
         let mut rig = Rig::new();
         let mut queue = rig.try_queue(|config| config.verify_replies = false).unwrap();
         let first = rig.bare.borrow_mut().pages(5);
-        // Too few: what comes before INIT_HCA fails, and the first that `stop` does is taking 5 pages back.
+        // Too few pages: the boot fails before INIT_HCA, and `stop` first takes 5 pages back.
         let mut pages = Exact { pages: (0..5).map(|page| first + page * 4096).collect(), taken: Vec::new() };
         assert_eq!(queue.start(&mut pages, &mut rig.clock), Err(CommandQueueError::NoPages { wanted: 150 }));
         let told = Rc::new(Cell::new(0));
@@ -463,7 +467,7 @@ fn m64_pages_that_were_not_given_are_not_taken_back() {
     }
 }
 
-/// Pages that know of each whether it is taken.
+/// A source that records for each page whether it is taken.
 struct Exact {
     pages: Vec<u64>,
     taken: Vec<u64>,
@@ -487,13 +491,13 @@ impl PageSource for Exact {
 fn a_range_of_pages_takes_back_what_it_gave() {
     let mut bitmap = [u64::MAX; 1];
     let mut pages = PageRange::new(0x10_0000, 3, &mut bitmap).unwrap();
-    assert!(!pages.put_back(0x10_0000), "none was taken");
+    assert!(!pages.put_back(0x10_0000), "no page was taken");
     assert_eq!([pages.take(), pages.take()], [Some(0x10_0000), Some(0x10_1000)]);
     for foreign in [0xf_f000, 0x10_2000, 0x10_3000, 0x10_0800, 0x14_0000, 0, u64::MAX, !0xfff] {
         assert!(!pages.put_back(foreign), "{foreign:#x}");
     }
-    assert!(pages.put_back(0x10_0000) && !pages.put_back(0x10_0000), "it comes back twice");
-    assert_eq!((pages.taken(), pages.take()), (1, Some(0x10_0000)), "it is taken anew");
+    assert!(pages.put_back(0x10_0000) && !pages.put_back(0x10_0000), "only the first return succeeds");
+    assert_eq!((pages.taken(), pages.take()), (1, Some(0x10_0000)), "a returned page can be taken again");
     assert_eq!([pages.take(), pages.take()], [Some(0x10_2000), None]);
     assert!(pages.put_back(0x10_1000) && pages.put_back(0x10_2000) && pages.put_back(0x10_0000));
     assert_eq!((pages.taken(), pages.take()), (0, Some(0x10_0000)), "all are back");
@@ -530,9 +534,9 @@ fn m66_a_key_leaves_nothing_in_the_queue() {
         CreateDek { pd, key, opaque: [0; 8] }
     };
     queue.execute(&load(pd), &mut rig.clock).unwrap();
-    assert!(seen.get(), "it was there");
+    assert!(seen.get(), "the key was in memory before");
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
-    // Nor where the device refuses it, or does not answer.
+    // The same after a refusal of the device, and without an answer.
     let nowhere = Pdn::new(0x12_3456).unwrap();
     assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
@@ -541,13 +545,15 @@ fn m66_a_key_leaves_nothing_in_the_queue() {
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
 }
 
-/// A stack, as a file, and room for what is below what a thread uses of it: what those left who were called before.
+/// The stack of a thread, read through a file, and room for its part below the stack pointer: the remains of
+/// returned calls.
 #[cfg(target_os = "linux")]
 struct Stack(std::fs::File, Vec<u8>);
 
 #[cfg(target_os = "linux")]
 impl Stack {
-    /// Returns whether bytes are there. Calls little before it looks.
+    /// Returns whether the stack holds these bytes. Makes few calls before it reads, since calls overwrite
+    /// the remains.
     #[inline(never)]
     fn has(&mut self, bytes: &[u8]) -> bool {
         use std::os::unix::fs::FileExt;
@@ -561,7 +567,7 @@ impl Stack {
 #[cfg(target_os = "linux")]
 #[test]
 fn m66_a_key_leaves_nothing_on_the_stack() {
-    // On the heap, and with no device, which would leave copies of its own.
+    // The key is on the heap, and no device exists, because a device would leave copies of the key.
     let key: Box<[u8; 64]> = Box::new(core::array::from_fn(|index| index as u8 | 0x80));
     let mut stack = Stack(std::fs::File::open("/proc/self/mem").unwrap(), vec![0; 256 << 10]);
     let mut rig = Rig::new();
@@ -572,7 +578,7 @@ fn m66_a_key_leaves_nothing_on_the_stack() {
         key: DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag: None },
         opaque: [0; 8],
     };
-    /// Fills the stack, as deep as a key may be left, with zeros and perhaps this.
+    /// Fills the stack with zeros, as deep as a key may remain, and optionally with these bytes.
     #[inline(never)]
     fn fill(bytes: &[u8]) {
         let mut frame = [0; 128 << 10];
@@ -580,7 +586,7 @@ fn m66_a_key_leaves_nothing_on_the_stack() {
         std::hint::black_box(&frame);
     }
     fill(&key[..]);
-    assert!(stack.has(&key[16..32]), "what is left is found");
+    assert!(stack.has(&key[16..32]), "bytes that remain on the stack are found");
     fill(&[]);
     assert!(!stack.has(&key[16..32]));
     assert!(queue.execute(&load, &mut rig.clock).is_err());
@@ -600,14 +606,14 @@ fn m66_a_key_leaves_nothing_in_the_software_device() {
     let mut key = Box::new([0; 64]);
     secrets::fill(&mut key[..]);
     let needles = secrets::Needle::of(&key[..]);
-    assert!(!scan.find(&needles).is_empty(), "what is there is found");
+    assert!(!scan.find(&needles).is_empty(), "bytes in memory are found");
     let load = |pd: Pdn| {
         let key = DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag: None };
         CreateDek { pd, key, opaque: [0; 8] }
     };
     let dek = queue.execute(&load(pd), &mut rig.clock).unwrap();
     queue.execute(&DestroyDek(dek), &mut rig.clock).unwrap();
-    // Last, so that no later command takes the memory that this one had.
+    // This command is the last one: a later one could overwrite its memory.
     let nowhere = Pdn::new(0x12_3456).unwrap();
     assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
     wipe(&mut key[..]);

@@ -1,4 +1,5 @@
-//! The examples on the software device: behind the real libibverbs and libmlx5, with the stand-in before this program.
+//! Runs the examples on the software device: behind the real libibverbs and libmlx5, with the stand-in
+//! preloaded.
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code)] // Its `main`.
@@ -37,7 +38,7 @@ fn the_example_sleeps_in_tokio() {
     });
 }
 
-/// Returns how long this thread has run on a processor.
+/// Returns the processor time of this thread.
 fn thread_time() -> Duration {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(statistics.split(' ').next().unwrap().parse().unwrap())

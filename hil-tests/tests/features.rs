@@ -1,14 +1,15 @@
-//! The guide's table of features and FEATURES.md agree: each feature that is here has tests that exist, each other one a reason.
+//! The guide's table of features agrees with FEATURES.md: each supported feature has tests that exist, each
+//! other one has a reason.
 
-use super::proofs::{Kind, Proof, Sources, proofs};
+use super::proofs::{Kind, Proof, Sources, broken, proofs};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Both tables as texts.
 struct Tables {
-    /// The guide's, for users.
+    /// The table of the guide, for users.
     guide: String,
-    /// That of FEATURES.md.
+    /// The table of FEATURES.md, with the tests.
     tests: String,
 }
 
@@ -20,18 +21,18 @@ impl Tables {
     }
 }
 
-/// Returns the rows of the first table of a text, behind its heading, as cells.
+/// Returns the rows of the first table of a text, without its heading, as cells.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
     rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
 }
 
-/// Whether a cell gives a reason of this number of words behind these.
+/// Returns whether a cell gives a reason of at least `words` words after the words `behind`.
 fn is_told(cell: &str, behind: &str, words: usize) -> bool {
     cell.split_once(behind).is_some_and(|(_, reason)| reason.split_whitespace().count() >= words)
 }
 
-/// Returns what is wrong in the two tables.
+/// Returns the faults of the two tables.
 fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut tests = BTreeMap::new();
@@ -39,7 +40,7 @@ fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
         match cells[..] {
             [name, bytes, shown] => {
                 if tests.insert(name, (bytes, shown)).is_some() {
-                    wrong.push(format!("{name}: stands twice"));
+                    wrong.push(format!("{name}: has two rows"));
                 }
             }
             _ => wrong.push(format!("not a row of FEATURES.md: {}", cells.join(" | "))),
@@ -56,7 +57,7 @@ fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
                 continue;
             }
         };
-        // A feature that is here in part has both: tests of the part, and why the rest is not here.
+        // A feature that is supported in part has tests of the part, and a reason why the rest is missing.
         let (is_here, is_missing) = match here {
             "yes" => (true, false),
             "no" => (false, true),
@@ -80,7 +81,8 @@ fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
     wrong
 }
 
-/// Returns what is wrong in a row of FEATURES.md: its cells for bytes and for what runs the feature.
+/// Returns the faults of a row of FEATURES.md: of the cell for bytes, and of the cell for tests that run the
+/// feature.
 fn unproven(name: &str, (bytes, shown): (&str, &str), sources: &Sources) -> Vec<String> {
     let mut wrong = Vec::new();
     let named = [proofs(bytes), proofs(shown)];
@@ -115,71 +117,49 @@ fn the_guide_names_no_test() {
     assert!(inside.is_empty(), "{:?}", inside.iter().map(|proof| proof.name).collect::<Vec<_>>());
 }
 
-/// Each way in which a row can be wrong is found, and named with its row.
+/// Each kind of fault in a row of either table is found, and reported with its row.
 #[test]
 fn a_broken_row_of_the_features_is_found() {
-    let sources = Sources::read();
-    for (row, from, to, found) in [
-        ("interleaved layout", "`r049_interleaved_example`", "`r049_interleaved`", "there is no scenario"),
-        ("interleaved layout", "scenario `r049_interleaved_example`", "see the guide", "nothing runs it"),
-        ("interleaved layout", "vectors `layout_interleaved`", "vectors `layout_strided`", "no vectors"),
-        ("interleaved layout", "vectors `layout_interleaved`", "none: why", "nothing compares"),
-        ("interleaved layout", "vectors `layout_interleaved`", "–", "nothing compares"),
-        (
-            "interleaved layout",
-            "vectors `layout_interleaved`",
-            "scenario `r049_interleaved_example`",
-            "nothing compares",
-        ),
-        ("interleaved layout", "| vectors", "| yes | vectors", "not a row of FEATURES.md"),
-        ("interleaved layout", "| interleaved", "| strided", "interleaved layout: here, and not in"),
-        (
-            "wrapped keys",
-            "`deks_and_logins_are_those_of_rdma_core`",
-            "`deks_and_logins`",
-            "unit test deks_and_logins",
-        ),
-        (
-            "events of queues",
-            "`errors_of_queues_are_told_of`",
-            "`errors_of_queues`",
-            "no test errors_of_queues",
-        ),
-        ("events of queues", "devx/main.rs", "devx/queues.rs", "no file"),
-        ("events of queues", " in `emulator/verbs/tests/devx/main.rs`", "", "no file"),
+    const ROW: &str = "interleaved layout";
+    const VECTORS: &str = "vectors `layout_interleaved`";
+    const SCENARIO: &str = "scenario `r049_interleaved_example`";
+    const EVENTS: &str = "events of queues";
+    const HERE: &str = " | no | no | yes | ";
+    let of_tests = [
+        (ROW, "`r049_interleaved_example`", "`r049_interleaved`", "there is no scenario"),
+        (ROW, SCENARIO, "see the guide", "nothing runs it"),
+        (ROW, VECTORS, "vectors `layout_strided`", "no vectors"),
+        (ROW, VECTORS, "none: why", "nothing compares"),
+        (ROW, VECTORS, "–", "nothing compares"),
+        (ROW, VECTORS, SCENARIO, "nothing compares"),
+        (ROW, "| vectors", "| yes | vectors", "not a row of FEATURES.md"),
+        (ROW, "| interleaved", "| strided", "interleaved layout: here, and not in"),
+        ("wrapped keys", "deks_and_logins_are_those_of_rdma_core", "deks", "unit test deks"),
+        (EVENTS, "`errors_of_queues_are_told_of`", "`errors_of_queues`", "no test errors_of_queues"),
+        (EVENTS, "devx/main.rs", "devx/queues.rs", "no file"),
+        (EVENTS, " in `emulator/verbs/tests/devx/main.rs`", "", "no file"),
         ("in C", "cargo xtask capi", "cargo xtask c-library", "there is no command"),
-    ] {
-        let mut tables = Tables::read();
-        tables.tests = broken(&tables.tests, row, from, to);
-        let wrong = wrong_features(&tables, &sources);
-        assert!(wrong.iter().any(|wrong| wrong.contains(row) && wrong.contains(found)), "{to}: {wrong:?}");
-    }
-    for (row, from, to, found) in [
-        ("interleaved layout", " | no | no | yes | ", " | no | no | no | ", "has tests"),
-        ("interleaved layout", " | no | no | yes | ", " | no | no | part | ", "lacks a reason"),
-        ("interleaved layout", " | no | no | yes | ", " | no | no | ? | ", "says nothing"),
-        ("interleaved layout", " | no | no | yes | ", " | no | yes | ", "not a row of the guide"),
-        (
-            "interleaved layout",
-            " | yes | no | no | ",
-            " | yes, surely | no | no | ",
-            "not a row of the guide",
-        ),
-        ("interleaved layout", "| interleaved", "| strided", "interleaved layout: not in the guide"),
+    ];
+    let of_the_guide = [
+        (ROW, HERE, " | no | no | no | ", "has tests"),
+        (ROW, HERE, " | no | no | part | ", "lacks a reason"),
+        (ROW, HERE, " | no | no | ? | ", "says nothing"),
+        (ROW, HERE, " | no | yes | ", "not a row of the guide"),
+        (ROW, " | yes | no | no | ", " | yes, surely | no | no | ", "not a row of the guide"),
+        (ROW, "| interleaved", "| strided", "interleaved layout: not in the guide"),
         ("AES-GCM", "not here: AES-GCM is", "AES-GCM is", "lacks a reason"),
         ("AES-GCM", " | no | not here", " | yes | not here", "not in FEATURES.md"),
         ("in C", "not here: logins", "logins", "lacks a reason"),
-    ] {
-        let mut tables = Tables::read();
-        tables.guide = broken(&tables.guide, row, from, to);
-        let wrong = wrong_features(&tables, &sources);
-        assert!(wrong.iter().any(|wrong| wrong.contains(row) && wrong.contains(found)), "{to}: {wrong:?}");
+    ];
+    let (Tables { guide, tests }, sources) = (Tables::read(), Sources::read());
+    let check = |tables: &Tables, row: &str, found: &str| {
+        let wrong = wrong_features(tables, &sources);
+        assert!(wrong.iter().any(|wrong| wrong.contains(row) && wrong.contains(found)), "{found}: {wrong:?}");
+    };
+    for (row, from, to, found) in of_tests {
+        check(&Tables { guide: guide.clone(), tests: broken(&tests, row, from, to) }, row, found);
     }
-}
-
-/// Returns a table with the row of this name changed.
-fn broken(table: &str, row: &str, from: &str, to: &str) -> String {
-    let line = table.lines().find(|line| line.starts_with(&format!("| {row}"))).expect(row);
-    assert!(line.contains(from), "{line}");
-    table.replace(line, &line.replacen(from, to, 1))
+    for (row, from, to, found) in of_the_guide {
+        check(&Tables { guide: broken(&guide, row, from, to), tests: tests.clone() }, row, found);
+    }
 }

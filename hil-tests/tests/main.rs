@@ -1,4 +1,4 @@
-//! Tests that need no board but the software device. One program, which is built faster than one for each file.
+//! Tests that need no board except the software device. One program links faster than one for each file.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! The measurements on the software device, where each must find what was assumed when it was written.
+//! Runs the measurements on the software device, where each must return the assumed value.
 
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios;
@@ -6,7 +6,8 @@ use hil_tests::scenarios::measured;
 use mlx5_softdev::{DeviceProfile, Faults, PartialBlocks, XtsEngine};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Runs measurements whose name begins so, though the board is no hardware; returns what they told, by what.
+/// Runs measurements by the beginning of their name, even though the board is no hardware. Returns the values
+/// by their name.
 fn measure(mut board: SoftBoard, name: &str) -> BTreeMap<String, String> {
     let mut told = BTreeMap::new();
     for measurement in measured::all().filter(|measurement| measurement.name.starts_with(name)) {
@@ -48,7 +49,7 @@ fn each_gap_has_a_measurement_that_hardware_alone_runs() {
     assert!(scenarios::all().all(|scenario| !names.contains(scenario.name) && !scenario.needs.hardware));
 }
 
-/// Prints all that is told with `--nocapture`.
+/// Prints all values with `--nocapture`.
 #[test]
 fn the_assumptions_are_found() {
     let told = measure(plain(), "gap");
@@ -91,7 +92,7 @@ fn the_assumptions_are_found() {
     }
 }
 
-/// Where the device differs, so does what is measured: the values come from the device and not from the measurement.
+/// A device that differs gives other values: the measurements read the device and contain no fixed values.
 #[test]
 fn another_device_gives_other_values() {
     let refuses = DeviceProfile { partial_blocks: PartialBlocks::Refuse, ..DeviceProfile::default() };
@@ -114,7 +115,8 @@ fn another_device_gives_other_values() {
     assert!(measure(SoftBoard::new(single), "gap07").len() == 12);
 }
 
-/// What scenarios assume and no source says fails on a software device that does otherwise, and is told of by hardware that does.
+/// Assumptions of scenarios that no source states: a software device that contradicts one fails the scenario,
+/// and hardware that contradicts one is reported.
 #[test]
 fn what_scenarios_assume_fails_here_and_is_measured_on_hardware() {
     let none = Faults::default();

@@ -1,5 +1,5 @@
-//! Do the scenarios notice a broken device? Each switch of [`Faults`] is turned on alone, and one scenario at least must
-//! fail then.
+//! Do the scenarios notice a broken device? Each switch of [`Faults`] is turned on alone, and at least one
+//! scenario must then fail.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -7,7 +7,7 @@ use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios::{self, Scenario};
 use mlx5_softdev::{CryptoMode, DeviceProfile, Faults, XtsEngine};
 
-/// Names the fields of [`Faults`]; the pattern makes it a compile error to forget one.
+/// Lists the fields of [`Faults`]. The pattern makes a missing field a compile error.
 macro_rules! switches {
     ($($name:ident),+ $(,)?) => {{
         let Faults { $($name: _),+ } = Faults::default();
@@ -69,13 +69,13 @@ fn mutations() -> [(&'static str, Faults); 49] {
     )
 }
 
-/// A device that takes wrapped keys.
+/// Returns a device that accepts wrapped keys.
 fn wrapped() -> DeviceProfile {
     DeviceProfile { crypto: CryptoMode::Wrapped, ..DeviceProfile::default() }
 }
 
-/// Runs all scenarios that a device of this kind can run and that `wanted` says yes to; returns which of them fail, and how
-/// many there were.
+/// Runs the scenarios that a device of this kind supports and that `wanted` selects. Returns the failed ones,
+/// and the number of all.
 fn failing(
     profile: DeviceProfile,
     faults: Faults,
@@ -106,7 +106,7 @@ fn every_mutation_is_noticed() {
     let mut unnoticed = Vec::new();
     for (name, faults) in mutations() {
         let (mut noticed, of) = failing(DeviceProfile::default(), faults, |_| true);
-        // What only a device with logins can show.
+        // Scenarios with logins run on a device that has them.
         let (more, also) = failing(wrapped(), faults, |scenario| scenario.needs.login);
         noticed.extend(more);
         let of = of + also;

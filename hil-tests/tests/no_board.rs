@@ -1,4 +1,5 @@
-//! What queues and mkeys refuse on devices that can do less than the boards here: small queues, missing capabilities.
+//! Requests that queues and mkeys refuse on a device with fewer capabilities than the boards have: small
+//! queues, missing features.
 
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
@@ -16,7 +17,7 @@ impl Doorbell for Silent {
     fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
-/// An mkey with a signature, on a device that can do this much.
+/// Returns an mkey with a signature, on a device with these capabilities.
 fn mkey(capabilities: SignatureCapabilities) -> Mkey {
     let psvs = (PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
     let signature = SignatureAttributes { capabilities, ..SignatureAttributes::new(psvs.0, psvs.1) };
@@ -24,7 +25,7 @@ fn mkey(capabilities: SignatureCapabilities) -> Mkey {
     Mkey::new(MkeyAttributes { signature: Some(signature), ..plain })
 }
 
-/// Posts to a queue of 16 blocks; a refusal must leave it empty and the mkey as it was.
+/// Posts to a queue of 16 blocks. A refusal must leave the queue empty and the mkey unchanged.
 fn post(
     limits: SendQueueConfig,
     mkey: &mut Mkey,

@@ -1,8 +1,8 @@
-//! The pages of this package name what there is: README.md and PLACES.md each place, and each page and place is named there.
+//! The pages of this package name existing files only, and README.md and PLACES.md name every page and place.
 
 use std::path::PathBuf;
 
-/// The folder of this package.
+/// Returns the folder of this package.
 fn here() -> PathBuf {
     env!("CARGO_MANIFEST_DIR").into()
 }
@@ -11,18 +11,18 @@ fn text(page: &str) -> String {
     std::fs::read_to_string(here().join(page)).expect(page)
 }
 
-/// Returns the names of what is in a folder of this package.
+/// Returns the names of all files in a folder of this package.
 fn names(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(here().join(folder)).expect(folder);
     entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect()
 }
 
-/// Returns what a line of a page quotes.
+/// Returns the quoted words of a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// Where a path of a page points: a path with a slash in front counts from the repository's root.
+/// Returns the target of a path on a page. A path that begins with a slash counts from the repository's root.
 fn place(path: &str) -> PathBuf {
     path.strip_prefix('/').map_or_else(|| here().join(path), |path| here().join("..").join(path))
 }
@@ -32,7 +32,7 @@ fn every_place_is_named() {
     let page = text("PLACES.md");
     for line in page.lines().filter(|line| line.starts_with("| `")) {
         for path in quoted(line.split(" | ").next().unwrap_or_default()) {
-            assert!(place(path).exists(), "{path} is not there");
+            assert!(place(path).exists(), "{path} does not exist");
         }
     }
     let is_named = |path: &str| page.contains(&format!("`{path}`")) || page.contains(&format!("`{path}/`"));
@@ -48,7 +48,7 @@ fn every_place_is_named() {
     }
 }
 
-/// README.md is where a stranger begins: it is short, and its table says for each kind of change which files to touch.
+/// README.md is the entrance: it is short, and its table names the files to touch for each kind of change.
 #[test]
 fn the_readme_leads_to_every_page_and_to_places_that_exist() {
     let readme = text("README.md");
@@ -61,7 +61,7 @@ fn the_readme_leads_to_every_page_and_to_places_that_exist() {
         !path.contains(' ') && (path.contains('/') || path.ends_with(".md")) && *path != "fuzz/corpus/TARGET"
     });
     let lost: Vec<&str> = paths.filter(|path| !place(path).exists()).collect();
-    assert!(lost.is_empty(), "README.md names what is not there: {lost:?}");
+    assert!(lost.is_empty(), "README.md names missing files: {lost:?}");
     for kind in [
         "a scenario",
         "a requirement",
@@ -77,7 +77,7 @@ fn the_readme_leads_to_every_page_and_to_places_that_exist() {
     }
 }
 
-/// Returns the repository's files whose names end so, outside of what is built and recorded.
+/// Returns all files of the repository with these endings, without build results and recordings.
 fn files(endings: &[&str]) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![here().join("..")], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -96,7 +96,7 @@ fn files(endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// Returns a text in one line, without the marks of comments.
+/// Returns a text as one line, without the marks of comments.
 fn joined(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let line = line.trim();
@@ -105,8 +105,8 @@ fn joined(text: &str) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the headings that a text cites, `NAME.md, "Heading"`, with one more behind each `and`; and, as an error, what follows
-/// the name where a number of a part does, as headings have none.
+/// Returns the headings that a text cites as `NAME.md, "Heading"`, with further ones after `and`. A part
+/// number after the file name is an error, because headings have no number.
 fn cited<'t>(text: &'t str, page: &str) -> Result<Vec<&'t str>, String> {
     let mut headings = Vec::new();
     for (at, _) in text.match_indices(page) {
@@ -126,10 +126,10 @@ fn cited<'t>(text: &'t str, page: &str) -> Result<Vec<&'t str>, String> {
     Ok(headings)
 }
 
-/// Facts are cited by the heading in DEVICE.md under which they stand.
+/// Each cited fact has a heading of its own in DEVICE.md.
 #[test]
 fn every_cited_fact_has_its_heading() {
-    // Joined from two words, so that this file cites nothing.
+    // Joined from two words: this file must not cite a heading.
     let (page, facts) = (["DEVICE", ".md"].concat(), text("DEVICE.md"));
     let headings: Vec<&str> = facts
         .lines()
@@ -137,7 +137,7 @@ fn every_cited_fact_has_its_heading() {
         .map(|line| line.trim_matches(['#', ' ']))
         .collect();
     for heading in &headings {
-        assert_eq!(headings.iter().filter(|other| other == &heading).count(), 1, "{heading} stands twice");
+        assert_eq!(headings.iter().filter(|other| other == &heading).count(), 1, "two headings {heading}");
     }
     let mut count = 0;
     for path in files(&[".rs", ".md", ".toml", ".c", ".h"]) {
@@ -151,7 +151,8 @@ fn every_cited_fact_has_its_heading() {
     assert!(count > 40, "{count} citations");
 }
 
-/// A reader of a comment or a message has no table of requirements at hand: comments and messages say the rule, not its number.
+/// Comments and messages state the rule of a requirement instead of its number, because their reader has no
+/// table of requirements.
 #[test]
 fn comments_and_messages_say_the_rule_and_not_its_number() {
     let mut wrong = Vec::new();
@@ -171,7 +172,8 @@ fn comments_and_messages_say_the_rule_and_not_its_number() {
     }
 }
 
-/// Counts the numbers of requirements in a line, such as D and 4 written as one word, unless they are strings of their own.
+/// Counts the numbers of requirements in a line, for example D and 4 written as one word. Strings that
+/// consist of the number only are exempt.
 fn codes(line: &str) -> usize {
     let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '"');
     words

@@ -1,10 +1,10 @@
-//! What pages name as proofs, and whether each exists: vectors, tests, properties, commands and scenarios.
+//! The proofs that pages name, and whether each exists: vectors, tests, properties, commands and scenarios.
 
 use hil_tests::scenarios;
 use std::io::Read;
 use std::path::Path;
 
-/// The words before a quoted name, or before several, which say where the names are looked for.
+/// The words before a quoted name, or before several, that select where to look for the names.
 const KINDS: [(&str, Kind); 9] = [
     ("vectors ", Kind::Vectors),
     ("property ", Kind::Property),
@@ -17,7 +17,7 @@ const KINDS: [(&str, Kind); 9] = [
     ("scenarios ", Kind::Scenario),
 ];
 
-/// What shows that something is as it is said to be.
+/// The kinds of proofs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Vectors,
@@ -28,14 +28,14 @@ pub(super) enum Kind {
     Scenario,
 }
 
-/// Something that is named as a proof: of tests with the file.
+/// A named proof. Tests have a file, too.
 pub(super) struct Proof<'c> {
     pub(super) kind: Kind,
     pub(super) name: &'c str,
     file: Option<&'c str>,
 }
 
-/// Returns the proofs that a cell names.
+/// Returns the proofs that a cell of a table names.
 pub(super) fn proofs(cell: &str) -> Vec<Proof<'_>> {
     let (mut found, mut kind) = (Vec::<Proof<'_>>::new(), None);
     for (before, name) in quoted(cell) {
@@ -44,20 +44,27 @@ pub(super) fn proofs(cell: &str) -> Vec<Proof<'_>> {
             continue;
         }
         let said = KINDS.iter().find(|(words, _)| before.ends_with(words)).map(|(_, kind)| *kind);
-        // Names of one kind follow one another.
+        // Names that follow one another have the same kind.
         kind = said.or(kind.filter(|_| before == ", "));
         found.extend(kind.map(|kind| Proof { kind, name, file: None }));
     }
     found
 }
 
-/// What a cell quotes, each behind the text between it and the one before.
+/// Returns each quoted part of a cell, with the text before it.
 pub(super) fn quoted(cell: &str) -> Vec<(&str, &str)> {
     let parts: Vec<&str> = cell.split('`').collect();
     parts.chunks_exact(2).map(|part| (part[0], part[1])).collect()
 }
 
-/// Returns all files of a folder and those below, with the lines not indented.
+/// Returns a table with `from` replaced by `to` in the row that begins with this name.
+pub(super) fn broken(table: &str, row: &str, from: &str, to: &str) -> String {
+    let line = table.lines().find(|line| line.starts_with(&format!("| {row}"))).expect(row);
+    assert!(line.contains(from), "{line}");
+    table.replace(line, &line.replacen(from, to, 1))
+}
+
+/// Returns the text of all files below a folder, without indentation.
 fn texts(folder: &Path) -> String {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let mut all = String::new();
@@ -75,7 +82,7 @@ fn texts(folder: &Path) -> String {
     all
 }
 
-/// Where proofs are looked for.
+/// The texts in which proofs are looked for.
 pub(super) struct Sources {
     library: String,
     properties: String,
@@ -93,7 +100,7 @@ impl Sources {
         }
     }
 
-    /// Says what there is not of a proof.
+    /// Returns why a proof is missing, if it is.
     pub(super) fn lack(&self, proof: &Proof<'_>) -> Option<String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let Proof { kind, name, file } = proof;

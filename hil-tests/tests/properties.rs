@@ -1,5 +1,5 @@
-//! What holds for any parameters: transfers restore memory, single wrong bits are found, queues lose nothing, and requests
-//! look alike wherever in a ring they begin.
+//! Properties for random parameters: transfers restore memory, a single wrong bit is found, queues complete
+//! each request once, and a request has the same bytes at every place of a ring.
 
 use hil_tests::board::{DekSpec, MkeySpec, SEND_BLOCKS, SoftBoard};
 use hil_tests::expected;
@@ -47,7 +47,7 @@ fn block_size() -> impl Strategy<Value = BlockSize> {
     select(BlockSize::ALL.to_vec())
 }
 
-/// Two kinds of signature, such that what is copied between them agrees with what each would make itself.
+/// Two signatures for the two domains. Fields that the device copies have the same value in both.
 fn pair() -> impl Strategy<Value = (Signature, Signature)> {
     (kind(), kind()).prop_map(|(memory, wire)| {
         let wire = match (memory, wire) {
@@ -63,7 +63,7 @@ fn pair() -> impl Strategy<Value = (Signature, Signature)> {
     })
 }
 
-/// A signature of any arrangement.
+/// A signature of one domain or of two.
 fn signature() -> impl Strategy<Value = BlockSignature> {
     (0..4u8, pair(), block_size(), any::<bool>()).prop_map(|(arrangement, (memory, wire), size, mixed)| {
         let domain = |signature, block_size| Domain { signature, block_size };
@@ -79,7 +79,7 @@ fn signature() -> impl Strategy<Value = BlockSignature> {
     })
 }
 
-/// The bytes of data that fill whole blocks of both domains.
+/// Returns the bytes of data that fill whole blocks of both domains.
 fn whole_blocks(signature: Option<&BlockSignature>) -> usize {
     let Some(signature) = signature else { return 512 };
     let domains = signature.memory_domain().into_iter().chain(signature.wire_domain());
@@ -94,14 +94,15 @@ fn order() -> impl Strategy<Value = SignatureOrder> {
     select(vec![SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx])
 }
 
-/// Everything about a cipher but the key's number.
+/// All parameters of a cipher except the number of its key.
 fn cipher() -> impl Strategy<Value = (Direction, SignatureOrder, u128, Vec<u8>, Index)> {
     let key = prop_oneof![vec(any::<u8>(), 32), vec(any::<u8>(), 64)];
     let tweak = prop_oneof![any::<u64>().prop_map(u128::from), any::<u128>(), Just(u128::from(u64::MAX))];
     (direction(), order(), tweak, key, any::<Index>())
 }
 
-/// Puts bytes into memory in parts out of order with gaps between, and returns the entries and where the parts are.
+/// Writes bytes to memory in parts, in descending order and with gaps. Returns the entries, and the places of
+/// the parts.
 fn scatter(pair: &mut QpPairFixture<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<KlmEntry>, Vec<(u64, usize)>) {
     let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).chain([bytes.len()]).collect();
     ends.sort_unstable();
@@ -124,7 +125,7 @@ fn scatter(pair: &mut QpPairFixture<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<K
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// Sending gives the bytes that are computed apart from the device, and receiving them restores memory.
+    /// Sending produces the bytes that the test computes itself, and receiving them restores memory.
     #[test]
     fn a_transfer_out_and_in_restores_memory(
         signature in proptest::option::weighted(0.8, signature()),
@@ -137,7 +138,8 @@ proptest! {
         let mut board = SoftBoard::new(DeviceProfile::default());
         let mut pair = QpPairFixture::new(&mut board);
         let length = blocks * whole_blocks(signature.as_ref());
-        let data: Vec<u8> = (0..length as u64).map(|at| ((bytes ^ at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+        let byte = |at: u64| ((bytes ^ at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+        let data: Vec<u8> = (0..length as u64).map(byte).collect();
         let crypto = match &cipher {
             None => None,
             Some((direction, order, tweak, key, unit)) => {
@@ -152,40 +154,48 @@ proptest! {
                 prop_assume!(!units.is_empty());
                 let dek = pair.board.create_dek(DekSpec { key, keytag: None });
                 let (direction, order, tweak) = (*direction, *order, Tweak::new(*tweak));
-                let crypto = Crypto { direction, order, data_unit: *unit.get(&units), tweak, dek, keytag: Keytag::default() };
-                let both = signature.is_some_and(|block| block.memory_domain().is_some() && block.wire_domain().is_some());
+                let (data_unit, keytag) = (*unit.get(&units), Keytag::default());
+                let crypto = Crypto { direction, order, data_unit, tweak, dek, keytag };
+                let has_both =
+                    |it: BlockSignature| it.memory_domain().is_some() && it.wire_domain().is_some();
+                let both = signature.is_some_and(has_both);
                 prop_assume!(!(both && crypto.signature_is_outside()));
                 Some((crypto, key))
             }
         };
-        let images = expected::images(&data, signature.as_ref(), crypto.as_ref().map(|(crypto, key)| (crypto, &key[..])));
+        let cipher = crypto.as_ref().map(|(crypto, key)| (crypto, &key[..]));
+        let images = expected::images(&data, signature.as_ref(), cipher);
         let (entries, places) = scatter(&mut pair, &images.memory, &cuts);
-        let spec = MkeySpec { entries: 16, signature: signature.is_some(), crypto: crypto.is_some(), ..MkeySpec::default() };
+        let (signed, encrypted) = (signature.is_some(), crypto.is_some());
+        let spec = MkeySpec { entries: 16, signature: signed, crypto: encrypted, ..MkeySpec::default() };
         let mkey = pair.mkey(spec);
         let config = MkeyConfig {
             access: Some(Access::ALL),
             signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
             crypto: crypto.map(|(crypto, _)| crypto),
         };
-        // All is moved from the beginning, so that data units may begin within blocks.
+        // All data move in one transfer. Data units may therefore begin within blocks.
         let prepared = pair.near.way().prepare_with_any_data_unit(pair.mkeys[mkey].kind(), &config);
         let prepared = prepared.map_err(|error| TestCaseError::fail(error.to_string()))?;
         pair.configure_prepared(mkey, &prepared, entries.as_slice()).map_err(TestCaseError::fail)?;
-        let wire = pair.tx(tx, mkey, 0, images.wire.len()).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
+        let sent = pair.tx(tx, mkey, 0, images.wire.len());
+        let wire = sent.and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
         prop_assert_eq!(&wire, &images.wire);
         for (address, length) in &places {
             pair.board.write(*address, &vec![0; *length]);
         }
         pair.rx(rx, mkey, 0, &wire).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
-        let back: Vec<u8> = places.iter().flat_map(|(address, length)| pair.board.read(*address, *length)).collect();
+        let read = |(address, length): &(u64, usize)| pair.board.read(*address, *length);
+        let back: Vec<u8> = places.iter().flat_map(read).collect();
         prop_assert_eq!(&back, &images.memory);
         if signature.is_some() {
             prop_assert_eq!(pair.mkeys[mkey].check(), Ok(None));
         }
     }
 
-    /// A wrong bit is reported, with the number of its block, if its byte of the signature is checked, and passes if not.
-    /// One in the data is reported if the whole guard is checked, and passes if none of it is.
+    /// A wrong bit of a signature is reported, with the number of its block, if the check mask covers its
+    /// byte, and ignored otherwise. A wrong bit of the data is reported if the mask covers the whole guard,
+    /// and ignored if the mask covers no byte of it.
     #[test]
     fn a_single_wrong_bit_is_found_where_it_is_looked_for(
         signature in kind(),
@@ -198,11 +208,15 @@ proptest! {
         let mut board = SoftBoard::new(DeviceProfile::default());
         let mut pair = QpPairFixture::new(&mut board);
         let domain = Domain { signature, block_size };
-        let data: Vec<u8> = (0..blocks * block_size.bytes() as usize).map(|at| (at * 31 + at / 251) as u8).collect();
+        let length = blocks * block_size.bytes() as usize;
+        let data: Vec<u8> = (0..length).map(|at| (at * 31 + at / 251) as u8).collect();
         let mut stream = expected::sign(&data, Some(&domain));
         let (stride, unsigned) = (domain.stride() as usize, block_size.bytes() as usize);
         let block = block.index(blocks);
-        let within = if in_signature { unsigned + place.index(signature.bytes() as usize) } else { place.index(unsigned) };
+        let within = match in_signature {
+            true => unsigned + place.index(signature.bytes() as usize),
+            false => place.index(unsigned),
+        };
         stream[block * stride + within] ^= 1 << bit;
         let guard = match signature {
             Signature::T10Dif(_) => check_mask::T10DIF_GUARD,
@@ -245,7 +259,7 @@ proptest! {
     }
 }
 
-/// Something that a user of a queue does.
+/// A call of a program that uses a queue.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Nop {
@@ -256,25 +270,26 @@ enum Step {
         segments: usize,
         signaled: bool,
     },
-    /// A configuration: one work request, or three.
+    /// A configuration of one work request, or of three.
     Configure {
         signature: bool,
         signaled: bool,
     },
-    /// A configuration that no mkey holds.
+    /// A configuration with more entries than the mkey has room for.
     Refuse,
     Ring,
     RunDevice,
     Poll,
 }
 
-/// Posts often enough that the ring fills up now and then.
+/// Posts often enough to fill the ring sometimes.
 fn step() -> impl Strategy<Value = Step> {
     let signaled = || any::<bool>();
     prop_oneof![
         4 => signaled().prop_map(|signaled| Step::Nop { signaled }),
         12 => (1..=30usize, signaled()).prop_map(|(segments, signaled)| Step::Write { segments, signaled }),
-        4 => (any::<bool>(), signaled()).prop_map(|(signature, signaled)| Step::Configure { signature, signaled }),
+        4 => (any::<bool>(), signaled())
+            .prop_map(|(signature, signaled)| Step::Configure { signature, signaled }),
         1 => Just(Step::Refuse),
         1 => Just(Step::Ring),
         1 => Just(Step::RunDevice),
@@ -285,7 +300,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever is posted completes once and in order, if it was to; a refused request changes no counter.
+    /// Each signalled request completes once and in order. A refused request changes no counter.
     #[test]
     fn queues_lose_nothing_and_repeat_nothing(steps in vec(step(), 1..300)) {
         let mut board = SoftBoard::new(DeviceProfile::default());
@@ -296,16 +311,27 @@ proptest! {
         let entries = [KlmEntry { address: region.address, length: 8, key: region.key }; 9];
         let mkey = pair.mkey(MkeySpec { entries: 8, signature: true, ..MkeySpec::default() });
         let domain = |signature| Domain { signature, block_size: BlockSize::B512 };
-        let both = BlockSignature::both(domain(Signature::Crc32(Seed::Ones)), domain(Signature::Crc32c(Seed::Ones)));
+        let (memory, wire) = (Signature::Crc32(Seed::Ones), Signature::Crc32c(Seed::Ones));
+        let both = BlockSignature::both(domain(memory), domain(wire));
         let mut model = QueueModel::new(SEND_BLOCKS as u32, u32::MAX, 0);
-        // The mkey's state decides what its next configuration takes: it is new once.
-        let whole = MkeyConfig { access: Some(Access::ALL), signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
+        // The first configuration of a new mkey differs from later ones. Configure it once, so that all
+        // others are alike.
+        let reset = MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
+        let whole = MkeyConfig { access: Some(Access::ALL), ..reset };
         pair.configure(mkey, &whole, Layout::Unchanged).map_err(TestCaseError::fail)?;
-        let prepare = |signature| PreparedConfig::new(pair.mkeys[mkey].kind(), &MkeyConfig { signature, ..MkeyConfig::UNCHANGED });
+        let prepare = |signature| {
+            PreparedConfig::new(pair.mkeys[mkey].kind(), &MkeyConfig { signature, ..MkeyConfig::UNCHANGED })
+        };
         let resets = prepare(SignatureChange::Reset).expect("a reset");
         let sets = prepare(SignatureChange::Set(both)).expect("a signature");
         for (id, step) in (0u64..).zip(steps.into_iter().chain([
-            Step::Ring, Step::RunDevice, Step::Poll, Step::Nop { signaled: true }, Step::Ring, Step::RunDevice, Step::Poll,
+            Step::Ring,
+            Step::RunDevice,
+            Step::Poll,
+            Step::Nop { signaled: true },
+            Step::Ring,
+            Step::RunDevice,
+            Step::Poll,
         ])) {
             let before = pair.near.counters();
             prop_assert_eq!(before.free_blocks, model.free_blocks());
@@ -331,12 +357,14 @@ proptest! {
                     } else {
                         vec![(RequestKind::MkeyConfigure, 2 + 2)]
                     };
-                    let result = request!(signaled).configure_mkey(&mut pair.mkeys[mkey], prepared, &entries[..5]);
+                    let (request, mkey) = (request!(signaled), &mut pair.mkeys[mkey]);
+                    let result = request.configure_mkey(mkey, prepared, &entries[..5]);
                     (result, signaled, parts)
                 }
                 Step::Refuse => {
                     let known = pair.mkeys[mkey].clone();
-                    let result = pair.near.request(id).signaled().configure_mkey(&mut pair.mkeys[mkey], &sets, &entries);
+                    let request = pair.near.request(id).signaled();
+                    let result = request.configure_mkey(&mut pair.mkeys[mkey], &sets, &entries);
                     let error = ConfigError::TooManyEntries { max: 8 };
                     prop_assert_eq!(result, Err(PostError::Config(error)));
                     prop_assert_eq!(&known, &pair.mkeys[mkey]);
@@ -360,7 +388,8 @@ proptest! {
                     continue;
                 }
             };
-            prop_assert_eq!(result, model.room(parts.len() as u32, parts.iter().map(|(_, blocks)| blocks).sum()));
+            let blocks = parts.iter().map(|(_, blocks)| blocks).sum();
+            prop_assert_eq!(result, model.room(parts.len() as u32, blocks));
             if result.is_ok() {
                 model.post(id, signaled, &parts);
             } else {
@@ -371,7 +400,7 @@ proptest! {
     }
 }
 
-/// A doorbell that remembers what it was rung with.
+/// A doorbell that records the control segments.
 #[derive(Default)]
 struct Recorder(Vec<[u8; 8]>);
 
@@ -381,10 +410,11 @@ impl Doorbell for Recorder {
     }
 }
 
-/// Blocks of the small ring.
+/// Number of blocks of the small ring.
 const SMALL: usize = 16;
 
-/// Posts a configuration to a ring that begins at block `first`, and returns its blocks in order, without their numbers.
+/// Posts a configuration to a ring that begins at block `first`. Returns its blocks in order, without block
+/// numbers.
 fn linear(
     attributes: MkeyAttributes,
     config: &MkeyConfig,
@@ -424,7 +454,7 @@ fn linear(
         bytes[at + 1..at + 3].fill(0);
         let size = usize::from(bytes[at + 7]) * 16;
         let end = at + size.div_ceil(64) * 64;
-        // Which the device does not read.
+        // The device ignores the rest of the last block.
         bytes[at + size..end].fill(0);
         at = end;
     }
@@ -432,7 +462,7 @@ fn linear(
 }
 
 proptest! {
-    /// A configuration is the same bytes wherever in the ring it begins, and fills no block that is not its own.
+    /// A configuration has the same bytes at every place of the ring, and leaves all other blocks unchanged.
     #[test]
     fn requests_look_alike_at_every_place_of_a_ring(
         access in proptest::option::of(0..16u8),
@@ -443,19 +473,32 @@ proptest! {
         laps in select(vec![0u32, 1, 0xfff, 0x1000, 0x0fff_fffe]),
     ) {
         let flags = [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
-        let rights = |set: u8| (0..4).filter(|bit| set >> bit & 1 != 0).fold(Access::NONE, |all, bit| all | flags[bit]);
+        let rights = |set: u8| {
+            let bits = (0..4).filter(|bit| set >> bit & 1 != 0);
+            bits.fold(Access::NONE, |all, bit| all | flags[bit])
+        };
         let entries = entries.unwrap_or_default();
         let key = Key::from_raw;
-        let list: Vec<KlmEntry> = entries.iter().map(|(address, length, lkey)| KlmEntry { address: *address, length: *length, key: key(*lkey) }).collect();
-        let streams: Vec<InterleavedEntry> = entries.iter().map(|(address, bytes, lkey)| {
-            InterleavedEntry { address: *address, bytes: *bytes as u16, skip: *bytes as u16 - 1, key: key(*lkey) }
-        }).collect();
+        let entry = |(address, length, lkey): &(u64, u32, u32)| {
+            KlmEntry { address: *address, length: *length, key: key(*lkey) }
+        };
+        let list: Vec<KlmEntry> = entries.iter().map(entry).collect();
+        let stream = |(address, bytes, lkey): &(u64, u32, u32)| {
+            let bytes = *bytes as u16;
+            InterleavedEntry { address: *address, bytes, skip: bytes - 1, key: key(*lkey) }
+        };
+        let streams: Vec<InterleavedEntry> = entries.iter().map(stream).collect();
         let layout = match repeat {
             Some(repeat) => Layout::Interleaved { repeat: repeat.into(), entries: &streams },
             None => Layout::List(&list),
         };
         let crypto = cipher.map(|(direction, order, tweak, _, unit)| Crypto {
-            direction, order, data_unit: *unit.get(&BlockSize::ALL), tweak: Tweak::new(tweak), dek: DekId::from_low_bits(0x00ab_cdef), keytag: Keytag([9; 8]),
+            direction,
+            order,
+            data_unit: *unit.get(&BlockSize::ALL),
+            tweak: Tweak::new(tweak),
+            dek: DekId::from_low_bits(0x00ab_cdef),
+            keytag: Keytag([9; 8]),
         });
         let signature = block.map_or(SignatureChange::Reset, SignatureChange::Set);
         let config = MkeyConfig { access: access.map(rights), signature, crypto };
@@ -467,7 +510,8 @@ proptest! {
         };
         let first = linear(attributes, &config, layout, laps * SMALL as u32);
         for offset in 1..SMALL as u32 {
-            prop_assert_eq!(&linear(attributes, &config, layout, laps * SMALL as u32 + offset), &first, "at block {}", offset);
+            let other = linear(attributes, &config, layout, laps * SMALL as u32 + offset);
+            prop_assert_eq!(&other, &first, "at block {}", offset);
         }
     }
 }

@@ -1,14 +1,15 @@
-//! The tables of REQUIREMENTS.md: each number has a row, and what a row names exists and shows the requirement.
+//! The tables of REQUIREMENTS.md: each number has a row, and each name in a row exists and shows the
+//! requirement.
 
-use super::proofs::{Sources, proofs};
+use super::proofs::{Sources, broken, proofs};
 use hil_tests::scenarios;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Requirements of the three source pages are R1 to this, those of related pages M1 to this.
+/// The last number of the requirements of the three source pages (R) and of related pages (M).
 const LAST: [(&str, u32); 2] = [("R", 187), ("M", 85)];
 
-/// A row: its scenarios, and what else tests it.
+/// A row of the tables: its scenarios, and its other proofs.
 struct Row {
     scenarios: BTreeSet<String>,
     elsewhere: String,
@@ -20,7 +21,8 @@ fn text() -> String {
     std::fs::read_to_string(path).expect("REQUIREMENTS.md")
 }
 
-/// Reads the rows, by requirement: "R39". The last two cells of a row are its scenarios, and what else tests it.
+/// Reads the rows by requirement, for example "R39". The last two cells hold the scenarios and the other
+/// proofs.
 fn rows(text: &str) -> BTreeMap<String, Row> {
     let mut rows = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("| R") || line.starts_with("| M")) {
@@ -29,7 +31,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
         if number.is_empty() || number.contains(|letter: char| !letter.is_ascii_digit()) {
             continue;
         }
-        // A related page has one cell for what shows the requirement, a source page two.
+        // A row of a related page has one cell less than a row of a source page.
         assert_eq!(cells.len(), if line.starts_with("| R") { 7 } else { 6 }, "cells of {line}");
         let names = cells[cells.len() - 2].split(", ").filter(|name| *name != "–");
         let row = Row {
@@ -41,7 +43,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
     rows
 }
 
-/// Returns what is wrong in a text of requirements.
+/// Returns the faults of the tables.
 fn wrong_rows(text: &str, sources: &Sources) -> Vec<String> {
     let (rows, mut wrong) = (rows(text), Vec::new());
     let all =
@@ -92,7 +94,7 @@ fn every_scenario_shows_a_requirement() {
     }
 }
 
-/// Each way in which a row can be wrong is found, and named with its row.
+/// Each kind of fault in a row is found, and reported with its row.
 #[test]
 fn a_broken_row_of_the_requirements_is_found() {
     let (text, sources) = (text(), Sources::read());
@@ -110,11 +112,7 @@ fn a_broken_row_of_the_requirements_is_found() {
         ("M7", "tests/devx/main.rs", "tests/devx/other.rs", "no file"),
         ("M65", "`cargo xtask hil --board", "`cargo xtask hils --board", "there is no command"),
     ] {
-        let is_row = |line: &&str| line.starts_with(&format!("| {number} |"));
-        let line = text.lines().find(is_row).expect(number);
-        assert!(line.contains(from), "{line}");
-        let broken = text.replace(line, &line.replacen(from, to, 1));
-        let wrong = wrong_rows(&broken, &sources);
+        let wrong = wrong_rows(&broken(&text, &format!("{number} |"), from, to), &sources);
         assert!(wrong.iter().any(|wrong| wrong.contains(number) && wrong.contains(found)), "{to}: {wrong:?}");
     }
 }

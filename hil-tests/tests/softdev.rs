@@ -1,4 +1,5 @@
-//! Every scenario on the software device, in each of its kinds. `HIL_WAYS` says in which ways requests are posted.
+//! Runs every scenario on the software device, in each of its variants. `HIL_WAYS` selects the posting
+//! methods.
 
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::way::Ways;
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The kinds of device that scenarios run on.
+/// The variants of the device.
 fn kinds() -> [(&'static str, DeviceProfile); 6] {
     let plain = DeviceProfile::default();
     [
@@ -37,11 +38,12 @@ fn kinds() -> [(&'static str, DeviceProfile); 6] {
     ]
 }
 
-/// The variable that repeats a run: `all`, a way of posting, or a seed.
+/// The variable that repeats a run: `all`, a posting method, or a random seed.
 const VARIABLE: &str = "HIL_WAYS";
 
-/// Which ways of posting the scenarios take on a kind of device: unless the variable says otherwise, all on the device as it is,
-/// since only here the library's debug assertions see them, and one for each scenario by a new seed on the others.
+/// Returns the posting methods for a variant. All methods run on the plain device, since only here the
+/// library's debug assertions apply; the other variants run one method per scenario, drawn by a new random
+/// seed. The variable replaces this choice.
 fn ways(kind: &str) -> Ways {
     match std::env::var(VARIABLE) {
         Err(_) if kind == "softdev" => Ways::All,
@@ -53,7 +55,7 @@ fn ways(kind: &str) -> Ways {
     }
 }
 
-/// Runs the scenarios that a kind of device can run; what it cannot is counted by reason.
+/// Runs the scenarios that a variant supports, and counts the others by their reason.
 fn run(kind: &str) {
     let (_, profile) = kinds().into_iter().find(|(name, _)| *name == kind).expect("a kind");
     let capabilities = SoftBoard::new(profile).capabilities();
@@ -75,7 +77,7 @@ fn run(kind: &str) {
         }
     }
     for (what, count) in skipped {
-        // Not with a macro: the harness hides what passing tests print, and nothing is skipped silently.
+        // The harness hides the output of macros in passing tests. A skipped test must always be visible.
         writeln!(io::stdout(), "\nSKIPPED {count:>3}: {kind} lacks {what}").expect("standard output");
     }
     assert!(failed.is_empty(), "{kind}, {VARIABLE}={ways}:\n{}", failed.join("\n"));
@@ -111,7 +113,7 @@ fn scenarios_on_a_device_that_refuses_parts_of_blocks() {
     run("softdev-whole-blocks");
 }
 
-/// Draws numbers from a seed (xorshift).
+/// Draws pseudorandom numbers (xorshift).
 struct Draw(u64);
 
 impl Draw {
@@ -126,8 +128,8 @@ impl Draw {
 /// The variable that repeats an order.
 const ORDER: &str = "HIL_ORDER";
 
-/// What a scenario leaves on a board fails no other: all run on one board in an order that a seed draws, then
-/// all in the reverse order on another one. So each runs once behind each other.
+/// No scenario leaves a state on the board that makes another one fail. All run on one board in a random
+/// order, then on another board in the reverse order. Each scenario thus runs once after each other one.
 #[test]
 fn scenarios_pass_behind_each_other() {
     let seed = match std::env::var(ORDER) {
@@ -148,7 +150,7 @@ fn scenarios_pass_behind_each_other() {
         for scenario in &order {
             if let Err(error) = scenario.run_on(&mut board) {
                 let (name, lines) = (scenario.name, history::lines(&mut board).join("\n"));
-                panic!("{ORDER}={seed}: {name}: {error}\n{lines}\nbehind {}", before.join(", "));
+                panic!("{ORDER}={seed}: {name}: {error}\n{lines}\nafter {}", before.join(", "));
             }
             before.push(scenario.name);
         }
@@ -156,8 +158,8 @@ fn scenarios_pass_behind_each_other() {
     }
 }
 
-/// On hardware an unknown combination of cipher and signature may leave a signature error. The next row does
-/// not inherit it.
+/// An unknown combination of cipher and signature may leave a signature error on hardware. The next row must
+/// start without it.
 #[test]
 fn an_unknown_combination_leaves_nothing_to_the_next_row() {
     let faults = Faults { leftover_rows_otherwise: true, ..Faults::default() };
@@ -165,7 +167,7 @@ fn an_unknown_combination_leaves_nothing_to_the_next_row() {
     let scenario = scenarios::all().find(|scenario| scenario.name == "r153_leftover_combinations").unwrap();
     assert_eq!((scenario.run)(&mut board), Ok(()));
     let otherwise = |(_, value): &(String, String)| value.contains("not as assumed");
-    assert!(board.findings().iter().any(otherwise), "the device does otherwise");
+    assert!(board.findings().iter().any(otherwise), "the board reports a difference");
 }
 
 #[test]
@@ -173,7 +175,7 @@ fn every_scenario_runs_somewhere_and_is_named_once() {
     let names: BTreeSet<_> = scenarios::all().map(|scenario| scenario.name).collect();
     assert_eq!(names.len(), scenarios::all().count(), "two scenarios have one name");
     let devices: Vec<_> = kinds().iter().map(|(_, kind)| SoftBoard::new(*kind).capabilities()).collect();
-    // Programs run on other boards: `cargo xtask test hil` has one.
+    // Programs run on other boards only; `cargo xtask test hil` has one.
     let runs = |scenario: &scenarios::Scenario| {
         scenario.needs.programs || devices.iter().any(|has| scenario.needs.missing(has).is_none())
     };

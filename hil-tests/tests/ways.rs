@@ -1,6 +1,7 @@
-//! The library's public methods that post are those that are compared and run: `hil_tests::way` and `hil_tests::request`.
+//! Each public method of the library that posts is used by `hil_tests::way` or `hil_tests::request`, through
+//! which requests are compared and run.
 //!
-//! The library's sources are read with `syn`: a comment or a string calls nothing.
+//! The test parses the library's sources with `syn`, which ignores comments and strings.
 
 use hil_tests::way::{BEGIN, OTHERS};
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 use syn::{ImplItem, Item, ReturnType, Signature, Type, Visibility};
 
-/// Reads all sources of a folder and those below, or one source.
+/// Parses all sources below a folder, or a single source.
 fn sources(path: &Path) -> Vec<syn::File> {
     if path.is_file() {
         let text = std::fs::read_to_string(path).expect("a source");
@@ -24,7 +25,7 @@ fn below(path: &str) -> Vec<syn::File> {
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
 }
 
-/// The modules of the library in which requests are posted.
+/// Returns the modules of the library that post requests.
 fn library() -> Vec<syn::File> {
     ["queue", "wqe", "mkey", "devx"].iter().flat_map(|module| below(&format!("../src/{module}"))).collect()
 }
@@ -39,7 +40,7 @@ impl<'s> Visit<'s> for Names {
     }
 }
 
-/// Finds send queues that a signature lends: returned as `&mut`, or handed to a closure.
+/// Finds send queues in a signature: returned as `&mut`, or passed to a closure.
 #[derive(Default)]
 struct Lent {
     inside: usize,
@@ -66,18 +67,18 @@ impl<'s> Visit<'s> for Lent {
     }
 }
 
-/// Returns whether a method posts: it may fail as a post does, or begins a request or a batch, or lends a send queue.
+/// Returns whether a method posts: returns a post error, begins a request or a batch, or lends a send queue.
 fn posts(of: &str, signature: &Signature) -> bool {
     let (mut returned, mut lent) = (Names::default(), Lent::default());
     returned.visit_return_type(&signature.output);
     lent.visit_signature(signature);
     let begins = ["PostError", "SendRequest", "Batch"].iter().any(|name| returned.0.contains(*name));
-    // A method that sets a flag of a request returns the request.
+    // A method that sets a flag of a request returns the request itself.
     let is_itself = matches!(&signature.output, ReturnType::Type(_, output) if named(output) == "Self");
     begins || lent.found || of == "SendRequest" && !is_itself
 }
 
-/// Returns the name of a type without its path and parameters.
+/// Returns the name of a type without path and parameters.
 fn named(of: &Type) -> String {
     match of {
         Type::Path(path) => path.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default(),
@@ -86,8 +87,8 @@ fn named(of: &Type) -> String {
     }
 }
 
-/// Returns the public methods and functions of the items, those of traits and inner modules too, with their type or trait.
-/// Tests are left out.
+/// Returns the public methods and functions of the items, also of traits and inner modules, each with its
+/// type or trait. Tests are excluded.
 fn functions(items: &[Item]) -> Vec<(String, &Signature)> {
     let is_test = |attributes: &[syn::Attribute]| {
         attributes.iter().any(|attribute| {
@@ -129,13 +130,13 @@ fn posting(file: &syn::File) -> BTreeSet<String> {
     posting.map(|(of, signature)| format!("{of}::{}", signature.ident)).collect()
 }
 
-/// The methods that a source calls, each with the name of what it is called on, and the functions.
+/// The functions that a source calls, and the methods, each with the name of its receiver.
 #[derive(Default)]
 struct Calls(BTreeSet<String>);
 
 impl<'s> Visit<'s> for Calls {
     fn visit_item_mod(&mut self, module: &'s syn::ItemMod) {
-        // Tests are no users.
+        // Calls in tests do not count.
         if module.ident != "tests" {
             visit::visit_item_mod(self, module);
         }
@@ -170,8 +171,8 @@ fn calls(files: &[syn::File]) -> BTreeSet<String> {
     calls.0
 }
 
-/// The methods of `SendRequest` are those that `Request::perform` calls, which has one for each of its variants; whatever else posts
-/// is known, and why it needs no variant.
+/// Each method of `SendRequest` is called by `Request::perform`, in one of its variants. Every other method
+/// that posts is listed here, with the reason why it needs no variant.
 #[test]
 fn every_method_that_posts_is_performed() {
     let found: BTreeSet<String> = library().iter().flat_map(posting).collect();
@@ -180,10 +181,15 @@ fn every_method_that_posts_is_performed() {
     let flags = ["fenced", "signaled", "solicited"];
     let performed = performed.filter(|call| !flags.contains(call)).map(|call| format!("SendRequest::{call}"));
     let known = BEGIN.iter().chain(OTHERS).map(|(name, _)| (*name).to_owned());
-    assert_eq!(found, performed.chain(known).collect(), "those of the library, and those that are known");
+    assert_eq!(
+        found,
+        performed.chain(known).collect(),
+        "left: methods of the library, right: methods of this list"
+    );
 }
 
-/// Requests begin, and configurations are prepared, by the way of posting; whoever compares posts through `Request::perform`.
+/// The posting methods begin requests and prepare configurations. All comparisons post through
+/// `Request::perform`.
 #[test]
 fn all_that_compares_posts_through_one_function() {
     let ways = calls(&below("scenarios/src/way.rs"));
@@ -203,15 +209,15 @@ fn all_that_compares_posts_through_one_function() {
             .iter()
             .filter_map(|call| call.split_once('.'))
             .find(|(_, method)| requests.contains(*method));
-        assert_eq!(past, None, "{user} posts past Request::perform");
+        assert_eq!(past, None, "{user} posts without Request::perform");
     }
     for user in ["src/vectors", "src/differential"] {
         let calls = calls(&below(user));
         for call in ["way.open", "way.prepare_with_any_data_unit"] {
-            assert!(calls.contains(call), "{user} posts through way.rs: {call}");
+            assert!(calls.contains(call), "{user} must post through way.rs: {call}");
         }
         for past in ["queue.request", "queue.batch", "PreparedConfig::new"] {
-            assert!(!calls.contains(past), "{user}: past way.rs: {past}");
+            assert!(!calls.contains(past), "{user} posts without way.rs: {past}");
         }
     }
 }
@@ -229,7 +235,7 @@ fn every_change_in_place_is_proven() {
         changes.map(|(_, signature)| format!("prepared.{}", signature.ident)).collect();
     let made = calls(&below("scenarios/src/way.rs"));
     let made = made.into_iter().filter(|call| call.starts_with("prepared.set_")).collect();
-    assert_eq!(changes, made, "way.rs changes all that the library lets one change");
+    assert_eq!(changes, made, "way.rs makes each change that the library offers");
 }
 
 #[test]
