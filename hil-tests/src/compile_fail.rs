@@ -1,5 +1,5 @@
-//! Mistakes that the types of the library do not let one write. Each stands beside a twin that differs in the mistake alone
-//! and compiles, so that it fails for the right reason.
+//! Mistakes that the library's types make impossible. Each example of a mistake follows a twin that compiles
+//! and differs in the mistake only: the mistake is then the reason for the error.
 //!
 //! # A setter twice
 //! ```
@@ -8,19 +8,25 @@
 //! ```
 //! ```compile_fail,E0062
 //! # use mlx5_mkey::mkey::{Access, MkeyConfig};
-//! let config = MkeyConfig { access: Some(Access::ALL), access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
+//! let config = MkeyConfig {
+//!     access: Some(Access::ALL), access: Some(Access::NONE), ..MkeyConfig::UNCHANGED
+//! };
 //! ```
 //!
 //! # Two layouts in one configuration
 //! ```
 //! # use mlx5_mkey::{error::PostError, mkey::{KlmEntry, Mkey}, queue::SendRequest, wqe::PreparedConfig};
-//! fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig, list: &[KlmEntry]) -> Result<(), PostError> {
+//! fn configure(
+//!     request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig, list: &[KlmEntry],
+//! ) -> Result<(), PostError> {
 //!     request.configure_mkey(mkey, prepared, list)
 //! }
 //! ```
 //! ```compile_fail,E0061
 //! # use mlx5_mkey::{error::PostError, mkey::{KlmEntry, Mkey}, queue::SendRequest, wqe::PreparedConfig};
-//! fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig, list: &[KlmEntry]) -> Result<(), PostError> {
+//! fn configure(
+//!     request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig, list: &[KlmEntry],
+//! ) -> Result<(), PostError> {
 //!     request.configure_mkey(mkey, prepared, list, list)
 //! }
 //! ```
@@ -37,7 +43,7 @@
 //! let layout = Layout::Interleaved { repeat: 2, entries: &[entry] };
 //! ```
 //!
-//! # An access flag that an mkey has not
+//! # An access flag that an mkey does not have
 //! ```
 //! # use mlx5_mkey::mkey::Access;
 //! let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
@@ -68,7 +74,9 @@
 //! ```
 //! ```compile_fail,E0369
 //! # use mlx5_mkey::mkey::{MkeyConfig, SignatureChange};
-//! let config = MkeyConfig { signature: SignatureChange::Reset | SignatureChange::Keep, ..MkeyConfig::UNCHANGED };
+//! let config = MkeyConfig {
+//!     signature: SignatureChange::Reset | SignatureChange::Keep, ..MkeyConfig::UNCHANGED
+//! };
 //! ```
 //!
 //! # A seed that is neither zeros nor ones
@@ -81,7 +89,7 @@
 //! let signature = Signature::Crc32(0x1234_5678);
 //! ```
 //!
-//! # A signature of no domain, of a size that is none, of one type with parameters of another
+//! # A signature without a domain, of an invalid size, of one type with parameters of another
 //! ```
 //! # use mlx5_mkey::{mkey::{BlockSignature, Domain, Signature}, types::{BlockSize, Seed}};
 //! let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
@@ -94,7 +102,9 @@
 //! ```compile_fail,E0451
 //! # use mlx5_mkey::{mkey::BlockSignature, types::BlockSize::B512};
 //! let (memory, wire, check_mask, copy_mask) = (None, None, 0xff, None);
-//! let signature = BlockSignature { memory, wire, memory_block: B512, wire_block: B512, check_mask, copy_mask };
+//! let signature = BlockSignature {
+//!     memory, wire, memory_block: B512, wire_block: B512, check_mask, copy_mask,
+//! };
 //! ```
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::{mkey::{Domain, Signature}, types::{BlockSize, Seed}};
@@ -129,23 +139,25 @@
 //! let escape = Escape::AppAndRefTag | Escape::AppTag;
 //! ```
 //!
-//! # A copy mask that nobody has checked
+//! # An unchecked copy mask
 //! ```
-//! # use mlx5_mkey::{mkey::{BlockSignature, Domain, MkeyConfig, Signature, SignatureChange}, types::{BlockSize, Seed}};
+//! # use mlx5_mkey::mkey::{BlockSignature, Domain, MkeyConfig, Signature, SignatureChange};
+//! # use mlx5_mkey::types::{BlockSize, Seed};
 //! # let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
 //! let signature = BlockSignature::both(domain, domain).with_copy_mask(0xf0)?;
 //! let config = MkeyConfig { signature: SignatureChange::Set(signature), ..MkeyConfig::UNCHANGED };
 //! # Ok::<(), mlx5_mkey::error::ConfigError>(())
 //! ```
 //! ```compile_fail,E0308
-//! # use mlx5_mkey::{mkey::{BlockSignature, Domain, MkeyConfig, Signature, SignatureChange}, types::{BlockSize, Seed}};
+//! # use mlx5_mkey::mkey::{BlockSignature, Domain, MkeyConfig, Signature, SignatureChange};
+//! # use mlx5_mkey::types::{BlockSize, Seed};
 //! # let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
 //! let signature = BlockSignature::both(domain, domain).with_copy_mask(0xf0);
 //! let config = MkeyConfig { signature: SignatureChange::Set(signature), ..MkeyConfig::UNCHANGED };
 //! # Ok::<(), mlx5_mkey::error::ConfigError>(())
 //! ```
 //!
-//! # A tweak in somebody's byte order
+//! # A tweak without a byte order
 //! ```
 //! # use mlx5_mkey::types::Tweak;
 //! let tweak = Tweak::from_le_bytes([0; 16]);
@@ -155,7 +167,7 @@
 //! let tweak: Tweak = [0u8; 16];
 //! ```
 //!
-//! # A number of one object for another
+//! # A number of one object in place of another
 //! ```
 //! # use mlx5_mkey::{mkey::SignatureAttributes, types::PsvIndex};
 //! let attributes = SignatureAttributes::new(PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
@@ -168,20 +180,24 @@
 //! # An RDMA READ into the request itself
 //! ```
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}, wqe::{Payload, Remote, Sge}};
-//! fn read<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>, remote: Remote, sge: Sge) -> Result<(), PostError> {
+//! fn read<D: Doorbell>(
+//!     queue: &mut SendQueue<'_, D, 16>, remote: Remote, sge: Sge,
+//! ) -> Result<(), PostError> {
 //!     queue.request(1).rdma_write(remote, Payload::Inline(&[1, 2]))?;
 //!     queue.request(2).rdma_read(remote, &[sge])
 //! }
 //! ```
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}, wqe::{Payload, Remote, Sge}};
-//! fn read<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>, remote: Remote, sge: Sge) -> Result<(), PostError> {
+//! fn read<D: Doorbell>(
+//!     queue: &mut SendQueue<'_, D, 16>, remote: Remote, sge: Sge,
+//! ) -> Result<(), PostError> {
 //!     queue.request(1).rdma_write(remote, Payload::Inline(&[1, 2]))?;
 //!     queue.request(2).rdma_read(remote, Payload::Inline(&[1, 2]))
 //! }
 //! ```
 //!
-//! # Two requests at once: one is open until it is posted
+//! # Two open requests: a request is open until it is posted
 //! ```
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}};
 //! fn two<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>) -> Result<(), PostError> {
@@ -258,48 +274,68 @@
 //! }
 //! ```
 //!
-//! # A configuration without the state of its mkey, and one that nobody has checked
+//! # A configuration without the state of its mkey, and an unchecked one
 //! ```
-//! # use mlx5_mkey::{error::PostError, mkey::{Layout, Mkey, MkeyConfig}, queue::SendRequest, wqe::PreparedConfig};
-//! fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig) -> Result<(), PostError> {
+//! # use mlx5_mkey::error::PostError;
+//! # use mlx5_mkey::mkey::{Layout, Mkey, MkeyConfig};
+//! # use mlx5_mkey::queue::SendRequest;
+//! # use mlx5_mkey::wqe::PreparedConfig;
+//! fn configure(
+//!     request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig,
+//! ) -> Result<(), PostError> {
 //!     request.configure_mkey(mkey, prepared, Layout::Unchanged)
 //! }
 //! ```
 //! ```compile_fail,E0308
-//! # use mlx5_mkey::{error::PostError, mkey::{Layout, Mkey, MkeyConfig}, queue::SendRequest, wqe::PreparedConfig};
-//! fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig) -> Result<(), PostError> {
+//! # use mlx5_mkey::error::PostError;
+//! # use mlx5_mkey::mkey::{Layout, Mkey, MkeyConfig};
+//! # use mlx5_mkey::queue::SendRequest;
+//! # use mlx5_mkey::wqe::PreparedConfig;
+//! fn configure(
+//!     request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig,
+//! ) -> Result<(), PostError> {
 //!     request.configure_mkey(mkey.key(), prepared, Layout::Unchanged)
 //! }
 //! ```
 //! ```compile_fail,E0308
-//! # use mlx5_mkey::{error::PostError, mkey::{Layout, Mkey, MkeyConfig}, queue::SendRequest, wqe::PreparedConfig};
-//! fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig) -> Result<(), PostError> {
+//! # use mlx5_mkey::error::PostError;
+//! # use mlx5_mkey::mkey::{Layout, Mkey, MkeyConfig};
+//! # use mlx5_mkey::queue::SendRequest;
+//! # use mlx5_mkey::wqe::PreparedConfig;
+//! fn configure(
+//!     request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig,
+//! ) -> Result<(), PostError> {
 //!     request.configure_mkey(mkey, &MkeyConfig::UNCHANGED, Layout::Unchanged)
 //! }
 //! ```
 //!
-//! # A queue of a number of blocks that is no power of two
+//! # A queue whose number of blocks is no power of two
 //! ```
-//! # use mlx5_mkey::{queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig}, wire::Wqebb};
+//! # use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+//! # use mlx5_mkey::wire::Wqebb;
 //! # struct Silent;
 //! # impl Doorbell for Silent { fn ring(&mut self, _: &LastRequest<'_>) {} }
-//! # let (config, mut ring, record) = (SendQueueConfig::new(Default::default()), [Wqebb::ZERO; 64], DoorbellRecord::new());
+//! # let (mut ring, record) = ([Wqebb::ZERO; 64], DoorbellRecord::new());
+//! # let config = SendQueueConfig::new(Default::default());
 //! let queue = SendQueue::<_, 64>::new(config, &mut ring, &record, Silent);
 //! ```
 //! ```compile_fail,E0080
-//! # use mlx5_mkey::{queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig}, wire::Wqebb};
+//! # use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+//! # use mlx5_mkey::wire::Wqebb;
 //! # struct Silent;
 //! # impl Doorbell for Silent { fn ring(&mut self, _: &LastRequest<'_>) {} }
-//! # let (config, mut ring, record) = (SendQueueConfig::new(Default::default()), [Wqebb::ZERO; 64], DoorbellRecord::new());
+//! # let (mut ring, record) = ([Wqebb::ZERO; 64], DoorbellRecord::new());
+//! # let config = SendQueueConfig::new(Default::default());
 //! let queue = SendQueue::<_, 63>::new(config, &mut ring, &record, Silent);
 //! ```
 //!
-//! # A ring that someone else still reaches
+//! # A ring that is still accessible elsewhere
 //! ```
 //! # use mlx5_mkey::{queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig}, types::Qpn, wire::Wqebb};
 //! # fn make<D: Doorbell>(doorbell: D, record: &DoorbellRecord) {
 //! let mut ring = [Wqebb::ZERO; 16];
-//! let queue = SendQueue::<_, 16>::new(SendQueueConfig::new(Qpn::from_low_bits(1)), &mut ring, record, doorbell);
+//! let config = SendQueueConfig::new(Qpn::from_low_bits(1));
+//! let queue = SendQueue::<_, 16>::new(config, &mut ring, record, doorbell);
 //! drop(queue);
 //! let first = ring[0];
 //! # }
@@ -308,20 +344,21 @@
 //! # use mlx5_mkey::{queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig}, types::Qpn, wire::Wqebb};
 //! # fn make<D: Doorbell>(doorbell: D, record: &DoorbellRecord) {
 //! let mut ring = [Wqebb::ZERO; 16];
-//! let queue = SendQueue::<_, 16>::new(SendQueueConfig::new(Qpn::from_low_bits(1)), &mut ring, record, doorbell);
+//! let config = SendQueueConfig::new(Qpn::from_low_bits(1));
+//! let queue = SendQueue::<_, 16>::new(config, &mut ring, record, doorbell);
 //! let first = ring[0];
 //! drop(queue);
 //! # }
 //! ```
 //!
-//! # Blocks given free that the device has not read
+//! # Freeing blocks that the device has not read
 //! ```
 //! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
 //! fn retire(queues: &mut impl QpQueues, done: CompletedSend<'_>) -> Option<Retired> {
 //!     queues.retire_send(done)
 //! }
 //! ```
-//! Of a number:
+//! By a number:
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
 //! fn retire(queues: &mut impl QpQueues, done: u16) -> Option<Retired> {
@@ -340,7 +377,7 @@
 //!     queue.retire(done)
 //! }
 //! ```
-//! Twice, by the one completion:
+//! Twice, by the same completion:
 //! ```compile_fail,E0382
 //! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
 //! fn retire(queues: &mut impl QpQueues, done: CompletedSend<'_>) -> Option<Retired> {
@@ -348,14 +385,14 @@
 //!     queues.retire_send(done)
 //! }
 //! ```
-//! Of the other queue:
+//! By a completion of the other queue:
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
 //! fn retire(queues: &mut impl QpQueues, done: CompletedReceive<'_>) -> Option<Retired> {
 //!     queues.retire_send(done)
 //! }
 //! ```
-//! Later, of a completion that was kept:
+//! Later, by a completion that was kept:
 //! ```
 //! # use mlx5_mkey::{queue::{CompletedSend, CompletedReceive, QpQueues, Retired}, types::Qpn};
 //! struct Counted<Q>(Q, u64);
@@ -380,10 +417,12 @@
 //!     fn retire_receive(&mut self, _: CompletedReceive<'_>) -> Option<u64> { None }
 //! }
 //! ```
-//! Of one's own making:
+//! By a completion of the user's own making:
 //! ```compile_fail,E0451
 //! # use mlx5_mkey::{queue::{CompletedSend, CompletedReceive, QpQueues, Retired}, types::Qpn};
-//! fn retire(queues: &mut impl QpQueues, CompletedSend { qpn, queue, entry, .. }: CompletedSend<'_>) -> Option<Retired> {
+//! fn retire(
+//!     queues: &mut impl QpQueues, CompletedSend { qpn, queue, entry, .. }: CompletedSend<'_>,
+//! ) -> Option<Retired> {
 //!     queues.retire_send(CompletedSend { qpn, counter: 0, queue, entry })
 //! }
 //! ```

@@ -1,4 +1,4 @@
-//! What a send queue must do, in the plainest way: one list of work requests, searched from the front.
+//! A model of a send queue in the simplest form: one list of work requests, searched from the front.
 
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::Mkey;
@@ -11,22 +11,22 @@ use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use std::collections::VecDeque;
 use zerocopy::big_endian::{U16, U32};
 
-/// A work request as the model remembers it. A configuration is several: its UMR, and each of its SET_PSVs.
+/// A work request in the model. A configuration consists of several: its UMR, and each of its SET_PSVs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// What the user calls it.
+    /// The name that the user gave.
     pub id: u64,
-    /// What it is.
+    /// The kind of request.
     pub kind: RequestKind,
-    /// Its first block, counted from the queue pair's start.
+    /// Number of the first block, counted from the start of the queue pair.
     pub begin: u64,
-    /// Its blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Whether it completes by itself.
+    /// Whether the request gets a completion of its own.
     pub signaled: bool,
 }
 
-/// A send queue.
+/// The model of a send queue.
 #[derive(Clone, Debug)]
 pub struct QueueModel {
     ring: u32,
@@ -38,42 +38,42 @@ pub struct QueueModel {
 }
 
 impl QueueModel {
-    /// An empty queue over a ring of this number of blocks, which begins at this block.
+    /// Makes an empty queue over a ring of `ring` blocks. Its first request begins at block `first_block`.
     pub fn new(ring: u32, max_requests: u32, first_block: u64) -> Self {
         let (producer, published, executed) = (first_block, first_block, first_block);
         Self { ring, max_requests, producer, published, executed, works: VecDeque::new() }
     }
 
-    /// The next block to post.
+    /// Returns the number of the next block to post.
     pub fn producer(&self) -> u64 {
         self.producer
     }
 
-    /// The block after the last one published.
+    /// Returns the number of the first block that is not published.
     pub fn published(&self) -> u64 {
         self.published
     }
 
-    /// What is posted and not retired, oldest first.
+    /// Returns the posted requests that are not retired, oldest first.
     pub fn works(&self) -> &VecDeque<Work> {
         &self.works
     }
 
-    /// Blocks that nothing outstanding fills.
+    /// Returns the blocks that no outstanding request fills.
     pub fn free_blocks(&self) -> u32 {
         let tail = self.works.front().map_or(self.producer, |work| work.begin);
         self.ring - (self.producer - tail) as u32
     }
 
-    /// Work requests outstanding.
+    /// Returns the number of outstanding work requests.
     pub fn outstanding(&self) -> u32 {
         self.works.len() as u32
     }
 
-    /// Whether work requests with these blocks together may be posted.
+    /// Checks whether work requests of this many blocks together fit.
     ///
     /// # Errors
-    /// As posting says.
+    /// The error of posting.
     pub fn room(&self, requests: u32, blocks: u32) -> Result<(), PostError> {
         let free = self.max_requests.saturating_sub(self.outstanding());
         if requests > free {
@@ -85,7 +85,7 @@ impl QueueModel {
         Ok(())
     }
 
-    /// Posts the parts of a request, each with its blocks. The last of them is signalled if any is.
+    /// Posts the parts of a request, each with its blocks. Only the last part may be signalled.
     pub fn post(&mut self, id: u64, signaled: bool, parts: &[(RequestKind, u32)]) {
         for (at, (kind, blocks)) in parts.iter().enumerate() {
             let signaled = signaled && at + 1 == parts.len();
@@ -95,30 +95,32 @@ impl QueueModel {
         }
     }
 
-    /// The device learns of what is posted.
+    /// Publishes all posted requests to the device.
     pub fn publish(&mut self) {
         self.published = self.producer;
     }
 
-    /// The device executes all that is published.
+    /// Executes all published requests.
     pub fn execute(&mut self) {
         self.executed = self.published;
     }
 
-    /// Retires what begins at this block, modulo 2^16, and all before it.
+    /// Retires the request whose block has this number modulo 2^16, and all earlier ones.
     pub fn retire(&mut self, counter: u16) -> Option<Retired> {
         let at = self.find(counter)?;
         self.works.drain(..=at).next_back().map(|Work { id, kind, .. }| Retired { id, kind })
     }
 
-    /// Takes the names of all completions of what was executed; what is silent leaves with the next that is not.
+    /// Returns the names of all signalled requests that were executed. Silent requests before them are
+    /// retired too.
     pub fn poll(&mut self) -> Vec<u64> {
         let done = |work: &Work| work.begin < self.executed && work.signaled;
         let gone = self.works.iter().rposition(done).map_or(0, |last| last + 1);
         self.works.drain(..gone).filter(|work| work.signaled).map(|work| work.id).collect()
     }
 
-    /// Cancels what is called `id`, from the block on with this number modulo 2^16. Returns where each of them begins.
+    /// Cancels the requests with the name `id`, from the block with this number (modulo 2^16) on. Returns
+    /// their first blocks.
     ///
     /// # Errors
     /// [`PostError::NotOutstanding`].
@@ -132,7 +134,7 @@ impl QueueModel {
         Ok(named.map(|work| work.begin).collect())
     }
 
-    /// Begins anew at block 0. Returns what was outstanding.
+    /// Restarts at block 0. Returns the outstanding requests.
     pub fn restart(&mut self) -> Vec<Retired> {
         let lost = self.works.iter().map(|Work { id, kind, .. }| Retired { id: *id, kind: *kind }).collect();
         *self = Self::new(self.ring, self.max_requests, 0);
@@ -145,17 +147,17 @@ impl QueueModel {
     }
 }
 
-/// Retires a send request as the completion with this counter does.
+/// Retires a send request by a completion with this counter.
 pub fn retire_send(queue: &mut impl QpQueues, counter: u16) -> Option<Retired> {
     complete(queue, CqeOpcode::REQUESTER, counter).0
 }
 
-/// Retires a receive request as the completion with this counter does.
+/// Retires a receive request by a completion with this counter.
 pub fn retire_receive(queue: &mut impl QpQueues, counter: u16) -> Option<u64> {
     complete(queue, CqeOpcode::RESPONDER_SEND, counter).1
 }
 
-/// Hands a queue pair the completion that a completion queue makes of an entry, and returns what it retires.
+/// Polls an entry for a queue pair, and returns the retired request.
 fn complete(queues: &mut impl QpQueues, opcode: CqeOpcode, counter: u16) -> (Option<Retired>, Option<u64>) {
     let mut entries = [Cqe {
         sop_qpn: U32::new(queues.qpn().get()),
@@ -171,7 +173,7 @@ fn complete(queues: &mut impl QpQueues, opcode: CqeOpcode, counter: u16) -> (Opt
     router.queues.retired
 }
 
-/// A queue pair, and what it retired last.
+/// A queue pair that keeps the last retired request.
 struct Told<'q, Q> {
     queues: &'q mut Q,
     retired: (Option<Retired>, Option<u64>),

@@ -1,13 +1,14 @@
-//! Compares the library with the installed libmlx5: `differential [--count N] [--seed S] [--engine KIND]`. See `cargo xtask differential`.
+//! Compares the library with the installed libmlx5: `differential [--count N] [--seed S] [--engine KIND]`.
+//! See `cargo xtask differential`.
 
 use hil_tests::differential;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Configurations that are tried unless told otherwise.
+/// Default number of configurations.
 const COUNT: u64 = 20_000;
 
-/// What is asked for.
+/// The arguments.
 struct Asked {
     count: u64,
     seed: u64,
@@ -15,7 +16,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Reads the arguments; `None` where they make no sense.
+    /// Parses the arguments. Returns `None` if they are invalid.
     fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
         let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let mut asked = Self { count: COUNT, seed: fresh, single_block: false };

@@ -1,7 +1,9 @@
-//! Runs the scenarios on a device: `hil [--device NAME] [--filter TEXT] [--after CASE] [--ways WAYS] [--programs FOLDER]`, and tells
-//! what comes of them as `hil_tests::protocol` has it. NAME is `softdev`, `softdev-wrapped` (it takes wrapped keys), `uverbs`, or that of an mlx5
-//! device; WAYS which ways of posting each case takes: `all`, the name of one, or a seed that
-//! draws one for each; FOLDER where the programs of the storage example are. See `cargo xtask hil`.
+//! Runs the scenarios on a device: `hil [--device NAME] [--filter TEXT] [--after CASE] [--ways WAYS]
+//! [--programs FOLDER]`. The output follows `hil_tests::protocol`.
+//!
+//! NAME is `softdev`, `softdev-wrapped` (with wrapped keys), `uverbs`, or the name of an mlx5 device. WAYS
+//! selects the posting methods of each case: `all`, a single one, or a random seed that draws one for each
+//! case. FOLDER holds the programs of the storage example. See `cargo xtask hil`.
 
 use hil_tests::board::{Board, DevxBoard, SoftBoard};
 use hil_tests::cases::{self, Selection};
@@ -29,8 +31,8 @@ fn main() -> ExitCode {
             ("--programs", Some(value)) => programs = Some(PathBuf::from(value)),
             _ => {
                 eprintln!(
-                    "usage: hil [--device softdev|softdev-wrapped|uverbs|NAME] [--filter TEXT] [--after CASE] \
-                     [--ways all|WAY|SEED] [--programs FOLDER]"
+                    "usage: hil [--device softdev|softdev-wrapped|uverbs|NAME] [--filter TEXT] \
+                     [--after CASE] [--ways all|WAY|SEED] [--programs FOLDER]"
                 );
                 return ExitCode::from(2);
             }
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Cases in which this program hangs, to test whoever runs it.
+    // Cases in which this program hangs, to test the runner.
     let hangs = std::env::var("HIL_HANG").unwrap_or_default();
     let selection = Selection { filter: &filter, after: after.as_deref(), ways };
     let result = cases::run_guarded(
@@ -51,7 +53,7 @@ fn main() -> ExitCode {
         || open(&device, programs.as_deref()),
         guard,
         |event| {
-            // Whoever listens is to know at once: the next thing may be that this process is killed.
+            // Flush each event at once: this process may be killed next.
             let mut out = io::stdout();
             if writeln!(out, "{event}").and_then(|()| out.flush()).is_err() {
                 std::process::exit(2);
@@ -73,7 +75,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes a failure of a panic, lest the board count as lost: a board panics where the device refuses what every scenario needs.
+/// Turns a panic into a failed case instead of a lost board. Boards panic if the device refuses an operation
+/// that every scenario needs.
 fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
     catch_unwind(AssertUnwindSafe(case)).unwrap_or_else(|panic| {
         let text =

@@ -33,20 +33,20 @@ use std::path::Path;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// What the user calls the stand-in's device.
+/// The board name by which users select the device of the stand-in.
 const UVERBS: &str = "uverbs";
 
-/// How long the device may take until everything is quiet: a bound for what never comes, far from what an emulated machine
-/// beside other work needs.
+/// The most time until all queues are quiet. An emulated machine next to other work needs far less: only a
+/// lost completion takes longer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a completion may take to be seen behind the counter that tells of it.
+/// The most time between a counter that announces a completion and the completion itself.
 const ARRIVAL: Duration = Duration::from_secs(5);
 
-/// Completions that are kept for who asks what has happened.
+/// Number of completions that are kept for error reports.
 const KEPT: usize = 16;
 
-/// How long an event may take to be told behind what it tells of.
+/// The most time between a cause and its event.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An mlx5 device behind libmlx5.
@@ -54,46 +54,47 @@ pub struct DevxBoard {
     name: &'static str,
     begin: Instant,
     device: Device,
-    /// If the kernel has mapped it.
+    /// The device's clock, if the kernel maps it.
     clock: Option<MappedClock>,
-    /// Whether queue pairs made here stop at signature errors and can go on: with Linux they cannot.
+    /// Whether the device creates queue pairs that drain at signature errors and can resume. Linux's driver
+    /// does not.
     drains: bool,
-    /// Both protection domains, and in which of them things are made.
+    /// Both protection domains, and the number of the current one.
     pds: [Pd; 2],
     domain: ProtectionDomain,
-    // What lives as long as the board.
+    // These objects live as long as the board.
     regions: Vec<MemoryRegion>,
     mkeys: Vec<MkeyHandle>,
     lists: Vec<ListMkey>,
     deks: Vec<Dek>,
     queues: Vec<Watched>,
     events: Events,
-    /// Events by queue pair that no scenario has asked for yet.
+    /// Events that no scenario has asked for yet, with their queue pair numbers.
     told: VecDeque<(u32, QpEvent)>,
-    /// Numbers of credential and KEK, if it is known what to log in with.
+    /// Numbers of the credential and the KEK, if the credential is known.
     factory: Option<(CredentialId, ImportKekId)>,
     login: Option<Login>,
     way: Way,
     findings: Vec<Finding>,
-    /// The last completions that were taken, by queue pair.
+    /// The last completions, with their queue pair numbers.
     taken: VecDeque<(u32, WorkCompletion)>,
     service: Option<Service>,
 }
 
-/// A queue pair, and where its progress can be seen.
+/// A queue pair, and the objects that show its progress.
 struct Watched {
     control: QpControl,
-    /// Where signature errors arrive.
+    /// The completion queue for signature errors.
     cq: Cq,
 }
 
-/// The queues of an end, as the shim has them.
+/// The queues of an end, in the types of the shim.
 struct ShimQueues {
     queue: QueuePair<SEND_BLOCKS, RECEIVE_SLOTS>,
     completions: CqReader,
 }
 
-/// Requests on their way to a queue pair without a batch.
+/// Requests that are posted to a queue pair without a batch.
 struct Unbatched<'q>(&'q mut QueuePair<SEND_BLOCKS, RECEIVE_SLOTS>);
 
 impl Posting for Unbatched<'_> {
@@ -167,7 +168,7 @@ impl EndQueues for ShimQueues {
     }
 }
 
-/// Returns whether a queue pair can be made that stops at signature errors.
+/// Returns whether the device creates queue pairs that drain at signature errors.
 fn drains(device: &Device, pd: &Pd) -> Result<bool, DevxError> {
     let (cq, _completions) = device.create_cq(CqSpec::from(COMPLETIONS as u32))?;
     let spec = QueuePairSpec { drain_on_signature_error: true, ..QueuePairSpec::default() };
@@ -179,10 +180,11 @@ fn drains(device: &Device, pd: &Pd) -> Result<bool, DevxError> {
 }
 
 impl DevxBoard {
-    /// Opens a device; `name` is what the user calls the board. The storage example is in the folder `programs`, if it is there.
+    /// Opens a device. `name` is the user's name of the board; the folder `programs` holds the storage
+    /// example, if given.
     ///
     /// # Errors
-    /// What to install, enable or ask for.
+    /// A missing package, permission or capability.
     pub fn open(
         name: &'static str,
         device: Option<&str>,
@@ -192,7 +194,7 @@ impl DevxBoard {
         let device = Device::open(device)?;
         let pds = [device.alloc_pd()?, device.alloc_pd()?];
         let events = device.events()?;
-        // The stand-in's device has one KEK and one credential. Those of another device only its owner knows.
+        // The stand-in's device has one KEK and one credential. For other devices only the owner knows them.
         let wrapped = device.crypto().key_import() == KeyImport::Wrapped && name == UVERBS;
         let factory = if wrapped { Some((CredentialId::new(0)?, ImportKekId::new(0)?)) } else { None };
         let mut board = Self {
@@ -258,7 +260,7 @@ impl DevxBoard {
         Ok(QpEnd::new(ShimQueues { queue, completions }))
     }
 
-    /// Returns the protection domain in which things are made.
+    /// Returns the current protection domain.
     const fn pd(&self) -> &Pd {
         let [first, second] = &self.pds;
         match self.domain {
@@ -272,16 +274,18 @@ impl DevxBoard {
         &found.expect("an end of this board").control
     }
 
-    /// Connects two ends with each other.
+    /// Connects two ends.
     fn join(&self, near: &QpEnd, far: &QpEnd) {
         self.control(near).connect_local(far.qpn()).expect("connect");
         self.control(far).connect_local(near.qpn()).expect("connect");
     }
 
-    /// Whether a queue pair has taken up all that was published, or will not go on by itself. Completions follow.
+    /// Returns whether a queue pair has read all published requests, or has stopped. Completions may still
+    /// follow.
     fn is_quiet(queue: &Watched) -> bool {
         let record = queue.control.addresses().record as usize;
-        // SAFETY: the record's second word, in memory that the control keeps. Only the end's queue writes it, as a whole.
+        // SAFETY: the pointer is to the second word of the record, in memory that the control owns. Only the
+        // end's queue writes the word, in one store.
         let published = unsafe { ptr::with_exposed_provenance::<u32>(record + 4).read_volatile() };
         let announced = u32::from_be(published) as u16;
         let info = queue.control.query().expect("query a queue pair of this board");
@@ -296,14 +300,14 @@ impl Board for DevxBoard {
 
     fn capabilities(&self) -> Capabilities {
         let general = self.device.capabilities();
-        // Without keys there is nothing to encrypt with.
+        // Without keys no encryption is possible.
         let keys = self.factory.is_some() || self.device.crypto().key_import() == KeyImport::Plaintext;
         Capabilities {
             xts: general.xts_engine().filter(|_| keys),
             signature: general.signatures().is_some(),
             drain: self.drains,
             login: self.factory.is_some(),
-            // Whoever names a device means one.
+            // A device that the user names is hardware.
             hardware: self.name != UVERBS,
             fixed_entries: general.fixed_buffer_size,
             long_lists: general.max_umr_entries() > 1 << 16,
@@ -331,15 +335,15 @@ impl Board for DevxBoard {
     }
 
     fn alloc(&mut self, length: usize) -> u64 {
-        // Whole pages, so that no two regions share one.
+        // Whole pages: two regions never share one.
         let words = vec![0_u64; (length.max(1).next_multiple_of(4096) + 4096) / 8].leak();
         (words.as_mut_ptr().expose_provenance() as u64).next_multiple_of(4096)
     }
 
     fn read(&self, address: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
-        // SAFETY: the address comes from `alloc`, whose memory is leaked and to which nobody holds a reference; the device is
-        // quiet when a scenario looks, and any bytes are bytes.
+        // SAFETY: the address comes from `alloc`, whose leaked memory has no other reference. The device is
+        // quiet while a scenario reads, and all bytes are valid.
         unsafe {
             ptr::copy_nonoverlapping(
                 ptr::with_exposed_provenance(address as usize),
@@ -360,10 +364,10 @@ impl Board for DevxBoard {
 
     fn register(&mut self, address: u64, length: usize, access: Access) -> Key {
         let target = ptr::with_exposed_provenance_mut(address as usize);
-        // The kernel wants local writing with remote writing.
+        // The kernel demands LOCAL_WRITE together with REMOTE_WRITE.
         let access =
             if access.contains(Access::REMOTE_WRITE) { access | Access::LOCAL_WRITE } else { access };
-        // SAFETY: memory of `alloc` stays mapped, and Rust code uses it through `read` and `write` only.
+        // SAFETY: memory of `alloc` stays mapped. Rust code accesses it through `read` and `write` only.
         let region = unsafe { self.pd().register(target, length.max(1), access) }.expect("register");
         let key = region.lkey();
         self.regions.push(region);
@@ -371,7 +375,7 @@ impl Board for DevxBoard {
     }
 
     fn create_mkey(&mut self, spec: MkeySpec) -> Mkey {
-        // Scenarios make mkeys when they have connected; the near end comes before the far end.
+        // Scenarios create mkeys after they connect. The near end comes before the far end.
         let [.., Watched { cq, .. }, _] = &self.queues[..] else {
             panic!("no ends to report signature errors")
         };
@@ -557,7 +561,7 @@ impl Commissioned for DevxBoard {
 
     fn revoke(&mut self) -> Result<(), String> {
         let this = Library::this();
-        // SAFETY: the stand-in for the kernel, which is in this program, exports this function with these types.
+        // SAFETY: the stand-in, which is linked into this process, exports this function with these types.
         unsafe {
             let revoke = this.get::<unsafe extern "C" fn()>(b"mlx5_uverbs_revoke\0");
             revoke.map_err(|error| format!("only the stand-in's device: {error}"))?();
@@ -578,7 +582,7 @@ impl Commissioned for DevxBoard {
     }
 }
 
-/// Takes a key in plaintext.
+/// Returns the DEK for a key in plaintext.
 fn plain<'k>(spec: &DekSpec<'k>) -> DekKey<'k> {
     let keytag = spec.keytag.map(Keytag);
     match spec.key.len() {
@@ -587,7 +591,7 @@ fn plain<'k>(spec: &DekSpec<'k>) -> DekKey<'k> {
     }
 }
 
-/// Takes a key that is wrapped: of which size and whether with a tag, its length says.
+/// Returns the DEK for a wrapped key. The length decides the key size, and whether there is a keytag.
 fn wrapped(bytes: &[u8]) -> Result<DekKey<'_>, String> {
     let none = || format!("no wrapped key has {} bytes", bytes.len());
     let key = match bytes.len() {
@@ -600,7 +604,7 @@ fn wrapped(bytes: &[u8]) -> Result<DekKey<'_>, String> {
     key.ok_or_else(none)
 }
 
-/// Takes a key of this size whose halves differ, as those of all scenarios do.
+/// Returns a key of this size. Its halves differ, as in all scenarios.
 fn xts_key<const N: usize>(key: &[u8]) -> XtsKey<'_, N> {
     XtsKey::new(key.try_into().expect("32 or 64 bytes")).expect("halves that differ")
 }

@@ -1,4 +1,4 @@
-//! What the scenarios run on: those of [`hil_scenarios`], and devices behind libmlx5.
+//! The boards of [`hil_scenarios`], and devices behind libmlx5.
 
 mod devx;
 mod service;

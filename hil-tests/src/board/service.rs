@@ -8,30 +8,31 @@ use std::process::{Child, Command, Stdio};
 const TARGET: &str = "storage_target";
 const INITIATOR: &str = "storage_initiator";
 
-/// Where the programs are, and which device they use.
+/// The folder of the programs, and their device.
 pub(super) struct Service {
     programs: PathBuf,
     device: Option<String>,
 }
 
-/// A program, ended when this is dropped.
+/// A program that is killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails where it has ended.
+        // Fails if the program has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl Service {
-    /// Uses the programs in a folder.
+    /// Uses the programs in this folder.
     pub(super) fn new(programs: &Path, device: Option<&str>) -> Self {
         Self { programs: programs.into(), device: device.map(Into::into) }
     }
 
-    /// Runs both to their end. The initiator compares each byte, and what was named with what was corrupted.
+    /// Runs both programs to their end. The initiator checks each byte, and that exactly the corrupted blocks
+    /// are reported.
     pub(super) fn run(&self, ios: u32, corrupt: u32) -> Result<(), Box<dyn Error>> {
         let folder = tempfile::tempdir()?;
         let folder = folder.path();
@@ -43,7 +44,7 @@ impl Service {
         let target = [("--volume", volume), ("--blocks", "8192"), ("--depth", "8"), ("--corrupt", &corrupt)];
         let target = start(TARGET, &target)?;
         let initiator = start(INITIATOR, &[("--ios", &ios)])?;
-        // Whoever runs the case knows how long it may take. Where the target ends early, the initiator ends too.
+        // The caller sets the time limit. The initiator ends too if the target ends early.
         for (name, mut program) in [(INITIATOR, initiator), (TARGET, target)] {
             let status = program.0.wait()?;
             if !status.success() {
@@ -55,7 +56,7 @@ impl Service {
         Ok(())
     }
 
-    /// Starts a program, what it says goes to a file of its name.
+    /// Starts a program. Its output goes to a file with its name.
     fn start(
         &self,
         folder: &Path,
@@ -69,7 +70,7 @@ impl Service {
         if let Some(device) = &self.device {
             command.args(["--device", device]);
         }
-        // Both meet there where the device is the stand-in's.
+        // Both programs must use the same fabric if the device is the stand-in's.
         command.env("MLX5_UVERBS_DIR", folder.join("fabric"));
         command.stdin(Stdio::null()).stderr(said.try_clone()?).stdout(said);
         Ok(Running(command.spawn().map_err(|error| format!("{name}: {error}"))?))

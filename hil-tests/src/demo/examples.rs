@@ -1,4 +1,5 @@
-//! The examples of the three man pages, with the pages' own parameters, and sentences that are as good as one.
+//! The examples of the three man pages with the pages' own parameters, and statements of the pages that can
+//! be shown like examples.
 
 use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same, signature_error};
 use super::scatter::Scattered;
@@ -22,9 +23,9 @@ pub struct Example {
     pub page: &'static str,
     /// Number or heading of the example.
     pub name: &'static str,
-    /// What happens in it.
+    /// The operation and its expected result.
     pub what: &'static str,
-    /// Does it, and says what was seen or what was wrong.
+    /// Runs the example. Returns the observation, or the error.
     pub run: fn(&mut dyn Board) -> Result<String, String>,
 }
 
@@ -32,7 +33,7 @@ const CONFIGURE: &str = "mlx5dv_wr_mkey_configure";
 const SIG_BLOCK: &str = "mlx5dv_wr_set_mkey_sig_block";
 const CRYPTO: &str = "mlx5dv_wr_set_mkey_crypto";
 
-/// All of them, in the pages' order.
+/// All examples, in the pages' order.
 pub const EXAMPLES: &[Example] = &[
     Example {
         page: CONFIGURE,
@@ -152,7 +153,7 @@ pub const EXAMPLES: &[Example] = &[
 
 type Seen = Result<String, String>;
 
-/// What surrounds data in memory.
+/// Fills the memory around data.
 const GAP: u8 = 0x5c;
 
 // ── mlx5dv_wr_mkey_configure ──
@@ -186,7 +187,7 @@ fn interleaved_layout(board: &mut dyn Board) -> Seen {
     let mut pair = QpPairFixture::new(board);
     let mr1 = pair.region(&[GAP; 1100]);
     let mr2 = pair.region(&[GAP; 40]);
-    // One entry more than the layout has, as the page says.
+    // The page asks for one entry more than the layout has.
     let mkey = pair.mkey(MkeySpec { entries: 3, ..MkeySpec::default() });
     let entries = [
         InterleavedEntry { address: mr1.address, bytes: 512, skip: 4, key: mr1.key },
@@ -255,7 +256,7 @@ const fn entry(address: u64, length: u32, key: Key) -> KlmEntry {
     KlmEntry { address, length, key }
 }
 
-/// Does what must be refused, connects anew, and returns the reason that the requester got.
+/// Performs an operation that must be refused, and reconnects. Returns the error that the requester received.
 fn refused(
     pair: &mut QpPairFixture<'_>,
     what: &str,
@@ -268,7 +269,7 @@ fn refused(
 
 // ── mlx5dv_wr_set_mkey_sig_block ──
 
-/// A signature or crypto mkey, what is behind it and what ought to be seen on both sides.
+/// An mkey with a signature or crypto properties, its memory, and the expected bytes of both sides.
 struct Setup<'b> {
     pair: QpPairFixture<'b>,
     mkey: usize,
@@ -279,7 +280,7 @@ struct Setup<'b> {
 }
 
 impl<'b> Setup<'b> {
-    /// Makes mkey and memory, and configures it.
+    /// Creates mkey and memory, and configures the mkey.
     fn new(
         board: &'b mut dyn Board,
         data: &[u8],
@@ -299,7 +300,7 @@ impl<'b> Setup<'b> {
         Ok(setup)
     }
 
-    /// Configures the mkey, again where it was.
+    /// Configures the mkey over the same memory again.
     fn configure(&mut self) -> Verdict {
         let entries = self.buffers.entries(self.images.memory.len());
         let config = MkeyConfig {
@@ -310,7 +311,7 @@ impl<'b> Setup<'b> {
         self.pair.configure(self.mkey, &config, entries.as_slice())
     }
 
-    /// Moves data out and compares the wire.
+    /// Moves data out and compares the bytes on the wire.
     fn transmit(&mut self, way: Tx) -> Verdict {
         let wire = self.pair.tx(way, self.mkey, 0, self.images.wire.len())?.ok()?;
         same("wire", &wire, &self.images.wire)?;
@@ -330,7 +331,7 @@ impl<'b> Setup<'b> {
         if self.signature.is_some() { no_signature_error(&mut self.pair, self.mkey) } else { Ok(()) }
     }
 
-    /// Turns over a bit of memory at each of these places.
+    /// Flips a bit of memory at each of these offsets.
     fn spoil_memory(&mut self, places: &[usize]) {
         let spoilt = spoil(&self.images.memory, places);
         self.buffers.write(&mut self.pair, &spoilt);
@@ -347,17 +348,17 @@ fn spoil(bytes: &[u8], places: &[usize]) -> Vec<u8> {
     spoilt
 }
 
-/// The signature of the page's example 1. The page leaves the seed open.
+/// The signature of the page's example 1. The page does not state the seed.
 const CRC32: BlockSignature = BlockSignature::memory(domain(Signature::Crc32(Seed::Ones), BlockSize::B512));
 
-/// The signature of the page's example 2. The page leaves the tags open.
+/// The signature of the page's example 2. The page does not state the tags.
 const DIF_4K: BlockSignature =
     BlockSignature::wire(domain(Signature::T10Dif(dif(0xabcd, 0xffff_fffe)), BlockSize::B4096));
 
 fn sig_1(board: &mut dyn Board) -> Seen {
     let mut setup = Setup::new(board, &pattern(4 * 512), Some(CRC32), None)?;
     setup.transmit(Tx::Send)?;
-    // A byte of block 2: found out while it is sent.
+    // A byte of block 2. The device finds the error while it sends.
     setup.spoil_memory(&[2 * 516 + 77]);
     setup.pair.tx(Tx::Send, setup.mkey, 0, 4 * 512)?.ok()?;
     let error = signature_error(&mut setup.pair, setup.mkey)?;
@@ -388,7 +389,7 @@ fn sig_2(board: &mut dyn Board) -> Seen {
 fn sig_2_1(board: &mut dyn Board) -> Seen {
     let mut setup = Setup::new(board, &pattern(3 * 4096), Some(DIF_4K), None)?;
     setup.receive(Rx::PeerWrite)?;
-    // Of two wrong blocks the first is reported; once configured again, the mkey reports again.
+    // The first of two wrong blocks is reported. After a new configuration the mkey reports again.
     for places in [[4104 + 9, 2 * 4104 + 9], [100, 4104 + 9]] {
         let spoilt = spoil(&setup.images.wire, &places);
         setup.pair.rx(Rx::PeerWrite, setup.mkey, 0, &spoilt)?.ok()?;
@@ -402,7 +403,7 @@ fn sig_2_1(board: &mut dyn Board) -> Seen {
 
 fn partial_check(board: &mut dyn Board) -> Seen {
     let dif = Signature::T10Dif(dif(0xabcd, 7));
-    // Everything but the low byte of the application tag.
+    // The mask leaves out the low byte of the application tag.
     let signature = BlockSignature::wire(domain(dif, BlockSize::B512)).with_check_mask(!0x10);
     let mut setup = Setup::new(board, &pattern(512), Some(signature), None)?;
     let spoilt = spoil(&setup.images.wire, &[515]);
@@ -463,7 +464,7 @@ fn crypto(
     Crypto { direction, order, data_unit, tweak: Tweak::from_lba(0x1000), dek, keytag: Keytag::default() }
 }
 
-/// Row F with either order.
+/// Runs row F with both orders.
 fn row_f(board: &mut dyn Board, act: fn(&mut Setup<'_>) -> Verdict) -> Seen {
     let mut seen = String::new();
     for order in [SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx] {
@@ -483,7 +484,7 @@ fn crypto_1_1(board: &mut dyn Board) -> Seen {
     row_f(board, |setup| setup.receive(Rx::Receive))
 }
 
-/// Row C as in the page's example 2. The page leaves tags and tweak open.
+/// Sets up row C as in the page's example 2. The page does not state tags and tweak.
 fn row_c(board: &mut dyn Board) -> Result<Setup<'_>, String> {
     let order = SignatureOrder::BeforeCryptoOnTx;
     let crypto = crypto(board, Direction::EncryptOnTx, order, BlockSize::B520);
@@ -526,7 +527,7 @@ fn keytag(board: &mut dyn Board) -> Seen {
     Ok(format!("the right tag passes, a wrong one is refused: {why}"))
 }
 
-/// Sends jobs of these sizes, of which the last breaks the rule.
+/// Sends jobs of these sizes. The last one breaks the rule.
 fn job_sizes(board: &mut dyn Board, unit: BlockSize, jobs: [usize; 3]) -> Seen {
     let mut why = String::new();
     for job in jobs {
@@ -538,7 +539,7 @@ fn job_sizes(board: &mut dyn Board, unit: BlockSize, jobs: [usize; 3]) -> Seen {
             setup.transmit(Tx::Write).map_err(|error| format!("{job} bytes: {error}"))?;
             setup.receive(Rx::Receive).map_err(|error| format!("{job} bytes: {error}"))?;
         } else {
-            // Two whole units stand behind the mkey: only the job's size is wrong.
+            // The mkey maps two whole units: only the size of the job is wrong.
             let data = pattern(2 * unit.bytes() as usize);
             let mut setup = Setup::new(board, &data, None, Some(crypto))?;
             let mkey = setup.mkey;

@@ -1,26 +1,26 @@
-//! The ways in which the software device can be broken on purpose, by name.
+//! The faults that the software device can have on purpose, by name.
 
 use mlx5_softdev::Faults;
 
-/// A way to break the device.
+/// A fault of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     /// Name of the field of [`Faults`].
     field: &'static str,
-    /// What the broken device does.
+    /// The behaviour of the broken device.
     pub what: &'static str,
-    /// The demo shows what it breaks, and so has to fail.
+    /// The demo notices this fault and must fail.
     pub shown: bool,
     set: fn(&mut Faults),
 }
 
 impl Fault {
-    /// Returns the name as a user writes it.
+    /// Returns the name as users write it.
     pub fn name(&self) -> String {
         self.field.replace('_', "-")
     }
 
-    /// Returns a device's faults with this one alone.
+    /// Returns faults of which only this one is on.
     pub fn alone(&self) -> Faults {
         let mut faults = Faults::default();
         (self.set)(&mut faults);
@@ -30,18 +30,18 @@ impl Fault {
 
 macro_rules! all {
     ($($field:ident $shown:literal $what:literal,)+) => {
-        /// All faults that the device has.
+        /// All faults of the device.
         pub const ALL: &[Fault] =
             &[$(Fault {
                 field: stringify!($field), what: $what, shown: $shown, set: |faults| faults.$field = true,
             },)+];
 
-        // Does not compile while a fault is missing above.
+        // Fails to compile while the list lacks a fault.
         const _: Faults = Faults { $($field: false,)+ };
     };
 }
 
-// Whether the demo shows what the fault breaks stands beside it.
+// The second column tells whether the demo notices the fault.
 all! {
     ref_tag_not_advancing true "the T10-DIF reference tag is the same in every block",
     tweak_not_advancing true "every data unit uses the first one's tweak",
@@ -49,12 +49,12 @@ all! {
     stride_ignored true "the bytes of an interleaved layout follow each other without gaps",
     access_flags_ignored true "every key allows every access",
     local_inv_ignored true "LOCAL_INV leaves the key usable",
-    // SEND with invalidation is not in the three pages.
+    // The three man pages do not mention SEND with invalidation.
     remote_invalidate_ignored false "SEND with invalidation leaves the key usable",
     dek256_as_128 true "256-bit keys are used as AES-128 keys",
-    // Nor are wrapped keys: the demo loads its own in plaintext.
+    // Nor do they mention wrapped keys: the demo loads its keys in plaintext.
     key_wrap_integrity_ignored false "a damaged wrapped key is loaded as zeros",
-    // Nor are logins and drained queues.
+    // Nor do they mention logins and drained queues.
     keys_end_with_their_login false "keys are gone when their login ends",
     drained_not_told false "no event tells of a drained queue",
     wire_signatures_ignored true "the wire has no signatures",
@@ -66,7 +66,7 @@ all! {
     length_counts_memory_bytes true "lengths count memory bytes, not wire bytes",
     error_not_kept_first true "of several signature errors the last one is reported",
     crc_seed_inverted true "CRC seeds 0 and all ones are swapped",
-    // Nor is what follows, or only between the lines.
+    // The man pages state none of the following rules, or only indirectly.
     receives_count_memory_bytes false "a receive's completion counts memory bytes",
     qp_rights_ignored false "a queue pair lets its peer do all that the keys allow",
     region_rights_ignored false "a region under an mkey allows every access",
@@ -81,7 +81,8 @@ all! {
     atomic_alignment_ignored false "atomics may be at any address",
     check_free_ignored false "CHECK_FREE refuses nothing",
     check_qpn_ignored false "CHECK_QPN refuses nothing",
-    // What no source says and scenarios assume; the job size is in the pages, its refusal is not.
+    // Scenarios assume the following rules, which no source states. The job size is in the man pages, its
+    // refusal is not.
     bad_entries_found_late false "what comes before a bad entry of a layout is written",
     invalidation_refused_otherwise false "a refused invalidation has other syndromes",
     leftover_rows_refused false "pairs of cipher and signature in no table are refused",
@@ -99,7 +100,7 @@ all! {
     dek_size_fixed false "a DEK gets no value of another size",
 }
 
-/// Returns the fault of that name.
+/// Returns the fault with this name.
 pub fn find(name: &str) -> Option<&'static Fault> {
     ALL.iter().find(|fault| fault.name() == name)
 }

@@ -1,4 +1,5 @@
-//! A file through an mkey and back: T10-DIF and AES-XTS on the wire, row C of man page `mlx5dv_wr_set_mkey_crypto`.
+//! Sends a file through an mkey and back: T10-DIF and AES-XTS on the wire, row C of man page
+//! `mlx5dv_wr_set_mkey_crypto`.
 
 use super::kit::{KEY, OPEN, dif, domain, no_signature_error, same, signature_error};
 use super::scatter::Scattered;
@@ -19,67 +20,67 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a protected block.
 pub const BLOCK: usize = 512;
-/// Bytes of a block and its T10-DIF, which is the data unit of the cipher.
+/// Bytes of a block with its T10-DIF: the data unit of the cipher.
 pub const UNIT: usize = 520;
-/// Bytes of the file that cross in one transfer.
+/// Bytes of the file in one transfer.
 pub const CHUNK: usize = 256 << 10;
 /// Tweak and reference tag of the file's first block.
 pub const FIRST_LBA: u64 = 0x1000;
 /// Application tag of all blocks.
 pub const APP_TAG: u16 = 0xf11e;
 
-/// Bytes of file and wire that are kept to be shown.
+/// Bytes of the file and of the wire that the report shows.
 const SHOWN: usize = 64;
 
-/// Sizes of the buffers that the file is sent from, relative to each other.
+/// Relative sizes of the buffers that hold the file.
 const SOURCE: &[u64] = &[23, 5, 61, 3, 17, 41, 11];
-/// Sizes of the buffers that it is received into.
+/// Relative sizes of the buffers that receive the file.
 const TARGET: &[u64] = &[7, 53, 19, 2, 31];
 
-/// What came of a file.
+/// The result of sending a file.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Bytes of the file, as far as it was read.
+    /// Bytes of the file that were read.
     pub bytes: u64,
-    /// Blocks that it filled.
+    /// Number of blocks of the file.
     pub blocks: u64,
-    /// Zero bytes that filled up the last block.
+    /// Zero bytes that pad the last block.
     pub padding: usize,
     /// Transfers in each direction.
     pub transfers: u64,
-    /// Lengths of the ranges that the first transfer was sent from.
+    /// Lengths of the source ranges of the first transfer.
     pub source: Vec<usize>,
-    /// Lengths of the ranges that it was received into.
+    /// Lengths of the target ranges of the first transfer.
     pub target: Vec<usize>,
     /// The first bytes of the file.
     pub head: Vec<u8>,
     /// The first bytes of the wire.
     pub wire: Vec<u8>,
-    /// The first work request: it configures the mkey that the file is sent through.
+    /// The first work request, which configures the mkey for sending.
     pub wqe: Vec<u8>,
-    /// What was spoilt on the wire of the first transfer, and what was said of it.
+    /// Flipped bits on the wire of the first transfer, and the device's reports.
     pub spoilt: Vec<Spoilt>,
-    /// What was wrong, with which the run ended.
+    /// The error that ended the run.
     pub wrong: Option<String>,
-    /// Time that configurations and transfers took, comparing not counted.
+    /// Time of configurations and transfers, without comparisons.
     pub device_time: Duration,
 }
 
-/// A bit of the wire that was turned over.
+/// A flipped bit on the wire.
 #[derive(Clone, Debug)]
 pub struct Spoilt {
     /// Byte of the wire.
     pub byte: usize,
     /// Bit of that byte.
     pub bit: u8,
-    /// What the device said, if it was right.
+    /// The device's report, if it was right.
     pub caught: Result<SignatureError, String>,
 }
 
-/// Sends all that `source` gives through one mkey, receives it back through another, and compares.
+/// Sends all bytes of `source` through one mkey, receives them through another, and compares.
 ///
 /// # Errors
-/// `source` could not be read. What the device did wrong stands in the report.
+/// An error of reading `source`. Errors of the device are in the report.
 pub fn run(board: &mut dyn Board, mut source: impl Read) -> io::Result<Report> {
     let mut report = Report::default();
     let mut trip = Trip::new(board);
@@ -97,16 +98,16 @@ pub fn run(board: &mut dyn Board, mut source: impl Read) -> io::Result<Report> {
     }
 }
 
-/// The way from a file's buffers over the wire to others.
+/// The path from the file's buffers over the wire to the target buffers.
 struct Trip<'b> {
     pair: QpPairFixture<'b>,
-    /// For both mkeys. Tweak and reference tag change from chunk to chunk.
+    /// The configuration of both mkeys. Tweak and reference tag change with each chunk.
     prepared: Result<PreparedConfig, ConfigError>,
     source: Scattered,
     target: Scattered,
-    /// The far side's memory.
+    /// The memory of the far side.
     far: Region,
-    /// Mkeys to send and to receive through.
+    /// The mkeys for sending and for receiving.
     out: usize,
     back: usize,
 }
@@ -128,7 +129,7 @@ impl<'b> Trip<'b> {
         }
     }
 
-    /// Takes a chunk of the file there and back.
+    /// Sends a chunk of the file and receives it back.
     fn carry(&mut self, chunk: &[u8], report: &mut Report) -> Verdict {
         let blocks = chunk.len().div_ceil(BLOCK);
         let mut data = chunk.to_vec();
@@ -152,7 +153,7 @@ impl<'b> Trip<'b> {
         report.padding = data.len() - chunk.len();
         report.transfers += 1;
         if first_transfer {
-            // Inside the first block, and near the end of the last one's data.
+            // A bit in the first block, and one near the end of the last block's data.
             for (byte, bit) in [(100, 0), (wire.len() - 40, 7)] {
                 let caught = self.spoil(&wire, (byte, bit), &prepared, data.len());
                 report.spoilt.push(Spoilt { byte, bit, caught });
@@ -164,7 +165,7 @@ impl<'b> Trip<'b> {
         Ok(())
     }
 
-    /// Sends data to the far side, and returns the bytes of the wire.
+    /// Sends data to the far side. Returns the bytes on the wire.
     fn send(
         &mut self,
         data: &[u8],
@@ -206,7 +207,7 @@ impl<'b> Trip<'b> {
         same("file", &received, chunk)
     }
 
-    /// Receives the wire with one bit turned over, and checks what the device says of it.
+    /// Receives the wire bytes with one flipped bit, and checks the device's report.
     fn spoil(
         &mut self,
         wire: &[u8],
@@ -243,7 +244,7 @@ impl<'b> Trip<'b> {
     }
 }
 
-/// Prepares what is the same for all blocks of a file.
+/// Prepares the configuration that all blocks of a file share.
 fn prepare(kind: MkeyKind, dek: DekId) -> Result<PreparedConfig, ConfigError> {
     let signature = domain(Signature::T10Dif(dif(APP_TAG, FIRST_LBA as u32)), BlockSize::B512);
     let crypto = Crypto {
@@ -258,7 +259,7 @@ fn prepare(kind: MkeyKind, dek: DekId) -> Result<PreparedConfig, ConfigError> {
     PreparedConfig::new(kind, &MkeyConfig { signature, crypto: Some(crypto), ..OPEN })
 }
 
-/// Returns it for blocks from number `first` of the file on.
+/// Returns the configuration for blocks from number `first` of the file on.
 fn at_block(
     prepared: Result<PreparedConfig, ConfigError>,
     first: u64,
@@ -269,15 +270,15 @@ fn at_block(
     Ok(prepared)
 }
 
-/// Rings nobody.
+/// A doorbell without effect.
 struct NoDoorbell;
 
 impl Doorbell for NoDoorbell {
     fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
-/// Returns the bytes of the work request that configures an mkey, as the near side's send queue would write it next: posted
-/// to a ring that no device reads.
+/// Returns the bytes of the next work request that configures an mkey. The request is posted to a ring that
+/// no device reads.
 fn first_wqe(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
@@ -359,7 +360,7 @@ mod tests {
         let mr = pair.region(&[0; BLOCK]);
         let entries = [KlmEntry { address: mr.address, length: BLOCK as u32, key: mr.key }];
         let prepared = prepare(pair.mkeys[mkey].kind(), DekId::default()).unwrap();
-        // Not only at the start of a ring.
+        // Also at a later place of the ring.
         pair.configure_prepared(mkey, &prepared, &entries).unwrap();
         let wqe = first_wqe(&mut pair, mkey, &prepared, &entries).unwrap();
         let first = pair.near.queues().producer();

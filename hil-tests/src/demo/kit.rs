@@ -1,13 +1,13 @@
-//! What examples, rows and the file have in common.
+//! Functions that examples, rows and the file share.
 
 use crate::qp_pair::{QpPairFixture, Verdict};
 use mlx5_mkey::mkey::{Access, Domain, Escape, Guard, MkeyConfig, Signature, SignatureError, T10Dif};
 use mlx5_mkey::types::{BlockSize, Seed};
 
-/// All rights and nothing else; fill in the rest.
+/// All access rights, and no other property.
 pub(super) const OPEN: MkeyConfig = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
 
-/// A 256-bit AES-XTS key: two halves, neither of which repeats.
+/// A 256-bit AES-XTS key whose two halves differ.
 pub(super) const KEY: [u8; 64] = {
     let mut key = [0; 64];
     let mut index = 0;
@@ -18,18 +18,18 @@ pub(super) const KEY: [u8; 64] = {
     key
 };
 
-/// A T10-DIF whose reference tag grows.
+/// Returns a T10-DIF whose reference tag increases.
 pub(super) const fn dif(app_tag: u16, ref_tag: u32) -> T10Dif {
     let (guard, seed, escape) = (Guard::Crc, Seed::Zeros, Escape::Never);
     T10Dif { guard, seed, app_tag, ref_tag, ref_remap: true, escape }
 }
 
-/// A domain with that signature.
+/// Returns a domain with this signature.
 pub(super) const fn domain(signature: Signature, block_size: BlockSize) -> Domain {
     Domain { signature, block_size }
 }
 
-/// Returns bytes in which no two blocks are alike.
+/// Returns bytes that differ from block to block.
 pub(super) fn pattern(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_u32;
     let mut next = || {
@@ -41,10 +41,10 @@ pub(super) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Compares bytes and says in words where they begin to differ.
+/// Compares bytes.
 ///
 /// # Errors
-/// The first difference.
+/// The first difference, in words.
 pub(super) fn same(what: &str, found: &[u8], expected: &[u8]) -> Verdict {
     if found.len() != expected.len() {
         return Err(format!("{what}: {} bytes, {} expected", found.len(), expected.len()));
@@ -55,7 +55,7 @@ pub(super) fn same(what: &str, found: &[u8], expected: &[u8]) -> Verdict {
     }
 }
 
-/// Asks an mkey with signature for errors, which there must not be.
+/// Checks that an mkey with signature has no error.
 ///
 /// # Errors
 /// The signature error.
@@ -67,10 +67,10 @@ pub(super) fn no_signature_error(pair: &mut QpPairFixture<'_>, mkey: usize) -> V
     }
 }
 
-/// Asks an mkey for its signature error, which there must be.
+/// Returns the signature error of an mkey.
 ///
 /// # Errors
-/// There was none.
+/// If there is no signature error.
 pub(super) fn signature_error(pair: &mut QpPairFixture<'_>, mkey: usize) -> Result<SignatureError, String> {
     match pair.mkeys[mkey].check() {
         Ok(Some(error)) => Ok(error),

@@ -1,5 +1,5 @@
-//! What `cargo xtask demo` runs: the man pages' examples, their table, and a file, each compared with what was computed
-//! apart from the device. Nothing is printed here.
+//! The content of `cargo xtask demo`: the man pages' examples, their table, and a file. Each result is
+//! compared with an independent computation. This module prints nothing.
 
 pub mod examples;
 pub mod faults;
@@ -11,7 +11,7 @@ mod scatter;
 use crate::board::SoftBoard;
 use mlx5_softdev::{DeviceProfile, Faults};
 
-/// Makes a software device, broken as `faults` says.
+/// Makes a software device with these faults.
 pub fn soft_board(faults: Faults) -> SoftBoard {
     SoftBoard::new(DeviceProfile::default()).with_faults(faults)
 }

@@ -1,4 +1,4 @@
-//! The ten rows of the table in man page `mlx5dv_wr_set_mkey_crypto`, each in every way that data can move.
+//! The ten rows of the table in man page `mlx5dv_wr_set_mkey_crypto`, each by all methods of moving data.
 
 use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same};
 use super::scatter::Scattered;
@@ -13,14 +13,14 @@ use mlx5_mkey::types::{BlockSize, DekId, Seed, Tweak};
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its name.
+    /// The letter of the row.
     pub letter: char,
-    /// What the page says memory holds.
+    /// The content of memory, in the page's words.
     pub memory: &'static str,
-    /// What the page says the wire holds.
+    /// The content of the wire, in the page's words.
     pub wire: &'static str,
     direction: Direction,
-    /// Both where the page says that it does not matter.
+    /// The orders that the row allows: both if the page says that the order does not matter.
     orders: &'static [SignatureOrder],
     memory_signature: Option<Signature>,
     wire_signature: Option<Signature>,
@@ -32,7 +32,7 @@ const AFTER: &[SignatureOrder] = &[SignatureOrder::AfterCryptoOnTx];
 const EITHER: &[SignatureOrder] = &[SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx];
 
 const DIF: Option<Signature> = Some(Signature::T10Dif(dif(0x5eed, LBA as u32)));
-/// Of another size than a T10-DIF, so that memory and wire differ in length where both have a signature.
+/// A CRC has another size than a T10-DIF: memory and wire differ in length if both have a signature.
 const CRC: Option<Signature> = Some(Signature::Crc32(Seed::Ones));
 
 /// Tweak and reference tag of the first block.
@@ -51,7 +51,7 @@ const fn row(
     Row { letter, memory, wire, direction, orders, memory_signature, wire_signature, unit }
 }
 
-/// The table. The data unit is the block, with its signature where that is inside the cipher.
+/// The table. The data unit is the block, with its signature if the cipher covers the signature.
 pub const ROWS: [Row; 10] = {
     use BlockSize::{B512, B520};
     use Direction::{DecryptOnTx as D, EncryptOnTx as E};
@@ -69,27 +69,27 @@ pub const ROWS: [Row; 10] = {
     ]
 };
 
-/// A way for data to move, seen from the mkey.
+/// A method of moving data through an mkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Out of it.
+    /// Out of the mkey.
     Tx(Tx),
-    /// Into it.
+    /// Into the mkey.
     Rx(Rx),
 }
 
-/// What came of moving a row's data in one way.
+/// The result of moving a row's data by one method.
 #[derive(Clone, Debug)]
 pub struct Moved {
-    /// How.
+    /// The method.
     pub way: Way,
-    /// With which order of cipher and signature.
+    /// The order of cipher and signature.
     pub order: SignatureOrder,
-    /// Whether the bytes were those that had been computed.
+    /// Whether the bytes were the expected ones.
     pub verdict: Verdict,
 }
 
-/// What came of a row.
+/// The result of a row.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The row.
@@ -98,12 +98,12 @@ pub struct Outcome {
     pub memory_bytes: usize,
     /// Bytes on the wire.
     pub wire_bytes: usize,
-    /// Every way, with every order that the page allows.
+    /// All methods, each with every order that the page allows.
     pub moved: Vec<Moved>,
 }
 
 impl Row {
-    /// Returns the signatures that an mkey for this row is given.
+    /// Returns the signature of an mkey for this row.
     fn signature(&self) -> Option<BlockSignature> {
         let of = |signature| domain(signature, BlockSize::B512);
         match (self.memory_signature.map(of), self.wire_signature.map(of)) {
@@ -120,7 +120,7 @@ impl Row {
         Crypto { direction, order, data_unit, tweak, dek, keytag }
     }
 
-    /// Moves the row's data in all ways.
+    /// Moves the row's data by all methods.
     pub fn run(&self, board: &mut dyn Board) -> Outcome {
         let dek = board.create_dek(DekSpec { key: &KEY, keytag: None });
         let data = pattern(DATA);
@@ -139,7 +139,7 @@ impl Row {
         Outcome { row: *self, memory_bytes: lengths.0, wire_bytes: lengths.1, moved }
     }
 
-    /// Moves the row's data in one way, through an mkey and ports of its own.
+    /// Moves the row's data by one method, through a new mkey and new queue pairs.
     fn transfer(&self, board: &mut dyn Board, way: Way, crypto: Crypto, images: &Images) -> Verdict {
         let mut pair = QpPairFixture::new(board);
         let signature = self.signature();

@@ -1,21 +1,21 @@
-//! One stream of bytes in several buffers, in uneven ranges.
+//! One stream of bytes in several buffers, in ranges of unequal lengths.
 
 use crate::qp_pair::{QpPairFixture, Region};
 use mlx5_mkey::mkey::KlmEntry;
 
-/// The byte before, between and behind the ranges, which must stay.
+/// Fills the buffers outside of the ranges, and must stay unchanged.
 const FILL: u8 = 0xb7;
-/// Bytes of it behind a range.
+/// Fill bytes after each range.
 const TAIL: usize = 9;
 
-/// Buffers that hold one stream. How long each range is follows from the stream's length and the weights.
+/// Buffers that hold one stream. Stream length and weights determine the length of each range.
 pub(super) struct Scattered {
     weights: &'static [u64],
     buffers: Vec<Region>,
 }
 
 impl Scattered {
-    /// Makes one buffer per weight, with room for streams of up to `capacity` bytes.
+    /// Makes a buffer for each weight, with room for streams of up to `capacity` bytes.
     pub(super) fn new(pair: &mut QpPairFixture<'_>, weights: &'static [u64], capacity: usize) -> Self {
         let total: u64 = weights.iter().sum();
         let buffers = weights
@@ -36,7 +36,7 @@ impl Scattered {
         scattered
     }
 
-    /// Returns number, address and length of each range that is not empty.
+    /// Returns buffer, address and length of each range that is not empty.
     fn ranges(&self, length: usize) -> impl Iterator<Item = (&Region, u64, usize)> {
         let total: u64 = self.weights.iter().sum();
         let mut weight = 0;
@@ -65,7 +65,7 @@ impl Scattered {
         self.ranges(length).map(|(_, _, bytes)| bytes).collect()
     }
 
-    /// Writes a stream into the buffers, and the fill around its ranges.
+    /// Writes a stream into the ranges, and fill bytes around them.
     pub(super) fn write(&self, pair: &mut QpPairFixture<'_>, bytes: &[u8]) {
         for buffer in &self.buffers {
             pair.board.write(buffer.address, &vec![FILL; buffer.length]);
@@ -78,10 +78,10 @@ impl Scattered {
         }
     }
 
-    /// Reads a stream out of the buffers.
+    /// Reads a stream from the ranges.
     ///
     /// # Errors
-    /// Bytes around the ranges were touched.
+    /// If a byte outside of the ranges has changed.
     pub(super) fn read(&self, pair: &QpPairFixture<'_>, length: usize) -> Result<Vec<u8>, String> {
         let mut stream = Vec::with_capacity(length);
         for (buffer, address, range) in self.ranges(length) {
@@ -96,7 +96,7 @@ impl Scattered {
     }
 }
 
-/// Returns the bytes before the range in buffer `number`: no two ranges are aligned alike.
+/// Returns the fill bytes before the range of a buffer. Ranges thus have different alignments.
 const fn head(number: usize) -> usize {
     2 * number % 15 + 1
 }

@@ -1,4 +1,4 @@
-//! Random requests, as plain data that both sides are driven with.
+//! Random requests, as plain data from which both sides post.
 
 use crate::request::{Data, Flags, OwnedLayout, Request};
 use mlx5_mkey::mkey::{
@@ -8,17 +8,17 @@ use mlx5_mkey::mkey::{
 use mlx5_mkey::types::{BlockSize, DekId, Key, Seed, Tweak};
 use mlx5_mkey::wqe::{Local, Remote, Sge};
 
-/// Memory that the requests move data in: mkeys are laid over the first region and copied to and from the second.
+/// The two regions of memory: mkeys map the first; transfers move data between the first and the second.
 pub(super) const INNER: u64 = 0x12_2000;
 pub(super) const OUTER: u64 = INNER + REGION_BYTES as u64;
 pub(super) const REGION_BYTES: usize = 0x1_0000;
-/// Index of the key of both; no mkey of the reference gets that far.
+/// Index of the key of both regions. Mkeys of the reference have lower indexes.
 pub(super) const REGION_INDEX: u32 = 0xf0_0000;
 const REGION: Key = Key::from_raw(REGION_INDEX << 8);
 /// Index of the memory window.
 pub(super) const WINDOW_INDEX: u32 = REGION_INDEX + 1;
 
-/// A small generator of numbers (SplitMix64), the same for the same seed everywhere.
+/// A small pseudorandom generator (SplitMix64) that depends on the start value only.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -33,23 +33,23 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(super) fn below(&mut self, end: u32) -> u32 {
         (self.next() % u64::from(end)) as u32
     }
 
-    /// True in `percent` of a hundred cases.
+    /// Returns true with a probability of `percent` percent.
     pub(super) fn percent(&mut self, percent: u32) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// Returns one of the choices.
     pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u32) as usize]
     }
 }
 
-/// What an mkey can do.
+/// The capabilities of an mkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) signature: bool,
@@ -70,30 +70,33 @@ pub(super) struct Config {
     pub(super) layout: OwnedLayout,
     pub(super) signature: SignatureStep,
     pub(super) crypto: Option<Crypto>,
-    /// Through `mlx5dv_wr_mr_list` or `mlx5dv_wr_mr_interleaved`, where access and layout are all there is.
+    /// Configures by `mlx5dv_wr_mr_list` or `mlx5dv_wr_mr_interleaved`, which take access and layout only.
     pub(super) older: bool,
-    /// In which order the setters are called: 0 access, 1 layout, 2 signature, 3 crypto.
+    /// The order of the setters: 0 access, 1 layout, 2 signature, 3 crypto.
     pub(super) order: [u8; 4],
 }
 
 impl Config {
-    /// Returns whether another one gives the same but for the layout: the library posts both with one prepared value.
+    /// Returns whether two configurations differ in the layout only: the library posts both with one prepared
+    /// value.
     pub(super) fn is_prepared_as(&self, other: &Self) -> bool {
         (self.access, &self.signature, self.crypto) == (other.access, &other.signature, other.crypto)
     }
 }
 
-/// A request, as both sides are driven with it. Where the reference is told otherwise than the library, its words are kept.
+/// A request for both sides. If the reference takes other parameters than the library, those of the reference
+/// are kept.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Configure(Config),
-    /// Key of the window, range, bits of `enum ibv_access_flags`, whether the space begins at 0.
+    /// Key of the window, range, bits of `enum ibv_access_flags`, and whether addresses begin at 0.
     Bind(Key, KlmEntry, u32, bool),
-    /// A request that names no object.
+    /// A request without an mkey or a window.
     Plain(Request),
 }
 
-/// The memory window of a queue pair: one of type 2, which is bound under its next tag, and has to be revoked before it is bound again.
+/// The memory window of a queue pair, of type 2: each binding uses the next tag, and a bound window must be
+/// revoked before it is bound again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     key: Key,
@@ -101,10 +104,10 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// One that was never bound.
+    /// A window that was never bound.
     pub(super) const NEW: Self = Self { key: Key::from_raw(WINDOW_INDEX << 8), is_bound: false };
 
-    /// Returns what it is once a request was executed.
+    /// Returns the window after an executed request.
     pub(super) fn behind(self, work: &Work) -> Self {
         match work {
             Work::Bind(key, ..) if *key == self.key => {
@@ -116,7 +119,7 @@ impl Window {
     }
 }
 
-/// What requests are made for.
+/// The state and limits for which requests are chosen.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) kind: Kind,
@@ -125,26 +128,27 @@ pub(super) struct Limits {
     pub(super) max_sge: usize,
     pub(super) dek: DekId,
     pub(super) key: Key,
-    /// The mkey was never configured: the numbers of its PSVs are not known.
+    /// The mkey was never configured: the indexes of its PSVs are unknown.
     pub(super) fresh: bool,
-    /// Only one data unit fits an mkey.
+    /// An mkey holds a single data unit.
     pub(super) single_block: bool,
-    /// Bytes that the mkey has on the wire now; 0 where that is not known.
+    /// Bytes of the mkey on the wire, or 0 if unknown.
     pub(super) wire_bytes: u32,
-    /// Requests for which there is room, where no completion will free more.
+    /// Requests that still fit, if no completion will free more.
     pub(super) room: Option<u32>,
     /// Number of the queue pair.
     pub(super) qpn: u32,
-    /// Blocks that the reference reckons with for a request: it counts requests, not blocks.
+    /// Blocks that the reference reserves for each request: it counts requests instead of blocks.
     pub(super) max_blocks: u32,
-    /// The last request was one after which the next is fenced.
+    /// The last request makes the library fence the next one.
     pub(super) fenced: bool,
-    /// Blocks up to the ring's end.
+    /// Blocks before the end of the ring.
     pub(super) before_end: u32,
     pub(super) window: Window,
 }
 
-/// A chain of one to five requests: of any, or of such that the device can execute; now and then one that fills the queue.
+/// Makes a chain of one to five requests: random ones, or ones that the device can execute. Some chains fill
+/// the queue.
 pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> {
     if let Some(room) = limits.room
         && random.percent(8)
@@ -160,7 +164,7 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
         works.insert(0, Work::Configure(introduction(random)));
     }
     if limits.before_end < limits.max_blocks && random.percent(10) {
-        // Over the ring's end.
+        // This request crosses the end of the ring.
         works.insert(0, raw(random, limits, limits.before_end * 4 + 1));
     }
     let silent = random.percent(20);
@@ -175,7 +179,7 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
             };
             if let Work::Plain(Request::Raw(bytes)) = &mut work {
                 bytes[11] = raw_flags(random, flags, fenced);
-                // The reference does not look at others.
+                // The reference ignores the other flags.
                 flags = Flags::default();
             }
             fenced =
@@ -185,8 +189,8 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
         .collect()
 }
 
-/// Returns the flags that a raw request has of its own. Where the library would fence it, it has a fence: the reference leaves that to
-/// the caller.
+/// Returns the own flags of a raw request. A request that the library would fence gets a fence, because the
+/// reference leaves fences of raw requests to the caller.
 fn raw_flags(random: &mut Random, flags: Flags, fenced: bool) -> u8 {
     let fence = match flags.fenced || fenced {
         true => random.pick(&[0x20, 0x60, 0x80]),
@@ -196,8 +200,8 @@ fn raw_flags(random: &mut Random, flags: Flags, fenced: bool) -> u8 {
     fence | signaled | u8::from(flags.solicited) << 1
 }
 
-/// A raw request of at least `least` octowords: an RDMA WRITE between memory that is there, a NOP, or what no device knows. UMRs and SET_PSVs are not among them:
-/// the library fences what follows them.
+/// Makes a raw request of at least `least` octowords: an RDMA WRITE between the regions, a NOP, or an unknown
+/// opcode. UMRs and SET_PSVs are excluded, because the library fences the request after them.
 fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
     let most = (limits.max_blocks * 4).min(63);
     let octowords = least + random.below(most - least + 1);
@@ -220,7 +224,7 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
             wqe[0] = random.pick(&[0, 1, 6]);
         }
     }
-    // The place is not its own; the reference leaves the queue pair to the caller.
+    // A wrong block number. The queue pair number is right, because the reference keeps it.
     wqe[1..3].copy_from_slice(&(random.next() as u16).to_be_bytes());
     let octowords = (wqe.len() / 16) as u32;
     wqe[4..8].copy_from_slice(&(limits.qpn << 8 | octowords).to_be_bytes());
@@ -228,7 +232,7 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
     Work::Plain(Request::Raw(wqe))
 }
 
-/// A copy in memory that is there, of an mkey that changes nothing or between regions.
+/// Makes a copy inside memory: of an mkey onto itself, or between the regions.
 fn memcpy(random: &mut Random, limits: &Limits, wire: u32) -> Work {
     let plain = !limits.kind.signature && !limits.kind.crypto;
     let mut place = |base: u64| Local { address: base + u64::from(random.below(0x4000)), lkey: REGION };
@@ -240,7 +244,8 @@ fn memcpy(random: &mut Random, limits: &Limits, wire: u32) -> Work {
     Work::Plain(Request::Memcpy(to, from, bytes))
 }
 
-/// A configuration after which both PSVs of an mkey stand in requests: without them it cannot be used again.
+/// Makes a configuration whose requests contain both PSVs. Without their indexes the mkey cannot be used
+/// again.
 fn introduction(random: &mut Random) -> Config {
     let [memory, wire] = [domain(random), domain(random)].map(Some);
     let signature = SignatureStep::Set { memory, wire, check_mask: 0xff, copy_mask: None };
@@ -248,8 +253,8 @@ fn introduction(random: &mut Random) -> Config {
     Config { access: Some(15), layout, signature, crypto: None, older: false, order: order(random) }
 }
 
-/// Exactly what fits, so that the next chain will not, or one more than that: requests of one to three blocks that the device
-/// executes without an error. Only the last has a completion, which frees the queue.
+/// Makes requests that fill the queue exactly, or exceed it by one. Each has one to three blocks and
+/// succeeds. Only the last is signalled; its completion frees the queue.
 fn filling(random: &mut Random, limits: &Limits, room: u32) -> Vec<(Flags, Work)> {
     let count = room + u32::from(random.percent(25));
     let most = limits.max_sge.clamp(1, 8) as u32;
@@ -265,7 +270,7 @@ fn filling(random: &mut Random, limits: &Limits, room: u32) -> Vec<(Flags, Work)
         .collect()
 }
 
-/// A configuration over memory that is there, or the last one left as it is, and requests that move data through the mkey.
+/// Makes a configuration over the regions, or keeps the last one, and transfers through the mkey.
 fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
     let mut works = Vec::new();
     let mut bytes = limits.wire_bytes;
@@ -296,7 +301,8 @@ fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
     works
 }
 
-/// Binds the window over memory that is there, moves data by its key, mostly within range and rights, and revokes it, or does not.
+/// Binds the window to a region, moves data through it, mostly within its range and rights, and then
+/// sometimes revokes it.
 fn by_window(random: &mut Random, window: Window) -> Vec<Work> {
     let mut works = Vec::new();
     if window.is_bound {
@@ -325,8 +331,8 @@ fn by_window(random: &mut Random, window: Window) -> Vec<Work> {
     works
 }
 
-/// New access rights, at times with a new signature or new crypto properties. The rest stays, and what a signature error has
-/// left to be done.
+/// Changes access rights, sometimes with a new signature or new crypto properties. All else stays, including
+/// the pending state of a signature error.
 fn keeping(random: &mut Random, limits: &Limits) -> Config {
     let config =
         Config { access: Some(15), layout: OwnedLayout::Unchanged, crypto: None, ..crypto_only(limits.dek) };
@@ -346,7 +352,7 @@ fn keeping(random: &mut Random, limits: &Limits) -> Config {
     }
 }
 
-/// A configuration of whole blocks, and how many bytes they are on the wire.
+/// Makes a configuration of whole blocks. Returns it with its bytes on the wire.
 fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
     let size = if random.percent(60) { BlockSize::B512 } else { random.pick(&BlockSize::ALL) };
     let crypto = limits.kind.crypto.then(|| {
@@ -384,13 +390,13 @@ fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
     (config, blocks * sent)
 }
 
-/// Takes a signature out of memory: with it, it would be more than one data unit.
+/// Removes the memory domain of a signature, with which the data would exceed one data unit.
 fn wire_only(step: SignatureStep) -> SignatureStep {
     let SignatureStep::Set { memory, wire, check_mask, .. } = step else { return step };
     SignatureStep::Set { memory: None, wire: wire.or(memory), check_mask, copy_mask: None }
 }
 
-/// A layout over memory that is there, of `blocks` blocks of `stored` bytes.
+/// Makes a layout over the first region, of `blocks` blocks of `stored` bytes.
 fn mapping(random: &mut Random, limits: &Limits, blocks: u32, stored: u32) -> OwnedLayout {
     let address = |random: &mut Random| INNER + u64::from(random.below(0x8000));
     if random.percent(40) {
@@ -412,7 +418,7 @@ fn mapping(random: &mut Random, limits: &Limits, blocks: u32, stored: u32) -> Ow
     OwnedLayout::List(entries)
 }
 
-/// Moves data through the mkey, mostly all of it.
+/// Moves the data of the mkey, mostly all of it.
 fn transfer(random: &mut Random, key: Key, wire: u32) -> Work {
     let (offset, length) = match random.below(20) {
         0 => (0, 1 + random.below(wire + 8)),
@@ -437,12 +443,12 @@ fn transfer(random: &mut Random, key: Key, wire: u32) -> Work {
     })
 }
 
-/// A data segment.
+/// Makes a data segment.
 fn here(address: u64, length: u32, lkey: Key) -> Sge {
     Sge { address, length, lkey }
 }
 
-/// An entry of an interleaved layout. Cases have strides of 16 bits.
+/// Makes an entry of an interleaved layout. Strides have 16 bits.
 fn stream(address: u64, bytes: u32, skip: u32, key: Key) -> InterleavedEntry {
     let [bytes, skip] = [bytes, skip].map(|bytes| u16::try_from(bytes).expect("16 bits"));
     InterleavedEntry { address, bytes, skip, key }
@@ -464,7 +470,7 @@ fn order(random: &mut Random) -> [u8; 4] {
     order
 }
 
-/// A configuration after which the key of the DEK stands in the request.
+/// Makes a configuration whose request contains the DEK.
 pub(super) fn crypto_only(dek: DekId) -> Config {
     Config {
         access: Some(1),
@@ -490,7 +496,7 @@ fn work(random: &mut Random, limits: &Limits) -> Work {
         20 => {
             let mut place = || Local { address: random.next(), lkey: any_key(random) };
             let (to, from) = (place(), place());
-            // The longest are of 2 MiB.
+            // The longest copies have 2 MiB.
             let bytes = random.pick(&[0, 1, 64, 1 << 21, (1 << 21) + 1, 1 << 31, u32::MAX]);
             Request::Memcpy(to, from, bytes)
         }
@@ -559,7 +565,7 @@ fn config(random: &mut Random, limits: &Limits) -> Config {
     Config { access, layout, signature, crypto, older: only && random.percent(30), order: order(random) }
 }
 
-/// Lengths whose sum stays below 2^31: version 44 of the reference sums them in 32 bits.
+/// Makes a layout whose lengths add up to less than 2^31: version 44 of the reference adds them in 32 bits.
 fn layout(random: &mut Random, limits: &Limits) -> OwnedLayout {
     let most = u32::from(limits.max_entries);
     if random.percent(60) {
@@ -581,7 +587,8 @@ fn layout(random: &mut Random, limits: &Limits) -> OwnedLayout {
         OwnedLayout::List(entries)
     } else {
         let most = most - 1;
-        // One entry more than there is room for is a difference on purpose: the header takes one.
+        // Never one entry more than fits: the reference posts such a list, a deliberate difference, because
+        // it forgets the header.
         let count = if random.percent(3) { most + 2 } else { 1 + random.below(most.min(8)) };
         let unit = random.pick(&[1, 8, 512, 520, 4096]);
         let entries = (0..count)
@@ -627,7 +634,7 @@ fn signature(random: &mut Random) -> SignatureStep {
         }
         _ => {}
     }
-    // The reference looks at a copy mask only where there is a wire domain: a difference on purpose.
+    // Without a wire domain the reference ignores the copy mask: a deliberate difference.
     let same = matches!((&memory, &wire), (Some(memory), Some(wire)) if memory.same_structure(wire));
     let copies = wire.is_some() && random.percent(if same { 40 } else { 2 });
     let mask = |random: &mut Random| {

@@ -1,36 +1,38 @@
-//! Compares what both sides say when they are asked for an mkey's signature error.
+//! Compares the answers of both sides when they are asked for an mkey's signature error.
 //!
-//! Both find the width of an error's values in a signature that they remember, but not in the same one. The library reads an
-//! error when it is polled ([`mlx5_mkey::mkey::Mkey::record`]), by the signature posted last. libmlx5 keeps the completion
-//! entry (`mlx5_parse_cqe`, case `MLX5_CQE_SIG_ERR`; a later entry replaces it) and reads it when it is asked:
-//! `_mlx5dv_mkey_check` takes the domain from `sig_ctx->block.attr`, into which every setter of a signature copies and in
-//! which a reset writes `MLX5_SIG_TYPE_NONE`, even if the chain is refused then. An error that it cannot read by that
-//! domain it answers with `EINVAL`, and keeps. See `hil-tests/vectors/DIFFERENCES.md`.
+//! Both sides decode an error by a signature that they remember, but by different ones. The library decodes
+//! an error when it is polled ([`mlx5_mkey::mkey::Mkey::record`]), by the signature that was posted last.
+//! libmlx5 keeps the completion entry (`mlx5_parse_cqe`, case `MLX5_CQE_SIG_ERR`; a later entry replaces it)
+//! and decodes it when it is asked. `_mlx5dv_mkey_check` uses the domain in `sig_ctx->block.attr`. Every
+//! setter of a signature copies into this field and a reset writes `MLX5_SIG_TYPE_NONE`, even if the chain is
+//! refused. If libmlx5 cannot decode an error by this domain, it returns `EINVAL` and keeps the error. See
+//! `hil-tests/vectors/DIFFERENCES.md`.
 
 use libmlx5::abi::MkeyError;
 use mlx5_mkey::error::CheckError;
 use mlx5_mkey::mkey::{SignatureError, SignatureErrorKind};
 
-/// `EINVAL`, which the reference says of an mkey that has no signature, and of an error that it cannot read.
+/// `EINVAL`, the reference's answer for an mkey without signature and for an error that it cannot decode.
 const EINVAL: i32 = 22;
 
-/// An error that was polled and that nobody has asked for yet.
+/// A polled error that nothing has asked for yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unread {
-    /// The mkey was configured behind the request that made the error, before the error was polled.
+    /// The mkey was configured after the failing request and before the error was polled.
     pub(super) late: bool,
-    /// The mkey was configured, or another error came, after it was polled: the sides have different signatures, or errors.
+    /// After the poll the mkey was configured, or another error came: both sides now hold different
+    /// signatures or errors.
     pub(super) stale: bool,
 }
 
-/// How far the answers are the same.
+/// The extent to which the answers agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answers {
-    /// There is no error, or none can be asked for.
+    /// Neither side has an error to report.
     NoError,
-    /// The same error, value by value; or one that neither can read.
+    /// Both report the same error, value by value; or neither can decode it.
     SameError,
-    /// There is an error, which the sides read by different signatures: nothing else is compared.
+    /// Both have an error, which they decode by different signatures: values are not compared.
     BothErrors,
     Differ,
 }
@@ -50,20 +52,21 @@ pub(super) fn compare(
         },
         // A reset came in between.
         (Err(CheckError::Unintelligible { .. }), Err(EINVAL)) if unread.late => return Answers::SameError,
-        // The signature has no tags now. The reference does not look at that.
+        // The current signature has no tags, which the reference ignores.
         (Err(CheckError::Unintelligible { .. }), Ok(error)) => unread.late && error.kind > 1,
         _ => false,
     };
     if there { Answers::BothErrors } else { Answers::Differ }
 }
 
-/// Puts a signature error as the reference does, who calls what the data stream held `actual`, as the device does.
+/// Converts a signature error to the reference's form. The reference calls the value in the data stream
+/// `actual`, as the device does.
 fn as_reference(error: &SignatureError) -> MkeyError {
     let kind = match error.kind {
         SignatureErrorKind::Guard => 1,
         SignatureErrorKind::RefTag => 2,
         SignatureErrorKind::AppTag => 3,
-        // The reference has no digests, and no number for them.
+        // The reference has no number for digests.
         SignatureErrorKind::Digest => 0,
     };
     MkeyError { kind, actual: error.found, expected: error.computed, offset: error.offset }
@@ -96,7 +99,7 @@ mod tests {
         ] {
             assert_eq!(compare(&Err(unread), &theirs, Unread { late, stale }), answers, "{late} {stale}");
         }
-        // Presence is compared whatever else is left out.
+        // The presence of an error is always compared.
         let none = Ok(MkeyError::default());
         for stale in [false, true] {
             let unread = Unread { late: stale, stale };

@@ -1,4 +1,4 @@
-//! Compares what both sides wrote into their rings.
+//! Compares the rings that both sides have written.
 
 use super::PATTERN;
 use mlx5_mkey::inspect::Requests;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub(super) fn in_words(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (offset, request) in Requests::new(bytes) {
-        // Writing to a string cannot fail.
+        // Writing to a string never fails.
         let _ = writeln!(text, "block {}:\n{request}", offset / 64);
     }
     text
@@ -19,12 +19,12 @@ const SEND_INVALIDATE: u8 = 0x01;
 const FETCH_ADD: u8 = 0x12;
 pub(super) const SET_PSV: u8 = 0x20;
 const UMR: u8 = 0x25;
-/// Flag of a UMR that binds a window.
+/// The UMR flag CHECK_FREE, which binds a window.
 const CHECK_FREE: u8 = 1 << 5;
 
-/// Compares two rings in which `count` blocks were written from `start` on, which may go on at the ring's begin.
+/// Compares two rings in which `count` blocks were written from block `start` on, possibly across the end.
 ///
-/// The reference's ring held [`PATTERN`] before, the library's what `before` says.
+/// The reference's ring was filled with [`PATTERN`]; `before` is the former content of the library's ring.
 pub(super) fn compare(
     ours: &[u8],
     before: &[u8],
@@ -56,7 +56,7 @@ pub(super) fn compare(
         let opcode = theirs[from + 3];
         for at in 0..length {
             let (our, their) = (ours[from + at], theirs[from + at]);
-            // A byte that the reference may leave as it was, and did.
+            // The reference may leave this byte unchanged, and did.
             let untouched = their == PATTERN && may_be_untouched(opcode, at, length, &theirs[from..]);
             if our != their && !untouched {
                 return Some(format!(
@@ -69,33 +69,33 @@ pub(super) fn compare(
     None
 }
 
-/// Copies blocks out of a ring so that those behind its end follow.
+/// Copies blocks of a ring in order, across its end.
 pub(super) fn straight(ring: &[u8], start: usize, count: usize) -> Vec<u8> {
     ring.iter().cycle().skip(start * 64).take(count * 64).copied().collect()
 }
 
-/// Returns whether the reference leaves this byte of a request as it finds it.
+/// Returns whether the reference leaves this byte of a request unchanged.
 fn may_be_untouched(opcode: u8, at: usize, length: usize, request: &[u8]) -> bool {
-    /// Control and UMR segment, and the mkey's segment: no more, as of a LOCAL_INV.
+    /// Bytes of an invalidating UMR: control segments and mkey context.
     const INVALIDATE_BYTES: usize = 128;
     match opcode {
-        // Only its key (4..8) and the state (0) are set.
+        // Only the key (4..8) and the state (0) of the context are set.
         UMR if length == INVALIDATE_BYTES => (65..68).contains(&at) || at >= 72,
-        // A window gets rights, start and length besides.
+        // A UMR that binds a window also sets rights, start and length.
         UMR => {
             let binds = request[16] & CHECK_FREE != 0;
             binds && ([65, 67].contains(&at) || (72..80).contains(&at) || (96..128).contains(&at))
         }
-        // An addition compares nothing.
+        // A fetch-and-add has no compare value.
         FETCH_ADD => (12..16).contains(&at) || (40..48).contains(&at),
         RDMA_WRITE_IMM | SEND_IMM | SEND_INVALIDATE => in_inline_padding(opcode, at, length, request),
         _ => (12..16).contains(&at) || opcode != SET_PSV && in_inline_padding(opcode, at, length, request),
     }
 }
 
-/// Returns whether this byte lies behind inline data that end within the request's last 16 bytes.
+/// Returns whether this byte is padding after inline data, in the last 16 bytes of the request.
 fn in_inline_padding(opcode: u8, at: usize, length: usize, request: &[u8]) -> bool {
-    // RDMA WRITE (8) and READ (16) have a remote address behind the control segment.
+    // RDMA WRITE (8) and READ (16) have a remote address segment after the control segment.
     let header = if matches!(opcode, 0x08 | RDMA_WRITE_IMM | 0x10) { 32 } else { 16 };
     if length <= header {
         return false;
@@ -115,7 +115,8 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// A SEND with 5 bytes of inline data behind an empty block: written by the library, and by the reference.
+    /// An empty block, then a SEND with 5 bytes of inline data: as the library writes it, and as the
+    /// reference does.
     fn rings() -> (Vec<u8>, Vec<u8>) {
         let (mut ours, mut theirs) = (vec![!PATTERN; 192], vec![PATTERN; 192]);
         for ring in [&mut ours, &mut theirs] {
@@ -130,19 +131,19 @@ mod tests {
         let (ours, theirs) = rings();
         let before = vec![!PATTERN; 192];
         assert_eq!(compare(&ours, &before, &theirs, 1, 1), None);
-        // Control segment but for its immediate data, and inline data.
+        // The control segment without its immediate data, and the inline data.
         for at in (64..76).chain(80..89) {
             let mut wrong = ours.clone();
             wrong[at] ^= 1;
             assert!(compare(&wrong, &before, &theirs, 1, 1).is_some(), "byte {at}");
         }
-        // Blocks beside it.
+        // Blocks next to the request.
         for at in [0, 63, 128, 191] {
             let mut wrong = ours.clone();
             wrong[at] ^= 1;
             assert!(compare(&wrong, &before, &theirs, 1, 1).is_some(), "byte {at}");
         }
-        // The reference has written the immediate data after all.
+        // A reference that writes the immediate data.
         let mut wrong = theirs.clone();
         wrong[76] = 0;
         assert!(compare(&ours, &before, &wrong, 1, 1).is_some());
@@ -153,7 +154,7 @@ mod tests {
         let (mut ours, mut theirs) = rings();
         let before = vec![!PATTERN; 192];
         for ring in [&mut ours, &mut theirs] {
-            // A SEND of six octowords in the last block and the first.
+            // A SEND of six octowords in the last block and the first one.
             ring.rotate_left(64);
             ring.copy_within(0..64, 128);
             ring[135] = 6;

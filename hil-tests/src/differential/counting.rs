@@ -1,4 +1,4 @@
-//! Counts what a chain covers that both sides posted and executed.
+//! Counts the features of a chain that both sides have posted and executed.
 
 use super::case::{Config, SignatureStep, WINDOW_INDEX, Work};
 use super::compare::{SET_PSV, straight, word};
@@ -11,26 +11,26 @@ use crate::way::Way;
 use mlx5_mkey::inspect::Requests;
 use mlx5_mkey::mkey::{Mkey, Signature};
 
-/// What the reference wrote for a chain.
+/// The chain as the reference has written it.
 pub(super) struct Issued {
-    /// Its ring, and the counter of its doorbell record.
+    /// The ring, and the counter of the doorbell record.
     pub(super) ring: Vec<u8>,
     pub(super) counter: [u8; 4],
-    /// The first block in the ring, and how many there are.
+    /// The first block in the ring, and the number of blocks.
     pub(super) start: usize,
     pub(super) count: usize,
     /// The bytes of the work requests.
     pub(super) requests: Vec<u8>,
 }
 
-/// The blocks of one request of a chain, with its SET_PSVs; counted from the chain's begin.
+/// The blocks of a request and its SET_PSVs, counted from the beginning of the chain.
 struct Span {
     start: usize,
     blocks: usize,
 }
 
 impl Issued {
-    /// Finds the requests in a ring, from the block on that the library counts as the next.
+    /// Finds the requests in a ring. `producer` is the library's number of the first block.
     pub(super) fn new(ring: Vec<u8>, counter: [u8; 4], producer: u32) -> Result<Self, String> {
         let blocks = ring.len() / 64;
         let count = usize::from((word(&counter, 0) as u16).wrapping_sub(producer as u16));
@@ -58,12 +58,12 @@ impl Issued {
         spans
     }
 
-    /// Returns whether a request goes on at the ring's begin.
+    /// Returns whether a request crosses the end of the ring.
     fn wraps(&self, span: &Span) -> bool {
         (self.start + span.start) % self.blocks() + span.blocks > self.blocks()
     }
 
-    /// Returns whether a request has this block, counted as completions count.
+    /// Returns whether a request contains this block, numbered as in completions.
     fn contains(&self, span: &Span, block: u16) -> bool {
         let first = (self.start + span.start) as u16;
         let behind = block.wrapping_sub(first) & (self.blocks() as u16).wrapping_sub(1);
@@ -83,7 +83,7 @@ impl InForce {
         Self { signature: mkey.signature().is_some(), crypto: mkey.crypto().is_some() }
     }
 
-    /// Returns those that a configuration keeps.
+    /// Returns the properties that a configuration keeps.
     fn kept(self, config: &Config) -> Self {
         Self {
             signature: self.signature && config.signature == SignatureStep::Keep,
@@ -91,7 +91,7 @@ impl InForce {
         }
     }
 
-    /// Returns what is in force behind a configuration.
+    /// Returns the properties after a configuration.
     fn behind(self, config: &Config) -> Self {
         let kept = self.kept(config);
         let sets = matches!(config.signature, SignatureStep::Set { .. });
@@ -99,7 +99,7 @@ impl InForce {
     }
 }
 
-/// Returns whether there is something in a configuration that can be changed in place.
+/// Returns whether a configuration has a value that can be changed in place.
 fn can_be_changed(config: &Config) -> bool {
     let SignatureStep::Set { memory, wire, .. } = &config.signature else { return config.crypto.is_some() };
     let has_tags =
@@ -107,17 +107,18 @@ fn can_be_changed(config: &Config) -> bool {
     has_tags || config.crypto.is_some()
 }
 
-/// A configuration that both devices executed.
+/// A configuration that both devices have executed.
 struct Configured<'c> {
     config: &'c Config,
     signaled: bool,
     wraps: bool,
-    /// What is in force before it.
+    /// The properties in force before the configuration.
     in_force: InForce,
 }
 
 impl Coverage {
-    /// Counts a chain that both devices executed, or began to, and returns the requests that they did not fail at.
+    /// Counts a chain that both devices have executed, completely or up to a failure. Returns the requests
+    /// before the failure.
     pub(super) fn note<'c>(
         &mut self,
         pair: &mut Pair,
@@ -175,7 +176,7 @@ impl Coverage {
         self.executed += 1;
         self.older += u64::from(config.older);
         self.crypto += u64::from(config.crypto.is_some());
-        // Both are written where one of them changes.
+        // A change of one property writes both.
         self.kept_signatures += u64::from(kept.signature && config.crypto.is_some());
         self.kept_crypto += u64::from(kept.crypto && sets_or_resets);
         self.changed_behind_errors += u64::from(changed && pair.erred);

@@ -1,106 +1,107 @@
-//! What a run counts, and what must not be missing from it.
+//! The counts of a run, and the counts that must not be 0.
 
 use super::queues::Lifted;
 use super::{MIN_BLOCKS, SIZES};
 use crate::way::Way;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Chains of requests.
     pub chains: u64,
-    /// Configurations of mkeys in them.
+    /// Configurations of mkeys in all chains.
     pub configurations: u64,
-    /// Those of them that both sides posted.
+    /// Configurations in chains that both sides have posted.
     pub posted: u64,
-    /// Blocks that both sides wrote, and that were compared.
+    /// Blocks that both sides have written, and that were compared.
     pub blocks: u64,
     /// Chains that differ.
     pub differ: u64,
     /// Chains that both sides refuse.
     pub refused: u64,
-    /// Times that `mlx5dv_mkey_check` had no error to name, on both sides.
+    /// Calls of `mlx5dv_mkey_check` without an error on both sides.
     pub without_error: u64,
-    /// Errors that both sides named, but read by different signatures: only that there is one was compared (`check`).
+    /// Errors that both sides decode by different signatures, so that only their presence was compared
+    /// (`check`).
     pub presence_only: u64,
-    /// The first differences, described.
+    /// Descriptions of the first differences.
     pub differences: Vec<String>,
-    /// What must not be missing.
+    /// Counts that must not be 0.
     pub coverage: Coverage,
 }
 
-/// How often what must not be missing from a run was there.
+/// Counts of features, none of which may be absent from a run.
 #[derive(Debug, Default)]
 pub struct Coverage {
-    /// Configurations that both devices executed.
+    /// Configurations that both devices have executed.
     pub executed: u64,
-    /// Those of them in chains that moved data through the mkey.
+    /// Executed configurations in chains that moved data through the mkey.
     pub moved: u64,
     /// Chains that ended in an error completion.
     pub failed: u64,
-    /// Signature errors that both sides were told of.
+    /// Signature errors that both sides have received.
     pub signature_errors: u64,
-    /// Those of them on an mkey that had one before and was configured since.
+    /// Signature errors on an mkey that had one before and was configured since.
     pub errors_again: u64,
-    /// Those of them that both sides named alike when asked, value by value (`mlx5dv_mkey_check`).
+    /// Signature errors that both sides decode alike, value by value (`mlx5dv_mkey_check`).
     pub checked: u64,
-    /// Configurations that were changed in place, of mkeys that had a signature error before.
+    /// Configurations changed in place, on mkeys with an earlier signature error.
     pub changed_behind_errors: u64,
-    /// Configurations that write BSFs and keep a signature, or crypto properties, that are in force.
+    /// Configurations that write BSFs and keep a signature in force.
     pub kept_signatures: u64,
-    /// See above.
+    /// Configurations that write BSFs and keep crypto properties in force.
     pub kept_crypto: u64,
     /// Atomics.
     pub atomics: u64,
-    /// Memory windows that were bound.
+    /// Bindings of memory windows.
     pub binds: u64,
-    /// RDMA WRITEs and READs by the key of a memory window.
+    /// RDMA WRITEs and READs through a memory window.
     pub by_window: u64,
-    /// Raw requests that begin before the ring's end and end behind it.
+    /// Raw requests across the end of the ring.
     pub raw_wrapped: u64,
-    /// Configurations through the reference's older calls.
+    /// Configurations by the older calls of the reference.
     pub older: u64,
-    /// Configurations of the cipher.
+    /// Configurations with crypto properties.
     pub crypto: u64,
     /// Chains that the reference refused for a limit that the library's queue did not have.
     pub lifted: u64,
-    /// By way of posting.
+    /// Counts for each posting method.
     pub ways: [OfWay; Way::ALL.len()],
-    /// Chains that both sides posted, by the limits of the library's queue: see `Lifted::NAMES`.
+    /// Chains that both sides have posted, by the limits of the library's queue (`Lifted::NAMES`).
     pub limits: [u64; Lifted::NAMES.len()],
-    /// Queue pairs by the size of their ring, from the smallest on.
+    /// Queue pairs by the size of their ring, the smallest first.
     pub rings: [u64; SIZES],
 }
 
-/// What must not be missing from a way of posting.
+/// Counts for a posting method, none of which may be 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfWay {
-    /// Configurations that both devices executed, with a completion of their own and without.
+    /// Executed configurations with a completion of their own.
     pub signaled: u64,
-    /// See above.
+    /// Executed configurations without a completion.
     pub silent: u64,
-    /// Those of them that were changed in place.
+    /// Executed configurations that were changed in place.
     pub changed: u64,
-    /// Those of them whose prepared value was posted before.
+    /// Executed configurations whose prepared value was posted before.
     pub again: u64,
-    /// Those of them that keep a signature or crypto properties that are in force.
+    /// Executed configurations that keep a signature or crypto properties in force.
     pub kept: u64,
-    /// Configurations that begin before the ring's end and end behind it.
+    /// Configurations across the end of the ring.
     pub wrapped: u64,
-    /// Configurations of mkeys that had a signature error before.
+    /// Configurations of mkeys with an earlier signature error.
     pub behind_errors: u64,
-    /// Requests of any kind that both devices executed.
+    /// Requests of any kind that both devices have executed.
     pub requests: u64,
-    /// Copies in memory among them.
+    /// Executed copies inside memory.
     pub copies: u64,
-    /// Raw requests among them.
+    /// Executed raw requests.
     pub raw: u64,
-    /// Chains for which the queue was too full.
+    /// Chains that a full queue refused.
     pub full: u64,
 }
 
 impl Coverage {
-    /// Each count with its name.
+    /// Returns each count with its name.
     pub fn counts(&self) -> Vec<(String, u64)> {
         let mut counts: Vec<(String, u64)> = [
             ("configurations executed", self.executed),
@@ -109,13 +110,13 @@ impl Coverage {
             ("signature errors", self.signature_errors),
             ("signature errors on an mkey that had one before", self.errors_again),
             ("signature errors named alike by mkey_check", self.checked),
-            ("changes in place behind a signature error", self.changed_behind_errors),
+            ("changes in place after a signature error", self.changed_behind_errors),
             ("configurations that write a signature in force again", self.kept_signatures),
             ("configurations that write crypto properties in force again", self.kept_crypto),
             ("atomics executed", self.atomics),
             ("memory windows bound", self.binds),
             ("transfers by the key of a memory window", self.by_window),
-            ("raw requests over the ring's end", self.raw_wrapped),
+            ("raw requests across the ring's end", self.raw_wrapped),
             ("configurations by mr_list or mr_interleaved", self.older),
             ("cipher configurations executed", self.crypto),
             ("chains that the reference alone has no room for", self.lifted),
@@ -141,8 +142,8 @@ impl OfWay {
             ("configurations without", self.silent),
             ("configurations with a prepared value that was posted before", self.again),
             ("configurations that keep what is in force", self.kept),
-            ("configurations over the ring's end", self.wrapped),
-            ("configurations behind a signature error", self.behind_errors),
+            ("configurations across the ring's end", self.wrapped),
+            ("configurations after a signature error", self.behind_errors),
             ("requests", self.requests),
             ("copies in memory", self.copies),
             ("raw requests", self.raw),

@@ -1,6 +1,6 @@
-//! Executes the ring that the reference wrote and the ring that the library wrote, each on a software device of its own.
+//! Executes the rings of the reference and of the library, each on its own software device.
 //!
-//! Both devices begin alike, object by object and byte by byte, so that they must remain alike.
+//! Both devices begin with equal objects and equal memory. They must stay equal.
 
 use super::case::{INNER, Kind, OUTER, REGION_BYTES, REGION_INDEX, WINDOW_INDEX};
 use mlx5_mkey::types::{DekId, Key, MkeyIndex};
@@ -16,21 +16,21 @@ use std::io;
 use zerocopy::{FromBytes, IntoBytes};
 
 const BASE: u64 = 0x10_0000;
-/// Doorbell records: of the queue pair, of the two completion queues.
+/// Doorbell records of the queue pair and of the two completion queues.
 const RECORDS: [u64; 3] = [BASE, BASE + 16, BASE + 32];
-/// Rings of the completion queues of sends and of receives.
+/// Rings of the completion queues for sends and for receives.
 const COMPLETIONS: [u64; 2] = [BASE + 0x1000, BASE + 0x1_1000];
 const LOG_COMPLETIONS: u8 = 10;
 const RECEIVE_RING: u64 = BASE + 0x2_1000;
 const LOG_RECEIVES: u8 = 4;
-/// Where messages arrive, one over the other.
+/// The receive buffer: each message overwrites the one before.
 const RECEIVED: u64 = OUTER + REGION_BYTES as u64;
 const SEND_RING: u64 = RECEIVED + REGION_BYTES as u64;
 const BYTES: usize = 0x30_0000;
 const _: () = assert!(INNER == BASE + 0x2_2000 && OUTER == INNER + REGION_BYTES as u64);
 const _: () = assert!(SEND_RING + super::MAX_BLOCKS as u64 * 64 <= BASE + BYTES as u64);
 
-/// What the ring of one side has done, as far as it can be seen.
+/// The visible effects of a ring.
 #[derive(Debug, PartialEq, Eq)]
 struct Effects {
     sent: Vec<Cqe>,
@@ -42,15 +42,15 @@ struct Effects {
     psvs: Vec<PsvView>,
 }
 
-/// What came of a chain, the same on both sides.
+/// The result of a chain, equal on both sides.
 pub(super) struct Executed {
     /// Completions of the send queue, oldest first.
     pub(super) completions: Vec<Cqe>,
-    /// Block of the first request that failed.
+    /// Block number of the first failed request.
     pub(super) failed: Option<u16>,
-    /// Signature errors.
+    /// Number of signature errors.
     pub(super) signature_errors: u64,
-    /// Memory under mkeys, or that they were copied to or from, changed.
+    /// Whether memory changed that mkeys map or that transfers use.
     pub(super) moved: bool,
 }
 
@@ -70,7 +70,7 @@ impl Twins {
         work(&mut self.ours)
     }
 
-    /// Exchanges the queue pair, and the memory window that may be bound to it.
+    /// Replaces the queue pair and the memory window.
     pub(super) fn set_queue(&mut self, number: u32, blocks: usize) -> io::Result<()> {
         self.both(|side| {
             side.blocks = blocks;
@@ -79,17 +79,17 @@ impl Twins {
         })
     }
 
-    /// Exchanges the mkey for one with this key; it has no PSVs then.
+    /// Replaces the mkey by one with this key and no PSVs.
     pub(super) fn set_mkey(&mut self, key: Key, kind: Kind, max_entries: u16) -> io::Result<()> {
         self.both(|side| side.set_mkey(key, kind, max_entries))
     }
 
-    /// Makes the PSVs that are not there yet.
+    /// Creates the missing PSVs.
     pub(super) fn add_psvs(&mut self, numbers: &[u32]) -> io::Result<()> {
         self.both(|side| side.add_psvs(numbers))
     }
 
-    /// Executes both rings, each with its doorbell record; what differs afterwards is said in a sentence.
+    /// Executes both rings, each with its doorbell record. Returns the difference, if any, as a sentence.
     pub(super) fn execute(
         &mut self,
         theirs: (&[u8], [u8; 4]),
@@ -135,11 +135,11 @@ fn differs(ours: &Effects, theirs: &Effects) -> Option<String> {
         .or_else(|| one("PSVs", &ours.psvs, &theirs.psvs))
 }
 
-/// One device.
+/// One of the two devices.
 struct Side {
     device: Device<Arena>,
     pd: u32,
-    /// Completion queues of sends and of receives, and how many entries of each were taken.
+    /// Completion queues for sends and for receives, and the number of entries taken from each.
     cqs: [(u32, u32); 2],
     qpn: Option<u32>,
     blocks: usize,
@@ -194,7 +194,7 @@ impl Side {
         self.device.memory_mut().bytes_mut(address, length).ok_or_else(|| refused("no memory"))
     }
 
-    /// All that requests can reach.
+    /// Returns all memory that requests can reach.
     fn data(&self) -> io::Result<&[u8]> {
         self.device.memory().bytes(INNER, 3 * REGION_BYTES).ok_or_else(|| refused("no memory"))
     }
@@ -218,7 +218,7 @@ impl Side {
             doorbell_record: RECORDS[0],
             send_cqn,
             recv_cqn: Some(recv_cqn),
-            // What the reference counts its first queue pair by, and there is never a second.
+            // The user index of the reference's first queue pair, which is the only one.
             user_index: 0,
             drain_sigerr: false,
             rnr_retry: Retries::Count(0),
@@ -252,7 +252,7 @@ impl Side {
         Ok(())
     }
 
-    /// Makes a memory window of type 2 in place of the old one.
+    /// Creates a memory window of type 2, which replaces the old one.
     fn set_window(&mut self) -> io::Result<()> {
         if let Some(old) = self.window.take() {
             self.device.destroy_mkey(old).map_err(refused)?;
@@ -274,7 +274,8 @@ impl Side {
         Ok(())
     }
 
-    /// Copies a ring and the counter of its doorbell record as they stand, and executes what is rung.
+    /// Copies a ring and the counter of its doorbell record into the device, and executes the published
+    /// requests.
     fn run(&mut self, ring: &[u8], counter: [u8; 4]) -> io::Result<Effects> {
         self.memory(SEND_RING, ring.len())?.copy_from_slice(ring);
         self.memory(RECORDS[0] + 4, 4)?.copy_from_slice(&counter);
@@ -311,7 +312,7 @@ impl Side {
         Ok(entries)
     }
 
-    /// Makes ready for the next chain: with new receives, and with a new queue pair at the same place if the old one failed.
+    /// Prepares for the next chain: posts receives, and replaces a failed queue pair.
     fn go_on(&mut self, queue: QpView) -> io::Result<()> {
         let number = self.qpn.unwrap_or_default();
         if queue.state != QpState::ReadyToSend {
@@ -337,7 +338,7 @@ mod tests {
         twins
     }
 
-    /// A RDMA WRITE of one byte of the first region over the second, in a ring of 16 blocks.
+    /// An RDMA WRITE of one byte from the first region to the second, in a ring of 16 blocks.
     fn write(inline: u8) -> Vec<u8> {
         let mut ring = vec![0; 16 * 64];
         ring[..12].copy_from_slice(&[0, 0, 0, 8, 0, 1, 0, 3, 0, 0, 0, 8]);
@@ -352,10 +353,10 @@ mod tests {
         let (one, counter) = (write(0xa5), [0, 0, 0, 1]);
         let executed = twins().execute((&one, counter), (&one, counter)).unwrap().unwrap();
         assert!(executed.moved && executed.failed.is_none());
-        // What the request writes, and nothing else that can be seen, differs.
+        // Only the written byte differs.
         let said = twins().execute((&one, counter), (&write(0xa4), counter)).unwrap().err().unwrap();
         assert_eq!(said, format!("executed: byte {} of memory differs", REGION_BYTES));
-        // Wherever it is.
+        // Any byte of the memory counts.
         for at in [0, REGION_BYTES - 1, 2 * REGION_BYTES, 3 * REGION_BYTES - 1] {
             let mut twins = twins();
             twins.ours.memory(INNER + at as u64, 1).unwrap()[0] ^= 1;

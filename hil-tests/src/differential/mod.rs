@@ -1,25 +1,27 @@
-//! Random requests, issued by the installed libmlx5 and by the library: compared byte by byte, then executed.
+//! Random requests, posted by the installed libmlx5 and by the library. Their bytes are compared, then
+//! executed.
 //!
-//! The reference writes into the ring of a queue pair that its device does not execute; the library into an array, with
-//! the same numbers and limits. What the reference keeps to itself, the numbers of an mkey's PSVs and of the DEK and the opaque buffer
-//! of copies, is read from what it wrote first, and must stay the same from then on.
+//! The reference writes into the ring of a queue pair that its device does not execute. The library writes
+//! into an array, with the same numbers and limits. Some numbers only the reference knows: PSVs of an mkey,
+//! the DEK, and the opaque buffer of copies. The library takes them from the first request of the reference
+//! that contains them; in later requests they must stay the same.
 //!
-//! Then both rings are copied as they stand to software devices that were alike so far, and must be alike afterwards
-//! (`execute`). The completions go back to the reference's completion queue and to one of the library's, which frees room
-//! in the rings and tells both sides of signature errors; what they say of them must be the same.
+//! Both rings are then copied to two software devices, which were equal so far and must be equal afterwards
+//! (`execute`). Their completions go to the reference's completion queue and to one of the library. They free
+//! room in the rings and report signature errors; both sides must report the same.
 //!
-//! The library's queue is made with the reference's limits, or without one or both of them; each chain is posted in one of the
-//! ways (`way.rs`), in a ring of each size that libmlx5 makes.
+//! The library's queue has the reference's limits, or lacks one or both of them. Each chain is posted by one
+//! of the methods of `way.rs`, in a ring of each size that libmlx5 creates.
 //!
-//! A memory window of type 2 is bound over memory that is there, data is moved by its key, and it is revoked; others have random keys,
-//! which both devices refuse.
+//! A memory window of type 2 is bound to a region, moves data, and is revoked. Other bindings have random
+//! keys, which both devices refuse.
 //!
-//! Not drawn, since libmlx5 is no peer for it here: completion entries of 128 bytes and time stamps (the entries that both sides poll
-//! are the software devices' own, of 64 bytes, whose clocks nobody compares: units and scenarios do), and BlueFlame (the reference rings in a page of
-//! the stand-in that keeps nothing: the vectors `blueflame` are replayed byte for byte).
+//! Excluded, because libmlx5 is no peer for them here: completion entries of 128 bytes and timestamps (both
+//! sides poll entries of 64 bytes that the software devices wrote; unit tests and scenarios cover the rest),
+//! and BlueFlame (the register of the stand-in keeps nothing; the vectors `blueflame` cover it byte by byte).
 //!
-//! Not reached: what differs on purpose (`vectors/DIFFERENCES.md`; sums of lengths over 2^31). Chains that
-//! both sides refuse are not compared further: the mkey is then made anew.
+//! Also excluded: deliberate differences (`vectors/DIFFERENCES.md`, sums of lengths over 2^31). After a chain
+//! that both sides refuse, nothing is compared and the mkey is created anew.
 
 mod case;
 mod check;
@@ -48,24 +50,25 @@ use session::Session;
 use std::io;
 use std::rc::Rc;
 
-/// The device that is opened: that of the stand-in.
+/// The device of the stand-in.
 const DEVICE: &str = "mlx5_0";
-/// Bytes that the reference's ring holds before a chain.
+/// The fill byte of the reference's ring.
 const PATTERN: u8 = 0xcc;
-/// Smallest and largest ring of the reference, in blocks: a power of two.
+/// The smallest and the largest ring of the reference, in blocks (powers of two).
 const MIN_BLOCKS: usize = 4;
 const MAX_BLOCKS: usize = 1 << 15;
-/// Sizes of rings.
+/// Number of ring sizes.
 const SIZES: usize = (MAX_BLOCKS / MIN_BLOCKS).ilog2() as usize + 1;
-/// Entries that the completion queue of the reference is asked for.
+/// Entries that the reference requests for its completion queue.
 const ENTRIES: u16 = 1000;
-/// Completions that are taken at once, at most.
+/// The most completions that are taken at once.
 const COMPLETIONS: usize = 512;
 
-/// Runs chains until `count` configurations have been tried, on a device whose engine takes one data unit, or many.
+/// Runs chains until `count` configurations were tried. With `single_block` the engine of the device
+/// processes single data units.
 ///
 /// # Errors
-/// What the installed libraries could not do.
+/// An error of the installed libraries.
 pub fn run(count: u64, seed: u64, single_block: bool) -> io::Result<Tally> {
     let mut session = Session::new(seed, single_block)?;
     let mut pair = None;
@@ -81,7 +84,7 @@ fn new_twins(single_block: bool, dek: DekId) -> io::Result<Twins> {
     Twins::new(engine, dek, &libmlx5::DEK_KEY)
 }
 
-/// Has the reference configure an mkey for encryption and reads the number of the DEK from it.
+/// Makes the reference configure an mkey for encryption, and reads the index of the DEK from the request.
 fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
     let kind = Kind { signature: false, crypto: true };
     let mkey = RefMkey::create(device, kind.signature, kind.crypto, 4)?;
@@ -93,12 +96,12 @@ fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
         return Err(io::Error::from_raw_os_error(errno));
     }
     let ring = queue.ring();
-    // The crypto BSF is the last block of the request; the DEK stands at byte 32.
+    // The crypto BSF is the last block of the request. The DEK is at its byte 32.
     let end = usize::from(ring[7] & 0x3f) * 16;
     Ok(DekId::from_low_bits(word(&ring, end - 64 + 32)))
 }
 
-/// Has the reference copy memory, and reads from that which opaque buffer it has for that.
+/// Makes the reference copy memory, and reads its opaque buffer from the request.
 fn learn_opaque(device: &Rc<Device>) -> io::Result<Local> {
     let mkey = RefMkey::create(device, false, false, 4)?;
     let mut queue = RefQueue::create(device, capacity(64, queues::INLINE[0], queues::SGES[0]))?;
@@ -113,7 +116,7 @@ fn learn_opaque(device: &Rc<Device>) -> io::Result<Local> {
     Ok(Local { address, lkey: Key::from_raw(word(&ring, 20)) })
 }
 
-/// What a queue pair is asked for.
+/// Returns the capacity that a queue pair requests.
 fn capacity(max_send_wr: u32, max_inline_data: u32, max_send_sge: u32) -> QpCap {
     QpCap { max_send_wr, max_send_sge, max_inline_data, ..QpCap::default() }
 }

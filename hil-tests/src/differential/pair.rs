@@ -1,4 +1,4 @@
-//! An mkey of the reference, and what the library knows of it.
+//! An mkey of the reference, and the library's mkey with the same key.
 
 use super::case::{Config, Kind, Random, SignatureStep, Work};
 use super::check::Unread;
@@ -11,9 +11,9 @@ use mlx5_mkey::types::{Key, PsvIndex};
 use std::io;
 use std::rc::Rc;
 
-/// Chains that an mkey lives through, at most.
+/// The most chains of an mkey.
 const LIFE: u32 = 8;
-/// And one that had a signature error: it goes on.
+/// The most chains of an mkey that had a signature error.
 const LIFE_BEHIND_ERRORS: u32 = 24;
 
 /// An mkey of both sides.
@@ -21,22 +21,22 @@ pub(super) struct Pair {
     pub(super) kind: Kind,
     pub(super) max_entries: u16,
     pub(super) reference: RefMkey,
-    /// PSVs of the memory and the wire domain, as soon as the reference has told.
+    /// The PSVs of the memory and the wire domain, once the reference has written them.
     psvs: [Option<u32>; 2],
-    /// Made when the reference has issued its first chain.
+    /// The library's mkey, created after the first chain of the reference.
     pub(super) ours: Option<Mkey>,
-    /// Chains that it has lived through.
+    /// Number of chains so far.
     pub(super) life: u32,
-    /// There was a signature error; and the mkey was configured behind it.
+    /// Whether the mkey had a signature error, and whether it was configured since.
     pub(super) erred: bool,
     pub(super) rearmed: bool,
-    /// A signature error that nobody has asked for yet.
+    /// A signature error that nothing has asked for yet.
     unread: Option<Unread>,
-    /// Requests posted since the last poll, and whether one behind the first configured the mkey: an error that is polled
-    /// now may come from before.
+    /// Requests since the last poll, and whether a later one than the first configured the mkey: a polled
+    /// error may be older than this configuration.
     unpolled: usize,
     reconfigured: bool,
-    /// The reference keeps something that the library does not: it must not be used again.
+    /// The reference keeps a state that the library rolls back: the mkey must not be used again.
     pub(super) torn: bool,
 }
 
@@ -61,7 +61,7 @@ impl Pair {
         })
     }
 
-    /// Gives the key another tag, which the next configuration writes.
+    /// Sets the tag that the next configuration writes.
     pub(super) fn retag(&mut self, tag: u8) -> io::Result<()> {
         self.reference.set_tag(tag);
         match &mut self.ours {
@@ -70,7 +70,7 @@ impl Pair {
         }
     }
 
-    /// Notes that a chain was posted: which signature an error is read by may change with it.
+    /// Notes a posted chain, which may change the signature by which an error is decoded.
     pub(super) fn note_posted(&mut self, chain: &[(Flags, Work)]) {
         for (_, work) in chain {
             let configures = matches!(work, Work::Configure(_));
@@ -80,7 +80,7 @@ impl Pair {
         }
     }
 
-    /// Notes that completions were polled, `errors` of them of signature errors.
+    /// Notes polled completions. `errors` of them report signature errors.
     pub(super) fn note_polled(&mut self, errors: usize) {
         if errors != 0 {
             self.erred = true;
@@ -93,21 +93,21 @@ impl Pair {
         (self.unpolled, self.reconfigured) = (0, false);
     }
 
-    /// Takes what is known of the error that is asked for now.
+    /// Takes the notes about the error that is asked for now.
     pub(super) fn take_unread(&mut self) -> Unread {
         let unread = self.unread.take().unwrap_or_default();
         Unread { stale: unread.stale || self.torn, ..unread }
     }
 
-    /// Returns whether it must not be used again.
+    /// Returns whether the mkey must not be used again.
     pub(super) fn is_spent(&self) -> bool {
         let life = if self.erred { LIFE_BEHIND_ERRORS } else { LIFE };
-        // Nothing of what the reference keeps to itself may be missing for the next chain.
+        // All numbers that the reference chose must be known for the next chain.
         let known = !self.kind.signature || self.psvs.iter().all(Option::is_some);
         self.torn || self.life >= life || !known
     }
 
-    /// Reads the PSVs' numbers from the requests that set them, memory first.
+    /// Reads the indexes of the PSVs from the SET_PSVs, the memory domain first.
     pub(super) fn learn(&mut self, chain: &[(Flags, Work)], requests: &[u8]) {
         let mut set = Requests::new(requests)
             .filter(|(_, request)| request.bytes()[3] == SET_PSV)
@@ -126,12 +126,12 @@ impl Pair {
         }
     }
 
-    /// Returns the PSVs that are known.
+    /// Returns the known PSVs.
     pub(super) fn known_psvs(&self) -> Vec<u32> {
         self.psvs.iter().flatten().copied().collect()
     }
 
-    /// Returns the library's mkey, a new one unless there is one.
+    /// Returns the library's mkey, or a new one.
     pub(super) fn mkey(&self, single_block: bool) -> Mkey {
         if let Some(mkey) = &self.ours {
             return mkey.clone();

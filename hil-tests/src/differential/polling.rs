@@ -1,4 +1,4 @@
-//! Gives both sides their completions, and compares what they say of them.
+//! Passes completions to both sides, and compares the results.
 
 use super::COMPLETIONS;
 use super::check::{self, Answers};
@@ -13,17 +13,17 @@ use mlx5_mkey::queue::{
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 use std::io;
 
-/// What the library makes of completions.
+/// The completions as the library reports them.
 #[derive(Default)]
 struct Polled {
-    /// Name, `enum ibv_wc_status` and, of what has succeeded, `enum ibv_wc_opcode`.
+    /// Name, `enum ibv_wc_status` and, for a success, `enum ibv_wc_opcode`.
     works: Vec<(u64, u32, u32)>,
     /// Signature errors.
     errors: usize,
 }
 
 impl Session {
-    /// Gives both sides the completions that wait, and says what they make of them if it is not the same.
+    /// Passes the waiting completions to both sides. Returns the difference of their reports, if any.
     pub(super) fn poll(&mut self, queues: &mut Queues<'_>, pair: &mut Pair) -> io::Result<Option<String>> {
         let mut ring = self.deliver()?;
         let errors = self.pending.iter().filter(|entry| entry.opcode() == CqeOpcode::SIGNATURE_ERROR).count();
@@ -49,7 +49,7 @@ impl Session {
         Ok(if self.random.percent(40) { None } else { self.ask(pair) })
     }
 
-    /// Hands the completions that wait to the reference, and writes them for the library's queue, which is a new one each time,
+    /// Writes the waiting completions for both sides. The library's completion queue is a new one each time,
     /// in its first lap.
     fn deliver(&mut self) -> io::Result<Vec<Cqe>> {
         if self.pending.len() > COMPLETIONS {
@@ -63,11 +63,11 @@ impl Session {
         Ok(ring)
     }
 
-    /// Asks both sides for the mkey's signature error, and says how the answers differ.
+    /// Asks both sides for the mkey's signature error. Returns the difference of the answers, if any.
     fn ask(&mut self, pair: &mut Pair) -> Option<String> {
         let unread = pair.take_unread();
         let (ours, theirs) = (pair.ours.as_mut()?.check(), pair.reference.check());
-        // What the reference cannot read it keeps for the next time.
+        // The reference keeps an error that it cannot decode for the next call.
         pair.torn |= pair.kind.signature && theirs.is_err();
         match check::compare(&ours, &theirs, unread) {
             Answers::NoError => self.tally.without_error += 1,
@@ -81,7 +81,7 @@ impl Session {
     }
 }
 
-/// Has the library take all completions.
+/// Polls all completions with the library.
 fn poll_ours(ring: &mut [Cqe], queue: &mut Ours<'_>, mkey: &mut Mkey) -> io::Result<Result<Polled, String>> {
     let record = CqDoorbellRecord::new();
     let mut completions = CompletionQueue::new(ring, &record)
@@ -98,7 +98,7 @@ fn poll_ours(ring: &mut [Cqe], queue: &mut Ours<'_>, mkey: &mut Mkey) -> io::Res
     Ok(Ok(polled))
 }
 
-/// Puts a completion as verbs do: name, `enum ibv_wc_status` and, of what has succeeded, `enum ibv_wc_opcode`.
+/// Converts a completion to verbs: name, `enum ibv_wc_status` and, for a success, `enum ibv_wc_opcode`.
 fn as_reference(completion: &WorkCompletion) -> (u64, u32, u32) {
     let (status, opcode) = match completion.outcome {
         Outcome::Failed(failure) => match failure.syndrome {
@@ -112,7 +112,7 @@ fn as_reference(completion: &WorkCompletion) -> (u64, u32, u32) {
     (completion.id, status, opcode)
 }
 
-/// Returns what verbs call it (`enum ibv_wc_opcode`).
+/// Converts a kind to `enum ibv_wc_opcode`.
 const fn opcode(kind: RequestKind) -> u32 {
     const DRIVER1: u32 = 135;
     match kind {

@@ -12,14 +12,14 @@ use mlx5_mkey::wqe::PreparedConfig;
 /// The library's queue.
 pub(super) type Ours<'r> = SendQueue<'r, Silent, MAX_BLOCKS>;
 
-/// A doorbell that reaches nobody: the devices are told when to run.
+/// A doorbell without effect: the test tells the devices when to run.
 pub(super) struct Silent;
 
 impl Doorbell for Silent {
     fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
-/// A chain of requests, named from `first` on, and the way in which they are posted.
+/// A chain of requests, the name of its first one, and the posting method.
 #[derive(Clone, Copy)]
 pub(super) struct Chain<'c> {
     pub(super) way: Way,
@@ -27,8 +27,8 @@ pub(super) struct Chain<'c> {
     pub(super) works: &'c [(Flags, Work)],
 }
 
-/// Posts a chain with the library and rings the doorbell. Returns which request is refused and why; nothing is rung for then,
-/// but by a batch for what it has.
+/// Posts a chain with the library and rings the doorbell. Returns the refused request and its error. A
+/// refusal suppresses the doorbell, except that a batch publishes the requests before it.
 pub(super) fn post_chain(
     queue: &mut Ours<'_>,
     chain: &Chain<'_>,
@@ -44,10 +44,10 @@ pub(super) fn post_chain(
     Ok(())
 }
 
-/// What was prepared last, and for what: a chain posts it again where it can.
+/// The last prepared configuration, which the next request may use again.
 type Last<'c> = Option<(&'c Config, PreparedConfig)>;
 
-/// Posts one request.
+/// Posts a request.
 fn post<'c>(
     request: SendRequest<'_, '_>,
     (way, last): (Way, &mut Last<'c>),
@@ -109,7 +109,7 @@ fn signature(step: &SignatureStep) -> Result<SignatureChange, ConfigError> {
     }))
 }
 
-/// Reads IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC.
+/// Converts the bits IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ and REMOTE_ATOMIC.
 fn access(bits: u32) -> Access {
     [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC]
         .into_iter()

@@ -12,14 +12,14 @@ use mlx5_mkey::wqe::{Local, MemcpyConfig};
 use std::io;
 use std::rc::Rc;
 
-/// What the stand-in's device tells of its copies.
+/// log2 of the longest copy, as the stand-in's device reports it.
 const LOG_MAX_COPY: u8 = 21;
 
-/// What queue pairs are asked for; they may get more.
+/// Requested sizes of inline data. Queue pairs may get more.
 pub(super) const INLINE: [u32; 8] = [508, 508, 508, 700, 700, 700, 380, 200];
 pub(super) const SGES: [u32; 4] = [16, 1, 4, 30];
 
-/// Which limits of the reference's queue the library's does not have.
+/// The limits of the reference's queue that the library's queue lacks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifted {
     requests: bool,
@@ -30,7 +30,7 @@ impl Lifted {
     /// The names of all combinations.
     pub(super) const NAMES: [&'static str; 4] =
         ["the reference's limits", "requests unlimited", "inline data unlimited", "no limits"];
-    /// The reference's limits.
+    /// All limits of the reference apply.
     pub(super) const NONE: Self = Self { requests: false, inline: false };
 
     pub(super) fn draw(random: &mut Random) -> Self {
@@ -41,7 +41,7 @@ impl Lifted {
         usize::from(self.requests) + 2 * usize::from(self.inline)
     }
 
-    /// Returns whether the library refuses with this for a limit that is lifted: of requests, or of what one may carry.
+    /// Returns whether a refusal comes from a lifted limit.
     pub(super) fn lifts(self, error: &PostError) -> bool {
         match error {
             PostError::TooManyRequests { .. } => self.requests,
@@ -53,7 +53,7 @@ impl Lifted {
         }
     }
 
-    /// Returns the settings of the library's queue, for the requests that still fit behind the `outstanding` ones.
+    /// Returns the settings of the library's queue. `outstanding` requests count against the limit.
     fn config(self, reference: &RefQueue, opaque: Local, outstanding: u32) -> SendQueueConfig {
         let qpn = Qpn::from_low_bits(reference.number);
         SendQueueConfig {
@@ -69,7 +69,7 @@ impl Lifted {
         }
     }
 
-    /// Makes a queue of the library with these limits.
+    /// Creates a queue of the library with these limits.
     pub(super) fn queue<'r>(
         self,
         (reference, opaque): (&RefQueue, Local),
@@ -89,12 +89,12 @@ pub(super) struct Queues<'r> {
     pub(super) lifted: Lifted,
     /// The opaque buffer of copies.
     pub(super) opaque: Local,
-    /// The library's ring as it was before the chain.
+    /// The library's ring before the chain.
     pub(super) before: Vec<u8>,
 }
 
 impl<'r> Queues<'r> {
-    /// Makes the library's queue over a ring of [`PATTERN`]'s complement.
+    /// Creates the library's queue over a ring that is filled with the complement of [`PATTERN`].
     pub(super) fn new(
         reference: RefQueue,
         opaque: Local,
@@ -108,7 +108,7 @@ impl<'r> Queues<'r> {
         Ok(Self { reference, ours, lifted, opaque, before })
     }
 
-    /// Copies the library's ring.
+    /// Returns a copy of the library's ring.
     pub(super) fn ring(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.before.len());
         for block in 0..self.reference.blocks {
@@ -117,24 +117,24 @@ impl<'r> Queues<'r> {
         bytes
     }
 
-    /// Returns how many blocks the reference reckons with for a request, at most what a request has.
+    /// Returns the blocks that the reference reserves for a request, at most the maximum of a request.
     pub(super) fn max_blocks(&self) -> u32 {
         (self.reference.blocks as u32 / self.reference.max_requests.max(1)).clamp(1, 16)
     }
 
-    /// Returns how many blocks there are up to the ring's end.
+    /// Returns the blocks before the end of the ring.
     pub(super) fn before_end(&self) -> u32 {
         let blocks = self.reference.blocks as u32;
         blocks - self.ours.producer() % blocks
     }
 
-    /// Returns whether no request fits and no completion will come: all were taken.
+    /// Returns whether the queue is full and all its completions were taken.
     pub(super) fn is_stuck(&self) -> bool {
         self.ours.outstanding() >= self.reference.max_requests
     }
 }
 
-/// Makes a queue pair of the reference with a ring of the size that there were fewest of.
+/// Creates a queue pair of the reference, with the ring size that was used least.
 pub(super) fn create(
     device: &Rc<Device>,
     random: &mut Random,
@@ -146,7 +146,7 @@ pub(super) fn create(
     let log = random.pick(&wanted);
     let blocks = MIN_BLOCKS << log;
     let (inline, sges) = (random.pick(&INLINE), random.pick(&SGES));
-    // How many blocks libmlx5 reckons for a request depends on what it may hold.
+    // The number of blocks that libmlx5 reserves for a request depends on these limits.
     for (inline, sges) in [(inline, sges), (200, 4), (0, 1)] {
         for shift in 0..=5 {
             let requests = (blocks >> shift).max(1) as u32;

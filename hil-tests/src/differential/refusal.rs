@@ -1,4 +1,4 @@
-//! What both sides refuse: that the library does, too, and changes nothing.
+//! Checks that the library refuses the chains that the reference refuses, and changes nothing.
 
 use super::post::{Chain, post_chain};
 use super::queues::{Lifted, Queues};
@@ -9,14 +9,14 @@ use mlx5_mkey::queue::DoorbellRecord;
 use mlx5_mkey::wire::Wqebb;
 use std::io;
 
-/// `ENOMEM`, which the reference says of a full queue.
+/// `ENOMEM`, the reference's errno for a full queue.
 const ENOMEM: i32 = 12;
 
-/// Which request of a chain is refused, and why.
+/// The refused request of a chain, and its error.
 type Refusal = (usize, PostError);
 
 impl Session {
-    /// Sees that the library refuses a chain, too, and changes nothing.
+    /// Checks that the library refuses a chain, and changes nothing.
     pub(super) fn refuse(
         &self,
         queues: &mut Queues<'_>,
@@ -24,7 +24,8 @@ impl Session {
         chain: &Chain<'_>,
         errno: i32,
     ) -> io::Result<Verdict> {
-        // Tried on a queue like this, for the requests before the one that is refused cannot be taken back.
+        // The chain is tried on a copy of the queue, because requests before the refused one cannot be taken
+        // back.
         let tried = attempt(queues, Lifted::NONE, queues.ours.outstanding(), mkey, chain)?;
         let Err((number, error)) = tried else {
             let what = format!("the library posts it, the reference refuses with errno {errno}");
@@ -35,7 +36,7 @@ impl Session {
             let what = format!("the reference refuses with errno {errno}, the library: {error:?}");
             return Ok(Verdict::Differs(what));
         }
-        // Some limits are also those of the mkey, which no queue lifts.
+        // The mkey has some of these limits too. They apply on any queue.
         if queues.lifted.lifts(&error)
             && attempt(queues, queues.lifted, 0, mkey, chain)? != Err((number, error))
         {
@@ -64,7 +65,7 @@ fn attempt(
     Ok(post_chain(&mut trial, chain, &mut mkey.clone()))
 }
 
-/// Posts a chain whose first request is refused to the library's queue: nothing may change with that.
+/// Posts a chain, whose first request is refused, to the library's queue. Nothing may change.
 fn refuse_here(
     queues: &mut Queues<'_>,
     mkey: &Mkey,
@@ -77,7 +78,7 @@ fn refuse_here(
     };
     let (mut again, before) = (mkey.clone(), counters(queues));
     match post_chain(&mut queues.ours, chain, &mut again) {
-        // The queue that it was tried on was empty.
+        // The copy of the queue was empty, the queue itself may be full.
         Err((0, error)) if error == *expected || is_full(&error) => {}
         other => return Err(format!("the library's queue has {other:?} instead")),
     }
@@ -89,7 +90,7 @@ fn refuse_here(
     }
     let ring = queues.ring();
     let (blocks, free) = (queues.reference.blocks, queues.ours.free_blocks() as usize);
-    // Blocks that are free: the device does not read them.
+    // The library may have written to free blocks, which the device does not read.
     let written = if is_found_while_writing(expected) { free } else { 0 };
     let start = queues.ours.producer() as usize;
     for block in start + written..start + blocks {
@@ -102,12 +103,12 @@ fn refuse_here(
     Ok(())
 }
 
-/// Returns whether the queue was too full.
+/// Returns whether the queue was full.
 fn is_full(error: &PostError) -> bool {
     matches!(error, PostError::SendRingFull { .. } | PostError::TooManyRequests { .. })
 }
 
-/// Returns whether the library finds this while it writes entries into blocks that it has reserved.
+/// Returns whether the library detects this error while it writes entries into reserved blocks.
 fn is_found_while_writing(error: &PostError) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! A run: makes queue pairs and mkeys, has both sides issue chains, and compares what comes of them.
+//! A run: creates queue pairs and mkeys, posts chains on both sides, and compares the results.
 
 use super::case::{self, Limits, Random, Window, Work};
 use super::compare::{compare, in_words, straight};
@@ -21,23 +21,23 @@ use mlx5_mkey::wqe::Local;
 use std::io;
 use std::rc::Rc;
 
-/// How many chains a queue pair lives through, at most; with a ring that is long to compare, few.
+/// The most chains of a queue pair, by the size of its ring: long rings take long to compare.
 const CHAINS: [u32; 3] = [50, 200, 500];
 const LONG_RING: usize = 2048;
 const CHAINS_OF_LONG: u32 = 16;
-/// With one into which few requests fit, few chains, too.
+/// A shorter ring also gets few chains, because few requests fit.
 const SHORT_RING: usize = 16;
 const CHAINS_OF_SHORT: u32 = 50;
-/// Differences that are described; the rest is counted.
+/// Number of differences that are described. The others are counted only.
 const DESCRIBED: usize = 5;
 
-/// What comes of a chain.
+/// The result of a chain.
 pub(super) enum Verdict {
     Same,
     Refused {
         full: bool,
     },
-    /// The library's queue has room.
+    /// Only the reference has no room, because of a limit that the library's queue lacks.
     Lifted,
     Differs(String),
 }
@@ -52,9 +52,9 @@ pub(super) struct Session {
     single_block: bool,
     twins: Twins,
     window: Window,
-    /// Completions that neither side has been given yet.
+    /// Completions that neither side has taken yet.
     pub(super) pending: Vec<Cqe>,
-    /// Name of the next request.
+    /// The name of the next request.
     next_id: u64,
 }
 
@@ -78,10 +78,10 @@ impl Session {
         })
     }
 
-    /// Makes a queue pair and runs chains on it.
+    /// Creates a queue pair and runs chains on it.
     pub(super) fn run_queue(&mut self, count: u64, kept: &mut Option<Pair>) -> io::Result<()> {
         let reference = queues::create(&self.device, &mut self.random, &mut self.tally.coverage)?;
-        // Completions wait until the queue is full.
+        // A lazy run leaves completions waiting until the queue is full.
         let lazy = self.random.percent(50);
         let chains = match reference.blocks {
             ..SHORT_RING => CHAINS_OF_SHORT,
@@ -106,12 +106,12 @@ impl Session {
             if !self.note(verdict, &queues, &pair)? {
                 return Ok(());
             }
-            // What was polled may have torn it.
+            // Polling may have made the mkey unusable.
             if same && !last && !pair.torn {
                 *kept = Some(pair);
             }
         }
-        // What waits belongs to this queue.
+        // The waiting completions belong to this queue.
         if let Some(mut pair) = kept.take()
             && let Some(what) = self.poll(&mut queues, &mut pair)?
         {
@@ -127,7 +127,8 @@ impl Session {
         Ok(pair)
     }
 
-    /// Runs a chain and polls unless completions may wait; returns also whether it was the mkey's last.
+    /// Runs a chain, and polls unless completions may wait. Also returns whether the chain was the mkey's
+    /// last.
     fn run_and_poll(
         &mut self,
         queues: &mut Queues<'_>,
@@ -135,10 +136,10 @@ impl Session {
         lazy: bool,
     ) -> io::Result<(Verdict, bool)> {
         let verdict = self.run_chain(queues, pair, lazy)?;
-        // The reference keeps what a refused chain has half set up.
+        // After a refused chain the reference keeps half of its state.
         pair.torn |= matches!(verdict, Verdict::Refused { .. } | Verdict::Lifted);
         let last = pair.is_spent();
-        // The mkeys of completions that wait must not go before them.
+        // The mkey must stay until its completions are polled.
         let poll = !lazy || last || self.pending.len() >= COMPLETIONS / 2;
         if poll
             && !matches!(verdict, Verdict::Differs(_))
@@ -149,7 +150,7 @@ impl Session {
         Ok((verdict, last))
     }
 
-    /// Counts what came of a chain, and returns whether the queues can go on.
+    /// Counts the result of a chain. Returns whether the queues can continue.
     fn note(&mut self, verdict: Verdict, queues: &Queues<'_>, pair: &Pair) -> io::Result<bool> {
         match verdict {
             Verdict::Same => Ok(true),
@@ -215,7 +216,7 @@ impl Session {
         })
     }
 
-    /// Has both sides issue a chain, compares their rings, and executes them.
+    /// Posts a chain with the reference, compares the rings, and executes them.
     fn compare_chain(
         &mut self,
         queues: &mut Queues<'_>,
@@ -267,7 +268,7 @@ impl Session {
     }
 }
 
-/// Posts a chain with the library, and compares ring and counter with those of the reference. Returns the ring.
+/// Posts a chain with the library, and compares ring and counter with the reference. Returns the ring.
 fn post_alike(
     queues: &mut Queues<'_>,
     chain: &Chain<'_>,

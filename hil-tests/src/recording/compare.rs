@@ -1,9 +1,11 @@
-//! What the library writes for the requests of another driver: each is put in the library's words. Those of one doorbell are posted
-//! together, at their place in a ring of the recorded size, and compared byte by byte.
+//! Compares the library's bytes with the recorded requests of another driver. Each request is translated to a
+//! request of the library. The requests of one doorbell are posted together, at their place in a ring of the
+//! recorded size, and compared byte by byte.
 //!
-//! One byte is compared in part: that of the control segment with fence and completion (`fm_ce_se`). That the same requests are
-//! signalled is compared; the driver asks for no completion of requests that are flushed, and fences by other rules, whose cases are
-//! counted (`vectors/DIFFERENCES.md`). Where it fences the request behind a configuration, the library must, too.
+//! One byte of the control segment, with fence and completion (`fm_ce_se`), is compared in part. The same
+//! requests must be signalled. Flushed requests get no completion from the driver. Fences follow other rules,
+//! whose cases are counted (`vectors/DIFFERENCES.md`). The library must fence each request that the driver
+//! fences after a configuration.
 
 use super::{Engine, Event};
 use crate::request::{Data, Flags, Objects, OwnedLayout, Request};
@@ -24,27 +26,28 @@ use std::fmt;
 /// Blocks of the largest ring.
 const MAX_BLOCKS: usize = 4096;
 
-/// What the ring holds before a chain.
+/// The fill byte of the ring.
 const PATTERN: u8 = 0xa5;
 
-/// Where a control segment has `fm_ce_se`.
+/// Offset of `fm_ce_se` in a control segment.
 const FM_CE_SE: usize = 11;
 
-/// Room of the driver's mkeys, in entries.
+/// Entries of the driver's mkeys.
 const ENTRIES: u32 = 128;
 
-/// Requests that were compared.
+/// The result of comparing requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Those that are the same, by kind.
+    /// Equal requests, by kind.
     pub same: BTreeMap<&'static str, usize>,
-    /// What differs, and where.
+    /// The differences and their places.
     pub differences: Vec<String>,
-    /// Requests in chains that the library cannot say, by reason.
+    /// Requests in chains that the library cannot express, by reason.
     pub not_compared: BTreeMap<&'static str, usize>,
-    /// Chains that were compared: the requests of one doorbell.
+    /// Number of compared chains. A chain is the requests of one doorbell.
     pub chains: usize,
-    /// How requests are fenced that were compared: as recorded, by another mode, by the library alone, by the driver alone.
+    /// Numbers of compared requests by fence: as recorded, by another mode, by the library alone, by the
+    /// driver alone.
     pub fences: [usize; 4],
 }
 
@@ -70,7 +73,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// A request in the library's words, and what it configures an mkey with.
+/// A request of the library, and the configuration that it posts.
 struct Said {
     kind: &'static str,
     request: Request,
@@ -78,21 +81,21 @@ struct Said {
 }
 
 impl Said {
-    /// A request that names no object.
+    /// Returns a request without an mkey.
     const fn alone(kind: &'static str, request: Request) -> Self {
         Self { kind, request, configuration: None }
     }
 }
 
-/// The queue pair that a recording posts to.
+/// The queue pair of a recording.
 #[derive(Clone, Copy, Default)]
 struct Queue {
     blocks: usize,
-    /// The library fences the next request, whatever it is.
+    /// Whether the library fences the next request.
     is_fenced: bool,
 }
 
-/// The requests of one doorbell: where they begin in the recording, and the number of their first block.
+/// The requests of one doorbell: their line in the recording, and the number of their first block.
 struct Chain<'c> {
     line: usize,
     qpn: Qpn,
@@ -101,7 +104,7 @@ struct Chain<'c> {
     engine: XtsEngine,
 }
 
-/// Posts the chains of a recording anew, and compares the bytes.
+/// Posts the chains of a recording with the library, and compares the bytes.
 pub fn compare(events: &[Event]) -> Comparison {
     let (mut comparison, mut engine) = (Comparison::default(), XtsEngine::MultiBlock);
     let mut queue = Queue::default();
@@ -124,7 +127,7 @@ pub fn compare(events: &[Event]) -> Comparison {
 }
 
 impl Comparison {
-    /// Posts a chain and compares it. What is wrong with all of it is returned.
+    /// Posts a chain and compares its requests. Returns an error of the whole chain.
     fn add(&mut self, queue: &mut Queue, chain: &Chain<'_>) -> Result<(), String> {
         let mut all = Vec::new();
         for (_, request) in Requests::new(chain.bytes) {
@@ -155,7 +158,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Compares a request, and counts how it is fenced.
+    /// Compares a request, and counts its fence.
     fn compare_one(
         &mut self,
         ours: &[u8],
@@ -183,7 +186,7 @@ impl Comparison {
     }
 }
 
-/// Returns how a request is fenced and completes.
+/// Returns fence and completion of a request.
 fn flags(request: &[u8]) -> FmCeSe {
     FmCeSe::from_bits(request.get(FM_CE_SE).copied().unwrap_or_default())
 }
@@ -192,7 +195,7 @@ fn is_signaled(request: &[u8]) -> bool {
     flags(request).ce() == FmCeSe::CE_ALWAYS
 }
 
-/// Puts a request in the library's words.
+/// Translates a request to one of the library.
 fn said(request: &WorkRequest<'_>, engine: XtsEngine) -> Result<Said, &'static str> {
     match request.body() {
         Body::Configure(umr) => configure(&umr, engine),
@@ -265,7 +268,7 @@ fn transfer_parts(transfer: &DataPath<'_>) -> Result<(Remote, Vec<Sge>), &'stati
     Ok((remote, sges.collect::<Result<_, _>>()?))
 }
 
-/// Remembers what the doorbell was rung with.
+/// A doorbell that records the control segments.
 struct Recorder(Vec<[u8; 8]>);
 
 impl Doorbell for Recorder {
@@ -274,7 +277,7 @@ impl Doorbell for Recorder {
     }
 }
 
-/// Posts a chain with one doorbell at its place in a ring, and returns its bytes.
+/// Posts a chain at its place in a ring, with one doorbell. Returns its bytes.
 fn posted(queue: &mut Queue, chain: &Chain<'_>, all: Vec<(Said, bool)>) -> Result<Vec<u8>, String> {
     let text = |error: QueueError| error.to_string();
     let (mut ring, record) = (vec![Wqebb([PATTERN; 64]); queue.blocks], DoorbellRecord::new());

@@ -1,7 +1,8 @@
-//! Work requests of another driver, recorded with the memory that they worked on, and executed again (`vectors/FORMAT.md`).
+//! Recorded work requests of another driver, with their memory, which the software device executes again
+//! (`vectors/FORMAT.md`).
 //!
-//! Nothing here knows the driver: objects are made as it made them, rings are filled with its bytes, and what the device then
-//! writes is compared with what was computed by other means when it was recorded.
+//! This module does not know the driver. It creates the objects as recorded, fills rings with the recorded
+//! bytes, and compares the written memory with the results that were computed at recording time.
 
 pub mod compare;
 pub mod replay;
@@ -15,13 +16,13 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// Many data units for each mkey.
+    /// Many data units per mkey.
     MultiBlock,
-    /// One data unit for each mkey.
+    /// A single data unit per mkey.
     SingleBlock,
 }
 
-/// What happened, in order.
+/// An event of a recording. Events are in order of time.
 #[allow(missing_docs)] // The fields are named and explained in FORMAT.md.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -43,7 +44,7 @@ pub enum Event {
 /// Reads a recording.
 ///
 /// # Errors
-/// What reading or parsing said, with the file's name.
+/// An error of reading or parsing, with the file's name.
 pub fn read(path: &Path) -> io::Result<Vec<Event>> {
     vectors::read_lines(path)
 }
@@ -66,7 +67,7 @@ mod tests {
         assert_eq!(tally, Tally { devices: 2, requests: 5688, completions: 1016, results: 1152 });
     }
 
-    /// Each is something that SPDK's requests rely on.
+    /// SPDK's requests rely on each of these rules.
     #[test]
     fn a_broken_device_is_noticed() {
         let events = spdk();
@@ -83,7 +84,7 @@ mod tests {
         }
     }
 
-    /// What runs on hardware is nothing that a device may refuse, and all of it is read.
+    /// Requests that run on hardware can be decoded completely and have no finding that a device may refuse.
     #[test]
     fn inspect_has_no_more_than_notes_for_spdk() {
         let (mut device, mut requests) = (DeviceContext::UNKNOWN, 0);

@@ -19,29 +19,30 @@ const BLOCK: usize = 64;
 /// Octowords of a BSF.
 const BSF: u32 = 4;
 
-/// Entries of the completion queue, a few times fewer than there are completions.
+/// log2 of the entries of the completion queue, which is several times smaller than the number of
+/// completions.
 const LOG_ENTRIES: u8 = 6;
 
 /// The most blocks of a send ring.
 const MAX_BLOCKS: u32 = 1 << 15;
 
-/// How much was executed and compared.
+/// Numbers of executed and compared objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Devices, one behind the other.
+    /// Devices, one after the other.
     pub devices: usize,
     /// Work requests.
     pub requests: usize,
-    /// Completions that were as recorded.
+    /// Completions that equal the recorded ones.
     pub completions: usize,
-    /// Ranges of memory that held what they must.
+    /// Ranges of memory with the expected content.
     pub results: usize,
 }
 
-/// Executes a recording, on a device with these faults.
+/// Executes a recording on a device with these faults.
 ///
 /// # Errors
-/// The first line that came out otherwise, and how.
+/// The first line with another result, and the difference.
 pub fn replay(events: &[Event], faults: Faults) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let (mut profile, mut machine) = (DeviceProfile::default(), None);
@@ -69,7 +70,7 @@ pub fn replay(events: &[Event], faults: Faults) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// Whether there is nothing behind the last completion.
+/// Checks that no completion is left.
 fn finish(machine: Option<Machine>) -> Result<(), String> {
     match machine.and_then(|mut machine| machine.poll()) {
         Some(cqe) => Err(format!("one completion too many: {cqe:?}")),
@@ -77,12 +78,12 @@ fn finish(machine: Option<Machine>) -> Result<(), String> {
     }
 }
 
-/// The device, with what the driver had beside its data: a completion queue and a queue pair.
+/// The device, with the driver's queues: a completion queue and a queue pair.
 struct Machine {
     device: Device<Arena>,
     pd: u32,
     cqn: u32,
-    /// Where the completion queue is, and the record of each queue, and the send ring, behind the data.
+    /// Addresses after the data: the completion queue, the doorbell records, and the send ring.
     cq: u64,
     records: u64,
     sq: u64,
@@ -105,7 +106,7 @@ fn same<T: PartialEq + Debug>(what: &str, found: T, recorded: T) -> Result<(), S
 }
 
 impl Machine {
-    /// Makes a device over a region of memory, and room for rings behind it.
+    /// Makes a device over a region of memory, with room for rings after it.
     fn new(
         profile: DeviceProfile,
         faults: Faults,
@@ -207,7 +208,7 @@ impl Machine {
         same("DEK", self.device.create_dek(attributes).map_err(said)?, number)
     }
 
-    /// Makes a queue pair that is connected to itself instead of the one before.
+    /// Creates a queue pair connected to itself, which replaces the one before.
     fn qp(&mut self, ring: QpRing) -> Result<(), String> {
         if let Some(old) = self.qp.take() {
             self.device.destroy_qp(old.number).map_err(said)?;
@@ -250,7 +251,7 @@ impl Machine {
         self.device.doorbell(qp).map_err(said)
     }
 
-    /// Takes a completion as SPDK does: nobody is told.
+    /// Takes a completion as SPDK does, without an update of the consumer index.
     fn poll(&mut self) -> Option<Cqe> {
         let slot = u64::from(self.consumer & ((1 << LOG_ENTRIES) - 1));
         let bytes = self.device.memory().bytes(self.cq + slot * 64, 64)?;
@@ -264,13 +265,13 @@ impl Machine {
     }
 }
 
-/// Opcode, counter and, of an error, syndrome.
+/// Returns opcode, counter and, for an error, the syndrome.
 fn completion(cqe: &Cqe) -> (u8, u16, u8) {
     let failed = cqe.opcode() == CqeOpcode::REQUESTER_ERROR;
     (cqe.opcode().0, cqe.wqe_counter.get(), if failed { cqe.as_error().syndrome } else { 0 })
 }
 
-/// Memory that looks random, from a seed (splitmix64, each number in little endian).
+/// Returns pseudorandom memory (splitmix64, each number in little endian).
 fn filled(length: usize, mut state: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
     while bytes.len() < length {
@@ -283,7 +284,7 @@ fn filled(length: usize, mut state: u64) -> Vec<u8> {
     bytes
 }
 
-/// FNV-1a of 64 bits.
+/// Returns the FNV-1a hash of 64 bits.
 fn hash_of(bytes: &[u8]) -> u64 {
     bytes
         .iter()

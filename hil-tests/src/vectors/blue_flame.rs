@@ -1,4 +1,4 @@
-//! The library's doorbell for whole requests (BlueFlame), over memory in place of the register.
+//! The library's BlueFlame doorbell, which writes whole requests, over memory in place of the register.
 
 #![allow(unsafe_code)]
 
@@ -12,15 +12,15 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a half of the register, in all recordings.
+/// Bytes of a half of the register, the same in all recordings.
 const HALF: usize = 256;
 const WORD: usize = size_of::<u64>();
 const WORDS: usize = 2 * HALF / WORD;
 
-/// What the memory holds before the doorbell is rung.
+/// The fill byte of the memory.
 const PATTERN: u8 = 0x5a;
 
-/// The memory.
+/// The memory in place of the register.
 #[repr(align(64))]
 pub(super) struct Page([AtomicU64; WORDS]);
 
@@ -29,13 +29,14 @@ impl Page {
         Self([const { AtomicU64::new(0) }; WORDS])
     }
 
-    /// Returns the doorbell of a queue pair whose next half is this one; `None` where the reference has no such register.
+    /// Returns the doorbell of a queue pair whose next half is at `offset`, or `None` if the reference has no
+    /// such register.
     pub(super) fn register(&self, qp: &Qp, offset: usize) -> Option<Register<'_>> {
         if qp.bf.uuarn == 0 || qp.bf.buf_size != HALF {
             return None;
         }
-        // SAFETY: the page has two halves, aligned to 64 bytes, of words that may change while they are borrowed. The value that is
-        // returned borrows them. No device reads what it writes.
+        // SAFETY: the page has two halves, aligned to 64 bytes, of atomic words. The returned value borrows
+        // them. No device reads the page.
         let doorbell = unsafe { BlueFlame::new(NonNull::from(&self.0).cast(), HALF) };
         let mut register = Register { doorbell, page: PhantomData };
         if self.next(&mut register) != Some(offset) {
@@ -45,7 +46,8 @@ impl Page {
         Some(register)
     }
 
-    /// Returns where the doorbell writes next. It is rung twice, so that the same half is next as before.
+    /// Returns the offset of the doorbell's next write. The doorbell is rung twice, so that the next half
+    /// stays the same.
     pub(super) fn next(&self, register: &mut Register<'_>) -> Option<usize> {
         self.clear();
         register.ring();
@@ -63,17 +65,17 @@ impl Page {
         self.0.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
     }
 
-    /// Compares what the doorbell has written for a chain with what the reference wrote.
+    /// Compares the bytes that the doorbell has written for a chain with those of the reference.
     ///
     /// # Errors
-    /// What differs.
+    /// The difference.
     pub(super) fn compare(&self, qp: &Qp, chain: &Chain) -> Result<Written, String> {
         let result = &chain.result;
         let rung = result.doorbell.as_ref().ok_or("nothing was rung for")?;
         let last = result.wqes.last().ok_or("rung for no request")?;
         let written = match rung.kind.as_str() {
             "blueflame" => Written::Request,
-            // Without `prefer_bf` the reference copies requests with inline data only, UMRs among them.
+            // Without `prefer_bf` the reference copies requests with inline data only, including UMRs.
             "ctrl8" if qp.bf.prefer_bf == 0 && result.wqes.len() == 1 && fits(last) => Written::Preferred,
             "ctrl8" => Written::Control,
             other => return Err(format!("recorded is a doorbell of a kind {other}")),
@@ -99,23 +101,23 @@ impl Page {
     }
 }
 
-/// What was written to the register.
+/// The bytes that were written to the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// The first 8 bytes, as the reference does.
+    /// The first 8 bytes, as the reference writes them.
     Control,
-    /// The whole request, as the reference does.
+    /// The whole request, as the reference writes it.
     Request,
-    /// The whole request, where the reference writes 8 bytes as the queue does not prefer BlueFlame.
+    /// The whole request. The reference writes 8 bytes, because the queue does not prefer BlueFlame.
     Preferred,
 }
 
-/// Returns whether a request that is alone can be copied.
+/// Returns whether a single request fits the register.
 fn fits(wqe: &WqeSpec) -> bool {
     wqe.ds > 1 && wqe.ds * 16 <= HALF
 }
 
-/// Returns the bytes of a request as recorded, `None` for those that the reference left alone.
+/// Returns the recorded bytes of a request, with `None` for bytes that the reference leaves unchanged.
 fn request(chain: &Chain, wqe: &WqeSpec) -> Result<Vec<Option<u8>>, String> {
     let blocks = chain.result.bbs.iter().skip_while(|block| block.bb != wqe.bb).take(wqe.n_bb);
     let mut bytes = Vec::new();
@@ -134,7 +136,7 @@ pub(super) struct Register<'p> {
 }
 
 impl Register<'_> {
-    /// Rings for a request of one octoword on a queue of its own: of it the first 8 bytes are written.
+    /// Rings for a request of one octoword on a queue of its own, of which 8 bytes are written.
     fn ring(&mut self) {
         let (mut ring, record) = ([Wqebb::ZERO], DoorbellRecord::new());
         let config = SendQueueConfig::new(Qpn::from_low_bits(1));

@@ -1,12 +1,12 @@
 //! The file format of the vectors, as plain data. See `vectors/FORMAT.md`.
 
-#![allow(missing_docs)] // The fields are named and explained in FORMAT.md.
+#![allow(missing_docs)] // FORMAT.md describes the fields.
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// A number, written as such or as a string `0x…`.
+/// A number, written as a number or as a string `0x…`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Int(pub u64);
 

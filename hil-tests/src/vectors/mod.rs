@@ -1,7 +1,8 @@
-//! Ground truth: replays recorded inputs and compares with the ring bytes that the reference provider wrote.
+//! Ground truth: replays recorded inputs, and compares the ring bytes with those that the reference provider
+//! wrote.
 //!
-//! The format is that of `vectors/FORMAT.md`: [`mod@format`] reads it, [`mod@replay`] drives the library with it, [`mod@rules`] names
-//! where the library refuses on purpose what the reference accepts (`vectors/DIFFERENCES.md`).
+//! `vectors/FORMAT.md` describes the format. [`mod@format`] reads it, [`mod@replay`] posts the inputs with
+//! the library, [`mod@rules`] names the deliberate refusals of the library (`vectors/DIFFERENCES.md`).
 
 mod blue_flame;
 pub mod format;
@@ -16,42 +17,42 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// A file among the vectors that holds none: work requests of another driver ([`mod@crate::recording`]).
+/// A file next to the vectors with work requests of another driver instead ([`mod@crate::recording`]).
 pub const SPDK: &str = "spdk.jsonl.gz";
 
-/// What became of one chain.
+/// The result of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every byte that the reference touched is the same.
+    /// All bytes that the reference wrote are equal.
     Matched,
-    /// Something is not; says what.
+    /// A difference, in words.
     Differs(String),
-    /// The reference refused it, and so did the library.
+    /// Both the reference and the library refuse the chain.
     Refused,
-    /// Not compared, for this reason.
+    /// The chain is not compared, for this reason.
     NotCompared(&'static str),
 }
 
-/// Which limits the library's queue has.
+/// The limits of the library's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limits {
-    /// Those of the reference's queue.
+    /// The limits of the reference's queue.
     Recorded,
-    /// For bytes in a request and for requests, none below what ring and device have.
+    /// No limits on requests and inline data except those of ring and device.
     Lifted,
 }
 
-/// How vectors are replayed.
+/// The manner of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Replay {
-    /// The limits.
+    /// The limits of the queue.
     pub limits: Limits,
-    /// The way of posting.
+    /// The posting method.
     pub way: Way,
 }
 
 impl Replay {
-    /// Returns all of them.
+    /// Returns all manners.
     pub fn all() -> impl Iterator<Item = Self> {
         [Limits::Recorded, Limits::Lifted]
             .into_iter()
@@ -69,24 +70,25 @@ impl fmt::Display for Replay {
     }
 }
 
-/// Counts over many vectors that were replayed in one manner.
+/// Counts of many vectors, replayed in one manner.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Vectors, each a sequence of chains.
+    /// Number of vectors. Each is a sequence of chains.
     pub sequences: usize,
-    /// Chains whose bytes are the same.
+    /// Chains with equal bytes.
     pub matched: usize,
-    /// Chains that differ: vector, chain number, what.
+    /// Differing chains: vector, chain number, difference.
     pub differences: Vec<(String, usize, String)>,
-    /// Chains that both refused.
+    /// Chains that both sides refuse.
     pub refused: usize,
     /// Chains not compared, by reason.
     pub not_compared: BTreeMap<&'static str, usize>,
-    /// Configurations of mkeys in chains that matched.
+    /// Configurations of mkeys in equal chains.
     pub configured: usize,
-    /// Mkeys whose length and error count were compared: with those recorded, and with those before a refusal.
+    /// Mkeys whose length and error count were compared: with the recorded ones, and with those before a
+    /// refusal.
     pub mkeys: [usize; 2],
-    /// Doorbells for whole requests that were compared ([`Outcome::blue_flame`]).
+    /// Compared BlueFlame doorbells ([`Outcome::blue_flame`]).
     pub blue_flame: [usize; 3],
 }
 
@@ -120,7 +122,7 @@ impl Tally {
         self.matched + self.differences.len() + self.refused + self.not_compared.values().sum::<usize>()
     }
 
-    /// Returns the one line that sums up.
+    /// Returns a summary of one line.
     pub fn summary(&self) -> String {
         let not_compared: usize = self.not_compared.values().sum();
         let reasons: Vec<String> =
@@ -138,23 +140,23 @@ impl Tally {
     }
 }
 
-/// Reads the vectors of a stream, one JSON object a line.
+/// Reads vectors from a stream, one JSON object per line.
 ///
 /// # Errors
-/// What reading or parsing said, with the line's number.
+/// An error of reading or parsing, with the line number.
 pub fn read(reader: impl Read) -> io::Result<Vec<format::Vector>> {
     lines(reader)
 }
 
-/// Reads the vectors of a file, compressed with gzip if its name ends so.
+/// Reads the vectors of a file, which is compressed if its name ends with `.gz`.
 ///
 /// # Errors
-/// What reading or parsing said, with the file's name.
+/// An error of reading or parsing, with the file's name.
 pub fn read_file(path: &Path) -> io::Result<Vec<format::Vector>> {
     read_lines(path)
 }
 
-/// Reads a file of one JSON object a line, compressed with gzip if its name ends so.
+/// Reads a file of one JSON object per line, which is compressed if its name ends with `.gz`.
 pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
     let file = std::fs::File::open(path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
@@ -179,15 +181,15 @@ fn lines<T: DeserializeOwned>(reader: impl Read) -> io::Result<Vec<T>> {
     Ok(values)
 }
 
-/// Returns where the vectors of this repository are.
+/// Returns the folder of this repository's vectors.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors")
 }
 
-/// Returns the vector files of this repository, sorted by name: all but recordings of other drivers.
+/// Returns the vector files of this repository, sorted by name, without recordings of other drivers.
 ///
 /// # Errors
-/// What the file system said.
+/// An error of the file system.
 pub fn repository_files() -> io::Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder())?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
@@ -201,12 +203,12 @@ pub fn repository_files() -> io::Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    /// All vectors of the repository.
+    /// Returns all vectors of the repository.
     fn vectors() -> Vec<format::Vector> {
         repository_files().unwrap().iter().flat_map(|file| read_file(file).unwrap()).collect()
     }
 
-    /// What must not change unnoticed.
+    /// Counts that must stay the same.
     #[derive(Debug, PartialEq)]
     struct Counts {
         matched: usize,
@@ -246,9 +248,11 @@ mod tests {
             }
             not_compared.sort_unstable();
             let (matched, refused) = (788, if lifted { 64 } else { 73 });
-            // One chain has two mkeys, and one was refused behind a configuration of its own; 7 were refused on purpose.
+            // One chain has two mkeys, and one chain was refused after its own configuration. 7 were refused
+            // on purpose.
             let mkeys = [matched + 1, refused - 1 + 7];
-            // Of 16 vectors; two post behind a UMR what a queue that does not prefer BlueFlame does not copy.
+            // Counts of 16 vectors. Two of them post a UMR before a request that a queue without a preference
+            // for BlueFlame does not copy.
             Self { matched, refused, not_compared, configured: 613, mkeys, blue_flame: [4, 12, 2] }
         }
     }
@@ -259,7 +263,7 @@ mod tests {
         for how in Replay::all() {
             let tally = Tally::of(&vectors, how);
             assert_eq!(tally.differences, [], "{how}: {}", tally.summary());
-            // Nothing may slip away: these are all chains of the 18 files.
+            // The number of all chains of the 18 files: none may be lost.
             assert_eq!((tally.chains(), tally.sequences), (877, 787), "{how}");
             assert_eq!(Counts::of(&tally), Counts::expected(how), "{how}");
         }

@@ -1,4 +1,4 @@
-//! Drives the library with the inputs of a vector and compares what it wrote.
+//! Posts the inputs of a vector with the library, and compares the written bytes.
 
 use super::blue_flame::{Page, Register, Written};
 use super::format::{
@@ -18,16 +18,17 @@ use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::SignatureErrorCqe};
 use mlx5_mkey::wqe::{Remote, Sge};
 
-/// Largest ring that is replayed, in blocks.
+/// Blocks of the largest ring that is replayed.
 const MAX_BLOCKS: usize = 4096;
 
-/// What the reference answers where a queue has no room.
+/// The errno of the reference for a full queue.
 const ENOMEM: u32 = 12;
 
-/// What the ring holds before a chain; a byte that the library forgets would show.
+/// The fill byte of the ring. A byte that the library forgets to write would keep it.
 const PATTERN: u8 = 0xa5;
 
-/// Remembers what the doorbell was rung with, and rings that for whole requests where the reference has one.
+/// A doorbell that records control segments, and writes whole requests if the reference has a BlueFlame
+/// register.
 struct Recorder<'p> {
     control: Option<[u8; 8]>,
     register: Option<Register<'p>>,
@@ -44,18 +45,19 @@ impl Doorbell for Recorder<'_> {
 
 type Queue<'r, 'p> = SendQueue<'r, &'r mut Recorder<'p>, MAX_BLOCKS>;
 
-/// What came of a vector.
+/// The result of a vector.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What became of each chain.
+    /// The result of each chain.
     pub verdicts: Vec<Verdict>,
-    /// Configurations of mkeys in chains that matched.
+    /// Configurations of mkeys in equal chains.
     pub configured: usize,
-    /// Mkeys whose length and error count were compared, once for each chain: with those recorded, and with those before a
-    /// chain that was refused.
+    /// Mkeys whose length and error count were compared, once per chain: with the recorded ones, and with
+    /// those before a refused chain.
     pub mkeys: [usize; 2],
-    /// Doorbells that could take whole requests (BlueFlame): those that took 8 bytes and those that took a request, as the reference
-    /// wrote them, and those that took a request where the reference wrote 8 bytes because the queue does not prefer BlueFlame.
+    /// BlueFlame doorbells: those that took 8 bytes and those that took a request, as the reference wrote
+    /// them; and those that took a request although the reference wrote 8 bytes, because the queue does not
+    /// prefer BlueFlame.
     pub blue_flame: [usize; 3],
 }
 
@@ -76,7 +78,8 @@ pub fn replay(vector: &Vector, how: Replay) -> Outcome {
             Some(reason) => Verdict::NotCompared(reason),
             None => judge(&vector.qp, chain, how, &mut state, &mut outcome),
         };
-        // The reference keeps half of what a failed chain set up; the library rolls back: from here they diverge.
+        // The reference keeps half of a failed chain's state, the library rolls back. Later chains differ
+        // therefore.
         if stopped.is_none() && verdict != Verdict::Matched {
             stopped = Some("behind a chain that was refused or aborted");
         }
@@ -85,21 +88,21 @@ pub fn replay(vector: &Vector, how: Replay) -> Outcome {
     outcome
 }
 
-/// What lives on from chain to chain.
+/// The state between chains.
 #[derive(Clone)]
 struct State {
     mkeys: Vec<Mkey>,
-    /// Entries of each.
+    /// Number of entries of each mkey.
     max_entries: Vec<usize>,
-    /// What is known of them behind the last chain.
+    /// The state of each mkey after the last chain.
     known: Vec<Known>,
     fence: u8,
     outstanding: u32,
-    /// From the BlueFlame register to the half that is next, in bytes.
+    /// Offset of the next half of the BlueFlame register, in bytes.
     half: usize,
 }
 
-/// Length and error count of an mkey, and whether the device still has to be told the count.
+/// Length and error count of an mkey, and whether the device must still learn the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     length: u64,
@@ -125,7 +128,7 @@ impl Known {
     }
 }
 
-/// A chain as the library has posted it, or refused it.
+/// A chain that the library has posted or refused.
 struct Posted {
     outcome: Step,
     ring: Vec<Wqebb>,
@@ -154,7 +157,8 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
             },
             None => Verdict::Differs(format!("the reference posts it, the library refuses: {refusal:?}")),
         },
-        // Whatever else is wrong with it, a request is refused for want of room only where the reference has none.
+        // The library may report a full queue only if the reference does, even if the request has other
+        // errors too.
         (errno, Err(refusal)) if rules::no_room(refusal) && errno != ENOMEM => Verdict::Differs(format!(
             "the reference refuses it with errno {errno}, the library has no room: {refusal:?}"
         )),
@@ -183,13 +187,13 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
     }
 }
 
-/// Returns whether the library refuses the chain, too, with the limits that the reference has, and because of them.
+/// Returns whether the reference's limits make the library refuse the chain.
 fn is_limited(qp: &Qp, chain: &Chain, how: Replay, before: &State) -> bool {
     let recorded = post(qp, chain, Replay { limits: Limits::Recorded, ..how }, &mut before.clone());
     recorded.is_some_and(|posted| posted.outcome.is_err_and(|refusal| rules::is_limit(&refusal)))
 }
 
-/// Posts a chain; `None` where the library has no such queue.
+/// Posts a chain. Returns `None` if the library has no such queue.
 fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted> {
     let mut ring = vec![Wqebb([PATTERN; 64]); qp.wqe_cnt];
     let record = DoorbellRecord::new();
@@ -233,7 +237,8 @@ fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted
     Some(Posted { outcome, ring, record, after, configured })
 }
 
-/// Sees that a chain that was refused has left alone the mkeys that no request before it configured.
+/// Checks that a refused chain left the mkeys unchanged, except those that earlier requests of the chain
+/// configured.
 fn unchanged(
     chain: &Chain,
     posted: &Posted,
@@ -261,13 +266,13 @@ fn unchanged(
     Ok(())
 }
 
-/// The counters of the queue after a chain.
+/// The state of the queue after a chain.
 struct After {
     producer: u32,
     fence: u8,
     outstanding: u32,
     doorbell: Option<[u8; 8]>,
-    /// What the doorbell for whole requests wrote, compared with what is recorded, and the half that is next.
+    /// The comparison of the BlueFlame register with the recorded one, and the next half.
     register: Option<(Result<Written, String>, Option<usize>)>,
 }
 
@@ -303,7 +308,7 @@ fn compare(
         let (Some(Wqebb(ours)), 64) = (ring.get(block.bb), theirs.len()) else {
             return Err(format!("block {} is not one of the ring, or not of 64 bytes", block.bb));
         };
-        // The signature byte of a control segment need not be produced.
+        // The library need not produce the signature byte of a control segment.
         let signature = qp.wq_sig != 0 && result.wqes.iter().any(|wqe| wqe.bb == block.bb);
         for offset in 0..64 {
             let free = block.untouched.iter().any(|&(start, len)| (start..start + len).contains(&offset))
@@ -325,7 +330,7 @@ fn compare(
     match (&result.doorbell, after.doorbell) {
         (None, Some(_)) => return Err("doorbell rung".into()),
         (Some(_), None) => return Err("doorbell not rung".into()),
-        // Of a whole request see below.
+        // Whole requests are compared below.
         (Some(spec), Some(ours)) if spec.kind == "ctrl8" => {
             let theirs = spec.hex.as_ref().map(|Hex(bytes)| bytes.as_slice());
             if theirs != Some(&ours[..]) {
@@ -385,7 +390,7 @@ fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Mkey {
     })
 }
 
-/// A configuration whose setters are still coming.
+/// A configuration whose setters are incomplete.
 struct OpenConfig {
     mkey: usize,
     setters_to_come: usize,
@@ -396,7 +401,7 @@ struct OpenConfig {
     crypto: Option<Crypto>,
 }
 
-/// Returns the bytes that a layout maps.
+/// Returns the mapped bytes of a layout.
 fn mapped(layout: &OwnedLayout) -> Option<u64> {
     match layout {
         OwnedLayout::Unchanged => None,
@@ -407,7 +412,7 @@ fn mapped(layout: &OwnedLayout) -> Option<u64> {
     }
 }
 
-/// Returns the lengths of the entries of a list, and the strides of those of an interleaved layout.
+/// Returns the lengths of the entries of a list, or the strides of an interleaved layout.
 fn spans(layout: &OwnedLayout) -> Vec<u32> {
     let stride = |entry: &InterleavedEntry| u32::from(entry.bytes) + u32::from(entry.skip);
     match layout {
@@ -417,7 +422,7 @@ fn spans(layout: &OwnedLayout) -> Vec<u32> {
     }
 }
 
-/// The data of a request whose setter is still to come.
+/// The data of a request whose setter is missing yet.
 const NO_DATA: Data = Data::Sges(Vec::new());
 
 #[derive(Clone)]
@@ -434,21 +439,21 @@ impl Wr {
 
 struct Driver<'d> {
     how: Replay,
-    /// Octowords that the queue lets a request have for an mkey's layout and BSFs.
+    /// Octowords that a request may have for layout and BSFs.
     octowords: usize,
-    /// Entries of each mkey.
+    /// Number of entries of each mkey.
     max_entries: &'d [usize],
     mkeys: &'d mut [Mkey],
     configured: usize,
     wr: Option<Wr>,
     open: Option<OpenConfig>,
-    /// A request whose data is still to come.
+    /// A request whose data is missing yet.
     data: Option<Request>,
 }
 
 type Step = Result<(), Refusal>;
 
-/// What the types of the library do not let one write.
+/// Refuses an input that the library's types cannot express.
 fn inexpressible<T>(what: &'static str) -> Result<T, Refusal> {
     Err(Refusal::Inexpressible(what))
 }
@@ -457,11 +462,12 @@ fn none(extra: &Option<super::format::Int>, what: &'static str) -> Step {
     if extra.is_some_and(|value| value.0 != 0) { inexpressible(what) } else { Ok(()) }
 }
 
-/// Requests on their way into the queue.
+/// The method that posts the requests.
 type Out<'q, 'r, 'p> = Poster<'q, 'r, &'r mut Recorder<'p>, MAX_BLOCKS>;
 
 impl Driver<'_> {
-    /// Runs all steps of a chain. What the reference posts up to one doorbell is posted together.
+    /// Runs all steps of a chain. The requests that the reference posts with one doorbell are posted
+    /// together.
     fn run(&mut self, queue: &mut Queue<'_, '_>, chain: &Chain) -> Step {
         let mut ops = chain.ops.as_slice();
         while let [op, rest @ ..] = ops {
@@ -485,7 +491,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Posts requests and rings the doorbell for them.
+    /// Posts requests and rings the doorbell.
     fn post(&mut self, queue: &mut Queue<'_, '_>, ops: &[Op]) -> Step {
         let mut out = self.how.way.open(queue);
         let mut posted = ops.iter().try_for_each(|op| self.apply(&mut out, op));
@@ -697,10 +703,14 @@ impl Driver<'_> {
         let request = self.request(out)?;
         let prepared =
             self.how.way.prepare_with_any_data_unit(mkey.kind(), &config).map_err(Refusal::Config)?;
+        // As many entries as the reference accepts, which forgets the header.
+        let interleaved_to_the_brim = match &open.layout {
+            OwnedLayout::Interleaved(_, entries) => entries.len() == max_entries,
+            _ => false,
+        };
         let asked = Asked {
             entries: spans(&open.layout),
-            // As many as the reference has room for, which forgets the header.
-            interleaved_to_the_brim: matches!(&open.layout, OwnedLayout::Interleaved(_, entries) if entries.len() == max_entries),
+            interleaved_to_the_brim,
             length: mapped(&open.layout).unwrap_or(before.length()),
             signature_kept: open.signature == SignatureChange::Keep,
             crypto_kept: open.crypto.is_none(),
@@ -717,7 +727,7 @@ impl Driver<'_> {
         result.map_err(|error| Refusal::Configure { error, asked })
     }
 
-    /// Returns how many translation entries fit mkey and request.
+    /// Returns the number of entries that fit mkey and request.
     fn max_entries(&self, mkey: usize) -> Result<usize, Refusal> {
         let max = self.max_entries.get(mkey).ok_or(Refusal::Inexpressible("mkey that is not there"))?;
         Ok(self.octowords.min(*max))
@@ -759,7 +769,7 @@ fn remote(rkey: u32, address: u64) -> Remote {
     Remote { address, rkey: Key::from_raw(rkey) }
 }
 
-/// Segments of no length are left out, as verbs do: the library posts none.
+/// Drops segments of length 0, as verbs do; the library refuses them.
 fn sge_list(specs: &[SgeSpec]) -> Vec<Sge> {
     let sge =
         |spec: &SgeSpec| Sge { address: spec.addr.0, length: spec.length, lkey: Key::from_raw(spec.lkey) };
@@ -893,7 +903,7 @@ fn crypto(op: &Op) -> Result<Crypto, Refusal> {
 }
 
 fn cancel(queue: &mut Queue<'_, '_>, id: u64, hw_counter: u32, chain: &Chain) -> Step {
-    // The device's counter counts on; the reference looks at its low bits only.
+    // The device's counter has more bits. The reference uses the low ones only.
     let before = chain.result.pi_before.0 as u32;
     let mask = queue.free_blocks() + queue.producer().wrapping_sub(before) - 1;
     let counter = before.wrapping_add(hw_counter.wrapping_sub(before) & mask);

@@ -1,46 +1,47 @@
-//! Where the library refuses on purpose what the reference posts, by rule. `vectors/DIFFERENCES.md` gives the reasons.
+//! The rules by which the library refuses requests that the reference posts. `vectors/DIFFERENCES.md` gives
+//! the reasons.
 
 use mlx5_mkey::error::{ConfigError, PostError};
 
-/// Why the library did not post a chain.
+/// The reason why the library did not post a chain.
 #[derive(Clone, Debug)]
 pub enum Refusal {
-    /// The types of the library do not let one write it.
+    /// The library's types cannot express the request.
     Inexpressible(&'static str),
-    /// An mkey could not be changed.
+    /// A change of an mkey was refused.
     Config(ConfigError),
-    /// Bytes or skip of an entry of an interleaved layout have more than 16 bits: the library has no number for them.
+    /// Bytes or skip of an interleaved entry exceed 16 bits, the size of the library's type.
     Stride {
-        /// Their sum.
+        /// The sum of bytes and skip.
         stride: u64,
     },
-    /// A copy mask.
+    /// A refused copy mask.
     CopyMask {
-        /// What the library said.
+        /// The library's error.
         error: ConfigError,
-        /// There is no wire domain, so the reference does not look at the mask.
+        /// There is no wire domain: the reference ignores the mask.
         memory_only: bool,
     },
-    /// An mkey configuration.
+    /// A refused configuration of an mkey.
     Configure {
-        /// What the library said.
+        /// The library's error.
         error: PostError,
-        /// What was asked for.
+        /// The fields of the configuration that rules depend on.
         asked: Asked,
     },
-    /// A data-path request.
+    /// A refused data-path request.
     Transfer {
-        /// What the library said.
+        /// The library's error.
         error: PostError,
         /// The lengths of its data segments in bytes.
         lengths: Vec<u32>,
     },
-    /// Any other request.
+    /// Any other refused request.
     Post(PostError),
 }
 
 impl Refusal {
-    /// Returns what the library said of a request.
+    /// Returns the library's error for a request.
     const fn post_error(&self) -> Option<&PostError> {
         match self {
             Self::Configure { error, .. } | Self::Transfer { error, .. } | Self::Post(error) => Some(error),
@@ -49,41 +50,42 @@ impl Refusal {
     }
 }
 
-/// What a configuration asked for, as far as a rule is about it.
+/// The fields of a configuration that rules depend on.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The lengths of the entries of a list, and the strides of those of an interleaved layout, in bytes.
+    /// The lengths of list entries, or the strides of interleaved entries, in bytes.
     pub entries: Vec<u32>,
-    /// The layout is interleaved, with as many entries as there is room for without its header.
+    /// The layout is interleaved, and would fit only without its header.
     pub interleaved_to_the_brim: bool,
     /// Bytes of the mkey.
     pub length: u64,
-    /// No signature is given, and none is reset.
+    /// The signature stays unchanged.
     pub signature_kept: bool,
-    /// No crypto properties are given.
+    /// The crypto properties stay unchanged.
     pub crypto_kept: bool,
     /// The mkey had a signature or crypto properties before.
     pub bsf_in_force: bool,
 }
 
-/// A configuration whose promised setters do not all come.
+/// A configuration that lacks some of its announced setters.
 pub const UNFINISHED: &str = "deliberate: configuration with setters missing";
 /// A second layout after an empty list.
 pub const SECOND_LAYOUT: &str = "deliberate: second layout behind an empty list";
-/// An RDMA READ into the work request itself.
+/// An RDMA READ with inline data.
 pub const INLINE_READ: &str = "deliberate: RDMA READ with inline data";
 
-/// The reference had no room within a limit that was lifted for the library.
+/// The reference had no room because of a limit that the library's queue lacks.
 pub const LIFTED: &str = "refused by the reference for a limit that is lifted here";
-/// The longest list entry, data segment and stride that the library takes, in bytes (`vectors/DIFFERENCES.md`). Not the
-/// library's own constants: these would follow it.
+/// The longest list entry, data segment and stride of the library, in bytes (`vectors/DIFFERENCES.md`). The
+/// library's own constants are not used, so that a change of them is noticed.
 const MAX_ENTRY_BYTES: u32 = 1 << 31;
 const MAX_SGE_BYTES: u32 = (1 << 31) - 1;
 const MAX_STRIDE: u64 = 0xffff;
 
-/// Returns the rule by which the library refuses what the reference posts, `None` where there is none: a difference.
+/// Returns the rule for a request that the library refuses and the reference posts, or `None` for an
+/// unexpected difference.
 ///
-/// `overlaps` says that the reference wrote more blocks than the ring has.
+/// `overlaps` tells that the reference wrote more blocks than the ring has.
 pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
     match refusal {
         Refusal::Inexpressible(UNFINISHED) => Some(UNFINISHED),
@@ -134,7 +136,7 @@ pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
     }
 }
 
-/// Returns whether a limit of the queue is the reason, which a replay with limits lifted does not have.
+/// Returns whether a limit of the queue is the reason, which a replay without limits lacks.
 pub fn is_limit(refusal: &Refusal) -> bool {
     matches!(
         refusal.post_error(),
@@ -146,13 +148,13 @@ pub fn is_limit(refusal: &Refusal) -> bool {
     )
 }
 
-/// Returns whether the library had no room for the request, whatever it says.
+/// Returns whether the reason is a lack of room, under any of its errors.
 pub fn no_room(refusal: &Refusal) -> bool {
     matches!(refusal.post_error(), Some(PostError::SendRingFull { .. } | PostError::TooManyRequests { .. }))
 }
 
-/// An entry of an interleaved layout.
+/// An entry of an interleaved layout is too long.
 const STRIDE: &str = "deliberate: interleaved stride over 16 bits";
 
-/// The reference counts requests, not blocks, and overwrites what it has just posted.
+/// The reference counts requests instead of blocks, and overwrites requests that it has just posted.
 const RING_FULL: &str = "deliberate: chain longer than the ring";
