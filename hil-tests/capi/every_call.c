@@ -445,7 +445,26 @@ static void bytes_of_a_ring_are_told_in_words(void)
     CHECK(mlx5mk_inspect(NULL, 0, MLX5MK_INSPECT_SENDS, words, sizeof(words), NULL, &error) == MLX5MK_NOTHING);
     CHECK(words[0] == 0);
     REFUSED(MLX5MK_ARGUMENT, "bytes is NULL", mlx5mk_inspect(NULL, 1, 0, NULL, 0, NULL, &error));
-    REFUSED(MLX5MK_ARGUMENT, "what", mlx5mk_inspect(entry, 64, 2, NULL, 0, NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, "what", mlx5mk_inspect(entry, 64, 8, NULL, 0, NULL, &error));
+    /* A send of a datagram queue, to queue pair 0x45: its kind must be known. Zeros were never written. */
+    uint8_t datagram[128] = {0, 0, 0, 10, 0, 0, 0x77, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0x11, 0x11, 0x11, 0x11};
+    datagram[27] = 0x45;
+    CHECK(mlx5mk_inspect(datagram, 128, MLX5MK_INSPECT_SENDS, words, sizeof(words), NULL, &error) ==
+          MLX5MK_NOTE);
+    CHECK(strstr(words, "not decoded") != NULL && strstr(words, "never written") != NULL);
+    mlx5mk_inspect(datagram, 64, MLX5MK_INSPECT_SENDS_DATAGRAM, words, sizeof(words), NULL, &error);
+    CHECK(strstr(words, "to queue pair 0x45") != NULL);
+    const uint32_t others[] = {MLX5MK_INSPECT_SENDS_CONNECTED, MLX5MK_INSPECT_SENDS_DC,
+                               MLX5MK_INSPECT_SENDS_XRC, MLX5MK_INSPECT_SENDS_ETHERNET};
+    for (size_t other = 0; other < sizeof(others) / sizeof(others[0]); other++) {
+        mlx5mk_inspect(datagram, 64, others[other], words, sizeof(words), NULL, &error);
+        CHECK(strstr(words, "to queue pair 0x45") == NULL || others[other] == MLX5MK_INSPECT_SENDS_DC);
+    }
+    /* The second half of an entry of 128 bytes says what is done. */
+    uint8_t two[128] = {0};
+    two[64 + 59] = 0x77;
+    mlx5mk_inspect(two, 128, MLX5MK_INSPECT_COMPLETIONS_128, words, sizeof(words), NULL, &error);
+    CHECK(strstr(words, "queue pair 0x77") != NULL && strstr(words, "queue pair 0x0") == NULL);
 }
 
 static void a_queue_pair_that_failed_begins_anew(void)

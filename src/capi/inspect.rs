@@ -6,16 +6,29 @@ use super::error::{Error, Failure, attempt};
 use super::text::text;
 use super::values::array;
 use crate::inspect::cqe::CompletionEntry;
-use crate::inspect::{DeviceContext, Requests, Severity};
+use crate::inspect::{DeviceContext, QueueKind, Requests, Severity};
 use crate::wire::WQEBB_BYTES;
 use core::ffi::{c_char, c_void};
 use core::fmt;
 use core::mem::MaybeUninit;
 
-/// The bytes are blocks of a send queue, in order, from the first block of a request on.
+/// The bytes are blocks of a send queue whose kind is not known, in order, from the first block of a request
+/// on. Requests are read as those of a connected queue pair, but for those that are none by their bytes.
 pub const MLX5MK_INSPECT_SENDS: u32 = 0;
 /// The bytes are entries of a completion queue, of 64 bytes each.
 pub const MLX5MK_INSPECT_COMPLETIONS: u32 = 1;
+/// The bytes are entries of a completion queue, of 128 bytes each.
+pub const MLX5MK_INSPECT_COMPLETIONS_128: u32 = 2;
+/// As MLX5MK_INSPECT_SENDS, of a reliable or unreliable connection (RC, UC).
+pub const MLX5MK_INSPECT_SENDS_CONNECTED: u32 = 3;
+/// As MLX5MK_INSPECT_SENDS, of an unreliable datagram queue pair (UD).
+pub const MLX5MK_INSPECT_SENDS_DATAGRAM: u32 = 4;
+/// As MLX5MK_INSPECT_SENDS, of an initiator of dynamic connections (DC).
+pub const MLX5MK_INSPECT_SENDS_DC: u32 = 5;
+/// As MLX5MK_INSPECT_SENDS, of an extended reliable connection (XRC).
+pub const MLX5MK_INSPECT_SENDS_XRC: u32 = 6;
+/// As MLX5MK_INSPECT_SENDS, of a queue of Ethernet packets.
+pub const MLX5MK_INSPECT_SENDS_ETHERNET: u32 = 7;
 
 /// Nothing was found.
 pub const MLX5MK_NOTHING: i32 = 0;
@@ -26,21 +39,50 @@ pub const MLX5MK_SUSPICIOUS: i32 = 2;
 /// The device, or libmlx5 in its place, refuses it.
 pub const MLX5MK_REFUSED: i32 = 3;
 
+/// What bytes of a ring are.
+#[derive(Clone, Copy)]
+enum What {
+    Sends(QueueKind),
+    Completions,
+    LongCompletions,
+}
+
+impl What {
+    const fn new(what: u32) -> Option<Self> {
+        Some(match what {
+            MLX5MK_INSPECT_SENDS => Self::Sends(QueueKind::Unknown),
+            MLX5MK_INSPECT_COMPLETIONS => Self::Completions,
+            MLX5MK_INSPECT_COMPLETIONS_128 => Self::LongCompletions,
+            MLX5MK_INSPECT_SENDS_CONNECTED => Self::Sends(QueueKind::Connected),
+            MLX5MK_INSPECT_SENDS_DATAGRAM => Self::Sends(QueueKind::Datagram),
+            MLX5MK_INSPECT_SENDS_DC => Self::Sends(QueueKind::DynamicallyConnected),
+            MLX5MK_INSPECT_SENDS_XRC => Self::Sends(QueueKind::ExtendedConnected),
+            MLX5MK_INSPECT_SENDS_ETHERNET => Self::Sends(QueueKind::Ethernet),
+            _ => return None,
+        })
+    }
+}
+
 /// Bytes of a ring.
 struct Ring<'b> {
     bytes: &'b [u8],
-    what: u32,
+    what: What,
 }
 
 impl<'b> Ring<'b> {
-    fn entries(&self) -> impl Iterator<Item = CompletionEntry<'b>> {
-        self.bytes.chunks_exact(WQEBB_BYTES).filter_map(|bytes| CompletionEntry::parse(bytes).ok())
+    fn entries(&self) -> impl Iterator<Item = CompletionEntry<'b>> + use<'b> {
+        let long = matches!(self.what, What::LongCompletions);
+        let size = if long { 2 * WQEBB_BYTES } else { WQEBB_BYTES };
+        self.bytes.chunks_exact(size).filter_map(move |bytes| {
+            if long { CompletionEntry::parse_128(bytes).ok() } else { CompletionEntry::parse(bytes).ok() }
+        })
     }
 
     /// Returns how bad the worst finding is.
     fn worst(&self) -> Option<Severity> {
         match self.what {
-            MLX5MK_INSPECT_SENDS => Requests::new(self.bytes)
+            What::Sends(queue) => Requests::new(self.bytes)
+                .on_queue(queue)
                 .filter_map(|(_, request)| request.worst(&DeviceContext::UNKNOWN))
                 .max(),
             _ => self.entries().filter_map(|entry| entry.worst()).max(),
@@ -51,8 +93,9 @@ impl<'b> Ring<'b> {
 impl fmt::Display for Ring<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.what {
-            MLX5MK_INSPECT_SENDS => {
-                Requests::new(self.bytes).try_for_each(|(_, request)| write!(f, "{request}"))
+            What::Sends(queue) => {
+                let mut requests = Requests::new(self.bytes).on_queue(queue);
+                requests.try_for_each(|(_, request)| write!(f, "{request}"))
             }
             _ => self.entries().try_for_each(|entry| write!(f, "{entry}")),
         }
@@ -60,8 +103,9 @@ impl fmt::Display for Ring<'_> {
 }
 
 /// Says what bytes of a ring mean, and what a device would refuse in them: of any library's, from any source. They are a copy, or
-/// nobody writes to them meanwhile. `what` is MLX5MK_INSPECT_SENDS or MLX5MK_INSPECT_COMPLETIONS; a remainder that is too short for
-/// one of these is left out.
+/// nobody writes to them meanwhile. `what` is one of MLX5MK_INSPECT_SENDS and its like,
+/// MLX5MK_INSPECT_COMPLETIONS or MLX5MK_INSPECT_COMPLETIONS_128; a remainder that is too short for one of
+/// these is left out.
 ///
 /// Writes to `words` each request or entry in words, with its bytes and findings; see mlx5mk_device_describe for `words` and `size`.
 /// Writes to `length` how many bytes the whole text has, without the NUL, where it is not NULL. Allocates nothing.
@@ -80,9 +124,7 @@ pub unsafe extern "C" fn mlx5mk_inspect(
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        if what > MLX5MK_INSPECT_COMPLETIONS {
-            return Err(Failure::Value { what: "what", value: what.into() });
-        }
+        let what = What::new(what).ok_or(Failure::Value { what: "what", value: what.into() })?;
         // SAFETY: the caller vouches for the bytes.
         let ring = Ring { bytes: unsafe { array(bytes.cast::<u8>(), count, "bytes")? }, what };
         // SAFETY: the caller vouches for the room.

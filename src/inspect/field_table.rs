@@ -114,6 +114,8 @@ const LIST_ENTRY: &[Spec] = &[
 ];
 const _: () = assert!(total(LIST_ENTRY) == size_of::<Klm>());
 
+const PAGES: &[Spec] = &[spec(8, "page", Meaning::Hex), spec(8, "page", Meaning::Hex)];
+
 const ENTRIES_POINTER: &[Spec] =
     &[spec(4, "byte_count", Meaning::Hex), spec(4, "mkey", Meaning::Key), spec(8, "address", Meaning::Hex)];
 const _: () = assert!(total(ENTRIES_POINTER) == size_of::<Klm>());
@@ -316,6 +318,7 @@ pub(super) const fn table(kind: SegmentKind) -> &'static [Spec] {
         SegmentKind::UmrControl => UMR_CONTROL,
         SegmentKind::MkeyContext => MKEY_CONTEXT,
         SegmentKind::ListEntry => LIST_ENTRY,
+        SegmentKind::Pages => PAGES,
         SegmentKind::StridedHeader => STRIDED_HEADER,
         SegmentKind::StridedEntry => STRIDED_ENTRY,
         SegmentKind::Padding => PADDING,

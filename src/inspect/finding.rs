@@ -113,6 +113,10 @@ macro_rules! problems {
 problems! {
     // Any request.
     Truncated { needed: usize, have: usize } Refused "mlx5_wqe_ctrl_seg.qpn_ds" "the request says {needed} bytes, {have} are there";
+    CutOff { needed: usize, have: usize } Note "mlx5_wqe_ctrl_seg.qpn_ds"
+        "the bytes end within the request: it has {needed}, {have} are there";
+    NeverWritten Note "libmlx5 mlx5_alloc_qp_buf, which zeroes the ring"
+        "no request was ever written to this block";
     SizeZero Refused "mlx5_wqe_ctrl_seg.qpn_ds" "the size field is 0";
     SizeOverLimit { ds: u8 } Refused "mlx5_wqe_ctrl_seg.qpn_ds" "the size field says {ds} octowords, a request has at most 63";
     SizeMismatch { ds: usize, wanted: usize } Refused "mlx5_wqe_ctrl_seg.qpn_ds"

@@ -52,6 +52,8 @@ pub enum Body<'a> {
     Memcpy(Memcpy<'a>),
     /// Does nothing.
     Nop,
+    /// A block of zeros in a ring ([`Requests`]), to which no request was ever written.
+    Unwritten,
     /// Does something else that has a name. [`WorkRequest::segments`] has what is known of its parts.
     Other,
     /// Not known here, or cut off before its fixed part ends, or of a queue whose kind must be known
@@ -117,9 +119,15 @@ impl<'a> WorkRequest<'a> {
         if blocks == 0 { 1 } else { blocks }
     }
 
+    /// Returns whether fewer bytes are there than the size field says.
+    pub(super) const fn is_truncated(&self) -> bool {
+        self.control.qpn_ds_word().ds() as usize * OCTOWORD_BYTES > self.bytes.len()
+    }
+
     /// Returns what the request does, in typed parts.
     pub fn body(&self) -> Body<'a> {
         match self.opcode() {
+            _ if self.place.unwritten => Body::Unwritten,
             Opcode::NOP => Body::Nop,
             Opcode::UMR => match Umr::new(self.bytes) {
                 Some(umr) if umr.is_invalidate() => Body::Invalidate(umr),
@@ -165,7 +173,9 @@ impl<'a> WorkRequest<'a> {
 ///
 /// Each begins on a block of 64 bytes after the one before, as the sizes say. A remainder of fewer than 16 bytes ends it.
 /// The index and the queue pair of a request that do not follow from those before it are found ([`WorkRequest::findings`]).
-/// [`SendQueue::block`](crate::queue::SendQueue::block) copies the blocks of a queue out, in order also where its ring wraps.
+/// A block of zeros is [`Body::Unwritten`]. Of a last request whose bytes are not all there, only the missing
+/// bytes are found. [`SendQueue::block`](crate::queue::SendQueue::block) copies the blocks of a queue out, in
+/// order also where its ring wraps.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, Requests, Style};
@@ -209,6 +219,9 @@ impl<'a> Iterator for Requests<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let mut request = WorkRequest::parse(self.rest).ok()?.on_queue(self.queue);
         request.place = self.sequence.next(self.offset / WQEBB_BYTES, request.control());
+        let block = self.rest.get(..WQEBB_BYTES).unwrap_or(self.rest);
+        request.place.unwritten = block.iter().all(|byte| *byte == 0);
+        request.place.cut = request.is_truncated();
         let length = request.blocks() * WQEBB_BYTES;
         let offset = self.offset;
         self.rest = self.rest.get(length..).unwrap_or_default();

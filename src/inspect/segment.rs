@@ -38,7 +38,7 @@ impl<'a> Segment<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Umr {
-        strided: bool,
+        form: EntryForm,
         used_end: usize,
         entries_end: usize,
         bsf_end: usize,
@@ -50,6 +50,14 @@ enum Shape {
     Headed(Heads),
     Memcpy,
     Other,
+}
+
+/// What the translation entries of a request are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryForm {
+    List,
+    Interleaved,
+    Pages,
 }
 
 /// First byte after control segment, UMR control segment and mkey context.
@@ -75,13 +83,13 @@ impl<'a> Segments<'a> {
         Self { bytes, offset: 0, shape, segments: 0 }
     }
 
-    /// Returns the translation entries in use, an interleaved header included, and whether they are interleaved.
-    pub(super) fn entries(&self) -> (&'a [u8], bool) {
+    /// Returns the translation entries in use, an interleaved header included, and what they are.
+    pub(super) fn entries(&self) -> (&'a [u8], EntryForm) {
         match self.shape {
-            Shape::Umr { strided, used_end, .. } => {
-                (self.bytes.get(UMR_ENTRIES..used_end.min(self.bytes.len())).unwrap_or_default(), strided)
+            Shape::Umr { form, used_end, .. } => {
+                (self.bytes.get(UMR_ENTRIES..used_end.min(self.bytes.len())).unwrap_or_default(), form)
             }
-            _ => (&[], false),
+            _ => (&[], EntryForm::List),
         }
     }
 
@@ -99,12 +107,13 @@ impl<'a> Segments<'a> {
                 (SegmentKind::MkeyContext, 0, WQEBB_BYTES)
             }
             Shape::UmrByPointer if offset == UMR_ENTRIES => (SegmentKind::EntriesPointer, 0, OCTOWORD_BYTES),
-            Shape::Umr { strided, used_end, .. } if offset < used_end => {
+            Shape::Umr { form, used_end, .. } if offset < used_end => {
                 let number = (offset - UMR_ENTRIES) / OCTOWORD_BYTES;
-                let (kind, index) = match (strided, number) {
-                    (false, _) => (SegmentKind::ListEntry, number),
-                    (true, 0) => (SegmentKind::StridedHeader, 0),
-                    (true, _) => (SegmentKind::StridedEntry, number - 1),
+                let (kind, index) = match (form, number) {
+                    (EntryForm::List, _) => (SegmentKind::ListEntry, number),
+                    (EntryForm::Pages, _) => (SegmentKind::Pages, number),
+                    (EntryForm::Interleaved, 0) => (SegmentKind::StridedHeader, 0),
+                    (EntryForm::Interleaved, _) => (SegmentKind::StridedEntry, number - 1),
                 };
                 (kind, index, OCTOWORD_BYTES)
             }
@@ -210,10 +219,21 @@ fn umr_shape(bytes: &[u8]) -> Shape {
             slots.iter().rposition(|slot| *slot != [0; OCTOWORD_BYTES]).map_or(0, |last| last + 1)
         }
     };
-    Shape::Umr {
-        strided: strided.is_some(),
-        used_end: UMR_ENTRIES + used * OCTOWORD_BYTES,
-        entries_end,
-        bsf_end,
-    }
+    let form = match strided {
+        Some(_) => EntryForm::Interleaved,
+        None if head.umr.flag_bits().translation_offset() && are_pages(entries) => EntryForm::Pages,
+        None => EntryForm::List,
+    };
+    Shape::Umr { form, used_end: UMR_ENTRIES + used * OCTOWORD_BYTES, entries_end, bsf_end }
+}
+
+/// Returns whether the entries are addresses of pages, two in an octoword, with the rights to read and write
+/// in their low bits: the kernel's mlx5e maps the buffers of its receive queues in this way. No key and
+/// address of a list have such bits in all its entries.
+fn are_pages(entries: &[u8]) -> bool {
+    const PAGE_BITS: u64 = 0xfff;
+    let (numbers, _) = entries.as_chunks::<8>();
+    let page = |bytes: &&[u8; 8]| matches!(u64::from_be_bytes(**bytes) & PAGE_BITS, 1..=3);
+    let pages = numbers.iter().take_while(page).count();
+    pages > 1 && numbers.iter().skip(pages).all(|bytes| *bytes == [0; 8])
 }

@@ -13,6 +13,8 @@ pub enum SegmentKind {
     MkeyContext,
     /// An entry of a list layout.
     ListEntry,
+    /// Two addresses of pages, with rights in their low bits.
+    Pages,
     /// The header of an interleaved layout.
     StridedHeader,
     /// An entry of an interleaved layout.
@@ -89,6 +91,7 @@ impl SegmentKind {
             Self::UmrControl => "UMR control segment",
             Self::MkeyContext => "mkey context",
             Self::ListEntry => "list entry",
+            Self::Pages => "pages",
             Self::StridedHeader => "interleaved header",
             Self::StridedEntry => "interleaved entry",
             Self::Padding => "padding",
@@ -123,6 +126,6 @@ impl SegmentKind {
 
     /// Returns whether a request may have several, which are numbered then.
     pub const fn is_numbered(self) -> bool {
-        matches!(self, Self::ListEntry | Self::StridedEntry | Self::Data)
+        matches!(self, Self::ListEntry | Self::StridedEntry | Self::Pages | Self::Data)
     }
 }

@@ -12,6 +12,10 @@ pub(super) struct Place {
     pub(super) other_lap: bool,
     /// The queue pair of the requests before, where the request has another.
     pub(super) queue_pair: Option<u32>,
+    /// The block is zero: no request was ever written to it.
+    pub(super) unwritten: bool,
+    /// The bytes of the ring end before the request does.
+    pub(super) cut: bool,
 }
 
 /// What is known of the requests so far.
@@ -49,6 +53,6 @@ impl Sequence {
         let laps = usize::from(base_before.wrapping_sub(base)).is_multiple_of(self.ring.max(1));
         let other_lap = self.ring.is_power_of_two() && self.ring > 1 && laps;
         let index = (!other_lap).then_some(base_before.wrapping_add(block as u16));
-        Place { index, other_lap, queue_pair }
+        Place { index, other_lap, queue_pair, ..Place::default() }
     }
 }

@@ -56,6 +56,7 @@ impl fmt::Display for Summary<'_> {
             }
             Body::Memcpy(copy) => memcpy(&copy, f)?,
             Body::Nop => f.write_str("NOP")?,
+            Body::Unwritten => return f.write_str("never written"),
             Body::Other => write!(f, "{}", request.opcode())?,
             Body::Unknown => write!(f, "{}, not decoded", request.opcode())?,
         }
@@ -108,7 +109,15 @@ fn configuration(umr: &Umr<'_>, device: &DeviceContext, f: &mut fmt::Formatter<'
         separate(f)?;
         let octowords = umr.control().klm_octowords.get();
         let (address, key) = (pointer.address.get(), pointer.mkey.get());
-        write!(f, "{octowords} octowords of entries")?;
+        let (list, interleaved) = umr.room_in_memory(device);
+        let fits = |room| umr.length().unwrap_or_default() <= room;
+        // Flags say that entries are replaced or checked: only lists, and pages, are written in this way.
+        let form = match (fits(list), fits(interleaved) && octowords > 1 && umr.control().flags == 0) {
+            (true, true) => "an interleaved layout or a list",
+            (false, true) => "an interleaved layout",
+            _ => "entries",
+        };
+        write!(f, "{octowords} octowords of {form}")?;
         each(device, f)?;
         write!(f, " at {address:#x} key {key:#010x}, ")?;
         length(umr.length(), f)?;
@@ -199,6 +208,9 @@ fn layout(
             if let Some(unused @ 1..) = count.checked_sub(used) {
                 write!(f, " and {unused} unused")?;
             }
+        }
+        LayoutView::Pages(_) => {
+            write!(f, "{count} {}", if count == 1 { "page" } else { "pages" })?;
         }
         LayoutView::Interleaved { header, .. } => {
             write!(f, "{count} interleaved {} x {}", plural(count), header.repeat_count.get())?;

@@ -1,16 +1,17 @@
 //! A UMR back in the words of [`crate::mkey`].
 
 use super::crypto::{crypto, unit_bytes};
+use super::device_context::DeviceContext;
 use super::finding::{Finding, Problem, unknown_code};
 use super::queue_kind::QueueKind;
-use super::segment::{Segment, Segments, UMR_ENTRIES, by_pointer};
+use super::segment::{EntryForm, Segment, Segments, UMR_ENTRIES, by_pointer};
 use super::segment_kind::SegmentKind;
 use super::transaction::{TransactionCrc, transaction};
 use crate::mkey::{
     Access, BlockSignature, Crypto, Domain, Escape, Guard, InterleavedEntry, KlmEntry, Signature,
     SignatureChange, T10Dif, XtsEngine,
 };
-use crate::types::{BlockSize, Key, OutOfRange, PsvIndex, Seed};
+use crate::types::{BlockSize, Key, KsmEntrySize, OutOfRange, PsvIndex, Seed};
 use crate::wire::OCTOWORD_BYTES;
 use crate::wire::bsf::{BfsPsv, BsfSize, CryptoBsf, DifFlags, InlineDif, RepeatSeed, SignatureBsf};
 use crate::wire::ctrl::Opcode;
@@ -20,6 +21,7 @@ use crate::wire::strided::{StridedEntry, StridedHeader};
 use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrHead};
 use core::mem::offset_of;
 use zerocopy::FromBytes;
+use zerocopy::big_endian::U64;
 
 /// A request that changes an mkey: control segments, mkey context, and what follows them.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,8 @@ pub struct Umr<'a> {
 pub enum LayoutView<'a> {
     /// Entries one after the other.
     List(&'a [Klm]),
+    /// Addresses of pages, with the rights to read and write in their low bits. The mkey knows their length.
+    Pages(&'a [U64]),
     /// Entries in turn.
     Interleaved {
         /// Number of cycles, and the bytes in each.
@@ -50,15 +54,17 @@ impl<'a> LayoutView<'a> {
     pub const fn count(&self) -> usize {
         match self {
             Self::List(entries) => entries.len(),
+            Self::Pages(pages) => pages.len(),
             Self::Interleaved { entries, .. } => entries.len(),
         }
     }
 
-    /// Returns how many bytes of memory the entries map, whatever the length field says. Cycles of an interleaved layout
-    /// count what its entries give.
+    /// Returns how many bytes of memory the entries map, whatever the length field says: 0 for pages, whose
+    /// length is not known. Cycles of an interleaved layout count what its entries give.
     pub fn mapped_bytes(&self) -> u64 {
         match self {
             Self::List(entries) => entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum(),
+            Self::Pages(_) => 0,
             Self::Interleaved { header, entries } => {
                 let cycle: u64 = entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum();
                 cycle * u64::from(header.repeat_count.get())
@@ -70,7 +76,7 @@ impl<'a> LayoutView<'a> {
     pub fn list_entries(&self) -> impl Iterator<Item = KlmEntry> + use<'a> {
         let entries = match *self {
             Self::List(entries) => entries,
-            Self::Interleaved { .. } => &[],
+            Self::Interleaved { .. } | Self::Pages(_) => &[],
         };
         entries.iter().map(|entry| KlmEntry {
             address: entry.address.get(),
@@ -86,7 +92,7 @@ impl<'a> LayoutView<'a> {
         &self,
     ) -> impl Iterator<Item = Result<InterleavedEntry, OutOfRange>> + use<'a> {
         let entries = match *self {
-            Self::List(_) => &[],
+            Self::List(_) | Self::Pages(_) => &[],
             Self::Interleaved { entries, .. } => entries,
         };
         entries.iter().map(|entry| {
@@ -176,18 +182,40 @@ impl<'a> Umr<'a> {
         Klm::ref_from_prefix(self.bytes.get(UMR_ENTRIES..)?).ok().map(|(pointer, _)| pointer)
     }
 
+    /// Returns the most bytes that entries in memory could map: those of a list, and those of an interleaved
+    /// layout. Each is 0 where entries of that form cannot be there.
+    pub(super) fn room_in_memory(&self, device: &DeviceContext) -> (u64, u64) {
+        let octowords = u64::from(self.control().klm_octowords.get());
+        let most = device.entry_size.map_or(KlmEntry::MAX_BYTES, KsmEntrySize::bytes);
+        let before = self.first_replaced().unwrap_or(0);
+        let list = before.saturating_add(octowords).saturating_mul(most.into());
+        // An interleaved layout has its header first, and repeats its entries. It is written as a whole.
+        let cycle = octowords.saturating_sub(1) * u64::from(u16::MAX);
+        match (device.entry_size, self.first_replaced()) {
+            (None, None) => (list, cycle * u64::from(u32::MAX)),
+            _ => (list, 0),
+        }
+    }
+
     /// Returns the new layout, `None` where it stays, or is not in the request ([`Umr::pointer`]): that has neither entries
     /// nor a length.
     ///
     /// The device, and this, tell an interleaved layout by a code where the first entry of a list has its key: a list that
     /// begins with key 0x400 cannot be told from one.
     pub fn layout(&self) -> Option<LayoutView<'a>> {
-        let (bytes, strided) = Segments::new(Opcode::UMR, QueueKind::Unknown, self.bytes).entries();
+        let (bytes, form) = Segments::new(Opcode::UMR, QueueKind::Unknown, self.bytes).entries();
         if bytes.is_empty() && (!self.mask().len() || by_pointer(self.control())) {
             return None;
         }
         let whole = bytes.get(..bytes.len() / OCTOWORD_BYTES * OCTOWORD_BYTES).unwrap_or_default();
-        if strided && let Ok((header, rest)) = StridedHeader::ref_from_prefix(whole) {
+        if form == EntryForm::Pages {
+            let pages = <[U64]>::ref_from_bytes(whole).unwrap_or_default();
+            let used = pages.iter().rposition(|page| page.get() != 0).map_or(0, |last| last + 1);
+            return Some(LayoutView::Pages(pages.get(..used).unwrap_or_default()));
+        }
+        if form == EntryForm::Interleaved
+            && let Ok((header, rest)) = StridedHeader::ref_from_prefix(whole)
+        {
             let entries = <[StridedEntry]>::ref_from_bytes(rest).unwrap_or_default();
             return Some(LayoutView::Interleaved { header, entries });
         }

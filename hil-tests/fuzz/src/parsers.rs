@@ -63,9 +63,15 @@ fn listen(line: &str) {
 /// Asserts that a dump has the bytes of its plain hex form. More bytes come only from repeated lines, which a
 /// dump abbreviates.
 fn dump(bytes: &[u8]) {
+    for order in [None, Some(hex::WordOrder::Memory), Some(hex::WordOrder::LittleEndian)] {
+        dump_of(bytes, order);
+    }
+}
+
+fn dump_of(bytes: &[u8], order: Option<hex::WordOrder>) {
     const FIRST: usize = 1 << 16;
     let plain = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    match hex::read(bytes.to_vec()) {
+    match hex::read(bytes.to_vec(), order) {
         Ok(hex::Input::Bytes(mut read)) if !read.is_empty() => {
             read.truncate(FIRST);
             assert_eq!(hex::parse(&plain(&read)), Ok(read));
@@ -105,6 +111,14 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         [  100.2] 00000000: 00 00 00 00 a9 00 56 04 00 00 01 e9 00 54 e8 e2 | ......V......T..\n";
     let program = "mlx5: host: got completion with error:\n00000000 00008813 10012abe 0dd0c1d3\nnext\n\
         0x7f10 <ring+16>:\t0x25000000\t0x08400000\n*\n00000040\n";
+    let crash = "crash> rd ffff88003776f000 4\n\
+        ffff88003776f000:  0008000100000025 0000000800001009   %...........\n\
+        ffff88003776f010:  0000000000000000 0000000000000000   ................\n";
+    let tagged = "[1,0]<stderr>:mlx5: a: got completion with error:\n\
+        [1,1]<stderr>:mlx5: b: got completion with error:\n\
+        [1,0]<stderr>:00000000 00008813 10012abe 0dd0c1d3\n\
+        [1,1]<stderr>:00000000 00008813 10012abe 0dd0c1d3\n\
+        {\"log\":\"00000000: 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\\n\"}\n0000000 2500 0000\n";
     let include = "unsigned char ring[] = {\n  0x00, 0x25, 0xff\n};\nunsigned int ring_len = 3;\n";
     let recorded = "{\"device\":{\"engine\":\"multi-block\",\"spdk\":\"3230130e\"}}\n{\"psv\":1}\n\
         {\"qp\":{\"number\":1,\"blocks\":16}}\n{\"write\":{\"address\":4096,\"bytes\":\"00ff\"}}\n\
@@ -122,6 +136,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         (3, include),
         (3, kernel),
         (3, program),
+        (3, crash),
+        (3, tagged),
         (3, "000000250000400800"),
         (4, "batch-changed"),
         (4, "77"),

@@ -59,9 +59,16 @@ impl WorkRequest<'_> {
 /// Checks a request.
 fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn FnMut(Finding)) {
     let report = &mut Report(report);
+    if matches!(request.body(), Body::Unwritten) {
+        return report.at(0, Problem::NeverWritten);
+    }
     control(request, report);
     place(request, report);
     fields(request, report);
+    // Parts that are missing cannot be judged.
+    if request.is_truncated() {
+        return;
+    }
     match request.body() {
         Body::Configure(umr) | Body::Invalidate(umr) => {
             umr::check(&umr, device, report);
@@ -74,7 +81,7 @@ fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn F
             let longer = request.bytes().len() > OCTOWORD_BYTES;
             report.when(longer, OCTOWORD_BYTES, Problem::DataInNop);
         }
-        Body::Other | Body::Unknown => {}
+        Body::Other | Body::Unknown | Body::Unwritten => {}
     }
     let kind_missing = request.needs_queue_kind();
     report.when(kind_missing, OCTOWORD_BYTES, Problem::QueueKindMissing);
@@ -101,11 +108,15 @@ fn control(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     let needed = octowords * OCTOWORD_BYTES;
     report.when(ds == 0, DS_AT, Problem::SizeZero);
     report.when(ds > MAX_WQE_OCTOWORDS, DS_AT, Problem::SizeOverLimit { ds });
-    if needed > bytes.len() {
-        report.at(bytes.len(), Problem::Truncated { needed, have: bytes.len() });
+    let have = bytes.len();
+    match (request.is_truncated(), request.place().cut) {
+        (true, true) => report.at(have, Problem::CutOff { needed, have }),
+        (true, false) => report.at(have, Problem::Truncated { needed, have }),
+        _ => {}
     }
     if let Some(wanted) = wanted_octowords(request)
         && wanted != octowords
+        && !request.is_truncated()
     {
         report.at(DS_AT, Problem::SizeMismatch { ds: octowords, wanted });
     }

@@ -6,7 +6,6 @@ use super::super::segment::{UMR_ENTRIES, by_pointer};
 use super::super::umr::{LayoutView, Umr, used_entries};
 use super::report::Report;
 use crate::mkey::KlmEntry;
-use crate::types::KsmEntrySize;
 use crate::wire::klm::Klm;
 use crate::wire::mkey_context::{MkeyContext, QpnMkey};
 use crate::wire::strided::{StridedEntry, StridedHeader};
@@ -155,16 +154,8 @@ fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
     // The length is also that of the entries before the first one that is written.
     let before = umr.first_replaced().unwrap_or(0);
     if let (Some(_), Some(length)) = (umr.pointer(), length) {
-        let most = device.entry_size.map_or(KlmEntry::MAX_BYTES, KsmEntrySize::bytes);
-        let list = before.saturating_add(octowords.into()).saturating_mul(most.into());
-        // An interleaved layout in memory has its header first, and repeats its entries.
-        let cycle = u64::from(octowords.saturating_sub(1)) * u64::from(u16::MAX);
-        let interleaved = match (device.entry_size, umr.first_replaced()) {
-            (None, None) => cycle * u64::from(u32::MAX),
-            _ => 0,
-        };
-        let room = list.max(interleaved);
-        let too_short = room < length;
+        let (list, interleaved) = umr.room_in_memory(device);
+        let too_short = list.max(interleaved) < length;
         report.when(too_short, LEN_AT, Problem::PointerTooShort { octowords, length });
     }
     let Some(layout) = umr.layout() else { return };
@@ -182,6 +173,8 @@ fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
         (LayoutView::List(entries), None) => {
             list(entries, octowords, length.filter(|_| before == 0), report);
         }
+        // The mkey knows the length of a page.
+        (LayoutView::Pages(_), _) => {}
         // Their own lengths say nothing.
         (LayoutView::List(entries), Some(size)) => {
             let sum = before.saturating_add(entries.len() as u64).saturating_mul(size.bytes().into());
@@ -196,6 +189,10 @@ fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
 fn list(entries: &[Klm], octowords: u16, length: Option<u64>, report: &mut Report<'_>) {
     if let Some(op) = mistaken_header(entries, octowords, length) {
         report.at(UMR_ENTRIES + offset_of!(StridedHeader, op), Problem::StridedOpcode { op });
+        return;
+    }
+    // Entries that are added to an mkey without lengths of their own are of one length, which the mkey knows.
+    if length.is_none() && entries.iter().all(|entry| entry.byte_count.get() == 0) {
         return;
     }
     for (index, entry) in entries.iter().take(used_entries(entries, length)).enumerate() {

@@ -207,7 +207,10 @@ fn an_interleaved_layout_in_memory_is_none_that_is_too_short() {
     };
     for bytes in [0xe000, 3 * 0xffff * 0xffff_ffff] {
         let (words, kinds) = decoded(QueueKind::Unknown, &length(bytes));
-        assert!(words.contains("4 octowords of entries at 0x7f0000000800 key 0x00005600"), "{words}");
+        // A list of as many entries maps up to 8 GiB.
+        let form = if bytes == 0xe000 { "an interleaved layout or a list" } else { "an interleaved layout" };
+        let want = std::format!("4 octowords of {form} at 0x7f0000000800 key 0x00005600");
+        assert!(words.contains(&want), "{words}");
         assert_eq!(kinds.last(), Some(&SegmentKind::EntriesPointer));
     }
     let over = 3 * 0xffff * 0xffff_ffff + 1;
@@ -239,7 +242,8 @@ fn indices_and_queue_pairs_follow_along_a_ring() {
         let mut found = Vec::new();
         for (offset, request) in Requests::new(bytes) {
             request.findings(&DeviceContext::UNKNOWN, |finding| {
-                if finding.severity() < Severity::Refused && finding.problem != Problem::DataInNop {
+                let of_one = matches!(finding.problem, Problem::DataInNop | Problem::NeverWritten);
+                if finding.severity() < Severity::Refused && !of_one {
                     found.push((offset + finding.offset, finding.problem));
                 }
             });
@@ -318,5 +322,73 @@ fn page_faults_are_named_by_both_syndromes() {
         let bytes = entry(&[(54, &[0x93, syndrome]), (56, &[0x08, 0, 0, 0x77, 0, 5, 0, 0xd2])]);
         let page = CompletionEntry::parse(&bytes).unwrap().to_string();
         assert_eq!(page.contains("page fault"), named, "{page}");
+    }
+}
+
+/// The kernel's mlx5e maps the buffers of a receive queue by pages in the request, which are no list.
+#[test]
+fn pages_in_a_request_are_none_of_a_list() {
+    let mapping = |numbers: &[u64], flags: u8| {
+        let mut entries: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
+        entries.resize(entries.len().next_multiple_of(64), 0);
+        let octowords = (entries.len() / 16) as u16;
+        let ds = 8 + octowords as u8;
+        let umr = umr_control(flags, octowords, 0, 1 << 29);
+        joined(&[&control(0x25, ds, 0, 0x1234), &umr, &[0; 64], &entries])
+    };
+    let (offset, inline) = (0x10, 0x80);
+    let pages: Vec<u64> = (1..=15).map(|page| page << 12 | 3).collect();
+    let (words, kinds) = decoded(QueueKind::Unknown, &mapping(&pages, offset | inline));
+    assert!(words.contains("from entry 0 on, 15 pages, length kept"), "{words}");
+    assert_eq!(kinds[3..], [SegmentKind::Pages; 8]);
+    // A list that begins with a key and an address which look like pages has others behind them.
+    let list = [64 << 32 | 0x0077_0001, 0x1_0003, 64 << 32 | 0x0077_0100, 0x1_0004];
+    for (numbers, flags) in [(&list[..], offset | inline), (&pages[..], inline)] {
+        let bytes = mapping(numbers, flags);
+        let kinds: Vec<_> = parse(&bytes).segments().map(|segment| segment.kind).collect();
+        assert_eq!(kinds[3], SegmentKind::ListEntry, "{numbers:x?}");
+    }
+    // Entries of one length have none of their own.
+    let (words, _) =
+        decoded(QueueKind::Unknown, &mapping(&[0x7700, 0x1000, 0x7700, 0x3000], offset | inline));
+    assert!(words.contains("list of 2 entries, length kept"), "{words}");
+}
+
+/// A ring that is not full has blocks of zeros, and what was copied of it may end within a request.
+#[test]
+fn parts_of_a_ring_that_are_not_there_are_refused_by_nobody() {
+    let written = ring(&[(8, 4, 1)]);
+    let bytes = joined(&[&written, &[0; 128]]);
+    let found: Vec<_> = Requests::new(&bytes).map(|(_, request)| request).collect();
+    assert!(found[1..].iter().all(|request| matches!(request.body(), Body::Unwritten)));
+    for request in &found[1..] {
+        let mut seen = Vec::new();
+        request.findings(&DeviceContext::UNKNOWN, |finding| seen.push(finding.problem));
+        assert_eq!(seen, [Problem::NeverWritten]);
+        assert_eq!(request.summary(DeviceContext::UNKNOWN).to_string(), "never written");
+    }
+    // Alone, a block of zeros is a request that the device refuses.
+    assert_eq!(parse(&[0; 64]).worst(&DeviceContext::UNKNOWN), Some(Severity::Refused));
+    for (bytes, have) in [(&written[..32], 32), (&written[..16], 16)] {
+        let (_, request) = Requests::new(bytes).next().unwrap();
+        let mut seen = Vec::new();
+        request.findings(&DeviceContext::UNKNOWN, |finding| seen.push(finding.problem));
+        assert_eq!(seen, [Problem::CutOff { needed: 48, have }]);
+        // What is missing is all that is found, also where the device has no more.
+        let truncated = Problem::Truncated { needed: 48, have };
+        assert_eq!(problems(bytes, &DeviceContext::UNKNOWN), [truncated]);
+    }
+    let umr =
+        joined(&[&control(0x25, 12, 8, 0x1200), &umr_control(0x80, 4, 0, 1), &context(64, false), &data()]);
+    for end in [20, 70, 130, 144] {
+        let found = problems(&umr[..end], &DeviceContext::UNKNOWN);
+        assert!(found.contains(&Problem::Truncated { needed: 192, have: end }), "{found:?}");
+        assert!(
+            !found.iter().any(|problem| matches!(
+                problem,
+                Problem::SizeMismatch { .. } | Problem::ListTooShort { .. }
+            )),
+            "{found:?}"
+        );
     }
 }

@@ -60,6 +60,7 @@ proptest! {
         let layout = match umr.layout() {
             None => Layout::Unchanged,
             Some(LayoutView::List(_)) => Layout::List(&list),
+            Some(LayoutView::Pages(_)) => return Err(TestCaseError::fail("no request of ours has pages")),
             Some(LayoutView::Interleaved { header, .. }) => {
                 Layout::Interleaved { repeat: header.repeat_count.get(), entries: &streams }
             }

@@ -17,8 +17,7 @@ use reading::{EntrySize, Reading};
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use xtask::run;
-use xtask_parsers::hex::{self, Input};
-use xtask_parsers::rows;
+use xtask_parsers::hex::{self, Input, WordOrder};
 
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask decode [options] HEX... | FILE | -
@@ -29,15 +28,18 @@ HEX may have blanks, commas, 0x, and colons between bytes. FILE holds such text,
 xxd -p, xxd -i, hexdump -C or od -tx1, what `cargo xtask emulate` wrote with --log or --log-json, or
 raw bytes; - reads standard input. It may also be a log with dumps in it, as libmlx5, the kernel and
 DPDK print them, or what a debugger printed: rows are found wherever they stand in a line, and the
-lines without one are told. Digits are bytes in the order in which they are written. Words behind an
-address (gdb's x/16xw) are numbers of a little-endian machine. A word that is both hex and a file is
-a file. Of text, up to 8 MiB are read: four of the largest rings.
+lines without one, and dumps that lack some, are told. Digits are bytes in the order in which they
+are written. Words behind an address (gdb's x/16xw, rd of crash) are numbers of a little-endian
+machine. A word that is both hex and a file is a file. Of text, up to 8 MiB are read: four of the
+largest rings.
 
   --cqe              completion entries; without it, whichever makes sense, else requests
   --wqe              requests, also where only completion entries make sense
   --cqe-size BYTES   completion entries of this size, 64 or 128
   --queue KIND       queue that requests are from: rc, uc, ud, dc (initiator), xrc or ethernet;
                      without it, requests of other queues than rc and uc are not decoded in full
+  --words ORDER      order of the bytes in the words of a dump: memory, as they are written, or little,
+                     as numbers of a little-endian machine (od -x, print_hex_dump with groups of 4)
   --stride BYTES     block plus signature, to name the block of a signature error
   --engine KIND      AES-XTS engine of the device: single-block, multi-block or multi-block-le
   --html OUT         the same as a page, which needs nothing but itself: blocks and segments in
@@ -61,6 +63,7 @@ struct Options {
     /// What to read, `None` for whichever makes sense.
     reading: Option<Reading>,
     queue: QueueKind,
+    words: Option<WordOrder>,
     stride: Option<u32>,
     device: DeviceContext,
     /// Where the page goes, if one is drawn.
@@ -87,7 +90,7 @@ fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
     if options.help {
         return Ok((USAGE.to_owned(), CLEAN));
     }
-    let input = read_input(&options.input)?;
+    let input = read_input(&options.input, options.words)?;
     let pieces = pieces::pieces(&input, options.reading, options.queue)?;
     let worst = pieces.iter().filter_map(|piece| piece.worst(&options.device)).max();
     let status = if worst == Some(Severity::Refused) { REFUSED } else { CLEAN };
@@ -124,14 +127,15 @@ fn parse_args(args: &[String]) -> Result<Options, String> {
                 })));
             }
             "--queue" => {
-                options.queue = match args.next() {
-                    Some("rc" | "uc") => QueueKind::Connected,
-                    Some("ud") => QueueKind::Datagram,
-                    Some("dc") => QueueKind::DynamicallyConnected,
-                    Some("xrc") => QueueKind::ExtendedConnected,
-                    Some("ethernet") => QueueKind::Ethernet,
-                    _ => return Err("--queue wants rc, uc, ud, dc, xrc or ethernet".to_owned()),
-                };
+                let kind = args.next().and_then(queue_kind);
+                options.queue = kind.ok_or("--queue wants rc, uc, ud, dc, xrc or ethernet")?;
+            }
+            "--words" => {
+                options.words = Some(match args.next() {
+                    Some("memory") => WordOrder::Memory,
+                    Some("little") => WordOrder::LittleEndian,
+                    _ => return Err("--words wants memory or little".to_owned()),
+                });
             }
             "--engine" => {
                 options.device.engine = Some(match args.next() {
@@ -164,7 +168,19 @@ fn parse_args(args: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-fn read_input(input: &[String]) -> Result<Input, String> {
+/// Returns the kind of queue that a word names.
+fn queue_kind(word: &str) -> Option<QueueKind> {
+    Some(match word {
+        "rc" | "uc" => QueueKind::Connected,
+        "ud" => QueueKind::Datagram,
+        "dc" => QueueKind::DynamicallyConnected,
+        "xrc" => QueueKind::ExtendedConnected,
+        "ethernet" => QueueKind::Ethernet,
+        _ => return None,
+    })
+}
+
+fn read_input(input: &[String], order: Option<WordOrder>) -> Result<Input, String> {
     let raw = match input {
         [one] if one == "-" => {
             let mut raw = Vec::new();
@@ -174,15 +190,13 @@ fn read_input(input: &[String]) -> Result<Input, String> {
         [one] if std::path::Path::new(one).is_file() => {
             std::fs::read(one).map_err(|error| format!("{one}: {error}"))?
         }
+        // One word may be a whole log, with its lines.
         words => {
-            // One word may be a whole log, with its lines.
-            let text = words.join(" ");
-            let bytes = hex::parse(&text).map(Input::Bytes);
-            let among = || rows::find(&text).ok().flatten().map(Input::Dumps);
-            return bytes.or_else(|what| among().ok_or_else(|| format!("neither a file nor hex: {what}")));
+            let read = hex::read_text(&words.join(" "), order);
+            return read.map_err(|what| format!("neither a file nor hex: {what}"));
         }
     };
-    hex::read(raw).map_err(|error| error.to_string())
+    hex::read(raw, order).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -209,8 +223,10 @@ mod tests {
         assert_eq!(status(&[NOP]), Ok(CLEAN));
         // A size of 0.
         assert_eq!(status(&["00000000 00001000 00000008 00000000"]), Ok(REFUSED));
-        // Bytes are missing.
-        assert_eq!(status(&["00000000 00001002 00000008 00000000"]), Ok(REFUSED));
+        // Of a dump that ends within a request nobody knows the rest.
+        assert_eq!(status(&["00000000 00001002 00000008 00000000"]), Ok(CLEAN));
+        assert_eq!(status(&["--words", "little", "25000000"]), status(&["--words", "memory", "25000000"]));
+        assert!(status(&["--words", "big", NOP]).is_err());
         assert!(status(&[]).is_err());
         assert!(status(&["0011"]).is_err());
         assert!(status(&["--engine", "steam", NOP]).is_err());
@@ -253,22 +269,44 @@ mod tests {
         let (entry, clean) = decode(&args(&["--cqe", &json]), Style::Plain)?;
         assert!(entry.starts_with("mlx5_0 cq 0x3\nREQ: queue pair 0x41, counter 2, RDMA_WRITE"), "{entry}");
         assert_eq!(clean, CLEAN);
-        assert!(hex::read(b"{\"bytes\":\"00\"}".to_vec()).is_err());
-        assert!(hex::read(b"{\"bytes\":".to_vec()).is_err());
+        assert!(hex::read(b"{\"bytes\":\"00\"}".to_vec(), None).is_err());
+        assert!(hex::read(b"{\"bytes\":".to_vec(), None).is_err());
         Ok(())
     }
 
     #[test]
-    fn many_empty_blocks_are_one_line() -> Result<(), String> {
+    fn blocks_that_were_never_written_are_one_line() -> Result<(), String> {
         let zeros = |blocks: usize| "00".repeat(64 * blocks);
         let block = format!("{NOP}{}", "00".repeat(48));
-        for many in [&[][..], &["--cqe"]] {
+        let entry = format!("{}0000007700000010", "00".repeat(56));
+        for (many, one) in [(&[][..], &block), (&["--cqe"][..], &entry)] {
             let mut words = many.to_vec();
-            let input = format!("{block} {} {block} {}", zeros(16), zeros(15));
+            let input = format!("{one} {} {one} {}", zeros(16), zeros(1));
             words.push(&input);
-            let (text, _) = decode(&args(&words), Style::Plain)?;
-            assert!(text.contains("\nfrom byte 64 (0x40):\n16 empty blocks\n\nfrom byte 1088"), "{text}");
-            assert_eq!(text.matches("from byte ").count(), 2 + 15, "{text}");
+            let (text, status) = decode(&args(&words), Style::Plain)?;
+            assert!(
+                text.contains("\nfrom byte 64 (0x40):\n16 empty blocks, never written\n\nfrom byte 1088"),
+                "{text}"
+            );
+            assert!(text.ends_with("\nfrom byte 1152 (0x480):\n1 empty block, never written\n"), "{text}");
+            assert_eq!((text.matches("from byte ").count(), status), (3, CLEAN), "{text}");
+        }
+        let (text, status) = decode(&args(&[&zeros(2)]), Style::Plain)?;
+        assert_eq!((text.as_str(), status), ("2 empty blocks, never written\n", CLEAN));
+        Ok(())
+    }
+
+    /// The log names the kind of queues that are not connected.
+    #[test]
+    fn a_log_names_the_kind_of_its_queues() -> Result<(), String> {
+        let bytes = "0000000a00004202000000080000000000000011000000000000004300000000";
+        let rows = "0x000  0000000a 00004202 00000008 00000000\n0x010  00000011 00000000 00000043 00000000\n";
+        let json = format!("{{\"queue_pair\":66,\"queue\":\"ud\",\"block\":0,\"bytes\":\"{bytes}\"}}\n");
+        for log in [format!("mlx5_0 ud qp 0x42 block 0\n{rows}\n"), json] {
+            let input = hex::read(log.clone().into_bytes(), None).map_err(|error| error.to_string())?;
+            let pieces = pieces::pieces(&input, None, QueueKind::Unknown)?;
+            let text = text::text(&pieces, DeviceContext::UNKNOWN, None, Style::Plain);
+            assert!(text.contains("to queue pair 0x43, Q_Key 0x00000011"), "{log}: {text}");
         }
         Ok(())
     }

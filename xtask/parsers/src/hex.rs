@@ -1,6 +1,7 @@
 //! Bytes out of the dumps of common programs: read right, or refused with the line that cannot be.
 
 use super::log_json;
+pub use super::row::WordOrder;
 use super::rows::{self, Dumps};
 use std::fmt;
 
@@ -55,27 +56,57 @@ pub struct Logged {
     pub place: String,
     /// It is a completion entry.
     pub completion: bool,
+    /// The kind of its queue, as `--queue` of `cargo xtask decode` names it; empty where the log has none.
+    pub queue: String,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
 /// Returns what a file holds: a log if a request of one is in it, else bytes, as they are, or as hex if it is text, alone or among
-/// other text.
+/// other text. `order` is that of the bytes in the words of a dump, where somebody knows.
 ///
 /// # Errors
 /// What line is not hex, and why; or that it is too long.
-pub fn read(raw: Vec<u8>) -> Result<Input, HexError> {
+pub fn read(raw: Vec<u8>, order: Option<WordOrder>) -> Result<Input, HexError> {
     let text = String::from_utf8_lossy(&raw);
-    let logged = if text.starts_with('{') { log_json::read(&text)? } else { log(&text)? };
+    // Other programs write JSON, too, with dumps in quotes.
+    let is_json = text.starts_with('{') && text.contains("\"bytes\":");
+    let logged = if is_json { log_json::read(&text)? } else { log(&text)? };
     if !logged.is_empty() {
         return Ok(Input::Log(logged));
     }
-    let text = text.into_owned();
-    match bytes(raw) {
-        Ok(bytes) => Ok(Input::Bytes(bytes)),
-        Err(why @ HexError::Text(_)) => rows::find(&text)?.map(Input::Dumps).ok_or(why),
-        Err(why) => Err(why),
+    // Escape sequences are text: some programs colour their dumps.
+    let text_control = b"\t\n\x0b\x0c\r\x1b";
+    if raw.iter().any(|byte| byte.is_ascii_control() && !text_control.contains(byte)) {
+        return Ok(Input::Bytes(raw));
     }
+    read_text(&text, order)
+}
+
+/// Reads hex, alone or among other text.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_text(text: &str, order: Option<WordOrder>) -> Result<Input, HexError> {
+    let strict = match parse(text) {
+        Ok(bytes) if order.is_none() => return Ok(Input::Bytes(bytes)),
+        Ok(_) => None,
+        Err(HexError::Text(what)) => Some(what),
+        Err(HexError::Long) => return Err(HexError::Long),
+    };
+    let dumps = rows::find(text, order)?;
+    if dumps.are_some() {
+        return Ok(Input::Dumps(dumps));
+    }
+    Err(HexError::Text(match (strict, dumps.faults.first()) {
+        // Nothing but a dump: what is wrong in it has a name.
+        (Some(what), _) if dumps.skipped.is_empty() && !what.contains("is not hex") => what,
+        (_, Some((line, what))) => format!("line {line}: {what}"),
+        (strict, None) => {
+            let why = strict.map_or_else(String::new, |what| format!(" ({what})"));
+            format!("no line has a row of a dump, which is 16 bytes or four words in hex{why}")
+        }
+    }))
 }
 
 /// Reads the requests of a log. What the program itself has written between them is left out.
@@ -84,8 +115,9 @@ fn log(text: &str) -> Result<Vec<Logged>, String> {
     // A request begins with its place and ends with an empty line.
     let mut inside = false;
     for (index, line) in text.lines().enumerate() {
-        if is_place(line) {
-            logged.push(Logged { place: line.to_owned(), completion: false, bytes: vec![] });
+        if let Some(queue) = queue_of_place(line) {
+            let (place, queue) = (line.to_owned(), queue.to_owned());
+            logged.push(Logged { place, completion: false, queue, bytes: vec![] });
             inside = true;
         } else if let Some(request) = logged.last_mut().filter(|_| inside && line.starts_with("0x")) {
             let mut words = line.split_whitespace();
@@ -106,24 +138,21 @@ fn log(text: &str) -> Result<Vec<Logged>, String> {
     Ok(logged)
 }
 
-/// Whether a line says of which queue pair and block the next request is.
-fn is_place(line: &str) -> bool {
+/// Returns the kind of queue of a line that says of which queue pair and block the next request is; an empty
+/// one where the line has none.
+fn queue_of_place(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split(' ').collect();
-    let ["mlx5_0", "qp", qpn, "block", block] = words[..] else { return false };
-    qpn.strip_prefix("0x").is_some_and(all_hex) && block.parse::<u16>().is_ok()
+    let (qpn, queue, block) = match words[..] {
+        ["mlx5_0", "qp", qpn, "block", block] => (qpn, "", block),
+        ["mlx5_0", queue, "qp", qpn, "block", block] => (qpn, queue, block),
+        _ => return None,
+    };
+    let is_place = qpn.strip_prefix("0x").is_some_and(all_hex) && block.parse::<u16>().is_ok();
+    is_place.then_some(queue)
 }
 
 pub(super) fn is_dword(word: &str) -> bool {
     word.len() == 8 && all_hex(word)
-}
-
-fn bytes(raw: Vec<u8>) -> Result<Vec<u8>, HexError> {
-    // Escape sequences are text: some programs colour their dumps.
-    let text_control = b"\t\n\x0b\x0c\r\x1b";
-    if raw.iter().any(|byte| byte.is_ascii_control() && !text_control.contains(byte)) {
-        return Ok(raw);
-    }
-    parse(&String::from_utf8_lossy(&raw))
 }
 
 /// Reads hex, plain or as `xxd`, `xxd -i`, `xxd -p`, `hexdump -C`, `od -tx1` and the like print it.
@@ -134,7 +163,11 @@ pub fn parse(text: &str) -> Result<Vec<u8>, HexError> {
     let mut dump = Dump::default();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         dump.add(line.trim()).map_err(|error| match error {
-            HexError::Text(what) => HexError::Text(format!("line {} is not hex: {what}", index + 1)),
+            // A word alone is what is not hex.
+            HexError::Text(what) if what.starts_with('`') && what.ends_with('`') => {
+                HexError::Text(format!("line {} is not hex: {what}", index + 1))
+            }
+            HexError::Text(what) => HexError::Text(format!("line {}: {what}", index + 1)),
             HexError::Long => HexError::Long,
         })?;
     }
@@ -181,7 +214,14 @@ impl Dump {
             return if self.repeated { Ok(()) } else { Err("`*` repeats nothing".to_owned().into()) };
         }
         let (offset, bytes) = match colon_offset(line) {
-            Some((offset, rest)) => (Some(offset), columns(rest)?),
+            Some((offset, digits, rest)) => {
+                // A debugger prints words behind an address as numbers.
+                let first = rest.split_whitespace().next().unwrap_or_default();
+                if digits > 8 && matches!(first.len(), 4 | 8 | 16) && all_hex(first) {
+                    return Err(order_unknown(rest).into());
+                }
+                (Some(offset), columns(rest)?)
+            }
             None => {
                 let (offset, bytes) = bare_offset(line, self.bare)?;
                 self.bare |= offset.is_some();
@@ -216,7 +256,7 @@ impl Dump {
             Some(at) if at == have && !self.repeated => Ok(()),
             // The last offset of 64 bits has one behind it, too.
             _ => Err(format!(
-                "offset {:#x}, but the next byte is {:#x}",
+                "rows are missing before it: offset {:#x}, but the next byte is {:#x}",
                 offset.unwrap_or_default(),
                 u128::from(self.base.unwrap_or_default()) + have as u128
             )
@@ -226,11 +266,17 @@ impl Dump {
 }
 
 /// Splits off an offset of more than two digits with a colon and a blank behind it.
-fn colon_offset(line: &str) -> Option<(u64, &str)> {
+///
+/// Returns its digits, too.
+fn colon_offset(line: &str) -> Option<(u64, usize, &str)> {
     let (word, rest) = line.split_once(':')?;
     let digits = word.strip_prefix("0x").unwrap_or(word);
     let is_offset = word.len() > 2 && rest.starts_with([' ', '\t']) && all_hex(digits);
-    Some((u64::from_str_radix(digits, 16).ok()?, rest)).filter(|_| is_offset)
+    Some((u64::from_str_radix(digits, 16).ok()?, digits.len(), rest)).filter(|_| is_offset)
+}
+
+fn order_unknown(words: &str) -> String {
+    format!("behind an offset, the order of bytes in words is not known: {}", quoted(words.trim()))
 }
 
 /// Splits off an offset without a colon, if there is one: a first word of another length than those behind it.
@@ -252,7 +298,8 @@ fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), Str
     }
     if different && others.all(|other| other.len() == width && all_hex(other)) {
         return Err(format!(
-            "`{first}` looks like an offset, and the order of bytes in `{second}` is not known (use od -Ax -tx1)"
+            "`{first}` looks like an offset, and the order of bytes in `{second}` is not known (say \
+             --words little or --words memory, or use od -Ax -tx1)"
         ));
     }
     Ok((None, digits(line)?))
@@ -282,7 +329,7 @@ pub(super) fn columns(text: &str) -> Result<Vec<u8>, String> {
         }
     }
     if text.split_whitespace().any(|word| word.starts_with("0x") && word.trim_end_matches(',').len() > 4) {
-        return Err(format!("behind an offset, the order of bytes in words is not known: `{}`", text.trim()));
+        return Err(order_unknown(text));
     }
     digits(text)
 }
@@ -328,11 +375,11 @@ mod tests {
     }
 
     fn reads(text: &str) {
-        assert_eq!(read(text.as_bytes().to_vec()), Ok(Input::Bytes(sample())), "{text}");
+        assert_eq!(read(text.as_bytes().to_vec(), None), Ok(Input::Bytes(sample())), "{text}");
     }
 
     fn refuses(text: &str, message: &str) {
-        let seen = read(text.as_bytes().to_vec());
+        let seen = read(text.as_bytes().to_vec(), None);
         assert!(seen.as_ref().is_err_and(|error| error.to_string().contains(message)), "{seen:?}");
     }
 
@@ -367,7 +414,10 @@ mod tests {
              00000040: 6162 6364 2020 3030 2031 3120 2020 6566  abcd  00 11   ef\n\
              00000050: 01ff 6162 6364                           ..abcd\n",
         );
-        refuses("00000000: 00000000 00000001\n00000002: 00000000 00000001", "line 2 is not hex: offset 0x2");
+        refuses(
+            "00000000: 00000000 00000001\n00000002: 00000000 00000001",
+            "line 2: rows are missing before it: offset 0x2",
+        );
         refuses("00000000: 0000 00000010: 0000", "line 1 is not hex: `00000010:`");
     }
 
@@ -383,7 +433,7 @@ mod tests {
         let lines = format!("  {},\n  {}\n", front.join(", "), back.join(", "));
         reads(&lines);
         reads(&format!("unsigned char a[] = {{\n{lines}}};\nunsigned int a_len = 86;\n"));
-        refuses(&format!("{lines}unsigned int a_len = 87;\n"), "line 3 is not hex: 86 bytes were read");
+        refuses(&format!("{lines}unsigned int a_len = 87;\n"), "line 3: 86 bytes were read");
     }
 
     #[test]
@@ -395,12 +445,24 @@ mod tests {
         reads(&format!("00000000  {zeros}*\n{end}"));
         reads(&format!("00000000  {zeros}00000010  {zeros}00000020  {zeros}00000030  {zeros}{end}"));
         refuses(&format!("00000000  {zeros}*\n"), "`*` stands last");
-        refuses(&format!("*\n00000000  {zeros}"), "line 1 is not hex: `*` repeats nothing");
-        refuses(&format!("00000000  {zeros}*\n00000047\n"), "line 3 is not hex: offset 0x47");
-        refuses(&format!("00000010  {zeros}*\n00000000\n"), "line 3 is not hex: offset 0x0, but");
-        refuses(&format!("00000010  {zeros}*\n00000020\n"), "line 3 is not hex: offset 0x20, but");
-        refuses(&format!("00000010  {zeros}*\n10000000000000010\n"), "line 3 is not hex: `1000");
-        refuses(&format!("00000000  {zeros}00000020  {zeros}"), "line 2 is not hex: offset 0x20");
+        refuses(&format!("*\n00000000  {zeros}*\n"), "line 1: `*` repeats nothing");
+        refuses(
+            &format!("00000000  {zeros}*\n00000047\n"),
+            "line 3: rows are missing before it: offset 0x47",
+        );
+        refuses(
+            &format!("00000010  {zeros}*\n00000000\n"),
+            "line 3: rows are missing before it: offset 0x0, but",
+        );
+        refuses(
+            &format!("00000010  {zeros}*\n00000020\n"),
+            "line 3: rows are missing before it: offset 0x20, but",
+        );
+        refuses(&format!("00000010  {zeros}*\n10000000000000010\n"), "line 2: `*`: how often");
+        refuses(
+            &format!("00000000  {zeros}00000020  {zeros}"),
+            "line 2: rows are missing before it: offset 0x20",
+        );
     }
 
     /// A repeated line fills as much as the largest send ring with its completion queue, and no more.
@@ -430,16 +492,16 @@ mod tests {
         ));
         reads(&format!("0000000 {zeros}*\n0000100 {row}\n0000120 {last}\n0000126\n"));
         reads(&format!(" {zeros} {zeros} {zeros} {zeros} {row}\n {last}\n"));
-        refuses(&format!(" {zeros}*\n"), "line 2 is not hex: `*` repeats nothing");
+        refuses(&format!(" {zeros}*\n"), "line 2: `*` repeats nothing");
     }
 
     #[test]
     fn words_of_unknown_order_are_refused() {
-        let order = "line 1 is not hex: `00000";
+        let order = "line 1: `00000";
         refuses("0000000 0000 2500 0000 0840\n0000008\n", order);
         refuses("000000 0000 2500 0000 0840\n000008\n", order);
         refuses("000000 25000000 08400000\n000008\n", order);
-        refuses("0x7f00:\t0x25000000\t0x08400000\n", "line 1 is not hex: behind an offset");
+        refuses("0x7f00:\t0x25000000\t0x08400000\n", "line 1: behind an offset");
     }
 
     #[test]
@@ -450,7 +512,7 @@ mod tests {
         );
         refuses(
             "ffffffffffffffff: 00\n*\nffffffffffffffff: 00\n",
-            "line 3 is not hex: offset 0xffffffffffffffff",
+            "line 3: rows are missing before it: offset 0xffffffffffffffff",
         );
         assert_eq!(parse("ffffffffffffffff: 00 01"), Ok(vec![0, 1]));
     }
@@ -466,12 +528,17 @@ mod tests {
                 [[0, 0, 2, 8, 0, 0, 0x41, 3, 0, 0, 0, 8, 0, 0, 0, 0], [0x11; 16], [0x22; 16]].concat(),
             ),
         ]
-        .map(|(place, bytes)| Logged { place: place.into(), completion: false, bytes });
+        .map(|(place, bytes)| Logged {
+            place: place.into(),
+            completion: false,
+            queue: String::new(),
+            bytes,
+        });
         let expected = Ok(Input::Log(vec![nop, write]));
-        assert_eq!(read(log.into()), expected);
+        assert_eq!(read(log.into(), None), expected);
         // The program speaks as well, before, between and behind; a last line may be cut.
         let among = format!("device: 0x77\n{}\nbye", log.replace("\n\n", "\n\n0x000  1\n\x07mlx5_0 qp\n"));
-        assert_eq!(read(among.into()), expected);
+        assert_eq!(read(among.into(), None), expected);
         for (from, to, line) in
             [("\n0x010", "\n0x020", 26), ("\n0x020  22", "\n0x020  2", 30), ("\n0x000 ", "\n0x000\t\n", 3)]
         {
@@ -485,18 +552,18 @@ mod tests {
         for (line, text) in
             [(2, format!("NOP\n{row}  control segment\n")), (1, format!("{row}  control")), (1, row.into())]
         {
-            let Ok(Input::Dumps(dumps)) = read(text.clone().into_bytes()) else { panic!("{text}") };
+            let Ok(Input::Dumps(dumps)) = read(text.clone().into_bytes(), None) else { panic!("{text}") };
             let found: Vec<_> = dumps.found.iter().map(|dump| (dump.line, dump.bytes.as_slice())).collect();
             assert_eq!(found, [(line, &[0; 16][..])]);
         }
-        refuses("    0000  30313233 34353637\n", "line 1 is not hex");
+        refuses("    0000  30313233 34353637\n", "line 1: `0000` looks like an offset");
     }
 
     /// Returns the dumps of a text: their first lines, offsets and lengths, and the lines behind lost ones.
     fn dumps(text: &str) -> (Vec<(usize, u64, usize)>, Vec<usize>) {
-        let Ok(Input::Dumps(dumps)) = read(text.as_bytes().to_vec()) else { panic!("{text}") };
+        let Ok(Input::Dumps(dumps)) = read(text.as_bytes().to_vec(), None) else { panic!("{text}") };
         let shape = dumps.found.iter().map(|dump| (dump.line, dump.offset, dump.bytes.len()));
-        (shape.collect(), dumps.lost)
+        (shape.collect(), dumps.faults.iter().map(|(line, _)| *line).collect())
     }
 
     #[test]
@@ -518,7 +585,7 @@ mod tests {
             "log 00000000: 0011 2233 4455 6677 8899 aabb ccdd eeff  ..\"3DUfw........".into(),
         ] {
             let text = format!("words before\n{line}\n");
-            let Ok(Input::Dumps(dumps)) = read(text.clone().into_bytes()) else { panic!("{text}") };
+            let Ok(Input::Dumps(dumps)) = read(text.clone().into_bytes(), None) else { panic!("{text}") };
             assert_eq!(dumps.found.len(), 1, "{text}");
             assert_eq!(
                 (&dumps.found[0].bytes, dumps.found[0].heading.as_str()),
@@ -542,24 +609,25 @@ mod tests {
         assert_eq!(dumps(&text), (vec![(2, 0, 64)], vec![]));
         // Rows that are lost are told, and those behind them are left out up to the next block.
         let text = rows(&[0, 16, 32, 48, 80, 96, 112, 128, 0]);
-        assert_eq!(dumps(&text), (vec![(1, 0, 64), (8, 128, 16), (9, 0, 16)], vec![5, 6, 7]));
-        // Of a damaged row nobody knows what it was.
+        assert_eq!(dumps(&text), (vec![(1, 0, 64), (8, 128, 16), (9, 0, 16)], vec![5]));
+        // Of a damaged row nobody knows what it was, nor of those behind it.
         for damaged in ["t 00000000 0000000g 00000000 00000000", "t 00000040: 00 00 00 00 00 00 00 00 0g"] {
-            refuses(&format!("{}{damaged}\n{plain}", plain.repeat(4)), "line 1 is not hex");
+            let text = format!("{}{damaged}\n{plain}", plain.repeat(4));
+            assert_eq!(dumps(&text), (vec![(1, 0, 64)], vec![5]));
         }
         // Repeated rows in a text with others.
         let text = format!("a\n{}*\n{}b\n", row(0), row(0x40));
         assert_eq!(dumps(&text), (vec![(2, 0, 80)], vec![]));
-        refuses(&format!("a\n{}*\n", row(0)), "line 1 is not hex");
+        refuses(&format!("a\n{}*\n", row(0)), "line 3: `*`: how often the row before it is repeated");
         refuses(&format!("a\n{}*\n{}", row(0), row(0x100_0000)), "the dump is of more than 8 MiB");
     }
 
     #[test]
     fn only_what_cannot_be_text_is_raw() {
         let raw = vec![0x41; 15].into_iter().chain([0]).collect::<Vec<u8>>();
-        assert_eq!(read(raw.clone()), Ok(Input::Bytes(raw)));
+        assert_eq!(read(raw.clone(), None), Ok(Input::Bytes(raw)));
         refuses("Dear reader,\nthis is no dump.\n", "line 1 is not hex: `Dear`");
         refuses("\x1b[31m00\x1b[0m\n", "line 1 is not hex");
-        assert!(read(b"caf\xe9 au lait is no raw dump".to_vec()).is_err());
+        assert!(read(b"caf\xe9 au lait is no raw dump".to_vec(), None).is_err());
     }
 }

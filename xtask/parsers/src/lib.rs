@@ -7,4 +7,5 @@ pub mod boards;
 pub mod hex;
 pub mod limits;
 mod log_json;
+mod row;
 pub mod rows;

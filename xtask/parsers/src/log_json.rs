@@ -21,7 +21,8 @@ pub(crate) fn read(text: &str) -> Result<Vec<Logged>, String> {
             false => format!("mlx5_0 qp {:#x} block {}", number("queue_pair")?, number("block")?),
         };
         let bytes = hex::digits(bytes).map_err(|what| wrong(&format!("no hex: {what}")))?;
-        logged.push(Logged { place, completion, bytes });
+        let queue = value.get("queue").and_then(Value::as_str).unwrap_or_default().to_owned();
+        logged.push(Logged { place, completion, queue, bytes });
     }
     Ok(logged)
 }

@@ -2,7 +2,9 @@
 //!
 //! A dump is a run of rows. A row may stand anywhere in its line: behind a time, a host, an offset.
 
-use super::hex::{HexError, MOST, all_hex, columns, digits, is_dword, quoted};
+use super::hex::{HexError, MOST, all_hex, quoted};
+use super::row::{Row, WordOrder, Words, find_row, is_like_a_row, is_part_of_a_row, turn};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The dumps of a text, and the lines that are none of their rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,8 +13,8 @@ pub struct Dumps {
     pub found: Vec<Dump>,
     /// Number and text of each line that is no row.
     pub skipped: Vec<(usize, String)>,
-    /// Numbers of lines whose row does not follow from the one before: some are missing between them.
-    pub lost: Vec<usize>,
+    /// Number of each line at which a dump is damaged, with what is wrong there.
+    pub faults: Vec<(usize, String)>,
 }
 
 /// One dump of a text.
@@ -26,19 +28,15 @@ pub struct Dump {
     pub offset: u64,
     /// Its bytes, in the order of memory.
     pub bytes: Vec<u8>,
-    /// A debugger printed its words as numbers of a little-endian machine: their bytes were turned around.
+    /// Its words were numbers of a little-endian machine: their bytes were turned around.
     pub turned: bool,
-}
-
-/// A row of a dump.
-#[derive(Debug, PartialEq, Eq)]
-struct Row {
-    offset: Option<u64>,
-    bytes: Vec<u8>,
-    /// The offset is an address of a program.
-    address: bool,
-    /// See [`Dump::turned`].
-    turned: bool,
+    /// Headings of error completions directly before it. Each is of 64 bytes: rows of several dumps may be
+    /// mixed.
+    pub headings: usize,
+    /// Rows of it and of another dump are mixed.
+    pub mixed: bool,
+    /// Rows are missing behind it.
+    pub cut: bool,
 }
 
 /// The fewest bytes that are a request.
@@ -47,25 +45,127 @@ const FEWEST: usize = 16;
 /// Requests and completion entries begin at multiples of it.
 const BLOCK: usize = 64;
 
-/// Finds the dumps of a text, `None` where there are none, or a line is a damaged row.
+/// A line of a text: its number, its text, and its row, or why there is none.
+type Line = (usize, String, Result<Option<Row>, String>);
+
+/// Finds the dumps of a text. `order` is that of the bytes in words, where somebody knows.
 ///
 /// # Errors
-/// A repeated line stands for more than a text may have.
-pub fn find(text: &str) -> Result<Option<Dumps>, HexError> {
-    let mut reader = Reader::default();
-    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-        if !reader.add(index + 1, &without_escapes(line))? {
-            return Ok(None);
+/// [`HexError::Long`]: a repeated line stands for more than a text may have.
+pub fn find(text: &str, order: Option<WordOrder>) -> Result<Dumps, HexError> {
+    let lines: Vec<Line> = lines(text, order);
+    let mut dumps = read(lines.iter())?;
+    let doubtful = |dumps: &Dumps| {
+        dumps.faults.len() + dumps.found.iter().filter(|dump| dump.mixed || dump.headings > 1).count()
+    };
+    if doubtful(&dumps) > 0 {
+        let apart = by_prefix(&lines)?;
+        if apart.as_ref().is_some_and(|apart| doubtful(apart) < doubtful(&dumps)) {
+            dumps = apart.unwrap_or_default();
         }
     }
-    if reader.repeated {
+    dumps.found.retain(|dump| dump.bytes.len() >= FEWEST);
+    Ok(dumps)
+}
+
+/// Cuts a text into lines, and finds their rows. A line of JSON may have a row, or several, in quotes.
+fn lines(text: &str, order: Option<WordOrder>) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        let line = without_escapes(line);
+        let row = find_row(&line, order);
+        let has_row = |(.., row): &Line| matches!(row, Ok(Some(_)));
+        let parts = || -> Vec<Line> {
+            let parts = line.split(['"', '\'']).flat_map(|part| part.split("\\n"));
+            let parts = parts.map(|part| part.trim_end_matches("\\r").to_owned());
+            parts.map(|part| (index + 1, part.clone(), find_row(&part, order))).collect()
+        };
+        // Quotes may also be characters beside a row.
+        let undecided = matches!(&row, Ok(Some(row)) if row.words.width > 1 && row.words.says.is_none());
+        if row == Ok(None) || undecided || line.contains("\\n") {
+            let parts = parts();
+            let rows = parts.iter().filter(|part| has_row(part)).count();
+            if rows > usize::from(row != Ok(None) && !undecided) {
+                // What stands around rows in quotes says nothing of them.
+                lines.extend(parts.into_iter().filter(|part| has_row(part) || is_like_a_row(&part.1)));
+                continue;
+            }
+        }
+        lines.push((index + 1, line, row));
+    }
+    lines
+}
+
+/// Reads lines as those of one dump after the other.
+fn read<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Dumps, HexError> {
+    let mut reader = Reader::default();
+    for (number, line, row) in lines {
+        match row {
+            Ok(Some(row)) => reader.add_row(*number, row)?,
+            Ok(None) => reader.add_other(*number, line)?,
+            Err(what) => reader.fault(*number, what.clone()),
+        }
+    }
+    reader.end_repetition();
+    reader.turn_words();
+    let mut dumps = reader.dumps;
+    // Rows that one dump has too many are those that another one lacks.
+    for later in 1..dumps.found.len() {
+        let (before, behind) = dumps.found.split_at_mut(later);
+        if let (Some(short), Some(long)) = (before.last_mut(), behind.first_mut()) {
+            let excess = |dump: &Dump| dump.bytes.len() as i64 - (dump.headings * BLOCK) as i64;
+            if short.headings > 0 && long.headings > 0 && excess(short) < 0 && excess(long) > 0 {
+                (short.mixed, long.mixed) = (true, true);
+            }
+        }
+    }
+    Ok(dumps)
+}
+
+/// Reads the rows apart that have different words before them, `None` where all have the same: several
+/// programs, or processors, may have printed at once.
+fn by_prefix(lines: &[Line]) -> Result<Option<Dumps>, HexError> {
+    let key = |line: &str, at: usize| without_times(line.get(..at).unwrap_or_default());
+    let keys: BTreeSet<String> = lines
+        .iter()
+        .filter_map(|(_, line, row)| row.as_ref().ok()?.as_ref().map(|row| key(line, row.at)))
+        .collect();
+    if !(2..=BLOCK).contains(&keys.len()) || keys.contains("") {
         return Ok(None);
     }
-    let Dumps { mut found, skipped, lost } = reader.dumps;
-    found.retain(|dump| dump.bytes.len() >= FEWEST);
-    // Of one dump with a fault, it is better said where the fault is.
-    let whole = lost.is_empty() || found.iter().any(|dump| dump.bytes.len() >= BLOCK);
-    Ok((whole && !found.is_empty()).then_some(Dumps { found, skipped, lost }))
+    let mut all = Dumps::default();
+    let mut skipped = BTreeMap::new();
+    for wanted in &keys {
+        let of_key = |(_, line, row): &&Line| match row {
+            Ok(Some(row)) => key(line, row.at) == *wanted,
+            _ => {
+                let begin = without_times(line);
+                begin.starts_with(wanted) || !keys.iter().any(|other| begin.starts_with(other))
+            }
+        };
+        let dumps = read(lines.iter().filter(of_key))?;
+        all.found.extend(dumps.found);
+        all.faults.extend(dumps.faults);
+        skipped.extend(dumps.skipped);
+    }
+    all.found.sort_by_key(|dump| dump.line);
+    all.faults.sort();
+    all.faults.dedup();
+    all.skipped = skipped.into_iter().collect();
+    Ok(Some(all))
+}
+
+/// Returns a text with a `#` for each number of a time.
+fn without_times(text: &str) -> String {
+    let is_time = |word: &str| {
+        let mut triples = word.as_bytes().windows(3);
+        triples.any(|triple| {
+            let digits = |(at, byte): (usize, &u8)| at == 1 || byte.is_ascii_digit();
+            matches!(triple, [_, b':' | b'.', _]) && triple.iter().enumerate().all(digits)
+        })
+    };
+    let word = |word| if is_time(word) { "#" } else { word };
+    text.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
 }
 
 #[derive(Default)]
@@ -73,42 +173,96 @@ struct Reader {
     dumps: Dumps,
     /// The last line was no row.
     between: bool,
+    /// The last line that was no row and has something to say of what follows.
+    heading: bool,
+    /// Headings of error completions since the last row.
+    headings: usize,
     /// Rows do not follow until another dump begins.
     lost: bool,
     /// The last row had this many bytes.
     row: usize,
-    /// A `*` stands for more such rows, up to the next offset.
-    repeated: bool,
+    /// The words of each row of the last dump, with where they end.
+    words: Vec<(usize, Words)>,
+    /// A `*` in this line stands for more such rows, up to the next offset.
+    repeated: Option<usize>,
 }
 
 impl Reader {
-    /// Takes in a line; returns false for a row that is damaged.
-    fn add(&mut self, number: usize, line: &str) -> Result<bool, HexError> {
-        if let Some(row) = row(line) {
-            return self.add_row(number, row);
-        }
+    /// Takes in a line that is no row.
+    fn add_other(&mut self, number: usize, line: &str) -> Result<(), HexError> {
         let trimmed = line.trim();
-        if trimmed == "*" {
-            let repeats = self.dumps.found.last().is_some() && self.row > 0 && !self.between;
-            self.repeated = repeats;
-            return Ok(repeats);
+        let follows_row = !self.between && self.row > 0 && !self.lost;
+        if trimmed == "*" && follows_row {
+            self.repeated = Some(number);
+            return Ok(());
         }
         // The last line of `hexdump` and `od` is an offset alone.
-        if !self.between && self.row > 0 && is_bare_offset(trimmed) {
-            let radix = if trimmed.len() == 7 { 8 } else { 16 };
-            let end = u64::from_str_radix(trimmed, radix).unwrap_or(u64::MAX);
-            let filled = self.fill(end)?;
-            self.between = true;
-            return Ok(filled);
+        if follows_row && is_bare_offset(trimmed) {
+            let radixes: &[u32] = if trimmed.len() == 7 { &[8, 10, 16] } else { &[16] };
+            for radix in radixes {
+                if self.fill(u64::from_str_radix(trimmed, *radix).unwrap_or(u64::MAX))? {
+                    self.between = true;
+                    return Ok(());
+                }
+            }
+            if self.repeated.take().is_some() {
+                self.fault(number, format!("rows are missing before it: offset {trimmed} is no end of rows"));
+                return Ok(());
+            }
         }
-        if self.repeated || is_like_a_row(line) {
-            return Ok(false);
+        self.end_repetition();
+        let inside = |dump: &Dump| !dump.bytes.len().is_multiple_of(BLOCK);
+        let damaged = follows_row && self.dumps.found.last().is_some_and(inside) && is_part_of_a_row(line);
+        if trimmed == "*" {
+            self.fault(number, "`*` repeats nothing".to_owned());
+            return Ok(());
+        }
+        if damaged || is_like_a_row(line) {
+            self.fault(number, format!("a row that is cut or damaged: {}", quoted(trimmed)));
+            return Ok(());
         }
         self.between = true;
+        self.headings += usize::from(is_entry_heading(trimmed));
+        self.heading |= is_heading(trimmed);
         if !trimmed.is_empty() {
             self.dumps.skipped.push((number, trimmed.to_owned()));
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// Says what is wrong at a line. Rows from there on are left out, until another dump begins.
+    fn fault(&mut self, number: usize, what: String) {
+        if let Some(dump) = self.dumps.found.last_mut().filter(|_| !self.between) {
+            dump.cut = true;
+        }
+        (self.lost, self.between, self.heading) = (true, false, false);
+        self.dumps.faults.push((number, what));
+    }
+
+    /// Says that a repetition has no end.
+    fn end_repetition(&mut self) {
+        if let Some(number) = self.repeated.take() {
+            self.between = false;
+            self.fault(number, "`*`: how often the row before it is repeated is not known".to_owned());
+        }
+    }
+
+    /// Ends a dump: turns the words of its rows around, if they are numbers. What one row says is so for all.
+    fn turn_words(&mut self) {
+        let words = std::mem::take(&mut self.words);
+        let said = words.iter().find_map(|(_, words)| words.says);
+        let Some(dump) = self.dumps.found.last_mut() else { return };
+        let mut begin = 0;
+        for (end, Words { width, turned, .. }) in words {
+            if said.unwrap_or(turned)
+                && width > 1
+                && let Some(bytes) = dump.bytes.get_mut(begin..end)
+            {
+                turn(bytes, width);
+                dump.turned = true;
+            }
+            begin = end;
+        }
     }
 
     /// Repeats the last row up to an offset where a `*` says that; returns whether rows reach this offset now.
@@ -117,159 +271,90 @@ impl Reader {
         let at = offset.checked_sub(dump.offset).and_then(|at| usize::try_from(at).ok());
         let Some(at) = at else { return Ok(false) };
         let have = dump.bytes.len();
-        if self.repeated && at > have && self.row > 0 && (at - have).is_multiple_of(self.row) {
+        if self.repeated.is_some() && at > have && self.row > 0 && (at - have).is_multiple_of(self.row) {
             if at > MOST {
                 return Err(HexError::Long);
             }
             let row = dump.bytes.get(have - self.row..).unwrap_or_default().to_vec();
             dump.bytes.extend(row.iter().cycle().take(at - have));
-            self.repeated = false;
+            let words = self.words.last().map_or_else(Words::default, |(_, words)| *words);
+            self.words.push((at, words));
+            self.repeated = None;
         }
-        Ok(!self.repeated && at == dump.bytes.len())
+        Ok(self.repeated.is_none() && at == dump.bytes.len())
     }
 
-    fn add_row(&mut self, number: usize, row: Row) -> Result<bool, HexError> {
-        let follows = match row.offset {
-            Some(offset) => self.fill(offset)? && !self.lost,
-            // Other lines may stand between the rows of a block, and between two dumps.
-            None => {
-                let last = self.dumps.found.last();
-                last.is_some_and(|dump| !self.between || !dump.bytes.len().is_multiple_of(BLOCK))
+    fn add_row(&mut self, number: usize, row: &Row) -> Result<(), HexError> {
+        let mut follows = None;
+        for offset in &row.offsets {
+            if follows.is_none() && !self.lost && self.fill(*offset)? {
+                follows = Some(*offset);
             }
-        };
-        if self.repeated {
-            return Ok(false);
         }
-        let begins = row.offset.is_none_or(|offset| offset.is_multiple_of(BLOCK as u64));
+        self.end_repetition();
         let between = std::mem::take(&mut self.between);
-        self.row = row.bytes.len();
-        if !follows && !begins && !self.is_first_of_another(&row, between) {
-            self.lost = true;
-            self.dumps.lost.push(number);
-            return Ok(true);
+        let (heading, headings) = (std::mem::take(&mut self.heading), std::mem::take(&mut self.headings));
+        let offset = follows.or(row.offsets.first().copied());
+        let last = self.dumps.found.last();
+        let goes_on = match offset {
+            Some(_) => follows.is_some(),
+            // Other lines may stand between the rows of a block, and between two dumps.
+            None => last.is_some_and(|dump| {
+                let inside = !heading && !dump.bytes.len().is_multiple_of(BLOCK);
+                !self.lost && (!between || inside)
+            }),
+        };
+        let begins = match offset {
+            Some(offset) => offset.is_multiple_of(BLOCK as u64) || self.is_first_of_another(row, between),
+            // Behind damage, only what has a heading as the damaged dump had is surely another dump.
+            None => !self.lost || heading || between && last.is_none_or(|dump| !is_heading(&dump.heading)),
+        };
+        if !goes_on && !begins {
+            if !self.lost {
+                let next = last.map_or(0, |dump| dump.offset.saturating_add(dump.bytes.len() as u64));
+                let offset = offset.unwrap_or_default();
+                let what =
+                    format!("rows are missing before it: offset {offset:#x}, but the next byte is {next:#x}");
+                self.between = between;
+                self.fault(number, what);
+            }
+            return Ok(());
         }
-        if !follows {
+        self.row = row.bytes.len();
+        if !goes_on {
+            self.turn_words();
             self.lost = false;
             let before = self.dumps.skipped.last().filter(|(line, _)| line + 1 == number);
             let heading = before.map_or_else(String::new, |(_, text)| text.clone());
-            let (line, offset) = (number, row.offset.unwrap_or(0));
-            self.dumps.found.push(Dump { line, heading, offset, ..Dump::default() });
+            let (line, offset) = (number, offset.unwrap_or(0));
+            self.dumps.found.push(Dump { line, heading, offset, headings, ..Dump::default() });
         }
         if let Some(dump) = self.dumps.found.last_mut() {
             dump.bytes.extend(&row.bytes);
-            dump.turned |= row.turned;
+            self.words.push((dump.bytes.len(), row.words));
         }
         let bytes: usize = self.dumps.found.iter().map(|dump| dump.bytes.len()).sum();
-        if bytes > MOST { Err(HexError::Long) } else { Ok(true) }
+        if bytes > MOST { Err(HexError::Long) } else { Ok(()) }
     }
 
     /// Whether a row at an odd offset begins a dump: the first of a text, one where the last began, and after other
     /// lines any that a debugger prints.
     fn is_first_of_another(&self, row: &Row, between: bool) -> bool {
-        let again = |last: &Dump| row.offset == Some(last.offset);
-        self.dumps.found.last().is_none_or(again) || row.address && between
+        let again = |last: &Dump| row.offsets.contains(&last.offset);
+        self.dumps.found.last().map_or(!self.lost, again) || row.address && between
     }
 }
 
-/// Finds the row in a line.
-fn row(line: &str) -> Option<Row> {
-    let words: Vec<(usize, &str)> = words(line).collect();
-    (0..words.len()).find_map(|first| offset_row(line, words.get(first..)?)).or_else(|| bare_row(&words))
+/// Whether a line says that requests or completion entries follow.
+fn is_heading(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["cqe", "wqe", "completion"].iter().any(|word| line.contains(word))
 }
 
-/// Iterates over the words of a line, each with the offset where it begins.
-fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
-    line.split_whitespace().map(|word| (word.as_ptr() as usize - line.as_ptr() as usize, word))
-}
-
-/// Reads a row whose offset is the first of these words.
-fn offset_row(line: &str, words: &[(usize, &str)]) -> Option<Row> {
-    let [(at, first), rest @ ..] = words else { return None };
-    let (word, colon) = first.strip_suffix(':').map_or((*first, false), |word| (word, true));
-    let (number, prefixed) = word.strip_prefix("0x").map_or((word, false), |number| (number, true));
-    if !all_hex(number) || number.len() > 16 {
-        return None;
-    }
-    // A debugger has the name of the place between an address and its colon.
-    let named = rest.first().filter(|(_, name)| !colon && name.starts_with('<') && name.ends_with(">:"));
-    let begin = named.map_or(at + first.len(), |(at, name)| at + name.len());
-    let data = line.get(begin..)?;
-    let offset = |radix| u64::from_str_radix(number, radix).ok();
-    if prefixed && (colon || named.is_some()) && number.len() >= 3 {
-        let bytes = turned_words(data).map(|bytes| (bytes, true));
-        let (bytes, turned) = bytes.or_else(|| Some((bytes_of(data)?, false)))?;
-        return Some(Row { offset: offset(16), bytes, address: true, turned });
-    }
-    if colon && number.len() >= 4 {
-        return Some(Row { offset: offset(16), bytes: bytes_of(data)?, address: false, turned: false });
-    }
-    // What `decode` itself prints.
-    if prefixed && number.len() >= 3 {
-        let dwords: Vec<&str> = data.split_whitespace().take_while(|word| is_dword(word)).collect();
-        let bytes = digits(&dwords.concat()).ok().filter(|bytes| bytes.len() == 16)?;
-        return Some(Row { offset: offset(16), bytes, address: false, turned: false });
-    }
-    let singles = rest.first().is_some_and(|(_, word)| is_byte(word));
-    if matches!(number.len(), 6..=8 | 16) && singles && data.starts_with([' ', '\t']) {
-        let radix = if number.len() == 7 { 8 } else { 16 };
-        return Some(Row { offset: offset(radix), bytes: bytes_of(data)?, address: false, turned: false });
-    }
-    None
-}
-
-/// Reads the bytes behind an offset, and leaves out the characters beside them.
-fn bytes_of(data: &str) -> Option<Vec<u8>> {
-    // Bars and brackets begin the characters; nothing in the bytes looks like them.
-    let bar = data.find(['|', '>']).and_then(|at| digits(data.get(..at)?.trim()).ok());
-    let row = bar.or_else(|| columns(data).ok()).filter(|bytes| !bytes.is_empty());
-    // Anything may stand behind a whole row.
-    row.or_else(|| {
-        let singles: Vec<&str> = data.split_whitespace().take_while(|word| is_byte(word)).take(16).collect();
-        digits(&singles.concat()).ok().filter(|bytes| bytes.len() == 16)
-    })
-}
-
-/// Reads the words that a debugger prints behind an address as numbers: `x/xw`, `x/xg`, `x/xh` of gdb.
-fn turned_words(data: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut width = None;
-    for word in data.split_whitespace() {
-        let number = word.strip_prefix("0x").filter(|number| all_hex(number))?;
-        if *width.get_or_insert(number.len()) != number.len() || !matches!(number.len(), 4 | 8 | 16) {
-            return None;
-        }
-        let word = digits(number).ok()?;
-        bytes.extend(word.iter().rev());
-    }
-    Some(bytes).filter(|bytes| !bytes.is_empty())
-}
-
-/// Reads a row without an offset: four words of 32 bits, or 16 bytes, and no more of them.
-fn bare_row(words: &[(usize, &str)]) -> Option<Row> {
-    for (kind, count) in [(is_word as fn(&str) -> bool, 4), (is_byte as fn(&str) -> bool, 16)] {
-        let mut runs = words.chunk_by(|(_, one), (_, other)| kind(one) == kind(other));
-        let run = runs.find(|run| run.len() == count && run.iter().all(|(_, word)| kind(word)));
-        if let Some(run) = run {
-            let text: Vec<&str> = run.iter().map(|(_, word)| *word).collect();
-            let bytes = digits(&text.join(" ")).ok()?;
-            return Some(Row { offset: None, bytes, address: false, turned: false });
-        }
-    }
-    None
-}
-
-/// Whether a line that is no row has so much of one that it is a damaged one.
-fn is_like_a_row(line: &str) -> bool {
-    let count = |kind: fn(&str) -> bool| line.split_whitespace().filter(|word| kind(word)).count();
-    count(is_word) >= 2 || count(is_byte) >= 8
-}
-
-fn is_word(word: &str) -> bool {
-    is_dword(word.strip_prefix("0x").unwrap_or(word))
-}
-
-fn is_byte(word: &str) -> bool {
-    word.len() == 2 && all_hex(word)
+/// Whether a line is what libmlx5, the kernel and DPDK print before the 64 bytes of an error completion.
+fn is_entry_heading(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["completion with error", "error cqe"].iter().any(|words| line.contains(words))
 }
 
 fn is_bare_offset(word: &str) -> bool {
@@ -287,23 +372,34 @@ fn without_escapes(line: &str) -> String {
 }
 
 impl Dumps {
-    /// Says what was left out, an empty text where nothing was.
+    /// Whether there is a dump to be decoded: one without a fault, or at least a block of one.
+    pub(super) fn are_some(&self) -> bool {
+        self.found.iter().any(|dump| !dump.cut || dump.bytes.len() >= BLOCK)
+    }
+
+    /// Says what is wrong and what was left out, an empty text where nothing was.
     pub fn left_out(&self) -> String {
         const SHOWN: usize = 6;
         let mut text = String::new();
-        if let [first, ..] = self.lost[..] {
-            text += &format!("rows are missing before line {first}: rows from there on were left out\n");
-        }
-        if !self.skipped.is_empty() {
-            let plural = if self.skipped.len() == 1 { "line is" } else { "lines are" };
-            text += &format!("{} {plural} no row of a dump:\n", self.skipped.len());
-            for (number, line) in self.skipped.iter().take(SHOWN) {
-                text += &format!("  line {number}: {}\n", quoted(line));
+        let mut tell = |title: String, lines: &[(usize, String)]| {
+            if lines.is_empty() {
+                return;
             }
-            if let Some(more @ 1..) = self.skipped.len().checked_sub(SHOWN) {
+            text += &title;
+            for (number, line) in lines.iter().take(SHOWN) {
+                text += &format!("  line {number}: {line}\n");
+            }
+            if let Some(more @ 1..) = lines.len().checked_sub(SHOWN) {
                 text += &format!("  and {more} more\n");
             }
-        }
+        };
+        tell("dumps are incomplete, and rows behind these lines were left out:\n".to_owned(), &self.faults);
+        let quoted: Vec<_> = self.skipped.iter().map(|(number, line)| (*number, quoted(line))).collect();
+        let plural = if quoted.len() == 1 { "line is" } else { "lines are" };
+        tell(format!("{} {plural} no row of a dump:\n", quoted.len()), &quoted);
         text
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -436,6 +436,9 @@ fn judged(name: &'static str) -> Option<(Verdict, Verdict)> {
         "IndexOutOfOrder" | "OtherLap" | "OtherQueuePair" => {
             (None, None, None, same, NoRequest("found between two requests of a ring"))
         }
+        "CutOff" | "NeverWritten" => {
+            (None, None, None, same, NoRequest("found in bytes of a ring, which are copied"))
+        }
         "QueueKindMissing" => (None, None, None, same, NoRequest("the kind of queue is not known")),
         "SegmentIs2Gib" => (None, None, None, same, NoRequest("a test has no memory of 2 GiB")),
         "InlineOverrun" => {

@@ -82,7 +82,7 @@ pub(super) fn card(
                  byte {offset:#x} on, not expanded</p>"
             );
         }
-        Piece::Empty { offset, blocks, .. } => {
+        Piece::Empty { offset, blocks } => {
             return writeln!(
                 page,
                 "<p class=\"gap\" id=\"r{number}\">{blocks} empty blocks from byte {offset:#x} on</p>"

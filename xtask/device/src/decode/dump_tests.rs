@@ -97,7 +97,8 @@ fn entries_of_completion_queues_are_recognized() {
     assert_eq!(dump(&["--cqe"], "ring-128.hex").0, text);
     assert!(dump(&["--cqe-size", "128"], "ring-128.hex").0.starts_with("REQ: queue pair 0x91"));
     let (halves, _) = dump(&["--cqe-size", "64"], "ring-128.hex");
-    says(&halves, &["REQ: queue pair 0x0", "from byte 64 (0x40):\nREQ: queue pair 0x91"]);
+    says(&halves, &["1 empty block, never written", "from byte 64 (0x40):\nREQ: queue pair 0x91"]);
+    assert_eq!(halves.matches("1 empty block, never written").count(), 2, "{halves}");
     let (text, status) = dump(&[], "inline-32.hex");
     says(
         &text,
@@ -140,7 +141,11 @@ fn requests_of_other_queues_and_drivers_are_never_refused() {
         ("masked-add.hex", &[], "ATOMIC_MASKED_FA: 4 bytes in 1 data segment, remote 0x7f1100000000"),
         ("masked-add.hex", &["--queue", "rc"], "add 0x5, field_boundary 0x0"),
         ("flush.hex", &[], "DUMP: 4 bytes in 1 data segment, signalled"),
-        ("interleaved-in-memory.hex", &[], "4 octowords of entries at 0x7f1100000800 key 0x00006600"),
+        (
+            "interleaved-in-memory.hex",
+            &[],
+            "4 octowords of an interleaved layout or a list at 0x7f1100000800 key 0x00006600",
+        ),
     ];
     for (name, options, words) in cases {
         let (text, status) = dump(options, name);
@@ -167,4 +172,119 @@ fn a_page_shows_dumps_too() {
         let page = std::fs::read_to_string(&file).unwrap();
         assert!(page.contains("</html>"), "{page}");
     }
+}
+
+/// Decodes a text of one word of the command line.
+fn text(options: &[&str], text: &str) -> Result<(String, u8), String> {
+    let args: Vec<String> = options.iter().chain(&[text]).map(|word| (*word).to_owned()).collect();
+    decode(&args, Style::Plain)
+}
+
+const ZEROS: &str = "00000000 00000000 00000000 00000000\n";
+const LAST: &str = "00000000 00008813 10034cde 0ab1c1d3\n";
+const SAYS: &str = "REQ_ERR: queue pair 0x34cde, counter 2737, RDMA_READ, remote access error (vendor 0x88)";
+
+/// An error as libmlx5 prints it, of these rows.
+fn error(rows: &[&str]) -> String {
+    format!("mlx5: alpha: got completion with error:\n{}", rows.concat())
+}
+
+#[test]
+fn a_dump_that_lacks_rows_is_told_and_the_others_are_decoded() {
+    let whole = error(&[ZEROS, ZEROS, ZEROS, LAST]);
+    for (short, told) in [
+        (error(&[ZEROS, ZEROS]), "line 1"),
+        (
+            error(&[ZEROS, "00000000 0000\n", ZEROS, LAST]),
+            "line 3: a row that is cut or damaged: `00000000 0000`",
+        ),
+        (error(&[ZEROS, ZEROS, ZEROS, "00000000 00008813 1003\n"]), "line 5: a row that is cut or damaged"),
+    ] {
+        for (text_of, first) in [(format!("{short}{whole}"), false), (format!("{whole}{short}"), true)] {
+            let (decoded, status) = text(&[], &text_of).unwrap();
+            assert_eq!((decoded.matches(SAYS).count(), status), (1, CLEAN), "{decoded}");
+            assert!(
+                decoded.contains("not decoded: ") && decoded.contains("a completion entry has 64"),
+                "{decoded}"
+            );
+            assert!(first || decoded.contains(told), "{decoded}");
+        }
+        let alone = text(&[], &short).unwrap_err();
+        assert!(alone.contains("line ") && !alone.contains("is not hex"), "{alone}");
+    }
+    let none = text(&[], "mlx5: alpha: got completion with error\nand no more\n").unwrap_err();
+    assert!(none.contains("no line has a row of a dump"), "{none}");
+}
+
+#[test]
+fn words_of_a_kernel_debugger_are_numbers() {
+    // A NOP in block 1 of queue pair 0x40, as `rd` of crash prints it.
+    let dump = "crash> rd ffff88810dc2a000 2\n\
+                ffff88810dc2a000:  0140000000010000 0000000008000000   ......@.........\n";
+    let (decoded, status) = text(&[], dump).unwrap();
+    let words = "words are read as numbers of a little-endian machine\nNOP, signalled";
+    assert!(decoded.contains(words) && status == CLEAN, "{decoded}");
+    let hexdump = "0000000 0000 0100 0000 4001 0000 0008 0000 0000\n0000010\n";
+    let unknown = text(&[], hexdump).unwrap_err();
+    assert!(
+        unknown.contains("the order of bytes in `0000` is not known") && unknown.contains("--words little"),
+        "{unknown}"
+    );
+    let (decoded, _) = text(&["--words", "memory"], hexdump).unwrap();
+    assert!(decoded.contains("NOP, signalled"), "{decoded}");
+    let (decoded, _) = text(
+        &["--words", "little"],
+        &hexdump.replace("0100", "0001").replace("4001", "0140").replace("0008", "0800"),
+    )
+    .unwrap();
+    assert!(decoded.contains("NOP, signalled"), "{decoded}");
+}
+
+#[test]
+fn errors_of_several_ranks_are_read_apart() {
+    let rows = [ZEROS, ZEROS, ZEROS, LAST];
+    let other = LAST.replace("10034cde", "10034cdf");
+    let lines = |rank: u32, last: &str| -> Vec<String> {
+        error(&[ZEROS, ZEROS, ZEROS, last])
+            .lines()
+            .map(|line| format!("[1,{rank}]<stderr>:{line}\n"))
+            .collect()
+    };
+    let (one, two) = (lines(0, LAST), lines(1, &other));
+    let interleaved: String = one.iter().zip(&two).map(|(one, two)| format!("{one}{two}")).collect();
+    let (decoded, _) = text(&[], &interleaved).unwrap();
+    says(&decoded, &[SAYS, &SAYS.replace("0x34cde", "0x34cdf")]);
+    assert!(!decoded.contains("128 bytes"), "{decoded}");
+    // Without a prefix nothing tells which row is of which error.
+    let bare = interleaved.replace("[1,0]<stderr>:", "").replace("[1,1]<stderr>:", "");
+    let mixed = text(&[], &bare).unwrap_err();
+    assert!(mixed.contains("rows of several dumps are mixed"), "{mixed}");
+    // Two errors one behind the other have two headings as well.
+    let heading = "mlx5: alpha: got completion with error:\n";
+    let (decoded, _) = text(&[], &format!("{heading}{}{}", error(&rows), rows.concat())).unwrap();
+    assert_eq!(decoded.matches(SAYS).count(), 2, "{decoded}");
+}
+
+/// A completion queue, or a ring, that is not full ends with zeros.
+#[test]
+fn what_was_never_written_is_left_out() {
+    let entry = format!("{}{}", ZEROS.repeat(3), "00000000 00000000 08000091 00030000\n");
+    let (decoded, status) = text(&[], &format!("{entry}{}", ZEROS.repeat(12))).unwrap();
+    says(&decoded, &["REQ: queue pair 0x91, counter 3, RDMA_WRITE", "3 empty blocks, never written"]);
+    assert_eq!((decoded.matches("queue pair").count(), status), (1, CLEAN), "{decoded}");
+    let long = format!("{}{entry}", ZEROS.repeat(4));
+    let (decoded, _) = text(&[], &format!("{long}{long}{}", ZEROS.repeat(8))).unwrap();
+    assert_eq!(decoded.matches("queue pair 0x91").count(), 2, "{decoded}");
+    says(&decoded, &["read as completion entries of 128 bytes", "2 empty blocks, never written"]);
+    let (decoded, status) = text(&["--cqe"], &ZEROS.repeat(4)).unwrap();
+    assert_eq!((decoded.as_str(), status), ("1 empty block, never written\n", CLEAN));
+    let write = "00000008 00007703 00000008 00000000\n00007f00 00000000 00005800 00000000\n\
+                 00000040 00005600 00000000 00001000\n";
+    let (decoded, status) = text(&[], &format!("{write}{}", ZEROS.repeat(5))).unwrap();
+    says(&decoded, &["RDMA_WRITE: 64 bytes", "1 empty block, never written"]);
+    assert_eq!(status, CLEAN);
+    // Bytes that are missing are all that is said of a request.
+    let (decoded, status) = text(&[], write.get(..72).unwrap()).unwrap();
+    says(&decoded, &["note at 0x020: the bytes end within the request: it has 48, 32 are there"]);
+    assert_eq!((decoded.matches(" at 0x").count(), status), (1, CLEAN), "{decoded}");
 }

@@ -120,7 +120,7 @@ pub(super) const fn colour(kind: SegmentKind) -> &'static str {
         SegmentKind::Control => "control",
         SegmentKind::UmrControl => "umr",
         SegmentKind::MkeyContext => "context",
-        SegmentKind::ListEntry | SegmentKind::EntriesPointer => "entry",
+        SegmentKind::ListEntry | SegmentKind::Pages | SegmentKind::EntriesPointer => "entry",
         SegmentKind::StridedHeader | SegmentKind::StridedEntry => "strided",
         SegmentKind::Padding => "padding",
         SegmentKind::SignatureBsf | SegmentKind::SignatureBsfCopy => "signature",

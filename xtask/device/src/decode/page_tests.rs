@@ -278,6 +278,7 @@ fn logs_empty_blocks_and_rests_have_their_places() {
     let log = ["mlx5_0 qp 0x40 block 1", "mlx5_0 qp 0x41 block 9"].map(|place| Logged {
         place: place.into(),
         completion: false,
+        queue: String::new(),
         bytes: nop.clone(),
     });
     let page = drawn(&Input::Log(log.to_vec()), &Options::default());
@@ -335,6 +336,7 @@ fn any_bytes_make_a_page() {
         let cut = Logged {
             place: "mlx5_0 qp 0x1 block 2".into(),
             completion: false,
+            queue: String::new(),
             bytes: ring[..16 + round * 9].to_vec(),
         };
         well_formed(&drawn(&Input::Log(vec![cut]), &Options::default()));

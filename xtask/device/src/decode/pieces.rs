@@ -1,13 +1,11 @@
 //! The input in pieces, in order: what is printed and what is drawn.
 
-use super::reading::{EntrySize, Reading, entry_size};
+use super::queue_kind;
+use super::reading::{EntrySize, Reading, are_errors, entry_size};
 use mlx5_mkey::inspect::cqe::{CompletionEntry, EntryKind};
-use mlx5_mkey::inspect::{DeviceContext, QueueKind, Requests, Severity, WorkRequest};
+use mlx5_mkey::inspect::{Body, DeviceContext, QueueKind, Requests, Severity, WorkRequest};
 use xtask_parsers::hex::{Input, Logged};
 use xtask_parsers::rows::Dump;
-
-/// From this number on, empty blocks in a row are counted, not shown.
-const MANY: usize = 16;
 
 const BLOCK: usize = 64;
 
@@ -27,11 +25,10 @@ pub(super) enum Piece<'a> {
     Words(String),
     Request(Place<'a>, WorkRequest<'a>),
     Completion(Place<'a>, CompletionEntry<'a>),
-    /// Blocks of zeros, too many to be shown, and how bad one is.
+    /// Blocks of zeros, to which nothing was ever written.
     Empty {
         offset: usize,
         blocks: usize,
-        worst: Option<Severity>,
     },
     /// Completion entries that a compressed one stands for.
     Compressed {
@@ -56,8 +53,7 @@ impl Piece<'_> {
         match self {
             Self::Request(_, request) => request.worst(device),
             Self::Completion(_, entry) => entry.worst(),
-            Self::Empty { worst, .. } => *worst,
-            Self::Words(_) | Self::Compressed { .. } | Self::Left { .. } => None,
+            Self::Words(_) | Self::Compressed { .. } | Self::Empty { .. } | Self::Left { .. } => None,
         }
     }
 }
@@ -81,9 +77,14 @@ pub(super) fn pieces(
             None => requests(bytes, queue),
         },
         Input::Dumps(dumps) => {
-            let mut pieces = Vec::new();
+            let mut pieces: Vec<Piece<'_>> = Vec::new();
             for dump in &dumps.found {
-                pieces.extend(of_dump(dump, reading, queue)?);
+                pieces.extend(of_dump(dump, reading, queue));
+            }
+            if pieces.iter().all(|piece| matches!(piece, Piece::Words(_))) {
+                let words =
+                    pieces.iter().map(|piece| if let Piece::Words(words) = piece { words } else { "" });
+                return Err(words.collect::<String>() + &dumps.left_out());
             }
             let left_out = dumps.left_out();
             pieces.extend((!left_out.is_empty()).then_some(Piece::Words(left_out)));
@@ -100,8 +101,8 @@ pub(super) fn pieces(
     }
 }
 
-/// Cuts a dump among other text.
-fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Result<Vec<Piece<'_>>, String> {
+/// Cuts a dump among other text, or says why that cannot be.
+fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Vec<Piece<'_>> {
     let at = format!("line {}", dump.line);
     let mut words = match dump.heading.as_str() {
         "" => format!("{at}:\n"),
@@ -110,16 +111,25 @@ fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Result<Ve
     if dump.turned {
         words += "words are read as numbers of a little-endian machine\n";
     }
-    let of_dump = |error| format!("{at}: {error}");
-    let mut pieces = vec![Piece::Words(words)];
-    match entry_size(reading, &dump.heading, &dump.bytes) {
-        Some(size) => {
-            pieces.extend(recognized(size, reading));
-            pieces.extend(entries(&dump.bytes, size).map_err(of_dump)?);
-        }
-        None => pieces.extend(requests(&dump.bytes, queue).map_err(of_dump)?),
+    let several = dump.headings > 1 && dump.bytes.len() > BLOCK;
+    if dump.mixed || several && !are_errors(&dump.bytes) {
+        words +=
+            "not decoded: rows of several dumps are mixed, and which row is of which dump is not known\n";
+        return vec![Piece::Words(words)];
     }
-    Ok(pieces)
+    // What libmlx5, the kernel and DPDK print of an error is 64 bytes.
+    let of_errors = (dump.headings > 0).then_some(Reading::Entries(Some(EntrySize::Short)));
+    let size = entry_size(reading.or(of_errors), &dump.heading, &dump.bytes);
+    let cut = match size {
+        Some(size) => {
+            entries(&dump.bytes, size).map(|entries| (recognized(size, reading.or(of_errors)), entries))
+        }
+        None => requests(&dump.bytes, queue).map(|requests| (vec![], requests)),
+    };
+    match cut {
+        Ok((recognized, pieces)) => [vec![Piece::Words(words)], recognized, pieces].concat(),
+        Err(what) => vec![Piece::Words(format!("{words}not decoded: {what}\n"))],
+    }
 }
 
 /// Says that bytes are read as completion entries, or as those of 128 bytes, where nobody asked for that.
@@ -132,19 +142,13 @@ fn recognized<'a>(size: EntrySize, reading: Option<Reading>) -> Vec<Piece<'a>> {
 
 fn requests(bytes: &[u8], queue: QueueKind) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
-    // Behind the blocks that are counted, and behind the last request.
-    let (mut counted, mut end) = (0, 0);
+    let mut end = 0;
     for (offset, request) in Requests::new(bytes).on_queue(queue) {
         end = offset + request.blocks() * BLOCK;
-        if offset < counted {
-            continue;
+        match request.body() {
+            Body::Unwritten => add_empty(&mut pieces, offset, request.blocks()),
+            _ => pieces.push(Piece::Request(Place::Byte(offset), request)),
         }
-        let blocks = empty_blocks(bytes, offset);
-        counted = offset + blocks * BLOCK;
-        pieces.push(match blocks {
-            0 => Piece::Request(Place::Byte(offset), request),
-            _ => Piece::Empty { offset, blocks, worst: request.worst(&DeviceContext::UNKNOWN) },
-        });
     }
     if pieces.is_empty() {
         return Err(format!("{} bytes are too few for a request: 16 are needed", bytes.len()));
@@ -155,8 +159,21 @@ fn requests(bytes: &[u8], queue: QueueKind) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
+/// Adds blocks of zeros to those directly before them.
+fn add_empty(pieces: &mut Vec<Piece<'_>>, offset: usize, more: usize) {
+    match pieces.last_mut() {
+        Some(Piece::Empty { blocks, .. }) => *blocks += more,
+        _ => pieces.push(Piece::Empty { offset, blocks: more }),
+    }
+}
+
 fn logged_piece(logged: &Logged, queue: QueueKind) -> Result<Piece<'_>, String> {
-    let Logged { place, completion, bytes } = logged;
+    let Logged { place, completion, queue: kind, bytes } = logged;
+    // The software device has connected queue pairs, and others that the log names.
+    let queue = match queue {
+        QueueKind::Unknown => queue_kind(kind).unwrap_or(QueueKind::Connected),
+        known => known,
+    };
     if *completion {
         let entry = CompletionEntry::parse(bytes).map_err(|error| format!("{place}: {error}"))?;
         return Ok(Piece::Completion(Place::Log(place), entry));
@@ -167,22 +184,23 @@ fn logged_piece(logged: &Logged, queue: QueueKind) -> Result<Piece<'_>, String> 
 
 fn entries(bytes: &[u8], size: EntrySize) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
-    // Behind the blocks that are counted, and the entries that a compressed one stands for.
+    // Behind the entries that a compressed one stands for.
     let mut counted = 0;
     for (number, chunk) in bytes.chunks(size.bytes()).enumerate() {
         let offset = number * size.bytes();
         if offset < counted {
             continue;
         }
-        if chunk.len() < size.bytes() && !pieces.is_empty() {
+        if chunk.len() < size.bytes() {
+            if pieces.is_empty() {
+                return Err(format!("{} bytes, and a completion entry has {}", chunk.len(), size.bytes()));
+            }
             pieces.push(Piece::Left { offset, bytes: chunk.len() });
             break;
         }
         let entry = size.parse(chunk)?;
-        let blocks = empty_blocks(bytes, offset);
-        counted = offset + blocks * BLOCK;
-        if blocks > 0 {
-            pieces.push(Piece::Empty { offset, blocks, worst: entry.worst() });
+        if chunk.iter().all(|byte| *byte == 0) {
+            add_empty(&mut pieces, offset, size.bytes() / BLOCK);
             continue;
         }
         pieces.push(Piece::Completion(Place::Byte(offset), entry));
@@ -198,11 +216,4 @@ fn entries(bytes: &[u8], size: EntrySize) -> Result<Vec<Piece<'_>>, String> {
         }
     }
     Ok(pieces)
-}
-
-/// Counts the empty blocks that begin here, 0 where they are few.
-fn empty_blocks(bytes: &[u8], offset: usize) -> usize {
-    let blocks = bytes.get(offset..).unwrap_or_default().chunks_exact(BLOCK);
-    let empty = blocks.take_while(|block| block.iter().all(|byte| *byte == 0)).count();
-    if empty < MANY { 0 } else { empty }
 }

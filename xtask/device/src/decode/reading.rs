@@ -44,7 +44,14 @@ impl EntrySize {
 /// Returns the size of the entries, `None` for requests: as it is wanted, as the heading of a dump says, or as the
 /// bytes make sense.
 pub(super) fn entry_size(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -> Option<EntrySize> {
-    let sensible = || [EntrySize::Short, EntrySize::Long].into_iter().find(|size| are_entries(bytes, *size));
+    let sensible = || {
+        let full =
+            [EntrySize::Short, EntrySize::Long].into_iter().find(|size| are_entries(bytes, *size, false));
+        // Entries of 128 bytes have a half of zeros each: those of 64 that were never written come last.
+        full.or_else(|| {
+            [EntrySize::Long, EntrySize::Short].into_iter().find(|size| are_entries(bytes, *size, true))
+        })
+    };
     match wanted.or_else(|| named(heading)) {
         Some(Reading::Requests) => None,
         Some(Reading::Entries(size)) => Some(size.or_else(sensible).unwrap_or(EntrySize::Short)),
@@ -81,17 +88,32 @@ fn are_requests(bytes: &[u8]) -> bool {
     some
 }
 
-/// Whether all bytes make sense as entries of this size.
-fn are_entries(bytes: &[u8], size: EntrySize) -> bool {
+/// Whether all bytes are entries of 64 bytes that tell errors.
+pub(super) fn are_errors(bytes: &[u8]) -> bool {
+    let is_error = |slot| {
+        let entry = CompletionEntry::parse(slot);
+        entry.is_ok_and(|entry| matches!(entry.kind(), EntryKind::Error(_)) && is_entry(&entry))
+    };
+    bytes.chunks(EntrySize::Short.bytes()).all(is_error)
+}
+
+/// Whether all bytes make sense as entries of this size; `unwritten` says that some may be zero.
+fn are_entries(bytes: &[u8], size: EntrySize, unwritten: bool) -> bool {
     if bytes.is_empty() || !bytes.len().is_multiple_of(size.bytes()) {
         return false;
     }
     let mut entries = bytes.chunks(size.bytes());
+    let mut some = false;
     while let Some(slot) = entries.next() {
+        let zero = slot.iter().all(|byte| *byte == 0);
+        if zero && unwritten {
+            continue;
+        }
         let Ok(entry) = size.parse(slot) else { return false };
-        if !is_entry(&entry) || !slot.iter().any(|byte| *byte != 0) {
+        if !is_entry(&entry) || zero {
             return false;
         }
+        some = true;
         // Half of a longer slot is zero, or data.
         let half = slot.get(..slot.len() - 64).unwrap_or_default();
         if entry.inline_data().is_none() && half.iter().any(|byte| *byte != 0) {
@@ -102,7 +124,7 @@ fn are_entries(bytes: &[u8], size: EntrySize) -> bool {
             (1..cqe.byte_count.get()).zip(entries.by_ref()).for_each(drop);
         }
     }
-    true
+    some
 }
 
 /// Whether an entry makes sense: it names a queue pair and an opcode, or an mkey, and nothing in it is odd.

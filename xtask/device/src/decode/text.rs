@@ -27,9 +27,10 @@ pub(super) fn text(pieces: &[Piece<'_>], device: DeviceContext, stride: Option<u
                 begin(&Place::Byte(*offset), &mut text);
                 writeln!(text, "{entries} entries of the compressed completions, not expanded")
             }
-            Piece::Empty { offset, blocks, .. } => {
+            Piece::Empty { offset, blocks } => {
                 begin(&Place::Byte(*offset), &mut text);
-                writeln!(text, "{blocks} empty blocks")
+                let plural = if *blocks == 1 { "block" } else { "blocks" };
+                writeln!(text, "{blocks} empty {plural}, never written")
             }
             Piece::Left { offset, bytes } => {
                 writeln!(text, "\n{bytes} bytes are left over from byte {offset} ({offset:#x})")

@@ -1,8 +1,9 @@
 //! The log as lines of JSON: what is posted, what peers ask for, what completes. Processes may share the file.
 
+use super::log::Queue;
 use crate::ground::{descriptors, sys};
+use mlx5_mkey::inspect::WorkRequest;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
-use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpcodeQpn};
 use mlx5_softdev::{Cause, Message, Payload, Request, Seen};
 use std::fmt::{Display, Write as _};
@@ -28,8 +29,8 @@ impl Journal {
     }
 
     /// A request was posted, in words as [`WorkRequest::summary`] has them.
-    pub(crate) fn request(&self, qpn: u32, block: u16, bytes: &[u8], device: DeviceContext) {
-        self.write(&posted(Line::now("request"), qpn, block, bytes, device));
+    pub(crate) fn request(&self, queue: &Queue, block: u16, bytes: &[u8]) {
+        self.write(&posted(Line::now("request"), queue, block, bytes));
     }
 
     /// A message or completion has passed. Messages that leave are requests that were posted, or answers to them.
@@ -101,13 +102,18 @@ impl Line {
     }
 }
 
-fn posted(line: Line, qpn: u32, block: u16, bytes: &[u8], device: DeviceContext) -> String {
-    let line = line.number("queue_pair", qpn).text("direction", "out").number("block", block);
+fn posted(line: Line, queue: &Queue, block: u16, bytes: &[u8]) -> String {
+    let line = line.number("queue_pair", queue.number).text("direction", "out").number("block", block);
+    let line = match queue.kind_name() {
+        "" => line,
+        kind => line.text("queue", kind),
+    };
     let mut findings = Vec::new();
     let line = match WorkRequest::parse(bytes) {
         Ok(request) => {
-            request.findings(&device, |finding| findings.push(finding.to_string()));
-            line.text("words", request.summary(device))
+            let request = request.on_queue(queue.kind());
+            request.findings(&queue.device, |finding| findings.push(finding.to_string()));
+            line.text("words", request.summary(queue.device))
         }
         Err(error) => line.text("words", error),
     };
@@ -178,7 +184,7 @@ mod tests {
         let write = [[0, 0, 2, 8, 0, 0, 0x41, 3, 0, 0, 0, 8, 0, 0, 0, 0], [0x11; 16], [0x22; 16]].concat();
         let line = |kind| Line::new(kind, Duration::new(1_700_000_000, 5_000), 77);
         let mut lines = [(0x40, 1, &nop[..]), (0x41, 2, &write)]
-            .map(|(qpn, block, bytes)| posted(line("request"), qpn, block, bytes, DeviceContext::UNKNOWN))
+            .map(|(qpn, block, bytes)| posted(line("request"), &Queue::connected(qpn), block, bytes))
             .concat();
         let mut entry = [0; 64];
         entry[56..].copy_from_slice(&[8, 0, 0, 0x41, 0, 2, 0, 0]);

@@ -4,7 +4,7 @@ use crate::ground::notice;
 use crate::ground::process_memory::ProcessMemory;
 use crate::state::object::Qp;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
-use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
+use mlx5_mkey::inspect::{DeviceContext, QueueKind, Style, WorkRequest};
 use mlx5_softdev::{Cause, Memory, Transport};
 use std::io::Write as _;
 
@@ -37,26 +37,8 @@ pub(crate) fn requests(qp: &mut Qp, mut take: impl FnMut(u16, &[u8])) {
             bytes.append(&mut block);
         }
         bytes.truncate((usize::from(octowords) * 16).clamp(16, bytes.len()));
-        if qp.transport == Transport::UnreliableDatagram {
-            bytes = without_address(&bytes);
-        }
         take(qp.logged, &bytes);
         qp.logged = qp.logged.wrapping_add(blocks);
-    }
-}
-
-/// Cuts the address out of a datagram: who puts requests into words knows of none.
-fn without_address(bytes: &[u8]) -> Vec<u8> {
-    const ADDRESS: usize = 48;
-    match bytes.split_at_checked(16) {
-        Some((control, rest @ [_, ..])) => {
-            let mut left = [control, rest.get(ADDRESS..).unwrap_or_default()].concat();
-            if let Some(octowords) = left.get_mut(7) {
-                *octowords = octowords.saturating_sub((ADDRESS / 16) as u8);
-            }
-            left
-        }
-        _ => bytes.to_vec(),
     }
 }
 
@@ -65,19 +47,55 @@ fn read_block(qp: &Qp, number: u16, out: &mut [u8]) -> Option<()> {
     ProcessMemory.read(qp.sq.wrapping_add(slot * BLOCK), out).ok()
 }
 
+/// A queue pair whose requests are put into words.
+#[derive(Clone, Copy)]
+pub(crate) struct Queue {
+    pub(crate) number: u32,
+    transport: Transport,
+    pub(crate) device: DeviceContext,
+}
+
+impl Queue {
+    pub(crate) fn of(qp: &Qp, device: DeviceContext) -> Self {
+        Self { number: qp.number, transport: qp.transport, device }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn connected(number: u32) -> Self {
+        Self { number, transport: Transport::ReliableConnection, device: DeviceContext::UNKNOWN }
+    }
+
+    pub(crate) const fn kind(&self) -> QueueKind {
+        match self.transport {
+            Transport::UnreliableDatagram => QueueKind::Datagram,
+            _ => QueueKind::Connected,
+        }
+    }
+
+    /// The kind as `--queue` of `cargo xtask decode` names it; empty for a connected queue pair, as most are.
+    pub(crate) const fn kind_name(&self) -> &'static str {
+        match self.transport {
+            Transport::UnreliableDatagram => "ud",
+            _ => "",
+        }
+    }
+}
+
 /// Puts a request into words, with what a device would refuse in it. `cargo xtask decode` reads it back.
-fn decoded(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) -> String {
+fn decoded(queue: &Queue, index: u16, bytes: &[u8]) -> String {
+    let between = if queue.kind_name().is_empty() { "" } else { " " };
+    let place = format!("mlx5_0{between}{} qp {:#x} block {index}", queue.kind_name(), queue.number);
     match WorkRequest::parse(bytes) {
         Ok(request) => {
-            format!("mlx5_0 qp {qpn:#x} block {index}\n{}", request.pretty(device, Style::Plain))
+            format!("{place}\n{}", request.on_queue(queue.kind()).pretty(queue.device, Style::Plain))
         }
-        Err(error) => format!("mlx5_0 qp {qpn:#x} block {index}: {error}"),
+        Err(error) => format!("{place}: {error}"),
     }
 }
 
 /// Prints a request with one call. A program that has closed its standard error gets none.
-pub(crate) fn print(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) {
-    let text = decoded(qpn, index, bytes, device);
+pub(crate) fn print(queue: &Queue, index: u16, bytes: &[u8]) {
+    let text = decoded(queue, index, bytes);
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
@@ -103,7 +121,18 @@ mod tests {
         let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0];
         let write = [[0, 0, 2, 8, 0, 0, 0x41, 3, 0, 0, 0, 8, 0, 0, 0, 0], [0x11; 16], [0x22; 16]].concat();
         let log = [(0x40, 1, &nop[..]), (0x41, 2, &write)]
-            .map(|(qpn, index, bytes)| decoded(qpn, index, bytes, DeviceContext::UNKNOWN) + "\n");
+            .map(|(qpn, index, bytes)| decoded(&Queue::connected(qpn), index, bytes) + "\n");
         assert_eq!(log.concat(), include_str!("../../../tests/log.txt"));
+    }
+
+    #[test]
+    fn a_datagram_has_its_address_in_words() {
+        let control = [0, 0, 1, 10, 0, 0, 0x42, 2, 0, 0, 0, 8, 0, 0, 0, 0];
+        let address = [0, 0, 0, 0x11, 0, 0, 0, 0, 0, 0, 0, 0x43, 0, 0, 0, 0];
+        let datagram = Queue { transport: Transport::UnreliableDatagram, ..Queue::connected(0x42) };
+        let text = decoded(&datagram, 1, &[control, address].concat());
+        let words = "mlx5_0 ud qp 0x42 block 1\nSEND: 0 bytes in 0 data segments, to queue pair 0x43, \
+                     Q_Key 0x00000011";
+        assert!(text.starts_with(words), "{text}");
     }
 }

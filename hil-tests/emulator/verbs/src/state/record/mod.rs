@@ -99,13 +99,13 @@ impl Record {
         let device = DeviceContext { engine, ..DeviceContext::UNKNOWN };
         for object in contexts.flat_map(Context::queues_mut) {
             let Object::Qp(qp) = object else { continue };
-            let number = qp.number;
+            let queue = log::Queue::of(qp, device);
             log::requests(qp, |block, bytes| {
                 if self.log {
-                    log::print(number, block, bytes, device);
+                    log::print(&queue, block, bytes);
                 }
                 if let Some(journal) = &self.journal {
-                    journal.request(number, block, bytes, device);
+                    journal.request(&queue, block, bytes);
                 }
             });
         }
