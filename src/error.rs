@@ -533,7 +533,8 @@ pub enum CompletionError {
         /// Position in its queue.
         counter: u16,
     },
-    /// A signature error names an mkey that nobody knows.
+    /// A signature error names an mkey that the router does not have. It is kept until the mkey is asked
+    /// ([`CompletionQueue::check`](crate::queue::CompletionQueue::check)).
     UnknownMkey {
         /// Index of the mkey.
         index: u32,
@@ -575,6 +576,8 @@ pub enum CheckError {
         /// Raw domain.
         domain: u8,
     },
+    /// The completion queue had errors of more mkeys that no router had than it keeps: any mkey's data may be wrong.
+    ErrorsLost,
 }
 
 impl fmt::Display for CheckError {
@@ -584,6 +587,7 @@ impl fmt::Display for CheckError {
             Self::Unintelligible { syndrome, sig_type, domain } => {
                 write!(f, "signature error with syndrome {syndrome:#06x}, type {sig_type}, domain {domain}")
             }
+            Self::ErrorsLost => f.write_str("signature errors were lost: no router had their mkeys"),
         }
     }
 }

@@ -110,7 +110,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     drop(batch);
     finish(4, &mut completions, &mut queue, &mut mkeys)?;
     // The transfer itself is complete. Whether its data is good, the mkey knows.
-    match mkeys[0].check()? {
+    match mkeys[0].take_error()? {
         Some(error) if error.block_index() == 1 => println!("read back: block 1 is wrong: {error:?}"),
         other => return Err(format!("a flipped bit in block 1, and the mkey says {other:?}").into()),
     }

@@ -269,7 +269,15 @@ pub unsafe extern "C" fn mlx5mk_mkey_check(
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        let Some(wrong) = given(pool, "pool")?.mkey(mkey)?.check()? else { return Ok(0) };
+        let pool = given(pool, "pool")?;
+        let cq = pool.cq;
+        let mkey = pool.mkey(mkey)?;
+        let checked = match cq {
+            // SAFETY: it cannot be destroyed while pools report to it, and no other call uses it.
+            Some(mut cq) => unsafe { cq.as_mut() }.reader.check(mkey),
+            None => mkey.take_error(),
+        };
+        let Some(wrong) = checked? else { return Ok(0) };
         if let Some(bad) = bad {
             bad.write(BadBlock {
                 part: match wrong.kind {

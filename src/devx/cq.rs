@@ -4,7 +4,8 @@
 
 use super::{Device, DevxError, carry, sys};
 use crate::command::{Command, CqSize, CqeSize, CreateCq, LogPageSize, UarPage};
-use crate::error::{CommandError, CompletionError};
+use crate::error::{CheckError, CommandError, CompletionError};
+use crate::mkey::{Mkey, SignatureError};
 use crate::queue::{ArmFor, Completion, CompletionQueue, CompletionRouter, CqIdentity, UarCqDoorbell};
 use crate::types::{Cqn, MkeyIndex, Qpn};
 use crate::wire::cqe::{Cqe, Cqe128, CqeOpcode};
@@ -381,7 +382,7 @@ fn poll_long(
 ///             },
 ///             // Data that passed through the mkey had a wrong signature. Which block, its check says.
 ///             Completion::SignatureError { position, .. } => {
-///                 println!("mkey {position}: {:?}", router.mkeys[position].check());
+///                 println!("mkey {position}: {:?}", router.mkeys[position].take_error());
 ///             }
 ///         }
 ///     }
@@ -441,6 +442,15 @@ impl CqReader {
         with_queue!(&mut self.queue, queue => queue.poll_batch(max, router, each))
     }
 
+    /// Returns the first signature error of an mkey since the last call, if any; see [`CompletionQueue::check`].
+    ///
+    /// # Errors
+    /// As of [`CompletionQueue::check`].
+    pub fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
+        self.forget_departed();
+        with_queue!(&mut self.queue, queue => queue.check(mkey))
+    }
+
     /// Takes the next entry as it is, for [`crate::inspect`], and gives its slot back to the device. The request that it is
     /// about stays outstanding.
     pub fn take_entry(&mut self) -> Option<Cqe> {
@@ -466,6 +476,11 @@ impl CqReader {
         let mut writers = room.writers();
         let departed: HashMap<_, _> = writers.extract_if(|_, held| held.holders == 0).collect();
         self.queue.discard(|entry| departed.keys().any(|writer| writer.wrote(entry)));
+        for writer in departed.keys() {
+            if let Writer::Mkey(index) = writer {
+                with_queue!(&mut self.queue, queue => queue.forget_mkey(*index));
+            }
+        }
         let entries = departed.values().map(|held| held.entries).sum();
         room.set_aside.fetch_sub(entries, Ordering::Relaxed);
         room.any_departed.store(false, Ordering::Release);

@@ -322,7 +322,7 @@ impl Mkey {
 
     /// Takes note of a signature error that a completion queue delivered, and returns whether it was this mkey's.
     ///
-    /// The first error is kept until [`Mkey::check`] asks for it. The next configuration rearms the device.
+    /// The first error is kept until [`Mkey::take_error`] takes it. The next configuration rearms the device.
     pub fn record(&mut self, fault: &SignatureFault) -> bool {
         if self.kind.signature.is_none() || fault.mkey != self.key.index() {
             return false;
@@ -334,15 +334,15 @@ impl Mkey {
         true
     }
 
-    /// Returns the first signature error since the last call, if any (`mlx5dv_mkey_check`).
+    /// Returns the first signature error that was recorded since the last call, if any.
     ///
-    /// Ask after the data's completion, or after the peer's message that the data is there: the completion queue must have
-    /// been polled first.
+    /// Nothing recorded does not say that the data was right: an error may have been taken from the completion queue without this mkey
+    /// in the router. [`CompletionQueue::check`](crate::queue::CompletionQueue::check) knows.
     ///
     /// # Errors
     /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this mkey has; it is told
     /// once, too.
-    pub fn check(&mut self) -> Result<Option<SignatureError>, CheckError> {
+    pub fn take_error(&mut self) -> Result<Option<SignatureError>, CheckError> {
         if self.kind.signature.is_none() {
             return Err(CheckError::NotASignatureMkey);
         }

@@ -12,7 +12,7 @@ use crate::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 pub enum Completion {
     /// A request completed.
     Work(WorkCompletion),
-    /// A block's signature was wrong (`MLX5_CQE_SIG_ERR`). The mkey has recorded it: [`crate::mkey::Mkey::check`]
+    /// A block's signature was wrong (`MLX5_CQE_SIG_ERR`). The mkey has recorded it: [`crate::mkey::Mkey::take_error`]
     /// returns block and values. It belongs to no request: the one that moved the data completes as a success.
     SignatureError {
         /// The mkey, as the device names it.

@@ -13,9 +13,11 @@ use super::doorbell::CqDoorbellRecord;
 use super::in_flight::{RequestKind, Retired};
 use super::ring::{Ring, Slot};
 use super::router::{CompletionRouter, CqeOrigin, QpQueues};
+use super::unclaimed::Unclaimed;
 use super::{MAX_COMPLETIONS, barrier};
-use crate::error::{CompletionError, QueueError};
-use crate::types::Qpn;
+use crate::error::{CheckError, CompletionError, QueueError};
+use crate::mkey::{Mkey, SignatureError};
+use crate::types::{MkeyIndex, Qpn};
 use crate::wire::cqe::{Cqe, CqeEnd, CqeOpcode, CqeSlot, OpOwn};
 use embedded_hal::delay::DelayNs;
 use zerocopy::transmute;
@@ -68,6 +70,7 @@ pub struct CompletionQueue<'r, E = Cqe> {
     pub(super) consumer: u64,
     /// Events received; their low bits are the arm word's sequence number.
     pub(super) events: u8,
+    unclaimed: Unclaimed,
 }
 
 impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
@@ -85,7 +88,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// # Errors
     /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
     pub fn new(ring: &'r mut [E], record: &'r CqDoorbellRecord) -> Result<Self, QueueError> {
-        Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0, events: 0 })
+        let ring = Ring::new(ring, MAX_COMPLETIONS)?;
+        Ok(Self { ring, record, consumer: 0, events: 0, unclaimed: Unclaimed::default() })
     }
 
     /// Returns what tells it from other completion queues: no two of them have one ring.
@@ -97,6 +101,26 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// Returns whether the device has written no entry that was not taken.
     pub fn is_empty(&self) -> bool {
         entry(self.ring.peek(self.consumer).cqe()).is_none()
+    }
+
+    /// Returns the first signature error of an mkey since the last call, if any (`mlx5dv_mkey_check`): one that polling has recorded
+    /// in it, or has kept here because the router did not have the mkey
+    /// ([`CompletionError::UnknownMkey`]).
+    ///
+    /// Ask after the completion of the data was taken from this queue, or after the peer's message that the data is there. Of a queue
+    /// pair with two completion queues, errors in what is sent arrive at that of the send queue, in what is received at the other.
+    ///
+    /// # Errors
+    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this mkey has; it is told
+    /// once, too. [`CheckError::ErrorsLost`] where errors of more than 8 mkeys were found that no router had: the data may be wrong.
+    pub fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
+        self.unclaimed.check(mkey)
+    }
+
+    /// Drops the signature error that is kept for [`CompletionQueue::check`], of an mkey that was destroyed: another one may get its
+    /// number.
+    pub fn forget_mkey(&mut self, mkey: MkeyIndex) {
+        self.unclaimed.forget(mkey);
     }
 
     /// Takes the next entry as it is, for [`crate::inspect`] or a decoder of one's own, if the device has written one.
@@ -262,7 +286,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         // A device that never stops writing what the user does not see must not keep the caller here.
         for _ in 0..self.ring.len() {
             let entry = self.take_entry()?;
-            if let Some(completion) = complete(&entry, self.identity(), router) {
+            if let Some(completion) = complete(&entry, self.identity(), router, &mut self.unclaimed) {
                 return Some((entry, completion));
             }
         }
@@ -301,12 +325,16 @@ fn complete(
     entry: &Cqe,
     identity: CqIdentity,
     router: &mut impl CompletionRouter,
+    unclaimed: &mut Unclaimed,
 ) -> Option<Result<Completion, CompletionError>> {
     match CqeEvent::from_wire(entry) {
         Ok(CqeEvent::Work(event)) => complete_work(entry, event, identity, router).transpose(),
         Ok(CqeEvent::SignatureError(fault)) => {
             let mkey = fault.mkey;
             let position = router.signature_error(&fault);
+            if position.is_none() {
+                unclaimed.keep(&fault);
+            }
             let error = position.map(|position| Completion::SignatureError { mkey, position });
             Some(error.ok_or(CompletionError::UnknownMkey { index: mkey.get() }))
         }

@@ -122,7 +122,7 @@ impl<const N: usize> MkeyPool<N> {
         let mkey = self.mkeys.get_mut(handle.position())?;
         mkey.advance_tag();
         // An error of an earlier use may still be recorded, which nobody asked for.
-        let _ = mkey.check();
+        let _ = mkey.take_error();
         Some((PooledMkey(handle), mkey))
     }
 

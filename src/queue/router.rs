@@ -150,7 +150,7 @@ pub trait CompletionRouter {
 ///         match completion? {
 ///             Completion::Work(work) => done.push(work.id),
 ///             Completion::SignatureError { position, .. } => {
-///                 println!("{:?}", router.mkeys[position].check());
+///                 println!("{:?}", router.mkeys[position].take_error());
 ///             }
 ///         }
 ///     }

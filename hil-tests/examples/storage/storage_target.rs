@@ -454,7 +454,7 @@ impl Session<'_> {
         let mut wrong = None;
         for (chunk, mkey) in target.geometry.chunks(blocks).zip(mkeys) {
             // The device keeps the first error of each mkey.
-            if let Some(error) = mkey.check()? {
+            if let Some(error) = mkey.take_error()? {
                 let block = lba + u64::from(chunk.start) + error.block_index();
                 println!("target: LBA {block}: {error}");
                 wrong = wrong.or(Some(block));

@@ -238,8 +238,11 @@ pub fn entry_foreign_poll(
     switch: &mut Switch,
     bell: &mut CqBell,
     pause: &mut Pause,
-    each: fn(Result<Completion, CompletionError>),
+    (each, mkey): (fn(Result<Completion, CompletionError>), &mut Mkey),
 ) -> bool {
+    if completions.check(mkey).is_err() {
+        completions.forget_mkey(mkey.key().index());
+    }
     if let Some(completion) = completions.poll(switch) {
         each(completion);
     }

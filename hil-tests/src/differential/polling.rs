@@ -66,7 +66,7 @@ impl Session {
     /// Asks both sides for the mkey's signature error. Returns the difference of the answers, if any.
     fn ask(&mut self, pair: &mut Pair) -> Option<String> {
         let unread = pair.take_unread();
-        let (ours, theirs) = (pair.ours.as_mut()?.check(), pair.reference.check());
+        let (ours, theirs) = (pair.ours.as_mut()?.take_error(), pair.reference.check());
         // The reference keeps an error that it cannot decode for the next call.
         pair.torn |= pair.kind.signature && theirs.is_err();
         match check::compare(&ours, &theirs, unread) {

@@ -69,7 +69,7 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
         forget(&mut mkey);
         assert_eq!((mkey.signature(), mkey.length(), mkey.wire_length()), (None, 0, Some(0)));
         assert!(mkey.record(&fault));
-        assert_eq!(mkey.check().map(|error| error.map(says)), Ok(Some((1, 0x2222_2222, 0x1111_1111))));
+        assert_eq!(mkey.take_error().map(|error| error.map(says)), Ok(Some((1, 0x2222_2222, 0x1111_1111))));
     }
     // Whether the device has been told the count is not known, but for an invalidation.
     let counts = forgets.map(|forget| {
@@ -85,7 +85,7 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
         &Layout::List(&[]),
         516,
     );
-    assert!(mkey.record(&fault) && mkey.check().is_err());
+    assert!(mkey.record(&fault) && mkey.take_error().is_err());
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn an_error_under_a_digest_is_read_only_if_it_is_of_the_digest() {
     };
     let mut read = |fault| {
         assert!(mkey.record(&fault));
-        mkey.check().map(|error| error.map(|error| (error.found, error.computed)))
+        mkey.take_error().map(|error| error.map(|error| (error.found, error.computed)))
     };
     assert_eq!(read(fault), Ok(Some((0x2222_2222, 0x1111_1111))));
     for other in [

@@ -171,10 +171,66 @@ fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
         stride: 516,
     };
     assert_eq!(expected.block_index(), 2);
-    assert_eq!(mkeys[1].check(), Ok(Some(expected)), "the first is kept");
-    assert_eq!(mkeys[1].check(), Ok(None), "and given once");
-    assert_eq!(mkeys[0].check(), Ok(None));
+    assert_eq!(mkeys[1].take_error(), Ok(Some(expected)), "the first is kept");
+    assert_eq!(mkeys[1].take_error(), Ok(None), "and given once");
+    assert_eq!(mkeys[0].take_error(), Ok(None));
     assert!(mkeys[1].error_count().is_some_and(|count| count.pending && count.seen == 3));
+}
+
+/// An error whose mkey the router lacks is kept until the mkey is asked: data that was wrong is never called right.
+#[test]
+fn an_error_that_the_router_has_no_mkey_for_is_told_when_the_mkey_is_asked() {
+    let of = |key: u32| -> Cqe {
+        let error = SignatureErrorCqe {
+            syndrome: U16::new(SignatureErrorCqe::SYNDROME_GUARD),
+            sig_type: SignatureErrorCqe::TYPE_BLOCK,
+            domain: SignatureErrorCqe::DOMAIN_MEMORY,
+            mkey: U32::new(key),
+            offset: U64::new(2 * 516 - 1),
+            ..transmute!(cqe(CqeOpcode::SIGNATURE_ERROR, 0, 0))
+        };
+        transmute!(error)
+    };
+    let [mut wrong, mut right, mut gone] =
+        [0x100, 0x200, 0x300].map(|key| signature_mkey(Key::from_raw(key)));
+    let mut entries = [Cqe::UNWRITTEN; 16];
+    for (entry, key) in entries.iter_mut().zip([0x100, 0x100, 0x300]) {
+        *entry = of(key);
+    }
+    for (entry, key) in entries[3..].iter_mut().zip(4..12) {
+        *entry = of(key << 8);
+    }
+    let (mut ring, record) = queue(&entries);
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    let (mut sq_ring, sq_record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut send = send(QPN, &mut sq_ring, &sq_record);
+    let prepared = signing(BlockSignature::memory(CRC32));
+    send.request(1).configure_mkey(&mut wrong, &prepared, Layout::Unchanged).unwrap();
+    let mut poll = |completions: &mut CompletionQueue<'_>| {
+        completions.poll(&mut QpRouter { queues: &mut send, mkeys: &mut [] })
+    };
+    for index in [1, 1, 3] {
+        assert_eq!(poll(&mut completions), Some(Err(CompletionError::UnknownMkey { index })));
+    }
+    assert_eq!(wrong.take_error(), Ok(None), "nobody has told it");
+    let told = completions.check(&mut wrong).unwrap().expect("an error");
+    assert_eq!((told.kind, told.block_index()), (SignatureErrorKind::Guard, 1));
+    assert_eq!(completions.check(&mut wrong), Ok(None), "once");
+    assert!(wrong.error_count().is_some_and(|count| count.pending && count.seen == 2), "it is rearmed");
+    assert_eq!(completions.check(&mut right), Ok(None));
+    completions.forget_mkey(gone.key().index());
+    assert_eq!(completions.check(&mut gone), Ok(None), "another mkey of that number");
+    // More than are kept: no mkey is called right any more.
+    for _ in 4..12 {
+        assert!(poll(&mut completions).is_some_and(|found| found.is_err()));
+    }
+    assert_eq!(completions.check(&mut right), Ok(None), "all are kept");
+    let (mut ring, record) = queue(&entries);
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    for _ in 0..11 {
+        assert!(poll(&mut completions).is_some_and(|found| found.is_err()));
+    }
+    assert_eq!(completions.check(&mut right), Err(CheckError::ErrorsLost));
 }
 
 #[test]

@@ -183,6 +183,6 @@ fn an_error_of_an_earlier_use_is_not_told() {
     assert!(mkey.record(&fault));
     pool.put_unused(handle).unwrap();
     let (_handle, mkey) = pool.take().unwrap();
-    assert_eq!(mkey.check(), Ok(None));
+    assert_eq!(mkey.take_error(), Ok(None));
     assert!(mkey.error_count().is_some_and(|count| count.pending && count.seen == 2), "the device is told");
 }

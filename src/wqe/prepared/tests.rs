@@ -114,7 +114,7 @@ fn hurt(mkey: &mut Mkey) -> Option<SignatureError> {
         offset: 519,
     };
     mkey.record(&fault);
-    mkey.check().ok().flatten()
+    mkey.take_error().ok().flatten()
 }
 
 /// Signatures of all shapes.

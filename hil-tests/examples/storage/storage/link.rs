@@ -207,7 +207,7 @@ impl Link {
             // is not known.
             mkey.forget();
             // What it has named is named again when the data is moved again.
-            let _ = mkey.check();
+            let _ = mkey.take_error();
         }
         Ok(outstanding)
     }

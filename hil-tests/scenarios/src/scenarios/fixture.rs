@@ -275,7 +275,7 @@ impl<'b> MkeyFixture<'b> {
         if mkey.error_count().is_none() {
             return Ok(None);
         }
-        mkey.check().map_err(|error| error.to_string())
+        mkey.take_error().map_err(|error| error.to_string())
     }
 
     /// No signature may have been wrong.

@@ -48,8 +48,13 @@ fn taking<T>(
     let (ring, record) = ([(); 4].map(|()| Line::default()), CqDoorbellRecord::new());
     let mut device = Endless { ring: &ring, taken: 0, kind };
     device.write(0);
-    let mut completions =
-        CompletionQueue { ring: Ring::over(&ring), record: &record, consumer: 0, events: 0 };
+    let mut completions = CompletionQueue {
+        ring: Ring::over(&ring),
+        record: &record,
+        consumer: 0,
+        events: 0,
+        unclaimed: Unclaimed::default(),
+    };
     let result = take(&mut completions, &mut QpRouter { queues: &mut device, mkeys: &mut [] });
     assert_eq!(record.bytes()[0], (device.taken as u32).to_be_bytes(), "slots given back");
     (result, device.taken)

@@ -111,7 +111,7 @@ fn the_psv_of_one_mkey_is_set_only_after_an_error() {
         offset: 703,
     };
     assert!(mkey.record(&fault));
-    let error = mkey.check().unwrap().unwrap();
+    let error = mkey.take_error().unwrap().unwrap();
     assert_eq!((error.kind, error.found, error.computed), (SignatureErrorKind::Digest, 8, 7));
     assert_eq!(error.to_string(), "bad digest (wire): found 0x0008, computed 0x0007");
     let requests = configured(&mut mkey, &own, LIST);
@@ -120,7 +120,7 @@ fn the_psv_of_one_mkey_is_set_only_after_an_error() {
     assert_eq!((named.len(), bsf(&named[0]).ext_wire_tfs_psv.get()), (1, 0x4000_0009));
     // A digest of the other domain is not what the device tells of.
     let fault = SignatureFault { domain: SignatureErrorCqe::DOMAIN_MEMORY, ..fault };
-    assert!(mkey.record(&fault) && mkey.check().is_err());
+    assert!(mkey.record(&fault) && mkey.take_error().is_err());
 }
 
 /// A memory key of NVIDIA's SPDK, and what its requests name.

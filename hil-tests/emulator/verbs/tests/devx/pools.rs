@@ -70,7 +70,7 @@ fn pass(
             }
             Completion::SignatureError { position, .. } => {
                 assert_eq!(error, None, "one error");
-                error = Some((position, router.mkeys[position].check().unwrap().unwrap()));
+                error = Some((position, router.mkeys[position].take_error().unwrap().unwrap()));
             }
         }
     }

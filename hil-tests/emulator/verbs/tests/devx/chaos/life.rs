@@ -230,7 +230,7 @@ impl Life {
             Ok(Completion::Work(work)) => work,
             Ok(Completion::SignatureError { position, .. }) => {
                 tally.signature_errors += 1;
-                return match self.mkeys[position].check() {
+                return match self.mkeys[position].take_error() {
                     Ok(Some(_)) => Ok(()),
                     other => Err(format!("mkey {position} was told of: {other:?}")),
                 };
@@ -345,7 +345,7 @@ impl Life {
         self.poll(tally)?;
         for mkey in self.mkeys.iter_mut() {
             mkey.forget();
-            let _ = mkey.check();
+            let _ = mkey.take_error();
         }
         self.compare()?;
         let connected = self.connect();
