@@ -86,7 +86,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
         queue.request(id).signaled().rdma_read(behind(remote, header), &[data])?;
         queue.ring_doorbell();
         finish(id, &mut completions, &mut queue, &mut mkeys)?;
-        let [of_header, of_data] = [mkeys[0].take_error()?, mkeys[1].take_error()?];
+        let [of_header, of_data] = [completions.check(&mut mkeys[0])?, completions.check(&mut mkeys[1])?];
         match (of_header, of_data) {
             (None, None) if flip == 0 => println!("read back: both digests are good"),
             (None, Some(error)) if flip != 0 && error.kind == SignatureErrorKind::Digest => {

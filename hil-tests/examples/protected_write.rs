@@ -109,8 +109,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     batch.request(4).signaled().rdma_read(remote, &[all])?;
     drop(batch);
     finish(4, &mut completions, &mut queue, &mut mkeys)?;
-    // The transfer itself is complete. Whether its data is good, the mkey knows.
-    match mkeys[0].take_error()? {
+    // The transfer itself is complete. Whether its data is good, the completion queue knows.
+    match completions.check(&mut mkeys[0])? {
         Some(error) if error.block_index() == 1 => println!("read back: block 1 is wrong: {error:?}"),
         other => return Err(format!("a flipped bit in block 1, and the mkey says {other:?}").into()),
     }

@@ -189,7 +189,7 @@ proptest! {
         let back: Vec<u8> = places.iter().flat_map(read).collect();
         prop_assert_eq!(&back, &images.memory);
         if signature.is_some() {
-            prop_assert_eq!(pair.mkeys[mkey].take_error(), Ok(None));
+            prop_assert_eq!(pair.check(mkey), Ok(None));
         }
     }
 
@@ -248,7 +248,7 @@ proptest! {
             pair.tx(Tx::Send, mkey, 0, data.len())
         };
         moved.and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
-        let error = pair.mkeys[mkey].take_error();
+        let error = pair.check(mkey);
         if let Some(reported) = reported {
             prop_assert_eq!(matches!(error, Ok(Some(_))), reported, "{:?}", error);
         }

@@ -429,7 +429,7 @@ impl<'a> Initiator<'a> {
         let io = io.ok_or_else(|| Lost("a response to no command".into()))?;
         self.unanswered = 0;
         let Part { opcode, lba, .. } = io.part;
-        let named = self.gear.link.mkeys.get_mut(slot).ok_or("no such mkey")?.take_error()?;
+        let named = self.gear.link.check(slot)?;
         let named = named.map(|error| (lba + error.block_index(), error));
         match (response.status, named) {
             (Response::DONE, None) if opcode == Command::READ => self.compare(&io)?,

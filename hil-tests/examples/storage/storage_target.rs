@@ -450,11 +450,11 @@ impl Session<'_> {
         let target = &mut *self.target;
         let (command, _) = self.slots.get_mut(slot).and_then(Option::take).ok_or("no such command")?;
         let (lba, blocks, spec) = (command.lba.get(), command.blocks.get(), *target.link.spec());
-        let mkeys = target.link.mkeys.iter_mut().skip(slot * spec.mkeys_per_command);
+        let mkeys = slot * spec.mkeys_per_command..;
         let mut wrong = None;
         for (chunk, mkey) in target.geometry.chunks(blocks).zip(mkeys) {
             // The device keeps the first error of each mkey.
-            if let Some(error) = mkey.take_error()? {
+            if let Some(error) = target.link.check(mkey)? {
                 let block = lba + u64::from(chunk.start) + error.block_index();
                 println!("target: LBA {block}: {error}");
                 wrong = wrong.or(Some(block));

@@ -4,8 +4,8 @@ use crate::board::{Board, EndSpec, MkeySpec, QpEnd};
 use alloc::string::String;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
-use mlx5_mkey::mkey::{Access, Layout, Mkey, MkeyConfig};
+use mlx5_mkey::error::{CheckError, CompletionError, ConfigError, PostError};
+use mlx5_mkey::mkey::{Access, Layout, Mkey, MkeyConfig, SignatureError};
 use mlx5_mkey::queue::{Completion, Failure, Outcome, RequestKind, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{Cqe, Syndrome};
@@ -276,6 +276,14 @@ impl<'b> QpPairFixture<'b> {
         let found = found.map_err(|error| format!("far side: {error}"))?;
         found.iter().for_each(|completion| self.board.taken(self.far.qpn().get(), completion));
         Ok(found)
+    }
+
+    /// Returns the first signature error of an mkey since the last call, if any: its completion queue is the near side's.
+    ///
+    /// # Errors
+    /// As [`mlx5_mkey::queue::CompletionQueue::check`].
+    pub fn check(&mut self, mkey: usize) -> Result<Option<SignatureError>, CheckError> {
+        self.near.queues().check(&mut self.mkeys[mkey])
     }
 
     /// Takes completions of the near side until there are this many, or those that have come within the board's timeout.
@@ -557,7 +565,7 @@ mod tests {
             pair.board.write(region.address, &[0; 1024]);
             pair.rx(way, mkey, 0, &images.wire).unwrap().ok().unwrap();
             assert_eq!(pair.bytes(&region), data, "{way:?}");
-            assert_eq!(pair.mkeys[mkey].take_error(), Ok(None));
+            assert_eq!(pair.check(mkey), Ok(None));
         }
     }
 }

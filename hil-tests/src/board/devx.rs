@@ -20,8 +20,8 @@ use mlx5_mkey::devx::{
     MemoryRegion, MkeyHandle, MkeyObject, MkeySpec as DevxMkeySpec, Outstanding, ProtectionDomain as Pd,
     QpControl, QueuePair, QueuePairSpec,
 };
-use mlx5_mkey::error::{CompletionError, PostError};
-use mlx5_mkey::mkey::{Access, Keytag, Mkey};
+use mlx5_mkey::error::{CheckError, CompletionError, PostError};
+use mlx5_mkey::mkey::{Access, Keytag, Mkey, SignatureError};
 use mlx5_mkey::queue::{ClockInfo, Completion, QpRouter, SendRequest, WorkCompletion};
 use mlx5_mkey::types::{DekId, Key, Qpn, UmrFence};
 use mlx5_mkey::wire::Wqebb;
@@ -155,6 +155,10 @@ impl EndQueues for ShimQueues {
 
     fn poll(&mut self, mkeys: &mut [Mkey]) -> Option<Result<Completion, CompletionError>> {
         self.completions.poll(&mut QpRouter { queues: &mut self.queue, mkeys })
+    }
+
+    fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
+        self.completions.check(mkey)
     }
 
     fn take_entry(&mut self) -> Option<Cqe> {

@@ -60,7 +60,7 @@ pub(super) fn same(what: &str, found: &[u8], expected: &[u8]) -> Verdict {
 /// # Errors
 /// The signature error.
 pub(super) fn no_signature_error(pair: &mut QpPairFixture<'_>, mkey: usize) -> Verdict {
-    match pair.mkeys[mkey].take_error() {
+    match pair.check(mkey) {
         Ok(None) => Ok(()),
         Ok(Some(error)) => Err(format!("signature error without cause: {error}")),
         Err(error) => Err(error.to_string()),
@@ -72,7 +72,7 @@ pub(super) fn no_signature_error(pair: &mut QpPairFixture<'_>, mkey: usize) -> V
 /// # Errors
 /// If there is no signature error.
 pub(super) fn signature_error(pair: &mut QpPairFixture<'_>, mkey: usize) -> Result<SignatureError, String> {
-    match pair.mkeys[mkey].take_error() {
+    match pair.check(mkey) {
         Ok(Some(error)) => Ok(error),
         Ok(None) => Err("a wrong signature was not reported".into()),
         Err(error) => Err(error.to_string()),

@@ -7,7 +7,7 @@ use mlx5_mkey::devx::{
     Buffer, ConnectOptions, CqReader, CqSpec, Device, Events, MkeySpec, Mkeys, ProtectionDomain, QpAddress,
     QueuePair, QueuePairSpec,
 };
-use mlx5_mkey::mkey::Access;
+use mlx5_mkey::mkey::{Access, SignatureError};
 use mlx5_mkey::queue::{Completion, Outcome as Fate, QpTable};
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wqe::Sge;
@@ -183,6 +183,12 @@ impl Link {
         Ok(())
     }
 
+    /// Returns the first signature error of an mkey since the last call, if any.
+    pub(crate) fn check(&mut self, mkey: usize) -> Outcome<Option<SignatureError>> {
+        let mkey = self.mkeys.get_mut(mkey).ok_or("no such mkey")?;
+        Ok(self.completions.check(mkey)?)
+    }
+
     /// Sees that the device still completes: nothing is written any more to a completion queue that was full.
     ///
     /// # Errors
@@ -207,7 +213,7 @@ impl Link {
             // is not known.
             mkey.forget();
             // What it has named is named again when the data is moved again.
-            let _ = mkey.take_error();
+            let _ = self.completions.check(mkey);
         }
         Ok(outstanding)
     }

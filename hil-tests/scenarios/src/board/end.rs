@@ -7,8 +7,8 @@ use crate::way::{Poster, Way};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
-use mlx5_mkey::error::{CompletionError, PostError};
-use mlx5_mkey::mkey::Mkey;
+use mlx5_mkey::error::{CheckError, CompletionError, PostError};
+use mlx5_mkey::mkey::{Mkey, SignatureError};
 use mlx5_mkey::queue::{
     Batch, Completion, CompletionQueue, Doorbell, QpRouter, ReceiveQueue, RequestKind, SendQueue, SendRequest,
 };
@@ -90,6 +90,12 @@ pub trait EndQueues {
     /// Returns the next completion. Signature errors go to the mkeys.
     fn poll(&mut self, mkeys: &mut [Mkey]) -> Option<Result<Completion, CompletionError>>;
 
+    /// Returns the first signature error of an mkey since the last call, if any.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::check`].
+    fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError>;
+
     /// Takes the next completion entry as it is. Nothing is retired.
     fn take_entry(&mut self) -> Option<Cqe>;
 
@@ -155,6 +161,10 @@ impl<D: Doorbell, E: CqeSlot> EndQueues for CoreQueues<D, E> {
 
     fn poll(&mut self, mkeys: &mut [Mkey]) -> Option<Result<Completion, CompletionError>> {
         self.completions.poll(&mut QpRouter { queues: (&mut self.send, &mut self.receive), mkeys })
+    }
+
+    fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
+        self.completions.check(mkey)
     }
 
     fn take_entry(&mut self) -> Option<Cqe> {

@@ -316,8 +316,7 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
     // Ten bytes at each end of the plain mkey's space were in no entry: in memory they lie side by side.
     let back = [part(&space, 50..90), &[0; 20], part(&space, 10..50)].concat();
     same(&pair.bytes(&second), &back).map_err(|error| format!("plain mkey: {error}"))?;
-    let check = pair.mkeys.get_mut(signing).map(|mkey| mkey.take_error());
-    ensure_eq!(check, Some(Ok(None)), "signature error");
+    ensure_eq!(pair.check(signing), Ok(None), "signature error");
     Ok(())
 }
 
@@ -419,10 +418,7 @@ fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
     let ids: Vec<u64> = pair.wait_near(2)?.iter().map(|completion| completion.id).collect();
     ensure_eq!(ids, vec![1, 2], "completions");
     same(&pair.bytes(&target), part(&stream, 0..512))?;
-    let told: Vec<bool> = mkeys
-        .iter()
-        .map(|mkey| matches!(pair.mkeys.get_mut(*mkey).map(|mkey| mkey.take_error()), Some(Ok(Some(_)))))
-        .collect();
+    let told: Vec<bool> = mkeys.iter().map(|mkey| matches!(pair.check(*mkey), Ok(Some(_)))).collect();
     ensure_eq!(told, vec![true, false], "mkeys with an error");
     same(&pair.tx(Tx::Send, *mkeys.last().ok_or("two mkeys")?, 0, 512)?.ok()?, part(&stream, 0..512))
 }

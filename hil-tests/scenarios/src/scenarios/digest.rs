@@ -239,8 +239,7 @@ fn m70_a_transaction_after_a_wrong_digest(board: &mut dyn Board) -> Verdict {
         pair.run_device()?;
         ensure_eq!(pair.wait_near(posted)?.len(), posted, "completions");
         same(&pair.bytes(&memory), &data)?;
-        let last = pair.mkeys.last_mut().ok_or("no mkey")?;
-        match last.take_error().map_err(text)? {
+        match pair.check(PARTS.len() - 1).map_err(text)? {
             Some(error) if round % 2 == 0 => reported(&error, DomainKind::Wire, &good, &found)?,
             None if round % 2 == 1 => {}
             other => return Err(format!("round {round}: {other:?}")),

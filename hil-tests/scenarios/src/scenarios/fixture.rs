@@ -275,7 +275,7 @@ impl<'b> MkeyFixture<'b> {
         if mkey.error_count().is_none() {
             return Ok(None);
         }
-        mkey.take_error().map_err(|error| error.to_string())
+        self.pair.check(self.mkey).map_err(|error| error.to_string())
     }
 
     /// No signature may have been wrong.

@@ -527,11 +527,10 @@ fn r181_no_spurious_errors_without_a_signature(board: &mut dyn Board) -> Verdict
     for way in Rx::ALL {
         pair.rx(way, mkey, 0, &data)?.ok()?;
     }
-    let check = pair.mkeys.get_mut(mkey).map(|mkey| mkey.take_error());
-    ensure_eq!(check, Some(Ok(None)), "signature error");
+    ensure_eq!(pair.check(mkey), Ok(None), "signature error");
     let plain = pair.mkey(PLAIN);
-    let check = pair.mkeys.get_mut(plain).map(|mkey| mkey.take_error());
-    ensure_eq!(check, Some(Err(CheckError::NotASignatureMkey)), "an mkey that has none to ask for");
+    let check = pair.check(plain);
+    ensure_eq!(check, Err(CheckError::NotASignatureMkey), "an mkey that has none to ask for");
     Ok(())
 }
 
@@ -620,8 +619,7 @@ fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
         pair.rx(way, mkey, 0, &flipped(&images.wire, 0, 1))?.ok()?;
         ensure_eq!(core::mem::take(&mut pair.signature_errors), vec![mkey], "mkeys that polls have named");
         for other in mkeys {
-            let check = pair.mkeys.get_mut(other).map(|mkey| mkey.take_error());
-            let reported = matches!(check, Some(Ok(Some(_))));
+            let reported = matches!(pair.check(other), Ok(Some(_)));
             ensure_eq!(reported, other == mkey, "bad data in mkey {mkey}: mkey {other} is told");
         }
     }

@@ -96,7 +96,7 @@ fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
         bench.queue.control().resume().unwrap();
         assert_eq!(names(&mut bench, &mut object, 1), [3]);
         assert_eq!(bench.queue.control().query().unwrap().state, QpState::RTS);
-        assert!(object.mkey.check().unwrap().is_some());
+        assert!(bench.completions.check(&mut object.mkey).unwrap().is_some());
         // One that is not drained does not go on.
         assert!(matches!(bench.queue.control().resume(), Err(DevxError::Call { what: "ibv_modify_qp", .. })));
         assert_eq!(bench.queue.control().query().unwrap().state, QpState::RTS);
