@@ -576,7 +576,8 @@ pub enum CheckError {
         /// Raw domain.
         domain: u8,
     },
-    /// The completion queue had errors of more mkeys that no router had than it keeps: any mkey's data may be wrong.
+    /// Routers lacked more mkeys with errors than a completion queue keeps errors of: the data of any mkey may be
+    /// wrong.
     ErrorsLost,
 }
 
@@ -607,14 +608,17 @@ pub enum PoolError {
     /// The key is in service, or may be: nothing says that the request that takes it out of service was
     /// executed.
     KeyInService,
+    /// A pool was to be made of more elements than its type has room for.
+    TooMany,
 }
 
 impl fmt::Display for PoolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OtherPool => "the handle is of another pool",
-            Self::NotInUse => "the handle names nothing that is in use",
+            Self::NotInUse => "what the handle names was put back or removed: it is not in use",
             Self::KeyInService => "the key may still be in service",
+            Self::TooMany => "more elements than the pool has room for",
         })
     }
 }

@@ -39,7 +39,8 @@ static void write_through_an_mkey(mlx5mk_pd *pd, mlx5mk_cq *cq, mlx5mk_qp *qp)
     mlx5mk_mr *from = NULL, *to = NULL;
     mlx5mk_pool *pool = NULL;
     mlx5mk_prepared *prepared = NULL;
-    uint32_t mkey = 0, lkey = 0, rkey = 0;
+    mlx5mk_mkey mkey;
+    uint32_t lkey = 0, rkey = 0;
     mlx5mk_completion done;
 
     CHECK(mlx5mk_mr_register(pd, source, sizeof(source), MLX5MK_LOCAL_WRITE, &from, &error) == 0);

@@ -11,6 +11,10 @@
 
 #define BYTES 4096
 
+/* Handles that no call has given out. */
+static const mlx5mk_mkey no_mkey;
+static const mlx5mk_window no_window;
+
 /* Two connected queue pairs, and memory. */
 static mlx5mk_device *device;
 static mlx5mk_pd *pd;
@@ -36,13 +40,13 @@ static void arguments_may_not_be_missing(void)
     REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_dek_create(NULL, NULL, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_prepared_create(NULL, NULL, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_pool_take(NULL, NULL, &error));
-    REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_pool_put(NULL, 0, NULL, &error));
-    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_invalidate(NULL, 0, 0, NULL, 0, &error));
-    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_invalidate_window(NULL, 0, 0, NULL, 0, &error));
-    REFUSED(MLX5MK_ARGUMENT, "windows is NULL", mlx5mk_windows_put(NULL, 0, NULL, &error));
-    REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_key(NULL, 0, NULL, &error));
-    REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_check(NULL, 0, NULL, &error));
-    REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_forget(NULL, 0, &error));
+    REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_pool_put(NULL, no_mkey, NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_invalidate(NULL, 0, 0, NULL, no_mkey, &error));
+    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_invalidate_window(NULL, 0, 0, NULL, no_window, &error));
+    REFUSED(MLX5MK_ARGUMENT, "windows is NULL", mlx5mk_windows_put(NULL, no_window, NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_key(NULL, no_mkey, NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_check(NULL, no_mkey, NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_forget(NULL, no_mkey, &error));
     REFUSED(MLX5MK_ARGUMENT, "prepared is NULL", mlx5mk_prepared_set_tweak(NULL, 0, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "prepared is NULL", mlx5mk_prepared_set_tags(NULL, 0, 0, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "prepared is NULL", mlx5mk_prepared_set_dek(NULL, NULL, NULL, &error));
@@ -53,7 +57,7 @@ static void arguments_may_not_be_missing(void)
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post(NULL, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_raw(NULL, 0, 0, NULL, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_receive(NULL, 0, NULL, 0, &error));
-    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_configure(NULL, 0, 0, NULL, 0, NULL, NULL, 0, &error));
+    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_configure(NULL, 0, 0, NULL, no_mkey, NULL, NULL, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "cq is NULL", mlx5mk_cq_poll(NULL, &done, 1, &error));
     REFUSED(MLX5MK_ARGUMENT, "cq is NULL", mlx5mk_cq_wait(NULL, &done, 1, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "cq is NULL", mlx5mk_cq_fd(NULL, &error));
@@ -85,7 +89,7 @@ static void set_up(void)
 {
     char words[16];
     mlx5mk_address addresses[2];
-    mlx5mk_connect_spec wrong = {.service_level = 8}, spec = {.first_psn = 0x1234};
+    mlx5mk_connect_spec wrong = {.service_level = 8}, spec = {.first_psn = 0x1234, .ack_packets = 1};
     mlx5mk_qp_spec small = {.send_blocks = 64, .receive_slots = 16, .flags = MLX5MK_QP_MEMCPY}, odd = {.flags = 16};
 
     REFUSED(MLX5MK_DEVICE, "mlx5_7", mlx5mk_device_open("mlx5_7", &device, &error));
@@ -105,11 +109,22 @@ static void set_up(void)
     REFUSED(MLX5MK_ARGUMENT, "send_blocks", mlx5mk_qp_create(pd, cq, cq, &odd, &first, &error));
     odd.send_blocks = 0, odd.receive_slots = 4097;
     REFUSED(MLX5MK_ARGUMENT, "receive_slots", mlx5mk_qp_create(pd, cq, cq, &odd, &first, &error));
+    odd.receive_slots = 0, odd.timestamps = 4;
+    REFUSED(MLX5MK_ARGUMENT, "timestamps", mlx5mk_qp_create(pd, cq, cq, &odd, &first, &error));
+    /* The software device has a free-running clock only. */
+    odd.timestamps = MLX5MK_TIMESTAMPS_REAL_TIME;
+    REFUSED(MLX5MK_COMMAND, "time stamps in real time", mlx5mk_qp_create(pd, cq, cq, &odd, &first, &error));
+    small.timestamps = MLX5MK_TIMESTAMPS_FREE_RUNNING;
     DONE(mlx5mk_qp_create(pd, cq, cq, &small, &first, &error));
+    small.timestamps = MLX5MK_TIMESTAMPS_DEVICE_DEFAULT;
     DONE(mlx5mk_qp_create(pd, cq, cq, &small, &second, &error));
     REFUSED(MLX5MK_IN_USE, "2 queue pairs", mlx5mk_cq_destroy(cq, &error));
 
     REFUSED(MLX5MK_ARGUMENT, "priority", mlx5mk_qp_address(first, &wrong, &addresses[0], &error));
+    wrong = (mlx5mk_connect_spec){.ack_packets = 3};
+    REFUSED(MLX5MK_ARGUMENT, "ack_packets", mlx5mk_qp_address(first, &wrong, &addresses[0], &error));
+    wrong.ack_packets = 512;
+    REFUSED(MLX5MK_ARGUMENT, "packets", mlx5mk_qp_address(first, &wrong, &addresses[0], &error));
     DONE(mlx5mk_qp_address(first, &spec, &addresses[0], &error));
     DONE(mlx5mk_qp_address(second, &spec, &addresses[1], &error));
     DONE(mlx5mk_qp_connect(first, &addresses[1], &spec, &error));
@@ -300,7 +315,8 @@ static void mkeys_are_in_use_or_not(void)
 {
     mlx5mk_pool *pool = NULL;
     mlx5mk_prepared *prepared = NULL;
-    uint32_t mkey = 9, other = 9, key = 0;
+    mlx5mk_mkey mkey, other, third;
+    uint32_t key = 0;
     mlx5mk_pool_spec spec = {.count = 2, .max_entries = 4, .flags = MLX5MK_POOL_UPDATE_TAG};
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_REMOTE_READ};
     mlx5mk_range empty = {(uintptr_t)memory, 0, lkey}, entry = {(uintptr_t)memory, 16, lkey};
@@ -318,11 +334,11 @@ static void mkeys_are_in_use_or_not(void)
     config.parts = MLX5MK_SET_ACCESS;
     DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
 
-    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_mkey_key(pool, 0, &key, &error));
+    REFUSED(MLX5MK_ARGUMENT, "another pool", mlx5mk_mkey_key(pool, no_mkey, &key, &error));
     DONE(mlx5mk_pool_take(pool, &mkey, &error));
     DONE(mlx5mk_pool_take(pool, &other, &error));
-    CHECK(mkey + other == 1);
-    REFUSED(MLX5MK_FULL, "in use", mlx5mk_pool_take(pool, &key, &error));
+    CHECK(memcmp(&mkey, &other, sizeof(mkey)) != 0);
+    REFUSED(MLX5MK_FULL, "in use", mlx5mk_pool_take(pool, &third, &error));
     DONE(mlx5mk_mkey_key(pool, mkey, &key, &error));
     REFUSED(MLX5MK_SIGNATURE, "without block signature", mlx5mk_mkey_check(pool, mkey, NULL, &error));
     REFUSED(MLX5MK_CONFIG, "no crypto", mlx5mk_prepared_set_tweak(prepared, 1, 0, &error));
@@ -330,8 +346,8 @@ static void mkeys_are_in_use_or_not(void)
     REFUSED(MLX5MK_ARGUMENT, "domain", mlx5mk_prepared_set_tags(prepared, 2, 1, 1, &error));
     REFUSED(MLX5MK_CONFIG, "0 bytes",
             mlx5mk_post_configure(first, 60, 0, pool, mkey, prepared, &empty, 1, &error));
-    REFUSED(MLX5MK_ARGUMENT, "not in use",
-            mlx5mk_post_configure(first, 60, 0, pool, 2, prepared, &entry, 1, &error));
+    REFUSED(MLX5MK_ARGUMENT, "another pool",
+            mlx5mk_post_configure(first, 60, 0, pool, no_mkey, prepared, &entry, 1, &error));
     REFUSED(MLX5MK_ARGUMENT, "entries is NULL",
             mlx5mk_post_configure(first, 60, 0, pool, mkey, prepared, NULL, 1, &error));
 
@@ -339,7 +355,7 @@ static void mkeys_are_in_use_or_not(void)
     DONE(mlx5mk_post_configure(first, 61, MLX5MK_SIGNALED, pool, mkey, prepared, &entry, 1, &error));
     mlx5mk_doorbell(first);
     CHECK(take(MLX5MK_SENT, 61).operation == MLX5MK_OP_CONFIGURE);
-    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_post_invalidate(first, 62, 0, pool, 2, &error));
+    REFUSED(MLX5MK_ARGUMENT, "another pool", mlx5mk_post_invalidate(first, 62, 0, pool, no_mkey, &error));
     REFUSED(MLX5MK_ARGUMENT, "flags", mlx5mk_post_invalidate(first, 62, 1 << 7, pool, mkey, &error));
     DONE(mlx5mk_post_invalidate(first, 62, MLX5MK_SIGNALED, pool, mkey, &error));
     REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_pool_put(pool, mkey, NULL, &error));
@@ -348,6 +364,10 @@ static void mkeys_are_in_use_or_not(void)
     CHECK(done.operation == MLX5MK_OP_INVALIDATE);
     failed.kind = MLX5MK_FAILED;
     REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_pool_put(pool, mkey, &failed, &error));
+    /* Data that moved through the mkey may have the same name. */
+    mlx5mk_completion moved = done;
+    moved.operation = MLX5MK_OP_RDMA_WRITE;
+    REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_pool_put(pool, mkey, &moved, &error));
     DONE(mlx5mk_pool_put(pool, mkey, &done, &error));
     REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_pool_put(pool, mkey, &done, &error));
     DONE(mlx5mk_pool_take(pool, &mkey, &error));

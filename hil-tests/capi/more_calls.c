@@ -57,7 +57,7 @@ static int finish(uint64_t id)
 }
 
 /* Writes all data of an mkey to the second half at `at`, or reads the data from there. */
-static void move(uint64_t id, uint32_t operation, mlx5mk_pool *pool, uint32_t mkey, size_t at, uint32_t bytes)
+static void move(uint64_t id, uint32_t operation, mlx5mk_pool *pool, mlx5mk_mkey mkey, size_t at, uint32_t bytes)
 {
     mlx5mk_range all = {0, bytes, 0};
     DONE(mlx5mk_mkey_key(pool, mkey, &all.key, &error));
@@ -72,7 +72,7 @@ static void move(uint64_t id, uint32_t operation, mlx5mk_pool *pool, uint32_t mk
 }
 
 /* Maps an mkey to the first half at `at`. */
-static void lay(mlx5mk_pool *pool, uint32_t mkey, const mlx5mk_prepared *prepared, size_t at, uint32_t bytes)
+static void lay(mlx5mk_pool *pool, mlx5mk_mkey mkey, const mlx5mk_prepared *prepared, size_t at, uint32_t bytes)
 {
     mlx5mk_range entry = {(uintptr_t)(memory + at), bytes, lkey};
     DONE(mlx5mk_post_configure(qp, 1, 0, pool, mkey, prepared, &entry, 1, &error));
@@ -83,7 +83,7 @@ static void a_digest_is_behind_the_data(void)
     mlx5mk_pool *pool = NULL;
     mlx5mk_prepared *prepared = NULL;
     mlx5mk_bad_block bad;
-    uint32_t mkey;
+    mlx5mk_mkey mkey;
     mlx5mk_pool_spec spec = {.count = 1, .max_entries = 4};
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS | MLX5MK_SET_DIGEST,
                             .access = MLX5MK_LOCAL_WRITE,
@@ -124,12 +124,128 @@ static void a_digest_is_behind_the_data(void)
     mlx5mk_pool_destroy(pool);
 }
 
+/*
+ * A queue pair has two completion queues, and the pool was made for the queue of the sends. An error in received
+ * data comes to the other one.
+ */
+static void errors_at_the_other_queue_are_told(void)
+{
+    mlx5mk_cq *other = NULL;
+    mlx5mk_qp *both = NULL;
+    mlx5mk_pool *pool = NULL;
+    mlx5mk_prepared *prepared = NULL;
+    mlx5mk_completion done;
+    mlx5mk_bad_block bad;
+    mlx5mk_mkey mkey;
+    mlx5mk_qp_spec queues = {.send_blocks = 64, .receive_slots = 16};
+    mlx5mk_pool_spec spec = {.count = 1, .max_entries = 4};
+    mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS | MLX5MK_SET_SIGNATURE,
+                            .access = MLX5MK_LOCAL_WRITE,
+                            .wire = {.kind = MLX5MK_CRC32C, .block_size = 512}};
+    mlx5mk_range entry = {(uintptr_t)memory, 512, lkey}, sent = {(uintptr_t)there, 516, lkey};
+    DONE(mlx5mk_cq_create(device, 64, &other, &error));
+    DONE(mlx5mk_qp_create(pd, cq, other, &queues, &both, &error));
+    DONE(mlx5mk_qp_connect_local(both, mlx5mk_qp_number(both), &error));
+    DONE(mlx5mk_pool_create(pd, cq, &spec, &pool, &error));
+    DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
+    DONE(mlx5mk_pool_take(pool, &mkey, &error));
+    memset(there, 0x5a, 516);
+    for (uint64_t round = 0; round < 2; round++) {
+        mlx5mk_range all = {0, 516, 0};
+        mlx5mk_request send = {.id = 3,
+                               .operation = MLX5MK_OP_SEND,
+                               .flags = MLX5MK_SIGNALED,
+                               .sges = &sent,
+                               .sge_count = 1};
+        DONE(mlx5mk_mkey_key(pool, mkey, &all.key, &error));
+        DONE(mlx5mk_post_configure(both, 1, MLX5MK_SIGNALED, pool, mkey, prepared, &entry, 1, &error));
+        mlx5mk_doorbell(both);
+        CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == 1 && done.kind == MLX5MK_SENT);
+        DONE(mlx5mk_post_receive(both, 2, &all, 1, &error));
+        DONE(mlx5mk_post(both, &send, &error));
+        mlx5mk_doorbell(both);
+        CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == 3 && done.kind == MLX5MK_SENT);
+        CHECK(mlx5mk_cq_wait(other, &done, 1, 5000, &error) == 1 && done.kind == MLX5MK_BAD_ENTRY);
+        CHECK(mlx5mk_cq_wait(other, &done, 1, 5000, &error) == 1 && done.id == 2);
+        CHECK(done.kind == MLX5MK_RECEIVED && done.bytes == 516);
+        if (round == 0) {
+            REFUSED(MLX5MK_SIGNATURE, "guard", mlx5mk_mkey_check(pool, mkey, &bad, &error));
+            CHECK(bad.part == MLX5MK_BAD_GUARD && bad.domain == MLX5MK_WIRE && bad.block == 0);
+        } else {
+            /* Nobody asks: the next use of the mkey has no error. */
+            DONE(mlx5mk_pool_put(pool, mkey, NULL, &error));
+            DONE(mlx5mk_pool_take(pool, &mkey, &error));
+        }
+        DONE(mlx5mk_mkey_check(pool, mkey, &bad, &error));
+    }
+    DONE(mlx5mk_pool_put(pool, mkey, NULL, &error));
+    mlx5mk_prepared_destroy(prepared);
+    mlx5mk_pool_destroy(pool);
+    mlx5mk_qp_destroy(both);
+    DONE(mlx5mk_cq_destroy(other, &error));
+}
+
+/*
+ * The mkeys of two pools have the same positions, as those of two cards have. Each pool refuses the handles of the
+ * other pool, and handles of an earlier use.
+ */
+static void handles_are_of_one_pool(void)
+{
+    mlx5mk_pool *pools[2] = {NULL};
+    mlx5mk_windows *windows[2] = {NULL};
+    mlx5mk_prepared *prepared = NULL;
+    mlx5mk_mkey mkeys[2], again;
+    mlx5mk_window bound[2], later;
+    mlx5mk_bad_block bad;
+    uint32_t key;
+    mlx5mk_pool_spec spec = {.count = 1, .max_entries = 4};
+    mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_REMOTE_READ};
+    mlx5mk_range entry = {(uintptr_t)memory, 64, lkey};
+    for (int i = 0; i < 2; i++) {
+        DONE(mlx5mk_pool_create(pd, cq, &spec, &pools[i], &error));
+        DONE(mlx5mk_pool_take(pools[i], &mkeys[i], &error));
+        DONE(mlx5mk_windows_create(pd, 1, &windows[i], &error));
+        DONE(mlx5mk_windows_take(windows[i], &bound[i], &error));
+    }
+    DONE(mlx5mk_prepared_create(pools[0], &config, &prepared, &error));
+    static const char OTHER[] = "another pool";
+    REFUSED(MLX5MK_ARGUMENT, OTHER, mlx5mk_mkey_key(pools[0], mkeys[1], &key, &error));
+    REFUSED(MLX5MK_ARGUMENT, OTHER, mlx5mk_mkey_check(pools[0], mkeys[1], &bad, &error));
+    REFUSED(MLX5MK_ARGUMENT, OTHER, mlx5mk_mkey_forget(pools[0], mkeys[1], &error));
+    REFUSED(MLX5MK_ARGUMENT, OTHER,
+            mlx5mk_post_configure(qp, 1, 0, pools[0], mkeys[1], prepared, &entry, 1, &error));
+    REFUSED(MLX5MK_ARGUMENT, OTHER, mlx5mk_post_invalidate(qp, 1, 0, pools[0], mkeys[1], &error));
+    REFUSED(MLX5MK_ARGUMENT, OTHER, mlx5mk_pool_put(pools[0], mkeys[1], NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, OTHER,
+            mlx5mk_post_bind(qp, 1, 0, windows[0], bound[1], &entry, MLX5MK_REMOTE_READ, 0, &key, &error));
+    REFUSED(MLX5MK_ARGUMENT, OTHER, mlx5mk_post_invalidate_window(qp, 1, 0, windows[0], bound[1], &error));
+    REFUSED(MLX5MK_ARGUMENT, OTHER, mlx5mk_windows_put(windows[0], bound[1], NULL, &error));
+    REFUSED(MLX5MK_FULL, "in use", mlx5mk_pool_take(pools[0], &again, &error));
+    REFUSED(MLX5MK_FULL, "in use", mlx5mk_windows_take(windows[0], &later, &error));
+
+    /* The same element, used again. */
+    DONE(mlx5mk_pool_put(pools[0], mkeys[0], NULL, &error));
+    DONE(mlx5mk_pool_take(pools[0], &again, &error));
+    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_pool_put(pools[0], mkeys[0], NULL, &error));
+    DONE(mlx5mk_mkey_key(pools[0], again, &key, &error));
+    DONE(mlx5mk_windows_put(windows[0], bound[0], NULL, &error));
+    DONE(mlx5mk_windows_take(windows[0], &later, &error));
+    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_windows_put(windows[0], bound[0], NULL, &error));
+    DONE(mlx5mk_windows_put(windows[0], later, NULL, &error));
+    mlx5mk_prepared_destroy(prepared);
+    for (int i = 0; i < 2; i++) {
+        mlx5mk_pool_destroy(pools[i]);
+        mlx5mk_windows_destroy(windows[i]);
+    }
+}
+
 /* The tag stays, although the mkey allows a new one. The access rights are those from its creation. */
 static void configurations_write_no_more_than_changes(void)
 {
     mlx5mk_pool *pool = NULL;
     mlx5mk_prepared *prepared = NULL;
-    uint32_t mkey, first = 0, key;
+    mlx5mk_mkey mkey;
+    uint32_t first = 0, key;
     mlx5mk_pool_spec spec = {.count = 1,
                              .max_entries = 4,
                              .flags = MLX5MK_POOL_MINIMAL | MLX5MK_POOL_UPDATE_TAG,
@@ -160,7 +276,8 @@ static void mkeys_that_share_psvs_make_one_digest(void)
     mlx5mk_psvs *psvs = NULL;
     mlx5mk_pool *pool = NULL;
     mlx5mk_prepared *prepared = NULL;
-    uint32_t psv, other, mkeys[2];
+    uint32_t psv, other;
+    mlx5mk_mkey mkeys[2];
     REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_psvs_create(NULL, &psvs, &error));
     DONE(mlx5mk_psvs_create(pd, &psvs, &error));
     CHECK(mlx5mk_psvs_indices(NULL, NULL, NULL) == MLX5MK_ARGUMENT);
@@ -202,7 +319,7 @@ static void streams_are_interleaved(void)
 {
     mlx5mk_pool *pool = NULL;
     mlx5mk_prepared *prepared = NULL;
-    uint32_t mkey;
+    mlx5mk_mkey mkey;
     mlx5mk_pool_spec spec = {.count = 1, .max_entries = 3};
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_LOCAL_WRITE};
     mlx5mk_stream streams[] = {{(uintptr_t)memory, 4, 2, lkey}, {(uintptr_t)(memory + 100), 2, 0, lkey}};
@@ -260,7 +377,8 @@ static void pools_take_mkeys_from_a_store(void)
     mlx5mk_pool *pool = NULL, *other = NULL;
     mlx5mk_prepared *prepared = NULL;
     mlx5mk_completion done;
-    uint32_t mkey, key;
+    mlx5mk_mkey mkey, none;
+    uint32_t key;
     mlx5mk_pool_spec spec = {.count = 4, .max_entries = 4, .flags = MLX5MK_POOL_UPDATE_TAG};
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_REMOTE_READ};
     REFUSED(MLX5MK_ARGUMENT, "count", (spec.count = 0, mlx5mk_store_create(pd, cq, &spec, &store, &error)));
@@ -275,7 +393,7 @@ static void pools_take_mkeys_from_a_store(void)
 
     /* The first pool holds all four mkeys until it returns them. */
     DONE(mlx5mk_pool_take(pool, &mkey, &error));
-    REFUSED(MLX5MK_FULL, "in use", mlx5mk_pool_take(other, &key, &error));
+    REFUSED(MLX5MK_FULL, "in use", mlx5mk_pool_take(other, &none, &error));
     DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
     lay(pool, mkey, prepared, 0, 24);
     /* An mkey is taken out of service before it goes back. */
@@ -367,7 +485,7 @@ static void lists_are_longer_than_a_request(void)
     mlx5mk_pool *pool = NULL;
     mlx5mk_prepared *prepared = NULL;
     mlx5mk_list *list = NULL;
-    uint32_t mkey;
+    mlx5mk_mkey mkey;
     mlx5mk_range entries[ENTRIES];
     mlx5mk_pool_spec spec = {.count = 1, .max_entries = ENTRIES};
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_LOCAL_WRITE};
@@ -462,7 +580,8 @@ static void entries_have_one_length(void)
     mlx5mk_prepared *prepared = NULL;
     mlx5mk_list *list = NULL;
     mlx5mk_place places[4];
-    uint32_t mkey, page_key, key, all = MLX5MK_LOCAL_WRITE | MLX5MK_REMOTE_READ;
+    mlx5mk_mkey mkey;
+    uint32_t page_key, key, all = MLX5MK_LOCAL_WRITE | MLX5MK_REMOTE_READ;
     mlx5mk_pool_spec spec = {.count = 1, .max_entries = 8, .entry_size = PAGE};
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = all};
     for (size_t i = 0; i < sizeof(pages); i++)
@@ -574,11 +693,12 @@ static void windows_are_bound_and_revoked(void)
 {
     mlx5mk_windows *windows = NULL;
     mlx5mk_completion done;
-    uint32_t window, other, key, second;
+    mlx5mk_window window, other;
+    uint32_t key, second;
     mlx5mk_range range = {(uintptr_t)there, 64, lkey};
     REFUSED(MLX5MK_ARGUMENT, "count", mlx5mk_windows_create(pd, 0, &windows, &error));
     DONE(mlx5mk_windows_create(pd, 1, &windows, &error));
-    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_windows_put(windows, 0, NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, "another pool", mlx5mk_windows_put(windows, (mlx5mk_window){0}, NULL, &error));
     DONE(mlx5mk_windows_take(windows, &window, &error));
     REFUSED(MLX5MK_FULL, "windows", mlx5mk_windows_take(windows, &other, &error));
     REFUSED(MLX5MK_ARGUMENT, "access",
@@ -643,6 +763,8 @@ int main(void)
 {
     set_up();
     a_digest_is_behind_the_data();
+    errors_at_the_other_queue_are_told();
+    handles_are_of_one_pool();
     configurations_write_no_more_than_changes();
     mkeys_that_share_psvs_make_one_digest();
     streams_are_interleaved();

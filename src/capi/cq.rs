@@ -4,7 +4,7 @@
 
 use super::device::{Device, hand_out};
 use super::error::{Error, Failure, attempt, given, report};
-use super::group::{Cq, Members, Pool, Router};
+use super::group::{Cq, Members, Pool, Router, TakenMkey};
 use super::post::{
     MLX5MK_OP_BIND, MLX5MK_OP_COMPARE_SWAP, MLX5MK_OP_CONFIGURE, MLX5MK_OP_FETCH_ADD, MLX5MK_OP_INVALIDATE,
     MLX5MK_OP_MEMCPY, MLX5MK_OP_NOP, MLX5MK_OP_OTHER, MLX5MK_OP_RAW, MLX5MK_OP_RDMA_READ,
@@ -45,8 +45,8 @@ pub struct Completion {
     pub id: u64,
     /// Of MLX5MK_BAD_SIGNATURE: the pool; else NULL.
     pub pool: *mut Pool,
-    /// Of MLX5MK_BAD_SIGNATURE: the mkey in the pool, for mlx5mk_mkey_check; else 0.
-    pub mkey: u32,
+    /// Of MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check; zeros where it is not in use, and else.
+    pub mkey: TakenMkey,
     /// MLX5MK_SENT or another of these.
     pub kind: u32,
     /// Number of the queue pair; 0 where there is none.
@@ -72,7 +72,7 @@ impl Completion {
     const NONE: Self = Self {
         id: 0,
         pool: core::ptr::null_mut(),
-        mkey: 0,
+        mkey: TakenMkey::NONE,
         kind: MLX5MK_BAD_ENTRY,
         qpn: 0,
         operation: MLX5MK_OP_OTHER,
@@ -118,7 +118,9 @@ impl Completion {
     /// Returns what says that a key is out of service.
     pub(super) fn evidence(&self) -> Result<WorkCompletion, Failure> {
         let outcome = match (self.kind, self.operation) {
-            (MLX5MK_SENT, _) => Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 },
+            (MLX5MK_SENT, MLX5MK_OP_INVALIDATE) => {
+                Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 }
+            }
             (MLX5MK_RECEIVED, MLX5MK_OP_SEND_INVALIDATE) => {
                 let message = Message::SendInvalidate(Key::from_raw(self.immediate));
                 Outcome::Received { message, bytes: self.bytes }
@@ -164,7 +166,9 @@ impl fmt::Display for Completion {
                 self.hardware,
                 self.hardware_type
             ),
-            MLX5MK_BAD_SIGNATURE => write!(f, "mkey {} of the pool has a signature error", self.mkey),
+            MLX5MK_BAD_SIGNATURE => {
+                write!(f, "mkey {} of the pool has a signature error", self.mkey.pooled().position())
+            }
             _ => f.write_str("an entry that makes no sense"),
         }
     }
@@ -177,9 +181,9 @@ fn converted(
 ) -> (Completion, Option<CompletionError>) {
     match found {
         Ok(Found::Work(work)) => (Completion::work(&work), None),
-        Ok(Found::SignatureError { position, .. }) => {
-            let (kind, mkey) = (MLX5MK_BAD_SIGNATURE, position as u32);
-            (Completion { kind, mkey, pool: router.of, ..Completion::NONE }, None)
+        Ok(Found::SignatureError { .. }) => {
+            let (pool, mkey) = router.of;
+            (Completion { kind: MLX5MK_BAD_SIGNATURE, mkey, pool, ..Completion::NONE }, None)
         }
         Err(error) => (Completion::NONE, Some(error)),
     }

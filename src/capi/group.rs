@@ -8,8 +8,9 @@ use crate::command::UserIndex;
 use crate::devx::{
     self, CqReader, DevxError, MkeyCache, MkeyHandle, Outstanding, QpControl, QueuePair, QueuePairSpec,
 };
-use crate::error::{PoolError, PostError};
-use crate::mkey::{Mkey, MkeyKind, SignatureFault};
+use crate::error::{CheckError, PoolError, PostError};
+use crate::mkey::{Mkey, MkeyKind, SignatureError, SignatureFault};
+use crate::queue::slots::Handle;
 use crate::queue::{
     CompletedReceive, CompletedSend, CompletionRouter, CqeOrigin, MkeyPool, PooledMkey, QpQueues, QpTable,
     QpTableRouter, Retired, SendRequest, WorkCompletion,
@@ -80,8 +81,8 @@ impl QpQueues for Member {
 pub(super) struct Router<'m> {
     table: QpTableRouter<'m, Member, MAX_QUEUE_PAIRS>,
     pools: &'m mut [NonNull<Pool>],
-    /// Whose signature error was found last.
-    pub(super) of: *mut Pool,
+    /// Whose signature error was found last, and its mkey, where that is in use.
+    pub(super) of: (*mut Pool, TakenMkey),
 }
 
 impl CompletionRouter for Router<'_> {
@@ -95,8 +96,10 @@ impl CompletionRouter for Router<'_> {
     fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize> {
         self.pools.iter_mut().find_map(|pool| {
             // SAFETY: as for a queue pair of the group.
-            let position = unsafe { pool.as_mut() }.record(fault)?;
-            self.of = pool.as_ptr();
+            let found = unsafe { pool.as_mut() };
+            let position = found.record(fault)?;
+            let mkey = found.mkeys.at(position).map_or(TakenMkey::NONE, TakenMkey::from);
+            self.of = (pool.as_ptr(), mkey);
             Some(position)
         })
     }
@@ -111,7 +114,7 @@ impl Members {
 
     pub(super) fn router(&mut self) -> Router<'_> {
         let Self { queue_pairs, pools, .. } = self;
-        Router { table: queue_pairs.router(&mut []), pools, of: core::ptr::null_mut() }
+        Router { table: queue_pairs.router(&mut []), pools, of: (core::ptr::null_mut(), TakenMkey::NONE) }
     }
 }
 
@@ -177,15 +180,36 @@ pub(super) fn flagged(qp: &mut Qp, id: u64, flags: u32) -> Result<SendRequest<'_
     Ok(request)
 }
 
-/// Mkeys of one kind, in use or not. An mkey is named by its number in the pool, from 0.
+/// Mkeys of one kind, in use or not.
 pub struct Pool {
     pub(super) mkeys: Box<dyn Mkeys>,
-    /// Those in use.
-    pub(super) taken: Vec<Option<PooledMkey>>,
     pub(super) _handles: Vec<MkeyHandle>,
     pub(super) kind: MkeyKind,
     /// Where signature errors arrive.
     pub(super) cq: Option<NonNull<Cq>>,
+}
+
+/// An mkey of a pool, from when it is taken until it is put back. It names the pool and the use of the mkey: another pool refuses it,
+/// and its own pool does when it was put back. A program copies it, and looks at nothing in it. Zeros name no mkey.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TakenMkey {
+    /// The library's.
+    pub opaque: [u64; 3],
+}
+
+impl TakenMkey {
+    pub(super) const NONE: Self = Self { opaque: [0; 3] };
+
+    pub(super) const fn pooled(self) -> PooledMkey {
+        PooledMkey(Handle::from_numbers(self.opaque))
+    }
+}
+
+impl From<PooledMkey> for TakenMkey {
+    fn from(PooledMkey(handle): PooledMkey) -> Self {
+        Self { opaque: handle.to_numbers() }
+    }
 }
 
 /// A pool of any size.
@@ -194,7 +218,9 @@ pub(super) trait Mkeys {
     fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError>;
     fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError>;
     fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError>;
-    fn get_mut(&mut self, mkey: PooledMkey) -> Option<&mut Mkey>;
+    fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError>;
+    /// Returns the handle of the mkey at a position, if it is in use.
+    fn at(&self, position: usize) -> Option<PooledMkey>;
     fn all(&mut self) -> &mut [Mkey];
 }
 
@@ -215,8 +241,12 @@ impl<const N: usize> Mkeys for MkeyPool<N> {
         self.put_unused(mkey)
     }
 
-    fn get_mut(&mut self, mkey: PooledMkey) -> Option<&mut Mkey> {
-        self.get_mut(mkey)
+    fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError> {
+        self.mkey_mut(mkey)
+    }
+
+    fn at(&self, position: usize) -> Option<PooledMkey> {
+        self.in_use().find(|mkey| mkey.position() == position)
     }
 
     fn all(&mut self) -> &mut [Mkey] {
@@ -241,8 +271,12 @@ impl<const N: usize> Mkeys for MkeyCache<N> {
         self.put_unused(mkey)
     }
 
-    fn get_mut(&mut self, mkey: PooledMkey) -> Option<&mut Mkey> {
-        self.get_mut(mkey)
+    fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError> {
+        self.mkey_mut(mkey)
+    }
+
+    fn at(&self, position: usize) -> Option<PooledMkey> {
+        self.in_use().find(|mkey| mkey.position() == position)
     }
 
     fn all(&mut self) -> &mut [Mkey] {
@@ -253,47 +287,56 @@ impl<const N: usize> Mkeys for MkeyCache<N> {
 impl Pool {
     /// Returns an mkey that is in use.
     #[inline]
-    pub(super) fn mkey(&mut self, number: u32) -> Result<&mut Mkey, Failure> {
-        let mkey = self.taken(number)?;
-        self.mkeys.get_mut(mkey).ok_or(not_in_use(number))
+    pub(super) fn mkey(&mut self, mkey: TakenMkey) -> Result<&mut Mkey, Failure> {
+        Ok(self.mkeys.mkey_mut(mkey.pooled())?)
     }
 
-    /// Hands a signature error to the mkey that it is of, and returns its number.
-    pub(super) fn record(&mut self, fault: &SignatureFault) -> Option<usize> {
+    /// Asks an mkey in use for its signature error, also for an error at another completion queue of the device.
+    pub(super) fn check(
+        &mut self,
+        mkey: TakenMkey,
+    ) -> Result<Result<Option<SignatureError>, CheckError>, Failure> {
+        let cq = self.cq;
+        let mkey = self.mkey(mkey)?;
+        Ok(match cq {
+            // SAFETY: it cannot be destroyed while pools report to it, and no other call uses it.
+            Some(mut cq) => unsafe { cq.as_mut() }.reader.check(mkey),
+            None => mkey.take_error(),
+        })
+    }
+
+    /// Hands a signature error to the mkey that it is of, and returns the position of that.
+    fn record(&mut self, fault: &SignatureFault) -> Option<usize> {
         self.mkeys.all().iter_mut().position(|mkey| mkey.record(fault))
     }
 
-    pub(super) fn take(&mut self) -> Option<u32> {
-        let mkey = self.mkeys.take()?;
-        let number = mkey.position();
-        *self.taken.get_mut(number)? = Some(mkey);
-        Some(number as u32)
-    }
-
-    fn taken(&self, number: u32) -> Result<PooledMkey, Failure> {
-        self.taken.get(number as usize).copied().flatten().ok_or(not_in_use(number))
+    /// Takes an mkey, without an error of an earlier use.
+    pub(super) fn take(&mut self) -> Option<TakenMkey> {
+        let mkey = self.mkeys.take()?.into();
+        // Nobody asked for an error of an earlier use.
+        let _ = self.check(mkey);
+        Some(mkey)
     }
 
     /// Posts what takes the key of an mkey out of service.
-    pub(super) fn invalidate(&mut self, number: u32, request: SendRequest<'_, '_>) -> Result<(), Failure> {
-        let mkey = self.taken(number)?;
-        Ok(self.mkeys.invalidate(mkey, request)?)
+    pub(super) fn invalidate(
+        &mut self,
+        mkey: TakenMkey,
+        request: SendRequest<'_, '_>,
+    ) -> Result<(), Failure> {
+        Ok(self.mkeys.invalidate(mkey.pooled(), request)?)
     }
 
     /// Puts an mkey back: one whose key is out of service as a completion says, or one that was not used.
-    pub(super) fn put(&mut self, number: u32, completion: Option<&WorkCompletion>) -> Result<(), Failure> {
-        let mkey = self.taken(number)?;
+    pub(super) fn put(
+        &mut self,
+        mkey: TakenMkey,
+        completion: Option<&WorkCompletion>,
+    ) -> Result<(), Failure> {
         match completion {
-            Some(completion) => self.mkeys.put(mkey, completion)?,
-            None => self.mkeys.put_unused(mkey)?,
-        }
-        if let Some(place) = self.taken.get_mut(number as usize) {
-            *place = None;
+            Some(completion) => self.mkeys.put(mkey.pooled(), completion)?,
+            None => self.mkeys.put_unused(mkey.pooled())?,
         }
         Ok(())
     }
-}
-
-const fn not_in_use(number: u32) -> Failure {
-    Failure::Value { what: "an mkey of the pool that is not in use:", value: number as u64 }
 }

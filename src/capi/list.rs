@@ -5,7 +5,7 @@
 use super::config::Prepared;
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
-use super::group::{Pool, Qp, flagged};
+use super::group::{Pool, Qp, TakenMkey, flagged};
 use super::values::{self, Place, Range, array};
 use crate::devx::{Buffer, DevxError};
 use crate::mkey::{Access, KlmEntry, KsmEntry, RegisteredList};
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn mlx5mk_post_configure_list(
     id: u64,
     flags: u32,
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     prepared: Option<&Prepared>,
     list: Option<&mut List>,
     error: Option<&mut MaybeUninit<Error>>,
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn mlx5mk_post_replace(
     id: u64,
     flags: u32,
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     first: u32,
     entries: *const Range,
     count: u32,
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn mlx5mk_post_replace_list(
     id: u64,
     flags: u32,
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     first: u32,
     list: Option<&List>,
     error: Option<&mut MaybeUninit<Error>>,
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn mlx5mk_post_append_list(
     id: u64,
     flags: u32,
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     list: Option<&List>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {

@@ -5,10 +5,11 @@
 use super::cq::Completion;
 use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
-use super::group::{Cq, Mkeys, Pool, Qp, flagged};
+use super::group::{Cq, Mkeys, Pool, Qp, TakenMkey, flagged};
 use super::psvs::Psvs;
 use super::values::{MLX5MK_MEMORY, MLX5MK_WIRE, access, entry_size, only};
 use crate::devx::{self, MkeySpec};
+use crate::error::PoolError;
 use crate::mkey::{Mkey, SignatureErrorKind, UmrForm};
 use crate::queue::MkeyPool;
 use crate::types::DomainKind;
@@ -76,17 +77,18 @@ pub struct BadBlock {
     pub offset: u64,
 }
 
-fn pool_of(mkeys: Vec<Mkey>) -> Box<dyn Mkeys> {
-    match mkeys.len() {
-        0..=16 => Box::new(MkeyPool::<16>::new(mkeys)),
-        17..=128 => Box::new(MkeyPool::<128>::new(mkeys)),
-        _ => Box::new(MkeyPool::<1024>::new(mkeys)),
-    }
+fn pool_of(mkeys: Vec<Mkey>) -> Result<Box<dyn Mkeys>, PoolError> {
+    Ok(match mkeys.len() {
+        0..=16 => Box::new(MkeyPool::<16>::new(mkeys)?),
+        17..=128 => Box::new(MkeyPool::<128>::new(mkeys)?),
+        _ => Box::new(MkeyPool::<1024>::new(mkeys)?),
+    })
 }
 
 /// Makes a pool of mkeys, none of them in use. With `cq` they have block signatures, whose errors arrive there, and each sets one
-/// entry of it aside: it is the completion queue of the queue pairs that use them (with two, errors in what is sent arrive at that of
-/// the send queue, in what is received at the other). NULL: without signatures.
+/// entry of it aside: it is a completion queue of the queue pairs that use them. A queue pair with two completion queues has errors in
+/// sent data at that of the send queue, errors in received data at the other one; there an error is MLX5MK_BAD_ENTRY where the pool was
+/// made for the first. mlx5mk_mkey_check knows both. NULL: without signatures.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device cannot, or refuses: no mkey is left
 /// behind.
@@ -113,9 +115,9 @@ pub unsafe extern "C" fn mlx5mk_pool_create(
         };
         let (mkeys, handles) = mkeys.into_parts();
         let kind = mkeys.first().map(Mkey::kind).ok_or(Failure::Wanted("a pool has mkeys"))?;
-        let taken = handles.iter().map(|_| None).collect();
+        let pool = Pool { mkeys: pool_of(mkeys)?, _handles: handles, kind, cq };
         // SAFETY: as above.
-        Ok(unsafe { join(Pool { mkeys: pool_of(mkeys), taken, _handles: handles, kind, cq }, place) })
+        Ok(unsafe { join(pool, place) })
     })
 }
 
@@ -164,14 +166,14 @@ pub(super) unsafe fn join(pool: Pool, place: &mut MaybeUninit<*mut Pool>) -> i32
     0
 }
 
-/// Takes an mkey, to be configured, and writes its number. Its key has another tag than at its last use
+/// Takes an mkey, to be configured, and writes what it is named by. Its key has another tag than at its last use
 /// (MLX5MK_POOL_UPDATE_TAG), and it knows of no signature error of an earlier use.
 ///
 /// Errors: MLX5MK_FULL while all are in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pool_take(
     pool: Option<&mut Pool>,
-    mkey: Option<&mut MaybeUninit<u32>>,
+    mkey: Option<&mut MaybeUninit<TakenMkey>>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
@@ -184,17 +186,18 @@ pub unsafe extern "C" fn mlx5mk_pool_take(
 /// Takes the key of an mkey in use out of service, where a peer may know it: by a request that is called `id`
 /// (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use the key.
 /// The mkey stays in use until it is put back with the completion of the request (mlx5mk_pool_put):
-/// MLX5MK_SIGNALED, or a later request of the same name and queue pair that has it. Where the request fails,
+/// MLX5MK_SIGNALED, or a later one of the same name and queue pair that has it (calls of one name are not told
+/// apart: put the mkeys back with the completion of the last). Where the request fails,
 /// or its queue pair is reset before, the key may still be in service: call this again, with any queue pair.
 ///
-/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use, MLX5MK_FULL: nothing is posted.
+/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use here, MLX5MK_FULL: nothing is posted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_invalidate(
     qp: Option<&mut Qp>,
     id: u64,
     flags: u32,
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
@@ -215,7 +218,7 @@ pub unsafe extern "C" fn mlx5mk_post_invalidate(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pool_put(
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     completion: Option<&Completion>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
@@ -244,7 +247,7 @@ pub unsafe extern "C" fn mlx5mk_pool_destroy(pool: Option<Box<Pool>>) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mkey_key(
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     key: Option<&mut MaybeUninit<u32>>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
@@ -256,28 +259,20 @@ pub unsafe extern "C" fn mlx5mk_mkey_key(
 }
 
 /// Asks an mkey for the first signature error since the last call (mlx5dv_mkey_check). Ask after the completion of the data, or after
-/// the peer's message that the data is there. Returns 0 where all signatures were right; else MLX5MK_SIGNATURE, with the error in
+/// the peer's message that the data is there; an error counts at whichever completion queue of the device it was taken. Returns 0 where all signatures were right; else MLX5MK_SIGNATURE, with the error in
 /// words in `error`, and in numbers in `bad`; either may be NULL.
 ///
 /// Errors: MLX5MK_SIGNATURE also for an mkey without signatures, and for an error that no domain of the mkey can have, where `bad` is
-/// not written; MLX5MK_ARGUMENT for an mkey that is not in use.
+/// not written; MLX5MK_ARGUMENT for an mkey that is not in use here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mkey_check(
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     bad: Option<&mut MaybeUninit<BadBlock>>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        let pool = given(pool, "pool")?;
-        let cq = pool.cq;
-        let mkey = pool.mkey(mkey)?;
-        let checked = match cq {
-            // SAFETY: it cannot be destroyed while pools report to it, and no other call uses it.
-            Some(mut cq) => unsafe { cq.as_mut() }.reader.check(mkey),
-            None => mkey.take_error(),
-        };
-        let Some(wrong) = checked? else { return Ok(0) };
+        let Some(wrong) = given(pool, "pool")?.check(mkey)?? else { return Ok(0) };
         if let Some(bad) = bad {
             bad.write(BadBlock {
                 part: match wrong.kind {
@@ -303,11 +298,11 @@ pub unsafe extern "C" fn mlx5mk_mkey_check(
 /// Forgets what the device holds for an mkey, because it may not have executed what was posted: its queue pair failed or was reset.
 /// The next configuration has to be complete: access rights, a layout, and signature and crypto where the mkey can have them.
 ///
-/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use.
+/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mkey_forget(
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {

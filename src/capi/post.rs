@@ -4,7 +4,7 @@
 
 use super::config::{MLX5MK_SEED_ONES, MLX5MK_SEED_ZEROS, Prepared};
 use super::error::{Error, Failure, attempt, given};
-use super::group::{Pool, Qp, flagged};
+use super::group::{Pool, Qp, TakenMkey, flagged};
 use super::values::{Range, Stream, array};
 use crate::mkey::{InterleavedEntry, KlmEntry, Layout};
 use crate::types::{Key, PsvIndex, Seed};
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn mlx5mk_post_configure(
     id: u64,
     flags: u32,
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     prepared: Option<&Prepared>,
     entries: *const Range,
     count: u32,
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn mlx5mk_post_configure(
 /// Posts a configuration with any layout.
 fn configure(
     (qp, id, flags): (Option<&mut Qp>, u64, u32),
-    (pool, mkey): (Option<&mut Pool>, u32),
+    (pool, mkey): (Option<&mut Pool>, TakenMkey),
     prepared: Option<&Prepared>,
     layout: Layout<'_>,
 ) -> Result<i32, Failure> {
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn mlx5mk_post_configure_interleaved(
     id: u64,
     flags: u32,
     pool: Option<&mut Pool>,
-    mkey: u32,
+    mkey: TakenMkey,
     prepared: Option<&Prepared>,
     cycles: u32,
     streams: *const Stream,

@@ -6,7 +6,7 @@ use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Member, Qp, Queues};
 use super::values::{only, room, two};
-use crate::command::Psn;
+use crate::command::{LogAckInterval, Psn, TimestampFormat};
 use crate::devx::{AdoptSpec, ConnectOptions, Device, DevxError, QpAddress, QueuePairSpec};
 use crate::types::Qpn;
 use core::ffi::c_void;
@@ -23,6 +23,13 @@ pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
 pub const MLX5MK_QP_MEMCPY: u32 = 4;
 /// A request that is published alone goes to the device with the doorbell (BlueFlame): the device need not read it from memory.
 pub const MLX5MK_QP_BLUE_FLAME: u32 = 8;
+
+/// Time stamps are ticks of the device's clock.
+pub const MLX5MK_TIMESTAMPS_FREE_RUNNING: u32 = 1;
+/// Time stamps are what the device prefers.
+pub const MLX5MK_TIMESTAMPS_DEVICE_DEFAULT: u32 = 2;
+/// Time stamps are seconds and nanoseconds.
+pub const MLX5MK_TIMESTAMPS_REAL_TIME: u32 = 3;
 
 /// What a queue pair is to be like. What is 0 has its default.
 #[repr(C)]
@@ -42,6 +49,9 @@ pub struct QpSpec {
     pub flags: u32,
     /// Port of the device. Default 1.
     pub port: u32,
+    /// Format of the time stamps in completion entries, MLX5MK_TIMESTAMPS_FREE_RUNNING or another of these. Default: that of the
+    /// free-running clock, or what the device prefers where it has none.
+    pub timestamps: u32,
 }
 
 /// How a connection is to be. What is 0 has its default, which is that of rdma-core's tools; both sides have the same.
@@ -58,6 +68,9 @@ pub struct ConnectSpec {
     /// Number of the first packet sent, below 2^24. Draw one, so that late packets of an earlier connection are not taken for
     /// packets of this one. Default 0.
     pub first_psn: u32,
+    /// After how many packets a request asks for an acknowledgement, a power of two up to 256. Default 256. Fewer find a lost packet
+    /// sooner, and cost the wire and both devices more.
+    pub ack_packets: u32,
 }
 
 /// Where a queue pair is, for its peer to connect to. The two sides send each other the bytes as they are, by any means.
@@ -125,12 +138,30 @@ impl Make for Adopt<'_> {
     }
 }
 
-const DEFAULT: QpSpec =
-    QpSpec { send_blocks: 0, receive_slots: 0, receive_sges: 0, max_requests: 0, flags: 0, port: 0 };
+const DEFAULT: QpSpec = QpSpec {
+    send_blocks: 0,
+    receive_slots: 0,
+    receive_sges: 0,
+    max_requests: 0,
+    flags: 0,
+    port: 0,
+    timestamps: 0,
+};
 
 /// Returns a value, or its default where it is 0.
 const fn or(value: u32, default: u32) -> u32 {
     if value == 0 { default } else { value }
+}
+
+/// Returns a format of time stamps; `None` where it is the library's to choose.
+const fn timestamps(format: u32) -> Result<Option<TimestampFormat>, Failure> {
+    Ok(Some(match format {
+        0 => return Ok(None),
+        MLX5MK_TIMESTAMPS_FREE_RUNNING => TimestampFormat::FreeRunning,
+        MLX5MK_TIMESTAMPS_DEVICE_DEFAULT => TimestampFormat::DeviceDefault,
+        MLX5MK_TIMESTAMPS_REAL_TIME => TimestampFormat::RealTime,
+        other => return Err(Failure::Value { what: "timestamps", value: other as u64 }),
+    }))
 }
 
 /// Refuses flags that mean nothing; `more` are known beside those of all queue pairs.
@@ -174,8 +205,8 @@ fn leave(mut cq: NonNull<Cq>, qpn: Qpn) {
 /// Makes a queue pair in the state INIT, whose completions arrive at `send_cq` and `receive_cq`, which may be one. NULL as `spec`
 /// stands for the defaults. It is connected next, and may receive before.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining, copies and BlueFlame
-/// where the device has none).
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining, copies, BlueFlame and
+/// time stamps that the device has not).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_create(
     pd: Option<&Pd>,
@@ -200,6 +231,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
             drain_on_signature_error: spec.flags & MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR != 0,
             memcpy: spec.flags & MLX5MK_QP_MEMCPY != 0,
             blue_flame: spec.flags & MLX5MK_QP_BLUE_FLAME != 0,
+            timestamps: timestamps(spec.timestamps)?,
             port: u8::try_from(or(spec.port, each.port.into()))
                 .map_err(|_| Failure::Value { what: "port", value: spec.port.into() })?,
             ..each
@@ -282,6 +314,12 @@ fn options(spec: Option<&ConnectSpec>) -> Result<ConnectOptions, Failure> {
         options.first_psn = Psn::new(spec.first_psn)?;
         if spec.ack_timeout != 0 {
             options.ack_timeout = crate::command::AckTimeout::new(spec.ack_timeout)?;
+        }
+        if spec.ack_packets != 0 {
+            if !spec.ack_packets.is_power_of_two() {
+                return Err(Failure::Value { what: "ack_packets", value: spec.ack_packets.into() });
+            }
+            options.log_ack_interval = LogAckInterval::new(spec.ack_packets.ilog2() as u8)?;
         }
     }
     Ok(options)

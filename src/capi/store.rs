@@ -59,15 +59,14 @@ pub unsafe extern "C" fn mlx5mk_pool_of_store(
 ) -> i32 {
     attempt(error, || {
         let (Store { store, cq }, place) = (given(store, "store")?, given(pool, "pool")?);
-        let (mkeys, size): (Box<dyn Mkeys>, usize) = match most {
-            1..=16 => (Box::new(MkeyCache::<16>::new(store)), 16),
-            17..=128 => (Box::new(MkeyCache::<128>::new(store)), 128),
-            129..=1024 => (Box::new(MkeyCache::<1024>::new(store)), 1024),
+        let mkeys: Box<dyn Mkeys> = match most {
+            1..=16 => Box::new(MkeyCache::<16>::new(store)),
+            17..=128 => Box::new(MkeyCache::<128>::new(store)),
+            129..=1024 => Box::new(MkeyCache::<1024>::new(store)),
             _ => return Err(Failure::Value { what: "most", value: most.into() }),
         };
         let kind = store.kind().ok_or(Failure::Wanted("a store has mkeys"))?;
-        let taken = (0..size).map(|_| None).collect();
-        let pool = Pool { mkeys, taken, _handles: std::vec![], kind, cq: *cq };
+        let pool = Pool { mkeys, _handles: std::vec![], kind, cq: *cq };
         // SAFETY: the completion queue cannot be destroyed while there are stores of it, and no other call of its group is made.
         Ok(unsafe { join(pool, place) })
     })

@@ -17,7 +17,7 @@ use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
 
-/// Memory windows of type 2, in use or not. A window is named by its number, from 0. It is used by one thread at a time.
+/// Memory windows of type 2, in use or not. They are used by one thread at a time.
 pub struct Windows {
     windows: Vec<MemoryWindow>,
     /// The one that was put back first is taken first, so that its key returns as late as it can.
@@ -25,11 +25,20 @@ pub struct Windows {
     _handles: Vec<MkeyHandle>,
 }
 
+/// A window, from when it is taken until it is put back. It names its windows and its use: others refuse it, and its own do when it was
+/// put back. A program copies it, and looks at nothing in it. Zeros name no window.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TakenWindow {
+    /// The library's.
+    pub opaque: [u64; 3],
+}
+
 impl Windows {
-    fn used(&mut self, number: u32) -> Result<(Handle, &mut MemoryWindow), Failure> {
-        let handle = self.slots.handle(number as usize);
-        let used = handle.and_then(|handle| Some((handle, self.windows.get_mut(number as usize)?)));
-        used.ok_or(Failure::Value { what: "a window that is not in use:", value: number.into() })
+    fn used(&mut self, window: TakenWindow) -> Result<(Handle, &mut MemoryWindow), Failure> {
+        let handle = Handle::from_numbers(window.opaque);
+        let position = self.slots.position(handle)?;
+        Ok((handle, self.windows.get_mut(position).ok_or(PoolError::NotInUse)?))
     }
 }
 
@@ -55,19 +64,19 @@ pub unsafe extern "C" fn mlx5mk_windows_create(
     })
 }
 
-/// Takes a window, to be bound, and writes its number.
+/// Takes a window, to be bound, and writes what it is named by.
 ///
 /// Errors: MLX5MK_FULL while all are in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_windows_take(
     windows: Option<&mut Windows>,
-    window: Option<&mut MaybeUninit<u32>>,
+    window: Option<&mut MaybeUninit<TakenWindow>>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
         let (windows, window) = (given(windows, "windows")?, given(window, "window")?);
         let handle = windows.slots.take().ok_or(Failure::Full("all windows are in use"))?;
-        window.write(handle.position() as u32);
+        window.write(TakenWindow { opaque: handle.to_numbers() });
         Ok(0)
     })
 }
@@ -86,7 +95,7 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
     id: u64,
     flags: u32,
     windows: Option<&mut Windows>,
-    window: u32,
+    window: TakenWindow,
     range: Option<&Range>,
     rights: u32,
     start: u64,
@@ -106,19 +115,20 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
 /// Revokes a bound window by a request of the queue pair that bound it, which is called `id`
 /// (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use its key.
 /// The window stays in use until it is put back with the completion of the request (mlx5mk_windows_put):
-/// MLX5MK_SIGNALED, or a later request of the same name and queue pair that has it. Where the request fails,
+/// MLX5MK_SIGNALED, or a later one of the same name and queue pair that has it (calls of one name are not told
+/// apart: put the windows back with the completion of the last). Where the request fails,
 /// or its queue pair is reset before, the peer may still use the key: call this again when the queue pair
 /// works again. A window whose queue pair was destroyed stays in use until the windows are destroyed.
 ///
 /// Errors: MLX5MK_CONFIG for a window that is not bound, or that another queue pair has bound;
-/// MLX5MK_ARGUMENT for one that is not in use; MLX5MK_FULL. Nothing is posted.
+/// MLX5MK_ARGUMENT for one that is not in use here; MLX5MK_FULL. Nothing is posted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_invalidate_window(
     qp: Option<&mut Qp>,
     id: u64,
     flags: u32,
     windows: Option<&mut Windows>,
-    window: u32,
+    window: TakenWindow,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
@@ -142,7 +152,7 @@ pub unsafe extern "C" fn mlx5mk_post_invalidate_window(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_windows_put(
     windows: Option<&mut Windows>,
-    window: u32,
+    window: TakenWindow,
     completion: Option<&Completion>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
@@ -155,7 +165,7 @@ pub unsafe extern "C" fn mlx5mk_windows_put(
             None if is_bound => return Err(PoolError::KeyInService.into()),
             None => windows.slots.put_unused(handle)?,
         }
-        if let Some(free) = windows.windows.get_mut(window as usize) {
+        if let Some(free) = windows.windows.get_mut(handle.position()) {
             free.note_invalidated();
         }
         Ok(0)

@@ -80,7 +80,7 @@ impl Device {
         // SAFETY: libmlx5 arms the queue in this page, which is mapped as long as the context is open. The doorbell is a single
         // store of 8 bytes, which cannot mix on 64-bit hosts.
         let doorbell = unsafe { UarCqDoorbell::new(uar_page, cqn) };
-        Ok(Cq::new(cqn, entries as u32, object, queue, doorbell))
+        Ok(Cq::new(cqn, entries as u32, object, queue, doorbell, &self.unclaimed))
     }
 
     /// Uses an idle queue pair that another library has made and connected (`struct ibv_qp`): its rings, doorbell record and

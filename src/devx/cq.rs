@@ -6,6 +6,7 @@ use super::{Device, DevxError, carry, sys};
 use crate::command::{Command, CqSize, CqeSize, CreateCq, LogPageSize, UarPage};
 use crate::error::{CheckError, CommandError, CompletionError};
 use crate::mkey::{Mkey, SignatureError};
+use crate::queue::unclaimed::SharedFaults;
 use crate::queue::{ArmFor, Completion, CompletionQueue, CompletionRouter, CqIdentity, UarCqDoorbell};
 use crate::types::{Cqn, MkeyIndex, Qpn};
 use crate::wire::cqe::{Cqe, Cqe128, CqeOpcode};
@@ -83,6 +84,8 @@ struct CqObject {
     number: Cqn,
     identity: CqIdentity,
     room: Room,
+    /// Signature errors whose mkeys no router had, of all queues of the device.
+    unclaimed: Arc<SharedFaults>,
     object: sys::Object<Option<CqMemory>>,
 }
 
@@ -141,6 +144,10 @@ impl SetAside {
     /// Says who writes the entries, once it is known.
     pub(super) fn belongs_to(&self, writer: Writer) {
         if self.writer.set(writer).is_ok() {
+            if let Writer::Mkey(index) = writer {
+                // The mkey is new: what is kept of its number is of another one, which is gone.
+                self.cq.0.unclaimed.forget(index);
+            }
             let mut writers = self.cq.0.room.writers();
             let held = writers.entry(writer).or_default();
             (held.entries, held.holders) = (held.entries + self.entries, held.holders + 1);
@@ -216,8 +223,19 @@ impl Device {
         // SAFETY: the page is the one that the queue was created with and keeps, and the number is the queue's. libmlx5 may give
         // one page to several queues: the doorbell is a single store of 8 bytes, which cannot mix on 64-bit hosts.
         let doorbell = unsafe { UarCqDoorbell::new(page, number) };
-        Ok(Cq::new(number, if ignore_overrun { u32::MAX } else { entries }, object, queue, doorbell))
+        let counted = if ignore_overrun { u32::MAX } else { entries };
+        Ok(Cq::new(number, counted, object, queue, doorbell, &self.unclaimed))
     }
+}
+
+/// Does the same with a queue of either size.
+macro_rules! with_queue {
+    ($any:expr, $queue:ident => $body:expr) => {
+        match $any {
+            AnyCq::B64($queue) => $body,
+            AnyCq::B128($queue) => $body,
+        }
+    };
 }
 
 impl Cq {
@@ -226,16 +244,19 @@ impl Cq {
         number: Cqn,
         entries: u32,
         object: sys::Object<Option<CqMemory>>,
-        queue: AnyCq,
+        mut queue: AnyCq,
         doorbell: UarCqDoorbell,
+        unclaimed: &Arc<SharedFaults>,
     ) -> (Self, CqReader) {
+        with_queue!(&mut queue, queue => queue.share_unclaimed(unclaimed));
         let room = Room {
             entries,
             set_aside: AtomicU32::new(0),
             writers: Mutex::new(HashMap::new()),
             any_departed: AtomicBool::new(false),
         };
-        let cq = Self(Arc::new(CqObject { number, identity: queue.identity(), room, object }));
+        let (identity, unclaimed) = (queue.identity(), unclaimed.clone());
+        let cq = Self(Arc::new(CqObject { number, identity, room, unclaimed, object }));
         (cq.clone(), CqReader { queue, doorbell, channel: None, cq })
     }
 
@@ -306,16 +327,6 @@ impl fmt::Debug for Cq {
 pub(super) enum AnyCq {
     B64(CompletionQueue<'static>),
     B128(CompletionQueue<'static, Cqe128>),
-}
-
-/// Does the same with a queue of either size.
-macro_rules! with_queue {
-    ($any:expr, $queue:ident => $body:expr) => {
-        match $any {
-            AnyCq::B64($queue) => $body,
-            AnyCq::B128($queue) => $body,
-        }
-    };
 }
 
 impl AnyCq {
@@ -443,6 +454,8 @@ impl CqReader {
     }
 
     /// Returns the first signature error of an mkey since the last call, if any; see [`CompletionQueue::check`].
+    /// Errors whose mkeys no router had are known to all readers of the [`Device`]: of a queue pair with two
+    /// completion queues, either reader tells of them.
     ///
     /// # Errors
     /// As of [`CompletionQueue::check`].
@@ -476,11 +489,6 @@ impl CqReader {
         let mut writers = room.writers();
         let departed: HashMap<_, _> = writers.extract_if(|_, held| held.holders == 0).collect();
         self.queue.discard(|entry| departed.keys().any(|writer| writer.wrote(entry)));
-        for writer in departed.keys() {
-            if let Writer::Mkey(index) = writer {
-                with_queue!(&mut self.queue, queue => queue.forget_mkey(*index));
-            }
-        }
         let entries = departed.values().map(|held| held.entries).sum();
         room.set_aside.fetch_sub(entries, Ordering::Relaxed);
         room.any_departed.store(false, Ordering::Release);

@@ -151,7 +151,7 @@ impl<const N: usize> MkeyCache<N> {
     /// A cache without mkeys: it takes them from the store when it needs some.
     pub fn new(store: &MkeyStore) -> Self {
         let handles = (0..N).map(|_| None).collect();
-        Self { store: store.clone(), pool: MkeyPool::new([]), handles }
+        Self { store: store.clone(), pool: MkeyPool::empty(), handles }
     }
 
     /// Takes an mkey, to be configured; `None` while the cache has `N` in use, or the store has none. See [`MkeyPool::take`].
@@ -213,6 +213,12 @@ impl<const N: usize> MkeyCache<N> {
     #[inline]
     pub fn get_mut(&mut self, mkey: PooledMkey) -> Option<&mut Mkey> {
         self.pool.get_mut(mkey)
+    }
+
+    /// Returns an mkey in use, or why the handle names none here.
+    #[cfg(feature = "capi")]
+    pub(crate) fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError> {
+        self.pool.mkey_mut(mkey)
     }
 
     /// Returns the handles of all mkeys in use, also of those whose handles were lost; see

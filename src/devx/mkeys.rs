@@ -83,13 +83,14 @@ impl Mkeys {
     /// Returns what software knows of them, and what keeps them on the device: for a pool.
     ///
     /// ```no_run
-    /// use mlx5_mkey::devx::{DevxError, MkeyHandle, MkeySpec, ProtectionDomain};
+    /// use mlx5_mkey::devx::{MkeyHandle, MkeySpec, ProtectionDomain};
     /// use mlx5_mkey::queue::MkeyPool;
+    /// use std::error::Error;
     /// /// 64 mkeys, and the handles, to be dropped after the pool.
-    /// fn pool(pd: &ProtectionDomain) -> Result<(MkeyPool<64>, Vec<MkeyHandle>), DevxError> {
+    /// fn pool(pd: &ProtectionDomain) -> Result<(MkeyPool<64>, Vec<MkeyHandle>), Box<dyn Error>> {
     ///     let spec = MkeySpec { max_entries: 16, update_tag: true, ..MkeySpec::default() };
     ///     let (mkeys, handles) = pd.create_mkeys(64, spec)?.into_parts();
-    ///     Ok((MkeyPool::new(mkeys), handles))
+    ///     Ok((MkeyPool::new(mkeys)?, handles))
     /// }
     /// ```
     pub fn into_parts(self) -> (Vec<Mkey>, Vec<MkeyHandle>) {

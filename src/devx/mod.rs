@@ -77,6 +77,7 @@ use crate::command::{
     QueryRoceCapabilities, RoceCapabilities, TimestampSupport,
 };
 use crate::error::CommandError;
+use crate::queue::unclaimed::SharedFaults;
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr::NonNull;
@@ -98,6 +99,8 @@ pub struct Device {
     context: Arc<sys::Context>,
     report: CryptoReport,
     roce: Option<RoceCapabilities>,
+    /// Signature errors of mkeys that no router had, of all completion queues.
+    unclaimed: Arc<SharedFaults>,
 }
 
 impl Device {
@@ -140,7 +143,8 @@ impl Device {
         } else {
             None
         };
-        Ok(Self { context, report: CryptoReport { general, crypto }, roce })
+        let report = CryptoReport { general, crypto };
+        Ok(Self { context, report, roce, unclaimed: Arc::default() })
     }
 
     /// Returns what the device can do.

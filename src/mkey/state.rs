@@ -336,8 +336,8 @@ impl Mkey {
 
     /// Returns the first signature error that was recorded since the last call, if any.
     ///
-    /// Nothing recorded does not say that the data was right: an error may have been taken from the completion queue without this mkey
-    /// in the router. [`CompletionQueue::check`](crate::queue::CompletionQueue::check) knows.
+    /// `None` does not say that the data was right: an error may have been taken from the completion queue
+    /// without this mkey in the router. [`CompletionQueue::check`](crate::queue::CompletionQueue::check) knows.
     ///
     /// # Errors
     /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this mkey has; it is told

@@ -13,6 +13,8 @@ use super::doorbell::CqDoorbellRecord;
 use super::in_flight::{RequestKind, Retired};
 use super::ring::{Ring, Slot};
 use super::router::{CompletionRouter, CqeOrigin, QpQueues};
+#[cfg(feature = "devx")]
+use super::unclaimed::SharedFaults;
 use super::unclaimed::Unclaimed;
 use super::{MAX_COMPLETIONS, barrier};
 use crate::error::{CheckError, CompletionError, QueueError};
@@ -103,24 +105,32 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         entry(self.ring.peek(self.consumer).cqe()).is_none()
     }
 
-    /// Returns the first signature error of an mkey since the last call, if any (`mlx5dv_mkey_check`): one that polling has recorded
-    /// in it, or has kept here because the router did not have the mkey
+    /// Returns the first signature error of an mkey since the last call, if any (`mlx5dv_mkey_check`): an error
+    /// that polling has recorded in the mkey, or has kept here because the router lacked the mkey
     /// ([`CompletionError::UnknownMkey`]).
     ///
-    /// Ask after the completion of the data was taken from this queue, or after the peer's message that the data is there. Of a queue
-    /// pair with two completion queues, errors in what is sent arrive at that of the send queue, in what is received at the other.
+    /// Ask after the completion of the data was taken from this queue, or after the peer's message that the data
+    /// is there. Of a queue pair with two completion queues, errors in sent data arrive at the queue of the send
+    /// queue, errors in received data at the other one: ask the queue that has the completion of the data.
     ///
     /// # Errors
-    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this mkey has; it is told
-    /// once, too. [`CheckError::ErrorsLost`] where errors of more than 8 mkeys were found that no router had: the data may be wrong.
+    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this mkey
+    /// has; it is told once, too. [`CheckError::ErrorsLost`] where routers lacked more than 8 mkeys with errors:
+    /// the data may be wrong.
     pub fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
         self.unclaimed.check(mkey)
     }
 
-    /// Drops the signature error that is kept for [`CompletionQueue::check`], of an mkey that was destroyed: another one may get its
-    /// number.
+    /// Drops the signature error that is kept for [`CompletionQueue::check`], of an mkey that was destroyed:
+    /// another one may get its number.
     pub fn forget_mkey(&mut self, mkey: MkeyIndex) {
         self.unclaimed.forget(mkey);
+    }
+
+    /// Keeps errors of mkeys that no router has together with other queues.
+    #[cfg(feature = "devx")]
+    pub(crate) fn share_unclaimed(&mut self, shared: &alloc::sync::Arc<SharedFaults>) {
+        self.unclaimed = Unclaimed::Shared(shared.clone());
     }
 
     /// Takes the next entry as it is, for [`crate::inspect`] or a decoder of one's own, if the device has written one.

@@ -70,7 +70,7 @@ pub struct MkeyPool<const N: usize> {
 #[must_use = "what is not put back stays in use"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct PooledMkey(Handle);
+pub struct PooledMkey(pub(crate) Handle);
 
 impl PooledMkey {
     /// Returns its position in the pool: what a signature error names ([`super::Completion::SignatureError`]).
@@ -80,14 +80,21 @@ impl PooledMkey {
 }
 
 impl<const N: usize> MkeyPool<N> {
-    /// A pool of these mkeys, none of them in use. What there are more than `N` is left out.
-    pub fn new(mkeys: impl IntoIterator<Item = Mkey>) -> Self {
-        let mut pool = Self { mkeys: Vec::new(), slots: Slots::new([Slot::VACANT; N]) };
-        for mkey in mkeys.into_iter().take(N) {
-            // There is room for `N`.
-            let _ = pool.insert(mkey);
+    /// A pool of these mkeys, none of them in use.
+    ///
+    /// # Errors
+    /// [`PoolError::TooMany`] for more than `N`. [`MkeyPool::insert`] gives each back that does not fit.
+    pub fn new(mkeys: impl IntoIterator<Item = Mkey>) -> Result<Self, PoolError> {
+        let mut pool = Self::empty();
+        for mkey in mkeys {
+            pool.insert(mkey).map_err(|_| PoolError::TooMany)?;
         }
-        pool
+        Ok(pool)
+    }
+
+    /// A pool of no mkeys.
+    pub(crate) fn empty() -> Self {
+        Self { mkeys: Vec::new(), slots: Slots::new([Slot::VACANT; N]) }
     }
 
     /// Adds an mkey that is not in use. Returns its position, which it has until it is removed.
@@ -115,7 +122,8 @@ impl<const N: usize> MkeyPool<N> {
     }
 
     /// Takes an mkey, to be configured; `None` while all are in use. Its key has another tag than at its last use, where the
-    /// device can change tags. It knows of no signature error of an earlier use.
+    /// device can change tags. It knows of no signature error of an earlier use; an error that was polled without
+    /// these mkeys in the router is told by the next [`CompletionQueue::check`](super::CompletionQueue::check).
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
         let handle = self.slots.take()?;
@@ -128,8 +136,9 @@ impl<const N: usize> MkeyPool<N> {
 
     /// Has `request` take the key of an mkey out of service ([`SendRequest::invalidate_mkey`]), for
     /// [`MkeyPool::put`], which wants its completion: the request is signalled, or has the name (`wr_id`) of
-    /// a later one on the same queue pair that is. Ask for a fence where requests before it still use the
-    /// key.
+    /// a later invalidation on the same queue pair that is. Invalidations of one name are not told apart: put
+    /// their mkeys back with the completion of the last. Ask for a fence where requests before it still use
+    /// the key.
     ///
     /// The mkey stays in use. Where the request fails, or its queue pair is reset before, the key may still
     /// be in service: invalidate the mkey again, on any queue pair.
@@ -179,8 +188,9 @@ impl<const N: usize> MkeyPool<N> {
         self.mkey_mut(mkey).ok()
     }
 
+    /// Returns an mkey in use, or why the handle names none here.
     #[inline]
-    fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError> {
+    pub(crate) fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError> {
         let position = self.slots.position(mkey.0)?;
         self.mkeys.get_mut(position).ok_or(PoolError::NotInUse)
     }

@@ -63,7 +63,7 @@ mod send_state;
 mod shared;
 pub(crate) mod slots;
 mod transfer;
-mod unclaimed;
+pub(crate) mod unclaimed;
 mod window;
 mod window_pool;
 

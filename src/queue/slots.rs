@@ -5,12 +5,13 @@
 //! pool, nor once its element was put back.
 
 use super::completion::{Message, Outcome, WorkCompletion};
+use super::in_flight::RequestKind;
 use crate::error::PoolError;
 use crate::types::{Key, Qpn};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of the next pool.
-static NEXT_POOL: AtomicU64 = AtomicU64::new(0);
+/// The number of the next pool. None has the number 0.
+static NEXT_POOL: AtomicU64 = AtomicU64::new(1);
 
 /// Ends a chain.
 const NONE: u32 = u32::MAX;
@@ -28,6 +29,18 @@ impl Handle {
     /// Returns which element of its pool it names.
     pub(crate) const fn position(self) -> usize {
         self.position as usize
+    }
+
+    /// Returns the handle as plain numbers, for C. The numbers of no handle are all 0.
+    #[cfg(feature = "capi")]
+    pub(crate) const fn to_numbers(self) -> [u64; 3] {
+        [self.pool, self.number, self.position as u64]
+    }
+
+    /// Returns the handle of which these are the numbers. Other numbers are a handle that no pool knows.
+    #[cfg(feature = "capi")]
+    pub(crate) const fn from_numbers([pool, number, position]: [u64; 3]) -> Self {
+        Self { pool, number, position: position as u32 }
     }
 }
 
@@ -191,7 +204,10 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
     pub(crate) fn put(&mut self, handle: Handle, key: Key, done: &WorkCompletion) -> Result<(), PoolError> {
         let state = self.slot(handle)?.state;
         let is_out_of_service = match done.outcome {
-            Outcome::Sent { .. } => state == State::Invalidating { qpn: done.qpn, id: done.id },
+            // Data that moved through the mkey may have the same name.
+            Outcome::Sent { kind: RequestKind::LocalInvalidate, .. } => {
+                state == State::Invalidating { qpn: done.qpn, id: done.id }
+            }
             Outcome::Received { message: Message::SendInvalidate(invalidated), .. } => invalidated == key,
             _ => false,
         };
@@ -210,7 +226,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
     }
 
     /// Returns the handle of the element at a position, if that is in use.
-    pub(crate) fn handle(&self, position: usize) -> Option<Handle> {
+    fn handle(&self, position: usize) -> Option<Handle> {
         let slot = self.slots.as_ref().get(position)?;
         let is_in_use = !matches!(slot.state, State::Vacant | State::Free);
         is_in_use.then_some(Handle { pool: self.pool, number: slot.number, position: position as u32 })

@@ -1,42 +1,127 @@
-//! Signature errors of mkeys that no router had.
+//! Signature errors of mkeys that no router had: each is kept until its mkey is asked.
 
 use crate::error::CheckError;
 use crate::mkey::{Mkey, SignatureError, SignatureFault};
 use crate::types::MkeyIndex;
+#[cfg(feature = "devx")]
+use alloc::sync::Arc;
+#[cfg(feature = "devx")]
+use core::sync::atomic::{AtomicBool, Ordering};
 use heapless::Vec;
 
-/// How many mkeys errors are kept of.
-const KEPT: usize = 8;
+/// The number of mkeys whose errors a completion queue keeps.
+const OWN: usize = 8;
 
-/// Signature errors that were taken from a completion queue, until their mkeys are asked: the first of each mkey.
+/// The number of mkeys whose errors the completion queues of a device keep together.
+#[cfg(feature = "devx")]
+const SHARED: usize = 256;
+
+/// The first unclaimed error of each mkey, of at most `N` mkeys.
 #[derive(Default)]
-pub(super) struct Unclaimed {
-    faults: Vec<SignatureFault, KEPT>,
-    /// There was no room for one.
+pub(crate) struct Faults<const N: usize> {
+    faults: Vec<SignatureFault, N>,
+    /// There was no room for an error.
     lost: bool,
 }
 
-impl Unclaimed {
-    /// Keeps an error. The device reports no second one of an mkey before the first is recorded.
-    #[cold]
-    pub(super) fn keep(&mut self, fault: &SignatureFault) {
+impl<const N: usize> Faults<N> {
+    /// Keeps an error. The device reports no second error of an mkey before the first is recorded.
+    fn keep(&mut self, fault: &SignatureFault) {
         let is_known = self.faults.iter().any(|kept| kept.mkey == fault.mkey);
         if !is_known && self.faults.push(*fault).is_err() {
             self.lost = true;
         }
     }
 
-    /// Drops what is kept of an mkey.
-    pub(super) fn forget(&mut self, mkey: MkeyIndex) {
+    /// Drops the error of an mkey.
+    fn forget(&mut self, mkey: MkeyIndex) {
         self.faults.retain(|kept| kept.mkey != mkey);
     }
 
-    /// Records what is kept of an mkey, and takes its error.
-    pub(super) fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
+    /// Records the error of an mkey, and takes it.
+    fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
         self.faults.retain(|kept| !mkey.record(kept));
         match mkey.take_error() {
             Ok(None) if self.lost => Err(CheckError::ErrorsLost),
             taken => taken,
+        }
+    }
+}
+
+/// Errors that the completion queues of a device keep together. A queue pair with two completion queues has
+/// its errors at either of them.
+#[cfg(feature = "devx")]
+#[derive(Default)]
+pub(crate) struct SharedFaults {
+    faults: spin::Mutex<Faults<SHARED>>,
+    /// There is an error, or one was lost. Else nobody takes the lock.
+    any: AtomicBool,
+}
+
+#[cfg(feature = "devx")]
+impl SharedFaults {
+    fn change<T>(&self, change: impl FnOnce(&mut Faults<SHARED>) -> T) -> T {
+        let mut faults = self.faults.lock();
+        let result = change(&mut faults);
+        self.any.store(faults.lost || !faults.faults.is_empty(), Ordering::Release);
+        result
+    }
+
+    /// Drops the error of an mkey that had the number of a new one.
+    pub(crate) fn forget(&self, mkey: MkeyIndex) {
+        if self.any.load(Ordering::Acquire) {
+            self.change(|faults| faults.forget(mkey));
+        }
+    }
+
+    fn check(&self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
+        if self.any.load(Ordering::Acquire) {
+            return self.change(|faults| faults.check(mkey));
+        }
+        mkey.take_error()
+    }
+}
+
+/// Where a completion queue keeps the errors of mkeys that no router had.
+#[cfg_attr(
+    feature = "devx",
+    expect(clippy::large_enum_variant, reason = "a bare machine has no heap, and a queue stays where it is")
+)]
+pub(super) enum Unclaimed {
+    Own(Faults<OWN>),
+    #[cfg(feature = "devx")]
+    Shared(Arc<SharedFaults>),
+}
+
+impl Default for Unclaimed {
+    fn default() -> Self {
+        Self::Own(Faults::default())
+    }
+}
+
+impl Unclaimed {
+    #[cold]
+    pub(super) fn keep(&mut self, fault: &SignatureFault) {
+        match self {
+            Self::Own(own) => own.keep(fault),
+            #[cfg(feature = "devx")]
+            Self::Shared(shared) => shared.change(|faults| faults.keep(fault)),
+        }
+    }
+
+    pub(super) fn forget(&mut self, mkey: MkeyIndex) {
+        match self {
+            Self::Own(own) => own.forget(mkey),
+            #[cfg(feature = "devx")]
+            Self::Shared(shared) => shared.forget(mkey),
+        }
+    }
+
+    pub(super) fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
+        match self {
+            Self::Own(own) => own.check(mkey),
+            #[cfg(feature = "devx")]
+            Self::Shared(shared) => shared.check(mkey),
         }
     }
 }

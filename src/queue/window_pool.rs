@@ -73,15 +73,19 @@ impl PooledWindow {
 }
 
 impl<const N: usize> WindowPool<N> {
-    /// A pool of these windows, none of them in use. What is bound, or what there are more than `N`, is
-    /// dropped.
-    pub fn new(windows: impl IntoIterator<Item = MemoryWindow>) -> Self {
+    /// A pool of these windows, none of them in use.
+    ///
+    /// # Errors
+    /// [`PoolError::TooMany`] for more than `N`, [`PoolError::KeyInService`] for a window that is bound.
+    /// [`WindowPool::insert`] gives each back that it does not take.
+    pub fn new(windows: impl IntoIterator<Item = MemoryWindow>) -> Result<Self, PoolError> {
         let mut pool = Self { windows: Vec::new(), slots: Slots::new([Slot::VACANT; N]) };
-        for window in windows.into_iter().take(N) {
-            // There is room for `N`.
-            let _ = pool.insert(window);
+        for window in windows {
+            pool.insert(window).map_err(|window| {
+                if window.is_bound() { PoolError::KeyInService } else { PoolError::TooMany }
+            })?;
         }
-        pool
+        Ok(pool)
     }
 
     /// Returns how many windows there are to take.
@@ -115,8 +119,9 @@ impl<const N: usize> WindowPool<N> {
     }
 
     /// Has `request` revoke a window ([`SendRequest::invalidate_window`]), for [`WindowPool::put`], which
-    /// wants its completion: the request is signalled, or has the name (`wr_id`) of a later one on the same
-    /// queue pair that is. Ask for a fence where requests before it still use the key.
+    /// wants its completion: the request is signalled, or has the name (`wr_id`) of a later invalidation on
+    /// the same queue pair that is. Invalidations of one name are not told apart: put their windows back with
+    /// the completion of the last. Ask for a fence where requests before it still use the key.
     ///
     /// The window stays in use. Where the request fails, or its queue pair is reset before, the peer may
     /// still use the key: invalidate the window again, on the same queue pair, when that works again.

@@ -117,7 +117,7 @@ static int prepare(struct service *s)
 }
 
 /* Lays the mkey over two pieces of memory, and moves all of it through the mkey. One doorbell for both. */
-static int transfer(struct service *s, uint32_t mkey, uint32_t operation, uint64_t id)
+static int transfer(struct service *s, mlx5mk_mkey mkey, uint32_t operation, uint64_t id)
 {
     mlx5mk_range entries[] = {
         {(uintptr_t)s->data, 300, s->source_lkey},
@@ -166,7 +166,9 @@ static int finish(struct service *s, uint64_t id)
                 continue;
             /* A bad signature comes before the completion of the data, and is no reason to stop. */
             if (done[i].kind == MLX5MK_BAD_SIGNATURE) {
-                printf("mkey %u has a signature error\n", (unsigned)done[i].mkey);
+                char words[128];
+                mlx5mk_completion_words(&done[i], words, sizeof(words));
+                printf("%s\n", words);
                 continue;
             }
             mlx5mk_completion_words(&done[i], s->error.message, sizeof(s->error.message));
@@ -176,7 +178,7 @@ static int finish(struct service *s, uint64_t id)
 }
 
 /* Writes, and compares what arrived. */
-static int write_out(struct service *s, uint32_t mkey)
+static int write_out(struct service *s, mlx5mk_mkey mkey)
 {
     if (transfer(s, mkey, MLX5MK_OP_RDMA_WRITE, 2) < 0 || finish(s, 2) < 0)
         return -1;
@@ -192,7 +194,7 @@ static int write_out(struct service *s, uint32_t mkey)
 }
 
 /* The way back, with a bit flipped in the second block: decrypted, checked, and found. */
-static int read_back(struct service *s, uint32_t mkey)
+static int read_back(struct service *s, mlx5mk_mkey mkey)
 {
     mlx5mk_bad_block bad;
     s->wire[WIRE - 100] ^= 1;
@@ -211,7 +213,7 @@ static int read_back(struct service *s, uint32_t mkey)
 
 static int run(struct service *s, const char *name)
 {
-    uint32_t mkey;
+    mlx5mk_mkey mkey;
     if (open_device(s, name) < 0 || make_memory(s) < 0 || prepare(s) < 0 ||
         mlx5mk_pool_take(s->pool, &mkey, &s->error) < 0)
         return -1;

@@ -340,8 +340,8 @@ pub fn entry_foreign_pool(
 
 /// Makes a pool from a user's own source of mkeys.
 #[unsafe(no_mangle)]
-pub fn entry_foreign_new_pool(supply: Supply) -> MkeyPool<500> {
-    MkeyPool::new(supply)
+pub fn entry_foreign_new_pool(supply: Supply) -> Option<MkeyPool<500>> {
+    MkeyPool::new(supply).ok()
 }
 
 /// Uses a pool of memory windows.
@@ -368,8 +368,8 @@ pub fn entry_foreign_windows(
 
 /// Makes a pool from a user's own source of memory windows.
 #[unsafe(no_mangle)]
-pub fn entry_foreign_new_windows(supply: Windows) -> WindowPool<500> {
-    WindowPool::new(supply)
+pub fn entry_foreign_new_windows(supply: Windows) -> Option<WindowPool<500>> {
+    WindowPool::new(supply).ok()
 }
 
 /// Prints each type with a type parameter or a size parameter.

@@ -345,17 +345,10 @@ impl Board for DevxBoard {
     }
 
     fn read(&self, address: u64, length: usize) -> Vec<u8> {
-        let mut bytes = vec![0; length];
-        // SAFETY: the address comes from `alloc`, whose leaked memory has no other reference. The device is
-        // quiet while a scenario reads, and all bytes are valid.
-        unsafe {
-            ptr::copy_nonoverlapping(
-                ptr::with_exposed_provenance(address as usize),
-                bytes.as_mut_ptr(),
-                length,
-            );
-        }
-        bytes
+        let first = ptr::with_exposed_provenance::<u8>(address as usize);
+        // SAFETY: the address comes from `alloc`, whose leaked memory has no other reference. All bytes are
+        // valid, and each is read once, since the device may write it.
+        (0..length).map(|at| unsafe { first.add(at).read_volatile() }).collect()
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) {

@@ -39,8 +39,10 @@ fn tagged(index: u32) -> Mkey {
 
 #[test]
 fn an_mkey_is_in_use_or_not() {
-    let mut pool = MkeyPool::<2>::new([tagged(1), plain(2), plain(3)]);
-    assert_eq!((pool.available(), pool.mkeys().len()), (2, 2), "the third is left out");
+    let too_many = MkeyPool::<2>::new([tagged(1), plain(2), plain(3)]).map(drop);
+    assert_eq!(too_many, Err(PoolError::TooMany), "none is left out");
+    let mut pool = MkeyPool::<2>::new([tagged(1), plain(2)]).unwrap();
+    assert_eq!((pool.available(), pool.mkeys().len()), (2, 2));
     let (tagged, mkey) = pool.take().unwrap();
     assert_eq!((tagged.position(), mkey.key().get()), (0, 0x101));
     let (fixed, mkey) = pool.take().unwrap();
@@ -58,14 +60,16 @@ fn an_invalidation_is_done_when_it_has_completed() {
     let (mut ring, record) = ([Wqebb::ZERO; 4], DoorbellRecord::new());
     let config = SendQueueConfig::new(QPN);
     let mut queue = SendQueue::<_, 4>::new(config, &mut ring, &record, Silent).unwrap();
-    let mut pool = MkeyPool::<2>::new([tagged(1), plain(2)]);
+    let mut pool = MkeyPool::<2>::new([tagged(1), plain(2)]).unwrap();
     let (one, other) = (pool.take().unwrap().0, pool.take().unwrap().0);
     assert_eq!(pool.put(one, &sent(1)), Err(PoolError::KeyInService), "nothing was posted");
     pool.invalidate(one, queue.request(1)).unwrap();
     assert_eq!((queue.outstanding(), pool.available()), (1, 0), "posted, not executed");
     assert_eq!(pool.put_unused(one), Err(PoolError::KeyInService));
     let elsewhere = WorkCompletion { qpn: Qpn::from_low_bits(0x78), ..sent(1) };
-    for completion in [flushed(1), sent(2), elsewhere] {
+    let data = Outcome::Sent { kind: RequestKind::RdmaWrite, bytes: 0 };
+    let of_the_data = WorkCompletion { outcome: data, ..sent(1) };
+    for completion in [flushed(1), sent(2), elsewhere, of_the_data] {
         assert_eq!(pool.put(one, &completion), Err(PoolError::KeyInService), "{completion:?}");
     }
     assert_eq!(pool.available(), 0);
@@ -90,7 +94,7 @@ fn an_invalidation_is_done_when_it_has_completed() {
 #[test]
 fn a_handle_is_of_one_pool() {
     // Two cards, whose mkeys have the same numbers.
-    let mut pools = [(); 2].map(|()| MkeyPool::<1>::new([plain(1)]));
+    let mut pools = [(); 2].map(|()| MkeyPool::<1>::new([plain(1)]).unwrap());
     let [here, there] = pools.each_mut().map(|pool| pool.take().unwrap().0);
     assert_ne!(here, there);
     let (mut ring, record) = ([Wqebb::ZERO; 2], DoorbellRecord::new());
@@ -108,7 +112,7 @@ fn a_handle_is_of_one_pool() {
 
 #[test]
 fn what_was_put_back_first_is_taken_first() {
-    let mut pool = MkeyPool::<64>::new((1..=64).map(tagged));
+    let mut pool = MkeyPool::<64>::new((1..=64).map(tagged)).unwrap();
     let mut keys = HashSet::new();
     // One I/O at a time.
     while let Some((handle, mkey)) = pool.take()
@@ -127,7 +131,7 @@ fn a_lost_handle_is_found() {
         Err::<(), _>(PostError::SendRingFull { needed: 3, free: 0 })?;
         Ok(handle)
     }
-    let mut pool = MkeyPool::<2>::new([plain(1), plain(2)]);
+    let mut pool = MkeyPool::<2>::new([plain(1), plain(2)]).unwrap();
     let kept = pool.take().unwrap().0;
     assert!(begin(&mut pool).is_err());
     assert!(pool.take().is_none());
@@ -143,7 +147,7 @@ fn indices<const N: usize>(pool: &mut MkeyPool<N>) -> [u32; N] {
 
 #[test]
 fn mkeys_come_and_go_around_those_in_use() {
-    let mut pool = MkeyPool::<3>::new([]);
+    let mut pool = MkeyPool::<3>::new([]).unwrap();
     assert!(pool.take().is_none() && pool.remove_unused().is_none() && pool.mkeys().is_empty());
     for index in 1..4 {
         assert_eq!(pool.insert(plain(index)), Ok(index as usize - 1));
@@ -169,7 +173,7 @@ fn an_error_of_an_earlier_use_is_not_told() {
     let psvs = SignatureAttributes::new(PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
     let attributes =
         MkeyAttributes { signature: Some(psvs), ..MkeyAttributes::plain(Key::from_raw(0x700), 4) };
-    let mut pool = MkeyPool::<1>::new([Mkey::new(attributes)]);
+    let mut pool = MkeyPool::<1>::new([Mkey::new(attributes)]).unwrap();
     let (handle, mkey) = pool.take().unwrap();
     let fault = SignatureFault {
         mkey: mkey.key().index(),

@@ -60,6 +60,8 @@ const TYPES: &[(&str, &str)] = &[
     ("SignatureSpec", "signature_spec"),
     ("Store", "store"),
     ("Stream", "stream"),
+    ("TakenMkey", "mkey"),
+    ("TakenWindow", "window"),
     ("Windows", "windows"),
 ];
 

@@ -133,6 +133,7 @@ fn layouts(listing: &str) -> Result<(), String> {
         "error": Error,
         "event": Event,
         "key_spec": KeySpec,
+        "mkey": TakenMkey,
         "names": Names,
         "pool_spec": PoolSpec,
         "qp_spec": QpSpec,
@@ -141,6 +142,7 @@ fn layouts(listing: &str) -> Result<(), String> {
         "request": Request,
         "signature_spec": SignatureSpec,
         "stream": Stream,
+        "window": TakenWindow,
     };
     let lines: Vec<&str> = listing.lines().filter(|line| line.starts_with("struct ")).collect();
     for (name, size) in sizes {

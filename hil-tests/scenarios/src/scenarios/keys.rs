@@ -258,7 +258,7 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
 fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(PLAIN);
-    let mut pool = MkeyPool::<1>::new(pair.mkeys.get(number).cloned());
+    let mut pool = MkeyPool::<1>::new(pair.mkeys.get(number).cloned()).map_err(text)?;
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     let prepared = pair.prepare(number, &config).map_err(text)?;
     // What the peer knows of each use.
@@ -295,7 +295,7 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
 fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(PLAIN);
-    let mut pool = MkeyPool::<1>::new(pair.mkeys.get(number).cloned());
+    let mut pool = MkeyPool::<1>::new(pair.mkeys.get(number).cloned()).map_err(text)?;
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     let prepared = pair.prepare(number, &config).map_err(text)?;
     let data = pattern(64, 1);

@@ -161,7 +161,7 @@ fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Ve
     let data = pattern(64, 1);
     let region = private(&mut pair, &data);
     let range = KlmEntry { address: region.address, length: 64, key: region.key };
-    let mut pool: WindowPool<2> = WindowPool::new([window(&mut pair), window(&mut pair)]);
+    let mut pool: WindowPool<2> = WindowPool::new([window(&mut pair), window(&mut pair)]).map_err(text)?;
     let mut keys: Vec<Key> = Vec::new();
     for _ in 0..6 {
         let (handle, window) = pool.take().ok_or("no window is free")?;

@@ -88,7 +88,12 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
     let mut queue = queue(&mut ring, &record, 0);
     let keys = [0x100, 0x200, 0x300].map(Key::from_raw);
-    let mut pool: WindowPool<2> = WindowPool::new(keys.map(MemoryWindow::new));
+    let mut pool: WindowPool<2> = WindowPool::new(keys[..2].iter().copied().map(MemoryWindow::new)).unwrap();
+    let too_many = WindowPool::<2>::new(keys.map(MemoryWindow::new)).map(drop);
+    assert_eq!(too_many, Err(PoolError::TooMany), "none is dropped");
+    let mut bound = MemoryWindow::new(KEY);
+    bound.note_bound(KEY, QPN);
+    assert_eq!(WindowPool::<2>::new([bound]).map(drop), Err(PoolError::KeyInService));
     assert_eq!(pool.insert(MemoryWindow::new(KEY)), Err(MemoryWindow::new(KEY)), "it is full");
     let (first, window) = pool.take().unwrap();
     assert_eq!(window.key(), keys[0]);
@@ -133,7 +138,7 @@ fn window_of(pool: &mut WindowPool<2>, handle: PooledWindow) -> &mut MemoryWindo
 
 #[test]
 fn m81_windows_are_of_one_pool_until_they_are_removed() {
-    let mut pools = [(); 2].map(|()| WindowPool::<2>::new([MemoryWindow::new(KEY)]));
+    let mut pools = [(); 2].map(|()| WindowPool::<2>::new([MemoryWindow::new(KEY)]).unwrap());
     let [here, there] = pools.each_mut().map(|pool| pool.take().unwrap().0);
     let [_, pool] = &mut pools;
     assert!(pool.get_mut(here).is_none());

@@ -162,7 +162,7 @@ fn errors_of_mkeys_in_pools_and_caches_are_named() {
         let before = Counts::now();
         let psvs = bench.pd.create_psvs().unwrap();
         let (mkeys, handles) = psvs.create_mkeys(4, signed(&bench)).unwrap().into_parts();
-        let mut pool = MkeyPool::<4>::new(mkeys);
+        let mut pool = MkeyPool::<4>::new(mkeys).unwrap();
         let mut positions = HashSet::new();
         for number in 0..8 {
             let in_use: Vec<_> = (0..number % 4).map(|_| pool.take().unwrap().0).collect();
@@ -513,6 +513,72 @@ fn a_cache_keeps_what_is_in_use() {
     });
 }
 
+/// Of a queue pair with two completion queues, an error in received data comes to the one that the mkey was not
+/// made for. Polled without the mkey, it is told when the mkey is asked, at either queue.
+#[test]
+fn an_error_at_the_other_completion_queue_is_told() {
+    preloaded("pools::an_error_at_the_other_completion_queue_is_told", || {
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let (send_cq, mut sends) = device.create_cq(128).unwrap();
+        let (receive_cq, mut receives) = device.create_cq(128).unwrap();
+        let spec = QueuePairSpec::default();
+        let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &send_cq, &receive_cq, spec).unwrap();
+        queue.control().connect_loopback().unwrap();
+        verbs::reuse_numbers();
+        let page = page(&pd, &[0x5a; 2048]).unwrap();
+        let spec = MkeySpec { max_entries: 4, signature: Some(&send_cq), ..MkeySpec::default() };
+        let mut object = pd.create_mkey(spec).unwrap();
+        let signature = SignatureChange::Set(BlockSignature::wire(domain(1)));
+        let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), signature, crypto: None };
+        let prepared = PreparedConfig::new(object.mkey.kind(), &config).unwrap();
+        let index = object.mkey.key().index();
+        // Receives 520 bytes that are no T10-DIF, and checks them; neither router has the mkey.
+        let mut receive = |mkey: &mut Mkey, sends: &mut CqReader, receives: &mut CqReader| {
+            let place = [page.entry(1024..1536).unwrap()];
+            queue.request(1).configure_mkey(mkey, &prepared, &place).unwrap();
+            queue.request(2).signaled().nop().unwrap();
+            queue.ring_doorbell();
+            let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
+            let done = sends.wait(&mut router, TIMEOUT).unwrap().expect("a completion");
+            assert_eq!(done.work().unwrap().id, 2);
+            let sge = Sge { address: 0, length: 520, lkey: mkey.key() };
+            queue.post_receive(7, &[sge]).unwrap();
+            queue.publish_receives();
+            queue.request(3).signaled().send(&[page.sge(0..520).unwrap()]).unwrap();
+            queue.ring_doorbell();
+            let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
+            let done = sends.wait(&mut router, TIMEOUT).unwrap().expect("a completion");
+            assert_eq!(done.work().unwrap().id, 3);
+            let unknown = receives.wait(&mut router, TIMEOUT).unwrap_err().to_string();
+            assert!(unknown.contains("mkey"), "{unknown}");
+            let done = receives.wait(&mut router, TIMEOUT).unwrap().expect("a completion");
+            assert_eq!(done.work().unwrap().id, 7);
+        };
+        for reader in [0, 1] {
+            receive(&mut object.mkey, &mut sends, &mut receives);
+            assert_eq!(object.mkey.take_error(), Ok(None), "nobody has told it");
+            let asked = if reader == 0 { &mut sends } else { &mut receives };
+            let wrong = asked.check(&mut object.mkey).unwrap().expect("an error");
+            assert_eq!(wrong.block_index(), 0);
+            assert_eq!(
+                (sends.check(&mut object.mkey), receives.check(&mut object.mkey)),
+                (Ok(None), Ok(None))
+            );
+        }
+        // Another mkey of the same number has none of it.
+        receive(&mut object.mkey, &mut sends, &mut receives);
+        drop(object);
+        assert_eq!(sends.take_entry(), None);
+        let mut others = pd.create_mkeys(4, spec).unwrap();
+        assert!(others.iter().all(|mkey| mkey.key().index() != index), "entries may still be there");
+        sends.check(&mut others[0]).unwrap();
+        let mut others = pd.create_mkeys(4, spec).unwrap();
+        let other = others.iter_mut().find(|mkey| mkey.key().index() == index).expect("the same number");
+        assert_eq!(sends.check(other), Ok(None));
+    });
+}
+
 /// A LOCAL_INV that was flushed revokes nothing: the window is free when the peer is refused, and not before.
 #[test]
 fn a_revocation_is_done_when_it_was_executed() {
@@ -524,7 +590,7 @@ fn a_revocation_is_done_when_it_was_executed() {
         let mut other = Worker::new(&device, &pd, &store);
         worker.page.write(0, &[7; 64]).unwrap();
         let (windows, handles) = pd.create_windows(1).unwrap();
-        let mut pool = WindowPool::<1>::new(windows);
+        let mut pool = WindowPool::<1>::new(windows).unwrap();
         let (handle, window) = pool.take().unwrap();
         let range = worker.page.entry(0..64).unwrap();
         worker.queue.request(1).signaled().bind_window(window, range, Access::REMOTE_READ, 0).unwrap();
