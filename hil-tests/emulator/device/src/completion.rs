@@ -64,6 +64,9 @@ impl<M: Memory> Device<M> {
         }
         if !cq.full && write(&mut self.memory, cq, entry).is_some() {
             cq.producer = cq.producer.wrapping_add(1);
+            if cqe::asks_for_event(&entry) {
+                cq.solicited = cq.producer;
+            }
             self.tap.show(Seen::Completion { cqn, entry: &entry, cause });
             return;
         }

@@ -68,6 +68,15 @@ pub(crate) fn stamp(entry: &mut Entry, ticks: u64) {
     }
 }
 
+/// Returns whether an entry wakes who waits for solicited ones: it was asked for, or is an error (InfiniBand
+/// 11.4.2.2).
+pub(crate) fn asks_for_event(entry: &Entry) -> bool {
+    let [.., last] = *entry;
+    let word = OpOwn::from_bits(last);
+    word.solicited()
+        || matches!(CqeOpcode(word.opcode()), CqeOpcode::REQUESTER_ERROR | CqeOpcode::RESPONDER_ERROR)
+}
+
 /// Whether there is a route before the data, and that it is of IPv6, in `flags_rqpn`.
 const ROUTE: u32 = 1 << 28 | 1 << 24;
 

@@ -1,5 +1,6 @@
 //! The front: objects are made and destroyed here, queues are run, events and messages picked up.
 
+use crate::bus::Bus;
 use crate::capabilities::LOG_MAX_ENTRIES;
 use crate::clock::Clock;
 use crate::faults::Faults;
@@ -110,7 +111,7 @@ pub enum Numbered {
 /// A software mlx5 device over some memory.
 #[derive(Debug)]
 pub struct Device<M> {
-    pub(crate) memory: M,
+    pub(crate) memory: Bus<M>,
     pub(crate) profile: DeviceProfile,
     pub(crate) faults: Faults,
     pub(crate) objects: Objects,
@@ -133,7 +134,7 @@ impl<M: Memory> Device<M> {
     /// Makes a device without objects.
     pub fn new(memory: M, profile: DeviceProfile) -> Self {
         Self {
-            memory,
+            memory: Bus::new(memory),
             profile,
             faults: Faults::default(),
             objects: Objects::new(),
@@ -176,12 +177,12 @@ impl<M: Memory> Device<M> {
 
     /// Returns the memory.
     pub fn memory(&self) -> &M {
-        &self.memory
+        &self.memory.host
     }
 
     /// Returns the memory, as the host would write it.
     pub fn memory_mut(&mut self) -> &mut M {
-        &mut self.memory
+        &mut self.memory.host
     }
 
     /// Returns what kind of device this is.

@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+mod bus;
 pub mod capabilities;
 mod clock;
 mod completion;

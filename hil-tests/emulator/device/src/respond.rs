@@ -173,14 +173,14 @@ impl<M: Memory> Device<M> {
             faults: &self.faults,
             asker: Asker { pd, qpn },
         };
-        path.scatter(&mut self.memory, range, Right::RemoteWrite, data)
+        path.scatter(&mut self.memory.host, range, Right::RemoteWrite, data)
     }
 
     fn respond_read(&mut self, qpn: u32, attributes: &QpAttributes, range: Range) -> Response {
         if range.length == 0 {
             return Response::Data(Vec::new());
         }
-        match self.path(qpn, attributes.pd).gather(&self.memory, range, Right::RemoteRead) {
+        match self.path(qpn, attributes.pd).gather(&self.memory.host, range, Right::RemoteRead) {
             Ok((data, report)) => {
                 self.report(attributes.responder_cqn(), report.as_slice());
                 Response::Data(data)
@@ -222,7 +222,7 @@ impl<M: Memory> Device<M> {
         if self.objects.mkeys.get(index).is_some_and(Mkey::changes_bytes) {
             return Err(Reason::BsfInAtomic { key: rkey }.into());
         }
-        let (bytes, _) = self.path(qpn, pd).gather(&self.memory, range, Right::Atomic)?;
+        let (bytes, _) = self.path(qpn, pd).gather(&self.memory.host, range, Right::Atomic)?;
         let value =
             u64::from_le_bytes(bytes.try_into().map_err(|_| Reason::BufferTooShort { length: 8, room: 0 })?);
         let path = crate::data_path::Path {
@@ -231,7 +231,7 @@ impl<M: Memory> Device<M> {
             faults: &self.faults,
             asker: Asker { pd, qpn },
         };
-        path.scatter(&mut self.memory, range, Right::Atomic, change(value).to_le_bytes().to_vec())?;
+        path.scatter(&mut self.memory.host, range, Right::Atomic, change(value).to_le_bytes().to_vec())?;
         Ok(value)
     }
 

@@ -21,6 +21,17 @@ pub enum Seen<'a> {
         /// Of an error, why.
         cause: Option<Cause>,
     },
+    /// A command of the command queue was carried out, or refused.
+    Command {
+        /// Its opcode.
+        opcode: u16,
+        /// Which of several things it does (`op_mod`).
+        op_mod: u16,
+        /// How it ended (PRM `status`).
+        status: u8,
+        /// Why it was refused, by a number of this device's own.
+        syndrome: u32,
+    },
 }
 
 /// A completion entry that was written.

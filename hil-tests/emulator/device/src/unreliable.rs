@@ -21,7 +21,7 @@ impl<M: Memory> Device<M> {
         address: &AddressVector,
         segments: &[SendSegment],
     ) -> Result<Outcome, Cause> {
-        let (data, reports) = self.path(qpn, qp.attributes.pd).gather_list(&self.memory, segments)?;
+        let (data, reports) = self.path(qpn, qp.attributes.pd).gather_list(&self.memory.host, segments)?;
         if data.len() > MAX_BYTES {
             let (length, limit) = (data.len() as u64, MAX_BYTES as u64);
             return Err(Reason::MessageTooLong { length, limit }.into());

@@ -291,3 +291,61 @@ fn pages_that_are_not_needed_are_given_back() {
     // Not all at once.
     assert_eq!(take_back(&mut device, 60), (105..155).map(page).collect::<Vec<_>>());
 }
+
+/// Leaves the signatures of blocks 0, as Linux does, and signs the entry or not.
+fn bare(mut posted: Posted, signs_entry: bool) -> Posted {
+    for (_, block) in &mut posted.blocks {
+        block[0x23e..].fill(0);
+    }
+    posted.entry[0x3d] = 0;
+    posted.entry[0x3d] = if signs_entry { !xor(&posted.entry) } else { 0 };
+    posted
+}
+
+/// Signatures of blocks may be left out until SET_HCA_CAP says what counts: nothing, or all.
+#[test]
+fn a_driver_chooses_what_is_signed() {
+    const ROOM: usize = 16 + 4096;
+    let query = |now: u8| posted(&[1, 0, 0, 0, 0, 0, 0, now, 0, 0, 0, 0, 0, 0, 0, 0], ROOM);
+    let checksum = |device: &mut Device<Arena>, now: u8| {
+        let query = query(now);
+        assert_eq!(query.give(device)[0x3f], 0);
+        device.memory().bytes(query.blocks[0].0 + 0x42, 1).unwrap()[0] >> 6
+    };
+    let choose = |device: &mut Device<Arena>, checksum: u8| {
+        let request = Words::new(0x109, ROOM).u8(16 + 0x42, checksum << 6);
+        let entry = posted(&request.0, 16).give(device);
+        assert_eq!(entry[0x3f], 0);
+        entry[0x20]
+    };
+    let mut device = ready();
+    posted(&ENABLE, 16).give(&mut device);
+    assert_eq!((checksum(&mut device, 0), checksum(&mut device, 1)), (3, 1), "at most, and at first");
+    assert_eq!(bare(query(1), true).give(&mut device)[0x3f], 0, "a block without signatures");
+    assert_eq!(bare(query(1), false).give(&mut device)[0x3f], 1 << 1, "an entry without one");
+    assert_eq!(choose(&mut device, 2), 3, "a value that is none");
+    assert_eq!(choose(&mut device, 0), 0);
+    assert_eq!(checksum(&mut device, 1), 0, "what was chosen is in force");
+    assert_eq!(bare(query(1), false).give(&mut device)[0x3f], 0);
+    assert_eq!(choose(&mut device, 3), 0);
+    assert_eq!(bare(query(1), true).give(&mut device)[0x3f], 1 << 1, "a block without signatures");
+    assert_eq!(query(1).give(&mut device)[0x3f], 0);
+    // It goes with the function.
+    device.reset_function();
+    assert_eq!(device.phase(), Phase::Reset);
+    while device.read_register(0x1fc) >> 31 != 0 {}
+    device.write_register(0x14, QUEUE as u32);
+    posted(&ENABLE, 16).give(&mut device);
+    assert_eq!(checksum(&mut device, 1), 1);
+}
+
+/// Replies that say nothing have 12 bytes for ENABLE_HCA of Linux; fewer than status and syndrome are no room.
+#[test]
+fn a_short_reply_has_room_for_status_and_syndrome() {
+    let mut device = ready();
+    assert_eq!(posted(&ENABLE, 7).give(&mut device)[0x3f], 0x8 << 1);
+    let entry = posted(&ENABLE, 12).give(&mut device);
+    assert_eq!((entry[0x3f], entry[0x20..0x30].to_vec()), (0, vec![0; 16]));
+    let entry = posted(&ENABLE, 12).give(&mut device);
+    assert_eq!((entry[0x3f], entry[0x20]), (0, 4), "twice");
+}

@@ -75,7 +75,7 @@ impl<M: Memory> Device<M> {
                 return Err(Reason::BsfInCopy { key }.into());
             }
         }
-        let (data, _) = self.path(qpn, pd).gather(&self.memory, from, Right::LocalRead)?;
+        let (data, _) = self.path(qpn, pd).gather(&self.memory.host, from, Right::LocalRead)?;
         self.scatter_local(qpn, pd, core::slice::from_ref(to), data).map(drop)
     }
 }

@@ -181,7 +181,7 @@ impl<M: Memory> Device<M> {
                 Ok(Outcome::Done)
             }
             Operation::Send { segments } => {
-                let (data, reports) = self.path(qpn, pd).gather_list(&self.memory, &segments)?;
+                let (data, reports) = self.path(qpn, pd).gather_list(&self.memory.host, &segments)?;
                 let payload = match wqe.posted.opcode {
                     Opcode::SEND_IMM => Payload::Immediate(immediate),
                     Opcode::SEND_INVAL => Payload::Invalidate(immediate),
@@ -193,7 +193,7 @@ impl<M: Memory> Device<M> {
             }
             Operation::Datagram { address, segments } => self.datagram(qp, qpn, wqe, &address, &segments),
             Operation::Write { remote, segments } => {
-                let (data, reports) = self.path(qpn, pd).gather_list(&self.memory, &segments)?;
+                let (data, reports) = self.path(qpn, pd).gather_list(&self.memory.host, &segments)?;
                 let immediate = (wqe.posted.opcode == Opcode::RDMA_WRITE_IMM).then_some(immediate);
                 let (rkey, address) = (remote.rkey.get(), remote.address.get());
                 let bytes = data.len() as u32;
@@ -239,7 +239,7 @@ impl<M: Memory> Device<M> {
         if mkey.is_some_and(Mkey::changes_bytes) {
             return Err(Reason::BsfUnderList { key: range.key }.into());
         }
-        let (bytes, _) = self.path(qpn, pd).gather(&self.memory, range, Right::LocalRead)?;
+        let (bytes, _) = self.path(qpn, pd).gather(&self.memory.host, range, Right::LocalRead)?;
         let (translations, bsfs) = fetch::lists(&bytes, octowords);
         umr.lists = UmrLists::Inline { translations, bsfs };
         Ok(())
@@ -403,6 +403,6 @@ impl<M: Memory> Device<M> {
             faults: &self.faults,
             asker: Asker { pd, qpn },
         };
-        path.scatter_list(&mut self.memory, segments, data)
+        path.scatter_list(&mut self.memory.host, segments, data)
     }
 }

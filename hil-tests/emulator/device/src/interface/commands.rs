@@ -1,12 +1,12 @@
 //! Commands by their opcodes, each in its state.
 
-use super::Phase;
+use super::events::kind;
 use super::reply::{self, HEADER, Refused};
 use super::request::Request;
+use super::{Checksum, Phase};
 use crate::capabilities::capabilities;
 use crate::device::Device;
 use crate::memory::Memory;
-use crate::object::Objects;
 use alloc::vec::Vec;
 
 /// Opcodes.
@@ -18,15 +18,29 @@ mod opcode {
     pub(super) const DISABLE_HCA: u16 = 0x105;
     pub(super) const QUERY_PAGES: u16 = 0x107;
     pub(super) const MANAGE_PAGES: u16 = 0x108;
+    pub(super) const SET_HCA_CAP: u16 = 0x109;
     pub(super) const QUERY_ISSI: u16 = 0x10a;
     pub(super) const SET_ISSI: u16 = 0x10b;
 }
 
-/// Pages that the firmware wants before it is asked for anything else, and before INIT_HCA: neither a power of two.
+/// Pages that the firmware wants before it is asked for anything else, and before INIT_HCA: neither a power
+/// of two.
 const BOOT_PAGES: u32 = 5;
 const INIT_PAGES: u32 = 150;
 
-/// The function that pages are for: QUERY_PAGES names it, and MANAGE_PAGES has to. Not 0, so that it shows who does not look.
+/// Pages that it wants while it runs.
+const MORE_PAGES: i32 = 8;
+
+/// Bytes of a capability structure, the byte of `cmdif_checksum` in that of the device, in its upper two
+/// bits, and their values.
+const CAPABILITIES: usize = 0x1000;
+const CMDIF_CHECKSUM: usize = 0x42;
+const DISABLED: u8 = 0;
+const INITIAL_STATE: u8 = 1;
+const ENABLED: u8 = 3;
+
+/// The function that pages are for: QUERY_PAGES names it, and MANAGE_PAGES has to. Not 0, so that it shows
+/// who does not look.
 const PAGES_OF: u16 = 7;
 
 /// Bytes of a page.
@@ -50,6 +64,8 @@ impl<M: Memory> Device<M> {
                 self.own_function(request)?;
                 self.interface.phase = Phase::Reset;
                 self.interface.pages.clear();
+                self.interface.current = None;
+                self.interface.checksum = Checksum::default();
                 Ok(reply::done())
             }
             (_, opcode::QUERY_ISSI) => Ok(reply::with(0x70, 0x6c, &0b11_u32.to_be_bytes())),
@@ -58,9 +74,10 @@ impl<M: Memory> Device<M> {
                 _ => Err(Refused::PARAMETER),
             },
             (_, opcode::QUERY_HCA_CAP) => {
-                let found = capabilities(request.u16(6)?, self.profile()).ok_or(Refused::PARAMETER)?;
+                let found = self.tell_capabilities(request.u16(6)?).ok_or(Refused::PARAMETER)?;
                 Ok(reply::with(HEADER + found.len(), HEADER, &found))
             }
+            (Phase::Enabled, opcode::SET_HCA_CAP) => self.set_capabilities(request),
             (_, opcode::QUERY_PAGES) => self.query_pages(request),
             (_, opcode::MANAGE_PAGES) => self.manage_pages(request),
             (Phase::Enabled, opcode::INIT_HCA) => {
@@ -72,29 +89,65 @@ impl<M: Memory> Device<M> {
             }
             (Phase::Running, opcode::TEARDOWN_HCA) => match request.u16(0xa)? {
                 0 => {
-                    self.tear_down();
+                    self.drop_objects();
+                    self.interface.phase = Phase::Enabled;
                     Ok(reply::done())
                 }
                 _ => Err(Refused::PARAMETER),
             },
-            (Phase::Running, opcode::DISABLE_HCA | opcode::INIT_HCA | opcode::SET_ISSI) => {
-                Err(Refused::STATE)
-            }
+            (
+                Phase::Running,
+                opcode::DISABLE_HCA | opcode::INIT_HCA | opcode::SET_ISSI | opcode::SET_HCA_CAP,
+            ) => Err(Refused::STATE),
             (Phase::Running, _) => self.object_command(opcode, request),
             _ => Err(Refused::STATE),
         }
     }
 
-    /// Every object is gone.
-    fn tear_down(&mut self) {
-        self.objects = Objects::new();
-        self.active.clear();
-        self.local.clear();
-        self.events.clear();
-        self.held.clear();
-        self.interface.uars.clear();
-        self.interface.eqs.clear();
-        self.interface.phase = Phase::Enabled;
+    /// Returns capabilities of a kind, of now or at most. Of the device, those of now are what SET_HCA_CAP
+    /// has made of them.
+    fn tell_capabilities(&self, op_mod: u16) -> Option<Vec<u8>> {
+        let mut found = capabilities(op_mod, self.profile())?;
+        if op_mod >> 1 == 0 {
+            let is_now = op_mod & 1 != 0;
+            if let Some(current) = self.interface.current.as_ref().filter(|_| is_now) {
+                return Some(current.clone());
+            }
+            let checksum = if is_now { INITIAL_STATE } else { ENABLED };
+            if let Some(byte) = found.get_mut(CMDIF_CHECKSUM) {
+                *byte = *byte & 0x3f | checksum << 6;
+            }
+        }
+        Some(found)
+    }
+
+    /// The host chooses what of the device's capabilities it wants. Only that of the command queue's
+    /// signatures is looked at.
+    fn set_capabilities(&mut self, request: &Request) -> Answer {
+        if request.u16(6)? >> 1 != 0 {
+            return Err(Refused::PARAMETER);
+        }
+        let chosen = request.bytes(HEADER, CAPABILITIES)?;
+        let checksum = match chosen.get(CMDIF_CHECKSUM).map(|byte| byte >> 6) {
+            Some(DISABLED) => Checksum::Off,
+            Some(INITIAL_STATE) => Checksum::Initial,
+            Some(ENABLED) => Checksum::On,
+            _ => return Err(Refused::PARAMETER),
+        };
+        self.interface.current = Some(chosen.to_vec());
+        self.interface.checksum = checksum;
+        Ok(reply::done())
+    }
+
+    /// With its first queue pair the firmware wants more pages, where an event can say so, and gives some
+    /// back with the last. So drivers that listen are used to both.
+    pub(super) fn want_pages(&mut self) {
+        let has_queues = self.objects.qps.values().next().is_some();
+        let interface = &mut self.interface;
+        if has_queues != interface.more_pages && interface.is_told(kind::PAGE_REQUEST) {
+            interface.more_pages = has_queues;
+            interface.page_request = Some((PAGES_OF, if has_queues { MORE_PAGES } else { -MORE_PAGES }));
+        }
     }
 
     /// There is no function but the one whose queue this is, and it is a host's.

@@ -1,9 +1,11 @@
 //! Entries and blocks: who owns them, whether they are whole, and the way of a reply.
 
-use super::reply::Refused;
+use super::Checksum;
+use super::reply::{LEAST, Refused};
 use super::request::Request;
 use crate::device::Device;
 use crate::memory::Memory;
+use crate::tap::Seen;
 use alloc::vec::Vec;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -80,18 +82,19 @@ fn xor(bytes: &[u8]) -> u8 {
 type Chain = Vec<(u64, Bytes<BLOCK>)>;
 
 impl<M: Memory> Device<M> {
-    /// Carries out the command of an entry, if it is the device's, and gives it back.
-    pub(super) fn take_command(&mut self, at: u64) {
+    /// Carries out the command of an entry, if it is the device's, and gives it back. Returns whether it did.
+    pub(super) fn take_command(&mut self, at: u64) -> bool {
         let mut entry = Bytes([0; ENTRY]);
         let is_read = self.memory.read(at, &mut entry.0).is_ok();
         if !is_read || entry.byte(0x3f) & 1 == 0 {
-            return;
+            return false;
         }
         let delivered = self.read_command(&entry).map(|(request, room, chain)| {
             let mut reply = self.carry_out(&request).unwrap_or_else(Refused::reply);
             if reply.len() > room {
                 reply = Refused::OUTPUT_LENGTH.reply();
             }
+            self.show(&request, &reply);
             reply.resize(room, 0);
             (reply, chain)
         });
@@ -103,14 +106,20 @@ impl<M: Memory> Device<M> {
         entry.sign(0, ENTRY, 0x3d);
         // The owner bit last: by it the host learns that the rest is there.
         let given = self.memory.write(at, entry.range(0, ENTRY - 1));
-        if given.is_ok() {
-            let _ = self.memory.publish(at + 0x3f, entry.byte(0x3f));
-        }
+        given.is_ok() && self.memory.publish(at.wrapping_add(0x3f), entry.byte(0x3f)).is_ok()
+    }
+
+    /// Shows a command and how it ended to whoever looks.
+    fn show(&mut self, request: &Request, reply: &[u8]) {
+        let word = |at| request.u16(at).unwrap_or_default();
+        let syndrome = reply.get(4..8).and_then(|word| word.try_into().ok()).map_or(0, u32::from_be_bytes);
+        let status = reply.first().copied().unwrap_or_default();
+        self.tap.show(Seen::Command { opcode: word(0), op_mod: word(6), status, syndrome });
     }
 
     /// Reads a command, and looks at where its reply goes: what is not whole has changed nothing.
     fn read_command(&self, entry: &Bytes<ENTRY>) -> Result<(Request, usize, Chain), Undelivered> {
-        if xor(&entry.0) != 0xff {
+        if self.interface.checksum != Checksum::Off && xor(&entry.0) != 0xff {
             return Err(Undelivered::SIGNATURE);
         }
         if entry.byte(0) != PCI {
@@ -119,12 +128,14 @@ impl<M: Memory> Device<M> {
         if entry.number(1, 4) != 0 || entry.byte(0x3e) != 0 {
             return Err(Undelivered::RESERVED);
         }
-        let length = |from, error| match entry.number(from, from + 4) as u32 {
-            length @ 16..=LONGEST => Ok(length as usize),
+        let length = |from, least: usize, error| match entry.number(from, from + 4) as u32 {
+            length @ ..=LONGEST if length as usize >= least => Ok(length as usize),
             _ => Err(error),
         };
-        let input = length(4, Undelivered::INPUT_LENGTH)?;
-        let output = length(0x38, Undelivered::OUTPUT_LENGTH)?;
+        let input = length(4, INLINE, Undelivered::INPUT_LENGTH)?;
+        // Replies that say nothing have room for less than what an entry holds (Linux: 12 bytes for
+        // ENABLE_HCA).
+        let output = length(0x38, LEAST, Undelivered::OUTPUT_LENGTH)?;
         let token = entry.byte(0x3c);
         let inputs = self.chain(entry.number(8, 16), input, token, Undelivered::INPUT_ALIGNMENT)?;
         let outputs = self.chain(entry.number(0x30, 0x38), output, token, Undelivered::OUTPUT_ALIGNMENT)?;
@@ -143,7 +154,7 @@ impl<M: Memory> Device<M> {
         token: u8,
         misaligned: Undelivered,
     ) -> Result<Chain, Undelivered> {
-        let count = (length - INLINE).div_ceil(DATA);
+        let count = length.saturating_sub(INLINE).div_ceil(DATA);
         // As large as it gets, and read where it stays: what is moved leaves its bytes behind.
         let (mut at, mut chain) = (first, Chain::with_capacity(count));
         for number in 0..count {
@@ -154,7 +165,14 @@ impl<M: Memory> Device<M> {
             chain.push((at, Bytes([0; BLOCK])));
             let Some((_, block)) = chain.last_mut() else { break };
             self.memory.read(at, &mut block.0).map_err(|_| Undelivered::FIRMWARE)?;
-            if xor(&block.0) != 0xff || xor(block.range(0x200, 0x23f)) != 0xff {
+            let is_signed = xor(&block.0) == 0xff && xor(block.range(0x200, 0x23f)) == 0xff;
+            let is_bare = block.byte(0x23e) == 0 && block.byte(0x23f) == 0;
+            let is_taken = match self.interface.checksum {
+                Checksum::Off => true,
+                Checksum::Initial => is_signed || is_bare,
+                Checksum::On => is_signed,
+            };
+            if !is_taken {
                 return Err(Undelivered::SIGNATURE);
             }
             if block.byte(0x23d) != token {

@@ -1,18 +1,24 @@
-//! The command interface, as a machine without a driver sees it: registers, the command queue, and the states from reset to running.
+//! The command interface, as a machine without a driver sees it: registers, the command queue, and the states
+//! from reset to running.
 //!
 //! It reads words at the offsets of the PRM (`mlx5_ifc.h` and `device.h` of Linux; DEVICE.md, "The command
 //! interface of a bare device"), and shares nothing with what writes them.
 
 mod commands;
 mod delivery;
+mod events;
 mod objects;
 mod reply;
 mod request;
+mod uar;
 
 use crate::device::Device;
 use crate::memory::Memory;
-use alloc::collections::BTreeSet;
+use crate::object::Objects;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use events::{Eq, Notify};
+use uar::BlueFlame;
 
 /// Registers, in bytes from the beginning of BAR 0.
 mod register {
@@ -21,17 +27,34 @@ mod register {
     pub(super) const QUEUE_LOW: usize = 0x14;
     pub(super) const DOORBELL: usize = 0x18;
     pub(super) const INITIALIZING: usize = 0x1fc;
+    pub(super) const TIMER_HIGH: usize = 0x1000;
+    pub(super) const TIMER_LOW: usize = 0x1004;
+    pub(super) const HEALTH_COUNTER: usize = 0x1010;
 }
 
 /// The revision of the command interface.
 const REVISION: u32 = 5;
 
-/// Logarithms of the entries, and of the bytes from one to the next: not the 64 of an entry, which is another power of two.
+/// Logarithms of the entries, and of the bytes from one to the next: not the 64 of an entry, which is another
+/// power of two.
 const LOG_SIZE: u32 = 4;
 const LOG_STRIDE: u32 = 7;
 
 /// How often the firmware is still starting when it is asked.
 const STARTING: u32 = 3;
+
+/// What is signed and looked at (PRM `cmdif_checksum`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Checksum {
+    /// Nothing has to be (0).
+    Off,
+    /// SET_HCA_CAP has not said yet (1). Assumption: an entry has to be signed, and so has a block, unless
+    /// both its signatures are 0: Linux signs no block, and has said nothing so far.
+    #[default]
+    Initial,
+    /// All has to be (3).
+    On,
+}
 
 /// What the device does with commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,12 +79,26 @@ pub(crate) struct Interface {
     /// Pages that the firmware was given.
     pages: Vec<u64>,
     uars: BTreeSet<u32>,
-    eqs: BTreeSet<u32>,
+    eqs: BTreeMap<u32, Eq>,
+    cqs: BTreeMap<u32, Notify>,
+    checksum: Checksum,
+    /// What SET_HCA_CAP has made of the capabilities of the device.
+    current: Option<Vec<u8>>,
+    /// Entries of commands that are done, a bit for each, and not told of.
+    completed: u32,
+    /// The function that the firmware wants pages for, and how many; fewer than none are given back.
+    page_request: Option<(u16, i32)>,
+    /// Pages that it has asked for while it runs.
+    more_pages: bool,
+    /// Vectors to be raised.
+    interrupts: Vec<u16>,
+    blue_flame: Option<BlueFlame>,
+    health: u32,
 }
 
 impl<M: Memory> Device<M> {
-    /// Reads a register of the initialization segment, whose place is in bytes; the value is a number. There is nothing but 0 between
-    /// them.
+    /// Reads a register of the initialization segment, whose place is in bytes; the value is a number. There
+    /// is nothing but 0 between them.
     pub fn read_register(&mut self, offset: usize) -> u32 {
         let interface = &mut self.interface;
         match offset {
@@ -72,12 +109,19 @@ impl<M: Memory> Device<M> {
                 interface.asked = interface.asked.saturating_add(1);
                 if interface.asked <= STARTING { 1 << 31 } else { 0 }
             }
+            register::TIMER_HIGH => (self.clock.ticks() >> 32) as u32,
+            register::TIMER_LOW => self.clock.ticks() as u32,
+            // A driver takes a device for dead whose count stands still.
+            register::HEALTH_COUNTER => {
+                interface.health = interface.health.wrapping_add(1) & 0x00ff_ffff;
+                interface.health
+            }
             _ => 0,
         }
     }
 
-    /// Writes a register. The doorbell has the device carry out the entries that it names, at once. A device that is still starting
-    /// hears nothing.
+    /// Writes a register. The doorbell has the device carry out the entries that it names, at once. A device
+    /// that is still starting hears nothing.
     pub fn write_register(&mut self, offset: usize, value: u32) {
         if self.interface.asked <= STARTING {
             return;
@@ -88,11 +132,39 @@ impl<M: Memory> Device<M> {
             register::DOORBELL => {
                 for slot in (0..1 << LOG_SIZE).filter(|slot| value >> slot & 1 != 0) {
                     let queue = u64::from(self.interface.high) << 32 | u64::from(self.interface.low);
-                    self.take_command(queue.wrapping_add(slot << LOG_STRIDE));
+                    let is_told = self.interface.is_told(events::kind::COMMAND);
+                    let is_done = self.take_command(queue.wrapping_add(slot << LOG_STRIDE));
+                    if is_done && is_told {
+                        self.interface.completed |= 1 << slot;
+                    }
                 }
             }
             _ => {}
         }
+    }
+
+    /// Resets the function: there is nothing of it but its kind, and its firmware starts anew.
+    pub fn reset_function(&mut self) {
+        self.drop_objects();
+        self.interface = Interface::default();
+    }
+
+    /// Every object is gone.
+    fn drop_objects(&mut self) {
+        self.objects = Objects::new();
+        self.active.clear();
+        self.local.clear();
+        self.events.clear();
+        self.held.clear();
+        self.memory.close_all();
+        let interface = &mut self.interface;
+        interface.uars.clear();
+        interface.eqs.clear();
+        interface.cqs.clear();
+        interface.completed = 0;
+        interface.page_request = None;
+        interface.more_pages = false;
+        interface.blue_flame = None;
     }
 
     /// Returns in which state the command interface is.

@@ -1,14 +1,14 @@
 //! Commands that make, change and destroy objects.
 
+use super::events::{Eq, Notify};
 use super::reply::{self, HEADER, Refused};
 use super::request::Request;
-use crate::device::Device;
+use crate::device::{Device, Error};
 use crate::memory::Memory;
 use crate::object::cq::CqAttributes;
 use crate::object::dek::{DekAttributes, KeyMaterial, KeySize};
 use crate::object::mkey::{Access, Mkey, MkeyAttributes, MkeySpace};
 use crate::object::qp::{Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use mlx5_mkey::types::MkeyIndex;
 use mlx5_mkey::wire::klm::Klm;
@@ -57,35 +57,38 @@ const MKC: usize = 0x10;
 /// UAR pages: those below are the initialization segment's.
 const UARS: core::ops::Range<u32> = 0x10..0x100;
 const EQS: core::ops::Range<u32> = 1..0x100;
+/// Logarithm of the most entries of an event queue.
+const LOG_MAX_EVENTS: u8 = 22;
 
 type Answer = Result<Vec<u8>, Refused>;
 
-/// Takes the first number that is free.
-fn take(numbers: &mut BTreeSet<u32>, mut range: core::ops::Range<u32>) -> Result<u32, Refused> {
-    let free = range.find(|number| !numbers.contains(number)).ok_or(crate::device::Error::Exhausted)?;
-    numbers.insert(free);
-    Ok(free)
-}
-
-fn give_back(numbers: &mut BTreeSet<u32>, number: u32) -> Answer {
-    if numbers.remove(&number) { Ok(reply::done()) } else { Err(Refused::RESOURCE) }
+/// Returns the first number that is free.
+fn free(mut range: core::ops::Range<u32>, is_used: impl Fn(&u32) -> bool) -> Result<u32, Refused> {
+    Ok(range.find(|number| !is_used(number)).ok_or(Error::Exhausted)?)
 }
 
 impl<M: Memory> Device<M> {
     pub(super) fn object_command(&mut self, opcode: u16, request: &Request) -> Answer {
         let number = request.u24(9)?;
-        let done = |outcome: Result<(), crate::device::Error>| Ok(outcome.map(|()| reply::done())?);
+        let done = |outcome: Result<(), Error>| Ok(outcome.map(|()| reply::done())?);
         match opcode {
             opcode::ALLOC_PD => Ok(reply::number(self.alloc_pd()?)),
             opcode::DEALLOC_PD => done(self.dealloc_pd(number)),
-            opcode::ALLOC_UAR => take(&mut self.interface.uars, UARS).map(reply::number),
-            opcode::DEALLOC_UAR => give_back(&mut self.interface.uars, number),
+            opcode::ALLOC_UAR => {
+                let page = free(UARS, |number| self.interface.uars.contains(number))?;
+                self.interface.uars.insert(page);
+                Ok(reply::number(page))
+            }
+            opcode::DEALLOC_UAR => {
+                let is_page = self.interface.uars.remove(&number);
+                if is_page { Ok(reply::done()) } else { Err(Refused::RESOURCE) }
+            }
             opcode::CREATE_EQ => self.create_eq(request),
-            opcode::DESTROY_EQ => give_back(&mut self.interface.eqs, number),
+            opcode::DESTROY_EQ => self.destroy_eq(number & 0xff),
             opcode::CREATE_CQ => self.create_cq_on_pages(request),
-            opcode::DESTROY_CQ => done(self.destroy_cq(number)),
+            opcode::DESTROY_CQ => self.destroy_cq_on_pages(number),
             opcode::CREATE_QP => self.create_qp_on_pages(request),
-            opcode::DESTROY_QP => done(self.destroy_qp(number)),
+            opcode::DESTROY_QP => self.destroy_qp_on_pages(number),
             opcode::RST2INIT_QP | opcode::INIT2RTR_QP | opcode::RTR2RTS_QP => {
                 self.step(opcode, number, request)
             }
@@ -105,24 +108,36 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Returns where the pages of a list begin that holds `bytes`: whole, and memory.
-    ///
-    /// Of a real device pages may be anywhere; this one wants each behind the one before.
-    fn ring(&self, request: &Request, log_page: u8, bytes: u64) -> Result<u64, Refused> {
+    /// Returns where a ring of `bytes` is that begins `offset` blocks of 64 bytes into the first page of a
+    /// list: whole, and memory. Pages may be anywhere.
+    fn ring(&mut self, request: &Request, log_page: u8, offset: u16, bytes: u64) -> Result<u64, Refused> {
+        let offset = u64::from(offset & 0x3f) * ENTRY;
         let page = 1_u64 << (12 + log_page);
-        let count = bytes.div_ceil(page) as usize;
+        let count = (offset + bytes).div_ceil(page) as usize;
         // More pages than are needed are as good.
         let listed = request.0.len().saturating_sub(PAGES) / 8;
-        let pages = request.pages(PAGES, listed.max(count))?;
-        let first = *pages.first().ok_or(Refused::INPUT_LENGTH)?;
-        let follow = pages.iter().zip(0_u64..).all(|(at, index)| *at == first.wrapping_add(index * page));
-        if !first.is_multiple_of(page) || !follow {
+        let mut pages = request.pages(PAGES, listed.max(count))?;
+        pages.truncate(count);
+        if pages.iter().any(|at| !at.is_multiple_of(page)) {
             return Err(Refused::PARAMETER);
         }
-        for line in (0..bytes).step_by(ENTRY as usize) {
-            self.memory.read(first + line, &mut [0; ENTRY as usize]).map_err(|_| Refused::PARAMETER)?;
+        let ring = self.memory.open(&pages, 12 + log_page, offset).ok_or(Refused::INPUT_LENGTH)?;
+        let is_line = |line: u64| {
+            ring.checked_add(line).is_some_and(|at| self.memory.read(at, &mut [0; ENTRY as usize]).is_ok())
+        };
+        if !(0..bytes).step_by(ENTRY as usize).all(is_line) {
+            self.memory.close(ring);
+            return Err(Refused::PARAMETER);
         }
-        Ok(first)
+        Ok(ring)
+    }
+
+    /// Forgets where a ring is of which nothing has come.
+    fn with_ring<T>(&mut self, ring: u64, made: Result<T, Error>) -> Result<T, Refused> {
+        if made.is_err() {
+            self.memory.close(ring);
+        }
+        Ok(made?)
     }
 
     fn record(&self, at: u64) -> Result<u64, Refused> {
@@ -137,14 +152,33 @@ impl<M: Memory> Device<M> {
     fn create_eq(&mut self, request: &Request) -> Answer {
         let log_entries = request.u8(0x1c)? & 0x1f;
         self.uar(request.u24(0x1d)?)?;
-        let ring = self.ring(request, request.u8(0x28)? & 0x1f, ENTRY << log_entries)?;
-        let mut owner = [0];
-        self.memory.read(ring + ENTRY - 1, &mut owner).map_err(|_| Refused::PARAMETER)?;
-        // An entry that is the host's would be taken for an event.
-        if owner != [1] {
+        // Its first page has no offset (the vfio selftest driver of Linux).
+        if log_entries > LOG_MAX_EVENTS || request.u16(0x1a)? >> 6 & 0x3f != 0 {
             return Err(Refused::PARAMETER);
         }
-        take(&mut self.interface.eqs, EQS).map(reply::number)
+        let number = free(EQS, |number| self.interface.eqs.contains_key(number))?;
+        let mut events = [0; 4];
+        for (word, at) in events.iter_mut().zip((0x58..).step_by(8)) {
+            *word = request.u64(at)?;
+        }
+        let vector = request.u16(0x26)? & 0xfff;
+        let ring = self.ring(request, request.u8(0x28)? & 0x1f, 0, ENTRY << log_entries)?;
+        let mut owner = [0];
+        let is_read = self.memory.read(ring + ENTRY - 1, &mut owner).is_ok();
+        // An entry that is the host's would be taken for an event.
+        if !is_read || owner != [1] {
+            self.memory.close(ring);
+            return Err(Refused::PARAMETER);
+        }
+        let eq = Eq { ring, log_entries, events, vector, producer: 0, consumer: 0, armed: false };
+        self.interface.eqs.insert(number, eq);
+        Ok(reply::number(number))
+    }
+
+    fn destroy_eq(&mut self, number: u32) -> Answer {
+        let eq = self.interface.eqs.remove(&number).ok_or(Refused::RESOURCE)?;
+        self.memory.close(eq.ring);
+        Ok(reply::done())
     }
 
     fn create_cq_on_pages(&mut self, request: &Request) -> Answer {
@@ -154,11 +188,13 @@ impl<M: Memory> Device<M> {
         }
         let log_entries = request.u8(0x1c)? & 0x1f;
         self.uar(request.u24(0x1d)?)?;
-        if !self.interface.eqs.contains(&request.u32(0x24)?) {
+        let eq = request.u32(0x24)?;
+        if !self.interface.eqs.contains_key(&eq) {
             return Err(Refused::RESOURCE);
         }
-        let ring = self.ring(request, request.u8(0x28)? & 0x1f, ENTRY << log_entries)?;
         let doorbell_record = self.record(request.u64(0x48)?)?;
+        let (log_page, offset) = (request.u8(0x28)? & 0x1f, request.u16(0x1a)? >> 6);
+        let ring = self.ring(request, log_page, offset, ENTRY << log_entries)?;
         let attributes = CqAttributes {
             ring,
             log_entries,
@@ -166,7 +202,30 @@ impl<M: Memory> Device<M> {
             doorbell_record,
             ignore_overrun: request.u8(0x11)? & 0x02 != 0,
         };
-        Ok(reply::number(self.create_cq(attributes)?))
+        let made = self.create_cq(attributes);
+        let number = self.with_ring(ring, made)?;
+        self.interface.cqs.insert(number, Notify { eq, armed: None });
+        Ok(reply::number(number))
+    }
+
+    fn destroy_cq_on_pages(&mut self, number: u32) -> Answer {
+        let ring = self.objects.cqs.get(number).map(|cq| cq.attributes.ring);
+        self.destroy_cq(number)?;
+        self.interface.cqs.remove(&number);
+        ring.into_iter().for_each(|ring| self.memory.close(ring));
+        Ok(reply::done())
+    }
+
+    fn destroy_qp_on_pages(&mut self, number: u32) -> Answer {
+        let attributes = self.objects.qps.get(number).map(|qp| qp.attributes);
+        self.destroy_qp(number)?;
+        let rings = attributes.map(|attributes| match attributes.receive {
+            ReceiveQueue::Own(ring) => ring.address,
+            ReceiveQueue::None | ReceiveQueue::Shared(_) => attributes.sq,
+        });
+        rings.into_iter().for_each(|rings| self.memory.close(rings));
+        self.want_pages();
+        Ok(reply::done())
     }
 
     fn create_qp_on_pages(&mut self, request: &Request) -> Answer {
@@ -190,19 +249,13 @@ impl<M: Memory> Device<M> {
         };
         let receives =
             if has_receives { (u64::from(stride) << log_slots).next_multiple_of(ENTRY) } else { 0 };
-        let rings = self.ring(request, request.u8(at(0x14))? & 0x1f, receives + (ENTRY << log_sq_blocks))?;
-        let receive = if has_receives {
-            ReceiveQueue::Own(ReceiveRing { address: rings, log_slots, stride })
-        } else {
-            ReceiveQueue::None
-        };
         let recv_cqn = request.u24(at(0x9d))?;
         let attributes = QpAttributes {
             transport: Transport::ReliableConnection,
             pd: request.u24(at(5))?,
-            sq: rings + receives,
+            sq: 0,
             log_sq_blocks,
-            receive,
+            receive: ReceiveQueue::None,
             doorbell_record: self.record(request.u64(at(0xa0))?)?,
             send_cqn: request.u24(at(0x7d))?,
             recv_cqn: Some(recv_cqn).filter(|cqn| has_receives || *cqn != 0),
@@ -210,8 +263,14 @@ impl<M: Memory> Device<M> {
             drain_sigerr: false,
             rnr_retry: Retries::Infinite,
         };
-        let number = self.create_qp(attributes)?;
+        let (log_page, offset) = (request.u8(at(0x14))? & 0x1f, request.u16(at(0x92))? >> 6);
+        let rings = self.ring(request, log_page, offset, receives + (ENTRY << log_sq_blocks))?;
+        let own = ReceiveQueue::Own(ReceiveRing { address: rings, log_slots, stride });
+        let receive = if has_receives { own } else { ReceiveQueue::None };
+        let made = self.create_qp(QpAttributes { sq: rings + receives, receive, ..attributes });
+        let number = self.with_ring(rings, made)?;
         self.set_timestamps(number, timestamps)?;
+        self.want_pages();
         Ok(reply::number(number))
     }
 

@@ -4,8 +4,11 @@ use crate::device::Error;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes of a reply that has nothing to say, and of the beginning of others.
+/// Bytes of the beginning of a reply that says something.
 pub(super) const HEADER: usize = 16;
+
+/// Bytes of status and syndrome, which every reply has.
+pub(super) const LEAST: usize = 8;
 
 /// A refusal: status and syndrome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +27,6 @@ impl Refused {
     pub(super) fn reply(self) -> Vec<u8> {
         let mut reply = vec![self.0, 0, 0, 0];
         reply.extend(self.1.to_be_bytes());
-        reply.resize(HEADER, 0);
         reply
     }
 }
@@ -61,5 +63,5 @@ pub(super) fn number(number: u32) -> Vec<u8> {
 
 /// A good reply that says nothing.
 pub(super) fn done() -> Vec<u8> {
-    vec![0; HEADER]
+    vec![0; LEAST]
 }

@@ -22,6 +22,8 @@ pub(crate) struct Cq {
     pub(crate) producer: u32,
     /// Count of entries that the host has taken, when its doorbell record was last read.
     pub(crate) consumer: u32,
+    /// Count of entries up to the last one that asked for an event (solicited) or tells of an error.
+    pub(crate) solicited: u32,
     /// There is no room, whatever the host says ([`crate::Device::fill`]).
     pub(crate) full: bool,
     /// The host was too slow; nothing is written any more.
@@ -30,7 +32,7 @@ pub(crate) struct Cq {
 
 impl Cq {
     pub(crate) const fn new(attributes: CqAttributes) -> Self {
-        Self { attributes, producer: 0, consumer: 0, full: false, overrun: false }
+        Self { attributes, producer: 0, consumer: 0, solicited: 0, full: false, overrun: false }
     }
 
     pub(crate) const fn entries(&self) -> u32 {

@@ -31,7 +31,8 @@ impl Posted {
         entry[0x3c] = 0x5a;
         entry[0x3f] = 1;
         let mut blocks = Vec::new();
-        let parts = [(queue + 0x1000, 8, &request[16..]), (queue + 0x4000, 0x30, &vec![0; room - 16])];
+        let parts =
+            [(queue + 0x1000, 8, &request[16..]), (queue + 0x4000, 0x30, &vec![0; room.saturating_sub(16)])];
         for (base, pointer, data) in parts {
             let chunks: Vec<_> = data.chunks(512).collect();
             for (number, chunk) in chunks.iter().enumerate() {

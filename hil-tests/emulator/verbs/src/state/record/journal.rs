@@ -44,7 +44,7 @@ impl Journal {
             ) => {
                 self.write(&asked(Line::now("peer"), *from, *to, request));
             }
-            Seen::Received(Message::Response { .. }) | Seen::Sent(_) => {}
+            Seen::Received(Message::Response { .. }) | Seen::Sent(_) | Seen::Command { .. } => {}
         }
     }
 

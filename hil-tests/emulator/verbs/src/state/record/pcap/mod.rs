@@ -169,7 +169,7 @@ impl Wire {
             Seen::Received(Message::Response { to, sequence, response }) => {
                 self.answer(*to, *sequence, response);
             }
-            Seen::Received(Message::Unanswered { .. }) | Seen::Completion { .. } => {}
+            Seen::Received(Message::Unanswered { .. }) | Seen::Completion { .. } | Seen::Command { .. } => {}
         }
         if !out.is_empty() {
             flush(&mut out);

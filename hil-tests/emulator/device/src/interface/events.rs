@@ -1,0 +1,206 @@
+//! Event queues: what has happened becomes an entry, and an entry of an armed queue becomes an interrupt (PRM
+//! `eqe`; `eq.c` of Linux's mlx5_core).
+
+use super::Interface;
+use crate::device::{Device, Event};
+use crate::memory::Memory;
+use alloc::vec::Vec;
+
+/// Bytes of an entry.
+const ENTRY: usize = 64;
+/// Where what an event tells begins, and in it what names a completion queue (of a completion) or a queue
+/// pair.
+const DATA: usize = 0x20;
+const NUMBER: usize = 0x38;
+
+/// Consumer indexes have 24 bits.
+const INDEX: u32 = 0x00ff_ffff;
+
+/// Types of events (`enum mlx5_event` of Linux).
+pub(super) mod kind {
+    pub(crate) const COMPLETION: u8 = 0x00;
+    pub(crate) const SQ_DRAINED: u8 = 0x03;
+    pub(crate) const CQ_ERROR: u8 = 0x04;
+    pub(crate) const WQ_CATASTROPHE: u8 = 0x05;
+    pub(crate) const COMMAND: u8 = 0x0a;
+    pub(crate) const PAGE_REQUEST: u8 = 0x0b;
+    pub(crate) const WQ_INVALID_REQUEST: u8 = 0x10;
+    pub(crate) const WQ_ACCESS: u8 = 0x11;
+    pub(crate) const SRQ_CATASTROPHE: u8 = 0x12;
+    pub(crate) const SRQ_LAST_WQE: u8 = 0x13;
+    pub(crate) const SRQ_LIMIT: u8 = 0x14;
+}
+
+/// Why a completion queue failed: it was full.
+const OVERRUN: u8 = 1;
+
+/// An event queue.
+#[derive(Debug)]
+pub(super) struct Eq {
+    pub(super) ring: u64,
+    pub(super) log_entries: u8,
+    /// Bit n of word m: it gets events of type 64 m + n.
+    pub(super) events: [u64; 4],
+    /// The vector that it raises.
+    pub(super) vector: u16,
+    /// Entries that were written, and those that the host has taken, as far as it has said.
+    pub(super) producer: u32,
+    pub(super) consumer: u32,
+    /// The next entry is an interrupt.
+    pub(super) armed: bool,
+}
+
+impl Eq {
+    fn gets(&self, kind: u8) -> bool {
+        self.events.get(usize::from(kind / 64)).is_some_and(|word| word >> (kind % 64) & 1 != 0)
+    }
+
+    fn is_full(&self) -> bool {
+        self.producer.wrapping_sub(self.consumer) & INDEX >= 1 << self.log_entries
+    }
+}
+
+/// Where the events of a completion queue go, and whether the host wants one.
+#[derive(Debug)]
+pub(super) struct Notify {
+    pub(super) eq: u32,
+    pub(super) armed: Option<Armed>,
+}
+
+/// What a host has armed a completion queue with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Armed {
+    /// Entries that it has taken.
+    pub(super) consumer: u32,
+    /// Only an entry that asks for an event is one.
+    pub(super) solicited: bool,
+}
+
+/// An event: its type, and its entry's bytes from [`DATA`] on.
+struct Told {
+    kind: u8,
+    data: [u8; 28],
+}
+
+impl Told {
+    /// An event that names an object, in the place of its kind.
+    fn of(kind: u8, at: usize, number: u32) -> Self {
+        let mut data = [0; 28];
+        if let Some(place) = data.get_mut(at - DATA..at - DATA + 4) {
+            place.copy_from_slice(&number.to_be_bytes());
+        }
+        Self { kind, data }
+    }
+}
+
+impl From<Event> for Told {
+    fn from(event: Event) -> Self {
+        match event {
+            Event::SqDrained(number) => Self::of(kind::SQ_DRAINED, NUMBER, number),
+            Event::QpAccess(number) => Self::of(kind::WQ_ACCESS, NUMBER, number),
+            Event::QpRequest(number) => Self::of(kind::WQ_INVALID_REQUEST, NUMBER, number),
+            Event::QpFatal(number) => Self::of(kind::WQ_CATASTROPHE, NUMBER, number),
+            Event::CqError(number) => {
+                let mut told = Self::of(kind::CQ_ERROR, DATA, number);
+                told.data[0xb] = OVERRUN;
+                told
+            }
+            Event::SrqLimit(number) => Self::of(kind::SRQ_LIMIT, NUMBER, number),
+            Event::SrqFatal(number) => Self::of(kind::SRQ_CATASTROPHE, NUMBER, number),
+            Event::LastWqe(number) => Self::of(kind::SRQ_LAST_WQE, NUMBER, number),
+        }
+    }
+}
+
+impl Interface {
+    /// Returns whether an event queue gets events of a type.
+    pub(super) fn is_told(&self, kind: u8) -> bool {
+        self.eqs.values().any(|eq| eq.gets(kind))
+    }
+}
+
+impl<M: Memory> Device<M> {
+    /// Writes what has happened into event queues, and returns the vectors of the interrupts that come of it.
+    /// Without an event queue events stay for [`Device::take_events`].
+    pub fn take_interrupts(&mut self) -> Vec<u16> {
+        if !self.interface.eqs.is_empty() {
+            self.tell_completions();
+            for event in self.take_events() {
+                self.tell(event.into());
+            }
+            let slots = core::mem::take(&mut self.interface.completed);
+            if slots != 0 {
+                self.tell(Told::of(kind::COMMAND, DATA, slots));
+            }
+            if let Some((function, pages)) = self.interface.page_request.take() {
+                let mut told = Told::of(kind::PAGE_REQUEST, DATA, function.into());
+                told.data[4..8].copy_from_slice(&pages.to_be_bytes());
+                self.tell(told);
+            }
+        }
+        core::mem::take(&mut self.interface.interrupts)
+    }
+
+    /// Tells the event queues of armed completion queues with entries that the host has not taken. Each is
+    /// armed for one event.
+    fn tell_completions(&mut self) {
+        let mut due = Vec::new();
+        for (number, notify) in &mut self.interface.cqs {
+            let (Some(armed), Some(cq)) = (notify.armed, self.objects.cqs.get(*number)) else { continue };
+            let newest = if armed.solicited { cq.solicited } else { cq.producer };
+            let ahead = newest.wrapping_sub(armed.consumer) & INDEX;
+            if ahead != 0 && ahead <= INDEX / 2 {
+                notify.armed = None;
+                due.push((notify.eq, *number));
+            }
+        }
+        for (eq, number) in due {
+            self.put_event(eq, &Told::of(kind::COMPLETION, NUMBER, number));
+        }
+    }
+
+    /// Tells the first event queue that gets events of this type.
+    fn tell(&mut self, told: Told) {
+        let found = self.interface.eqs.iter().find(|(_, eq)| eq.gets(told.kind)).map(|(number, _)| *number);
+        if let Some(number) = found {
+            self.put_event(number, &told);
+        }
+    }
+
+    /// Writes an entry, its last byte last. Assumption: where a queue is full the event is lost.
+    fn put_event(&mut self, number: u32, told: &Told) {
+        let Some(eq) = self.interface.eqs.get_mut(&number).filter(|eq| !eq.is_full()) else { return };
+        let mut entry = [0; ENTRY];
+        entry[1] = told.kind;
+        entry[DATA..DATA + 28].copy_from_slice(&told.data);
+        let slot = u64::from(eq.producer & ((1 << eq.log_entries) - 1)) * ENTRY as u64;
+        let owner = (eq.producer >> eq.log_entries & 1) as u8;
+        let address = eq.ring.wrapping_add(slot);
+        // A ring that is no memory any more takes no entry.
+        if self.memory.write(address, &entry[..ENTRY - 1]).is_err() {
+            return;
+        }
+        if self.memory.publish(address.wrapping_add(ENTRY as u64 - 1), owner).is_ok() {
+            eq.producer = eq.producer.wrapping_add(1);
+            if core::mem::take(&mut eq.armed) {
+                self.interface.interrupts.push(eq.vector);
+            }
+        }
+    }
+
+    /// Takes what the host says of an event queue: entries that it has taken, and whether it wants an
+    /// interrupt for the next.
+    pub(super) fn ring_event_queue(&mut self, number: u32, consumer: u32, arms: bool) {
+        let interface = &mut self.interface;
+        let Some(eq) = interface.eqs.get_mut(&number) else { return };
+        eq.consumer = consumer & INDEX;
+        if arms {
+            // What it has not seen is an interrupt at once.
+            let is_behind = (eq.producer.wrapping_sub(eq.consumer)) & INDEX != 0;
+            eq.armed = !is_behind;
+            if is_behind {
+                interface.interrupts.push(eq.vector);
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Doorbells: pages of registers in BAR 0 (user access regions), through which work is rung and queues are
+//! armed.
+
+use super::events::Armed;
+use crate::device::Device;
+use crate::memory::Memory;
+use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
+use zerocopy::FromBytes;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// Registers of a page (`MLX5_CQ_DOORBELL`, `MLX5_EQ_DOORBEL_OFFSET` and `MLX5_BF_OFFSET` of Linux).
+mod register {
+    pub(super) const ARM_CQ: u64 = 0x20;
+    pub(super) const ARM_EQ: u64 = 0x40;
+    pub(super) const TAKE_EQ: u64 = 0x48;
+    pub(super) const SEND: core::ops::Range<u64> = 0x800..0x1000;
+}
+
+/// Bytes of a buffer of a send doorbell: two of them alternate.
+const BUFFER: u64 = 256;
+
+/// Bytes of a block, which comes with a doorbell in eight writes.
+const BLOCK: usize = 64;
+
+/// Of the word with a completion queue's consumer index: only an entry that asks for an event is to be one.
+const SOLICITED: u32 = 1 << 24;
+
+/// A block that comes with its doorbell (BlueFlame), as far as it has come.
+#[derive(Debug)]
+pub(super) struct BlueFlame {
+    /// Where the next bytes belong, from the beginning of BAR 0.
+    next: u64,
+    bytes: [u8; BLOCK],
+    length: usize,
+}
+
+impl<M: Memory> Device<M> {
+    /// Takes a write to a UAR page; `offset` is that from the beginning of BAR 0. A page that was not
+    /// allocated hears nothing.
+    ///
+    /// The first 8 bytes of a work request are its doorbell, and the ring is executed. Where the ring has a
+    /// request that does nothing and completes nothing, the 56 bytes behind the 8 are waited for, in writes
+    /// of 8 bytes: the block that they make up is executed instead (BlueFlame). A driver finds out in this
+    /// way whether the bus combines writes (`mlx5_ib_test_wc` of Linux). Where the rest does not come, and
+    /// another doorbell does, or [`Device::settle_doorbells`] is called, the ring counts.
+    pub fn write_uar(&mut self, offset: u64, bytes: &[u8]) {
+        let page = u32::try_from(offset / PAGE).unwrap_or(u32::MAX);
+        if !self.interface.uars.contains(&page) {
+            return;
+        }
+        if let Ok(part) = <[u8; 8]>::try_from(bytes)
+            && self.continue_block(offset, part)
+        {
+            return;
+        }
+        let word =
+            |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_be_bytes);
+        match (offset % PAGE, word(0), word(4)) {
+            (register::ARM_CQ, Some(first), Some(number)) => self.arm_cq(number & 0x00ff_ffff, first),
+            (register::ARM_EQ, Some(first), _) => self.ring_event_queue(first >> 24, first, true),
+            (register::TAKE_EQ, Some(first), _) => self.ring_event_queue(first >> 24, first, false),
+            (at, Some(_), Some(second)) if register::SEND.contains(&at) && at.is_multiple_of(BUFFER) => {
+                self.settle_doorbells();
+                let mut block = [0; BLOCK];
+                block.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+                let length = bytes.len().min(BLOCK);
+                let next = offset.wrapping_add(length as u64);
+                self.interface.blue_flame = Some(BlueFlame { next, bytes: block, length });
+                if length == BLOCK || !self.rings_nothing(second >> 8) {
+                    self.settle_doorbells();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether a queue pair has one request to execute, which does nothing and completes nothing.
+    fn rings_nothing(&self, number: u32) -> bool {
+        let Some(qp) = self.objects.qps.get(number) else { return false };
+        let (attributes, next) = (&qp.attributes, qp.next_block());
+        let (mut record, mut block) = ([0; 4], [0; BLOCK]);
+        let slot = u64::from(next & ((1 << attributes.log_sq_blocks) - 1)) * BLOCK as u64;
+        let is_read = self.memory.read(attributes.doorbell_record.wrapping_add(4), &mut record).is_ok()
+            && self.memory.read(attributes.sq.wrapping_add(slot), &mut block).is_ok();
+        let is_alone = u32::from_be_bytes(record) as u16 == next.wrapping_add(1);
+        let Ok((control, _)) = ControlSegment::read_from_prefix(&block) else { return false };
+        let is_nop = Opcode(control.opcode_word().opcode()) == Opcode::NOP;
+        is_read && is_alone && is_nop && control.flags().ce() < FmCeSe::CE_ALWAYS
+    }
+
+    /// Returns whether a doorbell waits for the rest of its block.
+    pub const fn has_open_doorbell(&self) -> bool {
+        self.interface.blue_flame.is_some()
+    }
+
+    /// Executes what a doorbell has rung that waits for the rest of its block, which does not come.
+    pub fn settle_doorbells(&mut self) {
+        let Some(BlueFlame { bytes, length, .. }) = self.interface.blue_flame.take() else { return };
+        // The second word of a control segment names the queue.
+        let [_, _, _, _, a, b, c, _, ..] = bytes;
+        let number = u32::from_be_bytes([0, a, b, c]);
+        if length == BLOCK {
+            // A block that is not the next of its queue is not taken.
+            let _ = self.blue_flame(number, &[bytes]);
+        }
+        // Nobody hears of a doorbell that names no queue.
+        let _ = self.doorbell(number);
+    }
+
+    /// Takes more of the block that is coming, if these bytes are of it.
+    fn continue_block(&mut self, offset: u64, part: [u8; 8]) -> bool {
+        let Some(coming) = self.interface.blue_flame.as_mut().filter(|coming| coming.next == offset) else {
+            return false;
+        };
+        if let Some(place) = coming.bytes.get_mut(coming.length..coming.length + part.len()) {
+            place.copy_from_slice(&part);
+        }
+        coming.length += part.len();
+        coming.next = offset.wrapping_add(part.len() as u64);
+        if coming.length >= BLOCK {
+            self.settle_doorbells();
+        }
+        true
+    }
+
+    fn arm_cq(&mut self, number: u32, word: u32) {
+        if let Some(notify) = self.interface.cqs.get_mut(&number) {
+            notify.armed = Some(Armed { consumer: word & 0x00ff_ffff, solicited: word & SOLICITED != 0 });
+        }
+    }
+}
