@@ -36,12 +36,13 @@ pub fn storage() -> Result<PathBuf, String> {
 }
 
 /// Builds the programs and the library that execute work requests, in release mode. Returns the path of one
-/// of their files: `hil`, `differential` or `libmlx5_uverbs.so`. One call of cargo builds all of them, so
-/// that their dependencies are built once.
+/// of their files: `hil`, `differential`, `mlx5-function` or `libmlx5_uverbs.so`. One call of cargo builds
+/// all of them, so that their dependencies are built once.
 pub fn optimised(name: &str) -> Result<PathBuf, String> {
     // Built once for each process: a task that starts hundreds of programs would wait for cargo each time.
     static BUILD: OnceLock<Result<(), String>> = OnceLock::new();
-    let packages = ["build", "--release", "--package", "hil-tests", "--package", "mlx5-uverbs"];
-    BUILD.get_or_init(|| check(cargo(&packages))).clone()?;
+    let packages = ["hil-tests", "mlx5-function", "mlx5-uverbs"].map(|package| ["--package", package]);
+    let build = [&["build", "--release"], packages.as_flattened()].concat();
+    BUILD.get_or_init(|| check(cargo(&build))).clone()?;
     run::built("release", name)
 }

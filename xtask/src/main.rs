@@ -55,6 +55,8 @@ cargo xtask TASK
   empty-machine         run the README's commands in a system with only the packages they need
   firmware --board bluefield2|bluefield3 [--filter TEXT]
                         run the scenarios as a bare-metal image in QEMU
+  function --socket PATH [--device NAME] [--port NAME] [--log]
+                        serve the software device as a PCI function over vfio-user, for QEMU
   fuzz [--seconds N] [TARGET…]
                         call the library, the software device, the stand-in and all parsers with
                         inputs that libFuzzer generates
@@ -104,11 +106,21 @@ fn main() -> ExitCode {
         "capi" => elsewhere("xtask-capi", &arguments),
         "decode" | "demo" | "vectors" => elsewhere("xtask-device", &arguments),
         "dist" => elsewhere("xtask-artefacts", &arguments),
+        "function" => function(rest),
         "firmware" | "hil" | "lab" => elsewhere("xtask-boards", &arguments),
         "mutants" => elsewhere("xtask-mutants", &arguments),
         "tidy" => elsewhere("xtask-tidy", &arguments),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),
         _ => run::misuse(&format!("unknown task `{task}`\n\n{HELP}")),
+    }
+}
+
+/// Builds the program that serves the PCI function, optimised, and becomes it.
+fn function(arguments: &[String]) -> ExitCode {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match host::optimised("mlx5-function") {
+        Ok(program) => run::replace(run::program(&program.to_string_lossy(), &arguments)),
+        Err(message) => run::failed(&message),
     }
 }
 

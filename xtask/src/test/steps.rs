@@ -110,6 +110,9 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "fuzz", lane: Main, tier: Rest, program: None, packages: || [CXX].concat(),
            run: || fuzz::test().into(),
            what: "a minute of fuzzing, all targets together" },
+    Step { name: "function", lane: Main, tier: Rest, program: None, packages: none,
+           run: || function().into(),
+           what: "two drivers bring the PCI function up over vfio-user" },
     Step { name: "features", lane: Main, tier: Rest, program: None, packages: none, run: || features().into(),
            what: "each feature alone and all together" },
     Step { name: "documentation", lane: Main, tier: Rest, program: None, packages: none,
@@ -292,6 +295,10 @@ fn mutations() -> Result<(), String> {
         "--ignored",
         "--nocapture",
     ]))
+}
+
+fn function() -> Result<(), String> {
+    check(cargo(&["test", "--quiet", "--package", "mlx5-function", "--test", "client", "--", "--ignored"]))
 }
 
 fn lost_board() -> Result<(), String> {

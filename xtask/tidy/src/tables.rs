@@ -34,6 +34,17 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             ("ours", &["publish", "retire"]),
         ],
     ),
+    (
+        "hil-tests/emulator/function/src/lib.rs",
+        &[
+            ("config", &[]),
+            ("memory", &[]),
+            ("message", &[]),
+            ("words", &[]),
+            ("function", &["config", "memory"]),
+            ("server", &["memory", "message", "function"]),
+        ],
+    ),
     ("hil-tests/emulator/testing/src/lib.rs", &[("host", &[]), ("preload", &[]), ("secrets", &[])]),
     (
         "hil-tests/emulator/verbs/src/lib.rs",
@@ -196,6 +207,8 @@ pub(crate) const UNSAFE: &[&str] = &[
     "hil-tests/benches/src/floor.rs",
     "hil-tests/benches/src/publish.rs",
     "hil-tests/copies/src/main.rs",
+    "hil-tests/emulator/function/src/memory.rs",
+    "hil-tests/emulator/function/tests/client/lent.rs",
     "hil-tests/emulator/verbs/src/ground/allocator.rs",
     "hil-tests/emulator/verbs/src/ground/pipe.rs",
     "hil-tests/emulator/verbs/src/ground/process_memory.rs",

@@ -87,6 +87,15 @@ impl Doorbell for Bell {
     }
 }
 
+/// Makes a device in reset.
+struct MakeBare(Box<dyn FnMut() -> Box<dyn Bare>>);
+
+impl core::fmt::Debug for MakeBare {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("MakeBare")
+    }
+}
+
 /// The software device, in this process.
 pub struct SoftBoard {
     device: Device<HostMemory>,
@@ -105,6 +114,8 @@ pub struct SoftBoard {
     findings: Vec<Finding>,
     hardware: bool,
     clock: Arc<Clock>,
+    /// Makes the device in reset, where that is another's.
+    bare: Option<MakeBare>,
 }
 
 /// A clock that goes on by one tick whenever it is looked at: there is no other time on this board.
@@ -151,6 +162,7 @@ impl SoftBoard {
             findings: Vec::new(),
             hardware: false,
             clock,
+            bare: None,
         };
         if board.factory.is_some() {
             board.log_in().expect("the factory's credential");
@@ -163,6 +175,11 @@ impl SoftBoard {
     pub fn with_faults(mut self, faults: Faults) -> Self {
         self.device.set_faults(faults);
         self
+    }
+
+    /// Has the device in reset ([`Board::bare`]) be one that `make` makes, instead of a software device in this process.
+    pub fn set_bare(&mut self, make: impl FnMut() -> Box<dyn Bare> + 'static) {
+        self.bare = Some(MakeBare(Box::new(make)));
     }
 
     /// Claims to be hardware, as a test of what scenarios do there.
@@ -527,7 +544,8 @@ impl Board for SoftBoard {
     }
 
     fn bare(&mut self) -> Option<Box<dyn Bare>> {
-        Some(Box::new(SoftBare::new(self.device.memory().another())))
+        let own = || Box::new(SoftBare::new(self.device.memory().another())) as Box<dyn Bare>;
+        Some(self.bare.as_mut().map_or_else(own, |make| (make.0)()))
     }
 
     fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {

@@ -1,0 +1,249 @@
+//! The configuration space of the function (PCI Local Bus 3.0, 6.1; PCI Express 4.0, 7.5).
+
+/// Bytes of the space, that of extended capabilities included: there are none.
+pub(crate) const BYTES: usize = 4096;
+
+/// Bytes of BAR 0.
+pub(crate) const BAR_BYTES: u64 = 32 << 20;
+
+/// Interrupt vectors.
+pub(crate) const VECTORS: u16 = 64;
+
+/// Where the table of vectors and their pending bits are in BAR 0, and their bytes.
+pub(crate) const TABLE: core::ops::Range<u64> = 0x2000..0x2000 + VECTORS as u64 * 16;
+pub(crate) const PENDING: core::ops::Range<u64> = 0x3000..0x3000 + VECTORS as u64 / 8;
+
+/// Registers of the space.
+mod register {
+    pub(super) const VENDOR: usize = 0x00;
+    pub(super) const DEVICE: usize = 0x02;
+    pub(super) const COMMAND: usize = 0x04;
+    pub(super) const STATUS: usize = 0x06;
+    pub(super) const CLASS: usize = 0x0a;
+    pub(super) const BAR: usize = 0x10;
+    pub(super) const SUBSYSTEM_VENDOR: usize = 0x2c;
+    pub(super) const SUBSYSTEM: usize = 0x2e;
+    pub(super) const CAPABILITIES: usize = 0x34;
+    pub(super) const INTERRUPT_LINE: usize = 0x3c;
+}
+
+/// Where capabilities are.
+const POWER: usize = 0x40;
+const EXPRESS: usize = 0x60;
+const DEVICE_CONTROL: usize = EXPRESS + 0x8;
+const MSI_X: usize = 0x9c;
+
+/// Of the command register: the function may read and write memory of the host.
+const BUS_MASTER: u8 = 1 << 2;
+/// Of the upper byte of the device's control register: a reset of the function (FLR).
+const RESET: u8 = 1 << 7;
+
+/// What the function passes for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Model {
+    /// BlueField-2, integrated ConnectX-6 Dx.
+    BlueField2,
+    /// BlueField-3, integrated ConnectX-7.
+    #[default]
+    BlueField3,
+    /// ConnectX-6 Dx.
+    ConnectX6Dx,
+}
+
+impl Model {
+    /// Returns the model of a name, as options have it.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "bluefield2" => Self::BlueField2,
+            "bluefield3" => Self::BlueField3,
+            "connectx6dx" => Self::ConnectX6Dx,
+            _ => return None,
+        })
+    }
+
+    /// The number of the device (`mlx5_core_pci_table` of Linux).
+    const fn device(self) -> u16 {
+        match self {
+            Self::BlueField2 => 0xa2d6,
+            Self::BlueField3 => 0xa2dc,
+            Self::ConnectX6Dx => 0x101d,
+        }
+    }
+}
+
+/// What its port is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Port {
+    /// RoCE.
+    #[default]
+    Ethernet,
+    /// InfiniBand.
+    InfiniBand,
+}
+
+impl Port {
+    /// The class of the function: a network controller, of Ethernet or InfiniBand.
+    const fn class(self) -> u16 {
+        match self {
+            Self::Ethernet => 0x0200,
+            Self::InfiniBand => 0x0207,
+        }
+    }
+}
+
+/// What a write to the space asks of the function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) reset: bool,
+}
+
+/// The space: what it holds, and which bits of it a host may write.
+pub(crate) struct ConfigSpace {
+    model: Model,
+    port: Port,
+    bytes: Box<[u8; BYTES]>,
+    writable: Box<[u8; BYTES]>,
+}
+
+impl core::fmt::Debug for ConfigSpace {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "ConfigSpace({:?}, {:?})", self.model, self.port)
+    }
+}
+
+impl ConfigSpace {
+    pub(crate) fn new(model: Model, port: Port) -> Self {
+        let mut space = Self { model, port, bytes: Box::new([0; BYTES]), writable: Box::new([0; BYTES]) };
+        space.put(register::VENDOR, &0x15b3_u16.to_le_bytes());
+        space.put(register::DEVICE, &model.device().to_le_bytes());
+        // Memory space, bus master, parity, system errors, no interrupts of the old kind.
+        space.allow(register::COMMAND, &0x0546_u16.to_le_bytes());
+        // There are capabilities.
+        space.put(register::STATUS, &0x0010_u16.to_le_bytes());
+        space.put(register::CLASS, &port.class().to_le_bytes());
+        // One BAR: memory of 64 bits that may be prefetched. Its lower bits stay 0, by which a host learns
+        // its size.
+        space.put(register::BAR, &[0xc]);
+        space.allow(register::BAR, &(!(BAR_BYTES - 1)).to_le_bytes());
+        space.put(register::SUBSYSTEM_VENDOR, &0x15b3_u16.to_le_bytes());
+        space.put(register::SUBSYSTEM, &0x0001_u16.to_le_bytes());
+        space.put(register::CAPABILITIES, &[EXPRESS as u8]);
+        space.allow(register::INTERRUPT_LINE, &[0xff]);
+        // PCI Express: version 2, an endpoint; payloads of 512 bytes, FLR; 8 lanes of 16 GT/s.
+        space.put(EXPRESS, &[0x10, MSI_X as u8, 0x02, 0x00]);
+        space.put(EXPRESS + 0x4, &0x1000_8002_u32.to_le_bytes());
+        space.allow(DEVICE_CONTROL, &0x7fff_u16.to_le_bytes());
+        space.put(EXPRESS + 0xc, &0x0000_0084_u32.to_le_bytes());
+        space.allow(EXPRESS + 0x10, &0x0fff_u16.to_le_bytes());
+        space.put(EXPRESS + 0x12, &0x0084_u16.to_le_bytes());
+        space.allow(EXPRESS + 0x28, &0xffff_u16.to_le_bytes());
+        space.put(EXPRESS + 0x2c, &0x0000_001e_u32.to_le_bytes());
+        space.put(EXPRESS + 0x30, &0x0004_u16.to_le_bytes());
+        // MSI-X: its vectors, where table and pending bits are (in BAR 0); masked as a whole, and enabled.
+        space.put(MSI_X, &[0x11, POWER as u8]);
+        space.put(MSI_X + 2, &(VECTORS - 1).to_le_bytes());
+        space.allow(MSI_X + 2, &0xc000_u16.to_le_bytes());
+        space.put(MSI_X + 4, &(TABLE.start as u32).to_le_bytes());
+        space.put(MSI_X + 8, &(PENDING.start as u32).to_le_bytes());
+        // Power management, version 3; no reset on the way back from D3.
+        space.put(POWER, &[0x01, 0x00, 0x03, 0x00, 0x08, 0x00]);
+        space.allow(POWER + 4, &[0x03]);
+        space
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
+    }
+
+    fn allow(&mut self, at: usize, bits: &[u8]) {
+        self.writable.iter_mut().skip(at).zip(bits).for_each(|(to, from)| *to = *from);
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        self.bytes.get(at).copied().unwrap_or_default()
+    }
+
+    /// Reads from a place on; there is nothing but 0 behind the end.
+    pub(crate) fn read(&self, at: usize, out: &mut [u8]) {
+        out.fill(0);
+        out.iter_mut().zip(self.bytes.iter().skip(at)).for_each(|(to, from)| *to = *from);
+    }
+
+    /// Writes the bits that a host may, and returns what it asks for.
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> Asked {
+        let mut asked = Asked::default();
+        let places = self.bytes.iter_mut().zip(self.writable.iter()).enumerate().skip(at);
+        for ((place, (byte, writable)), new) in places.zip(bytes) {
+            *byte = *byte & !writable | new & writable;
+            asked.reset |= place == DEVICE_CONTROL + 1 && new & RESET != 0;
+        }
+        asked
+    }
+
+    /// Returns whether the function may read and write memory.
+    pub(crate) fn is_master(&self) -> bool {
+        self.byte(register::COMMAND) & BUS_MASTER != 0
+    }
+
+    /// Takes back what a host has written.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::new(self.model, self.port);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<const N: usize>(space: &ConfigSpace, at: usize) -> [u8; N] {
+        let mut bytes = [0xa5; N];
+        space.read(at, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_host_finds_a_bluefield_and_the_size_of_its_bar() {
+        let mut space = ConfigSpace::new(Model::BlueField2, Port::InfiniBand);
+        assert_eq!(read(&space, 0), [0xb3, 0x15, 0xd6, 0xa2]);
+        assert_eq!(read(&space, 0x8), [0, 0, 0x07, 0x02]);
+        space.write(0x10, &[0xff; 8]);
+        assert_eq!(u64::from_le_bytes(read(&space, 0x10)), !(BAR_BYTES - 1) | 0xc);
+        // What is no register stays 0.
+        space.write(0x18, &[0xff; 16]);
+        assert_eq!(read(&space, 0x18), [0; 16]);
+    }
+
+    #[test]
+    fn capabilities_are_a_chain_that_ends() {
+        let space = ConfigSpace::new(Model::default(), Port::default());
+        let (mut at, mut found) = (read::<1>(&space, 0x34)[0], vec![]);
+        while at != 0 {
+            let [id, next] = read(&space, at.into());
+            found.push(id);
+            at = next;
+        }
+        assert_eq!(found, [0x10, 0x11, 0x01]);
+        assert_eq!(read(&space, MSI_X + 2), (VECTORS - 1).to_le_bytes());
+        assert_eq!(read(&space, 0x100), [0; 4], "no extended capability");
+    }
+
+    #[test]
+    fn only_the_bit_of_the_reset_asks_for_one() {
+        let mut space = ConfigSpace::new(Model::default(), Port::default());
+        assert_eq!(space.write(DEVICE_CONTROL, &[0xff, 0x7f]), Asked { reset: false });
+        assert_eq!(space.write(DEVICE_CONTROL, &[0, 0x80]), Asked { reset: true });
+        assert_eq!(read(&space, DEVICE_CONTROL), [0, 0], "it reads as 0");
+        assert_eq!(space.write(EXPRESS, &[0xff; 10]), Asked { reset: true });
+        assert_eq!(space.write(BYTES - 1, &[0xff; 64]), Asked { reset: false });
+    }
+
+    #[test]
+    fn it_is_a_master_until_it_is_reset() {
+        let mut space = ConfigSpace::new(Model::default(), Port::default());
+        assert!(!space.is_master());
+        space.write(0x4, &[0x06, 0]);
+        assert!(space.is_master());
+        space.reset();
+        assert!(!space.is_master());
+    }
+}

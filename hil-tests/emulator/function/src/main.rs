@@ -1,0 +1,103 @@
+//! `cargo xtask function`: serves the function over a socket.
+
+use mlx5_function::{Function, Model, Port, serve, words};
+use mlx5_softdev::{CryptoMode, DeviceProfile};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+const HELP: &str = "\
+cargo xtask function --socket PATH [--device NAME] [--port NAME] [--log]
+
+Serves the software device as a PCI function over vfio-user, to one client after the other.
+QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=on`:
+  -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'
+
+  --socket PATH         where clients meet it; a socket that is there already is replaced
+  --device NAME         bluefield2, bluefield3 (the default) or connectx6dx
+  --port NAME           ethernet (the default) or infiniband
+  --crypto none         without AES-XTS; plaintext (the default) takes keys as they are
+  --log                 prints commands and completions, to standard error
+";
+
+struct Options {
+    socket: PathBuf,
+    model: Model,
+    port: Port,
+    profile: DeviceProfile,
+    log: bool,
+}
+
+fn options() -> Result<Option<Options>, lexopt::Error> {
+    use lexopt::prelude::*;
+    let (mut socket, mut log) = (None, false);
+    let (mut model, mut port, mut profile) = (Model::default(), Port::default(), DeviceProfile::default());
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Long("help") | Short('h') => return Ok(None),
+            Long("socket") => socket = Some(PathBuf::from(arguments.value()?)),
+            Long("device") => {
+                let name = arguments.value()?.string()?;
+                model = Model::named(&name).ok_or_else(|| format!("there is no device `{name}`"))?;
+            }
+            Long("port") => {
+                port = match arguments.value()?.string()?.as_str() {
+                    "ethernet" => Port::Ethernet,
+                    "infiniband" => Port::InfiniBand,
+                    name => return Err(format!("there is no port of `{name}`").into()),
+                };
+            }
+            Long("crypto") => {
+                profile.crypto = match arguments.value()?.string()?.as_str() {
+                    "none" => CryptoMode::None,
+                    "plaintext" => CryptoMode::Plaintext,
+                    name => return Err(format!("keys are not imported by `{name}`").into()),
+                };
+            }
+            Long("log") => log = true,
+            other => return Err(other.unexpected()),
+        }
+    }
+    let socket = socket.ok_or("--socket is missing")?;
+    Ok(Some(Options { socket, model, port, profile, log }))
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("error: {error}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}: {error}", options.socket.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> std::io::Result<()> {
+    let _ = std::fs::remove_file(&options.socket);
+    let listener = UnixListener::bind(&options.socket)?;
+    let mut function = Function::new(options.model, options.port, options.profile);
+    let start = Instant::now();
+    let device = function.device_mut();
+    device.set_clock(move || start.elapsed().as_nanos() as u64);
+    if options.log {
+        device.set_tap(|seen| {
+            if let Some(words) = words(seen) {
+                eprintln!("{words}");
+            }
+        });
+    }
+    serve(&listener, &mut function)
+}

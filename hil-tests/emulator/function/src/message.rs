@@ -1,0 +1,99 @@
+//! Messages of vfio-user, version 0.1, as the protocol lays them out (`docs/interop/vfio-user.rst` of QEMU).
+//! Both sides are of one machine, whose order of bytes counts.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+// The order of bytes is that of the machines that this is built for.
+const _: () = assert!(cfg!(target_endian = "little"));
+
+macro_rules! structs {
+    ($($(#[$doc:meta])* $name:ident: $bytes:literal { $($field:ident: $type:ty,)+ })+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+            #[repr(C)]
+            pub(crate) struct $name {
+                $(pub(crate) $field: $type,)+
+            }
+            const _: () = assert!(size_of::<$name>() == $bytes);
+        )+
+    };
+}
+
+structs! {
+    /// What each message begins with; its size counts these bytes too.
+    Header: 16 { id: U16, command: U16, size: U32, flags: U32, error: U32, }
+    /// VERSION, before its capabilities.
+    Version: 4 { major: U16, minor: U16, }
+    /// DMA_MAP.
+    DmaMap: 32 { argsz: U32, flags: U32, offset: U64, address: U64, length: U64, }
+    /// DMA_UNMAP, and its reply.
+    DmaUnmap: 24 { argsz: U32, flags: U32, address: U64, length: U64, }
+    /// DEVICE_GET_INFO.
+    DeviceInfo: 16 { argsz: U32, flags: U32, regions: U32, interrupts: U32, }
+    /// DEVICE_GET_REGION_INFO.
+    RegionInfo: 32 { argsz: U32, flags: U32, index: U32, capabilities: U32, length: U64, offset: U64, }
+    /// DEVICE_GET_IRQ_INFO.
+    InterruptInfo: 16 { argsz: U32, flags: U32, index: U32, count: U32, }
+    /// DEVICE_SET_IRQS.
+    SetInterrupts: 20 { argsz: U32, flags: U32, index: U32, start: U32, count: U32, }
+    /// REGION_READ and REGION_WRITE, before their data.
+    Access: 16 { offset: U64, region: U32, count: U32, }
+}
+
+/// Bytes of a header.
+pub(crate) const HEADER: usize = size_of::<Header>();
+
+/// The most data of an access.
+pub(crate) const MOST_DATA: usize = 1 << 20;
+
+/// The longest message.
+pub(crate) const LONGEST: usize = HEADER + size_of::<Access>() + MOST_DATA;
+
+/// What a message wants.
+pub(crate) mod command {
+    pub(crate) const VERSION: u16 = 1;
+    pub(crate) const DMA_MAP: u16 = 2;
+    pub(crate) const DMA_UNMAP: u16 = 3;
+    pub(crate) const DEVICE_GET_INFO: u16 = 4;
+    pub(crate) const DEVICE_GET_REGION_INFO: u16 = 5;
+    pub(crate) const DEVICE_GET_IRQ_INFO: u16 = 7;
+    pub(crate) const DEVICE_SET_IRQS: u16 = 8;
+    pub(crate) const REGION_READ: u16 = 9;
+    pub(crate) const REGION_WRITE: u16 = 10;
+    pub(crate) const DEVICE_RESET: u16 = 13;
+}
+
+/// Of a header's flags.
+pub(crate) mod flag {
+    pub(crate) const TYPE: u32 = 0xf;
+    pub(crate) const REPLY: u32 = 1;
+    pub(crate) const NO_REPLY: u32 = 1 << 4;
+    pub(crate) const ERROR: u32 = 1 << 5;
+}
+
+/// Of DMA_MAP and DMA_UNMAP.
+pub(crate) const MAP_READ: u32 = 1;
+pub(crate) const MAP_WRITE: u32 = 2;
+pub(crate) const UNMAP_ALL: u32 = 1 << 1;
+
+/// Of DEVICE_GET_INFO: it can be reset; it is of PCI.
+pub(crate) const DEVICE_FLAGS: u32 = 1 | 1 << 1;
+/// Of DEVICE_GET_REGION_INFO: it can be read and written.
+pub(crate) const REGION_FLAGS: u32 = 1 | 1 << 1;
+/// Of DEVICE_GET_IRQ_INFO: an event descriptor tells of it.
+pub(crate) const INTERRUPT_FLAGS: u32 = 1;
+
+/// Of DEVICE_SET_IRQS: what comes with it, and what is to be done.
+pub(crate) mod set {
+    pub(crate) const DATA_NONE: u32 = 1;
+    pub(crate) const DATA_DESCRIPTORS: u32 = 1 << 2;
+    pub(crate) const ACTION_MASK: u32 = 1 << 3;
+    pub(crate) const ACTION_UNMASK: u32 = 1 << 4;
+    pub(crate) const ACTION_TRIGGER: u32 = 1 << 5;
+}
+
+/// What is said of the server behind the version.
+pub(crate) const CAPABILITIES: &[u8] =
+    b"{\"capabilities\":{\"max_msg_fds\":16,\"max_data_xfer_size\":1048576}}\0";

@@ -1,0 +1,86 @@
+//! Memory of this process that a client can lend: a file, mapped once, whose addresses on the bus are those
+//! of this process.
+
+#![allow(unsafe_code)]
+
+use crate::machine::sealed;
+use hil_scenarios::board::{BareRings, HostMemory};
+use mlx5_mkey::hca::CommandMemory;
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wire::cqe::Cqe;
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use std::alloc::Layout;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of it.
+pub const BYTES: u64 = 8 << 20;
+
+struct Lent {
+    file: OwnedFd,
+    first: usize,
+    /// The first byte that was not given out.
+    next: AtomicUsize,
+}
+
+fn lent() -> &'static Lent {
+    static LENT: OnceLock<Lent> = OnceLock::new();
+    LENT.get_or_init(|| {
+        let (file, both) = (sealed(BYTES), ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: without an address the system picks one that is free.
+        let first = unsafe { mmap(std::ptr::null_mut(), BYTES as usize, both, MapFlags::SHARED, &file, 0) };
+        let first = first.unwrap().expose_provenance();
+        Lent { file, first, next: AtomicUsize::new(first) }
+    })
+}
+
+/// Gives out memory that nobody else has; null where there is none left.
+///
+/// # Safety
+/// None of its own; the type is that of allocators.
+unsafe fn take(layout: Layout) -> *mut u8 {
+    let lent = lent();
+    let end = lent.first + BYTES as usize;
+    let step = |next: usize| {
+        let first = next.checked_next_multiple_of(layout.align())?;
+        first.checked_add(layout.size()).filter(|behind| *behind <= end)
+    };
+    match lent.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step) {
+        Ok(next) => std::ptr::with_exposed_provenance_mut(next.next_multiple_of(layout.align())),
+        Err(_) => std::ptr::null_mut(),
+    }
+}
+
+/// Returns the file, and where it begins on the bus.
+pub fn file() -> (&'static OwnedFd, u64) {
+    (&lent().file, lent().first as u64)
+}
+
+/// Returns memory that comes from it.
+pub fn memory() -> HostMemory {
+    // SAFETY: `take` returns null, or a range of the mapping, which stays, that it returns once.
+    unsafe { HostMemory::new(take) }
+}
+
+/// Takes memory for a command queue, and returns where it is on the bus.
+pub fn command_memory(memory: &mut HostMemory) -> (&'static mut CommandMemory<16>, u64) {
+    let address = memory.alloc(size_of::<CommandMemory<16>>());
+    let place = std::ptr::with_exposed_provenance_mut::<CommandMemory<16>>(address as usize);
+    // SAFETY: these pages of zeros are aligned, long enough and given to nobody else, and never given back;
+    // any bytes are such memory. The command queue takes the reference and never reads through it.
+    (unsafe { &mut *place }, address)
+}
+
+/// Takes memory for rings, a page of each, and their records.
+pub fn rings(memory: &mut HostMemory) -> BareRings {
+    // SAFETY: rings and records go into queues of the library; the device only reads records.
+    unsafe {
+        BareRings {
+            blocks: memory.share(Wqebb::ZERO, 64),
+            record: memory.share_record(),
+            entries: memory.share(Cqe::UNWRITTEN, 64),
+            cq_record: memory.share_record(),
+        }
+    }
+}

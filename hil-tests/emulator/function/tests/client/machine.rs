@@ -1,0 +1,162 @@
+//! A machine: a client of the function, memory that it lends, and the function behind a socket.
+
+use mlx5_function::{Function, Model, Port, serve_stream};
+use mlx5_softdev::DeviceProfile;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::{pread, pwrite};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread::JoinHandle;
+use tempfile::TempDir;
+use vfio_user::Client;
+
+pub const BAR: u32 = 0;
+pub const CONFIG: u32 = 7;
+pub const MSI_X: u32 = 2;
+
+/// Who serves the function.
+enum Server {
+    Thread(Option<JoinHandle<()>>),
+    Program(Child),
+}
+
+/// A function that is served, and its socket.
+pub struct Served {
+    folder: TempDir,
+    server: Server,
+}
+
+impl Served {
+    /// Serves one client, in a thread of this process.
+    pub fn here(profile: DeviceProfile) -> Self {
+        let folder = TempDir::new().unwrap();
+        let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut function = Function::new(Model::BlueField3, Port::Ethernet, profile);
+            let (stream, _) = listener.accept().unwrap();
+            serve_stream(stream, &mut function).unwrap();
+        });
+        Self { folder, server: Server::Thread(Some(thread)) }
+    }
+
+    /// Starts the program, and waits until it listens.
+    pub fn program() -> Self {
+        let folder = TempDir::new().unwrap();
+        let socket = folder.path().join("socket");
+        let program = env!("CARGO_BIN_EXE_mlx5-function");
+        let child = Command::new(program).arg("--socket").arg(&socket).spawn().unwrap();
+        while !socket.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Self { folder, server: Server::Program(child) }
+    }
+
+    pub fn socket(&self) -> std::path::PathBuf {
+        self.folder.path().join("socket")
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        match &mut self.server {
+            Server::Thread(thread) => {
+                let ended = thread.take().unwrap().join();
+                assert!(ended.is_ok() || std::thread::panicking(), "the function panicked");
+            }
+            Server::Program(child) => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+        }
+    }
+}
+
+/// A client with memory at an address of the bus.
+pub struct Machine {
+    pub client: Client,
+    pub memory: OwnedFd,
+    /// Where its memory is on the bus.
+    pub base: u64,
+}
+
+/// Memory that can be lent.
+pub fn sealed(bytes: u64) -> OwnedFd {
+    let memory = memfd_create("memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&memory, bytes).unwrap();
+    fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).unwrap();
+    memory
+}
+
+impl Machine {
+    pub fn new(socket: &Path, base: u64, bytes: u64) -> Self {
+        let mut client = Client::new(socket).unwrap();
+        let memory = sealed(bytes);
+        client.dma_map(0, base, bytes, memory.as_raw_fd()).unwrap();
+        Self { client, memory, base }
+    }
+
+    pub fn config<const N: usize>(&mut self, at: u64) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.client.region_read(CONFIG, at, &mut bytes).unwrap();
+        bytes
+    }
+
+    pub fn write_config(&mut self, at: u64, bytes: &[u8]) {
+        self.client.region_write(CONFIG, at, bytes).unwrap();
+    }
+
+    /// Lets the function read and write memory, or not.
+    pub fn set_master(&mut self, on: bool) {
+        let [low, high] = self.config(4);
+        self.write_config(4, &[if on { low | 4 } else { low & !4 }, high]);
+    }
+
+    pub fn register(&mut self, at: u64) -> u32 {
+        let mut bytes = [0; 4];
+        self.client.region_read(BAR, at, &mut bytes).unwrap();
+        u32::from_be_bytes(bytes)
+    }
+
+    pub fn write_register(&mut self, at: u64, value: u32) {
+        self.client.region_write(BAR, at, &value.to_be_bytes()).unwrap();
+    }
+
+    /// Reads memory by its address on the bus.
+    pub fn read(&self, address: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        assert_eq!(pread(&self.memory, &mut bytes, address - self.base).unwrap(), length);
+        bytes
+    }
+
+    pub fn write(&self, address: u64, bytes: &[u8]) {
+        assert_eq!(pwrite(&self.memory, bytes, address - self.base).unwrap(), bytes.len());
+    }
+
+    /// Has a descriptor tell of a vector, and returns it.
+    pub fn interrupt(&mut self, vector: u32) -> OwnedFd {
+        let descriptor = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
+        // Descriptors come with it, and are to be triggered.
+        self.client.set_irqs(MSI_X, 1 << 2 | 1 << 5, vector, 1, &[descriptor.as_raw_fd()]).unwrap();
+        descriptor
+    }
+}
+
+/// Returns how often an interrupt was raised, having waited for it a second at most.
+pub fn raised(descriptor: &OwnedFd) -> u64 {
+    let mut polled = [PollFd::new(descriptor, PollFlags::IN)];
+    if poll(&mut polled, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap() == 0 {
+        return 0;
+    }
+    let mut count = [0; 8];
+    rustix::io::read(descriptor, &mut count).unwrap();
+    u64::from_ne_bytes(count)
+}
+
+/// Returns whether an interrupt is raised now.
+pub fn is_raised(descriptor: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(descriptor, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+}
