@@ -2,6 +2,7 @@
 //! faults.
 
 use crate::storage::{self, MULTI_BLOCK, Running};
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
@@ -103,16 +104,29 @@ const NOTHING_LEFT: &str = "left at the end: 0 contexts, 0 objects, 0 channels";
 /// The beginning of the line that reports a refused destroy command. The object is left behind then.
 const REFUSED: &str = "fault: end: ";
 
-/// The lines that programs print for each kind of fault, and the name of the kind.
-const FAULTS: [(&[&str], &str); 8] = [
-    (&["fault: call: "], "failing calls"),
-    (&[REFUSED], "refused destroyings"),
-    (&["fault: read: "], "faults of reads"),
-    (&["fault: completion: "], "faults of completions"),
-    (&["fault: signature: "], "faults of signature errors"),
-    (&["fault: message: "], "faults of messages"),
-    (&["fault: wire: "], "short reads of the wire"),
-    (&[": removed\n", ": fatal\n"], "removed or failed devices"),
+/// Numbers of events, by the names of the events.
+type Counts = BTreeMap<&'static str, u64>;
+
+/// Events that only the exit status of a program tells: a fault has killed it, or it failed before it was ready.
+const KILLED: &str = "killed programs";
+const UNREADY: &str = "programs that failed before they were ready";
+
+/// A command that took longer than its limit. Some runs have none.
+const OVERDUE: &str = "overdue commands";
+
+/// The other events, with parts of the lines that programs print for each.
+const EVENTS: [(&str, &[&str]); 11] = [
+    ("failing calls", &["fault: call: "]),
+    ("refused destroy commands", &[REFUSED]),
+    ("faults of reads", &["fault: read: "]),
+    ("faults of completions", &["fault: completion: "]),
+    ("faults of signature errors", &["fault: signature: "]),
+    ("faults of messages", &["fault: message: "]),
+    ("short reads of the wire", &["fault: wire: "]),
+    ("removed or failed devices", &[": removed\n", ": fatal\n"]),
+    ("lost peers", &["the other side is lost"]),
+    ("programs that went on after their device failed", &["the device has failed"]),
+    (OVERDUE, &["a command is not done after"]),
 ];
 
 /// Part of the line that a program prints when it is ready. A program without a device cannot become ready.
@@ -131,23 +145,24 @@ fn pairs(pairs: Range<u64>) -> Result<(), String> {
         return Ok(());
     }
     let (programs, start) = (host::storage()?, Instant::now());
-    let mut ends = Ends::default();
+    let mut counts = Counts::new();
     for number in pairs.clone() {
-        let outcome = Pair::new(&programs, number).and_then(Pair::run);
-        ends += outcome
-            .map_err(|what| format!("pair {number}: {what}\nagain: cargo xtask chaos --pair {number}"))?;
+        let run = Pair::new(&programs, number).and_then(|pair| pair.run(&mut counts));
+        run.map_err(|what| format!("pair {number}: {what}\nagain: cargo xtask chaos --pair {number}"))?;
     }
     let (seconds, count) = (start.elapsed().as_secs(), pairs.count());
-    println!("{count} pairs in {seconds} s, no byte lost: {ends}");
-    match ends.absent() {
-        Some(what) if count >= ENOUGH => {
-            Err(format!("{count} pairs had no {what}, so this case was not tested"))
+    let events: Vec<_> = counts.iter().map(|(event, count)| format!("{count} {event}")).collect();
+    println!("{count} pairs in {seconds} s, no byte lost: {}", events.join(", "));
+    let mut expected = EVENTS.map(|(event, _)| event).into_iter().chain([KILLED]);
+    match expected.find(|event| *event != OVERDUE && !counts.contains_key(event)) {
+        Some(event) if count >= ENOUGH => {
+            Err(format!("{count} pairs had no {event}, so this case was not tested"))
         }
         _ => Ok(()),
     }
 }
 
-/// The smallest number of pairs that must contain each kind of fault.
+/// The smallest number of pairs that must contain each event.
 const ENOUGH: usize = 10;
 
 /// A target and an initiator.
@@ -190,22 +205,21 @@ impl<'p> Pair<'p> {
         self.start("storage_initiator", &[("--ios", "200"), ("--patience", "100")])
     }
 
-    /// Runs until the initiator has finished its I/Os. Restarts programs that end early. Returns how they
-    /// ended.
-    fn run(mut self) -> Result<Ends, String> {
+    /// Runs until the initiator has finished its I/Os. Restarts programs that end early.
+    fn run(mut self, counts: &mut Counts) -> Result<(), String> {
         let (mut target, mut initiator) = (self.start_target()?, self.start_initiator()?);
-        let (start, mut ends) = (Instant::now(), Ends::default());
+        let start = Instant::now();
         while start.elapsed() < LIMIT {
             if let Some(status) = initiator.running.ended()? {
-                if !initiator.has_fallen(status, &mut ends).map_err(|what| self.tell(&what))? {
+                if !initiator.has_fallen(status, counts).map_err(|what| self.tell(&what))? {
                     initiator.well(status, NO_BYTE_LOST).map_err(|what| self.tell(&what))?;
-                    return self.end(target, LIMIT.saturating_sub(start.elapsed()), ends);
+                    return self.end(target, LIMIT.saturating_sub(start.elapsed()), counts);
                 }
                 initiator = self.start_initiator()?;
             }
             if let Some(status) = target.running.ended()? {
                 // A target that knows that all I/Os are done may end before the initiator.
-                if target.has_fallen(status, &mut ends).map_err(|what| self.tell(&what))? {
+                if target.has_fallen(status, counts).map_err(|what| self.tell(&what))? {
                     target = self.start_target()?;
                 } else if !status.success() {
                     return Err(self.tell(&format!("the target: {status}")));
@@ -217,9 +231,9 @@ impl<'p> Pair<'p> {
     }
 
     /// Waits for the end of the target, which has no I/O left.
-    fn end(self, mut target: Program, limit: Duration, mut ends: Ends) -> Result<Ends, String> {
+    fn end(self, mut target: Program, limit: Duration, counts: &mut Counts) -> Result<(), String> {
         let status = target.running.wait(limit).map_err(|what| self.tell(&what))?;
-        if !target.has_fallen(status, &mut ends).map_err(|what| self.tell(&what))? {
+        if !target.has_fallen(status, counts).map_err(|what| self.tell(&what))? {
             target.well(status, "target: ").map_err(|what| self.tell(&what))?;
         }
         for log in self.logs() {
@@ -227,14 +241,12 @@ impl<'p> Pair<'p> {
             if let Some(twice) = TWICE.iter().find(|twice| said.contains(**twice)) {
                 return Err(self.tell(&format!("{}: {twice}", log.display())));
             }
-            for (count, (words, _)) in ends.faults.iter_mut().zip(FAULTS) {
-                *count += words.iter().map(|word| said.matches(word).count() as u64).sum::<u64>();
+            for (event, words) in EVENTS {
+                let count = words.iter().map(|word| said.matches(word).count()).sum::<usize>();
+                add(counts, event, count as u64);
             }
-            ends.overdue += said.matches("a command is not done after").count() as u64;
-            ends.peers += said.matches("the other side is lost").count() as u64;
-            ends.devices += said.matches("the device has failed").count() as u64;
         }
-        Ok(ends)
+        Ok(())
     }
 
     /// Returns the log files of all programs, in order.
@@ -266,12 +278,12 @@ struct Program {
 impl Program {
     /// Returns whether faults have ended the program, and counts it if so. A program that was not killed must
     /// have printed its last line and destroyed its objects; else this is an error.
-    fn has_fallen(&self, status: ExitStatus, ends: &mut Ends) -> Result<bool, String> {
+    fn has_fallen(&self, status: ExitStatus, counts: &mut Counts) -> Result<bool, String> {
         let said = read(&self.log)?;
         let has_died = status.signal() == Some(9);
         let has_not_begun = !status.success() && !said.contains(READY) && said.contains("fault: ");
-        ends.deaths += u64::from(has_died);
-        ends.not_begun += u64::from(has_not_begun);
+        add(counts, KILLED, has_died.into());
+        add(counts, UNREADY, has_not_begun.into());
         // Without faults, the stand-in prints no last line.
         let is_clean = match said.contains(LEFT) {
             true => said.contains(NOTHING_LEFT) || said.contains(REFUSED),
@@ -343,61 +355,9 @@ fn faults(seed: u64) -> String {
     words.join(",")
 }
 
-/// Counts of how programs ended early, and of faults.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ends {
-    /// The number of programs that a fault has killed.
-    deaths: u64,
-    /// The number of programs that failed before they were ready.
-    not_begun: u64,
-    /// The number of times that a program went on after it lost its peer.
-    peers: u64,
-    /// The number of times that a program went on after its device failed.
-    devices: u64,
-    /// The number of faults of each kind, in the order of [`FAULTS`].
-    faults: [u64; FAULTS.len()],
-    /// The number of commands that took too long.
-    overdue: u64,
-}
-
-impl Ends {
-    /// Returns a kind of event that did not occur. Many pairs together have each kind.
-    fn absent(&self) -> Option<&'static str> {
-        let Self { deaths, peers, devices, faults, .. } = *self;
-        let kinds = [
-            (deaths, "killed programs"),
-            (peers, "lost peers"),
-            (devices, "programs that went on after their device failed"),
-        ];
-        let faults = faults.into_iter().zip(FAULTS.map(|(_, what)| what));
-        kinds.into_iter().chain(faults).find_map(|(count, what)| (count == 0).then_some(what))
-    }
-}
-
-impl std::fmt::Display for Ends {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { deaths, not_begun, peers, devices, faults, overdue } = self;
-        let faults: Vec<_> =
-            faults.iter().zip(FAULTS).map(|(count, (_, what))| format!("{count} {what}")).collect();
-        write!(
-            f,
-            "{deaths} programs were killed, {not_begun} failed before they were ready; {peers} times a peer \
-             was lost, {devices} times a device; {overdue} commands took too long; {}",
-            faults.join(", ")
-        )
-    }
-}
-
-impl std::ops::AddAssign for Ends {
-    fn add_assign(&mut self, other: Self) {
-        self.deaths += other.deaths;
-        self.not_begun += other.not_begun;
-        self.peers += other.peers;
-        self.devices += other.devices;
-        for (count, more) in self.faults.iter_mut().zip(other.faults) {
-            *count += more;
-        }
-        self.overdue += other.overdue;
+fn add(counts: &mut Counts, event: &'static str, count: u64) {
+    if count > 0 {
+        *counts.entry(event).or_default() += count;
     }
 }
 
