@@ -20,8 +20,8 @@ a tool of another version is built in target/tools, which takes ten minutes. The
 pub(crate) fn run() -> Result<(), String> {
     let deny = DENY.find()?;
     let deny = deny.to_string_lossy();
-    let checked = |how: &[&str], what: &[&str]| {
-        let words = [&["--workspace", "--config", "xtask/deny.toml"], how, &["check"], what].concat();
+    let checked = |how: &[&str], checks: &[&str]| {
+        let words = [&["--workspace", "--config", "xtask/deny.toml"], how, &["check"], checks].concat();
         program(&deny, &words)
     };
     check(checked(&["--log-level", "error"], &["licenses", "bans", "sources"]))?;

@@ -140,14 +140,14 @@ mod tests {
     fn arguments() {
         let all = parsed("--os=linux --board bluefield3 --release");
         assert_eq!(all, Ok((Board::BlueField3, System::Linux, true)));
-        for (line, what) in [
+        for (line, expected) in [
             ("--board bluefield2", "--os is missing"),
             ("--os none", "--board is missing"),
             ("--board bluefield4 --os none", "unknown board `bluefield4`"),
             ("--board bluefield2 --os windows", "unknown system `windows`"),
             ("bluefield2", "unexpected argument \"bluefield2\""),
         ] {
-            assert_eq!(parsed(line), Err(what.into()), "{line}");
+            assert_eq!(parsed(line), Err(expected.into()), "{line}");
         }
     }
 }

@@ -50,8 +50,8 @@ struct Options {
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     run::with_options(arguments, HELP, parse, |options| {
-        if let Err(what) = pairs(options.pairs) {
-            return run::failed(&what);
+        if let Err(error) = pairs(options.pairs) {
+            return run::failed(&error);
         }
         if options.seeds.is_empty() { ExitCode::SUCCESS } else { run::forward(shim(&options.seeds)) }
     })
@@ -107,7 +107,8 @@ const REFUSED: &str = "fault: end: ";
 /// Numbers of events, by the names of the events.
 type Counts = BTreeMap<&'static str, u64>;
 
-/// Events that only the exit status of a program tells: a fault has killed it, or it failed before it was ready.
+/// Events that only the exit status of a program tells: a fault has killed it, or it failed before it was
+/// ready.
 const KILLED: &str = "killed programs";
 const UNREADY: &str = "programs that failed before they were ready";
 
@@ -148,7 +149,7 @@ fn pairs(pairs: Range<u64>) -> Result<(), String> {
     let mut counts = Counts::new();
     for number in pairs.clone() {
         let run = Pair::new(&programs, number).and_then(|pair| pair.run(&mut counts));
-        run.map_err(|what| format!("pair {number}: {what}\nagain: cargo xtask chaos --pair {number}"))?;
+        run.map_err(|error| format!("pair {number}: {error}\nagain: cargo xtask chaos --pair {number}"))?;
     }
     let (seconds, count) = (start.elapsed().as_secs(), pairs.count());
     let events: Vec<_> = counts.iter().map(|(event, count)| format!("{count} {event}")).collect();
@@ -211,15 +212,15 @@ impl<'p> Pair<'p> {
         let start = Instant::now();
         while start.elapsed() < LIMIT {
             if let Some(status) = initiator.running.ended()? {
-                if !initiator.has_fallen(status, counts).map_err(|what| self.tell(&what))? {
-                    initiator.well(status, NO_BYTE_LOST).map_err(|what| self.tell(&what))?;
+                if !initiator.has_fallen(status, counts).map_err(|error| self.tell(&error))? {
+                    initiator.well(status, NO_BYTE_LOST).map_err(|error| self.tell(&error))?;
                     return self.end(target, LIMIT.saturating_sub(start.elapsed()), counts);
                 }
                 initiator = self.start_initiator()?;
             }
             if let Some(status) = target.running.ended()? {
                 // A target that knows that all I/Os are done may end before the initiator.
-                if target.has_fallen(status, counts).map_err(|what| self.tell(&what))? {
+                if target.has_fallen(status, counts).map_err(|error| self.tell(&error))? {
                     target = self.start_target()?;
                 } else if !status.success() {
                     return Err(self.tell(&format!("the target: {status}")));
@@ -232,17 +233,17 @@ impl<'p> Pair<'p> {
 
     /// Waits for the end of the target, which has no I/O left.
     fn end(self, mut target: Program, limit: Duration, counts: &mut Counts) -> Result<(), String> {
-        let status = target.running.wait(limit).map_err(|what| self.tell(&what))?;
-        if !target.has_fallen(status, counts).map_err(|what| self.tell(&what))? {
-            target.well(status, "target: ").map_err(|what| self.tell(&what))?;
+        let status = target.running.wait(limit).map_err(|error| self.tell(&error))?;
+        if !target.has_fallen(status, counts).map_err(|error| self.tell(&error))? {
+            target.well(status, "target: ").map_err(|error| self.tell(&error))?;
         }
         for log in self.logs() {
-            let said = read(&log)?;
-            if let Some(twice) = TWICE.iter().find(|twice| said.contains(**twice)) {
+            let text = read(&log)?;
+            if let Some(twice) = TWICE.iter().find(|twice| text.contains(**twice)) {
                 return Err(self.tell(&format!("{}: {twice}", log.display())));
             }
             for (event, words) in EVENTS {
-                let count = words.iter().map(|word| said.matches(word).count()).sum::<usize>();
+                let count = words.iter().map(|word| text.matches(word).count()).sum::<usize>();
                 add(counts, event, count as u64);
             }
         }
@@ -259,12 +260,12 @@ impl<'p> Pair<'p> {
     }
 
     /// Appends the logs of all programs to a message.
-    fn tell(&self, what: &str) -> String {
+    fn tell(&self, error: &str) -> String {
         let logs = self.logs();
-        let said = logs
+        let text = logs
             .iter()
             .map(|log| format!("── {}\n{}", log.display(), fs::read_to_string(log).unwrap_or_default()));
-        format!("{what}\n{}", said.collect::<String>())
+        format!("{error}\n{}", text.collect::<String>())
     }
 }
 
@@ -279,14 +280,14 @@ impl Program {
     /// Returns whether faults have ended the program, and counts it if so. A program that was not killed must
     /// have printed its last line and destroyed its objects; else this is an error.
     fn has_fallen(&self, status: ExitStatus, counts: &mut Counts) -> Result<bool, String> {
-        let said = read(&self.log)?;
+        let text = read(&self.log)?;
         let has_died = status.signal() == Some(9);
-        let has_not_begun = !status.success() && !said.contains(READY) && said.contains("fault: ");
+        let has_not_begun = !status.success() && !text.contains(READY) && text.contains("fault: ");
         add(counts, KILLED, has_died.into());
         add(counts, UNREADY, has_not_begun.into());
         // Without faults, the stand-in prints no last line.
-        let is_clean = match said.contains(LEFT) {
-            true => said.contains(NOTHING_LEFT) || said.contains(REFUSED),
+        let is_clean = match text.contains(LEFT) {
+            true => text.contains(NOTHING_LEFT) || text.contains(REFUSED),
             false => !self.has_faults,
         };
         if has_died || is_clean {
@@ -301,8 +302,8 @@ impl Program {
 
     /// Checks the end of a program that no fault has ended.
     fn well(&self, status: ExitStatus, word: &str) -> Result<(), String> {
-        let said = read(&self.log)?;
-        if status.success() && said.contains(word) {
+        let text = read(&self.log)?;
+        if status.success() && text.contains(word) {
             Ok(())
         } else {
             Err(format!("{}: {status}", self.log.display()))

@@ -124,8 +124,9 @@ mod tests {
             let path = folder.path().join(name);
             std::fs::write(&path, content).unwrap();
             std::fs::set_permissions(&path, Permissions::from_mode(rights)).unwrap();
-            let said = String::from_utf8(output(&path.display().to_string()).stderr).unwrap();
-            said.lines()
+            let errors = String::from_utf8(output(&path.display().to_string()).stderr).unwrap();
+            errors
+                .lines()
                 .filter(|line| line.starts_with("mlx5-emulate: "))
                 .map(String::from)
                 .collect::<Vec<_>>()

@@ -99,9 +99,9 @@ fn fuzz(targets: &[&Target], seconds: u64) -> Result<(), String> {
             coverage.add(&fuzzer.reached(target)?);
         }
     }
-    for (part, _, what) in FEWEST {
+    for (part, _, unit) in FEWEST {
         if let Some(sum) = sum(part, &counts) {
-            println!("{:<13} {sum:>12} {what}", "");
+            println!("{:<13} {sum:>12} {unit}", "");
         }
     }
     if targets.iter().any(|target| target.part == Part::Core) {
@@ -126,10 +126,10 @@ fn sum(part: Part, counts: &[(&str, u64)]) -> Option<u64> {
 
 /// Returns an error for too few calls in a long run. The number in a short run depends on the machine.
 fn enough(seconds: u64, counts: &[(&str, u64)]) -> Result<(), String> {
-    for (part, fewest, what) in FEWEST {
+    for (part, fewest, unit) in FEWEST {
         match sum(part, counts) {
             Some(sum) if seconds >= LONG && sum < fewest => {
-                return Err(format!("{sum} {what} in {seconds} s each, fewer than {fewest}"));
+                return Err(format!("{sum} {unit} in {seconds} s each, fewer than {fewest}"));
             }
             _ => {}
         }
@@ -186,7 +186,7 @@ impl Fuzzer {
             let ended = self.run(target, seconds);
             match &ended {
                 Ok(executions) => println!("{:<13} {executions:>12} calls in {seconds} s", target.name),
-                Err(what) => println!("{what}"),
+                Err(error) => println!("{error}"),
             }
             (*target, ended.ok())
         };
@@ -220,14 +220,14 @@ impl Fuzzer {
         let committed = root().join("hil-tests/fuzz/corpus").join(target.name);
         command.args(committed.exists().then_some(committed));
         let ended = out.try_clone().and_then(|copy| command.stdout(out).stderr(copy).status());
-        let said = fs::read(&log).map_err(|error| error.to_string())?;
-        let said = String::from_utf8_lossy(&said);
+        let output = fs::read(&log).map_err(|error| error.to_string())?;
+        let output = String::from_utf8_lossy(&output);
         match ended {
             Ok(status) if status.success() => {
-                executions(&said).ok_or_else(|| format!("no count in {}", log.display()))
+                executions(&output).ok_or_else(|| format!("no count in {}", log.display()))
             }
             Ok(status) => {
-                let last: Vec<_> = said.lines().rev().take(40).collect();
+                let last: Vec<_> = output.lines().rev().take(40).collect();
                 let last: Vec<_> = last.into_iter().rev().collect();
                 Err(format!(
                     "{}\n{} ended with {status}; see {}",
@@ -249,8 +249,8 @@ impl Fuzzer {
 }
 
 /// Parses the number of calls from the last output of libFuzzer.
-fn executions(said: &str) -> Option<u64> {
-    let line = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
+fn executions(output: &str) -> Option<u64> {
+    let line = output.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
     line.trim().parse().ok().filter(|count| *count > 0)
 }
 
@@ -296,9 +296,9 @@ mod tests {
 
     #[test]
     fn calls_are_counted() {
-        let said = "Done 12 runs in 1 second(s)\nstat::number_of_executed_units: 12\n\
+        let output = "Done 12 runs in 1 second(s)\nstat::number_of_executed_units: 12\n\
                     stat::average_exec_per_sec:     6\n";
-        assert_eq!((executions(said), executions("")), (Some(12), None));
+        assert_eq!((executions(output), executions("")), (Some(12), None));
         assert_eq!(executions("stat::number_of_executed_units: 0"), None, "nothing was called");
     }
 }

@@ -23,7 +23,7 @@ impl From<Result<(), String>> for Outcome {
     fn from(result: Result<(), String>) -> Self {
         match result {
             Ok(()) => Self::Passed,
-            Err(what) => Self::Failed(what),
+            Err(error) => Self::Failed(error),
         }
     }
 }

@@ -52,21 +52,21 @@ pub fn lost(error: &io::Error) -> ExitCode {
 }
 
 /// Prints a message and returns status 2, for arguments that make no sense.
-pub fn misuse(what: &str) -> ExitCode {
+pub fn misuse(message: &str) -> ExitCode {
     // If standard error is closed, the message is lost.
-    let _ = writeln!(io::stderr(), "{what}");
+    let _ = writeln!(io::stderr(), "{message}");
     ExitCode::from(2)
 }
 
 /// Prints an error and returns status 1.
-pub fn failed(what: &str) -> ExitCode {
-    misuse(&format!("error: {what}"));
+pub fn failed(message: &str) -> ExitCode {
+    misuse(&format!("error: {message}"));
     ExitCode::FAILURE
 }
 
 /// Returns the exit status of a task: 0, or 1 after printing its error.
 pub fn status(done: Result<(), String>) -> ExitCode {
-    done.map_or_else(|what| failed(&what), |()| ExitCode::SUCCESS)
+    done.map_or_else(|message| failed(&message), |()| ExitCode::SUCCESS)
 }
 
 /// The options of a task, in the order of its command line.
@@ -112,7 +112,7 @@ pub fn with_options<O>(
     }
     match parse(&mut Options::new(arguments)) {
         Ok(options) => perform(options),
-        Err(what) => misuse(&format!("error: {what}\n\n{help}")),
+        Err(message) => misuse(&format!("error: {message}\n\n{help}")),
     }
 }
 
@@ -193,8 +193,8 @@ pub fn answer(mut command: Command) -> Result<String, String> {
             Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
         }
         Ok(output) => {
-            let what = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-            Err(format!("`{line}` ended with {}: {what}", output.status))
+            let message = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+            Err(format!("`{line}` ended with {}: {message}", output.status))
         }
         Err(error) => Err(format!("`{line}` could not be run: {error}")),
     }

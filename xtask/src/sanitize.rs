@@ -85,14 +85,14 @@ fn stand_in_without(skipped: Tests) -> Vec<&'static str> {
 /// Returns the missing part of the compiler if it cannot build with AddressSanitizer.
 pub(crate) fn missing() -> Result<Option<&'static str>, String> {
     let has_library = Host::ask()?.has_library("asan");
-    let what = "the compiler comes without AddressSanitizer's library (librustc-*_rt.asan.a)";
-    Ok((!has_library).then_some(what))
+    let reason = "the compiler comes without AddressSanitizer's library (librustc-*_rt.asan.a)";
+    Ok((!has_library).then_some(reason))
 }
 
 fn address() -> Result<(), String> {
     debian::install(debian::VERBS)?;
-    if let Some(what) = missing()? {
-        return Err(what.into());
+    if let Some(reason) = missing()? {
+        return Err(reason.into());
     }
     let host = Host::ask()?;
     // Scenarios give memory that a device may still write away for good. Tests of the stand-in leave objects
@@ -144,9 +144,9 @@ struct Host {
 impl Host {
     fn ask() -> Result<Self, String> {
         let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
-        let said = answer(program(&rustc, &["--version", "--verbose"]))?;
+        let output = answer(program(&rustc, &["--version", "--verbose"]))?;
         let triple =
-            said.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
+            output.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
         let library = answer(program(&rustc, &["--print", "target-libdir"]))?;
         Ok(Self { triple: triple.into(), library })
     }
@@ -159,9 +159,9 @@ impl Host {
     }
 
     /// Returns a call of cargo. With `--target`, build scripts and procedural macros stay uninstrumented.
-    fn cargo(&self, what: &str, of: &[&str]) -> Command {
+    fn cargo(&self, subcommand: &str, of: &[&str]) -> Command {
         let mut command =
-            cargo(&[what, "--quiet", "--target", &self.triple, "--target-dir", "target/sanitize"]);
+            cargo(&[subcommand, "--quiet", "--target", &self.triple, "--target-dir", "target/sanitize"]);
         command.args(of);
         command
     }

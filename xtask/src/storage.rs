@@ -124,9 +124,9 @@ fn perform(options: &Options) -> Result<(), String> {
     let mut target = start_target(log)?;
     initiator.stdout(Stdio::piped());
     let mut initiator = Running(initiator.spawn().map_err(|error| format!("storage_initiator: {error}"))?);
-    let said = initiator.0.stdout.take().ok_or("the initiator has no output")?;
+    let output = initiator.0.stdout.take().ok_or("the initiator has no output")?;
     let (mut was_killed, mut was_unbroken) = (false, false);
-    for line in BufReader::new(said).lines() {
+    for line in BufReader::new(output).lines() {
         let line = line.map_err(|error| error.to_string())?;
         // If standard output is closed, the run goes on.
         let _ = writeln!(std::io::stdout(), "{line}");
@@ -146,9 +146,9 @@ fn perform(options: &Options) -> Result<(), String> {
     } else {
         Err(format!("the initiator: {ended}"))
     };
-    if let Err(what) = outcome {
+    if let Err(error) = outcome {
         let logs = logs.iter().filter_map(|log| fs::read_to_string(log).ok()).collect::<String>();
-        return Err(format!("{what}\n{logs}"));
+        return Err(format!("{error}\n{logs}"));
     }
     if options.kill && !was_killed {
         return Err(format!("the initiator did not print `{HALF}`, so the target was not killed"));

@@ -68,8 +68,8 @@ fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
         let (ended, took) = schedule::timed(|| host::build_programs(&Vec::from_iter(programs)));
         let programs = match ended {
             Ok(()) => Programs::Built,
-            Err(what) => {
-                eprintln!("{what}");
+            Err(error) => {
+                eprintln!("{error}");
                 Programs::AskCargo
             }
         };
@@ -92,7 +92,7 @@ fn be(step: &Step) -> ExitCode {
     match (step.run)() {
         Outcome::Passed => ExitCode::SUCCESS,
         Outcome::Skipped(reason) => run::print(&format!("{reason}\n"), SKIPPED),
-        Outcome::Failed(what) => run::failed(&what),
+        Outcome::Failed(error) => run::failed(&error),
     }
 }
 

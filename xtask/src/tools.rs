@@ -25,7 +25,7 @@ impl Tool {
         let own = home.join("bin").join(self.name);
         let says = |path: &str, words: &[&str]| {
             answer(program(path, words))
-                .is_ok_and(|said| said.split_whitespace().any(|word| word == self.version))
+                .is_ok_and(|output| output.split_whitespace().any(|word| word == self.version))
         };
         // Some tools expect the name of the subcommand first, as cargo passes it.
         let task = self.name.trim_start_matches("cargo-");

@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
     }
     match made(name, triple, is_own, checks) {
         Ok(archive) => run::print(&format!("{}\n", archive.display()), 0),
-        Err(what) => run::failed(&what),
+        Err(error) => run::failed(&error),
     }
 }
 

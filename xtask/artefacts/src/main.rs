@@ -61,8 +61,9 @@ fn with_defmt() -> Result<(), String> {
     let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
     // `rustc` instead of `check`, because `check` would compile the standard library again. Optimisation is
     // off, because nobody runs the result.
-    let what = ["rustc", "--quiet", "--release", "--lib", "--package", "mlx5-mkey", "--features", "defmt"];
-    let mut command = toolchain.cargo(&what);
+    let arguments =
+        ["rustc", "--quiet", "--release", "--lib", "--package", "mlx5-mkey", "--features", "defmt"];
+    let mut command = toolchain.cargo(&arguments);
     command.args(["--", "-Copt-level=0"]);
     check(command)
 }

@@ -20,19 +20,19 @@ pub(super) fn check(archives: &[Vec<u8>]) -> Result<String, String> {
     let graph = Graph::read(archives).map_err(|error| error.to_string())?;
     let handler = graph.named(|name| name.contains("rust_begin_unwind"));
     let (control, never) = (graph.named(|name| name == CONTROL), graph.named(|name| name == NEVER));
-    if graph.way(&control, &handler, &never).is_none() {
+    if graph.path(&control, &handler, &never).is_none() {
         return Err(format!("no way from `{CONTROL}` to a panic was found: the check does not work"));
     }
     let own = graph.named(is_looked_at);
-    if let Some(way) = graph.way(&own, &handler, &never) {
-        return Err(format!("the library can panic: {}", way.join(" → ")));
+    if let Some(path) = graph.path(&own, &handler, &never) {
+        return Err(format!("the library can panic: {}", path.join(" → ")));
     }
     let missing = graph.missing(&own);
     if !missing.is_empty() {
         return Err(format!("the library needs {}", Vec::from_iter(missing).join(", ")));
     }
-    if let Some(way) = graph.way(&own, &graph.named(is_allocator), &never) {
-        return Err(format!("the library allocates: {}", way.join(" → ")));
+    if let Some(path) = graph.path(&own, &graph.named(is_allocator), &never) {
+        return Err(format!("the library allocates: {}", path.join(" → ")));
     }
     Ok(format!("none of {} functions reaches a panic or an allocator", own.len()))
 }
@@ -88,7 +88,7 @@ pub(super) fn check_image(disassembly: &str) -> Result<String, String> {
     let handler = graph.named(|name| name.contains("rust_begin_unwind"));
     let (own, foreign) = (graph.named(is_own), graph.named(|name| !is_own(name) && !is_core(name)));
     let others = graph.named(|name| !is_own(name));
-    if own.is_empty() || graph.way(&others, &handler, &own).is_none() {
+    if own.is_empty() || graph.path(&others, &handler, &own).is_none() {
         return Err(
             "the image has no function of the library, or nothing that panics: the check does not work"
                 .into(),
@@ -99,8 +99,8 @@ pub(super) fn check_image(disassembly: &str) -> Result<String, String> {
     let callers = |name: &str| name.contains(" as core::fmt::Write>") || name.contains("__rust_dealloc");
     let allocator = graph.named(|name| is_allocator(name) && !callers(name));
     let wrong = &handler | &allocator;
-    if let Some(way) = graph.way(&own, &wrong, &(&foreign - &wrong)) {
-        return Err(format!("the library can panic or allocate in the image: {}", way.join(" → ")));
+    if let Some(path) = graph.path(&own, &wrong, &(&foreign - &wrong)) {
+        return Err(format!("the library can panic or allocate in the image: {}", path.join(" → ")));
     }
     Ok(format!("none of the library's {} functions in the image reaches a panic or an allocator", own.len()))
 }
@@ -154,7 +154,7 @@ mod tests {
             ("main", "core::panicking::panic"),
         ];
         let with = |calls: &[(&str, &str)]| check_image(&image(&[&others, calls].concat()));
-        assert!(with(&[("mlx5_mkey::post", "main")]).is_ok(), "what is called back may panic");
+        assert!(with(&[("mlx5_mkey::post", "main")]).is_ok(), "callbacks may panic");
         let page = "0000 <mlx5_mkey::post>:\n 0:\tadrp\tx8, 1000 <core::panicking::panic>\n 4:\tret\n\n";
         let page = check_image(&(image(&others) + page));
         assert!(page.is_ok(), "the page of a function is not the function: {page:?}");

@@ -37,7 +37,7 @@ impl Copy {
         link(&copy.folder).map_err(say)?;
         for file in files(&root().join("src")).map_err(say)? {
             let name = file.strip_prefix(root()).unwrap_or(&file).to_path_buf();
-            copy.add(&name, places).map_err(|what| format!("{}: {what}", name.display()))?;
+            copy.add(&name, places).map_err(|error| format!("{}: {error}", name.display()))?;
         }
         let module = copy.folder.join("src/planted.rs");
         fs::write(&module, panics(copy.functions.len())).map_err(|error| error.to_string())?;

@@ -123,7 +123,7 @@ impl Graph {
     }
 
     /// Returns the shortest path from one of `from` to one of `to` that avoids `but`, as symbols.
-    pub(super) fn way(
+    pub(super) fn path(
         &self,
         from: &BTreeSet<usize>,
         to: &BTreeSet<usize>,
@@ -208,12 +208,12 @@ mod tests {
         let but = named("never");
         for from in ["a", "b", "c", "d", "e", "never"] {
             for to in ["a", "b", "c", "d", "e", "never"] {
-                let way = graph.way(&named(from), &named(to), &but).is_some();
-                assert_eq!(!graph.reached(&named(from), &but).is_disjoint(&named(to)), way, "{from} {to}");
-                assert_eq!(!graph.reaching(&named(to), &but).is_disjoint(&named(from)), way, "{from} {to}");
+                let path = graph.path(&named(from), &named(to), &but).is_some();
+                assert_eq!(!graph.reached(&named(from), &but).is_disjoint(&named(to)), path, "{from} {to}");
+                assert_eq!(!graph.reaching(&named(to), &but).is_disjoint(&named(from)), path, "{from} {to}");
             }
         }
-        assert!(graph.way(&named("e"), &named("c"), &but).is_none());
+        assert!(graph.path(&named("e"), &named("c"), &but).is_none());
         let keyed = graph.keyed(|name| name.len().checked_sub(1));
         assert_eq!((keyed[&0].len(), &keyed[&4]), (5, &but));
     }

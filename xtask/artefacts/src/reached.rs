@@ -321,8 +321,8 @@ mod tests {
         ]) {
             let without =
                 |names: &BTreeSet<&'static str>| names.iter().copied().filter(|one| one != absent).collect();
-            let what = check(JSON, &without(&library), &without(&program)).unwrap_err();
-            assert!(what.ends_with(&format!(": {name}")), "{what}");
+            let error = check(JSON, &without(&library), &without(&program)).unwrap_err();
+            assert!(error.ends_with(&format!(": {name}")), "{error}");
         }
         // A generic function in the library is not enough, nor is one with a type of the library.
         let moved: BTreeSet<_> = LIBRARY.into_iter().chain([PROGRAM[1]]).collect();

@@ -75,8 +75,8 @@ impl Lab {
     /// Makes a lab whose boards are processes of this machine.
     fn of_processes() -> Result<Self, String> {
         let program = host::optimised("hil")?;
-        let said = format!("device = 'softdev', program = {{ file = '{}' }}", program.display());
-        Self::new(Power::start(vec![])?, said, vec![], 2, |place| {
+        let board = format!("device = 'softdev', program = {{ file = '{}' }}", program.display());
+        Self::new(Power::start(vec![])?, board, vec![], 2, |place| {
             format!("{{address: 127.0.0.1, username: {place}}}")
         })
     }
@@ -92,8 +92,8 @@ impl Lab {
                 format!("key = '{}', known-hosts = '{}', ", key.display(), hosts.display())
             }),
         ];
-        let said = "device = 'uverbs', program = 'bluefield2'".into();
-        Self::new(Power::start(machines.into())?, said, keys.into(), 30, |place| {
+        let board = "device = 'uverbs', program = 'bluefield2'".into();
+        Self::new(Power::start(machines.into())?, board, keys.into(), 30, |place| {
             let port = if place == PLACES[0] { &ports[0] } else { &ports[1] };
             format!("{{address: 127.0.0.1, username: root, port: {port}}}")
         })
@@ -129,7 +129,7 @@ impl Lab {
         write(folder.path(), "ssh", SSH)?;
         let coordinator =
             Daemon::start(folder.path(), &["coordinator", "-l", "127.0.0.1:0"], "listening on ")?;
-        let at = coordinator.said.as_str();
+        let at = coordinator.address.as_str();
         let exporter =
             ["exporter", "--coordinator", at, "--name", "lab", "--hostname", "127.0.0.1", "resources.yaml"];
         let exporter = Daemon::start(folder.path(), &exporter, "Exporter ready")?;
@@ -147,7 +147,7 @@ impl Lab {
             Some((key, place)) => (key.as_str(), format!("name = '{place}'")),
             None => ("", "pool = 'here'".into()),
         };
-        let (coordinator, program, patience) = (&self.coordinator.said, &self.program, self.patience);
+        let (coordinator, program, patience) = (&self.coordinator.address, &self.program, self.patience);
         format!(
             "[board.{name}]
              reach = {{ kind = 'labgrid', coordinator = '{coordinator}', tags = {{ {tags} }},
@@ -183,7 +183,7 @@ impl Lab {
             expect(&html, &format!("<h2>{name}</h2>"))?;
         }
         for place in PLACES {
-            expect(&html, &format!(" at {}: {place}</p>", self.coordinator.said))?;
+            expect(&html, &format!(" at {}: {place}</p>", self.coordinator.address))?;
         }
         self.all_is_given_back()
     }
@@ -227,7 +227,7 @@ impl Lab {
     fn all_is_given_back(&self) -> Result<(), String> {
         for question in [&["places", "--acquired"][..], &["reservations"]] {
             let mut client = labgrid::python()?;
-            client.args(["-m", "labgrid.remote.client", "-x", &self.coordinator.said]).args(question);
+            client.args(["-m", "labgrid.remote.client", "-x", &self.coordinator.address]).args(question);
             let left = run::answer(here(client))?;
             if !left.is_empty() {
                 return Err(format!("not given back: {left}"));
@@ -262,15 +262,15 @@ fn ended(mut command: Command, status: i32) -> Result<String, String> {
     }
 }
 
-fn expect(text: &str, what: &str) -> Result<(), String> {
-    if text.contains(what) { Ok(()) } else { Err(format!("`{what}` is missing in\n{text}")) }
+fn expect(text: &str, part: &str) -> Result<(), String> {
+    if text.contains(part) { Ok(()) } else { Err(format!("`{part}` is missing in\n{text}")) }
 }
 
 /// A process of labgrid, which is killed when this value is dropped.
 struct Daemon {
     child: Child,
-    /// The rest of the line that reports that the process is ready.
-    said: String,
+    /// The coordinator's address, from the line that reports that it is ready. Empty for the exporter.
+    address: String,
 }
 
 impl Daemon {
@@ -288,13 +288,13 @@ impl Daemon {
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().map_err(|error| format!("labgrid cannot be run: {error}"))?;
         let lines = BufReader::new(child.stdout.take().ok_or("labgrid has no output")?).lines();
-        let mut daemon = Self { child, said: String::new() };
+        let mut daemon = Self { child, address: String::new() };
         let mut lines = lines.map_while(Result::ok);
-        let Some(said) = lines.find_map(|line| Some(line.strip_prefix(ready)?.to_owned())) else {
+        let Some(address) = lines.find_map(|line| Some(line.strip_prefix(ready)?.to_owned())) else {
             let log = fs::read_to_string(folder.join(module).with_extension("log")).unwrap_or_default();
             return Err(format!("labgrid's {module} did not start: {log}"));
         };
-        daemon.said = said;
+        daemon.address = address;
         // A thread reads further output, so that the pipe does not fill up.
         thread::spawn(move || lines.for_each(drop));
         Ok(daemon)

@@ -156,19 +156,19 @@ pub(crate) fn ask(
     if ended.is_none() {
         child.kill().and_then(|()| child.wait()).map_err(failed)?;
     }
-    let said = fs::read(&log).map_err(failed)?;
-    let said = String::from_utf8_lossy(&said);
+    let output = fs::read(&log).map_err(failed)?;
+    let output = String::from_utf8_lossy(&output);
     Ok(match ended {
         Some(status) if status.success() => Verdict::Passed,
         // The signals of the limit: SIGXCPU, and the SIGKILL after it.
-        Some(status) if !matches!(status.signal(), Some(24 | 9)) => Verdict::Failed(last_test(&said)),
-        _ => Verdict::Endless(last_test(&said)),
+        Some(status) if !matches!(status.signal(), Some(24 | 9)) => Verdict::Failed(last_test(&output)),
+        _ => Verdict::Endless(last_test(&output)),
     })
 }
 
 /// Returns the name of the failed test, or of the test that was running.
-fn last_test(said: &str) -> String {
-    let names = || said.lines().filter_map(|line| line.strip_prefix("test ")?.split_once(" ... "));
+fn last_test(output: &str) -> String {
+    let names = || output.lines().filter_map(|line| line.strip_prefix("test ")?.split_once(" ... "));
     let failed = names().find(|(_, rest)| rest.ends_with("FAILED"));
     failed
         .or_else(|| names().next_back())
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn the_test_that_stops_is_named() {
-        let said = "\nrunning 3 tests\ntest a::b ... ok\ntest c ... FAILED\n\nfailures:\n";
-        assert_eq!(last_test(said), "c");
+        let output = "\nrunning 3 tests\ntest a::b ... ok\ntest c ... FAILED\n\nfailures:\n";
+        assert_eq!(last_test(output), "c");
         assert_eq!(last_test("running 1 test\ntest a::b ... ok\ntest c - should panic ... "), "c");
         assert_eq!(last_test("thread main panicked"), "");
     }

@@ -199,9 +199,9 @@ fn parse(text: &str) -> Result<List, u32> {
     for (line, number) in text.lines().zip(1_u32..) {
         let columns: Vec<_> = line.split('\t').collect();
         match columns[..] {
-            [name, hash, said] if name.starts_with("= ") => {
+            [name, hash, text] if name.starts_with("= ") => {
                 name.trim_start_matches("= ").clone_into(&mut file);
-                let counts = counts(said).ok_or(number)?;
+                let counts = counts(text).ok_or(number)?;
                 list.insert(file.clone(), Kept { hash: hash.into(), counts, survivors: Vec::new() });
             }
             [place, kind, replacement, function, ref reason @ ..] if reason.len() <= 1 => {
@@ -215,9 +215,9 @@ fn parse(text: &str) -> Result<List, u32> {
     Ok(list)
 }
 
-fn counts(said: &str) -> Option<Counts> {
+fn counts(text: &str) -> Option<Counts> {
     let mut values = [0; 5];
-    for words in said.split(", ").filter(|words| !words.is_empty()) {
+    for words in text.split(", ").filter(|words| !words.is_empty()) {
         let (count, name) = words.split_once(' ')?;
         let at = Counts::NAMES.iter().position(|known| *known == name)?;
         *values.get_mut(at)? = count.parse().ok()?;

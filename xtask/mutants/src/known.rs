@@ -17,13 +17,13 @@ struct Defect<'a> {
     file: &'a str,
     from: &'a str,
     to: &'a str,
-    what: &'a str,
+    description: &'a str,
 }
 
 fn parse(text: &str) -> Result<Vec<Defect<'_>>, String> {
     text.lines()
         .map(|line| match line.split('\t').collect::<Vec<_>>()[..] {
-            [file, from, to, what] => Ok(Defect { file, from, to, what }),
+            [file, from, to, description] => Ok(Defect { file, from, to, description }),
             _ => Err(format!("not four columns: {line}")),
         })
         .collect()
@@ -37,9 +37,10 @@ impl Defect<'_> {
         let [from, to] = [self.from, self.to].map(|text| text.replace("\\n", "\n"));
         match source.matches(&from).count() {
             1 => Ok(source.replace(&from, &to)),
-            count => {
-                Err(format!("{}: `{}` occurs {count} times, not once: {}", self.file, self.from, self.what))
-            }
+            count => Err(format!(
+                "{}: `{}` occurs {count} times, not once: {}",
+                self.file, self.from, self.description
+            )),
         }
     }
 }
@@ -54,8 +55,8 @@ pub(crate) fn run() -> Result<(), String> {
     let all = parse(KNOWN)?;
     for defect in &all {
         match judged(&tree, defect)? {
-            Some(by) => println!("{}: {}: caught by {by}", defect.file, defect.what),
-            None => missed.push(format!("{}: {}: not noticed", defect.file, defect.what)),
+            Some(by) => println!("{}: {}: caught by {by}", defect.file, defect.description),
+            None => missed.push(format!("{}: {}: not noticed", defect.file, defect.description)),
         }
     }
     println!("{} of {} caught", all.len() - missed.len(), all.len());
@@ -68,7 +69,8 @@ fn judged(tree: &Tree, defect: &Defect<'_>) -> Result<Option<String>, String> {
     let text = defect.put()?;
     for stage in 0..STAGES.len() {
         let built = tree.build_text(defect.file, &text, &packages(stage, &[part]))?;
-        let built = built.ok_or_else(|| format!("{}: {}: does not build", defect.file, defect.what))?;
+        let built =
+            built.ok_or_else(|| format!("{}: {}: does not build", defect.file, defect.description))?;
         for name in judges(part, stage) {
             let judge = built.iter().find(|program| program.name == *name);
             let judge = judge.ok_or_else(|| format!("no tests of {name} were built"))?;
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn defects_have_four_columns() {
         let read = parse("src/a.rs\tone\ttwo\tthree\n").unwrap();
-        assert_eq!(read, [Defect { file: "src/a.rs", from: "one", to: "two", what: "three" }]);
+        assert_eq!(read, [Defect { file: "src/a.rs", from: "one", to: "two", description: "three" }]);
         assert!(parse("src/a.rs\tone\ttwo\n").is_err());
     }
 

@@ -322,8 +322,8 @@ fn run_alone(tree: &Tree, pending: &mut [Pending], results: &mut Results) -> Res
         let Some(it) = pending.get_mut(at).filter(|it| it.outcome == Outcome::Alone) else { continue };
         it.outcome = Outcome::Survived;
         'stages: for stage in 0..STAGES.len() {
-            let what = packages(stage, &[it.part]);
-            let Some(programs) = tree.build_alone(&it.file, &it.mutant, &what)? else {
+            let selection = packages(stage, &[it.part]);
+            let Some(programs) = tree.build_alone(&it.file, &it.mutant, &selection)? else {
                 it.outcome = Outcome::Refused;
                 break;
             };

@@ -131,9 +131,9 @@ pub(crate) fn list(files: &[String]) -> Result<Vec<(String, Mutant)>, String> {
     let mut command =
         program(&tool.to_string_lossy(), &["mutants", "--list", "--json", "--no-config", "--workspace"]);
     command.args(files.iter().flat_map(|file| ["--file", file]));
-    let said: Value = serde_json::from_str(&answer(command)?).map_err(|error| error.to_string())?;
+    let listed: Value = serde_json::from_str(&answer(command)?).map_err(|error| error.to_string())?;
     let read = |entry| mutant(entry).ok_or_else(|| format!("{tool:?} lists an unknown entry: {entry}"));
-    let mut all = said.as_array().ok_or("no list")?.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let mut all = listed.as_array().ok_or("no list")?.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     all.sort();
     all.dedup();
     Ok(all)
@@ -143,7 +143,7 @@ fn mutant(entry: &Value) -> Option<(String, Mutant)> {
     let text = |pointer: &str| entry.pointer(pointer)?.as_str().map(String::from);
     let place = |end: &str| {
         let number =
-            |what: &str| usize::try_from(entry.pointer(&format!("/span/{end}/{what}"))?.as_u64()?).ok();
+            |field: &str| usize::try_from(entry.pointer(&format!("/span/{end}/{field}"))?.as_u64()?).ok();
         Some(Place { line: number("line")?, column: number("column")? })
     };
     let genre = text("/genre")?;

@@ -46,9 +46,9 @@ impl Outcome {
 
 /// Returns the source files of a part, without tests.
 pub(crate) fn files(part: &Part) -> Result<Vec<String>, String> {
-    let said = answer(program("git", &["ls-files", "-co", "--exclude-standard", "--", part.folder]))?;
+    let listed = answer(program("git", &["ls-files", "-co", "--exclude-standard", "--", part.folder]))?;
     let is_test = |file: &str| file.split(['/', '.']).any(|word| word == "tests");
-    Ok(said.lines().filter(|file| file.ends_with(".rs") && !is_test(file)).map(String::from).collect())
+    Ok(listed.lines().filter(|file| file.ends_with(".rs") && !is_test(file)).map(String::from).collect())
 }
 
 /// Returns the hashes of files, in the same order.

@@ -142,12 +142,12 @@ impl Tree {
     pub(crate) fn build(
         &self,
         wanted: &[Wanted<'_>],
-        what: &[&str],
+        selection: &[&str],
         left: &mut Left,
     ) -> Result<Vec<Built>, String> {
         loop {
             let schemas = self.plant(wanted, left)?;
-            let (built, errors) = self.cargo(what)?;
+            let (built, errors) = self.cargo(selection)?;
             if errors.is_empty() {
                 return Ok(built);
             }
@@ -173,9 +173,9 @@ impl Tree {
         &self,
         file: &str,
         mutant: &Mutant,
-        what: &[&str],
+        selection: &[&str],
     ) -> Result<Option<Vec<Built>>, String> {
-        self.build_text(file, &schema::replace(self.source(file)?, mutant), what)
+        self.build_text(file, &schema::replace(self.source(file)?, mutant), selection)
     }
 
     /// Builds tests with a new text of a file. Returns `None` if the compiler refuses the text.
@@ -183,30 +183,30 @@ impl Tree {
         &self,
         file: &str,
         text: &str,
-        what: &[&str],
+        selection: &[&str],
     ) -> Result<Option<Vec<Built>>, String> {
         self.plant(&[], &mut Left::default())?;
         self.put(file, text.as_bytes())?;
-        let (built, errors) = self.cargo(what)?;
+        let (built, errors) = self.cargo(selection)?;
         Ok(errors.is_empty().then_some(built))
     }
 
     /// Builds tests. Returns the programs, and the errors of the compiler.
-    fn cargo(&self, what: &[&str]) -> Result<(Vec<Built>, Vec<Value>), String> {
+    fn cargo(&self, selection: &[&str]) -> Result<(Vec<Built>, Vec<Value>), String> {
         let mut command = cargo(&["test", "--no-run", "--quiet", "--message-format=json", "--offline"]);
-        command.args(what).current_dir(&self.folder);
+        command.args(selection).current_dir(&self.folder);
         command.env("CARGO_TARGET_DIR", &self.target).env("RUSTC_WORKSPACE_WRAPPER", self.wrapper());
         let output = command.output().map_err(|error| error.to_string())?;
         let (mut built, mut errors) = (Vec::new(), Vec::new());
         for line in String::from_utf8_lossy(&output.stdout).lines() {
-            let said: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
-            let text = |pointer: &str| Some(said.pointer(pointer)?.as_str()?.to_owned());
+            let message: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+            let text = |pointer: &str| Some(message.pointer(pointer)?.as_str()?.to_owned());
             if text("/message/level").as_deref() == Some("error") {
-                errors.extend(said.get("message").cloned());
+                errors.extend(message.get("message").cloned());
             }
             if let (Some(program), Some(name), Some(manifest)) =
                 (text("/executable"), text("/target/name"), text("/manifest_path"))
-                && said.pointer("/profile/test") == Some(&Value::Bool(true))
+                && message.pointer("/profile/test") == Some(&Value::Bool(true))
             {
                 let folder = Path::new(&manifest).parent().map(Path::to_path_buf).unwrap_or_default();
                 built.push(Built { name, program: program.into(), folder });
@@ -260,6 +260,6 @@ fn blame(error: &Value, schemas: &BTreeMap<String, Schema>, left: &mut Left) {
 fn tell(error: &Value, count: usize) {
     let line = error.get("rendered").and_then(Value::as_str).unwrap_or_default();
     let mut lines = line.lines();
-    let (what, place) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    println!("  {count} to be built alone: {what} {}", place.trim_start());
+    let (headline, place) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    println!("  {count} to be built alone: {headline} {}", place.trim_start());
 }

@@ -85,24 +85,24 @@ pub(super) fn measure(json: bool) -> Result<Measured, String> {
 fn round(device: &Device<'_>, load: &str) -> Result<Vec<(String, f64)>, String> {
     let mut values = Vec::new();
     for (name, words) in PAIRS {
-        let said = device.ends(&on(CORES[0], words), &on(CORES[1], words), "plaintext", LIMIT)?;
+        let output = device.ends(&on(CORES[0], words), &on(CORES[1], words), "plaintext", LIMIT)?;
         values.push((
             (*name).to_owned(),
-            result(&said).ok_or_else(|| format!("{name}: no result in\n{said}"))?,
+            result(&output).ok_or_else(|| format!("{name}: no result in\n{output}"))?,
         ));
     }
     let (server, client) = device.encrypted(ENCRYPTED)?;
     let [server, client] =
         [&server, &client].map(|words| words.iter().map(String::as_str).collect::<Vec<_>>());
-    let said = device.ends(&on(CORES[0], &server), &on(CORES[1], &client), "wrapped", LIMIT)?;
-    values.push((XTS.into(), result(&said).ok_or_else(|| format!("{XTS}: no result in\n{said}"))?));
+    let output = device.ends(&on(CORES[0], &server), &on(CORES[1], &client), "wrapped", LIMIT)?;
+    values.push((XTS.into(), result(&output).ok_or_else(|| format!("{XTS}: no result in\n{output}"))?));
     let mut mkeys = device.program(load, "plaintext");
     mkeys.arg("mkeys");
     let mut machine = Command::new("taskset");
     machine.args(["-c", CORES[1], load, "machine", CORES[0]]);
     for command in [mkeys, machine] {
-        let said = run::answer(command)?;
-        for line in said.lines() {
+        let output = run::answer(command)?;
+        for line in output.lines() {
             let named =
                 line.split_once(' ').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
             values.push(named.ok_or_else(|| format!("not a name and a number: {line}"))?);
@@ -118,14 +118,14 @@ fn on<'a>(core: &'a str, words: &[&'a str]) -> Vec<&'a str> {
 
 /// Finds the result in a program's output: microseconds for each iteration, or the average column of a table,
 /// converted from MiB to MB.
-fn result(said: &str) -> Option<f64> {
+fn result(output: &str) -> Option<f64> {
     let average = |line: &str| {
         let columns: Vec<f64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
         let [_, _, _, average, _] = columns[..] else { return None };
         Some(average * 1.048_576)
     };
     let turn = |line: &str| line.strip_suffix(" usec/iter")?.rsplit(' ').next()?.parse().ok();
-    said.lines().find_map(|line| turn(line.trim()).or_else(|| average(line)))
+    output.lines().find_map(|line| turn(line.trim()).or_else(|| average(line)))
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -182,9 +182,9 @@ mod tests {
 
     #[test]
     fn results_are_found_in_what_programs_say() {
-        let said = " Mtu : 4096[B]\n #bytes     #iterations    BW peak[MB/sec]\n\
+        let output = " Mtu : 4096[B]\n #bytes     #iterations    BW peak[MB/sec]\n\
                    65536      5000             1330.00            1000.00\t\t   0.017856\n";
-        assert_eq!(result(said), Some(1048.576));
+        assert_eq!(result(output), Some(1048.576));
         assert_eq!(
             result("8192 bytes in 0.41 seconds\n1000 iters in 0.41 seconds = 412.54 usec/iter\n"),
             Some(412.54)

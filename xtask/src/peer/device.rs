@@ -64,7 +64,7 @@ impl Device<'_> {
         if let Some(end) = [&server, &client].into_iter().find(|end| !end.status.success()) {
             return Err(end.to_string());
         }
-        Ok(client.said)
+        Ok(client.output)
     }
 
     /// Writes the files with keys, and returns the command lines of server and client.

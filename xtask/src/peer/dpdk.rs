@@ -155,7 +155,7 @@ impl<'a> Dpdk<'a> {
         command.arg("cryptodev_mlx5_autotest");
         let end = self.device.start("autotest", command)?.finish(limit)?;
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (name, outcome) in end.said.lines().filter_map(case) {
+        for (name, outcome) in end.output.lines().filter_map(case) {
             found.entry(outcome).or_default().push(name);
         }
         let (passed, failed) = (found.remove("succeeded"), found.remove("failed"));
@@ -233,7 +233,7 @@ impl<'a> Dpdk<'a> {
     /// Runs a command, and returns the numbers of the only row of its table.
     fn row(&self, command: Command) -> Result<Vec<u64>, String> {
         let end = self.device.start("perf", command)?.finish(LIMIT)?;
-        let rows: Vec<Vec<u64>> = end.said.lines().filter_map(numbers).collect();
+        let rows: Vec<Vec<u64>> = end.output.lines().filter_map(numbers).collect();
         match rows.as_slice() {
             [row] if end.status.success() => Ok(row.clone()),
             _ => Err(end.to_string()),

@@ -153,10 +153,10 @@ fn on_device(body: impl FnOnce(&Device<'_>, Tell<'_>) -> Result<(), String>) -> 
     let device = Device { library: emulate::library()?, folder: folder.path() };
     let mut failed = 0;
     body(&device, &mut |name, outcome| match outcome {
-        Ok(what) => println!("passed  {name}: {what}"),
-        Err(what) => {
+        Ok(summary) => println!("passed  {name}: {summary}"),
+        Err(error) => {
             failed += 1;
-            println!("FAILED  {name}: {what}");
+            println!("FAILED  {name}: {error}");
         }
     })?;
     if failed == 0 { Ok(()) } else { Err(format!("{failed} peers failed")) }
@@ -181,7 +181,7 @@ impl Device<'_> {
 
     fn devinfo(&self) -> Result<String, String> {
         let end = self.start("devinfo", self.program("ibv_devinfo", "none"))?.finish(LIMIT)?;
-        if end.status.success() && end.said.contains("mlx5_0") && end.said.contains("PORT_ACTIVE") {
+        if end.status.success() && end.output.contains("mlx5_0") && end.output.contains("PORT_ACTIVE") {
             Ok("mlx5_0 has an active port".into())
         } else {
             Err(end.to_string())
@@ -198,7 +198,7 @@ impl Device<'_> {
         ]);
         command.arg(format!("tests.{}", module.name));
         let end = self.start("module", command)?.finish(LIMIT)?;
-        let (expected, found) = (module.counts(), counts(&end.said));
+        let (expected, found) = (module.counts(), counts(&end.output));
         if end.status.success() && found == expected {
             Ok(expected.to_string())
         } else {
@@ -208,11 +208,11 @@ impl Device<'_> {
 
     /// Runs a server and then a client.
     fn pair(&self, server: &[&str], client: &[&str], crypto: &str) -> Result<String, String> {
-        let (said, proof) = (self.ends(server, client, crypto, LIMIT)?, proof(client));
-        if said.contains(proof) {
+        let (output, proof) = (self.ends(server, client, crypto, LIMIT)?, proof(client));
+        if output.contains(proof) {
             Ok("both passed".into())
         } else {
-            Err(format!("the client did not print `{}`:\n{said}", proof.trim()))
+            Err(format!("the client did not print `{}`:\n{output}", proof.trim()))
         }
     }
 }

@@ -30,10 +30,10 @@ impl Module {
 }
 
 /// Parses the result from the output of the tests (option `-v`).
-pub(super) fn counts(said: &str) -> Counts {
-    let run = said.lines().find_map(|line| line.strip_prefix("Ran ")?.split(' ').next()?.parse().ok());
+pub(super) fn counts(output: &str) -> Counts {
+    let run = output.lines().find_map(|line| line.strip_prefix("Ran ")?.split(' ').next()?.parse().ok());
     let mut skipped = BTreeMap::new();
-    for reason in said.lines().filter_map(reason) {
+    for reason in output.lines().filter_map(reason) {
         *skipped.entry(reason.to_owned()).or_default() += 1;
     }
     Counts { run, skipped }
@@ -149,11 +149,11 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_what_the_tests_say() {
-        let said = "test_a (tests.X.test_a) ... skipped 'No x'\ntest_b (tests.X.test_b)\nSays skipped. ... \
+        let output = "test_a (tests.X.test_a) ... skipped 'No x'\ntest_b (tests.X.test_b)\nSays skipped. ... \
                     skipped \"device doesn't y\"\ntest_c ... ok\ntest_d ... skipped 'No x'\n\n\
                     Ran 4 tests in 0.1s\n\nOK (skipped=3)\n";
         let module = module("", 4, &[(2, "No x"), (1, "device doesn't y")]);
-        assert_eq!(counts(said), module.counts());
+        assert_eq!(counts(output), module.counts());
         assert_eq!(module.counts().to_string(), "4 ran, 3 skipped (2 × No x; 1 × device doesn't y)");
         assert_eq!(counts("Traceback").run, None);
     }

@@ -57,13 +57,13 @@ impl Device<'_> {
         command.env("LD_LIBRARY_PATH", checkout.join("build/lib"));
         command.arg(checkout.join("tests/run_tests.py")).args(["--dev", "mlx5_0", "-v"]);
         let end = self.start("checkout", command)?.finish(LIMIT)?;
-        let verdict = judge(&end.said, LACKING);
+        let verdict = judge(&end.output, LACKING);
         known.extend(verdict.lacking.iter().map(|(test, _)| (*test).to_owned()));
-        let counts = counts(&end.said);
+        let counts = counts(&end.output);
         if !verdict.bad.is_empty() || !counts.has_run() {
             return Err(format!("{}\n{end}", verdict.bad.join("\n")));
         }
-        let lacking = verdict.lacking.iter().map(|(test, what)| format!("\n        {test}: no {what}"));
+        let lacking = verdict.lacking.iter().map(|(test, feature)| format!("\n        {test}: no {feature}"));
         let (errors, lacking) = (verdict.lacking.len(), lacking.collect::<String>());
         Ok(format!("{}, 0 failed, {errors} with errors for a missing feature{lacking}", counts.totals()))
     }
@@ -86,9 +86,9 @@ fn git(checkout: &Path) -> Command {
 }
 
 /// Sorts the tests that failed: by a table of expected errors.
-fn judge<'a>(said: &'a str, table: &[(&str, &'static str)]) -> Verdict<'a> {
+fn judge<'a>(output: &'a str, table: &[(&str, &'static str)]) -> Verdict<'a> {
     let mut verdict = Verdict::default();
-    for line in said.lines() {
+    for line in output.lines() {
         let Some((kind, test)) = line.split_once(": ").filter(|(kind, _)| matches!(*kind, "ERROR" | "FAIL"))
         else {
             continue;
@@ -96,7 +96,7 @@ fn judge<'a>(said: &'a str, table: &[(&str, &'static str)]) -> Verdict<'a> {
         let name = test.split_once('(').map_or(test, |(_, name)| name.trim_end_matches(')'));
         let known = table.iter().find(|(start, _)| kind == "ERROR" && name.starts_with(start));
         match known {
-            Some((_, what)) => verdict.lacking.push((name, what)),
+            Some((_, feature)) => verdict.lacking.push((name, feature)),
             None => verdict.bad.push(line),
         }
     }
@@ -117,11 +117,11 @@ mod tests {
 
     #[test]
     fn errors_are_expected_only_where_something_is_known_to_be_missing() {
-        let said = "test_a (tests.dr.DrTest.test_a) ... ERROR\n\
+        let output = "test_a (tests.dr.DrTest.test_a) ... ERROR\n\
                     ERROR: test_a (tests.dr.DrTest.test_a)\n\
                     ERROR: test_b (tests.test_qp.QPTest.test_b)\n\
                     FAIL: test_c (tests.dr.DrTest.test_c)\n";
-        let verdict = judge(said, &[("tests.dr.", "steering")]);
+        let verdict = judge(output, &[("tests.dr.", "steering")]);
         assert_eq!(verdict.lacking, [("tests.dr.DrTest.test_a", "steering")]);
         let bad = ["ERROR: test_b (tests.test_qp.QPTest.test_b)", "FAIL: test_c (tests.dr.DrTest.test_c)"];
         assert_eq!(verdict.bad, bad);

@@ -27,7 +27,7 @@ pub(super) struct Running {
 /// Exit status and output of a program that has ended. Standard error comes last.
 pub(super) struct End {
     pub(super) status: ExitStatus,
-    pub(super) said: String,
+    pub(super) output: String,
 }
 
 impl Running {
@@ -73,11 +73,11 @@ impl Running {
             Some(status) => status,
             None => self.kill().map_err(|error| error.to_string())?,
         };
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         for log in &self.logs {
-            said.extend(fs::read(log).map_err(|error| format!("{}: {error}", log.display()))?);
+            output.extend(fs::read(log).map_err(|error| format!("{}: {error}", log.display()))?);
         }
-        let end = End { status, said: String::from_utf8_lossy(&said).into_owned() };
+        let end = End { status, output: String::from_utf8_lossy(&output).into_owned() };
         if ended.is_some() { Ok(end) } else { Err(format!("took longer than {} s: {end}", limit.as_secs())) }
     }
 
@@ -108,7 +108,7 @@ fn is_listening(table: &str, port: u16) -> bool {
 /// Writes the exit status and the last lines of the output.
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<&str> = self.said.lines().filter(|line| !line.trim().is_empty()).collect();
+        let lines: Vec<&str> = self.output.lines().filter(|line| !line.trim().is_empty()).collect();
         let from = lines.len().saturating_sub(LAST_WORDS);
         write!(f, "{}\n{}", self.status, lines.get(from..).unwrap_or_default().join("\n"))
     }
@@ -129,7 +129,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let end = start("seq 100000; echo end >&2; exit 3", &folder).finish(Duration::from_secs(60)).unwrap();
         assert_eq!(end.status.code(), Some(3));
-        assert!(end.said.starts_with("1\n2\n") && end.said.ends_with("\n100000\nend\n"));
+        assert!(end.output.starts_with("1\n2\n") && end.output.ends_with("\n100000\nend\n"));
         assert!(end.to_string().ends_with("\n99999\n100000\nend"));
     }
 

@@ -60,7 +60,7 @@ impl Device<'_> {
         let mut server = start("server", served.server)?;
         server.wait_for_port(port, LIMIT)?;
         let end = start("client", served.client)?.finish(LIMIT)?;
-        let missing = served.proofs.iter().find(|proof| !end.said.contains(**proof));
+        let missing = served.proofs.iter().find(|proof| !end.output.contains(**proof));
         match missing {
             None if end.status.success() => Ok("passed".into()),
             None => Err(end.to_string()),

@@ -29,8 +29,8 @@ pub(super) fn check(checkout: &Path, record: Option<&Path>) -> Result<(), String
     let program = compile(checkout, folder.path())?;
     let commit = commit(checkout);
     for engine in ENGINES {
-        let said = execute(&program, engine, &[], folder.path())?;
-        println!("passed  SPDK {commit} ({engine}): {}", said.lines().last().unwrap_or_default());
+        let output = execute(&program, engine, &[], folder.path())?;
+        println!("passed  SPDK {commit} ({engine}): {}", output.lines().last().unwrap_or_default());
     }
     if let Some(file) = record {
         let mut recorded = Vec::new();
@@ -81,8 +81,8 @@ fn execute(program: &Path, engine: &str, arguments: &[&str], folder: &Path) -> R
     let mut command = emulate::command(words, "plaintext", engine)?;
     command.env("MLX5_UVERBS_DIR", folder.join("fabric")).current_dir(folder);
     let end = Running::start(command, &folder.join("spdk.log"))?.finish(LIMIT)?;
-    if end.status.success() && end.said.lines().any(|line| line.ends_with(" passed, 0 failed")) {
-        Ok(end.said)
+    if end.status.success() && end.output.lines().any(|line| line.ends_with(" passed, 0 failed")) {
+        Ok(end.output)
     } else {
         Err(format!("SPDK ({engine}): {end}"))
     }

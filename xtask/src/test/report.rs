@@ -169,12 +169,12 @@ mod tests {
 
     #[test]
     fn a_step_that_begins_says_how_long_it_took_last() {
-        let said = |last| {
+        let begin_of = |last| {
             let mut out = Vec::new();
             begins(&STEPS[0], last, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(said(Some(12)), "  runs     tidy           took 12 s last time\n");
-        assert_eq!(said(None), "  runs     tidy\n");
+        assert_eq!(begin_of(Some(12)), "  runs     tidy           took 12 s last time\n");
+        assert_eq!(begin_of(None), "  runs     tidy\n");
     }
 }

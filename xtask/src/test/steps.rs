@@ -214,7 +214,7 @@ fn itself(arguments: &[&str]) -> Result<(), String> {
 fn with_tools(tools: &[Tool], run: fn() -> Result<(), String>) -> Outcome {
     match tools.iter().try_for_each(|tool| tool.find().map(drop)) {
         Ok(()) => run().into(),
-        Err(what) => Outcome::Skipped(format!("a tool is missing and cannot be built: {what}")),
+        Err(error) => Outcome::Skipped(format!("a tool is missing and cannot be built: {error}")),
     }
 }
 
@@ -244,11 +244,11 @@ fn sanitized() -> Outcome {
     match sanitize::missing() {
         Ok(None) => itself(&["sanitize"]).into(),
         // valgrind does not need the library.
-        Ok(Some(what)) => match itself(&["sanitize", "valgrind"]) {
-            Ok(()) => Outcome::Skipped(format!("valgrind passed; {what}")),
-            Err(what) => Outcome::Failed(what),
+        Ok(Some(reason)) => match itself(&["sanitize", "valgrind"]) {
+            Ok(()) => Outcome::Skipped(format!("valgrind passed; {reason}")),
+            Err(reason) => Outcome::Failed(reason),
         },
-        Err(what) => Outcome::Failed(what),
+        Err(reason) => Outcome::Failed(reason),
     }
 }
 
@@ -331,8 +331,8 @@ fn features() -> Result<(), String> {
 /// Documents the workspace, then the library alone: links from the library to the shim must not break without
 /// the shim.
 fn documentation() -> Result<(), String> {
-    [["--workspace"].as_slice(), &["--package", "mlx5-mkey"]].into_iter().try_for_each(|what| {
-        let mut command = cargo(&[&["doc", "--no-deps", "--quiet"], what].concat());
+    [["--workspace"].as_slice(), &["--package", "mlx5-mkey"]].into_iter().try_for_each(|selection| {
+        let mut command = cargo(&[&["doc", "--no-deps", "--quiet"], selection].concat());
         command.env("RUSTDOCFLAGS", "--deny warnings");
         check(command)
     })

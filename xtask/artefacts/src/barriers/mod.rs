@@ -123,7 +123,7 @@ fn check_function(name: &str, body: &str) -> Result<(), String> {
     let copies_requests = COPIES_REQUESTS.iter().any(|meant| is_meant(meant, name));
     let rest = || if copies_requests { known(&code) } else { orders(&code) };
     let checked = whole.map(|(_, check)| check(&code.steps)).find(Result::is_err).unwrap_or_else(rest);
-    checked.map_err(|what| format!("{:#}: {what}", rustc_demangle::demangle(name)))
+    checked.map_err(|error| format!("{:#}: {error}", rustc_demangle::demangle(name)))
 }
 
 /// Returns each barrier of a function, with the text of the function without it.

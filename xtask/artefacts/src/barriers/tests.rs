@@ -135,8 +135,8 @@ fn a_barrier_that_is_missing_is_noticed_and_its_function_named() {
         let deletions = deletions(body);
         assert_eq!(deletions.len(), barriers);
         for (line, rest) in deletions {
-            let what = check_function(name, &rest).expect_err(line);
-            assert!(what.starts_with(name), "{what}");
+            let error = check_function(name, &rest).expect_err(line);
+            assert!(error.starts_with(name), "{error}");
         }
     }
 }

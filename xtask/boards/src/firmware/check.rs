@@ -35,7 +35,8 @@ pub(crate) fn check(out: &mut dyn Write) -> Result<(), String> {
             let mut machine = machine(board, image, &words);
             machine.args(change);
             runs += 1;
-            run(machine, image, status, logged).map_err(|what| format!("{}, {words:?}: {what}", board.name()))
+            run(machine, image, status, logged)
+                .map_err(|error| format!("{}, {words:?}: {error}", board.name()))
         };
         for (words, status, logged) in WRONG {
             expect(&[], &image, words, *status, &[logged])?;

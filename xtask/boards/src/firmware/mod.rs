@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         let image = image.map_or_else(|| build(board), Ok);
         match image.and_then(|image| emulate(machine(board, &image, &words), &image, &mut io::stdout())) {
             Ok(status) => ExitCode::from(status),
-            Err(what) => run::failed(&what),
+            Err(error) => run::failed(&error),
         }
     })
 }
@@ -120,7 +120,7 @@ mod tests {
             words: ["--filter", "r1", "--after", "r17", "--ways", "7"].map(String::from).into(),
         };
         assert_eq!(parsed(words), Ok(options));
-        for (words, what) in [
+        for (words, expected) in [
             (&["--filter", "r1"][..], "--board is missing"),
             (&["--board", "bluefield4"], "unknown board `bluefield4`"),
             (&["--board", "bluefield2", "--filter", "a b"], "--filter takes one word, not `a b`"),
@@ -128,7 +128,7 @@ mod tests {
             (&["--board", "bluefield2", "--speed", "1"], "invalid option '--speed'"),
             (&["bluefield2"], "unexpected argument \"bluefield2\""),
         ] {
-            assert_eq!(parsed(words), Err(what.into()), "{words:?}");
+            assert_eq!(parsed(words), Err(expected.into()), "{words:?}");
         }
     }
 }

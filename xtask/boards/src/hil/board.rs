@@ -12,8 +12,8 @@ pub(super) enum Trouble {
 }
 
 impl From<String> for Trouble {
-    fn from(what: String) -> Self {
-        Self::Broken(what)
+    fn from(reason: String) -> Self {
+        Self::Broken(reason)
     }
 }
 

@@ -174,8 +174,12 @@ fn finish(mut command: Command) -> Result<(), Trouble> {
     if status.success() {
         return Ok(());
     }
-    let what = format!("ssh: {}", last_words(&mut child).unwrap_or_else(|| status.to_string()));
-    Err(if status.code() == Some(NO_CONNECTION) { Trouble::Unreachable(what) } else { Trouble::Broken(what) })
+    let reason = format!("ssh: {}", last_words(&mut child).unwrap_or_else(|| status.to_string()));
+    Err(if status.code() == Some(NO_CONNECTION) {
+        Trouble::Unreachable(reason)
+    } else {
+        Trouble::Broken(reason)
+    })
 }
 
 /// Returns the last line of a process's standard error, if there is one.

@@ -115,7 +115,7 @@ impl Machine {
         let console = format!("file:{}", self.folder.join("console.log").display());
         // The guest reaches no other network. Only this port is forwarded to it.
         let network = format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{}-:22", self.port);
-        let said = File::create(self.folder.join("qemu.log")).map_err(|error| error.to_string())?;
+        let log = File::create(self.folder.join("qemu.log")).map_err(|error| error.to_string())?;
         // `setpriv` ends the machine also if this process is killed.
         let mut qemu = program("setpriv", &["--pdeathsig", "KILL", "qemu-system-aarch64"]);
         qemu.args(["-machine", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "1024"])
@@ -127,7 +127,7 @@ impl Machine {
             .arg(self.folder.join("initramfs"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(said);
+            .stderr(log);
         qemu.spawn().map_err(|error| format!("qemu-system-aarch64 cannot be run: {error}"))
     }
 

@@ -153,13 +153,13 @@ impl Drop for Held {
         let _ = self.child.wait();
         let rest =
             std::iter::from_fn(|| self.answer().ok()).find(|answer| matches!(answer, Answer::Broken(_)));
-        let what = match (ended, rest) {
+        let reason = match (ended, rest) {
             (Ok(Some(_)), None) => return,
             (Ok(Some(_)), Some(answer)) => answer.trouble(),
             _ => format!("not within {} s", RELEASE.as_secs()),
         };
         if !self.place.is_empty() {
-            eprintln!("place {} was not given back: {what}", self.place);
+            eprintln!("place {} was not given back: {reason}", self.place);
         }
     }
 }

@@ -308,20 +308,20 @@ impl Monitor {
             (None, Some(name)) => format!("after {name}"),
             (None, None) => "before the first case".into(),
         };
-        let what = format!("{}: {how}, {place}", verdict.word().to_lowercase());
+        let loss = format!("{}: {how}, {place}", verdict.word().to_lowercase());
         if self.running().is_none() {
             // Without a running case, the problem itself has to quote the last line.
             let heard = self.last_words();
             let heard = heard.last().map(|line| format!("; last heard: {line}")).unwrap_or_default();
-            self.problem(format!("the board {what}{heard}"));
+            self.problem(format!("the board {loss}{heard}"));
         }
         self.lose(now, verdict);
         if again {
-            self.end(Ending::Broken(format!("after a reset for the same reason the board {what}")))
+            self.end(Ending::Broken(format!("after a reset for the same reason the board {loss}")))
         } else if matches!(self.phase, Phase::Over) {
             Step::Over
         } else {
-            self.results.resets.push(what);
+            self.results.resets.push(loss);
             self.phase = Phase::Starting;
             Step::Reset
         }
@@ -332,9 +332,9 @@ impl Monitor {
         self.log.drain(..).chain(self.errors.drain(..)).collect()
     }
 
-    fn problem(&mut self, what: String) {
+    fn problem(&mut self, problem: String) {
         match self.results.problems.len() {
-            count if count < PROBLEMS => self.results.problems.push(what),
+            count if count < PROBLEMS => self.results.problems.push(problem),
             PROBLEMS => self.results.problems.push("further problems are not listed".into()),
             _ => {}
         }

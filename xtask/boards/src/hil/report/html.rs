@@ -113,8 +113,8 @@ fn row(page: &mut String, case: &Case) -> fmt::Result {
     if let Some(reason) = case.verdict.reason() {
         write!(page, "{}", Escaped(reason))?;
     }
-    for (what, value) in &case.measured {
-        write!(page, "<div>{} = <b>{}</b></div>", Escaped(what), Escaped(value))?;
+    for (name, value) in &case.measured {
+        write!(page, "<div>{} = <b>{}</b></div>", Escaped(name), Escaped(value))?;
     }
     if !case.log.is_empty() {
         write!(

@@ -38,8 +38,8 @@ fn suite(results: &Results, board_required: bool) -> TestSuite {
         };
         let mut test = TestCase::new(case.name.as_str(), status);
         test.set_classname(results.board.as_str()).set_time(case.took);
-        for (what, value) in &case.measured {
-            test.add_property(Property::new(what.as_str(), value.as_str()));
+        for (name, value) in &case.measured {
+            test.add_property(Property::new(name.as_str(), value.as_str()));
         }
         if !case.log.is_empty() {
             test.set_system_out(case.log.join("\n"));

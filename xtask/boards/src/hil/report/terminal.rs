@@ -72,8 +72,8 @@ impl<'a> Terminal<'a> {
 
 /// Adds a case to a text. Writing to a string cannot fail.
 fn describe(case: &Case, text: &mut String) {
-    for (what, value) in &case.measured {
-        let _ = writeln!(text, "measured {}: {what} = {value}", case.name);
+    for (name, value) in &case.measured {
+        let _ = writeln!(text, "measured {}: {name} = {value}", case.name);
     }
     let _ = match case.verdict.reason() {
         None => writeln!(text, "{:<8} {}", case.verdict.word(), case.name),
@@ -103,14 +103,14 @@ pub(crate) fn summary(results: &Results, board_required: bool) -> String {
         results.cases.len(),
         results.announced
     );
-    for (count, what) in [
+    for (count, word) in [
         (hung, "hung"),
         (died, "died"),
         (results.resets.len(), if results.resets.len() == 1 { "reset" } else { "resets" }),
         (results.missing(), "not run"),
     ] {
         if count > 0 {
-            let _ = write!(text, ", {count} {what}");
+            let _ = write!(text, ", {count} {word}");
         }
     }
     text.push('\n');
