@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the program that serves the PCI function, optimised, and becomes it.
+/// Builds the program that serves the PCI function in release mode, and replaces this process by it.
 fn function(arguments: &[String]) -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match host::optimised("mlx5-function") {

@@ -309,7 +309,6 @@ pub(crate) const UNSAFE: &[&str] = &[
 /// when its lines are wrapped.
 pub(crate) const WIDE: &[&str] = &[
     "",
-    "hil-tests",
     "hil-tests/benches",
     "hil-tests/benches/src",
     "hil-tests/benches/src/bin/bench",
@@ -342,7 +341,6 @@ pub(crate) const WIDE: &[&str] = &[
     "hil-tests/scenarios/src/board",
     "hil-tests/scenarios/src/scenarios",
     "hil-tests/scenarios/src/scenarios/measured",
-    "hil-tests/vectors",
     "src",
     "src/capi",
     "src/command",
