@@ -25,7 +25,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub static ALL: [Target; 8] = [
+pub static ALL: [Target; 9] = [
     Target {
         name: "inspect",
         what: "the decoder of rings and completion entries",
@@ -54,6 +54,12 @@ pub static ALL: [Target; 8] = [
     Target {
         name: "device",
         what: "the software device: rings, contexts, BSFs, messages",
+        part: Part::Bench,
+        longest: 4096,
+    },
+    Target {
+        name: "function",
+        what: "the PCI function: BAR 0, configuration space, commands, DMA",
         part: Part::Bench,
         longest: 4096,
     },

@@ -11,6 +11,7 @@ mod command_queue;
 mod completions;
 mod device;
 mod fault;
+mod function;
 mod input;
 mod inspect;
 mod memory;
@@ -45,6 +46,7 @@ pub fn functions(target: &Target) -> Option<Functions> {
         "command-queue" => Functions { run: command_queue::run, seeds: random },
         "calls" => Functions { run: calls::run, seeds: random },
         "device" => Functions { run: device::run, seeds: random },
+        "function" => Functions { run: function::run, seeds: random },
         "parsers" => Functions { run: parsers::run, seeds: parsers::seeds },
         #[cfg(feature = "libfuzzer")]
         "standin" => Functions { run: mlx5_uverbs::fuzz, seeds: random },

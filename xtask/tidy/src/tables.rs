@@ -82,6 +82,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             ("calls", &["input", "memory", "values"]),
             ("command_queue", &["input", "memory", "replies"]),
             ("device", &["input", "memory", "values"]),
+            ("function", &["input", "values"]),
             ("inspect", &["input", "values"]),
         ],
     ),

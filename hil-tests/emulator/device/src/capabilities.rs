@@ -5,17 +5,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// A field of a capability structure: its first bit, counted from the top of the first byte, and its value.
-struct Field {
+pub(crate) struct Field {
     bit: usize,
     width: usize,
     value: u64,
 }
 
-const fn flag(byte: usize, bit: usize) -> Field {
+pub(crate) const fn flag(byte: usize, bit: usize) -> Field {
     Field { bit: byte * 8 + bit, width: 1, value: 1 }
 }
 
-const fn number(byte: usize, bit: usize, width: usize, value: u64) -> Field {
+pub(crate) const fn number(byte: usize, bit: usize, width: usize, value: u64) -> Field {
     Field { bit: byte * 8 + bit, width, value }
 }
 
@@ -197,7 +197,7 @@ pub fn nic_vport(guid: u64, mac: [u8; 6]) -> Vec<u8> {
     bytes
 }
 
-fn put_all(bytes: &mut [u8], fields: &[Field]) {
+pub(crate) fn put_all(bytes: &mut [u8], fields: &[Field]) {
     for field in fields {
         put(bytes, field);
     }

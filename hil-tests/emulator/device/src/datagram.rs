@@ -1,5 +1,6 @@
 //! The address of a datagram: in a work request, and as its receiver gets it before the data.
 
+use crate::profile::{LID, Port};
 use crate::refusal::Reason;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -32,7 +33,8 @@ pub(crate) struct AddressVector {
     destination_qpn: U32,
     rate_and_service_level: u8,
     path_bits: u8,
-    udp_source_port: U16,
+    /// The source port of a RoCE packet; of InfiniBand, where the datagram goes.
+    udp_source_port_or_lid: U16,
     reserved1: [u8; 4],
     mac: [u8; 6],
     traffic_class: u8,
@@ -45,6 +47,8 @@ const _: () = assert!(size_of::<AddressVector>() == 48 && core::mem::offset_of!(
 
 /// The vector has its second half too, which is needed on Ethernet (`MLX5_EXTENDED_UD_AV`).
 const EXTENDED: u32 = 1 << 31;
+/// On InfiniBand, the datagram has a route beside its LID (`grh`).
+const GLOBAL: u32 = 1 << 30;
 /// A key with this bit stands for that of the queue pair (InfiniBand 10.2.5).
 const OWN_QKEY: u32 = 1 << 31;
 
@@ -65,12 +69,14 @@ impl AddressVector {
     ///
     /// # Errors
     /// [`Reason::AddressVector`] for a vector without its second half.
-    pub(crate) fn destination(&self, port: [u8; 16]) -> Result<Option<u32>, Reason> {
+    pub(crate) fn destination(&self, port: Port, gid: [u8; 16]) -> Result<Option<u32>, Reason> {
         let word = self.destination_qpn.get();
         if word & EXTENDED == 0 {
             return Err(Reason::AddressVector);
         }
-        Ok((self.gid == port).then_some(word & 0x00ff_ffff))
+        let is_global = port == Port::Ethernet || self.index_and_flow.get() & GLOBAL != 0;
+        let is_own = if is_global { self.gid == gid } else { self.udp_source_port_or_lid.get() == LID };
+        Ok(is_own.then_some(word & 0x00ff_ffff))
     }
 
     /// Returns what a datagram from this port shows with `bytes` of data.

@@ -3,17 +3,20 @@
 /// How the AES-XTS engine takes tweaks and units (DEVICE.md, "Engines").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XtsEngine {
-    /// Many data units in a transfer; the BSF holds the tweak in big endian (capability `aes_xts_multi_block_be_tweak`).
+    /// Many data units in a transfer; the BSF holds the tweak in big endian (capability
+    /// `aes_xts_multi_block_be_tweak`).
     #[default]
     MultiBlock,
-    /// Many data units in a transfer; the BSF holds the tweak in little endian (capability `aes_xts_multi_block_le_tweak`).
+    /// Many data units in a transfer; the BSF holds the tweak in little endian (capability
+    /// `aes_xts_multi_block_le_tweak`).
     MultiBlockLittleEndian,
-    /// One data unit in a transfer; the BSF holds the tweak in little endian (capability `aes_xts_single_block_le_tweak`).
+    /// One data unit in a transfer; the BSF holds the tweak in little endian (capability
+    /// `aes_xts_single_block_le_tweak`).
     SingleBlock,
 }
 
-/// The fence that the request behind a UMR needs which uses its mkey (PRM `umr_fence`). This device executes in order, so it only
-/// says so.
+/// The fence that the request behind a UMR needs which uses its mkey (PRM `umr_fence`). This device executes
+/// in order, so it only says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UmrFence {
     /// A strong one (0).
@@ -55,6 +58,19 @@ impl Timestamps {
     }
 }
 
+/// What the port is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Port {
+    /// Ethernet, that is RoCE (PRM `port_type` 1).
+    #[default]
+    Ethernet,
+    /// InfiniBand (0). Only a driver of the function is told ([`crate::Device::read_register`]).
+    InfiniBand,
+}
+
+/// The address of a port of InfiniBand, and that of its subnet manager: there is nobody else.
+pub(crate) const LID: u16 = 1;
+
 /// How data encryption keys are imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CryptoMode {
@@ -84,8 +100,8 @@ pub enum PartialBlocks {
 pub struct DeviceProfile {
     /// The AES-XTS engine.
     pub xts: XtsEngine,
-    /// A tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`), unless its upper half is all ones: then by
-    /// one, and that half counts as 0.
+    /// A tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`), unless its upper half is
+    /// all ones: then by one, and that half counts as 0.
     ///
     /// Assumption: the second part. Software that counts blocks in the lower half writes all ones there
     /// (DEVICE.md, "Tweaks that grow by 2^64").
@@ -98,8 +114,8 @@ pub struct DeviceProfile {
     pub inner_remote_rights: bool,
     /// The fence that a UMR needs behind it.
     pub umr_fence: UmrFence,
-    /// Mkeys may relax the order of writes and reads, from their creation or by a UMR (capabilities `relaxed_ordering_…`). This device
-    /// keeps it all the same.
+    /// Mkeys may relax the order of writes and reads, from their creation or by a UMR (capabilities
+    /// `relaxed_ordering_…`). This device keeps it all the same.
     pub relaxed_ordering: bool,
     /// A UMR may write entries from number 65,536 on (capability `umr_extended_translation_offset`).
     pub extended_offsets: bool,
@@ -107,12 +123,14 @@ pub struct DeviceProfile {
     pub crc32c: bool,
     /// Queue pairs can be made to drain on signature errors (`drain_sigerr`).
     pub drain_sigerr: bool,
-    /// The longest copy of memory without a peer, as a logarithm of bytes (`log_dma_mmo_max_size`); `None` for a device that does not
-    /// copy (`dma_mmo_qp`).
+    /// The longest copy of memory without a peer, as a logarithm of bytes (`log_dma_mmo_max_size`); `None`
+    /// for a device that does not copy (`dma_mmo_qp`).
     pub log_max_copy: Option<u8>,
     /// Copies that follow each other without a strong fence are carried out in another order than that of
     /// their requests (DEVICE.md, "Copies without an order"). Completions keep their order.
     pub unordered_copies: bool,
+    /// What its port is of.
+    pub port: Port,
     /// The address of its port: whence datagrams come, and where they have to go (GID).
     pub port_gid: [u8; 16],
     /// Which time stamps queue pairs can have.
@@ -143,6 +161,7 @@ impl Default for DeviceProfile {
             timestamps: Timestamps::default(),
             log_max_reads: 4,
             unordered_copies: false,
+            port: Port::Ethernet,
             port_gid: [0; 16],
             max_message_bytes: 1 << 31,
             max_ranges: 1 << 20,

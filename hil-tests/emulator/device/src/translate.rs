@@ -105,6 +105,7 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
                 let address = memory.checked_add(offset).ok_or(Reason::AddressOverflow { key })?;
                 (self.visit)(address, length)
             }
+            Layout::Pages(log, pages) => self.pages(key, mkey.start, *log, pages, offset..end),
             Layout::List(entries) => self.list(key, entries, offset, end, depth),
             Layout::Equal(log, entries) => self.equal(key, *log, entries, offset..end, depth),
             Layout::Strided(header, entries) => self.strided(key, (header, entries), offset, end, depth),
@@ -129,6 +130,32 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
         let before = Reason::BeforeStart { key, address, start: mkey.start };
         let offset = address.checked_sub(mkey.start).ok_or(before)?;
         self.descend(key, mkey, offset, length, depth)
+    }
+
+    /// Visits a range of a region on pages, whose space begins at `start`.
+    fn pages(
+        &mut self,
+        key: u32,
+        start: u64,
+        log: u8,
+        pages: &[u64],
+        range: Range<u64>,
+    ) -> Result<(), Reason> {
+        let overflow = Reason::AddressOverflow { key };
+        let bytes = 1_u64.checked_shl(log.into()).ok_or(overflow)?;
+        let first = start & (bytes - 1);
+        let (mut at, end) =
+            (first.checked_add(range.start).ok_or(overflow)?, first.checked_add(range.end).ok_or(overflow)?);
+        let behind = Reason::BehindEntries { key, end, mapped: bytes.saturating_mul(pages.len() as u64) };
+        while at < end {
+            self.spend()?;
+            let (number, inside) = (at >> log, at & (bytes - 1));
+            let length = (bytes - inside).min(end - at);
+            let page = usize::try_from(number).ok().and_then(|number| pages.get(number)).ok_or(behind)?;
+            (self.visit)(page.checked_add(inside).ok_or(overflow)?, length)?;
+            at += length;
+        }
+        Ok(())
     }
 
     fn list(&mut self, key: u32, entries: &[Klm], offset: u64, end: u64, depth: u8) -> Result<(), Reason> {

@@ -27,7 +27,7 @@ impl<M: Memory> Device<M> {
             return Err(Reason::MessageTooLong { length, limit }.into());
         }
         let port = self.profile.port_gid;
-        let to = address.destination(port)?.map(|to| self.whereabouts(to));
+        let to = address.destination(self.profile.port, port)?.map(|to| self.whereabouts(to));
         let payload = match wqe.posted.opcode {
             Opcode::SEND_IMM => Payload::Immediate(wqe.control.imm.get()),
             _ => Payload::None,
@@ -42,7 +42,8 @@ impl<M: Memory> Device<M> {
 
     /// Returns where a queue pair is that a datagram names.
     fn whereabouts(&self, number: u32) -> Peer {
-        if self.objects.qps.covers(number) { Peer::Local(number) } else { Peer::Remote(number) }
+        let is_own = self.objects.qps.covers(number) || self.objects.qps.get(number).is_some();
+        if is_own { Peer::Local(number) } else { Peer::Remote(number) }
     }
 
     /// Sends a request that has no answer.

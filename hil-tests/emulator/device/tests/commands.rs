@@ -45,17 +45,21 @@ impl Setup {
         host.device.write_register(0x10, (queue >> 32) as u32);
         host.device.write_register(0x14, queue as u32);
         let mut setup = Self { host, queue, uar: 0, eq: 0 };
-        setup.good(Words::new(0x104, 16));
-        let pages = setup.host.alloc(155 << 12);
+        setup.run();
+        setup
+    }
+
+    /// From reset to where objects can be made, and the first of them.
+    fn run(&mut self) {
+        self.good(Words::new(0x104, 16));
+        let pages = self.host.alloc(155 << 12);
         let words = Words::new(0x108, 0x10 + 155 * 8).u16(6, 1).u32(8, 7).u32(0xc, 155);
-        setup
-            .good((0..155).fold(words, |words, page| words.u64(0x10 + 8 * page, pages + 4096 * page as u64)));
-        setup.good(Words::new(0x102, 16));
-        setup.host.pd = setup.good(Words::new(0x800, 16));
-        setup.uar = setup.good(Words::new(0x802, 16));
-        let eq = setup.eq(6);
-        setup.eq = setup.good(eq);
-        setup
+        self.good((0..155).fold(words, |words, page| words.u64(0x10 + 8 * page, pages + 4096 * page as u64)));
+        self.good(Words::new(0x102, 16));
+        self.host.pd = self.good(Words::new(0x800, 16));
+        self.uar = self.good(Words::new(0x802, 16));
+        let eq = self.eq(6);
+        self.eq = self.good(eq);
     }
 
     /// Gives a command, and returns the number of the object that it has made, or its status.
@@ -334,7 +338,7 @@ fn a_completion_queue_has_good_fields() {
     let (good, ring) = setup.cq(4);
     let cases = [
         ("`dbr_umem_valid`", good.clone().u8(0x10, 2), BAD_PARAMETER),
-        ("`cqe_sz` 1", good.clone().u8(0x11, 0x20), BAD_PARAMETER),
+        ("`cqe_sz` 2", good.clone().u8(0x11, 0x40), BAD_PARAMETER),
         ("`cqe_sz` 4", good.clone().u8(0x11, 0x80), BAD_PARAMETER),
         ("`cq_umem_valid`", good.clone().u8(0x5c, 0x80), BAD_PARAMETER),
         ("no such UAR", good.clone().u24(0x1d, setup.uar + 1), BAD_RESOURCE),
@@ -378,11 +382,12 @@ fn a_queue_pair_has_good_fields() {
     let (good, queue) = setup.qp();
     let record = queue.attributes.doorbell_record;
     let cases = [
-        ("`st` UC", good.clone().u8(QPC + 1, 1), BAD_PARAMETER),
-        ("`st` UD", good.clone().u8(QPC + 1, 3), BAD_PARAMETER),
+        ("`st` XRC", good.clone().u8(QPC + 1, 6), BAD_PARAMETER),
+        ("`st` 3", good.clone().u8(QPC + 1, 3), BAD_PARAMETER),
         ("`dbr_umem_valid`", good.clone().u8(QPC + 0xd0, 0x10), BAD_PARAMETER),
         ("`wq_umem_valid`", good.clone().u8(0x10c, 0x80), BAD_PARAMETER),
-        ("`rq_type` SRQ", good.clone().u8(QPC + 0xac, 1), BAD_PARAMETER),
+        ("`rq_type` 2", good.clone().u8(QPC + 0xac, 2), BAD_PARAMETER),
+        ("no such SRQ", good.clone().u8(QPC + 0xac, 1), BAD_RESOURCE),
         ("no such domain", good.clone().u24(QPC + 0x5, 0x77), BAD_RESOURCE),
         ("no such UAR", good.clone().u24(QPC + 0xd, setup.uar + 1), BAD_RESOURCE),
         ("no such CQ", good.clone().u24(QPC + 0x7d, 0x77), BAD_RESOURCE),
@@ -450,10 +455,6 @@ fn states_of_a_queue_pair_follow_each_other() {
     for (at, state) in states.into_iter().enumerate() {
         for (step, words) in steps.iter().enumerate().filter(|(step, _)| *step != at) {
             setup.refused(words.clone(), BAD_QP_STATE, &format!("step {step} in {state:?}"));
-        }
-        if state == QpState::Init {
-            // `fl` is not set: the peer is of another device.
-            setup.refused(steps[1].clone().u8(QPC + 0x18, 0x7f), BAD_PARAMETER, "no loopback");
         }
         assert_eq!(setup.state(qpn), state);
         if let Some(step) = steps.get(at) {
@@ -676,4 +677,195 @@ fn a_dek_has_its_size_and_keytag() {
     short.0.truncate(0x50 + 64);
     setup.refused(short.clone(), BAD_INPUT_LENGTH, "no keytag");
     setup.good(short.u8(0x10 + 0xb, 3));
+}
+
+/// A device whose port is of this kind, and has an address.
+fn with_port(port: Port) -> Setup {
+    let mut setup = Setup::new();
+    let profile = DeviceProfile { port, port_gid: GID, ..*setup.host.device.profile() };
+    let memory = setup.host.device.memory().clone();
+    setup.host.device = Device::new(memory, profile);
+    while setup.host.device.read_register(0x1fc) >> 31 != 0 {}
+    setup.host.device.write_register(0x10, (setup.queue >> 32) as u32);
+    setup.host.device.write_register(0x14, setup.queue as u32);
+    setup.run();
+    setup
+}
+
+const GID: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+
+/// Gives a command, and returns what is behind the first 16 bytes of its reply.
+fn told(setup: &mut Setup, request: Words, bytes: usize) -> Vec<u8> {
+    let posted = Posted::new(setup.queue, &request.0, 16 + bytes);
+    let entry = posted.give(&mut setup.host.device);
+    assert_eq!((entry[0x3f], entry[0x20]), (0, 0), "{request:x?}");
+    let (at, _) = *posted.blocks.last().unwrap();
+    setup.host.get(at, bytes)
+}
+
+/// A region on pages that are anywhere, from inside of the first page on.
+#[test]
+fn a_region_is_on_pages_wherever_they_are() {
+    let mut setup = Setup::new();
+    setup.connect(REMOTE_WRITE, 7);
+    let pd = setup.host.pd;
+    let pages = setup.host.alloc(3 << 12);
+    let words = Words::new(0x200, 0x110)
+        .u8(MKC + 2, 0x3d)
+        .u24(MKC + 0xd, pd)
+        .u64(MKC + 0x10, 0x7f00)
+        .u64(MKC + 0x18, 0x300)
+        .u8(MKC + 0x3b, 12)
+        // The lower bits are rights.
+        .u64(0x110 - 8, 0);
+    let words = with_page(with_page(words, pages + 0x2000 + 3), pages + 3);
+    setup.refused(without_page(words.clone()), BAD_INPUT_LENGTH, "a page too few");
+    setup.refused(words.clone().u8(MKC + 0x3b, 11), BAD_PARAMETER, "pages of 2 KiB");
+    setup.refused(words.clone().u64(MKC + 0x10, u64::MAX - 0xff), BAD_PARAMETER, "behind 2^64");
+    let key = setup.good(words) << 8;
+    let key = mlx5_mkey::types::Key::from_raw(key);
+    let host = &mut setup.host;
+    let data = pattern(0x300, 5);
+    let (from, source) = host.filled(&data);
+    host.post(A, rdma(Opcode::RDMA_WRITE, 0, 0x7f00, key, &[segment(from, 0x300, source)]));
+    host.ring(A);
+    host.good(A);
+    assert_eq!(host.get(pages + 0x2f00, 0x100), data[..0x100]);
+    assert_eq!(host.get(pages, 0x200), data[0x100..]);
+    host.post(A, rdma(Opcode::RDMA_WRITE, 0, 0x8100, key, &[segment(from, 0x101, source)]));
+    host.ring(A);
+    assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER_ERROR, "behind its end");
+}
+
+/// Queue pairs of management are found by their numbers, and that of UMRs is of the driver's own domain.
+#[test]
+fn a_driver_has_queue_pairs_of_its_own() {
+    let mut setup = Setup::new();
+    for (service, number) in [(7, Some(0)), (8, Some(1)), (12, None), (1, None), (2, None)] {
+        let (words, _) = setup.qp();
+        let words = words.u8(QPC + 1, service).u24(QPC + 5, if service == 12 { 0 } else { setup.host.pd });
+        let made = setup.good(words);
+        assert!(number.is_none_or(|number| number == made), "{service}: {made}");
+        if number.is_some() {
+            let (again, _) = setup.qp();
+            setup.refused(again.u8(QPC + 1, service), IN_USE, "there is one");
+        }
+        for step in [to_init(made, 0xe0), to_receive(made, 0), to_send(made, 0)] {
+            setup.good(step);
+        }
+        assert_eq!(setup.state(made), QpState::ReadyToSend);
+        // QUERY_QP: what it was told, and its state.
+        let context = told(&mut setup, named(0x50b, made), 8 + 0xe8);
+        assert_eq!((context[8] >> 4, context[9], context[8 + 0x92]), (3, service, 0xe0));
+        setup.good(named(0x501, made));
+        setup.refused(named(0x50b, made), BAD_RESOURCE, "it is gone");
+    }
+}
+
+/// Rights come with the first step, or with a later one whose mask selects them.
+#[test]
+fn a_mask_selects_what_a_step_sets_beside() {
+    let mut setup = Setup::new();
+    let Queue { qpn, .. } = setup.made_qp();
+    setup.good(to_init(qpn, 0));
+    let rights = |setup: &mut Setup| told(setup, named(0x50b, qpn), 8 + 0xe8)[8 + 0x92];
+    setup.good(to_receive(qpn, qpn).u8(QPC + 0x92, 0xe0).u32(0x10, 1 << 1));
+    assert_eq!(rights(&mut setup), 0x80);
+    setup.good(to_send(qpn, 0).u8(QPC + 0x92, 0xe0).u32(0x10, 1 << 2 | 1 << 3));
+    assert_eq!(rights(&mut setup), 0xe0);
+}
+
+/// CREATE_RMP, MODIFY_RMP, DESTROY_RMP.
+#[test]
+fn receives_are_shared() {
+    let mut setup = Setup::new();
+    let (ring, record) = (setup.host.alloc(4096), setup.host.alloc(8));
+    const WQ: usize = 0x50;
+    let words = Words::new(0x90c, PAGES)
+        .u24(WQ + 9, setup.host.pd)
+        .u64(WQ + 0x10, record)
+        .u8(WQ + 0x21, 5)
+        .u8(WQ + 0x23, 4);
+    let words = with_page(words, ring);
+    setup.refused(words.clone().u8(WQ, 0x20), BAD_PARAMETER, "strides");
+    setup.refused(words.clone().u8(WQ + 0x21, 4), BAD_PARAMETER, "slots of 16 bytes");
+    setup.refused(words.clone().u24(WQ + 9, 0x77), BAD_RESOURCE, "no such domain");
+    let rmp = setup.good(words);
+    let (qp, _) = setup.qp();
+    let qp = setup.good(qp.u8(QPC + 0xac, 1).u24(QPC + 0xad, rmp));
+    setup.good(Words::new(0x90d, 0x110).u24(9, rmp).u8(0x17, 1).u16(WQ + 6, 3));
+    // It has fewer receives than the limit, of which it tells at once.
+    assert_eq!(setup.host.device.take_events(), [Event::SrqLimit(rmp)]);
+    setup.refused(named(0x90e, rmp), IN_USE, "a queue pair takes receives from it");
+    setup.good(named(0x501, qp));
+    setup.good(named(0x90e, rmp));
+    setup.refused(named(0x90e, rmp), BAD_RESOURCE, "it is gone");
+}
+
+/// XRC domains, their receive queues, and contexts of users are numbers.
+#[test]
+fn some_objects_are_numbers() {
+    let mut setup = Setup::new();
+    for (make, destroy) in [(0x80e, 0x80f), (0x705, 0x706), (0xa04, 0xa06)] {
+        let [one, other] = [(); 2].map(|()| setup.good(Words::new(make, 0x110)));
+        assert_ne!(one, other);
+        setup.good(named(destroy, one));
+        setup.refused(named(destroy, one), BAD_RESOURCE, "it is gone");
+        assert_eq!(setup.good(Words::new(make, 0x110)), one);
+    }
+}
+
+#[test]
+fn a_port_tells_what_it_is() {
+    for port in [Port::Ethernet, Port::InfiniBand] {
+        let mut setup = with_port(port);
+        let is_ethernet = port == Port::Ethernet;
+        let register = |number: u16, reads: u16| Words::new(0x805, 16 + 64).u16(6, reads).u16(0xa, number);
+        let speed = told(&mut setup, register(0x5004, 1), 64);
+        assert_eq!(speed[0x28..0x2c] == [0, 4, 0, 0x40], !is_ethernet);
+        assert_eq!(speed[0x24..0x28] == [0, 0x10, 0, 0], is_ethernet);
+        let mtu = told(&mut setup, register(0x5003, 1), 64);
+        assert_eq!(u16::from_be_bytes([mtu[4], mtu[5]]), if is_ethernet { 9978 } else { 4096 });
+        told(&mut setup, register(0x6001, 0).bytes(16, b"a node"), 64);
+        assert_eq!(told(&mut setup, register(0x6001, 1), 64)[..7], *b"a node\0");
+        told(&mut setup, register(0x7004, 0), 64);
+        setup.refused(register(0x7777, 1), BAD_PARAMETER, "no such register");
+        setup.refused(register(0x5004, 2), BAD_PARAMETER, "neither read nor write");
+        assert_eq!(told(&mut setup, Words::new(0x764, 16), 16), GID);
+        assert_eq!(told(&mut setup, Words::new(0x764, 16).u16(0xe, 1), 16), [0; 16]);
+        assert_eq!(told(&mut setup, Words::new(0x765, 16), 4), [0, 0, 0xff, 0xff]);
+        let context = told(&mut setup, Words::new(0x762, 16), 0x200);
+        assert_eq!((context[0x22..0x24].to_vec(), &context[0x30..0x38]), (vec![0x50, 0x44], &GID[8..]));
+        // A packet of management is answered, and has no attribute.
+        let packet = told(&mut setup, Words::new(0x50d, 0x110).bytes(16, &[1, 1, 1, 1]), 0x100);
+        assert_eq!(packet[..6], [1, 1, 1, 0x81, 0, 0x0c]);
+    }
+}
+
+/// On InfiniBand a path leads to a LID, on Ethernet to a GID; one that leads elsewhere is to nobody.
+#[test]
+fn a_path_leads_here_or_to_nobody() {
+    for (port, here) in
+        [(Port::InfiniBand, true), (Port::InfiniBand, false), (Port::Ethernet, true), (Port::Ethernet, false)]
+    {
+        let mut setup = with_port(port);
+        let [a, b] = [setup.made_qp(), setup.made_qp()];
+        for (at, one, other) in [(A, a, b), (B, b, a)] {
+            setup.good(to_init(one.qpn, 0));
+            let path = QPC + 0x18;
+            let words = to_receive(one.qpn, other.qpn).u8(path, 0).u16(path + 6, if here { 1 } else { 2 });
+            let gid = if here { GID } else { [7; 16] };
+            let words = if port == Port::Ethernet { words.bytes(path + 0x10, &gid) } else { words };
+            setup.good(words);
+            setup.good(to_send(one.qpn, 7));
+            setup.host.q[at] = one;
+        }
+        let host = &mut setup.host;
+        let (from, source) = host.filled(&[1; 8]);
+        let (to, target) = host.region(8, Access::ALL);
+        host.post_receive(B, &[segment(to, 8, target)]);
+        host.post(A, send(Opcode::SEND, 0, &[segment(from, 8, source)]));
+        host.ring(A);
+        assert_eq!(host.poll_recv(B).is_some(), here, "{port:?}");
+    }
 }

@@ -1,5 +1,7 @@
 //! The configuration space of the function (PCI Local Bus 3.0, 6.1; PCI Express 4.0, 7.5).
 
+use mlx5_softdev::Port;
+
 /// Bytes of the space, that of extended capabilities included: there are none.
 pub(crate) const BYTES: usize = 4096;
 
@@ -71,23 +73,11 @@ impl Model {
     }
 }
 
-/// What its port is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Port {
-    /// RoCE.
-    #[default]
-    Ethernet,
-    /// InfiniBand.
-    InfiniBand,
-}
-
-impl Port {
-    /// The class of the function: a network controller, of Ethernet or InfiniBand.
-    const fn class(self) -> u16 {
-        match self {
-            Self::Ethernet => 0x0200,
-            Self::InfiniBand => 0x0207,
-        }
+/// The class of the function: a network controller, of Ethernet or InfiniBand.
+const fn class(port: Port) -> u16 {
+    match port {
+        Port::Ethernet => 0x0200,
+        Port::InfiniBand => 0x0207,
     }
 }
 
@@ -120,7 +110,7 @@ impl ConfigSpace {
         space.allow(register::COMMAND, &0x0546_u16.to_le_bytes());
         // There are capabilities.
         space.put(register::STATUS, &0x0010_u16.to_le_bytes());
-        space.put(register::CLASS, &port.class().to_le_bytes());
+        space.put(register::CLASS, &class(port).to_le_bytes());
         // One BAR: memory of 64 bits that may be prefetched. Its lower bits stay 0, by which a host learns
         // its size.
         space.put(register::BAR, &[0xc]);

@@ -1,6 +1,6 @@
 //! The PCI function: regions that are read and written, interrupts, resets, and the device behind them.
 
-use crate::config::{BAR_BYTES, BYTES, ConfigSpace, Model, PENDING, Port, TABLE, VECTORS};
+use crate::config::{BAR_BYTES, BYTES, ConfigSpace, Model, PENDING, TABLE, VECTORS};
 use crate::memory::{GuestMemory, MapError, Rights};
 use mlx5_softdev::{Device, DeviceProfile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,9 +75,9 @@ pub struct Function {
 
 impl Function {
     /// Makes a function in reset.
-    pub fn new(model: Model, port: Port, profile: DeviceProfile) -> Self {
+    pub fn new(model: Model, profile: DeviceProfile) -> Self {
         Self {
-            config: ConfigSpace::new(model, port),
+            config: ConfigSpace::new(model, profile.port),
             device: Device::new(GuestMemory::default(), profile),
             table: [0; (TABLE.end - TABLE.start) as usize],
             vectors: [const { None }; VECTORS as usize],

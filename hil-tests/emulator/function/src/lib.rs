@@ -20,8 +20,9 @@ mod message;
 mod server;
 mod words;
 
-pub use config::{Model, Port};
+pub use config::Model;
 pub use function::{Function, Refusal, Region};
 pub use memory::{GuestMemory, MapError, Rights};
+pub use mlx5_softdev::Port;
 pub use server::{serve, serve_stream};
 pub use words::{command, words};

@@ -1,7 +1,7 @@
 //! `cargo xtask function`: serves the function over a socket.
 
-use mlx5_function::{Function, Model, Port, serve, words};
-use mlx5_softdev::{CryptoMode, DeviceProfile};
+use mlx5_function::{Function, Model, serve, words};
+use mlx5_softdev::{CryptoMode, DeviceProfile, Port};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,10 +21,12 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
   --log                 prints commands and completions, to standard error
 ";
 
+/// The address of its port: link-local, with a number that NVIDIA has given to nobody.
+const GID: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0xff, 0xfe, 0, 0, 1];
+
 struct Options {
     socket: PathBuf,
     model: Model,
-    port: Port,
     profile: DeviceProfile,
     log: bool,
 }
@@ -32,7 +34,8 @@ struct Options {
 fn options() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
     let (mut socket, mut log) = (None, false);
-    let (mut model, mut port, mut profile) = (Model::default(), Port::default(), DeviceProfile::default());
+    let (mut model, mut profile) =
+        (Model::default(), DeviceProfile { port_gid: GID, ..DeviceProfile::default() });
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -43,7 +46,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
                 model = Model::named(&name).ok_or_else(|| format!("there is no device `{name}`"))?;
             }
             Long("port") => {
-                port = match arguments.value()?.string()?.as_str() {
+                profile.port = match arguments.value()?.string()?.as_str() {
                     "ethernet" => Port::Ethernet,
                     "infiniband" => Port::InfiniBand,
                     name => return Err(format!("there is no port of `{name}`").into()),
@@ -61,7 +64,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
         }
     }
     let socket = socket.ok_or("--socket is missing")?;
-    Ok(Some(Options { socket, model, port, profile, log }))
+    Ok(Some(Options { socket, model, profile, log }))
 }
 
 fn main() -> ExitCode {
@@ -88,7 +91,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> std::io::Result<()> {
     let _ = std::fs::remove_file(&options.socket);
     let listener = UnixListener::bind(&options.socket)?;
-    let mut function = Function::new(options.model, options.port, options.profile);
+    let mut function = Function::new(options.model, options.profile);
     let start = Instant::now();
     let device = function.device_mut();
     device.set_clock(move || start.elapsed().as_nanos() as u64);

@@ -1,17 +1,20 @@
 //! Commands by their opcodes, each in its state.
 
 use super::events::kind;
+use super::port;
 use super::reply::{self, HEADER, Refused};
 use super::request::Request;
 use super::{Checksum, Phase};
 use crate::capabilities::capabilities;
 use crate::device::Device;
 use crate::memory::Memory;
+use crate::object::Pd;
 use alloc::vec::Vec;
 
 /// Opcodes.
 mod opcode {
     pub(super) const QUERY_HCA_CAP: u16 = 0x100;
+    pub(super) const QUERY_ADAPTER: u16 = 0x101;
     pub(super) const INIT_HCA: u16 = 0x102;
     pub(super) const TEARDOWN_HCA: u16 = 0x103;
     pub(super) const ENABLE_HCA: u16 = 0x104;
@@ -21,6 +24,12 @@ mod opcode {
     pub(super) const SET_HCA_CAP: u16 = 0x109;
     pub(super) const QUERY_ISSI: u16 = 0x10a;
     pub(super) const SET_ISSI: u16 = 0x10b;
+    pub(super) const MAD_IFC: u16 = 0x50d;
+    pub(super) const QUERY_HCA_VPORT_CONTEXT: u16 = 0x762;
+    pub(super) const MODIFY_HCA_VPORT_CONTEXT: u16 = 0x763;
+    pub(super) const QUERY_HCA_VPORT_GID: u16 = 0x764;
+    pub(super) const QUERY_HCA_VPORT_PKEY: u16 = 0x765;
+    pub(super) const ACCESS_REGISTER: u16 = 0x805;
 }
 
 /// Pages that the firmware wants before it is asked for anything else, and before INIT_HCA: neither a power
@@ -78,6 +87,13 @@ impl<M: Memory> Device<M> {
                 Ok(reply::with(HEADER + found.len(), HEADER, &found))
             }
             (Phase::Enabled, opcode::SET_HCA_CAP) => self.set_capabilities(request),
+            (_, opcode::QUERY_ADAPTER) => Ok(self.query_adapter()),
+            (_, opcode::ACCESS_REGISTER) => self.access_register(request),
+            (_, opcode::QUERY_HCA_VPORT_CONTEXT) => self.query_hca_vport(),
+            (_, opcode::MODIFY_HCA_VPORT_CONTEXT) => Self::modify_hca_vport(request),
+            (_, opcode::QUERY_HCA_VPORT_GID) => self.query_hca_gid(request),
+            (_, opcode::QUERY_HCA_VPORT_PKEY) => Self::query_hca_pkey(request),
+            (Phase::Running, opcode::MAD_IFC) => Self::manage(request),
             (_, opcode::QUERY_PAGES) => self.query_pages(request),
             (_, opcode::MANAGE_PAGES) => self.manage_pages(request),
             (Phase::Enabled, opcode::INIT_HCA) => {
@@ -85,6 +101,8 @@ impl<M: Memory> Device<M> {
                     return Err(Refused::STATE);
                 }
                 self.interface.phase = Phase::Running;
+                // The domain of the queue pairs that the driver has for itself.
+                self.objects.pds.insert_at(0, Pd);
                 Ok(reply::done())
             }
             (Phase::Running, opcode::TEARDOWN_HCA) => match request.u16(0xa)? {
@@ -109,6 +127,7 @@ impl<M: Memory> Device<M> {
     fn tell_capabilities(&self, op_mod: u16) -> Option<Vec<u8>> {
         let mut found = capabilities(op_mod, self.profile())?;
         if op_mod >> 1 == 0 {
+            found = port::with_host(found, self.profile().port);
             let is_now = op_mod & 1 != 0;
             if let Some(current) = self.interface.current.as_ref().filter(|_| is_now) {
                 return Some(current.clone());

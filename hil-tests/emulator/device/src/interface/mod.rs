@@ -8,6 +8,8 @@ mod commands;
 mod delivery;
 mod events;
 mod objects;
+mod port;
+mod queue_pairs;
 mod reply;
 mod request;
 mod uar;
@@ -18,6 +20,7 @@ use crate::object::Objects;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use events::{Eq, Notify};
+use queue_pairs::Context;
 use uar::BlueFlame;
 
 /// Registers, in bytes from the beginning of BAR 0.
@@ -81,6 +84,12 @@ pub(crate) struct Interface {
     uars: BTreeSet<u32>,
     eqs: BTreeMap<u32, Eq>,
     cqs: BTreeMap<u32, Notify>,
+    /// Objects that are a number and nothing else, by the opcode that makes them.
+    numbers: BTreeSet<(u16, u32)>,
+    /// What queue pairs were told, by their numbers.
+    contexts: BTreeMap<u32, Context>,
+    /// What a host calls the node.
+    description: Vec<u8>,
     checksum: Checksum,
     /// What SET_HCA_CAP has made of the capabilities of the device.
     current: Option<Vec<u8>>,
@@ -161,6 +170,8 @@ impl<M: Memory> Device<M> {
         interface.uars.clear();
         interface.eqs.clear();
         interface.cqs.clear();
+        interface.numbers.clear();
+        interface.contexts.clear();
         interface.completed = 0;
         interface.page_request = None;
         interface.more_pages = false;

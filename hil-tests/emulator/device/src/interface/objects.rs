@@ -1,6 +1,7 @@
 //! Commands that make, change and destroy objects.
 
 use super::events::{Eq, Notify};
+use super::queue_pairs::steps;
 use super::reply::{self, HEADER, Refused};
 use super::request::Request;
 use crate::device::{Device, Error};
@@ -8,9 +9,9 @@ use crate::memory::Memory;
 use crate::object::cq::CqAttributes;
 use crate::object::dek::{DekAttributes, KeyMaterial, KeySize};
 use crate::object::mkey::{Access, Mkey, MkeyAttributes, MkeySpace};
-use crate::object::qp::{Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
+use crate::object::srq::{SrqAttributes, Topology};
 use alloc::vec::Vec;
-use mlx5_mkey::types::MkeyIndex;
+use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::klm::Klm;
 use zerocopy::FromBytes;
 
@@ -24,13 +25,13 @@ mod opcode {
     pub(super) const DESTROY_CQ: u16 = 0x401;
     pub(super) const CREATE_QP: u16 = 0x500;
     pub(super) const DESTROY_QP: u16 = 0x501;
-    pub(super) const RST2INIT_QP: u16 = 0x502;
-    pub(super) const INIT2RTR_QP: u16 = 0x503;
-    pub(super) const RTR2RTS_QP: u16 = 0x504;
-    pub(super) const TO_ERR_QP: u16 = 0x507;
-    pub(super) const TO_RST_QP: u16 = 0x50a;
+    pub(super) const QUERY_QP: u16 = 0x50b;
     pub(super) const CREATE_PSV: u16 = 0x600;
     pub(super) const DESTROY_PSV: u16 = 0x601;
+    pub(super) const CREATE_XRC_SRQ: u16 = 0x705;
+    pub(super) const CREATE_RMP: u16 = 0x90c;
+    pub(super) const MODIFY_RMP: u16 = 0x90d;
+    pub(super) const DESTROY_RMP: u16 = 0x90e;
     pub(super) const ALLOC_PD: u16 = 0x800;
     pub(super) const DEALLOC_PD: u16 = 0x801;
     pub(super) const ALLOC_UAR: u16 = 0x802;
@@ -39,6 +40,14 @@ mod opcode {
     pub(super) const DESTROY_OBJECT: u16 = 0xa03;
 }
 
+/// Objects of which a driver wants a number and nothing else: the opcodes that make them and destroy them.
+/// Receive queues and domains of XRC, which no queue pair can use, and contexts of users.
+const NUMBERS: &[(u16, u16)] = &[
+    (opcode::CREATE_XRC_SRQ, 0x706),
+    (0x80e, 0x80f), // ALLOC_XRCD
+    (0xa04, 0xa06), // CREATE_UCTX
+];
+
 /// The type of data encryption keys, and the purpose AES-XTS.
 const DEK: u16 = 0xc;
 const XTS: u8 = 3;
@@ -46,11 +55,9 @@ const XTS: u8 = 3;
 /// Where the list of pages begins in CREATE_EQ, CREATE_CQ and CREATE_QP.
 const PAGES: usize = 0x110;
 /// Bytes of an entry of an event or completion queue, and of a block of a send ring.
-const ENTRY: u64 = 64;
+pub(super) const ENTRY: u64 = 64;
 /// Bytes of a doorbell record.
 const RECORD: usize = 8;
-/// Where the context of a queue pair begins.
-const QPC: usize = 0x18;
 /// Where the context of an mkey begins.
 const MKC: usize = 0x10;
 
@@ -89,11 +96,12 @@ impl<M: Memory> Device<M> {
             opcode::DESTROY_CQ => self.destroy_cq_on_pages(number),
             opcode::CREATE_QP => self.create_qp_on_pages(request),
             opcode::DESTROY_QP => self.destroy_qp_on_pages(number),
-            opcode::RST2INIT_QP | opcode::INIT2RTR_QP | opcode::RTR2RTS_QP => {
-                self.step(opcode, number, request)
-            }
-            opcode::TO_ERR_QP => done(self.modify(number, QpState::Error)),
-            opcode::TO_RST_QP => done(self.modify(number, QpState::Reset)),
+            opcode::QUERY_QP => self.query_qp(number),
+            opcode::CREATE_RMP => self.create_rmp(request),
+            opcode::MODIFY_RMP => self.modify_rmp(request),
+            opcode::DESTROY_RMP => self.destroy_rmp(number),
+            opcode if steps(opcode) => self.step(opcode, number, request),
+            opcode if NUMBERS.iter().any(|(makes, _)| *makes == opcode) => self.make_number(opcode),
             opcode::CREATE_MKEY => self.create_mkey_by_command(request),
             opcode::DESTROY_MKEY => done(self.destroy_mkey(MkeyIndex::from_low_bits(number))),
             opcode::CREATE_PSV => {
@@ -104,15 +112,92 @@ impl<M: Memory> Device<M> {
             opcode::DESTROY_PSV => done(self.destroy_psv(number)),
             opcode::CREATE_OBJECT if request.u16(6)? == DEK => self.create_dek_by_command(request),
             opcode::DESTROY_OBJECT if request.u16(6)? == DEK => done(self.destroy_dek(request.u32(8)?)),
-            _ => Err(Refused::OPCODE),
+            _ => match NUMBERS.iter().find(|(_, destroys)| *destroys == opcode) {
+                Some((makes, _)) if self.interface.numbers.remove(&(*makes, number)) => Ok(reply::done()),
+                Some(_) => Err(Refused::RESOURCE),
+                None => Err(Refused::OPCODE),
+            },
         }
     }
 
-    /// Returns where a ring of `bytes` is that begins `offset` blocks of 64 bytes into the first page of a
+    /// Makes an object that is a number and nothing else. Numbers of all receive queues are of one space, in
+    /// which those of this device are below.
+    fn make_number(&mut self, opcode: u16) -> Answer {
+        let numbers = if opcode == opcode::CREATE_XRC_SRQ { 0x10_0000..0x20_0000 } else { 1..0x1_0000 };
+        let number = free(numbers, |number| self.interface.numbers.contains(&(opcode, *number)))?;
+        self.interface.numbers.insert((opcode, number));
+        Ok(reply::number(number))
+    }
+
+    /// CREATE_RMP: a shared receive queue on pages (PRM `rmpc`, `wq`).
+    fn create_rmp(&mut self, request: &Request) -> Answer {
+        const WQ: usize = 0x50;
+        let at = |offset: usize| WQ + offset;
+        let topology = match request.u8(at(0))? & 0xf8 {
+            0x00 => Topology::LinkedList,
+            0x10 => Topology::Cyclic,
+            _ => return Err(Refused::PARAMETER),
+        };
+        let (log_slots, log_stride) = (request.u8(at(0x23))? & 0x1f, request.u8(at(0x21))? & 0xf);
+        if log_slots > 16 || !(5..=10).contains(&log_stride) || request.u8(at(0x24))? & 0xc0 != 0 {
+            return Err(Refused::PARAMETER);
+        }
+        let doorbell_record = self.record(request.u64(at(0x10))?)?;
+        let pd = request.u24(at(9))?;
+        let (log_page, offset) = (request.u8(at(0x22))? & 0x1f, u16::from(request.u8(at(5))? & 0x1f));
+        let ring = self.ring(request, log_page, offset, 1 << (log_slots + log_stride))?;
+        let stride = 1 << log_stride;
+        let made = self.create_srq(SrqAttributes { pd, topology, ring, log_slots, stride, doorbell_record });
+        Ok(reply::number(self.with_ring(ring, made)?))
+    }
+
+    /// MODIFY_RMP: its limit.
+    fn modify_rmp(&mut self, request: &Request) -> Answer {
+        const LIMIT: u8 = 1;
+        if request.u8(0x17)? & LIMIT != 0 {
+            self.arm_srq(request.u24(9)?, request.u16(0x56)?.into())?;
+        }
+        Ok(reply::done())
+    }
+
+    fn destroy_rmp(&mut self, number: u32) -> Answer {
+        let ring = self.objects.srqs.get(number).map(|srq| srq.attributes.ring);
+        self.destroy_srq(number)?;
+        ring.into_iter().for_each(|ring| self.memory.close(ring));
+        Ok(reply::done())
+    }
+
+    /// A region on pages (access mode MTT). The lower bits of an entry are rights, which those of the mkey
+    /// have in them.
+    fn create_region(&mut self, request: &Request, pd: u32, tag: u8, rights: Access) -> Result<Key, Refused> {
+        let at = |offset: usize| MKC + offset;
+        let (start, length) = (request.u64(at(0x10))?, request.u64(at(0x18))?);
+        let log_page = request.u8(at(0x3b))? & 0x1f;
+        if log_page < 12 {
+            return Err(Refused::PARAMETER);
+        }
+        let page = 1_u64 << log_page;
+        let end = (start & (page - 1)).checked_add(length).ok_or(Refused::PARAMETER)?;
+        let count = usize::try_from(end.div_ceil(page)).map_err(|_| Refused::INPUT_LENGTH)?;
+        start.checked_add(length).ok_or(Refused::PARAMETER)?;
+        let listed = request.bytes(PAGES, count.checked_mul(8).ok_or(Refused::INPUT_LENGTH)?)?;
+        let (words, _) = listed.as_chunks::<8>();
+        let pages = words.iter().map(|word| u64::from_be_bytes(*word) & !(page - 1)).collect();
+        let mkey = Mkey { tag, ..Mkey::on_pages(pd, log_page, pages, (start, length), rights) };
+        Ok(self.insert_mkey(mkey)?)
+    }
+
+    /// Returns where a ring of `bytes` is that begins `offset` 64th parts of a page into the first page of a
     /// list: whole, and memory. Pages may be anywhere.
-    fn ring(&mut self, request: &Request, log_page: u8, offset: u16, bytes: u64) -> Result<u64, Refused> {
-        let offset = u64::from(offset & 0x3f) * ENTRY;
+    pub(super) fn ring(
+        &mut self,
+        request: &Request,
+        log_page: u8,
+        offset: u16,
+        bytes: u64,
+    ) -> Result<u64, Refused> {
         let page = 1_u64 << (12 + log_page);
+        let offset = u64::from(offset & 0x3f) * (page / 64);
         let count = (offset + bytes).div_ceil(page) as usize;
         // More pages than are needed are as good.
         let listed = request.0.len().saturating_sub(PAGES) / 8;
@@ -133,19 +218,19 @@ impl<M: Memory> Device<M> {
     }
 
     /// Forgets where a ring is of which nothing has come.
-    fn with_ring<T>(&mut self, ring: u64, made: Result<T, Error>) -> Result<T, Refused> {
+    pub(super) fn with_ring<T>(&mut self, ring: u64, made: Result<T, Error>) -> Result<T, Refused> {
         if made.is_err() {
             self.memory.close(ring);
         }
         Ok(made?)
     }
 
-    fn record(&self, at: u64) -> Result<u64, Refused> {
+    pub(super) fn record(&self, at: u64) -> Result<u64, Refused> {
         let is_memory = self.memory.read(at, &mut [0; RECORD]).is_ok();
         if at.is_multiple_of(RECORD as u64) && is_memory { Ok(at) } else { Err(Refused::PARAMETER) }
     }
 
-    fn uar(&self, number: u32) -> Result<(), Refused> {
+    pub(super) fn uar(&self, number: u32) -> Result<(), Refused> {
         if self.interface.uars.contains(&number) { Ok(()) } else { Err(Refused::RESOURCE) }
     }
 
@@ -182,8 +267,8 @@ impl<M: Memory> Device<M> {
     }
 
     fn create_cq_on_pages(&mut self, request: &Request) -> Answer {
-        // `dbr_umem_valid`, `cqe_sz`; `cq_umem_valid`: there is no user memory.
-        if request.u8(0x10)? & 0x02 != 0 || request.u8(0x11)? & 0xe0 != 0 || request.u8(0x5c)? & 0x80 != 0 {
+        // `dbr_umem_valid`, `cqe_sz` of more than 128 bytes; `cq_umem_valid`: there is no user memory.
+        if request.u8(0x10)? & 0x02 != 0 || request.u8(0x11)? & 0xc0 != 0 || request.u8(0x5c)? & 0x80 != 0 {
             return Err(Refused::PARAMETER);
         }
         let log_entries = request.u8(0x1c)? & 0x1f;
@@ -194,11 +279,12 @@ impl<M: Memory> Device<M> {
         }
         let doorbell_record = self.record(request.u64(0x48)?)?;
         let (log_page, offset) = (request.u8(0x28)? & 0x1f, request.u16(0x1a)? >> 6);
-        let ring = self.ring(request, log_page, offset, ENTRY << log_entries)?;
+        let entry_bytes = (ENTRY as u8) << (request.u8(0x11)? >> 5 & 1);
+        let ring = self.ring(request, log_page, offset, u64::from(entry_bytes) << log_entries)?;
         let attributes = CqAttributes {
             ring,
             log_entries,
-            entry_bytes: ENTRY as u8,
+            entry_bytes,
             doorbell_record,
             ignore_overrun: request.u8(0x11)? & 0x02 != 0,
         };
@@ -216,111 +302,6 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    fn destroy_qp_on_pages(&mut self, number: u32) -> Answer {
-        let attributes = self.objects.qps.get(number).map(|qp| qp.attributes);
-        self.destroy_qp(number)?;
-        let rings = attributes.map(|attributes| match attributes.receive {
-            ReceiveQueue::Own(ring) => ring.address,
-            ReceiveQueue::None | ReceiveQueue::Shared(_) => attributes.sq,
-        });
-        rings.into_iter().for_each(|rings| self.memory.close(rings));
-        self.want_pages();
-        Ok(reply::done())
-    }
-
-    fn create_qp_on_pages(&mut self, request: &Request) -> Answer {
-        let at = |offset: usize| QPC + offset;
-        // `st`; `dbr_umem_valid`; `wq_umem_valid`.
-        let is_reliable = request.u8(at(1))? == 0;
-        let timestamps = request.u8(at(0xb))? >> 6;
-        if !self.profile().timestamps.take(timestamps) {
-            return Err(Refused::PARAMETER);
-        }
-        if !is_reliable || request.u8(at(0xd0))? & 0x10 != 0 || request.u8(0x10c)? & 0x80 != 0 {
-            return Err(Refused::PARAMETER);
-        }
-        self.uar(request.u24(at(0xd))?)?;
-        let (rq, sq) = (request.u8(at(9))?, request.u8(at(10))?);
-        let (log_slots, stride, log_sq_blocks) = (rq >> 3 & 0xf, 16_u16 << (rq & 7), sq >> 3 & 0xf);
-        let has_receives = match request.u8(at(0xac))? & 7 {
-            0 => true,
-            3 => false,
-            _ => return Err(Refused::PARAMETER),
-        };
-        let receives =
-            if has_receives { (u64::from(stride) << log_slots).next_multiple_of(ENTRY) } else { 0 };
-        let recv_cqn = request.u24(at(0x9d))?;
-        let attributes = QpAttributes {
-            transport: Transport::ReliableConnection,
-            pd: request.u24(at(5))?,
-            sq: 0,
-            log_sq_blocks,
-            receive: ReceiveQueue::None,
-            doorbell_record: self.record(request.u64(at(0xa0))?)?,
-            send_cqn: request.u24(at(0x7d))?,
-            recv_cqn: Some(recv_cqn).filter(|cqn| has_receives || *cqn != 0),
-            user_index: request.u24(at(0x11))?,
-            drain_sigerr: false,
-            rnr_retry: Retries::Infinite,
-        };
-        let (log_page, offset) = (request.u8(at(0x14))? & 0x1f, request.u16(at(0x92))? >> 6);
-        let rings = self.ring(request, log_page, offset, receives + (ENTRY << log_sq_blocks))?;
-        let own = ReceiveQueue::Own(ReceiveRing { address: rings, log_slots, stride });
-        let receive = if has_receives { own } else { ReceiveQueue::None };
-        let made = self.create_qp(QpAttributes { sq: rings + receives, receive, ..attributes });
-        let number = self.with_ring(rings, made)?;
-        self.set_timestamps(number, timestamps)?;
-        self.want_pages();
-        Ok(reply::number(number))
-    }
-
-    /// RST2INIT, INIT2RTR, RTR2RTS: in this order and no other.
-    fn step(&mut self, opcode: u16, qp: u32, request: &Request) -> Answer {
-        let at = |offset: usize| QPC + offset;
-        let (from, to) = match opcode {
-            opcode::RST2INIT_QP => (QpState::Reset, QpState::Init),
-            opcode::INIT2RTR_QP => (QpState::Init, QpState::ReadyToReceive),
-            _ => (QpState::ReadyToReceive, QpState::ReadyToSend),
-        };
-        if self.query(qp)?.state != from {
-            return Err(Refused::QP_STATE);
-        }
-        match to {
-            QpState::Init => {
-                let rights = request.u8(at(0x92))?;
-                let allowed = Access {
-                    remote_read: rights & 0x80 != 0,
-                    remote_write: rights & 0x40 != 0,
-                    remote_atomic: rights & 0x20 != 0,
-                    ..Access::ALL
-                };
-                self.set_rights(qp, allowed)?;
-            }
-            QpState::ReadyToReceive => {
-                // `fl`: the peer is on this device, and there is no other.
-                let (log_message, log_reads) = (request.u8(at(8))? & 0x1f, request.u8(at(0x91))? >> 5);
-                let profile = self.profile();
-                let fits = log_message <= profile.log_max_message() && log_reads <= profile.log_max_reads;
-                if request.u8(at(0x18))? & 0x80 == 0 || !fits {
-                    return Err(Refused::PARAMETER);
-                }
-                self.connect(qp, Peer::Local(request.u24(at(0x15))?))?;
-            }
-            _ => {
-                if request.u8(at(0x71))? >> 5 > self.profile().log_max_reads {
-                    return Err(Refused::PARAMETER);
-                }
-                let retries = match request.u8(at(0x72))? >> 5 {
-                    7 => Retries::Infinite,
-                    count => Retries::Count(count),
-                };
-                self.set_rnr_retry(qp, retries)?;
-            }
-        }
-        self.modify(qp, to)?;
-        Ok(reply::done())
-    }
-
     fn create_mkey_by_command(&mut self, request: &Request) -> Answer {
         let at = |offset: usize| MKC + offset;
         let (first, access, flags) = (request.u8(at(0))?, request.u8(at(2))?, request.u8(at(0xc))?);
@@ -331,6 +312,7 @@ impl<M: Memory> Device<M> {
             (0, 0) if flags & 0x80 != 0 => {
                 self.insert_mkey(Mkey { tag, ..Mkey::region(pd, 0, 0, u64::MAX, rights) })?
             }
+            (0, 1) if first & 0x40 == 0 => self.create_region(request, pd, tag, rights)?,
             // Entries of their own lengths, or of one length: a UMR writes them, or the command brings them.
             (0, mode @ (2 | 3)) => {
                 let crypto = request.u8(at(0x3c))? >> 3 & 3 != 0;

@@ -66,8 +66,8 @@ pub struct MkeyAttributes {
     pub remote_invalidate: bool,
     /// The key starts free, that is unusable until a UMR configures it.
     pub free: bool,
-    /// Bytes of each entry, as a logarithm of at most 31 (access mode KSM, `log_entity_size`); `None` where each has a length of
-    /// its own (KLM).
+    /// Bytes of each entry, as a logarithm of at most 31 (access mode KSM, `log_entity_size`); `None` where
+    /// each has a length of its own (KLM).
     pub log_entry: Option<u8>,
 }
 
@@ -119,6 +119,9 @@ impl MkeySpace {
 pub(crate) enum Layout {
     /// Contiguous from this address on: a registered region.
     Direct(u64),
+    /// Pages of 2 to the power of this number of bytes, by their addresses: a registered region whose first
+    /// byte may be inside of the first page (access mode MTT).
+    Pages(u8, Vec<u64>),
     /// Entry after entry.
     List(Vec<Klm>),
     /// Entry after entry, each of 2 to the power of this number of bytes, whatever it says itself.
@@ -224,6 +227,19 @@ impl Mkey {
         }
     }
 
+    /// A region on pages. The first byte of its space is as far into the first page as its address is past a
+    /// multiple of a page.
+    pub(crate) fn on_pages(
+        pd: u32,
+        log_page: u8,
+        pages: Vec<u64>,
+        space: (u64, u64),
+        access: Access,
+    ) -> Self {
+        let (start, length) = space;
+        Self { layout: Layout::Pages(log_page, pages), ..Self::region(pd, 0, start, length, access) }
+    }
+
     pub(crate) fn indirect(attributes: MkeyAttributes) -> Self {
         Self {
             tag: attributes.tag,
@@ -256,8 +272,8 @@ impl Mkey {
 
     /// Whether the device would report a signature error of this key.
     ///
-    /// Assumption: it reports when software's count differs from its own, so one per count that a UMR writes; the
-    /// reference provider writes 1 first and the next number after each error it has seen.
+    /// Assumption: it reports when software's count differs from its own, so one per count that a UMR writes;
+    /// the reference provider writes 1 first and the next number after each error it has seen.
     pub(crate) const fn reports_errors(&self) -> bool {
         self.errors_expected != self.errors_counted
     }

@@ -59,6 +59,15 @@ impl<T> Table<T> {
         Some(number)
     }
 
+    /// Stores an object under this number; `None` where there is one.
+    pub(crate) fn insert_at(&mut self, number: u32, object: T) -> Option<u32> {
+        if self.entries.contains_key(&number) {
+            return None;
+        }
+        self.entries.insert(number, object);
+        Some(number)
+    }
+
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
         self.entries.get(&number)
     }

@@ -1,6 +1,6 @@
 //! A machine: a client of the function, memory that it lends, and the function behind a socket.
 
-use mlx5_function::{Function, Model, Port, serve_stream};
+use mlx5_function::{Function, Model, serve_stream};
 use mlx5_softdev::DeviceProfile;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -35,7 +35,7 @@ impl Served {
         let folder = TempDir::new().unwrap();
         let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
         let thread = std::thread::spawn(move || {
-            let mut function = Function::new(Model::BlueField3, Port::Ethernet, profile);
+            let mut function = Function::new(Model::BlueField3, profile);
             let (stream, _) = listener.accept().unwrap();
             serve_stream(stream, &mut function).unwrap();
         });

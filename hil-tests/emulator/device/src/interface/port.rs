@@ -1,0 +1,180 @@
+//! What a host asks of the function and its port beside objects: who it is, registers of the port, and the
+//! port on the network (`fw.c`, `vport.c` and `port.c` of Linux's mlx5_core).
+
+use super::reply::{self, HEADER, Refused};
+use super::request::Request;
+use crate::capabilities::{Field, flag, number, put_all};
+use crate::device::Device;
+use crate::memory::Memory;
+use crate::profile::{LID, Port};
+use alloc::vec;
+use alloc::vec::Vec;
+
+type Answer = Result<Vec<u8>, Refused>;
+
+/// Of the port's capabilities: connections are managed (`IB_PORT_CM_SUP`).
+const CONNECTIONS: u32 = 1 << 16;
+
+/// Of `cmd_hca_cap`, what a driver of the function wants beside what its users do.
+const GENERAL: &[Field] = &[
+    number(0x1c, 0, 8, 22),   // log_max_eq_sz
+    number(0x1f, 4, 4, 7),    // log_max_eq
+    number(0x2e, 0, 16, 0),   // gid_table_size: 8
+    number(0x32, 0, 16, 0),   // pkey_table_size: 128
+    flag(0x40, 0),            // compact_address_vector
+    flag(0x40, 7),            // umr_modify_entity_size_disabled
+    flag(0x47, 4),            // xrc
+    flag(0x49, 0),            // fl_rc_qp_when_roce_disabled
+    number(0x67, 3, 5, 8),    // log_max_xrcd
+    number(0x8c, 3, 5, 8),    // log_max_uctx
+    number(0x8e, 0, 16, 255), // max_num_eqs
+];
+
+/// Of a port of InfiniBand: its type is 0, and it is asked by commands instead of packets (`ib_virt`).
+const INFINIBAND: &[Field] = &[flag(0x34, 2)];
+
+/// Returns the capabilities of the device as its driver is told, from those that users are told.
+pub(super) fn with_host(mut found: Vec<u8>, port: Port) -> Vec<u8> {
+    put_all(&mut found, GENERAL);
+    if port == Port::InfiniBand {
+        if let Some(byte) = found.get_mut(0x36) {
+            *byte &= !3;
+        }
+        put_all(&mut found, INFINIBAND);
+    }
+    found
+}
+
+/// Registers (`MLX5_REG_*` of Linux).
+mod register {
+    pub(super) const PMTU: u16 = 0x5003;
+    pub(super) const PTYS: u16 = 0x5004;
+    pub(super) const PAOS: u16 = 0x5006;
+    pub(super) const PVLC: u16 = 0x500f;
+    pub(super) const NODE_DESC: u16 = 0x6001;
+    pub(super) const HOST_ENDIANNESS: u16 = 0x7004;
+}
+
+/// Bytes of a description of the node.
+const DESCRIPTION: usize = 64;
+
+impl<M: Memory> Device<M> {
+    /// QUERY_ADAPTER: its maker, and the name of its board.
+    pub(super) fn query_adapter(&self) -> Vec<u8> {
+        let mut answer = reply::with(0x110, HEADER + 0x18, &0x0000_02c9_u32.to_be_bytes());
+        answer.splice(0x100.., *b"MLX5SOFTDEV00001");
+        answer
+    }
+
+    /// ACCESS_REG: reads or writes a register of the port.
+    pub(super) fn access_register(&mut self, request: &Request) -> Answer {
+        let reads = match request.u16(6)? {
+            0 => false,
+            1 => true,
+            _ => return Err(Refused::PARAMETER),
+        };
+        let data = request.bytes(HEADER, request.0.len().saturating_sub(HEADER))?;
+        let mut data = data.to_vec();
+        let mut put = |at: usize, bytes: &[u8]| {
+            if let Some(place) = data.get_mut(at..at + bytes.len()) {
+                place.copy_from_slice(bytes);
+            }
+        };
+        let is_infiniband = self.profile().port == Port::InfiniBand;
+        match (request.u16(0xa)?, reads) {
+            // Little endian, which is the only one of this device.
+            (register::HOST_ENDIANNESS, false) => {}
+            (register::NODE_DESC, false) => {
+                self.interface.description = request.bytes(HEADER, DESCRIPTION)?.to_vec();
+            }
+            (register::NODE_DESC, true) => put(0, &self.interface.description),
+            (register::PMTU, true) => {
+                let bytes = if is_infiniband { 4096_u16 } else { 9978 };
+                [4, 8, 0xc].into_iter().for_each(|at| put(at, &bytes.to_be_bytes()));
+            }
+            (register::PTYS, true) if is_infiniband => {
+                // 4 lanes of HDR: what there can be, what is wanted, what is.
+                [0x10, 0x1c, 0x28].into_iter().for_each(|at| put(at, &[0, 1 << 2, 0, 1 << 6]));
+            }
+            (register::PTYS, true) => {
+                // 100GBASE-CR4.
+                [0xc, 0x18, 0x24].into_iter().for_each(|at| put(at, &(1_u32 << 20).to_be_bytes()));
+            }
+            // It is up, whatever is wanted.
+            (register::PAOS, true) => put(2, &[1, 1]),
+            (register::PAOS, false) => {}
+            (register::PVLC, true) => [7, 0xb, 0xf].into_iter().for_each(|at| put(at, &[1])),
+            _ => return Err(Refused::PARAMETER),
+        }
+        let mut answer = vec![0; HEADER];
+        answer.extend(data);
+        Ok(answer)
+    }
+
+    /// Returns the number of the node, the last 8 bytes of the port's address.
+    fn guid(&self) -> [u8; 8] {
+        let [.., a, b, c, d, e, f, g, h] = self.profile().port_gid;
+        [a, b, c, d, e, f, g, h]
+    }
+
+    /// QUERY_HCA_VPORT_CONTEXT: a port of InfiniBand that is active (PRM `hca_vport_context`).
+    pub(super) fn query_hca_vport(&self) -> Answer {
+        let guid = u64::from_be_bytes(self.guid());
+        let mut context = vec![0; 0x200];
+        put_all(
+            &mut context,
+            &[
+                flag(0x20, 1),                           // has_smi
+                number(0x22, 0, 4, 5),                   // port_physical_state: link up
+                number(0x23, 0, 4, 4),                   // port_state: active
+                number(0x23, 4, 4, 4),                   // vport_state
+                number(0x28, 0, 64, guid),               // system_image_guid
+                number(0x30, 0, 64, guid),               // port_guid
+                number(0x38, 0, 64, guid),               // node_guid
+                number(0x40, 0, 32, CONNECTIONS as u64), // cap_mask1
+                number(0x44, 0, 32, CONNECTIONS as u64), // what of it a host may change
+                number(0x60, 0, 16, LID.into()),         // lid
+                number(0x64, 0, 16, LID.into()),         // sm_lid
+            ],
+        );
+        Ok(reply::with(HEADER + context.len(), HEADER, &context))
+    }
+
+    /// MODIFY_HCA_VPORT_CONTEXT: a host says that it manages connections, which is so in any case.
+    pub(super) fn modify_hca_vport(request: &Request) -> Answer {
+        const FIELD_CAPABILITIES: u32 = 1 << 3;
+        let is_that = request.u32(HEADER)? & !FIELD_CAPABILITIES == 0
+            && request.u32(HEADER + 0x44)? & !CONNECTIONS == 0;
+        if is_that { Ok(reply::done()) } else { Err(Refused::PARAMETER) }
+    }
+
+    /// QUERY_HCA_VPORT_GID: the port has one address, at 0.
+    pub(super) fn query_hca_gid(&self, request: &Request) -> Answer {
+        let own = self.profile().port_gid;
+        let gid = if request.u16(0xe)? == 0 { own } else { [0; 16] };
+        let mut answer = reply::with(HEADER + 16, 0xc, &1_u16.to_be_bytes());
+        answer.splice(HEADER.., gid);
+        Ok(answer)
+    }
+
+    /// QUERY_HCA_VPORT_PKEY: the port has the default partition, at 0.
+    pub(super) fn query_hca_pkey(request: &Request) -> Answer {
+        let pkey = if request.u16(0xe)? == 0 { 0xffff_u32 } else { 0 };
+        Ok(reply::with(HEADER + 4, HEADER, &pkey.to_be_bytes()))
+    }
+
+    /// MAD_IFC: a packet of management for the port itself. It is answered as by a node that has no such
+    /// attribute (InfiniBand 13.4.7).
+    pub(super) fn manage(request: &Request) -> Answer {
+        const MAD: usize = 256;
+        const RESPONSE: u8 = 0x80;
+        const NO_SUCH_ATTRIBUTE: [u8; 2] = [0, 0x0c];
+        let mut answer = vec![0; HEADER];
+        answer.extend_from_slice(request.bytes(HEADER, MAD)?);
+        if let Some(method) = answer.get_mut(HEADER + 3) {
+            *method |= RESPONSE;
+        }
+        answer.splice(HEADER + 4..HEADER + 6, NO_SUCH_ATTRIBUTE);
+        Ok(answer)
+    }
+}

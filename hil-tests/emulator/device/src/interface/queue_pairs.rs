@@ -1,0 +1,265 @@
+//! Queue pairs by commands: made on pages, taken from state to state, asked (PRM `qpc`; `qp.c` of Linux's
+//! mlx5_ib).
+
+use super::objects::ENTRY;
+use super::reply::{self, Refused};
+use super::request::Request;
+use crate::device::Device;
+use crate::memory::Memory;
+use crate::object::mkey::Access;
+use crate::object::qp::{Peer, Qp, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
+use crate::profile::{LID, Port};
+use alloc::vec::Vec;
+
+type Answer = Result<Vec<u8>, Refused>;
+
+/// Where the context begins, and its bytes.
+const QPC: usize = 0x18;
+const BYTES: usize = 0xe8;
+
+/// What a queue pair was told: its context, as commands have written it.
+pub(super) type Context = [u8; BYTES];
+
+/// What a queue pair is for (`st`, `MLX5_QP_ST_*`).
+mod service {
+    pub(super) const RELIABLE: u8 = 0;
+    pub(super) const UNRELIABLE: u8 = 1;
+    pub(super) const DATAGRAM: u8 = 2;
+    pub(super) const MANAGEMENT_0: u8 = 7;
+    pub(super) const MANAGEMENT_1: u8 = 8;
+    pub(super) const UMR: u8 = 12;
+}
+
+/// A command that takes queue pairs from state to state: its opcode, the states that it begins in, if not all
+/// do, the one that it leads to, and what of the context it sets.
+struct Step {
+    opcode: u16,
+    from: Option<&'static [QpState]>,
+    to: QpState,
+    sets: &'static [core::ops::Range<usize>],
+}
+
+const STEPS: &[Step] = &[
+    // RST2INIT_QP, INIT2INIT_QP: path, rights, key of datagrams.
+    Step {
+        opcode: 0x502,
+        from: Some(&[QpState::Reset]),
+        to: QpState::Init,
+        sets: &[0x18..0x44, 0x92..0x93, 0xa8..0xac],
+    },
+    Step { opcode: 0x50e, from: Some(&[QpState::Init]), to: QpState::Init, sets: &[] },
+    // INIT2RTR_QP: sizes, peer, path, what the responder does.
+    Step {
+        opcode: 0x503,
+        from: Some(&[QpState::Init]),
+        to: QpState::ReadyToReceive,
+        sets: &[0x8..0x9, 0x15..0x44, 0x91..0x92, 0x94..0x98],
+    },
+    // RTR2RTS_QP, RTS2RTS_QP, SQERR2RTS_QP: what the requester does.
+    Step {
+        opcode: 0x504,
+        from: Some(&[QpState::ReadyToReceive]),
+        to: QpState::ReadyToSend,
+        sets: &[0x70..0x74, 0x78..0x7c],
+    },
+    Step { opcode: 0x505, from: Some(&[QpState::ReadyToSend]), to: QpState::ReadyToSend, sets: &[] },
+    Step { opcode: 0x506, from: Some(&[QpState::SendQueueError]), to: QpState::ReadyToSend, sets: &[] },
+    // 2ERR_QP, 2RST_QP.
+    Step { opcode: 0x507, from: None, to: QpState::Error, sets: &[] },
+    Step { opcode: 0x50a, from: None, to: QpState::Reset, sets: &[] },
+];
+
+/// What a step may set beside, where bits of a mask select it (`opt_param_mask`, `MLX5_QP_OPTPAR_*`): the
+/// bit, and the bits of the context. Rights to read, to do atomics, to write; the key of datagrams.
+const OPTIONS: &[(u32, usize, &[u8])] =
+    &[(1 << 1, 0x92, &[0x80]), (1 << 2, 0x92, &[0x20]), (1 << 3, 0x92, &[0x40]), (1 << 5, 0xa8, &[0xff; 4])];
+/// Where that mask is.
+const OPTIONAL: usize = 0x10;
+
+/// Returns whether a command takes queue pairs from state to state.
+pub(super) fn steps(opcode: u16) -> bool {
+    STEPS.iter().any(|step| step.opcode == opcode)
+}
+
+impl<M: Memory> Device<M> {
+    pub(super) fn create_qp_on_pages(&mut self, request: &Request) -> Answer {
+        let at = |offset: usize| QPC + offset;
+        let service = request.u8(at(1))?;
+        let (transport, fixed) = match service {
+            service::RELIABLE | service::UMR => (Transport::ReliableConnection, None),
+            service::UNRELIABLE => (Transport::UnreliableConnection, None),
+            service::DATAGRAM => (Transport::UnreliableDatagram, None),
+            // Whoever manages a port finds their numbers in packets.
+            service::MANAGEMENT_0 => (Transport::UnreliableDatagram, Some(0)),
+            service::MANAGEMENT_1 => (Transport::UnreliableDatagram, Some(1)),
+            _ => return Err(Refused::PARAMETER),
+        };
+        let timestamps = request.u8(at(0xb))? >> 6;
+        // `dbr_umem_valid`; `wq_umem_valid`: there is no user memory.
+        let has_umem = request.u8(at(0xd0))? & 0x10 != 0 || request.u8(0x10c)? & 0x80 != 0;
+        if !self.profile().timestamps.take(timestamps) || has_umem {
+            return Err(Refused::PARAMETER);
+        }
+        self.uar(request.u24(at(0xd))?)?;
+        let (rq, sq) = (request.u8(at(9))?, request.u8(at(10))?);
+        let (log_slots, stride, log_sq_blocks) = (rq >> 3 & 0xf, 16_u16 << (rq & 7), sq >> 3 & 0xf);
+        let has_sends = sq & 0x80 == 0;
+        let kind = request.u8(at(0xac))? & 7;
+        let receives = if kind == 0 { (u64::from(stride) << log_slots).next_multiple_of(ENTRY) } else { 0 };
+        let recv_cqn = request.u24(at(0x9d))?;
+        let has_receives = match kind {
+            0 | 1 => true,
+            3 => false,
+            _ => return Err(Refused::PARAMETER),
+        };
+        let attributes = QpAttributes {
+            transport,
+            pd: request.u24(at(5))?,
+            sq: 0,
+            log_sq_blocks: if has_sends { log_sq_blocks } else { 0 },
+            receive: ReceiveQueue::None,
+            doorbell_record: self.record(request.u64(at(0xa0))?)?,
+            send_cqn: request.u24(at(0x7d))?,
+            recv_cqn: Some(recv_cqn).filter(|cqn| has_receives || *cqn != 0),
+            user_index: request.u24(at(0x11))?,
+            drain_sigerr: request.u8(at(4))? & 0x04 != 0,
+            rnr_retry: Retries::Infinite,
+        };
+        let shared = request.u24(at(0xad))?;
+        let mut context = [0; BYTES];
+        context.copy_from_slice(request.bytes(QPC, BYTES)?);
+        let (log_page, offset) = (request.u8(at(0x14))? & 0x1f, request.u16(at(0x92))? >> 6);
+        let sends = if has_sends { ENTRY << log_sq_blocks } else { 0 };
+        let rings = self.ring(request, log_page, offset, receives + sends)?;
+        let receive = match kind {
+            0 => ReceiveQueue::Own(ReceiveRing { address: rings, log_slots, stride }),
+            1 => ReceiveQueue::Shared(shared),
+            _ => ReceiveQueue::None,
+        };
+        let attributes = QpAttributes { sq: rings + receives, receive, ..attributes };
+        let made = self.create_qp_numbered(attributes, fixed);
+        let number = self.with_ring(rings, made)?;
+        self.set_timestamps(number, timestamps)?;
+        self.interface.contexts.insert(number, context);
+        self.want_pages();
+        Ok(reply::number(number))
+    }
+
+    pub(super) fn destroy_qp_on_pages(&mut self, number: u32) -> Answer {
+        let attributes = self.objects.qps.get(number).map(|qp| qp.attributes);
+        self.destroy_qp(number)?;
+        self.interface.contexts.remove(&number);
+        let rings = attributes.map(|attributes| match attributes.receive {
+            ReceiveQueue::Own(ring) => ring.address,
+            ReceiveQueue::None | ReceiveQueue::Shared(_) => attributes.sq,
+        });
+        rings.into_iter().for_each(|rings| self.memory.close(rings));
+        self.want_pages();
+        Ok(reply::done())
+    }
+
+    /// Takes a queue pair from state to state: in their order and no other. What is refused has changed
+    /// nothing.
+    pub(super) fn step(&mut self, opcode: u16, qp: u32, request: &Request) -> Answer {
+        let step = STEPS.iter().find(|step| step.opcode == opcode).ok_or(Refused::OPCODE)?;
+        let state = self.query(qp)?.state;
+        if step.from.is_some_and(|from| !from.contains(&state)) {
+            return Err(Refused::QP_STATE);
+        }
+        let mut context = *self.interface.contexts.get(&qp).ok_or(Refused::RESOURCE)?;
+        for range in step.sets {
+            let new = request.bytes(QPC + range.start, range.len())?;
+            context.iter_mut().skip(range.start).zip(new).for_each(|(to, from)| *to = *from);
+        }
+        if step.from.is_some() {
+            let mask = request.u32(OPTIONAL)?;
+            for (_, at, bits) in OPTIONS.iter().filter(|(selected, ..)| mask & selected != 0) {
+                let new = request.bytes(QPC + at, bits.len())?;
+                for ((to, from), bits) in context.iter_mut().skip(*at).zip(new).zip(*bits) {
+                    *to = *to & !bits | from & bits;
+                }
+            }
+        }
+        let transport = self.qp_mut(qp)?.attributes.transport;
+        let byte = |at: usize| context.get(at).copied().unwrap_or_default();
+        match opcode {
+            0x503 if transport != Transport::UnreliableDatagram && byte(1) != service::UMR => {
+                let (log_message, log_reads) = (byte(8) & 0x1f, byte(0x91) >> 5);
+                let profile = self.profile();
+                if log_message > profile.log_max_message() || log_reads > profile.log_max_reads {
+                    return Err(Refused::PARAMETER);
+                }
+                let peer = u32::from_be_bytes([0, byte(0x15), byte(0x16), byte(0x17)]);
+                let is_here = self.leads_here(context.get(0x18..).unwrap_or_default());
+                self.connect(qp, if is_here { Peer::Local(peer) } else { NOBODY })?;
+            }
+            0x504 if transport == Transport::ReliableConnection => {
+                if byte(0x71) >> 5 > self.profile().log_max_reads {
+                    return Err(Refused::PARAMETER);
+                }
+                let retries = match byte(0x72) >> 5 {
+                    7 => Retries::Infinite,
+                    count => Retries::Count(count),
+                };
+                self.set_rnr_retry(qp, retries)?;
+            }
+            _ => {}
+        }
+        let rights = byte(0x92);
+        let allowed = Access {
+            remote_read: rights & 0x80 != 0,
+            remote_write: rights & 0x40 != 0,
+            remote_atomic: rights & 0x20 != 0,
+            ..Access::ALL
+        };
+        let qkey = u32::from_be_bytes([byte(0xa8), byte(0xa9), byte(0xaa), byte(0xab)]);
+        self.modify(qp, step.to)?;
+        self.set_rights(qp, allowed)?;
+        self.set_qkey(qp, qkey)?;
+        self.interface.contexts.insert(qp, context);
+        Ok(reply::done())
+    }
+
+    /// Returns whether a path (PRM `ads`) leads to this port, which is the only one.
+    fn leads_here(&self, path: &[u8]) -> bool {
+        let byte = |at: usize| path.get(at).copied().unwrap_or_default();
+        let stays = byte(0) & 0x80 != 0;
+        let is_global = byte(5) & 0x80 != 0 || self.profile().port == Port::Ethernet;
+        let is_own = path.get(0x10..0x20).is_some_and(|gid| gid == self.profile().port_gid);
+        stays || if is_global { is_own } else { u16::from_be_bytes([byte(6), byte(7)]) == LID }
+    }
+
+    /// QUERY_QP: the context as commands have written it, with the state of now.
+    pub(super) fn query_qp(&self, number: u32) -> Answer {
+        let state = match self.query(number)?.state {
+            QpState::Reset => 0,
+            QpState::Init => 1,
+            QpState::ReadyToReceive => 2,
+            QpState::ReadyToSend => 3,
+            QpState::SendQueueError => 4,
+            QpState::SendQueueDrained => 5,
+            QpState::Error => 6,
+        };
+        let mut answer =
+            reply::with(QPC + BYTES, QPC, self.interface.contexts.get(&number).ok_or(Refused::RESOURCE)?);
+        if let Some(byte) = answer.get_mut(QPC) {
+            *byte = *byte & 0x0f | state << 4;
+        }
+        Ok(answer)
+    }
+
+    /// Creates a queue pair, under this number if there is one.
+    fn create_qp_numbered(
+        &mut self,
+        attributes: QpAttributes,
+        number: Option<u32>,
+    ) -> Result<u32, crate::device::Error> {
+        let Some(number) = number else { return self.create_qp(attributes) };
+        let made = self.create_qp(attributes)?;
+        let qp = self.objects.qps.remove(made).unwrap_or_else(|| Qp::new(attributes));
+        self.objects.qps.insert_at(number, qp).ok_or(crate::device::Error::InUse)
+    }
+}
+
+/// A queue pair that no process has.
+const NOBODY: Peer = Peer::Remote(u32::MAX);
