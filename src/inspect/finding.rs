@@ -121,7 +121,8 @@ problems! {
     SizeOverLimit { ds: u8 } Refused "mlx5_wqe_ctrl_seg.qpn_ds" "the size field says {ds} octowords, a request has at most 63";
     SizeMismatch { ds: usize, wanted: usize } Refused "mlx5_wqe_ctrl_seg.qpn_ds"
         "the segments of this request take {wanted} octowords, the size field says {ds}";
-    UnknownOpcode { opcode: u8 } Suspicious "mlx5dv.h MLX5_OPCODE_NOP and others" "opcode {opcode:#04x} is not one that this library knows";
+    UnknownOpcode { opcode: u8 } Refused "mlx5dv.h MLX5_OPCODE_NOP and others"
+        "opcode {opcode:#04x} is none that a public source has";
     UnexpectedOpmod { opmod: u8 } Note "mlx5_wqe_ctrl_seg.opmod_idx_opcode" "opcode modifier {opmod:#04x}: this library posts 0";
     WqeSignature { found: u8, computed: u8 } Suspicious "libmlx5 wq_sig"
         "the request's signature byte is {found:#04x}, the bytes give {computed:#04x}";

@@ -171,12 +171,13 @@ pub(crate) fn fetch(
     posted.blocks = u16::from(octowords.div_ceil(4)).max(1);
     // A request names its own queue and place; one that does not was built for another, or not at all.
     let (named, index) = (control.qpn_ds_word().qpn(), word.wqe_index());
-    let modifier = if posted.opcode == Opcode::MMO { MODIFIER_COPY } else { 0 };
+    // Assumption: a modifier says nothing where an opcode has none.
+    let other_modifier = posted.opcode == Opcode::MMO && word.opmod() != MODIFIER_COPY;
     let broken = if named != qpn {
         Some(Reason::AnotherQueue { qpn: named })
     } else if index != counter {
         Some(Reason::AnotherIndex { index, place: counter })
-    } else if word.opmod() != modifier {
+    } else if other_modifier {
         Some(Reason::Modifier { opmod: word.opmod() })
     } else if size == 0 || size > MAX_WQE_OCTOWORDS {
         Some(Reason::SizeField { octowords: size })

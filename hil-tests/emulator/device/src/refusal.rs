@@ -292,8 +292,6 @@ reasons! {
     AddressOverflow { key: u32 } Bounds "an address of key {key:#010x} does not fit 64 bits";
     RangeOverflow { offset: u64, length: u64 } Bounds
         "{length} bytes from offset {offset:#x} on end beyond 2^64";
-    CycleLength { key: u32, sum: u64, cycle: u32 } Bounds
-        "a cycle of key {key:#010x} has {cycle} bytes by its header, {sum} by its entries";
     StridedEntriesMissing { key: u32 } Bsf "the header of key {key:#010x} counts entries that are missing";
     TooDeep { key: u32 } Depth "key {key:#010x} stands under too many other keys";
     TooManyRanges { limit: u32 } Ranges "the data falls into more than {limit} ranges of memory";
@@ -319,22 +317,14 @@ reasons! {
     BsfNeverWritten Bsf "BSFs are in force, and none was written";
     BothOutsideCipher Bsf "signatures in both domains, and the cipher is around neither";
     LeftoverRow Bsf "no table has this cipher and signature together";
-    TransactionOrder { order: u8 } Bsf "a CRC over a transaction does not go with encryption order {order}";
-    TransactionWithBlocks Bsf "block signatures beside a CRC over a transaction";
     BlocksInShortBsf Bsf "a BSF of 32 bytes has no attributes of blocks";
     BlockSelector { selector: u8 } Bsf "block size selector {selector} is not known";
     CopyMaskStructure Bsf "a copy mask needs the same signature type in both domains";
-    TransactionBits { bits: u32 } Bsf "bits {bits:#x} of the transaction are not known";
-    TransactionInBothDomains Bsf "a CRC over a transaction in both domains";
     TransactionFormat { format: u8 } Bsf "transaction format {format:#x} is no CRC32C";
-    TransactionCheckMask { mask: u8 } Bsf "check mask {mask:#04x} leaves out bytes of a transaction's CRC";
     TransactionEpilogue { size: u32 } Bsf "a transaction with an epilogue of {size} bytes";
-    TransactionSize { size: u64, length: u64 } Bsf
-        "the transaction has {size} bytes in memory, the mkey {length}";
     InlineMissing Bsf "a T10-DIF domain without a valid inline section";
     GuardType { code: u8 } Bsf "guard type {code} is not known";
     BlockFormat { format: u8 } Bsf "block format {format:#x} is not known";
-    NotRepeated { format: u8 } Bsf "block format {format:#x} does not start anew in each block";
     SignatureNotThere { format: u8 } Bsf "this device has no signatures of format {format:#x}";
     EncryptionOrder { order: u8 } Bsf "encryption order {order} is not known";
     EncryptionStandard { code: u8 } Bsf "encryption standard {code} is not AES-XTS";
@@ -370,7 +360,8 @@ reasons! {
     // UMRs.
     CheckFree { key: u32 } UmrCheck "the mkey of key {key:#010x} is in use, and the flags ask for a free one";
     CheckUsed { key: u32 } UmrCheck "the mkey of key {key:#010x} is free, and the flags ask for one in use";
-    CheckQpn { key: u32, qpn: u32 } UmrCheck "the mkey of key {key:#010x} is bound to queue pair {qpn:#x}";
+    CheckQpn { key: u32, qpn: u32 } UmrCheck
+        "the flags check the queue pair, and the mkey of key {key:#010x} is bound to {qpn:#x}";
     NotInvalidable { key: u32 } UmrCheck "the peer may not invalidate key {key:#010x}";
     NoUmr { key: u32 } UmrUnsupported "the mkey of key {key:#010x} was created without umr_en";
     UmrReserved UmrUnsupported "reserved parts of the UMR control segment are not zero";
@@ -411,6 +402,32 @@ mod tests {
         }
         assert_eq!(Reason::from_values("Keytag", [1 << 32, 0, 0]), None);
         assert_eq!(Reason::from_values("", [0; 3]), None);
+    }
+
+    /// The text of each reason has all its numbers, is of one line, and is no other's.
+    #[test]
+    fn each_reason_is_told_with_its_numbers() {
+        let mut texts = alloc::collections::BTreeSet::new();
+        for name in Reason::NAMES {
+            let number = |at: u64| 0x51 + 0x11 * at;
+            let reason = Reason::from_values(name, [number(0), number(1), number(2)]).unwrap();
+            let text = reason.to_string();
+            let values = reason.values();
+            for value in values.into_iter().filter(|value| *value != 0) {
+                let digits = |word: &str| {
+                    let hex = word.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
+                    hex.unwrap_or_else(|| word.parse()) == Ok(value)
+                };
+                let mut words = text.split(|one: char| !one.is_ascii_alphanumeric());
+                assert!(words.any(digits), "{name} has {value:#x}: {text}");
+            }
+            assert!(text.split_whitespace().count() > 2 && text.len() <= 110, "{name}: {text}");
+            assert!(!text.contains(['\n', '{', '}']) && !text.ends_with('.'), "{name}: {text}");
+            // Of other numbers it says something else.
+            let others = Reason::from_values(name, [number(3), number(4), number(5)]).unwrap();
+            assert_eq!(others.to_string() == text, values == [0; 3], "{name}: {text}");
+            assert!(texts.insert(text), "{name} has the text of another reason");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::device::{Device, Error, Event};
 use crate::memory::Memory;
 use crate::message::{self, Message, Request, Response, is_first};
-use crate::object::qp::Qp;
+use crate::object::qp::{Qp, QpState};
 use crate::tap::Seen;
 use alloc::vec::Vec;
 
@@ -44,12 +44,23 @@ impl<M: Memory> Device<M> {
 
     /// Runs all queues until nothing moves. One run is one period of the receiver-not-ready timer.
     ///
-    /// Reads all doorbell records, so a thread that only calls this needs no doorbells.
+    /// Reads all doorbell records, so a thread that only calls this needs no doorbells. Only queue pairs that have
+    /// something to do are looked at further.
     pub fn run(&mut self) {
         for number in self.objects.qps.numbers() {
-            // All of them are there.
-            let _ = self.read_record(number);
-            self.ask_again(number);
+            let Some(qp) = self.objects.qps.get_mut(number) else { continue };
+            let mut record = [0; 4];
+            let address = qp.attributes.doorbell_record.wrapping_add(4);
+            if self.memory.read(address, &mut record).is_ok() {
+                qp.sq_producer = u32::from_be_bytes(record) as u16;
+            }
+            // Of queue pairs in the error state the receives are flushed, too.
+            if qp.rung() != 0 || qp.state == QpState::Error {
+                self.active.insert(number);
+            }
+            if qp.outstanding.is_not_ready() {
+                self.ask_again(number);
+            }
         }
         self.progress();
     }

@@ -58,17 +58,6 @@ pub(crate) fn decode<'a>(
             cipher.tweak ^= 1;
         }
     }
-    // Both forms of a transaction with AES-XTS have the CRC over ciphertext (DEVICE.md, "Transaction
-    // signatures with AES-XTS").
-    if let (Some(transaction), Some(cipher)) = (&transform.transaction, &transform.cipher) {
-        let known = match transaction.side {
-            Side::Wire => Order::RawWire,
-            Side::Memory => Order::RawMemory,
-        };
-        if cipher.order != known {
-            return Err(Reason::TransactionOrder { order: cipher.order.code() });
-        }
-    }
     // An engine of single units: the bound is on the memory length, signatures included.
     if let Some(cipher) = transform.cipher
         && cipher.single_block
@@ -109,15 +98,13 @@ fn signature(
     let transaction = transaction(&bsf, mkey, objects, faults)?;
     let blocks = bsf.memory != 0 || bsf.wire != 0;
     let extended = BsfSize::from_bits(bsf.bsf_size_sbs).size() == BsfSize::EXTENDED;
-    // Nothing is known of blocks in a transaction, nor of their signatures in a BSF without their attributes.
-    if blocks && transaction.is_some() {
-        return Err(Reason::TransactionWithBlocks);
-    }
-    if blocks && extended {
-        return Err(Reason::BlocksInShortBsf);
-    }
+    // Assumption: beside a transaction the blocks say nothing.
     if transaction.is_some() {
         return Ok(Transform { transaction, ..Transform::default() });
+    }
+    // Nothing is known of the signatures of blocks in a BSF without their attributes.
+    if blocks && extended {
+        return Err(Reason::BlocksInShortBsf);
     }
     let same = BsfSize::from_bits(bsf.bsf_size_sbs).same_block_structure();
     let domain = |selector: u8, word: u32, inline: &InlineDif| -> Result<Option<Domain>, Reason> {
@@ -151,8 +138,8 @@ fn signature(
 
 /// Decodes the extension of a signature BSF. `Ok(None)`: no transaction.
 ///
-/// Assumption: what drivers write is all that there is. Refused are CRCs other than CRC32C, both domains at once, an epilogue, a
-/// mask that leaves bytes out, and a length that is not the mkey's.
+/// Assumption: CRCs other than CRC32C and an epilogue are refused. Of two domains that of the wire counts; bits of a
+/// domain without a format, the check mask and a length unlike the mkey's say nothing.
 fn transaction(
     bsf: &SignatureBsf,
     mkey: &Mkey,
@@ -160,21 +147,10 @@ fn transaction(
     faults: &Faults,
 ) -> Result<Option<Transaction>, Reason> {
     let bits = TransactionBits::from_bits(bsf.ext_init_gen_pro_size.get());
-    let known = TransactionBits::new();
-    let (side, word, init, ends, known) = match (bsf.ext_wire_tfs_psv.get(), bsf.ext_memory_tfs_psv.get()) {
-        (0, 0) => {
-            let none = bits == known && bsf.ext_epi_size.get() == 0;
-            return if none { Ok(None) } else { Err(Reason::TransactionBits { bits: bits.into_bits() }) };
-        }
-        (word, 0) => {
-            let (init, ends) = (bits.wire_init(), bits.wire_check_gen());
-            (Side::Wire, word, init, ends, known.with_wire_init(init).with_wire_check_gen(ends))
-        }
-        (0, word) => {
-            let (init, ends) = (bits.memory_init(), bits.memory_check_gen());
-            (Side::Memory, word, init, ends, known.with_memory_init(init).with_memory_check_gen(ends))
-        }
-        _ => return Err(Reason::TransactionInBothDomains),
+    let (side, word, init, ends) = match (bsf.ext_wire_tfs_psv.get(), bsf.ext_memory_tfs_psv.get()) {
+        (0, 0) => return Ok(None),
+        (0, word) => (Side::Memory, word, bits.memory_init(), bits.memory_check_gen()),
+        (word, _) => (Side::Wire, word, bits.wire_init(), bits.wire_check_gen()),
     };
     let word = BfsPsv::from_bits(word);
     let seed_ones = match word.bfs() {
@@ -182,21 +158,11 @@ fn transaction(
         format if format == BfsPsv::CRC32C | BfsPsv::SEED_ZERO => false,
         format => return Err(Reason::TransactionFormat { format }),
     };
-    let length = u64::from(bsf.raw_data_size.get());
     let in_memory = if side == Side::Memory && ends { CRC_BYTES } else { 0 };
-    let (epilogue, mask) = (bsf.ext_epi_size.get(), bsf.check_byte_mask);
-    if bits != known {
-        return Err(Reason::TransactionBits { bits: bits.into_bits() });
-    }
+    let length = mkey.length.saturating_sub(in_memory);
+    let epilogue = bsf.ext_epi_size.get();
     if epilogue != 0 {
         return Err(Reason::TransactionEpilogue { size: epilogue });
-    }
-    if mask != u8::MAX {
-        return Err(Reason::TransactionCheckMask { mask });
-    }
-    if length.checked_add(in_memory) != Some(mkey.length) {
-        let size = length.saturating_add(in_memory);
-        return Err(Reason::TransactionSize { size, length: mkey.length });
     }
     let psv = psv_of(mkey.pd, word, objects, faults)?;
     let start = init.then(|| crc32c(&[], seed_ones != faults.crc_seed_inverted));
@@ -235,10 +201,7 @@ fn rule(bfs: u8, inline: &InlineDif, transient: u64, faults: &Faults) -> Result<
         BfsPsv::CRC64_XP10 => CrcKind::Crc64Xp10,
         _ => return Err(Reason::BlockFormat { format: bfs }),
     };
-    // A CRC over the whole stream is another feature; nothing published says what a block of it would hold.
-    if bfs & BfsPsv::REPEAT == 0 {
-        return Err(Reason::NotRepeated { format: bfs });
-    }
+    // Assumption: each block has a signature of its own, also without the bit that says so.
     let seed_ones = bfs & BfsPsv::SEED_ZERO == 0;
     Ok(Rule::Crc { kind, seed_ones: seed_ones != faults.crc_seed_inverted })
 }

@@ -490,7 +490,8 @@ fn umrs_that_do_not_fit_change_nothing() {
     }
 }
 
-/// An interleaved layout says twice how many bytes a cycle has. Entries behind the bytes that are asked for are not looked at.
+/// An interleaved layout says twice how many bytes a cycle has: the entries decide. Entries behind the bytes that are asked for
+/// are not looked at.
 #[test]
 fn cycles_are_as_long_as_their_entries() {
     let mut host = Host::new();
@@ -507,10 +508,15 @@ fn cycles_are_as_long_as_their_entries() {
         config.entries[0][..4].copy_from_slice(&cycle.to_be_bytes());
         config.context.len = 64.into();
         host.configure(config);
-        host.send_from(mkey.key, 0, 32);
-        assert_eq!(host.bad(A).why(), Refusal::Bounds, "{cycle}");
-        host.recover();
+        assert_eq!(host.send_from(mkey.key, 0, 32), data[..32], "{cycle}");
+        host.good(A);
     }
+    // Entries without bytes map nothing, however often they are repeated.
+    let mut config = Config::new(&mkey).access(LW).strided(u32::MAX, &[(at, 0, 0, region)]);
+    config.context.len = 64.into();
+    host.configure(config);
+    host.send_from(mkey.key, 0, 32);
+    assert_eq!(host.bad(A).reason(), Reason::BehindEntries { key: mkey.key.get(), end: 32, mapped: 0 });
 }
 
 /// Messages have a longest length, whatever they are put together from and whoever sends them.

@@ -672,13 +672,9 @@ fn bsfs_that_mean_nothing_are_refused_at_use() {
     let mut host = Host::new();
     let (at, key) = host.filled(&[0; 520]);
     type Spoil = fn(&mut Config);
-    let cases: [(&str, Spoil); 6] = [
+    let cases: [(&str, Spoil); 5] = [
         ("selector 5", |c| c.signature.as_mut().unwrap().memory = 5),
         ("unknown CRC", |c| c.signature.as_mut().unwrap().memory_bfs_psv = (0x7300_0000 | 1).into()),
-        ("no repeat", |c| {
-            let bsf = c.signature.as_mut().unwrap();
-            bsf.memory_bfs_psv = (bsf.memory_bfs_psv.get() | 0x2100_0000).into();
-        }),
         ("guard type", |c| c.signature.as_mut().unwrap().memory_inline.sig_type = 3),
         ("inline not valid", |c| c.signature.as_mut().unwrap().memory_inline.vld_refresh = 0.into()),
         ("no PSV", |c| c.signature.as_mut().unwrap().memory_bfs_psv = 0x00ff_ffff.into()),

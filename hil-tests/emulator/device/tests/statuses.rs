@@ -36,7 +36,9 @@ fn a_requester_has_the_vendor_syndromes_of_hardware() {
     assert_eq!(seen.reason(), Reason::NoRemoteRead { key: local.get() });
     host.recover();
     let outside = segment(at, 65, key);
-    for (from, vendor) in [(segment(at, 8, unknown), 0x51), (outside, 0x53)] {
+    let (unread, no_read) = host.region(64, Access { local_read: false, ..Access::ALL });
+    let forbidden = segment(unread, 8, no_read);
+    for (from, vendor) in [(segment(at, 8, unknown), 0x51), (forbidden, 0x52), (outside, 0x53)] {
         host.post(A, send(Opcode::SEND, 0, &[from]));
         host.ring(A);
         assert_eq!(status(&host.bad(A)), (Syndrome::LOCAL_PROTECTION, vendor, 0));
@@ -91,15 +93,36 @@ fn what_the_queue_pair_forbids_is_an_invalid_request() {
         assert_eq!(seen.reason().name(), reason.name());
         assert_eq!(host.device.take_events(), [Event::QpRequest(host.q[A].qpn)]);
     }
-    // An atomic that is not aligned is one as well.
+    // An atomic is one where the queue pair forbids it, and where it is not aligned.
+    for (offset, rights) in [(0, forbidden), (4, Access::ALL)] {
+        let mut host = Host::new();
+        let qpn = host.q[A].qpn;
+        host.device.set_rights(qpn, rights).unwrap();
+        let (at, key) = host.region(64, Access::ALL);
+        let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at + offset, key)).with(&[0_u8; 16]);
+        host.post(B, atomic.with(&segment(at, 8, key)));
+        host.ring(B);
+        let seen = host.bad(B);
+        assert_eq!(status(&seen), (Syndrome::REMOTE_INVALID_REQUEST, 0x8a, 0));
+        let reason = match offset {
+            0 => Reason::QueueForbidsAtomics { qpn },
+            _ => Reason::AtomicAlignment { address: at + offset },
+        };
+        assert_eq!(seen.reason(), reason);
+        assert_eq!(host.device.take_events(), [Event::QpRequest(qpn)]);
+    }
+}
+
+/// A peer that asks for a part of a data unit asks for what makes no sense.
+#[test]
+fn a_part_of_a_data_unit_is_an_invalid_request() {
     let mut host = Host::new();
-    let (at, key) = host.region(64, Access::ALL);
-    let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at + 4, key)).with(&[0_u8; 16]);
-    host.post(B, atomic.with(&segment(at, 8, key)));
-    host.ring(B);
-    let seen = host.bad(B);
+    let (mkey, dek) = (host.mkey(false, true), host.dek(&XTS_KEY));
+    let (at, key) = host.filled(&[7; 1024]);
+    host.configure(Config::new(&mkey).access(RR | LW).list(&[(at, 1024, key)]).crypto(2, 1, [0; 16], dek));
+    let seen = read(&mut host, 256, mkey.key);
     assert_eq!(status(&seen), (Syndrome::REMOTE_INVALID_REQUEST, 0x8a, 0));
-    assert_eq!(seen.reason(), Reason::AtomicAlignment { address: at + 4 });
+    assert_eq!(seen.reason(), Reason::OffsetInBlock { offset: 256, block: 512 });
     assert_eq!(host.device.take_events(), [Event::QpRequest(host.q[A].qpn)]);
 }
 
