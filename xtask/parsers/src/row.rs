@@ -66,7 +66,7 @@ pub(super) fn find_row(line: &str, order: Option<WordOrder>) -> Result<Option<Ro
             offset_row(line, words, order).or_else(anchored)
         })
     };
-    Ok(with_colon.or_else(|| bare_row(&words, order)).or_else(alone))
+    Ok(with_colon.or_else(|| bare_row(&words, order)).or_else(alone).or_else(|| python_row(line)))
 }
 
 /// Whether a line that is no row has so much of one that it is a damaged one.
@@ -243,20 +243,46 @@ fn shows(beside: &str, bytes: &[u8]) -> bool {
     beside.chars().filter(|one| *one != ' ').eq(shown.chars())
 }
 
-/// Reads a row without an offset: four words of 32 bits, or 16 bytes, and no more of them.
+/// Reads a row without an offset: 4 words of 32 bits, or 16 bytes, or several times as many. An array has brackets and
+/// commas beside them.
 fn bare_row(words: &[(usize, &str)], order: Option<WordOrder>) -> Option<Row> {
-    for (kind, count) in [(is_word as fn(&str) -> bool, 4), (is_byte as fn(&str) -> bool, ROW)] {
+    let bare = |word: &str| word.trim_matches(['[', ']', '{', '}', '(', ')', ',', ';']).to_owned();
+    let words: Vec<(usize, String)> = words.iter().map(|(at, word)| (*at, bare(word))).collect();
+    for (kind, count) in [(is_word as fn(&str) -> bool, 4), (is_bare_byte as fn(&str) -> bool, ROW)] {
         let mut runs = words.chunk_by(|(_, one), (_, other)| kind(one) == kind(other));
-        let run = runs.find(|run| run.len() == count && run.iter().all(|(_, word)| kind(word)));
+        let run = runs.find(|run| run.len().is_multiple_of(count) && run.iter().all(|(_, word)| kind(word)));
         if let Some(run @ [(at, _), ..]) = run {
-            let text: Vec<&str> = run.iter().map(|(_, word)| *word).collect();
+            let text: Vec<&str> = run.iter().map(|(_, word)| word.as_str()).collect();
             let bytes = digits(&text.join(" ")).ok()?;
             let turned = order == Some(WordOrder::LittleEndian);
-            let words = Words { width: bytes.len() / count, turned, says: order.map(|_| turned) };
+            let words = Words { width: ROW / count, turned, says: order.map(|_| turned) };
             return Some(Row { at: *at, bytes, words, ..Row::default() });
         }
     }
     None
+}
+
+/// Reads bytes as Python prints them: `b'\x00\x25...'`.
+fn python_row(line: &str) -> Option<Row> {
+    line.match_indices(['\'', '"']).find_map(|(at, quote)| {
+        let begin = at.checked_sub(1).filter(|begin| line.get(*begin..at) == Some("b"))?;
+        let mut rest = line.get(at + 1..)?.chars();
+        let mut bytes = Vec::new();
+        loop {
+            bytes.push(match rest.next()? {
+                one if quote.starts_with(one) => break,
+                '\\' => match rest.next()? {
+                    'x' => u8::from_str_radix(&rest.by_ref().take(2).collect::<String>(), 16).ok()?,
+                    'n' => b'\n',
+                    'r' => b'\r',
+                    't' => b'\t',
+                    one => u8::try_from(one).ok()?,
+                },
+                one => u8::try_from(one).ok()?,
+            });
+        }
+        (bytes.len() >= ROW).then_some(Row { at: begin, bytes, ..Row::default() })
+    })
 }
 
 fn is_word(word: &str) -> bool {
@@ -265,6 +291,10 @@ fn is_word(word: &str) -> bool {
 
 fn is_wide(word: &str) -> bool {
     matches!(word.len(), 4 | 8 | 16) && all_hex(word)
+}
+
+fn is_bare_byte(word: &str) -> bool {
+    is_byte(word.strip_prefix("0x").unwrap_or(word))
 }
 
 fn is_byte(word: &str) -> bool {

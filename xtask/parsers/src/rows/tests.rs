@@ -159,6 +159,33 @@ fn dumps_in_quotes_are_read() {
     }
 }
 
+/// A program may print a whole block at once: as an array, or as Python does.
+#[test]
+fn arrays_are_read() {
+    let list = |width, prefix: &str| {
+        let words = words(&block(), width, false);
+        words.iter().map(|word| format!("{prefix}{word}")).collect::<Vec<_>>().join(", ")
+    };
+    let python = block().iter().fold(String::new(), |text, byte| match byte {
+        b'\'' | b'"' | b'\\' => format!("{text}\\{}", char::from(*byte)),
+        b'\n' => text + "\\n",
+        b' '..=b'~' => format!("{text}{}", char::from(*byte)),
+        _ => format!("{text}\\x{byte:02x}"),
+    });
+    for text in [
+        format!("cqe: [{}]", list(1, "")),
+        format!("cqe = {{{}}};", list(1, "0x")),
+        format!("INFO ring [{}] done", list(4, "0x")),
+        words(&block(), 4, false).join(" "),
+        format!("<7> cqe {}", words(&block(), 4, false).join(" ")),
+        format!("cqe = b'{python}'"),
+        format!("b\"{python}\""),
+    ] {
+        assert_eq!(one(&text), Ok(block()), "{text}");
+        assert_eq!(one(&format!("words before\n{text}\nwords behind\n")), Ok(block()), "{text}");
+    }
+}
+
 #[test]
 fn words_of_unknown_order_want_to_be_told() {
     let forms: [(&str, Form, WordOrder); 5] = [
