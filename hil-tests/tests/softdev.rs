@@ -170,6 +170,22 @@ fn an_unknown_combination_leaves_nothing_to_the_next_row() {
     assert!(board.findings().iter().any(otherwise), "the board reports a difference");
 }
 
+/// Where unknown combinations leave signature errors, each scenario passes behind them.
+#[test]
+fn scenarios_pass_behind_unknown_combinations() {
+    let faults = Faults { leftover_rows_otherwise: true, ..Faults::default() };
+    let mut board = SoftBoard::new(DeviceProfile::default()).with_faults(faults).as_hardware();
+    let capabilities = board.capabilities();
+    let can = |scenario: &&scenarios::Scenario| scenario.needs.missing(&capabilities).is_none();
+    let leaves = scenarios::all().find(|scenario| scenario.name == "r153_leftover_combinations").unwrap();
+    assert_eq!(leaves.run_on(&mut board), Ok(()));
+    for scenario in scenarios::all().filter(can) {
+        if let Err(error) = scenario.run_on(&mut board) {
+            panic!("{}: {error}\n{}", scenario.name, history::lines(&mut board).join("\n"));
+        }
+    }
+}
+
 #[test]
 fn every_scenario_runs_somewhere_and_is_named_once() {
     let names: BTreeSet<_> = scenarios::all().map(|scenario| scenario.name).collect();

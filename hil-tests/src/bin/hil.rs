@@ -10,7 +10,7 @@ use hil_tests::cases::{self, Selection};
 use hil_tests::protocol::Event;
 use hil_tests::qp_pair::Verdict;
 use hil_tests::way::Ways;
-use mlx5_softdev::{CryptoMode, DeviceProfile};
+use mlx5_softdev::{CryptoMode, DeviceProfile, Faults};
 use std::error::Error;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -85,9 +85,15 @@ fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
     })
 }
 
+/// Returns how the software device is broken, to test what is told of a case that fails.
+fn faults() -> Faults {
+    let denied_as_access = std::env::var("HIL_BREAK").is_ok_and(|fault| fault == "denied-as-access");
+    Faults { denied_as_access, ..Faults::default() }
+}
+
 fn open(name: &str, programs: Option<&Path>) -> Result<Box<dyn Board>, Box<dyn Error>> {
     Ok(match name {
-        "softdev" => Box::new(SoftBoard::new(DeviceProfile::default())),
+        "softdev" => Box::new(SoftBoard::new(DeviceProfile::default()).with_faults(faults())),
         "softdev-wrapped" => {
             let crypto = CryptoMode::Wrapped;
             Box::new(SoftBoard::new(DeviceProfile { crypto, ..DeviceProfile::default() }))

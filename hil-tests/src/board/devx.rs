@@ -504,6 +504,12 @@ impl Board for DevxBoard {
     }
 
     fn completions(&self) -> Vec<String> {
+        // The stand-in's device knows the causes.
+        if self.name == UVERBS
+            && let Some(words) = told_by_stand_in()
+        {
+            return words.lines().map(str::to_owned).collect();
+        }
         self.taken.iter().map(|(qpn, work)| format!("completion of queue pair {qpn:#x}: {work:?}")).collect()
     }
 
@@ -577,6 +583,20 @@ impl Commissioned for DevxBoard {
     fn load_wrapped(&mut self, wrapped: &[u8]) -> Result<DekId, String> {
         self.load(self::wrapped(wrapped)?).map_err(|error| error.to_string())
     }
+}
+
+/// Returns the last completions of the stand-in's device, a line each, `None` where the stand-in is not in this
+/// program.
+fn told_by_stand_in() -> Option<String> {
+    type Completions = unsafe extern "C" fn(*mut u8, usize) -> usize;
+    let this = Library::this();
+    // SAFETY: only the stand-in for the kernel has this name, and this type.
+    let completions = unsafe { this.get::<Completions>(b"mlx5_uverbs_completions\0") }.ok()?;
+    let mut words = vec![0; 1 << 14];
+    // SAFETY: there is as much room as is said.
+    let length = unsafe { completions(words.as_mut_ptr(), words.len()) };
+    words.truncate(length.min(words.len() - 1));
+    Some(String::from_utf8_lossy(&words).into_owned())
 }
 
 /// Returns the DEK for a key in plaintext.

@@ -4,6 +4,7 @@ use crate::message::Message;
 use crate::refusal::Cause;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use mlx5_mkey::inspect::cqe::CompletionEntry;
 
 /// Something that passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,19 @@ pub struct Written {
     pub entry: [u8; 64],
     /// Of an error, why.
     pub cause: Option<Cause>,
+}
+
+impl core::fmt::Display for Written {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match CompletionEntry::parse(&self.entry) {
+            Ok(entry) => write!(f, "completion: {}", entry.summary(None))?,
+            Err(error) => write!(f, "completion: {error}")?,
+        }
+        match self.cause {
+            Some(cause) => write!(f, ": {cause}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What is called for all that passes.

@@ -19,7 +19,6 @@ use core::cell::RefCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use mlx5_mkey::command::{Command, CqeSize, CreateListMkey, MkeyEntries, Pdn, QueryGeneralCapabilities};
-use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::mkey::{
     Access, KlmEntry, KsmEntry, Mkey, MkeyAttributes, RelaxedOrdering, SignatureAttributes, XtsEngine,
 };
@@ -516,17 +515,7 @@ impl Board for SoftBoard {
     }
 
     fn completions(&self) -> Vec<String> {
-        let words = |written: &Written| {
-            let words = match CompletionEntry::parse(&written.entry) {
-                Ok(entry) => format!("completion: {}", entry.summary(None)),
-                Err(error) => format!("completion: {error}"),
-            };
-            match written.cause {
-                Some(cause) => format!("{words}: {cause}"),
-                None => words,
-            }
-        };
-        self.device.kept_completions().map(words).collect()
+        self.device.kept_completions().map(Written::to_string).collect()
     }
 
     fn event(&mut self, end: &QpEnd) -> Option<QpEvent> {

@@ -90,7 +90,34 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_in
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_trace(buffer: *mut u8, room: usize) -> usize {
-    let words = fault::trace();
+    // SAFETY: by contract.
+    unsafe { write_out(&fault::trace(), buffer, room) }
+}
+
+/// Writes the last completions of the device, a line for each, those of errors with their cause, with a zero behind, and
+/// returns how long all of them are. What has no room is left out.
+///
+/// # Safety
+/// `buffer` has `room` bytes.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn mlx5_uverbs_completions(buffer: *mut u8, room: usize) -> usize {
+    let words = owner::as_device(|| {
+        let mut words = String::new();
+        calls::with_device(|device| {
+            words = device.kept_completions().map(|written| format!("{written}\n")).collect();
+        });
+        words
+    });
+    // SAFETY: by contract.
+    unsafe { write_out(&words, buffer, room) }
+}
+
+/// Writes words with a zero behind, as far as there is room, and returns how long all of them are.
+///
+/// # Safety
+/// `buffer` has `room` bytes.
+unsafe fn write_out(words: &str, buffer: *mut u8, room: usize) -> usize {
     if let Some(most) = room.checked_sub(1) {
         let length = words.len().min(most);
         // SAFETY: by contract there is room for this and a zero.

@@ -33,6 +33,9 @@ use std::time::{Duration, Instant};
 /// The period of the receiver-not-ready timer.
 const NOT_READY_PERIOD: Duration = Duration::from_millis(1);
 
+/// Completions that are kept for who asks what has happened.
+const KEPT: usize = 16;
+
 /// An arm word that no program has written.
 pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
 
@@ -103,6 +106,7 @@ impl State {
     /// [`Errno::IO`] when a file of a log cannot be written, or the fabric cannot be joined: why is said on standard error.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
         let mut device = Device::new(ProcessMemory, settings.profile);
+        device.keep_completions(KEPT);
         let clock = Arc::new(Mutex::new(ClockPages::new()?));
         let stamps = clock.clone();
         device.set_clock(move || stamps.lock().unwrap_or_else(PoisonError::into_inner).ticks());

@@ -99,7 +99,7 @@ impl Opened {
 }
 
 /// The stand-in, which is in this program.
-fn stand_in() -> Library {
+pub(crate) fn stand_in() -> Library {
     libloading::os::unix::Library::this().into()
 }
 

@@ -2,12 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::TIMEOUT;
-use super::verbs::{Opened, readable};
+use super::verbs::{Opened, readable, stand_in};
 use libloading::Library;
 use libmlx5::abi::{IbvContext, IbvQp, IbvQpAttr, IbvSge, QpCap, QpInitAttr, RecvWr, WorkCompletion};
 use mlx5_mkey::devx::{AdoptSpec, Cq, CqReader, Device, DevxError, ProtectionDomain, QueuePair};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_testing::preload::preloaded;
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
@@ -114,6 +115,11 @@ impl VerbsQp {
 
     /// Makes one that is connected to itself.
     pub(crate) fn connected(sizes: Sizes) -> Self {
+        Self::connected_for(sizes, ACCESS)
+    }
+
+    /// Makes one that is connected to itself, and allows its peer this much.
+    fn connected_for(sizes: Sizes, access: c_int) -> Self {
         let new = Self::new(sizes);
         let mut gid = [0_u64; 2];
         call!(new.verbs(), "ibv_query_gid": fn(
@@ -124,7 +130,7 @@ impl VerbsQp {
         ) -> c_int);
         let attr = IbvQpAttr {
             port: 1,
-            access: ACCESS as u32,
+            access: access as u32,
             path_mtu: 5,
             dest_qp: new.number(),
             gid,
@@ -275,6 +281,26 @@ impl VerbsQp {
         call!(self.verbs(), "ibv_ack_cq_events": fn(cq => *mut c_void, 1 => u32));
     }
 
+    /// Waits for an event of the context, and returns its number (`enum ibv_event_type`).
+    fn take_async_event(&self) -> c_int {
+        const OPERATIONS: usize = 32;
+        // SAFETY: `struct ibv_context` has this descriptor behind a pointer, its operations and another descriptor.
+        let descriptor = unsafe { self.opened.raw.cast::<c_int>().add(2 + 2 * OPERATIONS + 1).read() };
+        // SAFETY: the context is open.
+        let channel = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        assert!(readable(&channel, TIMEOUT.unwrap()), "no event");
+        // `struct ibv_async_event`: what it is about, and what it is.
+        let mut event = [0_u64; 2];
+        let raw = self.opened.raw.as_ptr();
+        let result = call!(self.verbs(), "ibv_get_async_event": fn(
+            raw => *mut c_void,
+            &mut event => *mut [u64; 2]
+        ) -> c_int);
+        assert_eq!((result, event[0]), (0, self.qp.as_ptr().expose_provenance() as u64));
+        call!(self.verbs(), "ibv_ack_async_event": fn(&mut event => *mut [u64; 2]));
+        event[1] as c_int
+    }
+
     /// Hands the queues over. Tests do not use them through libibverbs afterwards.
     pub(crate) fn adopt<const S: usize, const R: usize>(
         &self,
@@ -325,4 +351,23 @@ impl VerbsQp {
         assert_eq!(results, [0; 5]);
         opened.close();
     }
+}
+
+/// What the queue pair forbids its peer is an event of libibverbs, and the device tells the cause of the completion.
+#[test]
+fn a_peer_that_asks_for_what_is_forbidden_makes_an_event() {
+    const REQ_ERR: c_int = 2;
+    preloaded("verbs_qp::a_peer_that_asks_for_what_is_forbidden_makes_an_event", || {
+        // `IBV_ACCESS_LOCAL_WRITE` alone.
+        let queue = VerbsQp::connected_for(Sizes::SMALL, 1);
+        queue.post_write();
+        assert_eq!(queue.take_async_event(), REQ_ERR);
+        let mut words = [0_u8; 4096];
+        let length = call!(&stand_in(), "mlx5_uverbs_completions": fn(
+            words.as_mut_ptr() => *mut u8,
+            words.len() => usize
+        ) -> usize);
+        let words = str::from_utf8(&words[..length]).unwrap();
+        assert!(words.contains("REQ_ERR: ") && words.contains("forbids its peer to write (rwe)"), "{words}");
+    });
 }
