@@ -620,6 +620,20 @@ fn an_mkey_comes_with_its_entries() {
     setup.refused(good.u8(MKC, 0x40), BAD_PARAMETER, "free, and no UMR could change that");
 }
 
+/// Atomics over a region of relaxed order are refused with the number that a ConnectX gives.
+#[test]
+fn atomics_over_relaxed_order_have_their_number() {
+    let mut setup = Setup::new();
+    let (at, key) = setup.host.region(4096, Access::ALL);
+    let entry = Klm { byte_count: 0.into(), mkey: key.get().into(), address: at.into() };
+    // Entries of one length (mode 3) of 2^12 bytes.
+    let words = list_mkey(setup.host.pd, 0, 0, 0, 4096, &[entry]).u8(MKC + 2, 0x7c | 3).u8(MKC + 0x3b, 12);
+    setup.good(words.clone());
+    setup.host.device.set_relaxed_order(key.index(), true).unwrap();
+    let entry = Posted::new(setup.queue, &words.0, 16).give(&mut setup.host.device);
+    assert_eq!((entry[0x20], &entry[0x24..0x28]), (BAD_PARAMETER, &0x0045_d3a4_u32.to_be_bytes()[..]));
+}
+
 /// A key of all memory has no length of its own.
 #[test]
 fn an_mkey_of_physical_addresses_is_of_all_memory() {

@@ -5,8 +5,10 @@ use super::TIMEOUT;
 use super::verbs::{Opened, readable, stand_in};
 use libloading::Library;
 use libmlx5::abi::{IbvContext, IbvQp, IbvQpAttr, IbvSge, QpCap, QpInitAttr, RecvWr, WorkCompletion};
+use mlx5_mkey::command::MkeyEntries;
 use mlx5_mkey::devx::{AdoptSpec, Cq, CqReader, Device, DevxError, ProtectionDomain, QueuePair};
-use mlx5_mkey::types::Key;
+use mlx5_mkey::mkey::{Access, KsmEntry};
+use mlx5_mkey::types::{Key, KsmEntrySize};
 use mlx5_mkey::wqe::{Remote, Sge};
 use mlx5_testing::preload::preloaded;
 use std::ffi::{c_int, c_void};
@@ -369,5 +371,36 @@ fn a_peer_that_asks_for_what_is_forbidden_makes_an_event() {
         ) -> usize);
         let words = str::from_utf8(&words[..length]).unwrap();
         assert!(words.contains("REQ_ERR: ") && words.contains("forbids its peer to write (rwe)"), "{words}");
+    });
+}
+
+/// A list for atomics over a region of relaxed order is refused with the number that a ConnectX gives.
+#[test]
+fn atomics_over_relaxed_order_have_their_number() {
+    /// `IBV_ACCESS_REMOTE_ATOMIC`, `IBV_ACCESS_RELAXED_ORDERING`.
+    const RELAXED_ATOMIC: c_int = 8 | 1 << 20;
+    preloaded("verbs_qp::atomics_over_relaxed_order_have_their_number", || {
+        let queue = VerbsQp::new(Sizes::SMALL);
+        let address = queue.sge().address;
+        for (access, refused) in [(ACCESS | 8, false), (ACCESS | RELAXED_ATOMIC, true)] {
+            let region = call!(queue.verbs(), "ibv_reg_mr": fn(
+                queue.pd.as_ptr() => *mut c_void,
+                ptr::with_exposed_provenance_mut(address as usize) => *mut c_void,
+                4096 => usize,
+                access => c_int
+            ) -> *mut c_void);
+            // SAFETY: `struct ibv_mr` has the local key behind 36 bytes.
+            let lkey = unsafe { NonNull::new(region).unwrap().cast::<u32>().add(9).read() };
+            let device = queue.opened.adopt().unwrap();
+            let pd = queue.adopt_pd(&device).unwrap();
+            let entries = [KsmEntry { address, key: Key::from_raw(lkey) }];
+            let entries = MkeyEntries::Ksm(KsmEntrySize::new(4096).unwrap(), &entries);
+            let made =
+                pd.create_list_mkey(Access::ALL, 0, entries).map(drop).map_err(|error| error.to_string());
+            assert_eq!(made.is_err(), refused, "{made:?}");
+            if let Err(error) = made {
+                assert!(error.contains("syndrome 0x0045d3a4"), "{error}");
+            }
+        }
     });
 }
