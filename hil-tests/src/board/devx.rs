@@ -585,8 +585,7 @@ impl Commissioned for DevxBoard {
     }
 }
 
-/// Returns the last completions of the stand-in's device, a line each, `None` where the stand-in is not in this
-/// program.
+/// Returns the last completions of the stand-in's device, a line each. `None`: this program has no stand-in.
 fn told_by_stand_in() -> Option<String> {
     type Completions = unsafe extern "C" fn(*mut u8, usize) -> usize;
     let this = Library::this();
