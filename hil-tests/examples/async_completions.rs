@@ -1,9 +1,10 @@
-//! Two tasks on one thread that send each other messages and sleep until there are completions, with tokio.
+//! Two tasks on one thread exchange messages with tokio, and sleep until completions arrive.
 //!
-//! `cargo xtask emulate -- cargo run --package hil-tests --example async_completions` runs it on the software device; on a
-//! BlueField or any mlx5 device it runs as it is. Argument: the device's name, if not the first.
+//! `cargo xtask emulate -- cargo run --package hil-tests --example async_completions` runs the example on the
+//! software device. On a BlueField or any other mlx5 device the program runs unchanged. Argument: the name of
+//! the device; the first one by default.
 
-#![allow(unsafe_code)] // A descriptor is a promise, too.
+#![allow(unsafe_code)] // For the descriptor of the completion channel.
 
 use mlx5_mkey::devx::{
     Buffer, CompletionChannel, CqReader, CqSpec, Device, ProtectionDomain, QueuePair, QueuePairSpec,
@@ -20,12 +21,12 @@ use tokio::time::{sleep, timeout};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Messages that go each way.
+/// Messages in each direction.
 const MESSAGES: u64 = 5;
 /// Bytes of a message.
 const LENGTH: usize = 8;
 
-/// A queue pair, and the descriptor that becomes readable when it has completions.
+/// A queue pair, and the descriptor that becomes readable when completions arrive.
 struct End {
     queue: QueuePair<64, 16>,
     completions: CqReader,
@@ -37,7 +38,7 @@ impl End {
     fn new(device: &Device, pd: &ProtectionDomain) -> Result<Self, Failure> {
         let (cq, mut completions) = device.create_cq(CqSpec::entries_for(1, 64, 16, 0))?;
         let queue = device.create_qp(pd, &cq, &cq, QueuePairSpec::default())?;
-        // SAFETY: a channel keeps its descriptor open as long as it lives, and it is always the same.
+        // SAFETY: a channel keeps one descriptor, which stays open as long as the channel lives.
         let readable =
             unsafe { AsyncFd::register_with_interest(completions.channel()?, Interest::READABLE)? };
         let mut end =
@@ -52,7 +53,7 @@ impl End {
         Ok(())
     }
 
-    /// Returns the next completion. The thread does other things meanwhile.
+    /// Returns the next completion. Other tasks run meanwhile.
     async fn completion(&mut self) -> Result<WorkCompletion, Failure> {
         loop {
             let mut router = QpRouter { queues: &mut self.queue, mkeys: &mut [] };
@@ -69,7 +70,7 @@ impl End {
         Ok(())
     }
 
-    /// Waits for a message; notes on the way what was sent.
+    /// Waits for a message, and counts the completions of sends meanwhile.
     async fn message(&mut self) -> Result<u64, Failure> {
         loop {
             match self.completion().await?.outcome {
@@ -86,13 +87,13 @@ impl End {
     }
 }
 
-/// Sends back what comes, with one added.
+/// Sends each received number back, plus one.
 async fn server(mut end: End) -> Result<(), Failure> {
     for _ in 0..MESSAGES {
         let number = end.message().await?;
         end.send(number + 1)?;
     }
-    // The last answer must be out before the queue pair goes.
+    // The last answer must complete before the queue pair is destroyed.
     end.completion().await?;
     Ok(())
 }
@@ -123,7 +124,7 @@ async fn both(device: Option<&str>) -> Result<(), Failure> {
     server.await?
 }
 
-/// Runs both on this thread.
+/// Runs both tasks on this thread.
 pub(crate) fn run(device: Option<&str>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { timeout(Duration::from_secs(10), both(device)).await? })

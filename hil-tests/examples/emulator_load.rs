@@ -1,8 +1,8 @@
-//! What `cargo xtask bench --emulator` measures besides perftest: how many mkeys a second the device `mlx5_0` creates and
-//! destroys, and what this machine does without any device. Prints a name and a number for each.
+//! Measurements of `cargo xtask bench --emulator` besides perftest: mkeys per second that the device `mlx5_0`
+//! creates and destroys, and the speed of this machine without a device. Prints a name and a number for each.
 //!
-//! `emulator_load mkeys` needs a device; `emulator_load machine CORE` needs none, and starts itself on another core for the other
-//! end of a connection.
+//! `emulator_load mkeys` needs a device. `emulator_load machine CORE` needs none: it starts itself on another
+//! core as the other end of a connection.
 
 use mlx5_mkey::devx::{Device, MkeySpec};
 use std::error::Error;
@@ -14,11 +14,11 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long each is measured.
+/// Duration of each measurement.
 const TIME: Duration = Duration::from_secs(1);
 /// Bytes of a message.
 const PING: usize = 4096;
-/// Bytes of a write, and of a copy.
+/// Bytes of a write and of a copy.
 const BLOCK: usize = 1 << 16;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -78,7 +78,7 @@ fn machine(core: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Does something again and again. Returns how often in a second.
+/// Repeats a piece of work. Returns the repetitions per second.
 fn rate(mut work: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<f64, Box<dyn Error>> {
     let start = Instant::now();
     let mut count = 0_u64;
@@ -89,7 +89,7 @@ fn rate(mut work: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<f64, Box
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Sends back what comes on its standard input, which is a socket, until that ends.
+/// Sends back the bytes of standard input, which is a socket, until the other end closes.
 fn echo() -> Result<(), Box<dyn Error>> {
     let mut socket = UnixStream::from(std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?);
     let mut message = [0; PING];
@@ -99,7 +99,7 @@ fn echo() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends until nobody takes it any more.
+/// Sends until the other end closes.
 fn send(address: &str) -> Result<(), Box<dyn Error>> {
     let mut stream = TcpStream::connect(address)?;
     let block = vec![1; BLOCK];
@@ -107,7 +107,7 @@ fn send(address: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A command for this program in another role, on a core.
+/// Returns a command that runs this program in another role, on a core.
 fn itself(role: &str, core: &str) -> std::io::Result<Command> {
     let mut command = Command::new("taskset");
     command.args(["-c", core]).arg(std::env::current_exe()?).arg(role).stdin(Stdio::null());
@@ -115,7 +115,7 @@ fn itself(role: &str, core: &str) -> std::io::Result<Command> {
 }
 
 fn stop(child: &mut Child) -> std::io::Result<()> {
-    // It may have ended already, since nobody listens.
+    // The child may have ended already, because its connection is closed.
     let _ = child.kill();
     child.wait().map(drop)
 }

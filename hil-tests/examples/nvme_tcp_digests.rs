@@ -1,13 +1,16 @@
-//! A PDU of NVMe/TCP with header digest and data digest, in one pass: the device computes both while it writes the PDU, and checks
-//! and strips both while it reads it. Then a bit of the data is flipped, and the data's mkey says so; the header's does not.
+//! An NVMe/TCP PDU with header digest and data digest, in one pass. The device computes both digests while it
+//! writes the PDU, and checks and strips both while it reads the PDU. Then one bit of the data is flipped:
+//! the data's mkey reports an error, the header's mkey does not.
 //!
-//! Two mkeys, each with a digest of its own on the wire. One chain configures both and moves header, digest, data and digest; each
-//! mkey has a request of its own, since nothing is known of devices that take two digests in one.
+//! There are two mkeys, each with its own digest on the wire. One chain configures both and moves header,
+//! digest, data and digest. Each mkey has a request of its own, because no source tells whether devices
+//! accept two digests in one request.
 //!
-//! `cargo xtask emulate -- cargo run --package hil-tests --example nvme_tcp_digests` runs it on the software device, on an mlx5 device
-//! with CRC32C it runs as it is. Argument: the device's name, if not the first.
+//! `cargo xtask emulate -- cargo run --package hil-tests --example nvme_tcp_digests` runs the example on the
+//! software device. On an mlx5 device with CRC32C the program runs unchanged. Argument: the name of the
+//! device; the first one by default.
 
-#![allow(clippy::indexing_slicing)] // Two mkeys are asked for, and two are there.
+#![allow(clippy::indexing_slicing)] // There are exactly two mkeys.
 
 use mlx5_mkey::devx::{
     Buffer, CqReader, CqSpec, Device, MkeySpec, Mkeys, PieceError, QueuePair, QueuePairSpec,
@@ -18,16 +21,17 @@ use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::error::Error;
 use std::time::Duration;
 
-/// The header of a C2HData PDU with both digests, the last of command 0x1234: 4096 bytes of data (NVMe/TCP transport specification).
+/// The header of a C2HData PDU with both digests and 4096 bytes of data, the last one of command 0x1234
+/// (NVMe/TCP transport specification).
 const HEADER: [u8; 24] =
     [7, 7, 24, 28, 0x20, 0x10, 0, 0, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0];
 const DATA: usize = 4096;
 const DIGEST: usize = Digest::BYTES as usize;
 const PDU: usize = HEADER.len() + DIGEST + DATA + DIGEST;
-/// The digests, as a bitwise CRC32C in Python computed them.
+/// The digests, computed with a bitwise CRC32C in Python.
 const HEADER_DIGEST: u32 = 0xd804_94e0;
 const DATA_DIGEST: u32 = 0xc014_3a6f;
-/// Where the data's digest is in the PDU; the other is behind the header.
+/// Offset of the data digest in the PDU. The header digest follows the header.
 const DATA_DIGEST_AT: usize = PDU - DIGEST;
 
 fn main() -> std::process::ExitCode {
@@ -36,7 +40,7 @@ fn main() -> std::process::ExitCode {
     std::process::ExitCode::FAILURE
 }
 
-/// Does it on the device of this name, or on the first.
+/// Runs the example on the device of this name, or on the first one.
 pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     let device = Device::open(name)?;
     println!("device: {device}");
@@ -76,7 +80,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     }
     println!("written: {PDU} bytes, header digest {HEADER_DIGEST:08x}, data digest {DATA_DIGEST:08x}");
 
-    // The way back, good and then with a bit flipped in the data: checked and stripped.
+    // Reads the PDU back twice, correct and with a flipped bit of the data: the device checks and strips both
+    // digests.
     for (id, flip) in [(4, 0), (6, 0x40)] {
         let mut byte = [0];
         peer.read(PDU - 100, &mut byte)?;
@@ -98,12 +103,12 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the place behind the header and its digest.
+/// Returns the address after the header and its digest.
 const fn behind(remote: Remote, header: Sge) -> Remote {
     Remote { address: remote.address + header.length as u64, ..remote }
 }
 
-/// Lays header and data under the two mkeys, and returns the PDU: all of both.
+/// Maps header and data to the two mkeys. Returns the PDU, which consists of both.
 fn configure(
     id: u64,
     queue: &mut QueuePair<64, 16>,
@@ -121,14 +126,14 @@ fn configure(
     Ok([all(0), all(1)])
 }
 
-/// Reads a digest, which is in little endian.
+/// Reads a digest in little endian.
 fn digest(memory: &Buffer, at: usize) -> Result<u32, PieceError> {
     let mut bytes = [0; DIGEST];
     memory.read(at, &mut bytes)?;
     Ok(u32::from_le_bytes(bytes))
 }
 
-/// Takes completions up to that of the request `id`, or gives up after five seconds.
+/// Takes completions up to that of request `id`. Fails after five seconds.
 fn finish(
     id: u64,
     completions: &mut CqReader,
@@ -139,7 +144,8 @@ fn finish(
     loop {
         let limit = Some(Duration::from_secs(5));
         match completions.wait(&mut router, limit)?.ok_or("no completion within five seconds")? {
-            // It comes before the completion of the data. The router has told the mkey.
+            // A signature error arrives before the completion of the data. The router has recorded it in the
+            // mkey.
             Completion::SignatureError { position, .. } => println!("mkey {position} has a signature error"),
             Completion::Work(work) => match work.outcome {
                 Outcome::Failed(failure) => {

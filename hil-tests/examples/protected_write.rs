@@ -1,10 +1,12 @@
-//! Opens a device through libmlx5, makes an mkey with T10-DIF on the wire inside AES-XTS, writes through it to plain memory
-//! and compares what arrived; then reads it back with a bit flipped, and prints which block is wrong.
+//! Opens a device through libmlx5, creates an mkey with T10-DIF on the wire inside AES-XTS, writes through
+//! the mkey to plain memory and compares the result. Then reads the data back with a flipped bit, and prints
+//! which block is wrong.
 //!
-//! `cargo xtask emulate -- cargo run --package hil-tests --example protected_write` runs it on the software device; on a
-//! BlueField or any mlx5 device with plaintext keys it runs as it is. Argument: the device's name, if not the first.
+//! `cargo xtask emulate -- cargo run --package hil-tests --example protected_write` runs the example on the
+//! software device. On a BlueField or any other mlx5 device with plaintext keys the program runs unchanged.
+//! Argument: the name of the device; the first one by default.
 
-#![allow(clippy::indexing_slicing)] // One mkey is asked for, and one is there.
+#![allow(clippy::indexing_slicing)] // There is exactly one mkey.
 
 use mlx5_mkey::command::{DekKey, XtsKey};
 use mlx5_mkey::devx::{CqReader, CqSpec, Device, MkeySpec, Mkeys, QueuePair, QueuePairSpec};
@@ -20,13 +22,14 @@ use std::time::Duration;
 
 /// Bytes of data: two blocks.
 const DATA: usize = 1024;
-/// The same on the wire: each block of 512 with 8 bytes of T10-DIF.
+/// Bytes on the wire: each block of 512 bytes has 8 bytes of T10-DIF.
 const WIRE: usize = 1040;
 
-/// What is to arrive, at some offsets: the beginning, and the end of each block with its T10-DIF. Computed once with Python: the
-/// T10-DIF by its definition (CRC-16 of polynomial 0x8bb7 over 512 bytes, application tag, reference tag 0x1000 and one more for
-/// each block, all big-endian), then `modes.XTS` of the package `cryptography` over each 520 bytes, where the tweak is the
-/// number 0x1000 and one more for each block, in 16 bytes, little-endian.
+/// The expected bytes at some offsets: the beginning, and the end of each block with its T10-DIF. They were
+/// computed with Python. The T10-DIF follows its definition: CRC-16 of polynomial 0x8bb7 over 512 bytes,
+/// application tag, and reference tag 0x1000 plus one for each block, all big-endian. `modes.XTS` of the
+/// package `cryptography` then encrypts each 520 bytes. The tweak is 0x1000 plus one for each block, in 16
+/// bytes, little-endian.
 const CIPHERTEXT: [(usize, u128); 3] = [
     (0, 0xee38_628d_24d5_d1f7_ea6e_dada_475e_8b73),
     (504, 0xcfc6_9ae7_6f26_4d10_a45f_da3d_d15c_1c01),
@@ -39,7 +42,7 @@ fn main() -> std::process::ExitCode {
     std::process::ExitCode::FAILURE
 }
 
-/// Does it on the device of this name, or on the first.
+/// Runs the example on the device of this name, or on the first one.
 pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     let device = Device::open(name)?;
     println!("device: {device}");
@@ -47,7 +50,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     let (cq, mut completions) = device.create_cq(CqSpec::entries_for(1, 64, 16, 1))?;
     let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
     queue.control().connect_loopback()?;
-    // Keys of your own come from a random number generator, or wrapped from a key server.
+    // A real program takes keys from a random number generator, or wrapped from a key server.
     let key: [u8; 64] = std::array::from_fn(|index| (index * 7 + 1) as u8);
     let dek = pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, *b"example!")?;
 
@@ -82,7 +85,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
         crypto: Some(crypto),
     };
     let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
-    // Two pieces of memory become one space, and all of it is written to the peer. One doorbell for both.
+    // Map two pieces of memory to one space, and write all of it to the peer. One doorbell publishes both
+    // requests.
     let entries = [source.entry(0..300)?, source.entry(300..DATA)?];
     let remote = Remote { address: target.address(), rkey: target.rkey() };
     let all = Sge { address: 0, length: WIRE as u32, lkey: mkeys[0].key() };
@@ -100,7 +104,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
         }
     }
 
-    // The way back, with a bit flipped in the second block: decrypted, checked, and found.
+    // Read back with a flipped bit in the second block: the device decrypts, checks and finds the error.
     let mut byte = [0];
     target.read(WIRE - 100, &mut byte)?;
     target.write(WIRE - 100, &[byte[0] ^ 1])?;
@@ -109,7 +113,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     batch.request(4).signaled().rdma_read(remote, &[all])?;
     drop(batch);
     finish(4, &mut completions, &mut queue, &mut mkeys)?;
-    // The transfer itself is complete. Whether its data is good, the completion queue knows.
+    // The transfer has completed. The completion queue knows whether its data are good.
     match completions.check(&mut mkeys[0])? {
         Some(error) if error.block_index() == 1 => println!("read back: block 1 is wrong: {error:?}"),
         other => return Err(format!("a flipped bit in block 1, and the mkey says {other:?}").into()),
@@ -117,7 +121,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes completions up to that of the request `id`, or gives up after five seconds.
+/// Takes completions up to that of request `id`. Fails after five seconds.
 fn finish(
     id: u64,
     completions: &mut CqReader,
@@ -128,7 +132,8 @@ fn finish(
     loop {
         let limit = Some(Duration::from_secs(5));
         match completions.wait(&mut router, limit)?.ok_or("no completion within five seconds")? {
-            // It comes before the completion of the data. The router has told the mkey.
+            // A signature error arrives before the completion of the data. The router has recorded it in the
+            // mkey.
             Completion::SignatureError { position, .. } => println!("mkey {position} has a signature error"),
             Completion::Work(work) => match work.outcome {
                 Outcome::Failed(failure) => {

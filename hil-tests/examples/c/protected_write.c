@@ -1,12 +1,13 @@
 /*
- * Opens a device through libmlx5, makes an mkey with T10-DIF on the wire inside AES-XTS, writes through it to plain memory and
- * compares what arrived; then reads it back with a bit flipped, and prints which block is wrong. The same as protected_write.rs.
+ * Opens a device through libmlx5, creates an mkey with T10-DIF on the wire inside AES-XTS, writes through the mkey to
+ * plain memory and compares the result. Then reads the data back with a flipped bit, and prints which block is wrong.
+ * The same as protected_write.rs.
  *
  *   cc -std=c11 protected_write.c $(pkg-config --cflags --libs mlx5-mkey) -o protected_write
  *
- * `cargo xtask capi` makes the library, the header and the file for pkg-config; `cargo xtask emulate -- ./protected_write` runs it
- * on the software device. On a BlueField or any mlx5 device with plaintext keys it runs as it is. Argument: the device's name, if
- * not the first.
+ * `cargo xtask capi` makes the library, the header and the file for pkg-config. `cargo xtask emulate -- ./protected_write`
+ * runs the program on the software device. On a BlueField or any other mlx5 device with plaintext keys it runs
+ * unchanged. Argument: the name of the device; the first one by default.
  */
 
 #include <mlx5_mkey.h>
@@ -16,16 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of data: two blocks. The same on the wire: each block of 512 with 8 bytes of T10-DIF. */
+/* Bytes of data: two blocks. On the wire each block of 512 bytes has 8 bytes of T10-DIF. */
 #define DATA 1024
 #define WIRE 1040
 
-/* The LBA of the first block: its tweak, and its reference tag. */
+/* The LBA of the first block: its tweak and its reference tag. */
 #define LBA 0x1000
 
 /*
- * What is to arrive, at some offsets: the beginning, and the end of each block with its T10-DIF. Computed once with Python, as
- * protected_write.rs says.
+ * The expected bytes at some offsets: the beginning, and the end of each block with its T10-DIF. They were computed
+ * with Python; protected_write.rs says how.
  */
 static const struct {
     size_t at;
@@ -36,7 +37,7 @@ static const struct {
     {1024, {0x2b, 0xa1, 0x49, 0x3d, 0x59, 0xf7, 0x08, 0x8c, 0x89, 0x72, 0x0f, 0x39, 0x4a, 0xc0, 0xc0, 0x25}},
 };
 
-/* All that there is. What is NULL was not made. */
+/* All objects. NULL means not created. */
 struct service {
     mlx5mk_device *device;
     mlx5mk_pd *pd;
@@ -51,7 +52,7 @@ struct service {
     mlx5mk_error error;
 };
 
-/* Opens the device and makes the queues. */
+/* Opens the device and creates the queues. */
 static int open_device(struct service *s, const char *name)
 {
     char words[256];
@@ -65,7 +66,7 @@ static int open_device(struct service *s, const char *name)
         mlx5mk_cq_create(s->device, 128, &s->cq, &s->error) < 0 ||
         mlx5mk_qp_create(s->pd, s->cq, s->cq, &spec, &s->qp, &s->error) < 0)
         return -1;
-    /* Itself. A peer: mlx5mk_qp_address and mlx5mk_qp_connect. */
+    /* Connected to itself. To connect to a peer, use mlx5mk_qp_address and mlx5mk_qp_connect. */
     return mlx5mk_qp_connect_local(s->qp, mlx5mk_qp_number(s->qp), &s->error);
 }
 
@@ -86,14 +87,14 @@ static int make_memory(struct service *s)
     mlx5mk_mr_keys(s->source, &s->source_lkey, NULL);
     mlx5mk_mr_keys(s->target, NULL, &s->target_rkey);
 
-    /* Keys of your own come from a random number generator, or wrapped from a key server. */
+    /* A real program takes keys from a random number generator, or wrapped from a key server. */
     for (size_t i = 0; i < sizeof(key); i++)
         key[i] = (uint8_t)(i * 7 + 1);
     mlx5mk_key_spec spec = {.key = key, .bytes = sizeof(key), .opaque = "example"};
     return mlx5mk_dek_create(s->pd, &spec, &s->dek, &s->error);
 }
 
-/* Makes mkeys, and prepares what is the same for all requests. */
+/* Creates mkeys, and prepares the common part of all requests. */
 static int prepare(struct service *s)
 {
     mlx5mk_pool_spec spec = {.count = 1, .max_entries = 4, .flags = MLX5MK_POOL_CRYPTO};
@@ -116,7 +117,7 @@ static int prepare(struct service *s)
     return mlx5mk_prepared_create(s->pool, &config, &s->prepared, &s->error);
 }
 
-/* Lays the mkey over two pieces of memory, and moves all of it through the mkey. One doorbell for both. */
+/* Maps the mkey to two pieces of memory, and moves all data through the mkey. One doorbell publishes both requests. */
 static int transfer(struct service *s, mlx5mk_mkey mkey, uint32_t operation, uint64_t id)
 {
     mlx5mk_range entries[] = {
@@ -135,19 +136,19 @@ static int transfer(struct service *s, mlx5mk_mkey mkey, uint32_t operation, uin
         .sges = &all,
         .sge_count = 1,
     };
-    /* For each I/O: what belongs to its blocks. */
+    /* For each I/O: set the values that depend on its blocks. */
     if (mlx5mk_prepared_set_tweak(s->prepared, LBA, 0, &s->error) < 0 ||
         mlx5mk_prepared_set_tags(s->prepared, MLX5MK_WIRE, 0xf11e, LBA, &s->error) < 0)
         return -1;
     int posted = mlx5mk_post_configure(s->qp, id, 0, s->pool, mkey, s->prepared, entries, 2, &s->error);
     if (posted == MLX5MK_OK)
         posted = mlx5mk_post(s->qp, &request, &s->error);
-    /* Also where the second was refused: the first is posted. */
+    /* Ring even if the second request was refused: the first is posted. */
     mlx5mk_doorbell(s->qp);
     return posted;
 }
 
-/* Takes completions up to that of the request `id`, or gives up after five seconds. */
+/* Takes completions up to that of request `id`. Fails after five seconds. */
 static int finish(struct service *s, uint64_t id)
 {
     for (;;) {
@@ -164,7 +165,7 @@ static int finish(struct service *s, uint64_t id)
                 return 0;
             if (done[i].kind == MLX5MK_SENT)
                 continue;
-            /* A bad signature comes before the completion of the data, and is no reason to stop. */
+            /* A signature error arrives before the completion of the data. Continue. */
             if (done[i].kind == MLX5MK_BAD_SIGNATURE) {
                 char words[128];
                 mlx5mk_completion_words(&done[i], words, sizeof(words));
@@ -177,7 +178,7 @@ static int finish(struct service *s, uint64_t id)
     }
 }
 
-/* Writes, and compares what arrived. */
+/* Writes, and compares the result. */
 static int write_out(struct service *s, mlx5mk_mkey mkey)
 {
     if (transfer(s, mkey, MLX5MK_OP_RDMA_WRITE, 2) < 0 || finish(s, 2) < 0)
@@ -193,14 +194,14 @@ static int write_out(struct service *s, mlx5mk_mkey mkey)
     return 0;
 }
 
-/* The way back, with a bit flipped in the second block: decrypted, checked, and found. */
+/* Reads back with a flipped bit in the second block: the device decrypts, checks and finds the error. */
 static int read_back(struct service *s, mlx5mk_mkey mkey)
 {
     mlx5mk_bad_block bad;
     s->wire[WIRE - 100] ^= 1;
     if (transfer(s, mkey, MLX5MK_OP_RDMA_READ, 4) < 0 || finish(s, 4) < 0)
         return -1;
-    /* The transfer itself is complete. Whether its data is good, the mkey knows. */
+    /* The transfer has completed. The completion queue knows whether its data are good. */
     int checked = mlx5mk_mkey_check(s->pool, mkey, &bad, &s->error);
     if (checked == MLX5MK_SIGNATURE && bad.block == 1) {
         printf("read back: %s\n", s->error.message);
@@ -226,7 +227,7 @@ static int run(struct service *s, const char *name)
     return result;
 }
 
-/* Children first; what was not made is NULL, which is ignored. */
+/* Destroys children first. NULL is ignored. */
 static int destroy(struct service *s)
 {
     mlx5mk_prepared_destroy(s->prepared);
@@ -235,7 +236,7 @@ static int destroy(struct service *s)
     mlx5mk_dek_destroy(s->dek);
     int target = mlx5mk_mr_deregister(s->target, &s->error);
     int source = mlx5mk_mr_deregister(s->source, &s->error);
-    /* What the device may still reach stays. */
+    /* Memory that the device may still access stays allocated. */
     if (target == MLX5MK_OK)
         free(s->wire);
     if (source == MLX5MK_OK)

@@ -1,10 +1,9 @@
-//! The target's account of what it has corrupted, in a file beside the volume: it must outlive a target that
-//! is killed.
+//! The target's ledger of corruptions, in a file beside the volume, which outlives a target that is killed.
 //!
-//! A corruption is written down before it is done, with the byte that the file is to have then. One that was
-//! written down and not found yet is done again by the target that comes back; the bytes are the same if it
-//! was done already. It is found, and that is written down, before the initiator hears of it, so it is never
-//! done again after the block was repaired.
+//! Each corruption is recorded before it is done, with the new value of the byte. A target that comes back
+//! repeats all recorded corruptions that were not found yet; a repetition changes nothing if the byte has its
+//! new value already. A found corruption is recorded as found before the initiator hears of it: it is never
+//! repeated after the initiator has repaired the block.
 
 use super::storage::{Outcome, Random};
 use std::collections::BTreeMap;
@@ -13,31 +12,31 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a block with its T10-DIF, as it is on the wire and, encrypted, in the file.
+/// Bytes of a block with its T10-DIF, on the wire and, encrypted, in the file.
 pub(crate) const PROTECTED_BLOCK: usize = 520;
 
-/// Where a changed byte spoils the signature itself: the bytes of the ciphertext that hold the T10-DIF (the
-/// last block of AES and the bytes behind it are swapped, IEEE 1619). Any other byte spoils 16 bytes of data,
-/// which a guard of 16 bits misses once in 65,536 times; here the tags are wrong as well, so that the run may
-/// ask for every single one to be found.
+/// Offsets at which a changed byte spoils the T10-DIF itself: the bytes of the ciphertext that hold it (IEEE
+/// 1619 swaps the last block of AES and the bytes after it). Any other byte would spoil 16 bytes of data,
+/// which a guard of 16 bits misses once in 65,536 times. At these offsets the tags are wrong too: the run can
+/// require that every corruption is found.
 const SPOILED: std::ops::Range<u64> = 496..512;
 
-/// What was corrupted, and which of it was found.
+/// The corruptions of a volume, and whether they were found.
 pub(crate) struct Ledger {
     path: PathBuf,
     file: File,
     initiator: Option<u64>,
-    /// The blocks that were corrupted, in order.
+    /// The corrupted blocks, in order.
     pub(crate) corrupted: Vec<u64>,
-    /// Those that were not found yet.
+    /// The corrupted blocks that were not found yet.
     open: BTreeMap<u64, (u64, u8)>,
-    /// Blocks that were found and had not been corrupted.
+    /// Blocks that were reported without a corruption.
     pub(crate) unexpected: Vec<u64>,
     random: Random,
 }
 
 impl Ledger {
-    /// Opens the account of a volume, and does again what is open.
+    /// Opens the ledger of a volume, and repeats the open corruptions.
     pub(crate) fn open(path: &Path, volume: &File) -> Outcome<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let (mut corrupted, mut open, mut initiator) = (Vec::new(), BTreeMap::new(), None);
@@ -66,7 +65,7 @@ impl Ledger {
         Ok(Self { path, file, initiator, corrupted, open, unexpected: Vec::new(), random })
     }
 
-    /// Begins anew where the initiator is another one than before: it writes the whole volume.
+    /// Clears the ledger for a new initiator, which writes the whole volume.
     pub(crate) fn begin(&mut self, initiator: u64) -> Outcome {
         if self.initiator != Some(initiator) {
             writeln!(self.file, "initiator {initiator}")?;
@@ -77,8 +76,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Flips a bit of a block, once in a run: one that was found stays corrupt until the initiator has heard
-    /// of it.
+    /// Flips a bit of a block, at most once per run: a found block stays corrupt until the initiator hears of
+    /// it.
     pub(crate) fn corrupt(&mut self, volume: &File, lba: u64) -> Outcome {
         if self.corrupted.contains(&lba) {
             return Ok(());
@@ -95,12 +94,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that the device has named a block.
+    /// Records that the device has reported a block.
     pub(crate) fn found(&mut self, lba: u64) -> Outcome {
         if self.open.remove(&lba).is_some() {
             writeln!(self.file, "found {lba}")?;
         } else if !self.corrupted.contains(&lba) {
-            // One that was found before is read again by an initiator that has not heard of it.
+            // An initiator that did not hear of a report reads the block again.
             self.unexpected.push(lba);
         }
         Ok(())

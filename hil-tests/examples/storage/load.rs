@@ -1,4 +1,4 @@
-//! The load of the initiator, and what it knows of the volume: every byte, by block address and generation.
+//! The load of the initiator, and the expected bytes of the volume, by block address and generation.
 
 use super::storage::capsule::Command;
 use super::storage::{MAGIC, Random};
@@ -6,21 +6,21 @@ use super::storage::{MAGIC, Random};
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 512;
 
-/// Bytes of a block that come before its noise: a name, its address and its generation.
+/// Bytes of a block before its noise: a name, the address and the generation.
 const HEAD: usize = 24;
 
-/// What is to be done next with the volume.
+/// A phase of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Every block is written, from this one on.
+    /// Writes every block, from this one on.
     Fill(u64),
-    /// Reads and writes of all sizes anywhere, this number of them.
+    /// Makes this number of reads and writes of all sizes at random addresses.
     Mix(u64),
-    /// Every block is read, from this one on.
+    /// Reads every block, from this one on.
     Check(u64),
 }
 
-/// A part of the volume, and what is done with it.
+/// A part of the volume, and its operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     /// [`Command::READ`] or [`Command::WRITE`].
@@ -42,21 +42,20 @@ impl Part {
 /// The load.
 pub(crate) struct Load {
     pub(crate) phase: Phase,
-    /// How often each block was written.
+    /// Number of writes of each block.
     generations: Vec<u32>,
-    /// Blocks with which something is done: nothing else is done with them meanwhile, so that it is known
-    /// what they hold.
+    /// Blocks with an operation in progress. No other operation touches them, so that their content is known.
     busy: Vec<bool>,
     max_blocks: u32,
     mix: Mix,
     random: Random,
-    /// What found no place.
+    /// An operation that found no free part of the volume.
     drawn: Option<(u8, u32)>,
-    /// Random bytes of which each block has some: to copy is faster than to draw.
+    /// Random bytes from which all blocks take theirs: copying is faster than drawing.
     noise: Vec<u8>,
 }
 
-/// Reads and writes of all sizes.
+/// The mix of operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
     pub(crate) ios: u64,
@@ -65,7 +64,7 @@ pub(crate) struct Mix {
 }
 
 impl Load {
-    /// A load for a volume of `blocks` blocks, of commands of up to `max_blocks`.
+    /// Makes a load for a volume of `blocks` blocks, with commands of up to `max_blocks` blocks.
     pub(crate) fn new(blocks: u64, max_blocks: u32, mix: Mix, seed: u64) -> Self {
         let (generations, busy) = (vec![0; blocks as usize], vec![false; blocks as usize]);
         let mut random = Random(seed);
@@ -73,12 +72,12 @@ impl Load {
         Self { phase: Phase::Fill(0), generations, busy, max_blocks, mix, random, drawn: None, noise }
     }
 
-    /// Returns how many blocks the volume has.
+    /// Returns the number of blocks of the volume.
     fn blocks(&self) -> u64 {
         self.busy.len() as u64
     }
 
-    /// Returns whether nothing is left of the phase.
+    /// Returns whether the phase is complete.
     pub(crate) fn is_over(&self) -> bool {
         match self.phase {
             Phase::Fill(next) | Phase::Check(next) => next == self.blocks(),
@@ -86,7 +85,7 @@ impl Load {
         }
     }
 
-    /// Returns how many reads of all sizes are to be expected yet.
+    /// Returns the expected number of remaining reads of all sizes.
     pub(crate) fn reads_to_come(&self) -> u64 {
         let ios = match self.phase {
             Phase::Fill(_) => self.mix.ios,
@@ -96,7 +95,7 @@ impl Load {
         ios * self.mix.reads / 100
     }
 
-    /// Returns the next part, if there is one that can be begun now.
+    /// Returns the next part, if one can begin now.
     pub(crate) fn next(&mut self) -> Option<Part> {
         if self.is_over() {
             return None;
@@ -106,7 +105,7 @@ impl Load {
             Phase::Check(lba) => self.next_of_all(Command::READ, lba, Phase::Check),
             Phase::Mix(left) => {
                 let (opcode, blocks) = self.drawn.take().unwrap_or_else(|| self.draw());
-                // What finds no place now waits for one: else there would be few long ones.
+                // An operation without a free part waits: otherwise long operations would be rare.
                 let part = (0..16).find_map(|_| {
                     let lba = self.random.below(self.blocks() - u64::from(blocks) + 1);
                     self.begin(Part { opcode, lba, blocks })
@@ -128,7 +127,7 @@ impl Load {
         Some(part)
     }
 
-    /// Draws what is done next, and with how many blocks.
+    /// Draws the next operation and its number of blocks.
     fn draw(&mut self) -> (u8, u32) {
         let blocks = match self.random.below(100) {
             0..70 => 8,
@@ -140,7 +139,7 @@ impl Load {
         (if is_read { Command::READ } else { Command::WRITE }, self.max_blocks.min(blocks))
     }
 
-    /// Marks a part as busy, unless it is.
+    /// Marks a part as busy. Returns `None` if it is busy already.
     fn begin(&mut self, part: Part) -> Option<Part> {
         let busy = self.busy.get_mut(part.range())?;
         if busy.contains(&true) {
@@ -153,14 +152,14 @@ impl Load {
         Some(part)
     }
 
-    /// Notes that nothing is done with a part any more.
+    /// Marks a part as free.
     pub(crate) fn end(&mut self, part: Part) {
         if let Some(busy) = self.busy.get_mut(part.range()) {
             busy.fill(false);
         }
     }
 
-    /// Writes the bytes that a part has, or is to have.
+    /// Writes the expected bytes of a part.
     pub(crate) fn content(&self, part: Part, bytes: &mut [u8]) {
         let generations = self.generations.get(part.range()).unwrap_or_default();
         for ((lba, generation), block) in (part.lba..).zip(generations).zip(bytes.chunks_exact_mut(BLOCK)) {
@@ -175,8 +174,8 @@ impl Load {
         }
     }
 
-    /// Returns the first block of a part whose bytes are others than were written last; `wanted` has room for
-    /// as many.
+    /// Returns the first block of a part whose bytes differ from the last written ones. `wanted` has room for
+    /// as many bytes.
     pub(crate) fn difference(&self, part: Part, bytes: &[u8], wanted: &mut [u8]) -> Option<u64> {
         self.content(part, wanted);
         if wanted == bytes {

@@ -1,24 +1,23 @@
-//! A storage initiator: reads and writes a volume that a `storage_target` serves, which says how the two work
-//! together, and knows what every byte of it must be.
+//! A storage initiator: reads and writes a volume that a `storage_target` serves, and knows the expected
+//! value of each byte. The page of the target describes how the two work together.
 //!
-//! Each command has a slot of memory and an mkey. The data is in up to four pieces of that memory, which the
-//! mkey makes one space, with T10-DIF added on the wire: the target reads and writes it there by RDMA, and
-//! never sees an address. Configuration and command are posted together, those of a round with one doorbell
-//! for each queue pair.
+//! Each command has a slot of memory and an mkey. The data is in up to four pieces of the slot. The mkey maps
+//! them to one space, with T10-DIF added on the wire. The target accesses this space by RDMA and never learns
+//! an address. Configuration and command are posted together; each round rings one doorbell per queue pair.
 //!
-//! First it writes the whole volume, then come the reads and writes, then it reads the whole volume. All that
-//! is read is compared with what was written last. A block that is corrupt in the volume is named by both
-//! devices; the initiator writes it anew, from what it knows, and reads again.
+//! The initiator writes the whole volume, then makes reads and writes, then reads the whole volume. It
+//! compares all read data with the last written data. Both devices report a block that is corrupt in the
+//! volume; the initiator rewrites the block and reads it again.
 //!
-//! Its keys stay the same from command to command, so it trusts the target to leave memory alone that it has
-//! answered for. Where that is too much, mkeys come from a [`mlx5_mkey::queue::MkeyPool`], or the response
-//! takes the key out of service (SEND with invalidation).
+//! The keys stay the same between commands. The initiator therefore trusts the target to leave the memory of
+//! completed commands alone. Without this trust, mkeys come from a [`mlx5_mkey::queue::MkeyPool`], or the
+//! response takes the key out of service (SEND with invalidation).
 //!
-//! When the target is gone, it takes its queue pairs back ([`mlx5_mkey::devx::QueuePair::reset`]); when its
-//! own device has failed or was removed, it gives them up ([`mlx5_mkey::devx::QueuePair::into_outstanding`])
-//! and opens the device again. Then it connects anew, as soon as the target is there, and repeats what was
-//! outstanding: so it does when a command takes too long, since a message or a completion of it was lost.
-//! When there is nothing to do, it sleeps.
+//! After the target is lost, the initiator resets its queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]).
+//! After its own device has failed or was removed, the initiator gives the queue pairs up
+//! ([`mlx5_mkey::devx::QueuePair::into_outstanding`]) and opens the device again. It then reconnects and
+//! repeats the outstanding commands. It does the same if a command takes too long, because a message or
+//! completion was lost. Without work it sleeps.
 
 mod load;
 mod storage;
@@ -45,7 +44,7 @@ use storage::process::Usage;
 use storage::{DIF, DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Most pieces of memory of a command.
+/// The most pieces of memory of a command.
 const PIECES: usize = 4;
 
 /// Reads and writes the volume of a storage target, on this machine or another, and checks every byte.
@@ -81,7 +80,7 @@ fn run(arguments: &Arguments) -> Outcome {
     let mut initiator = Initiator::new(arguments)?;
     initiator.perform(Phase::Fill(0))?;
     initiator.tally = Tally::new(arguments.ios)?;
-    // Memory is looked at where nothing is under way, so that what was forgotten is seen and nothing else.
+    // Memory is measured without commands in progress: only leaks count.
     initiator.perform(Phase::Mix(arguments.ios / 10))?;
     let at_tenth = initiator.usage()?;
     initiator.perform(Phase::Mix(arguments.ios - arguments.ios / 10))?;
@@ -95,22 +94,22 @@ fn run(arguments: &Arguments) -> Outcome {
     initiator.end()
 }
 
-/// Connections in a row over which nothing was answered in time, until it gives up.
+/// The most connections in a row without an answer. Then the initiator gives up.
 const TRIES: u32 = 10;
 
-/// A read or write that is under way.
+/// A read or write in progress.
 struct Io {
     part: Part,
-    /// When it has begun, and when it has over this connection.
+    /// Start of the command, and its start on this connection.
     start: Instant,
     begun: Instant,
-    /// What is to be read again once this block is written anew.
+    /// The part to read again after this block was rewritten.
     again: Option<Part>,
-    /// Its data, in order, in the memory of its slot.
+    /// The pieces of the slot's memory that hold the data, in order.
     pieces: Vec<Range<usize>>,
 }
 
-/// What there is to tell in the end.
+/// The statistics of the run.
 struct Tally {
     ios: u64,
     done: u64,
@@ -125,7 +124,7 @@ struct Tally {
 
 impl Tally {
     fn new(ios: u64) -> Outcome<Self> {
-        // Hidden where there is no terminal, or nothing to be counted.
+        // Hidden without a terminal, and without I/Os to count.
         let bar = if ios > 0 { ProgressBar::new(ios) } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template(
             "{wide_bar} {human_pos} of {human_len}, {msg}, {eta} left",
@@ -149,11 +148,11 @@ impl Tally {
         format!("{} IOPS, {megabytes:.1} MB/s", HumanCount(iops as u64))
     }
 
-    /// Notes that an I/O is done.
+    /// Counts a completed I/O.
     fn add(&mut self, io: &Io) {
         self.done += 1;
         self.bytes += io.part.bytes() as u64;
-        // Longer ones count as the longest.
+        // Longer times count as the longest one.
         self.latencies.saturating_record(io.start.elapsed().as_micros() as u64);
         let tenth = (self.ios / 10).max(1);
         if self.done.is_multiple_of(256) && self.done <= self.ios {
@@ -190,35 +189,35 @@ struct Initiator<'a> {
     control: Control,
     offer: Offer,
     gear: Gear,
-    /// Those of the first queue pair come first.
+    /// The I/Os in progress. Slots of the first queue pair come first.
     slots: Vec<Option<Io>>,
-    /// Slots in which nothing is under way.
+    /// Free slots.
     free: VecDeque<usize>,
-    /// By queue pair: slots whose command is to be posted.
+    /// For each queue pair: slots whose command must be posted.
     due: Vec<VecDeque<usize>>,
     load: Load,
     random: Random,
-    /// Corrupt blocks that are not written anew yet.
+    /// Corrupt blocks that were not rewritten yet.
     corrupt: BTreeSet<u64>,
     tally: Tally,
     events: Vec<Event>,
     looked: Instant,
-    /// Connections since the last answer.
+    /// Number of connections since the last answer.
     unanswered: u32,
-    /// Room for data that is written or compared, of one command each.
+    /// Two buffers for the data of one command: to write, and to compare.
     data: [Vec<u8>; 2],
 }
 
-/// What is made with the device.
+/// The device's objects.
 struct Gear {
-    // Dropped before the memory that its requests name.
+    // Dropped before the memory that its requests use.
     link: Link,
-    /// Room for the data of one command for each slot.
+    /// Memory for the data of each slot.
     memory: Buffer,
-    /// For data from the volume, and for data to the volume.
+    /// Configurations for data from the volume and to the volume.
     reading: PreparedConfig,
     writing: PreparedConfig,
-    /// What a command takes of a send queue: a configuration and a message.
+    /// Send queue space of a command: a configuration and a message.
     command_size: RequestSize,
 }
 
@@ -244,7 +243,7 @@ impl Gear {
         let (reading, writing) = (prepare(Access::REMOTE_WRITE)?, prepare(Access::REMOTE_READ)?);
         let slot_bytes = offer.max_blocks as usize * BLOCK;
         let mut memory = link.pd.alloc_buffer(spec.slots() * slot_bytes, Access::LOCAL_WRITE)?;
-        // Memory that is used later is there from the start.
+        // Touch all memory, so that the process has its final size.
         let filler = vec![0xff; slot_bytes];
         for slot in 0..spec.slots() {
             memory.write(slot * slot_bytes, &filler)?;
@@ -275,7 +274,7 @@ impl<'a> Initiator<'a> {
             control,
             gear,
             slots: (0..spec.slots()).map(|_| None).collect(),
-            // In turns.
+            // Slots of all queue pairs in turn.
             free: (0..spec.depth)
                 .flat_map(|tag| (0..spec.queues).map(move |queue| queue * spec.depth + tag))
                 .collect(),
@@ -296,7 +295,7 @@ impl<'a> Initiator<'a> {
         Ok(initiator)
     }
 
-    /// Connects the queue pairs to those that the target offers.
+    /// Connects the queue pairs to those of the target.
     fn agree(&mut self) -> Outcome {
         self.gear.link.connect(&self.offer.queues)?;
         let (initiator, queues) = (std::process::id().into(), self.gear.link.addresses()?);
@@ -307,7 +306,7 @@ impl<'a> Initiator<'a> {
         }
     }
 
-    /// Does all of a phase.
+    /// Completes a phase.
     fn perform(&mut self, phase: Phase) -> Outcome {
         self.load.phase = phase;
         while !(self.load.is_over() && self.free.len() == self.slots.len()) {
@@ -316,12 +315,12 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Does what can be done now, and recovers where that fails.
+    /// Runs a round. Recovers from a failure.
     fn turn(&mut self) -> Outcome {
         self.round().or_else(|error| self.recover(error))
     }
 
-    /// Begins what can be begun, and takes what has come. [`Lost`] where the target is gone.
+    /// Begins new commands and handles all events. Returns [`Lost`] if the target is gone.
     fn round(&mut self) -> Outcome {
         while let Some(&slot) = self.free.front() {
             let Some(part) = self.load.next() else { break };
@@ -358,7 +357,7 @@ impl<'a> Initiator<'a> {
     fn begin(&mut self, slot: usize, part: Part, start: Instant, again: Option<Part>) -> Outcome {
         let bytes = part.bytes();
         let base = slot * self.offer.max_blocks as usize * BLOCK;
-        // Pieces of any length, the first at the end.
+        // Pieces of random lengths; the last one in memory comes first.
         let mut cuts: [usize; PIECES + 1] = std::array::from_fn(|_| self.random.below(bytes as u64) as usize);
         (cuts[0], cuts[PIECES]) = (0, bytes);
         cuts.sort_unstable();
@@ -387,7 +386,7 @@ impl<'a> Initiator<'a> {
         Ok(queue.ok_or("no such queue pair")?)
     }
 
-    /// Posts the commands that there is room for, with one doorbell.
+    /// Posts the waiting commands that fit, with one doorbell.
     fn post(&mut self, index: usize) -> Outcome {
         let Self { gear: Gear { link, memory, reading, writing, command_size }, slots, due, .. } = self;
         let depth = link.spec().depth;
@@ -421,7 +420,7 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Takes a response.
+    /// Handles a response.
     fn finish(&mut self, queue: usize, message: &[u8; CAPSULE]) -> Outcome {
         let (response, _) = Response::read_from_prefix(message).map_err(|_| "a message is too short")?;
         let slot = queue * self.gear.link.spec().depth + usize::from(response.tag.get());
@@ -441,7 +440,7 @@ impl<'a> Initiator<'a> {
                     self.tally.bar.suspend(|| println!("initiator: LBA {block}: {error}"));
                     self.tally.named.push(block);
                 }
-                // Who mirrors volumes takes the block from the other one.
+                // With mirrored volumes the block would come from the mirror.
                 let part = Part { opcode: Command::WRITE, lba: block, blocks: 1 };
                 return self.begin(slot, part, io.start, Some(io.part));
             }
@@ -460,7 +459,7 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Compares what was read with what was written last.
+    /// Compares read data with the last written data.
     fn compare(&mut self, io: &Io) -> Outcome {
         let [data, wanted] = &mut self.data;
         let (data, wanted) = (data.get_mut(..io.part.bytes()), wanted.get_mut(..io.part.bytes()));
@@ -477,7 +476,7 @@ impl<'a> Initiator<'a> {
         }
     }
 
-    /// Connects anew, as soon as target and device are there, and repeats what was outstanding.
+    /// Reconnects as soon as target and device are there, and repeats the outstanding commands.
     fn recover(&mut self, error: Box<dyn Error>) -> Outcome {
         let mut trouble = Trouble::of(error)?;
         self.unanswered += 1;
@@ -487,7 +486,7 @@ impl<'a> Initiator<'a> {
         let start = Instant::now();
         loop {
             println!("initiator: {trouble}");
-            // A target that has not noticed serves nobody else meanwhile.
+            // Close first: a target that has not noticed the failure serves no one else.
             self.control.close();
             match self.connect_anew(&trouble).map_err(Trouble::of) {
                 Ok(()) => break,
@@ -509,7 +508,7 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Takes the queue pairs back, or makes all anew, and connects to the target.
+    /// Resets the queue pairs, or creates all objects anew, and connects to the target.
     fn connect_anew(&mut self, trouble: &Trouble) -> Outcome {
         let requests = match trouble {
             Trouble::Peer(_) => self.gear.link.reset()?,
@@ -529,7 +528,7 @@ impl<'a> Initiator<'a> {
         self.agree()
     }
 
-    /// Has the target answer, which may be lost before it has.
+    /// Sends a request on the control connection and waits for the answer.
     fn ask(&mut self, line: &Line) -> Outcome<Line> {
         loop {
             let heard = self.control.say(line).and_then(|()| self.control.wait(PATIENCE));
@@ -540,7 +539,7 @@ impl<'a> Initiator<'a> {
         }
     }
 
-    /// Asks what this process and the target use.
+    /// Returns the resource usage of this process and of the target.
     fn usage(&mut self) -> Outcome<[Usage; 2]> {
         match self.ask(&Line::Ask)? {
             Line::Usage(usage) => Ok([Usage::of_this_process(), usage]),
@@ -548,7 +547,7 @@ impl<'a> Initiator<'a> {
         }
     }
 
-    /// Does nothing for a time, and tells what that takes.
+    /// Sleeps for a time, and prints the processor time of both sides.
     fn idle(&mut self, time: Duration) -> Outcome {
         let before = self.usage()?;
         let start = Instant::now();
@@ -569,7 +568,7 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Ends the connection, and compares what was named with what was corrupted.
+    /// Ends the connection, and compares the reported blocks with the corrupted ones.
     fn end(mut self) -> Outcome {
         let account: Account = match self.ask(&Line::Bye)? {
             Line::Account(account) => account,
@@ -603,7 +602,7 @@ impl<'a> Initiator<'a> {
     }
 }
 
-/// Connects to the target, as soon as it is there.
+/// Connects to the target as soon as it is there.
 fn call(arguments: &Arguments) -> Outcome<(Control, Offer)> {
     let start = Instant::now();
     loop {

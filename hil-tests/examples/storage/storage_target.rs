@@ -1,5 +1,5 @@
-//! A storage target: serves a volume in a file, whose blocks are at rest as ciphertext with T10-DIF inside,
-//! to one initiator at a time (`storage_initiator`).
+//! A storage target: serves a volume in a file to one initiator at a time (`storage_initiator`). The file
+//! holds the blocks as ciphertext with T10-DIF inside.
 //!
 //! `cargo xtask storage` runs both on the software device. By hand, in two terminals:
 //!
@@ -8,12 +8,12 @@
 //! cargo xtask emulate -- cargo run --package hil-storage --bin storage_initiator
 //! ```
 //!
-//! On mlx5 devices with plaintext keys the two programs run as they are, on one machine or, with `--address`,
+//! On mlx5 devices with plaintext keys the two programs run unchanged, on one machine or, with `--address`,
 //! on two.
 //!
-//! As in NVMe over Fabrics, the initiator sends a command (opcode, first block, number of blocks, key), the
-//! target moves the data by RDMA WRITE and RDMA READ through mkeys of both sides, and sends a response. No
-//! processor touches a signature or a cipher:
+//! As in NVMe over Fabrics, the initiator sends a command (opcode, first block, number of blocks, key). The
+//! target moves the data by RDMA WRITE and RDMA READ through mkeys of both sides, and sends a response. The
+//! devices compute all signatures and ciphers:
 //!
 //! ```text
 //!            initiator                                        target
@@ -22,26 +22,26 @@
 //!        decrypts and strips it                      and checks the DIF of memory when it reads the volume
 //! ```
 //!
-//! Reference tag and AES-XTS tweak are the block's address (LBA), so a block that was moved is found as well
-//! as one that was changed. The target's mkey has the same T10-DIF in memory and on the wire: it is checked
-//! and passed on as it is, end to end. So a block that has changed in the volume is named twice: by the
-//! target's device, in its response, and by the initiator's own. The initiator compares the two. This is the
-//! row of `mlx5dv_wr_set_mkey_crypto` with "enc(data + SIG)" in memory and "data + SIG" on the wire. For a
-//! wire that is encrypted, too, the initiator would encrypt (row C) and the target store what comes.
+//! Reference tag and AES-XTS tweak are the block's address (LBA): a moved block is found as well as a changed
+//! one. The target's mkey has the same T10-DIF in memory and on the wire, which the device checks and passes
+//! on unchanged, end to end. A block that has changed in the volume is therefore reported twice: by the
+//! target's device, in its response, and by the initiator's device. The initiator compares the two. This is
+//! the row of `mlx5dv_wr_set_mkey_crypto` with "enc(data + SIG)" in memory and "data + SIG" on the wire. To
+//! encrypt the wire as well, the initiator would encrypt (row C) and the target would store the ciphertext.
 //!
-//! What is the same for all commands is prepared once for each direction ([`PreparedConfig`]); a command sets
-//! tweak and tags in it, and configures its mkey with it. Each round takes all completions and posts what
-//! follows from them with one doorbell for each queue pair. An engine of single data units takes one block
-//! for each mkey: there a command has up to 8 blocks, and as many mkeys.
+//! The common part of all commands is prepared once per direction ([`PreparedConfig`]). A command sets tweak
+//! and tags, and configures its mkey. Each round takes all completions and posts the next requests with one
+//! doorbell per queue pair. An engine of single data units takes one block per mkey: then a command has up to
+//! 8 blocks and as many mkeys.
 //!
-//! When the initiator is gone, or the device, it tells of what had not completed, and waits for the initiator
-//! to come back: with the same queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]), or with all made anew on
-//! a device that is opened again. So it does where the oldest command takes too long: its completion was
-//! lost, and would be waited for in vain.
+//! After the initiator or the device is lost, the target prints the number of incomplete requests and waits
+//! for the initiator to come back. It then uses the same queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]),
+//! or creates all objects anew on a reopened device. It does the same if the oldest command takes too long,
+//! because its completion was lost.
 //!
-//! With `--corrupt N` it flips a bit of N blocks of the file just before they are read, and keeps account of
-//! them, also over its own end: when it comes back after it was killed, the initiator connects anew and
-//! repeats what was outstanding.
+//! With `--corrupt N` the target flips a bit of N blocks of the file just before they are read. A ledger
+//! records the flipped bits and outlives the target: after the target was killed and restarted, the initiator
+//! reconnects and repeats the outstanding commands.
 
 mod ledger;
 mod storage;
@@ -72,7 +72,7 @@ use storage::process::Usage;
 use storage::{DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Name of the request that sends a response. Other names are those of slots.
+/// The name of a request that sends a response. Other names are slots.
 const RESPONSE: u64 = u64::MAX;
 
 /// Serves a volume, encrypted and protected by T10-DIF, to a storage initiator, on this machine or another.
@@ -126,7 +126,7 @@ fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// What one mkey takes, and what one command takes.
+/// The limits of an mkey and of a command.
 #[derive(Clone, Copy)]
 struct Geometry {
     blocks_per_mkey: u32,
@@ -134,7 +134,7 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// Returns what the engine can do.
+    /// Returns the limits of an engine.
     fn of(engine: XtsEngine) -> Self {
         match engine {
             // 1 MiB.
@@ -152,14 +152,14 @@ impl Geometry {
         self.blocks_per_mkey * self.mkeys_per_command as u32
     }
 
-    /// Returns what the largest command takes of a send queue: configurations of mkeys of this kind, and a
+    /// Returns the send queue space of the largest command: configurations of mkeys of this kind, and a
     /// transfer with a data segment for each.
     fn transfer_size(self, kind: &MkeyKind) -> RequestSize {
         let configure = RequestSize::configure_mkey(kind, 1, 2);
         configure.times(self.mkeys_per_command as u32).and(RequestSize::rdma(self.mkeys_per_command))
     }
 
-    /// Returns where the blocks of a command are in the staging memory.
+    /// Returns the range of a command's blocks in the staging memory.
     fn staged(self, slot: usize, blocks: Range<u32>) -> Range<usize> {
         let first = slot * self.max_blocks() as usize;
         (first + blocks.start as usize) * PROTECTED_BLOCK..(first + blocks.end as usize) * PROTECTED_BLOCK
@@ -172,21 +172,22 @@ impl Geometry {
     }
 }
 
-/// A volume, and what serves it.
+/// A volume, with the objects that serve it.
 struct Target {
     link: Link,
     volume: File,
     ledger: Ledger,
     blocks: u64,
-    /// Corruptions to be done, those that were done included.
+    /// Number of corruptions in all, those done included.
     corrupt: u64,
     geometry: Geometry,
     transfer_size: RequestSize,
-    /// Data on its way, as it is in the file: room for one command for each slot.
+    /// Encrypted data in transit, with room for one command per slot.
     staging: Buffer,
-    /// Data between file and staging: nobody has a reference to memory that the device may write.
+    /// Data between file and staging memory, which the device may write and which therefore has no
+    /// references.
     scratch: Vec<u8>,
-    /// For data from the volume to the wire, and for data from the wire to the volume.
+    /// Configurations for data from the volume to the wire, and from the wire to the volume.
     outgoing: PreparedConfig,
     incoming: PreparedConfig,
     _dek: Dek,
@@ -215,7 +216,7 @@ impl Target {
             gid_index: arguments.device.gid_index,
         };
         let link = Link::new(&device, spec)?;
-        // A service asks its key management for the key of the volume.
+        // A service would get the key of the volume from its key management.
         let key: [u8; 64] = std::array::from_fn(|index| index as u8);
         let dek =
             link.pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, *b"example!")?;
@@ -241,7 +242,7 @@ impl Target {
         let command_bytes = max_blocks as usize * PROTECTED_BLOCK;
         let mut staging = link.pd.alloc_buffer(spec.slots() * command_bytes, Access::LOCAL_WRITE)?;
         let scratch = vec![0xff; command_bytes];
-        // Memory that is used later is there from the start.
+        // Touch all memory, so that the process has its final size.
         for slot in 0..spec.slots() {
             staging.write(slot * command_bytes, &scratch)?;
         }
@@ -271,7 +272,7 @@ impl Target {
         })
     }
 
-    /// Serves an initiator until it has no more to do. [`Lost`] where it is gone.
+    /// Serves an initiator until it is done. Returns [`Lost`] if the initiator is gone.
     fn serve(&mut self, control: Control, arguments: &Arguments) -> Outcome {
         let spec = *self.link.spec();
         let mut session = Session {
@@ -287,7 +288,7 @@ impl Target {
         session.serve()
     }
 
-    /// Gets ready for the next initiator. Returns how many requests had not completed.
+    /// Prepares for the next initiator. Returns the number of incomplete requests.
     fn recover(&mut self, arguments: &Arguments, trouble: &Trouble) -> Outcome<usize> {
         println!("target: {trouble}");
         if let Trouble::Peer(_) = trouble {
@@ -296,7 +297,7 @@ impl Target {
                 Err(trouble) => println!("target: {}", trouble?),
             }
         }
-        // As after a death of the process: the volume is there, and the account.
+        // As after the death of the process: volume and ledger exist.
         let start = Instant::now();
         let mut new = loop {
             match Self::new(arguments).map_err(Trouble::of) {
@@ -327,7 +328,7 @@ impl Target {
         Ok(self.volume.write_all_at(bytes, command.lba.get() * PROTECTED_BLOCK as u64)?)
     }
 
-    /// Counts the blocks of the file that begin as the initiator's data does.
+    /// Counts the blocks of the file that begin like the initiator's plaintext.
     fn plaintext(&mut self) -> Outcome<u64> {
         let mut count = 0;
         for first in (0..self.blocks).step_by(self.geometry.max_blocks() as usize) {
@@ -341,29 +342,29 @@ impl Target {
     }
 }
 
-/// What is to be posted.
+/// A request to post.
 enum Due {
-    /// The transfer of the command in this slot.
+    /// The transfer for the command in this slot.
     Transfer(usize),
     /// A response.
     Respond(Response),
 }
 
-/// An initiator, and what it has asked for.
+/// The connection to an initiator, with its commands.
 struct Session<'t> {
     target: &'t mut Target,
     arguments: &'t DeviceArguments,
     control: Control,
-    /// Commands whose data is on its way, and since when: those of the first queue pair come first.
+    /// Commands with data in transit, and their start. Slots of the first queue pair come first.
     slots: Vec<Option<(Command, Instant)>>,
-    /// By queue pair: what has found no room in the send queue yet waits here.
+    /// For each queue pair: requests that wait for room in the send queue.
     due: Vec<VecDeque<Due>>,
     reads: u64,
     corrupt_every: u64,
 }
 
 impl Session<'_> {
-    /// Exchanges the numbers of queue pairs.
+    /// Exchanges the addresses of the queue pairs.
     fn meet(&mut self) -> Outcome {
         let target = &mut *self.target;
         self.control.say(&Line::Offer(Offer {
@@ -378,7 +379,7 @@ impl Session<'_> {
         };
         target.ledger.begin(initiator)?;
         target.link.connect(&queues)?;
-        // Somewhat early, so that none is left over where there are fewer reads than expected.
+        // Somewhat early, so that all corruptions are done even if there are fewer reads than expected.
         let left = target.corrupt.saturating_sub(target.ledger.corrupted.len() as u64);
         self.corrupt_every = (reads * 3 / 4).checked_div(left).map_or(u64::MAX, |every| every.max(1));
         Ok(self.control.say(&Line::Ready)?)
@@ -415,7 +416,7 @@ impl Session<'_> {
         }
     }
 
-    /// Takes a command.
+    /// Begins a command.
     fn begin(&mut self, queue: usize, message: &[u8]) -> Outcome {
         let (command, _) = Command::read_from_prefix(message).map_err(|_| "a message is too short")?;
         let target = &mut *self.target;
@@ -445,7 +446,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Ends a command whose data has arrived, here or there.
+    /// Ends a command whose data has arrived at its destination.
     fn finish(&mut self, slot: usize) -> Outcome {
         let target = &mut *self.target;
         let (command, _) = self.slots.get_mut(slot).and_then(Option::take).ok_or("no such command")?;
@@ -467,7 +468,7 @@ impl Session<'_> {
             }
             (None, _) => response(&command, Response::DONE, 0),
             (Some(wrong), opcode) => {
-                // What was changed on its way here is not stored.
+                // Data that changed on the way here is not stored.
                 if opcode == Command::READ {
                     target.ledger.found(wrong)?;
                 }
@@ -479,7 +480,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Posts what there is room for, with one doorbell.
+    /// Posts the waiting requests that fit, with one doorbell.
     fn post(&mut self, index: usize) -> Outcome {
         let Target { link, staging, outgoing, incoming, geometry, transfer_size, .. } = &mut *self.target;
         let due = self.due.get_mut(index).ok_or("no such queue pair")?;
@@ -512,7 +513,7 @@ impl Session<'_> {
                         prepared.set_ref_tag(DomainKind::Wire, lba as u32)?;
                         let entry = staging.entry(geometry.staged(slot, chunk))?;
                         batch.request(slot as u64).configure_mkey(mkey, prepared, &[entry])?;
-                        // The wire has as many bytes as memory.
+                        // The mkey's space has as many bytes on the wire as in memory.
                         sges.push(Sge { address: 0, length: entry.length, lkey: mkey.key() });
                     }
                     let remote = Remote { address: 0, rkey: Key::from_raw(command.rkey.get()) };
@@ -529,7 +530,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Tells the initiator what was corrupted, and what was found.
+    /// Reports the corrupted and the found blocks to the initiator.
     fn account(&mut self) -> Outcome {
         let plaintext = self.target.plaintext()?;
         let ledger = &self.target.ledger;

@@ -1,17 +1,17 @@
-//! What scenarios assume and no source says: our own devices must do it; what hardware does is told.
+//! Assumptions of scenarios that no source states: our own devices must fulfil them, hardware is reported.
 
 use crate::board::Board;
 use alloc::string::{String, ToString};
 use core::fmt::{Debug, Display};
 
-/// Something that was measured: what, and the value.
+/// A measured value, with its name.
 pub type Finding = (String, String);
 
-/// Holds what a board did against what a scenario assumes. Returns whether it did that, so that a scenario can end where the rest
-/// of it follows from the assumption. On hardware the value is told, whatever it is, and fails nothing.
+/// Compares a board's behaviour with an assumption of a scenario. Returns whether they agree; a scenario ends
+/// early if its rest depends on the assumption. On hardware the value is recorded and never a failure.
 ///
 /// # Errors
-/// On any other board, that it did something else.
+/// On any other board, if the behaviour differs.
 pub fn assumed<T: Debug + PartialEq>(
     board: &mut dyn Board,
     what: impl Display,

@@ -1,4 +1,5 @@
-//! Runs cases one after the other and tells each event: what a program that speaks [`crate::protocol`] does.
+//! Runs cases one after the other and reports each event: the body of each program that speaks
+//! [`crate::protocol`].
 
 use crate::board::Board;
 use crate::history;
@@ -10,28 +11,29 @@ use crate::way::{Way, Ways};
 use alloc::boxed::Box;
 use alloc::string::String;
 
-/// Which cases to run.
+/// The selection of cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection<'a> {
-    /// Only those whose name holds this text.
+    /// Selects cases whose name contains this text.
     pub filter: &'a str,
-    /// Only those behind the one with this name, to go on where a run was lost; none at all if no case has the name.
+    /// Selects cases after the one with this name, to continue a lost run. Selects none if no case has the
+    /// name.
     pub after: Option<&'a str>,
-    /// In which ways requests are posted.
+    /// The posting methods.
     pub ways: Ways,
 }
 
-/// A case: either says what must be so, or asks what is so.
+/// A case: it checks a requirement, or measures a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Case {
-    /// Something that a device must do.
+    /// Checks a requirement of devices.
     Scenario(&'static Scenario),
-    /// Something that no document tells.
+    /// Measures a value that no document states.
     Measurement(&'static Measurement),
 }
 
 impl Case {
-    /// Returns its name.
+    /// Returns the name of the case.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Scenario(scenario) => scenario.name,
@@ -39,7 +41,7 @@ impl Case {
         }
     }
 
-    /// Returns what it needs of a board.
+    /// Returns the capabilities that the case needs.
     pub const fn needs(&self) -> &'static Needs {
         match self {
             Self::Scenario(scenario) => &scenario.needs,
@@ -47,7 +49,7 @@ impl Case {
         }
     }
 
-    /// Runs it on a board; what is measured is told.
+    /// Runs the case on a board. Measured values are reported.
     fn run(&self, board: &mut dyn Board, tell: &mut impl FnMut(Event<'_>)) -> Verdict {
         match self {
             Self::Scenario(scenario) => {
@@ -65,7 +67,7 @@ impl Case {
 }
 
 impl Selection<'_> {
-    /// Returns the cases in their order.
+    /// Returns the selected cases in order.
     pub fn cases(&self) -> impl Iterator<Item = Case> {
         let all = || scenarios::all().map(Case::Scenario).chain(measured::all().map(Case::Measurement));
         let behind = |(place, case): (usize, Case)| (Some(case.name()) == self.after).then_some(place + 1);
@@ -77,10 +79,11 @@ impl Selection<'_> {
     }
 }
 
-/// Runs the selected cases, each on a board made anew, and tells every event; returns whether none failed.
+/// Runs the selected cases, each on a new board, and reports every event. Returns whether none failed.
 ///
 /// # Errors
-/// Why no board could be made. Before the first case that is told as [`Event::NoDevice`]; later the run just ends.
+/// The reason why no board could be made. Before the first case the reason is reported as
+/// [`Event::NoDevice`]; later the run ends without [`Event::Done`].
 pub fn run<E: core::fmt::Display>(
     selection: Selection<'_>,
     open: impl FnMut() -> Result<Box<dyn Board>, E>,
@@ -89,7 +92,7 @@ pub fn run<E: core::fmt::Display>(
     run_guarded(selection, open, |case| case(), tell)
 }
 
-/// As [`run`]; each case is run through `guard`, which may know what to make of a panic.
+/// As [`run`], with `guard` around each case, which may turn a panic into a failure.
 ///
 /// # Errors
 /// As [`run`].
@@ -117,7 +120,7 @@ pub fn run_guarded<E: core::fmt::Display>(
         }
         tell(Event::Start(name));
         let mut failed = None;
-        // Programs of their own post in their own way.
+        // Programs use a posting method of their own.
         let programs = case.needs().programs;
         let ways = if programs { 1 } else { usize::MAX };
         for way in selection.ways.of(name).into_iter().take(ways) {
@@ -142,12 +145,12 @@ pub fn run_guarded<E: core::fmt::Display>(
     Ok(good)
 }
 
-/// Says how to run a case once more, as it ran here.
+/// Returns the command that repeats a case as it ran here.
 pub fn again(board: &str, name: &str, way: Way) -> String {
     format!("again: cargo xtask hil --board {board} --filter {name} --ways {}", way.name())
 }
 
-/// Says in which way of posting a case failed.
+/// Adds the posting method to the reason of a failure.
 pub fn by(way: Way, reason: &str) -> String {
     format!("by {}: {reason}", way.name())
 }
@@ -221,8 +224,8 @@ mod tests {
         );
     }
 
-    /// A failure comes with the requests, the completions and their causes, the states, and the line that
-    /// repeats it.
+    /// The report of a failure contains the requests, the completions with their causes, the states, and the
+    /// command that repeats the case.
     #[test]
     fn a_failure_tells_what_happened() {
         let mut lines = Vec::new();

@@ -1,6 +1,7 @@
-//! What must be in memory and on the wire, computed without the device: straight calls to checksum and cipher crates.
+//! The expected bytes in memory and on the wire, computed without the device by direct calls of checksum and
+//! cipher crates.
 //!
-//! Nothing here is shared with the software device, so both would have to be wrong in the same way to agree.
+//! This module shares no code with the software device: a common error would have to be made twice.
 
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, BlockSizeUser, KeyInit, consts::U16};
 use aes::{Aes128, Aes256};
@@ -23,7 +24,7 @@ const fn crc64(init: u64) -> Algorithm<u64> {
     Algorithm { width: 64, poly, init, refin: true, refout: true, xorout: u64::MAX, check: 0, residue: 0 }
 }
 
-// Two tables for each CRC: a device has two seeds.
+// Two tables for each CRC, because there are two seeds.
 static T10: [Crc<u16>; 2] =
     [Crc::<u16>::new(&const { crc16(0) }), Crc::<u16>::new(&const { crc16(u16::MAX) })];
 static FC: [Crc<u32>; 2] = [
@@ -37,9 +38,8 @@ static ISCSI: [Crc<u32>; 2] = [
 static XP10: [Crc<u64>; 2] =
     [Crc::<u64>::new(&const { crc64(0) }), Crc::<u64>::new(&const { crc64(u64::MAX) })];
 
-/// Computes the Internet checksum of RFC 1071. A seed of all ones is taken for the sum's start value
-/// (measured by `gap01_internet_checksum`), which shows in blocks of zeros alone, and no scenario has such a
-/// block.
+/// Computes the Internet checksum of RFC 1071. The seed is taken as the start value of the sum (measured by
+/// `gap01_internet_checksum`). Only blocks of zeros depend on this choice, and no scenario has one.
 fn ip_checksum(block: &[u8], seed: Seed) -> u16 {
     let start = match seed {
         Seed::Zeros => 0,
@@ -72,7 +72,7 @@ pub fn signature(signature: &Signature, block: &[u8], index: u64) -> Vec<u8> {
     }
 }
 
-/// Returns the data with a signature behind each block of the domain.
+/// Returns the data with a signature after each block of the domain.
 pub fn sign(data: &[u8], domain: Option<&Domain>) -> Vec<u8> {
     let Some(domain) = domain else { return data.to_vec() };
     let blocks = data.chunks(domain.block_size.bytes() as usize);
@@ -117,17 +117,17 @@ where
     }
 }
 
-/// What data looks like on both sides of an mkey.
+/// The data on both sides of an mkey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Images {
-    /// In memory.
+    /// The bytes in memory.
     pub memory: Vec<u8>,
-    /// On the wire.
+    /// The bytes on the wire.
     pub wire: Vec<u8>,
 }
 
-/// Returns what `data` (plain, without signatures) looks like on both sides of an mkey: the table of the man page
-/// `mlx5dv_wr_set_mkey_crypto`.
+/// Returns `data` (plain, without signatures) as they appear on both sides of an mkey, by the table of man
+/// page `mlx5dv_wr_set_mkey_crypto`.
 pub fn images(data: &[u8], signature: Option<&BlockSignature>, crypto: Option<(&Crypto, &[u8])>) -> Images {
     let memory = signature.and_then(BlockSignature::memory_domain);
     let wire = signature.and_then(BlockSignature::wire_domain);
@@ -137,19 +137,19 @@ pub fn images(data: &[u8], signature: Option<&BlockSignature>, crypto: Option<(&
     };
     let encrypt = |data: &[u8]| encrypt(key, crypto.data_unit, crypto.tweak, data);
     match (crypto.direction, crypto.order) {
-        // Rows A, C, D, E: the cipher goes around the wire's signature.
+        // Rows A, C, D, E: the cipher covers the signature of the wire.
         (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx) => {
             Images { memory: sign(data, memory), wire: encrypt(&sign(data, wire)) }
         }
-        // Rows A, B: the wire's signature covers ciphertext.
+        // Rows A, B: the signature of the wire covers ciphertext.
         (Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx) => {
             Images { memory: sign(data, memory), wire: sign(&encrypt(data), wire) }
         }
-        // Rows F, G, H, I: the cipher goes around memory's signature.
+        // Rows F, G, H, I: the cipher covers the signature of memory.
         (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx) => {
             Images { memory: encrypt(&sign(data, memory)), wire: sign(data, wire) }
         }
-        // Rows F, J: memory's signature covers ciphertext.
+        // Rows F, J: the signature of memory covers ciphertext.
         (Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx) => {
             Images { memory: sign(&encrypt(data), memory), wire: sign(data, wire) }
         }
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(of(Signature::T10Dif(DIF)), [0x9e, 0xc6, 0x56, 0x78, 0xff, 0xff, 0xff, 0xff]);
         assert_eq!(of(Signature::T10Dif(T10Dif { seed: Seed::Ones, ..DIF }))[..2], [0xec, 0x7d]);
         assert_eq!(of(Signature::T10Dif(T10Dif { guard: Guard::IpChecksum, ..DIF }))[..2], [0x5a, 0x5a]);
-        // The reference tag wraps.
+        // The reference tag wraps to 0.
         assert_eq!(signature(&Signature::T10Dif(DIF), &block, 1)[4..], [0, 0, 0, 0]);
         assert_eq!(ISCSI[1].checksum(b"123456789"), 0xe306_9283);
         assert_eq!(XP10[1].checksum(b"123456789"), 0xae8b_1486_0a79_9888);

@@ -1,4 +1,4 @@
-//! What a board was asked for and what came of it, in words: told of a case that failed.
+//! The last requests and completions of a board in words, for the report of a failed case.
 
 use crate::board::Board;
 use alloc::string::String;
@@ -10,27 +10,27 @@ use zerocopy::FromBytes;
 /// A queue pair of a board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuePairView {
-    /// Its number.
+    /// Queue pair number.
     pub qpn: u32,
-    /// Its state, by name.
+    /// Name of the state.
     pub state: String,
-    /// The next block that the device executes.
+    /// Number of the next block that the device executes.
     pub next_block: u16,
-    /// The address of its send ring.
+    /// Address of the send ring.
     pub send_ring: u64,
-    /// The blocks of its send ring.
+    /// Number of blocks of the send ring.
     pub blocks: usize,
 }
 
-/// At most this number of requests is told of each queue pair.
+/// The most requests of a queue pair in a report.
 const REQUESTS: usize = 8;
-/// At most this number of queue pairs is told of, and of completions.
+/// The most queue pairs, and completions, in a report.
 const QUEUE_PAIRS: usize = 4;
 const COMPLETIONS: usize = 16;
 
 const BLOCK: usize = 64;
 
-/// Tells of the newest queue pairs: their states, their last requests, and the last completions.
+/// Describes the newest queue pairs: their states, last requests and last completions.
 pub fn lines(board: &mut dyn Board) -> Vec<String> {
     let mut lines = Vec::new();
     let queue_pairs = board.queue_pairs();
@@ -45,8 +45,8 @@ pub fn lines(board: &mut dyn Board) -> Vec<String> {
     lines
 }
 
-/// Puts the last requests of a send ring into words: those that name this queue pair and the block at which
-/// they begin.
+/// Describes the last requests of a send ring: blocks that begin with their own block number and this queue
+/// pair number.
 fn requests(qpn: u32, next: u16, ring: &[u8]) -> Vec<String> {
     let count = ring.len() / BLOCK;
     let mut found = Vec::new();
@@ -58,14 +58,14 @@ fn requests(qpn: u32, next: u16, ring: &[u8]) -> Vec<String> {
         if control.qpn_ds_word().qpn() != qpn || usize::from(index) % count != slot {
             continue;
         }
-        // A request may go on at the beginning of the ring.
+        // A request may cross the end of the ring.
         let length = (usize::from(control.qpn_ds_word().ds()) * 16).clamp(16, ring.len());
         let bytes: Vec<u8> = ring.iter().cycle().skip(slot * BLOCK).take(length).copied().collect();
         let words = match WorkRequest::parse(&bytes) {
             Ok(request) => format!("{}", request.summary(DeviceContext::UNKNOWN)),
             Err(error) => format!("{error}"),
         };
-        // How far before or behind the device's place, around the end of the 16 bits.
+        // The signed distance from the device's place, modulo 2^16.
         let place = index.wrapping_sub(next) as i16;
         let done = if place < 0 { "" } else { ", not executed" };
         found.push((place, format!("queue pair {qpn:#x}: block {index}: {words}{done}")));

@@ -1,7 +1,7 @@
-//! What an mlx5 device must do, told as scenarios that run on any board: on the host and, without an operating system, on
-//! the cores of a DPU.
+//! The requirements on an mlx5 device, as scenarios that run on any board: on the host and, without an
+//! operating system, on the cores of a DPU.
 #![no_std]
-// A test that finds something wrong stops; the lint wall of the library is not for tests.
+// A test stops at the first failed check. The library's rules against panics do not apply to tests.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[macro_use]

@@ -1,43 +1,43 @@
-//! The words on the command line of the bare-metal image.
+//! The command line of the bare-metal image.
 
 use crate::way::Ways;
 
-/// What the image is to do.
+/// The parsed command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options<'a> {
-    /// Only scenarios whose name holds this text.
+    /// Selects scenarios whose name contains this text.
     pub filter: &'a str,
-    /// Only scenarios behind this one.
+    /// Selects scenarios after this one.
     pub after: Option<&'a str>,
-    /// In which ways requests are posted.
+    /// The posting methods.
     pub ways: Ways,
-    /// What it does instead of scenarios.
+    /// The work to do instead of scenarios.
     pub instead: Option<Instead>,
 }
 
-/// Other things that the image does.
+/// Work of the image other than scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instead {
-    /// Goes wrong in this way.
+    /// Causes this fault.
     Provoke(Provoke),
     /// Counts the work of the benchmarks.
     Count,
 }
 
-/// Ways to go wrong, to see that it is noticed.
+/// Faults on purpose, to test that they are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provoke {
-    /// Read where nothing is mapped.
+    /// Reads an unmapped address.
     DataAbort,
-    /// Write to code.
+    /// Writes to code.
     WriteToCode,
-    /// Recurse for ever.
+    /// Recurses without an end.
     StackOverflow,
-    /// Panic.
+    /// Panics.
     Panic,
-    /// Panic while a line is being logged.
+    /// Panics while a line is being logged.
     PanicWhileLogging,
-    /// Stand still.
+    /// Stops without an answer.
     Hang,
 }
 
@@ -56,10 +56,10 @@ impl Provoke {
 }
 
 impl<'a> Options<'a> {
-    /// Reads the words behind the program's name.
+    /// Parses the words after the program's name.
     ///
     /// # Errors
-    /// The word that makes no sense.
+    /// The first invalid word.
     pub fn parse(words: impl IntoIterator<Item = &'a str>) -> Result<Self, &'a str> {
         let mut options = Self::default();
         let mut words = words.into_iter();

@@ -1,56 +1,57 @@
-//! What a program that runs cases tells the runner of `cargo xtask hil`: one line for each event, on its standard output.
+//! The protocol between a program that runs cases and the runner of `cargo xtask hil`: one line per event, on
+//! standard output.
 //!
-//! Any other line is log. Nothing here needs more than core, so that firmware speaks it too.
+//! All other lines are log messages. The module needs core only, so that firmware can use it.
 
 use core::fmt;
 
-/// With this begins each line that is an event.
+/// The first bytes of each event's line.
 const PREFIX: &str = "hil: ";
 
-/// One event.
+/// An event of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// There is no device to run anything on, and why. Nothing follows.
+    /// There is no usable device, for this reason. No event follows.
     NoDevice(&'a str),
-    /// The board has this capability. All of them stand before [`Event::Cases`].
+    /// A capability of the board. All capabilities come before [`Event::Cases`].
     Capability(&'a str),
-    /// This number of cases follows.
+    /// The number of cases that follow.
     Cases(u32),
     /// A case begins.
     Start(&'a str),
-    /// A case found nothing wrong.
+    /// A case has passed.
     Passed(&'a str),
-    /// A case found something wrong.
+    /// A case has failed.
     Failed {
-        /// Its name.
+        /// The name of the case.
         name: &'a str,
-        /// What it found.
+        /// The error.
         reason: &'a str,
     },
-    /// A case cannot run on this board.
+    /// The board cannot run a case.
     Skipped {
-        /// Its name.
+        /// The name of the case.
         name: &'a str,
-        /// What the board lacks.
+        /// The missing capability.
         reason: &'a str,
     },
-    /// A case, which goes on, found a value that no document tells.
+    /// A running case has measured a value that no document states.
     Measured {
-        /// Its name.
+        /// The name of the case.
         name: &'a str,
-        /// What was measured; it holds no " = ".
+        /// The name of the value. It does not contain " = ".
         what: &'a str,
-        /// What came out.
+        /// The measured value.
         value: &'a str,
     },
-    /// A line of log: it says more of a case that failed, before [`Event::Failed`].
+    /// A log line about a failed case, before [`Event::Failed`].
     Log(&'a str),
     /// All cases have ended.
     Done,
 }
 
 impl<'a> Event<'a> {
-    /// Reads a line, with or without its end. `None` where it is no event but log.
+    /// Parses a line, with or without its line end. Returns `None` for a log line.
     pub fn parse(line: &'a str) -> Option<Self> {
         let line = line.trim_end_matches(['\r', '\n']).strip_prefix(PREFIX)?;
         if line == "done" {
@@ -77,22 +78,22 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Returns the text if it can be a case's name.
+/// Returns the text if it is a valid case name.
 fn name(text: &str) -> Option<&str> {
     (!text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control())).then_some(text)
 }
 
-/// Divides a case's name from what is told of it.
+/// Splits a line into the case name and the rest.
 fn told(text: &str) -> Option<(&str, &str)> {
     let (before, behind) = text.split_once(": ")?;
     Some((name(before)?, behind))
 }
 
-/// The event's line, without its end. What would end it early becomes a blank.
+/// The event's line without its line end. Control characters in texts become blanks.
 impl fmt::Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Log(line) = self {
-            // Not to be taken for an event.
+            // A log line must not begin like an event.
             let blank = if line.starts_with(PREFIX) { " " } else { "" };
             return write!(f, "{blank}{}", OneLine(line));
         }
@@ -114,7 +115,7 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-/// Text without control characters.
+/// A text whose control characters print as blanks.
 struct OneLine<'a>(&'a str);
 
 impl fmt::Display for OneLine<'_> {

@@ -1,4 +1,4 @@
-//! Two connected ends and the mkeys between them: moves data through an mkey in every way there is.
+//! Two connected ends with mkeys between them, which move data through an mkey by every method.
 
 use crate::board::{Board, EndSpec, MkeySpec, QpEnd};
 use alloc::string::String;
@@ -11,7 +11,7 @@ use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{Cqe, Syndrome};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 
-/// What a scenario says in the end: nothing, or what was wrong.
+/// The result of a scenario: success, or the error in words.
 pub type Verdict = Result<(), String>;
 
 /// Ends a scenario with a message unless the condition holds.
@@ -37,65 +37,65 @@ macro_rules! ensure_eq {
     };
 }
 
-/// Memory that is registered with all rights: plain, that is what is in it is what is on the wire.
+/// Registered memory with all rights. It is plain: memory and wire hold the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// First address.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub length: usize,
-    /// Local and remote key.
+    /// The local and remote key.
     pub key: Key,
 }
 
-/// How data leaves an mkey of the near side.
+/// A method of moving data out of an mkey of the near side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tx {
-    /// The near side sends from it.
+    /// The near side sends from the mkey.
     Send,
-    /// The near side RDMA WRITEs from it.
+    /// The near side RDMA WRITEs from the mkey.
     Write,
-    /// The far side RDMA READs from it.
+    /// The far side RDMA READs from the mkey.
     PeerRead,
 }
 
 impl Tx {
-    /// All ways.
+    /// All methods.
     pub const ALL: [Self; 3] = [Self::Send, Self::Write, Self::PeerRead];
 }
 
-/// How data enters an mkey of the near side.
+/// A method of moving data into an mkey of the near side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rx {
-    /// The far side sends; the near side receives into it.
+    /// The far side sends, and the near side receives into the mkey.
     Receive,
-    /// The far side RDMA WRITEs into it.
+    /// The far side RDMA WRITEs into the mkey.
     PeerWrite,
-    /// The near side RDMA READs into it.
+    /// The near side RDMA READs into the mkey.
     Read,
 }
 
 impl Rx {
-    /// All ways.
+    /// All methods.
     pub const ALL: [Self; 3] = [Self::Receive, Self::PeerWrite, Self::Read];
 }
 
-/// What came of moving data.
+/// The result of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The bytes as they were on the wire.
+    /// The bytes on the wire.
     pub wire: Vec<u8>,
-    /// Why the requester's work failed, if it did.
+    /// The failure at the requester, if any.
     pub requester: Option<Failure>,
-    /// Why the receiver's work failed, if it did.
+    /// The failure at the receiver, if any.
     pub receiver: Option<Failure>,
 }
 
 impl Moved {
-    /// Returns the bytes on the wire if all went well.
+    /// Returns the bytes on the wire if the transfer has succeeded.
     ///
     /// # Errors
-    /// Which syndrome the requester or the receiver got.
+    /// The syndrome of the requester or the receiver.
     pub fn ok(self) -> Result<Vec<u8>, String> {
         match self.requester.or(self.receiver) {
             None => Ok(self.wire),
@@ -104,7 +104,7 @@ impl Moved {
     }
 }
 
-/// Names of requests that the pair posts.
+/// Name of the requests that configure.
 pub(crate) const CONFIGURE: u64 = 0xc0;
 const TRANSFER: u64 = 0x7a;
 const RECEIVE: u64 = 0x4e;
@@ -115,11 +115,11 @@ pub struct QpPairFixture<'b> {
     pub board: &'b mut dyn Board,
     /// The side that owns the mkeys.
     pub near: QpEnd,
-    /// The other side, which has plain memory.
+    /// The other side, with plain memory.
     pub far: QpEnd,
     /// The mkeys.
     pub mkeys: Vec<Mkey>,
-    /// The numbers among the pair's of those whose signature errors polls have reported, in order.
+    /// Positions of the mkeys with reported signature errors, in order of the reports.
     pub signature_errors: Vec<usize>,
 }
 
@@ -130,17 +130,17 @@ impl<'b> QpPairFixture<'b> {
         Self { board, near, far, mkeys: Vec::new(), signature_errors: Vec::new() }
     }
 
-    /// Connects two new ends, after the old ones failed. Mkeys and memory stay.
+    /// Connects two new ends after a failure. Mkeys and memory stay.
     pub fn reconnect(&mut self) {
         self.reconnect_as(EndSpec::default());
     }
 
-    /// Connects two new ends, the near one as it is specified. Mkeys and memory stay.
+    /// Connects two new ends, the near one with this specification. Mkeys and memory stay.
     pub fn reconnect_as(&mut self, spec: EndSpec) {
         (self.near, self.far) = connect(self.board, spec);
     }
 
-    /// Makes a region that holds these bytes.
+    /// Creates a region that holds these bytes.
     pub fn region(&mut self, bytes: &[u8]) -> Region {
         let address = self.board.alloc(bytes.len());
         self.board.write(address, bytes);
@@ -153,7 +153,7 @@ impl<'b> QpPairFixture<'b> {
         self.board.read(region.address, region.length)
     }
 
-    /// Makes an mkey and returns its number among the pair's.
+    /// Creates an mkey. Returns its position in `mkeys`.
     pub fn mkey(&mut self, spec: MkeySpec) -> usize {
         self.mkeys.push(self.board.create_mkey(spec));
         self.mkeys.len() - 1
@@ -164,10 +164,10 @@ impl<'b> QpPairFixture<'b> {
         self.mkeys[mkey].key()
     }
 
-    /// Configures an mkey on the near side and waits until it is done.
+    /// Configures an mkey of the near side, and waits for the completion.
     ///
     /// # Errors
-    /// Why it could not be posted, or did not complete.
+    /// A refusal, or a failed completion.
     pub fn configure<'l>(
         &mut self,
         mkey: usize,
@@ -178,10 +178,10 @@ impl<'b> QpPairFixture<'b> {
         self.configure_prepared(mkey, &prepared, layout)
     }
 
-    /// Posts a prepared configuration to an mkey on the near side and waits until it is done.
+    /// Posts a prepared configuration of an mkey of the near side, and waits for the completion.
     ///
     /// # Errors
-    /// Why it could not be posted, or did not complete.
+    /// A refusal, or a failed completion.
     pub fn configure_prepared<'l>(
         &mut self,
         mkey: usize,
@@ -192,10 +192,10 @@ impl<'b> QpPairFixture<'b> {
         self.finish_configuration()
     }
 
-    /// Publishes a configuration, posted under the name `CONFIGURE`, and waits until it is done.
+    /// Publishes a configuration with the name `CONFIGURE`, and waits for the completion.
     ///
     /// # Errors
-    /// That it did not complete.
+    /// A failed or missing completion.
     pub fn finish_configuration(&mut self) -> Verdict {
         self.near.ring_doorbell();
         self.run_device()?;
@@ -211,10 +211,11 @@ impl<'b> QpPairFixture<'b> {
         }
     }
 
-    /// Prepares a configuration in the board's way, and posts it to an mkey on the near side, and nothing more.
+    /// Prepares a configuration by the board's method, and posts it to an mkey of the near side without
+    /// publishing.
     ///
     /// # Errors
-    /// Why it could not be prepared or posted.
+    /// A refusal.
     pub fn try_configure<'l>(
         &mut self,
         mkey: usize,
@@ -225,18 +226,18 @@ impl<'b> QpPairFixture<'b> {
         self.post_prepared(mkey, &prepared, layout)
     }
 
-    /// Prepares a configuration for an mkey, and all others of its kind, in the board's way.
+    /// Prepares a configuration for all mkeys of one kind, by the board's method.
     ///
     /// # Errors
-    /// What no mkey of this kind can hold.
+    /// A configuration that no mkey of this kind can hold.
     pub fn prepare(&self, mkey: usize, config: &MkeyConfig) -> Result<PreparedConfig, ConfigError> {
         self.near.way().prepare(self.mkeys[mkey].kind(), config)
     }
 
-    /// Posts a prepared configuration to an mkey on the near side, and nothing more.
+    /// Posts a prepared configuration to an mkey of the near side without publishing.
     ///
     /// # Errors
-    /// Why it could not be posted.
+    /// A refusal.
     pub fn post_prepared<'l>(
         &mut self,
         mkey: usize,
@@ -247,19 +248,19 @@ impl<'b> QpPairFixture<'b> {
         request.configure_mkey(&mut self.mkeys[mkey], prepared, layout)
     }
 
-    /// Lets the device do what was published.
+    /// Lets the device execute the published requests.
     ///
     /// # Errors
-    /// That it does not become quiet.
+    /// If the device does not finish.
     pub fn run_device(&mut self) -> Verdict {
         ensure!(self.board.run_device(), "the device did not finish what was published");
         Ok(())
     }
 
-    /// Takes all completions of the near side that are there; signature errors go to their mkeys.
+    /// Takes all present completions of the near side. Signature errors go to their mkeys.
     ///
     /// # Errors
-    /// A completion that makes no sense.
+    /// A malformed completion.
     pub fn poll_near(&mut self) -> Result<Vec<WorkCompletion>, String> {
         let found = poll(&mut self.near, &mut self.mkeys, &mut self.signature_errors);
         let found = found.map_err(|error| format!("near side: {error}"))?;
@@ -267,10 +268,10 @@ impl<'b> QpPairFixture<'b> {
         Ok(found)
     }
 
-    /// Takes all completions of the far side that are there.
+    /// Takes all present completions of the far side.
     ///
     /// # Errors
-    /// A completion that makes no sense.
+    /// A malformed completion.
     pub fn poll_far(&mut self) -> Result<Vec<WorkCompletion>, String> {
         let found = poll(&mut self.far, &mut self.mkeys, &mut self.signature_errors);
         let found = found.map_err(|error| format!("far side: {error}"))?;
@@ -278,7 +279,8 @@ impl<'b> QpPairFixture<'b> {
         Ok(found)
     }
 
-    /// Returns the first signature error of an mkey since the last call, if any: its completion queue is the near side's.
+    /// Returns the first signature error of an mkey since the last call, if any, from the near side's
+    /// completion queue.
     ///
     /// # Errors
     /// As [`mlx5_mkey::queue::CompletionQueue::check`].
@@ -286,27 +288,27 @@ impl<'b> QpPairFixture<'b> {
         self.near.queues().check(&mut self.mkeys[mkey])
     }
 
-    /// Takes completions of the near side until there are this many, or those that have come within the board's timeout.
+    /// Takes `count` completions of the near side, or fewer if no more arrive within the board's timeout.
     ///
     /// # Errors
-    /// A completion that makes no sense.
+    /// A malformed completion.
     pub fn wait_near(&mut self, count: usize) -> Result<Vec<WorkCompletion>, String> {
         self.wait(count, Self::poll_near)
     }
 
-    /// Takes completions of the far side as [`QpPairFixture::wait_near`] those of the near side.
+    /// Takes completions of the far side, as [`QpPairFixture::wait_near`] does for the near side.
     ///
     /// # Errors
-    /// A completion that makes no sense.
+    /// A malformed completion.
     pub fn wait_far(&mut self, count: usize) -> Result<Vec<WorkCompletion>, String> {
         self.wait(count, Self::poll_far)
     }
 
-    /// Takes the next completion entry of the near side as it is, if one comes within the board's timeout. The request that it is
-    /// about stays outstanding: the pair is of no more use than to be connected anew.
+    /// Takes the next raw completion entry of the near side, within the board's timeout. Its request stays
+    /// outstanding: the pair must be reconnected afterwards.
     ///
     /// # Errors
-    /// That none came.
+    /// If no entry arrives.
     pub fn wait_entry(&mut self) -> Result<Cqe, String> {
         let timeout = self.board.timeout();
         let take = |pair: &mut Self| Ok(pair.near.queues().take_entry().into_iter().collect());
@@ -323,16 +325,17 @@ impl<'b> QpPairFixture<'b> {
         arrived(self, count, timeout, |pair| pair.board.nanoseconds(), poll)
     }
 
-    /// Moves `length` bytes, counted on the wire, out of an mkey from offset `offset` on.
+    /// Moves `length` bytes, counted on the wire, out of an mkey, beginning at `offset`.
     ///
     /// # Errors
-    /// What could not be posted or did not complete. A transfer that fails is no error here, see [`Moved`].
+    /// A refusal, or a missing completion. A failed transfer is no error, see [`Moved`].
     pub fn tx(&mut self, way: Tx, mkey: usize, offset: u64, length: usize) -> Result<Moved, String> {
         let far = self.region(&vec![0xee; length]);
         self.tx_to(way, mkey, offset, &far)
     }
 
-    /// As [`QpPairFixture::tx`], into memory of the far side that is there: as many bytes as it has, which are overwritten first.
+    /// As [`QpPairFixture::tx`], into a region of the far side, which is overwritten first and decides the
+    /// length.
     ///
     /// # Errors
     /// As [`QpPairFixture::tx`].
@@ -361,7 +364,7 @@ impl<'b> QpPairFixture<'b> {
         Ok(Moved { wire: self.bytes(far), requester, receiver })
     }
 
-    /// Moves these bytes, as they are on the wire, into an mkey from offset `offset` on.
+    /// Moves wire bytes into an mkey, beginning at `offset`.
     ///
     /// # Errors
     /// As [`QpPairFixture::tx`].
@@ -370,7 +373,7 @@ impl<'b> QpPairFixture<'b> {
         self.rx_from(way, mkey, offset, &far)
     }
 
-    /// As [`QpPairFixture::rx`], from memory of the far side that is there: all its bytes.
+    /// As [`QpPairFixture::rx`], with all bytes of a region of the far side.
     ///
     /// # Errors
     /// As [`QpPairFixture::tx`].
@@ -398,7 +401,7 @@ impl<'b> QpPairFixture<'b> {
         Ok(Moved { wire: self.bytes(far), requester, receiver })
     }
 
-    /// Publishes, lets the device work, and takes the completions of one transfer.
+    /// Publishes, lets the device work, and takes the completions of a transfer.
     fn finish(
         &mut self,
         far_requests: bool,
@@ -411,7 +414,7 @@ impl<'b> QpPairFixture<'b> {
         let (near, far): (Wait<'b>, Wait<'b>) = (Self::wait_near, Self::wait_far);
         let (requester, receiver) = if far_requests { (far, near) } else { (near, far) };
         let requester = one(&requester(self, 1)?, TRANSFER, "requester")?;
-        // A message that never left its sender takes no receive.
+        // A message that failed at its sender consumes no receive request.
         let left = requester.is_none_or(|failure| !is_local(failure.syndrome));
         let receiver = receiver(self, usize::from(received && left))?;
         let received = received && !(requester.is_some() && receiver.is_empty());
@@ -420,7 +423,7 @@ impl<'b> QpPairFixture<'b> {
     }
 }
 
-/// Connects two ends, to which requests are posted in the way that the board says.
+/// Connects two ends, and sets the board's posting method.
 fn connect(board: &mut dyn Board, spec: EndSpec) -> (QpEnd, QpEnd) {
     let way = *board.way();
     let (mut near, mut far) = board.connect(spec);
@@ -430,12 +433,12 @@ fn connect(board: &mut dyn Board, spec: EndSpec) -> (QpEnd, QpEnd) {
     (near, far)
 }
 
-/// Whether a requester fails with this before its peer hears of the request.
+/// Returns whether a requester fails with this syndrome before the request reaches its peer.
 fn is_local(syndrome: Syndrome) -> bool {
     matches!(syndrome, Syndrome::LOCAL_LENGTH | Syndrome::LOCAL_QP_OPERATION | Syndrome::LOCAL_PROTECTION)
 }
 
-/// Takes from a source until there are `count`, or what has come within `timeout` nanoseconds of its clock.
+/// Takes items from a source until there are `count`, or until `timeout` nanoseconds have passed.
 fn arrived<S, T>(
     source: &mut S,
     count: usize,
@@ -446,7 +449,8 @@ fn arrived<S, T>(
     let begin = clock(source).unwrap_or(0);
     let mut found = Vec::new();
     loop {
-        // The clock is read first: what arrives within the time is found, whenever this goes on.
+        // The clock is read before the source: an item that arrives in time is found even if this loop is
+        // delayed.
         let passed = clock(source).map_or(u64::MAX, |now| now.saturating_sub(begin));
         found.extend(take(source)?);
         if found.len() >= count || passed >= timeout {
@@ -455,7 +459,7 @@ fn arrived<S, T>(
     }
 }
 
-/// Returns whether the one completion expected failed.
+/// Returns the failure of the only expected completion, if it failed.
 fn one(completions: &[WorkCompletion], id: u64, who: &str) -> Result<Option<Failure>, String> {
     match completions {
         [WorkCompletion { id: found, outcome, .. }] if *found == id => Ok(match outcome {
@@ -466,7 +470,7 @@ fn one(completions: &[WorkCompletion], id: u64, who: &str) -> Result<Option<Fail
     }
 }
 
-/// Takes all completions of an end that are there, and notes of which mkeys signature errors are.
+/// Takes all present completions of an end, and notes the mkeys of signature errors.
 fn poll(
     end: &mut QpEnd,
     mkeys: &mut [Mkey],
@@ -483,7 +487,7 @@ fn poll(
     Ok(done)
 }
 
-/// Makes a data segment. One that is too long is refused when it is posted.
+/// Makes a data segment. Posting refuses a segment that is too long.
 fn sge(address: u64, length: usize, lkey: Key) -> Sge {
     Sge { address, length: u32::try_from(length).unwrap_or(u32::MAX), lkey }
 }
@@ -502,7 +506,7 @@ mod tests {
 
     #[test]
     fn what_is_late_is_waited_for_and_no_longer_than_the_timeout() {
-        // A clock that counts how often it is looked at, and something that arrives at each third look from `first` on.
+        // A clock that counts its reads, and a source with a new item at every third read from `first` on.
         let arrive = |first: u64, count, timeout| {
             let looks = core::cell::Cell::new(0);
             let clock = |_: &()| Some(looks.replace(looks.get() + 1));

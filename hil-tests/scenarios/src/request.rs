@@ -1,7 +1,7 @@
 //! Work requests as owned values, and the one function that posts them.
 //!
-//! The recorded vectors, the differential test, SPDK's recording and fuzzing all describe their requests with [`Request`] and post
-//! them through [`Request::perform`]. Each of them judges by its own means whether the library wrote the right bytes.
+//! The recorded vectors, the differential test, SPDK's recording and fuzzing describe their requests with
+//! [`Request`] and post them by [`Request::perform`]. Each checks the written bytes by its own means.
 
 use alloc::vec::Vec;
 use mlx5_mkey::error::{ConfigError, PostError};
@@ -25,7 +25,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Gives a request that was begun these flags.
+    /// Sets these flags on a request.
     pub const fn apply<'q, 'r>(self, mut request: SendRequest<'q, 'r>) -> SendRequest<'q, 'r> {
         if self.fenced {
             request = request.fenced();
@@ -45,7 +45,7 @@ impl Flags {
 pub enum Data {
     /// Data segments.
     Sges(Vec<Sge>),
-    /// Bytes that stand in the request.
+    /// Inline data: bytes inside the request.
     Inline(Vec<u8>),
 }
 
@@ -65,12 +65,12 @@ pub enum OwnedLayout {
     Unchanged,
     /// A list of KLM entries.
     List(Vec<KlmEntry>),
-    /// Cycles, and the entries of each.
+    /// Number of cycles, and the entries of a cycle.
     Interleaved(u32, Vec<InterleavedEntry>),
 }
 
 impl OwnedLayout {
-    /// Returns the layout as the library takes it.
+    /// Returns the layout in the library's type.
     pub fn as_layout(&self) -> Layout<'_> {
         match self {
             Self::Unchanged => Layout::Unchanged,
@@ -83,13 +83,13 @@ impl OwnedLayout {
 /// The entries of a list in registered memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Entries of any lengths.
+    /// Entries of various lengths.
     Klm(Vec<KlmEntry>),
-    /// Entries of one length.
+    /// Entries of one common length.
     Ksm(KsmEntrySize, Vec<KsmEntry>),
 }
 
-/// A list in registered memory that owns entries and memory.
+/// A list in registered memory that owns its entries and its memory.
 #[derive(Clone, Debug)]
 pub struct OwnedList {
     /// The entries, which are written when the request is performed.
@@ -98,7 +98,7 @@ pub struct OwnedList {
     pub address: u64,
     /// The key of the memory.
     pub key: Key,
-    /// The memory: as many blocks as [`RegisteredList::blocks_for`] says.
+    /// The memory, with [`RegisteredList::blocks_for`] blocks.
     pub memory: Vec<Wqebb>,
 }
 
@@ -117,7 +117,7 @@ impl OwnedList {
     }
 }
 
-/// A work request. Mkeys, windows and prepared configurations are named by their number in [`Objects`].
+/// A work request. Mkeys, windows and prepared configurations are given by their position in [`Objects`].
 #[derive(Clone, Debug)]
 pub enum Request {
     /// NOP.
@@ -134,13 +134,13 @@ pub enum Request {
     WriteImm(Remote, u32, Data),
     /// RDMA READ.
     Read(Remote, Vec<Sge>),
-    /// Compare and swap: the value compared, the new value.
+    /// Compare and swap: the compared value, then the new value.
     CompareSwap(Remote, u64, u64, Sge),
     /// Fetch and add.
     FetchAdd(Remote, u64, Sge),
     /// A copy in local memory: target, source, bytes.
     Memcpy(Local, Local, u32),
-    /// A work request in bytes.
+    /// A work request of raw bytes.
     Raw(Vec<u8>),
     /// LOCAL_INV of any key.
     Invalidate(Key),
@@ -148,23 +148,23 @@ pub enum Request {
     InvalidateMkey(usize),
     /// LOCAL_INV of a memory window.
     InvalidateWindow(usize),
-    /// Binds a memory window to a range, with rights; its space begins at the last number.
+    /// Binds a memory window to a range, with access rights, and with the start address of its space.
     BindWindow(usize, KlmEntry, Access, u64),
     /// SET_PSV.
     SetPsv(PsvIndex, Seed),
     /// Configures an mkey by a prepared configuration.
     Configure(usize, usize, OwnedLayout),
-    /// Configures an mkey by a prepared configuration; the list stands in registered memory.
+    /// Configures an mkey by a prepared configuration and a list in registered memory.
     ConfigureByPointer(usize, usize, OwnedList),
-    /// Replaces entries of an mkey from a number on.
+    /// Replaces entries of an mkey from an index on.
     Replace(usize, u32, Vec<KlmEntry>),
-    /// Replaces entries of an mkey from a number on; the list stands in registered memory.
+    /// Replaces entries of an mkey from an index on, by a list in registered memory.
     ReplaceByPointer(usize, u32, OwnedList),
-    /// Appends entries to an mkey; the list stands in registered memory.
+    /// Appends entries to an mkey, from a list in registered memory.
     AppendByPointer(usize, OwnedList),
 }
 
-/// The objects that requests name.
+/// The objects that requests refer to.
 #[derive(Debug)]
 pub struct Objects<'o> {
     /// Mkeys.
@@ -176,20 +176,20 @@ pub struct Objects<'o> {
 }
 
 impl Objects<'_> {
-    /// No objects: for a request that names none.
+    /// No objects, for a request that needs none.
     pub const fn none() -> Self {
         Self { mkeys: &mut [], windows: &mut [], prepared: &[] }
     }
 }
 
 impl Request {
-    /// Posts this as the request that was begun.
+    /// Posts this request.
     ///
     /// # Errors
     /// [`PostError`]: the library refuses the request, or a list.
     ///
     /// # Panics
-    /// `objects` lacks an object that the request names.
+    /// If `objects` lacks an object of the request.
     pub fn perform(&mut self, request: SendRequest<'_, '_>, objects: Objects<'_>) -> Result<(), PostError> {
         let Objects { mkeys, windows, prepared } = objects;
         match self {

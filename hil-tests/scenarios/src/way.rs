@@ -1,7 +1,8 @@
-//! The public ways of posting, in one place: recorded vectors, the differential test and the scenarios take all of them.
+//! The public posting methods, in one place: recorded vectors, the differential test and the scenarios use
+//! all of them.
 //!
-//! A public method that posts and is neither performed by [`crate::request::Request`] nor listed here fails a test of hil-tests
-//! (`tests/ways.rs`).
+//! A test (`tests/ways.rs`) fails if a public method posts, and is neither called by
+//! [`crate::request::Request`] nor listed here.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,25 +17,26 @@ use mlx5_mkey::queue::{Batch, Doorbell, SendQueue, SendRequest};
 use mlx5_mkey::types::{DekId, DomainKind, PsvIndex, Tweak};
 use mlx5_mkey::wqe::PreparedConfig;
 
-/// A way of posting.
+/// A posting method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// Each request on the queue, then its doorbell.
+    /// Posts each request to the queue, then rings the doorbell.
     #[default]
     Request,
-    /// All requests up to the doorbell in one batch.
+    /// Posts all requests of a doorbell in one batch.
     Batch,
-    /// As `Request`; configurations are prepared with other tags, another tweak and another DEK, and changed in place.
+    /// As `Request`. Configurations are prepared with other tags, another tweak and another DEK, then changed
+    /// in place.
     Changed,
-    /// As `Batch`; configurations as in `Changed`.
+    /// As `Batch`, with configurations as in `Changed`.
     BatchChanged,
 }
 
 impl Way {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 4] = [Self::Request, Self::Batch, Self::Changed, Self::BatchChanged];
 
-    /// Returns its name.
+    /// Returns the name of the method.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -44,22 +46,22 @@ impl Way {
         }
     }
 
-    /// Returns whether requests are posted in a batch.
+    /// Returns whether the method posts batches.
     pub const fn batches(self) -> bool {
         matches!(self, Self::Batch | Self::BatchChanged)
     }
 
-    /// Returns whether configurations are changed in place.
+    /// Returns whether the method changes configurations in place.
     pub const fn changes(self) -> bool {
         matches!(self, Self::Changed | Self::BatchChanged)
     }
 
-    /// Returns the way that differs in this only: nothing is published before the doorbell is asked for.
+    /// Returns the same method without batches, so that only the doorbell publishes.
     pub const fn without_batches(self) -> Self {
         if self.changes() { Self::Changed } else { Self::Request }
     }
 
-    /// Begins to post to a queue in this way.
+    /// Begins to post to a queue by this method.
     pub fn open<'q, 'r, D: Doorbell, const N: usize>(
         self,
         queue: &'q mut SendQueue<'r, D, N>,
@@ -67,15 +69,15 @@ impl Way {
         if self.batches() { Poster::Batch(queue.batch()) } else { Poster::Queue(queue) }
     }
 
-    /// Prepares a configuration in this way.
+    /// Prepares a configuration by this method.
     ///
     /// # Errors
-    /// [`ConfigError`]: what no mkey of this kind can hold.
+    /// [`ConfigError`]: a configuration that no mkey of this kind can hold.
     pub fn prepare(self, kind: MkeyKind, config: &MkeyConfig) -> Result<PreparedConfig, ConfigError> {
         self.prepare_by(PreparedConfig::new, kind, config)
     }
 
-    /// Prepares a configuration in this way, with any data unit.
+    /// Prepares a configuration by this method, with any data unit.
     ///
     /// # Errors
     /// As [`Way::prepare`].
@@ -97,16 +99,16 @@ impl Way {
     }
 }
 
-/// Prepares a configuration.
+/// A function that prepares a configuration.
 type Constructor = fn(MkeyKind, &MkeyConfig) -> Result<PreparedConfig, ConfigError>;
 
-/// Prepares something else, and changes all that can be changed in place.
+/// Prepares another configuration, and changes in place all values that can be changed.
 fn changed_in_place(
     new: Constructor,
     kind: MkeyKind,
     config: &MkeyConfig,
 ) -> Result<PreparedConfig, ConfigError> {
-    // What is refused for the values that it has must still be refused.
+    // A refusal of the requested values must stay a refusal.
     new(kind, config)?;
     let crypto = config.crypto.map(|crypto| Crypto {
         tweak: Tweak::new(!crypto.tweak.get()),
@@ -141,7 +143,7 @@ fn changed_in_place(
     Ok(prepared)
 }
 
-/// Returns another span than that of a digest.
+/// Returns a span that differs from a digest's.
 const fn other_span(digest: &Digest) -> DigestSpan {
     match digest.span {
         DigestSpan::Mkey => {
@@ -170,14 +172,14 @@ fn with_other_tags(signature: &BlockSignature) -> Result<BlockSignature, ConfigE
     signature.copy_mask().map_or(Ok(changed), |mask| changed.with_copy_mask(mask))
 }
 
-/// Which ways a case is run in.
+/// The posting methods of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
-    /// One after the other, all of them.
+    /// All of them in turn.
     All,
-    /// This one.
+    /// This one only.
     Only(Way),
-    /// One, which this seed and the case's name choose: the same wherever a run begins.
+    /// One that the number and the case's name determine, independent of the place where a run begins.
     Drawn(u64),
 }
 
@@ -188,7 +190,7 @@ impl Default for Ways {
 }
 
 impl Ways {
-    /// Returns those of a case.
+    /// Returns the methods of a case.
     pub fn of(self, case: &str) -> Vec<Way> {
         match self {
             Self::All => Way::ALL.to_vec(),
@@ -221,7 +223,7 @@ impl fmt::Display for Ways {
 impl FromStr for Ways {
     type Err = String;
 
-    /// Reads `all`, the name of a way, or a seed.
+    /// Parses `all`, the name of a method, or a number.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "all" {
             return Ok(Self::All);
@@ -233,14 +235,15 @@ impl FromStr for Ways {
     }
 }
 
-/// The public methods of the library that begin requests, and how they are called here.
+/// The public methods of the library that begin requests, and the calls of them here.
 pub const BEGIN: &[(&str, &str)] = &[
     ("SendQueue::request", "queue.request"),
     ("SendQueue::batch", "queue.batch"),
     ("Batch::request", "batch.request"),
 ];
 
-/// The public methods of the library that post otherwise, and why no [`crate::request::Request`] has to reach them.
+/// The other public methods of the library that post, and the reason why [`crate::request::Request`] does not
+/// use them.
 pub const OTHERS: &[(&str, &str)] = &[
     ("SharedSendQueue::with", "lends the queue, in the scenario of a machine without a driver"),
     ("MkeyPool::invalidate", "posts by `SendRequest::invalidate_mkey`"),
@@ -254,11 +257,12 @@ pub const OTHERS: &[(&str, &str)] = &[
     ("QueuePair::post_receive", "posts to a receive queue"),
 ];
 
-/// Posts requests in one of the ways. They are published by [`Poster::publish`], or when it is dropped if it is a batch.
+/// Posts requests by one of the methods. [`Poster::publish`] publishes them; a batch also does when it is
+/// dropped.
 pub enum Poster<'q, 'r, D: Doorbell, const N: usize> {
-    /// One by one.
+    /// Each request on its own.
     Queue(&'q mut SendQueue<'r, D, N>),
-    /// Together.
+    /// All requests in a batch.
     Batch(Batch<'q, 'r, D, N>),
 }
 
@@ -275,7 +279,7 @@ impl<'r, D: Doorbell, const N: usize> Poster<'_, 'r, D, N> {
     pub fn publish(self) {
         match self {
             Self::Queue(queue) => queue.ring_doorbell(),
-            // When it is dropped.
+            // The drop publishes a batch.
             Self::Batch(_) => {}
         }
     }

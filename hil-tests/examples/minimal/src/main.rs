@@ -1,9 +1,11 @@
-//! The smallest service: it lays an mkey over scattered memory, writes all of it to the peer, and takes the completion.
+//! The smallest service: configures an mkey over scattered memory, writes all of it to the peer, and takes
+//! the completion.
 //!
-//! `cargo xtask test` builds it for a Cortex-A72 without a system and looks how long its code is. Nobody runs it.
+//! `cargo xtask test` builds it for a Cortex-A72 without a system and measures the size of its code. Nothing
+//! runs it.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
-// The entry is found by its name, which nothing else has.
+// The measurement finds the entry by its symbol name. No other code defines this symbol.
 #![allow(unsafe_code)]
 
 use mlx5_mkey::error::{CompletionError, PostError};
@@ -20,15 +22,16 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// What can go wrong.
+/// The errors of the service.
 pub enum Fault {
     /// A request was refused.
     Post(PostError),
-    /// A completion made no sense.
+    /// A completion is malformed.
     Completion(CompletionError),
 }
 
-/// Writes scattered memory to the peer. The arguments keep the compiler from knowing more than a service would.
+/// Writes scattered memory to the peer. The arguments hide their values from the compiler, as those of a real
+/// service do.
 #[unsafe(no_mangle)]
 pub fn minimal_write(
     queue: &mut SendQueue<'_, UarDoorbell, 256>,
@@ -54,7 +57,7 @@ pub fn minimal_poll(
     completions.poll(&mut router).transpose().map_err(Fault::Completion)
 }
 
-/// Where a machine without a system begins.
+/// The first instruction of a machine without a system.
 #[cfg(target_os = "none")]
 #[unsafe(no_mangle)]
 extern "C" fn _start(service: extern "C" fn(write: *const (), poll: *const ()) -> !) -> ! {

@@ -1,23 +1,22 @@
-//! What the two sides send each other over the queue pairs: commands one way, responses the other.
+//! The messages over the queue pairs: commands in one direction, responses in the other.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Bytes that a receive request has room for.
+/// Bytes of a message buffer.
 pub(crate) const CAPSULE: usize = 32;
 
-/// What the initiator asks for.
+/// A command of the initiator.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Command {
-    /// First block.
+    /// The first block.
     pub(crate) lba: U64,
     /// Number of blocks.
     pub(crate) blocks: U32,
-    /// Key of the initiator's mkey, whose space begins at 0 and has 520 bytes for each block: data and
-    /// T10-DIF.
+    /// Key of the initiator's mkey. Its space begins at 0 and has 520 bytes per block: data and T10-DIF.
     pub(crate) rkey: U32,
-    /// Comes back in the response: the number of the command among those of its queue pair.
+    /// Number of the command in its queue pair, which the response repeats.
     pub(crate) tag: U16,
     /// [`Command::READ`] or [`Command::WRITE`].
     pub(crate) opcode: u8,
@@ -30,13 +29,13 @@ impl Command {
     pub(crate) const WRITE: u8 = 1;
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Response {
-    /// The first block whose signature is wrong, for [`Response::CORRUPT`].
+    /// With [`Response::CORRUPT`]: the first block whose signature is wrong.
     pub(crate) lba: U64,
-    /// That of the command.
+    /// The tag of the command.
     pub(crate) tag: U16,
     /// [`Response::DONE`], [`Response::CORRUPT`] or [`Response::INVALID`].
     pub(crate) status: u8,
@@ -45,10 +44,10 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// It is done; what was read is what was written last.
+    /// The command is done. Read data is the last written data.
     pub(crate) const DONE: u8 = 0;
-    /// A block of the volume is not what was written.
+    /// A block of the volume differs from its last written data.
     pub(crate) const CORRUPT: u8 = 1;
-    /// The command makes no sense.
+    /// The command is invalid.
     pub(crate) const INVALID: u8 = 2;
 }

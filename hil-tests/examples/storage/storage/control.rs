@@ -1,6 +1,6 @@
-//! The connection beside the queue pairs: a line of JSON for each message, over TCP.
+//! The control connection beside the queue pairs: lines of JSON over TCP.
 //!
-//! Over it both sides learn of each other's queue pairs, and notice at once that the other side is gone.
+//! It carries the addresses of the queue pairs, and shows at once that the other side is gone.
 
 use super::Lost;
 use super::link::Address;
@@ -11,57 +11,58 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-/// A message.
+/// A message on the control connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Line {
-    /// The target's first: what it serves, and its queue pairs.
+    /// The first message of the target: its volume and queue pairs.
     Offer(Offer),
-    /// The initiator's answer: who it is, its queue pairs, and how many reads are still to come.
+    /// The initiator's answer: its identity, its queue pairs, and the expected number of reads.
     Accept { initiator: u64, queues: Vec<Address>, reads: u64 },
     /// The target is connected.
     Ready,
-    /// Asks the target what it uses.
+    /// Asks the target for its resource usage.
     Ask,
-    /// What the target uses.
+    /// The resource usage of the target.
     Usage(super::process::Usage),
     /// The initiator is done.
     Bye,
-    /// The target's answer: what it has corrupted and what it has found.
+    /// The target's answer: its corrupted and found blocks.
     Account(Account),
 }
 
-/// What a target serves.
+/// The offer of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offer {
     /// Blocks of the volume.
     pub(crate) blocks: u64,
-    /// Most blocks of a command.
+    /// The most blocks of a command.
     pub(crate) max_blocks: u32,
-    /// Most blocks of an mkey.
+    /// The most blocks of an mkey.
     pub(crate) blocks_per_mkey: u32,
-    /// Commands of a queue pair at a time.
+    /// The most commands of a queue pair at a time.
     pub(crate) depth: usize,
-    /// Those of the target.
+    /// The queue pairs of the target.
     pub(crate) queues: Vec<Address>,
 }
 
-/// What a target did to its volume, and what came of it.
+/// The corruptions of the volume, and their reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Account {
-    /// Corruptions that were asked for.
+    /// Number of requested corruptions.
     pub(crate) asked: u64,
-    /// The blocks that were corrupted.
+    /// The corrupted blocks.
     pub(crate) corrupted: Vec<u64>,
-    /// Blocks that the target's device named although they were not corrupted.
+    /// Blocks that the target's device reported without a corruption.
     pub(crate) unexpected: Vec<u64>,
-    /// Blocks of the file that begin as the initiator's data does: there must be none, they are encrypted.
+    /// Blocks of the file that begin like the initiator's plaintext. The number must be 0, because the file
+    /// is encrypted.
     pub(crate) plaintext: u64,
 }
 
-/// Most bytes of a message with its end: an account of 800,000 blocks, however large their numbers.
+/// The most bytes of a message with its end: an account of 800,000 blocks with numbers of any size.
 const LONGEST: usize = 1 << 24;
 
-/// The other side has sent this number of bytes without the end of a message.
+/// The other side has sent this many bytes without the end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong(pub usize);
 
@@ -73,33 +74,33 @@ impl fmt::Display for TooLong {
     }
 }
 
-/// One end of the connection.
+/// An end of the control connection.
 pub(crate) struct Control {
     stream: BufReader<TcpStream>,
     received: Vec<u8>,
 }
 
 impl Control {
-    /// Takes a connection that has just been made.
+    /// Takes a new connection.
     ///
     /// # Errors
-    /// The other side is gone.
+    /// If the other side is gone.
     pub(crate) fn new(stream: TcpStream) -> Result<Self, Lost> {
         stream.set_nodelay(true)?;
         Ok(Self { stream: BufReader::new(stream), received: Vec::new() })
     }
 
-    /// Ends the connection, so that the other side notices.
+    /// Closes the connection: the other side notices.
     #[allow(dead_code, reason = "the target takes another connection where this one is gone")]
     pub(crate) fn close(&self) {
-        // Fails where it has ended.
+        // Fails on a closed connection.
         let _ = self.stream.get_ref().shutdown(Shutdown::Both);
     }
 
     /// Sends a message.
     ///
     /// # Errors
-    /// The other side is gone.
+    /// If the other side is gone.
     pub(crate) fn say(&mut self, line: &Line) -> Result<(), Lost> {
         let mut text = serde_json::to_vec(line).map_err(io::Error::from)?;
         text.push(b'\n');
@@ -108,10 +109,10 @@ impl Control {
         Ok(stream.write_all(&text)?)
     }
 
-    /// Returns a message that has come, if one has.
+    /// Returns a received message, if there is one.
     ///
     /// # Errors
-    /// The other side is gone, or says what makes no sense.
+    /// If the other side is gone, or sends an invalid message.
     pub(crate) fn heard(&mut self) -> Result<Option<Line>, Lost> {
         self.stream.get_ref().set_nonblocking(true)?;
         match self.next() {
@@ -123,14 +124,14 @@ impl Control {
     /// Waits for a message.
     ///
     /// # Errors
-    /// As [`Control::heard`], and where none comes within `limit`.
+    /// As [`Control::heard`], or if no message arrives within `limit`.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<Line, Lost> {
         self.stream.get_ref().set_nonblocking(false)?;
         self.stream.get_ref().set_read_timeout(Some(limit))?;
         Ok(self.next()?)
     }
 
-    /// What has come of a message stays where its rest has not.
+    /// Returns the next message. An incomplete one stays in the buffer.
     fn next(&mut self) -> io::Result<Line> {
         let room = LONGEST.saturating_sub(self.received.len());
         self.stream.by_ref().take(room as u64).read_until(b'\n', &mut self.received)?;
@@ -153,7 +154,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    /// Returns one end, and the other as it is.
+    /// Returns a control connection, and its other end as a plain stream.
     fn connected() -> (Control, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn a_message_that_does_not_end_is_refused() {
         let (mut control, mut other) = connected();
-        // Whoever takes more learns that the other side is gone. Writing fails where it has had enough.
+        // A reader that wants more bytes gets the end of the stream. The writer fails when the reader stops.
         let sender = thread::spawn(move || drop(other.write_all(&vec![b'['; LONGEST + 1])));
         let why = control.next().expect_err("no message");
         let named = why.get_ref().and_then(|why| why.downcast_ref());

@@ -1,4 +1,4 @@
-//! The way to the other side: queue pairs on one completion queue, and the mkeys of their commands.
+//! The data path to the other side: queue pairs on one completion queue, and the mkeys of their commands.
 
 use super::capsule::CAPSULE;
 use super::{Broken, Lost, Outcome};
@@ -13,48 +13,48 @@ use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wqe::Sge;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Most queue pairs of a connection.
+/// The most queue pairs of a connection.
 pub(crate) const MAX_QUEUES: usize = 16;
 
-/// Most commands of a queue pair at a time, and receive requests of it.
+/// The most commands, and receive requests, of a queue pair at a time.
 pub(crate) const MAX_DEPTH: usize = 128;
 
-/// Blocks of a send queue: what finds no room waits for completions.
+/// Blocks of a send queue. Requests that do not fit wait for completions.
 const SEND_BLOCKS: usize = 2048;
 
-/// Where a queue pair is, as it is sent to the other side.
+/// The address of a queue pair, in the form that is sent to the other side.
 pub(crate) type Address = [u8; QpAddress::BYTES];
 
 /// A queue pair.
 pub(crate) type Queue = QueuePair<SEND_BLOCKS, MAX_DEPTH>;
 
-/// What is on a link.
+/// The sizes of a link.
 #[derive(Clone, Copy)]
 pub(crate) struct LinkSpec {
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub(crate) queues: usize,
     /// Commands of a queue pair at a time.
     pub(crate) depth: usize,
     /// Mkeys of a command.
     pub(crate) mkeys_per_command: usize,
-    /// The mkeys encrypt.
+    /// Whether the mkeys encrypt.
     pub(crate) crypto: bool,
-    /// Entry of the port's GID table.
+    /// Index in the port's GID table.
     pub(crate) gid_index: u8,
 }
 
 impl LinkSpec {
-    /// Returns how many commands there are at a time: that many slots.
+    /// Returns the number of commands at a time, which is the number of slots.
     pub(crate) fn slots(&self) -> usize {
         self.queues * self.depth
     }
 }
 
-/// What has happened on a link.
+/// An event of a link.
 pub(crate) enum Event {
-    /// A message has come, on this queue pair.
+    /// A message has arrived on this queue pair.
     Message { queue: usize, bytes: [u8; CAPSULE] },
-    /// A send request of this name is done.
+    /// The send request with this name is complete.
     #[allow(dead_code, reason = "the initiator waits for responses, not for its commands to be sent")]
     Sent(u64),
     /// A request has failed, and its queue pair with it.
@@ -64,22 +64,22 @@ pub(crate) enum Event {
 /// Queue pairs on one completion queue, and the mkeys of their commands.
 pub(crate) struct Link {
     pub(crate) pd: ProtectionDomain,
-    /// Those of the first slot come first.
+    /// The mkeys. Those of the first slot come first.
     pub(crate) mkeys: Mkeys,
     spec: LinkSpec,
     options: ConnectOptions,
-    // A table holds its queue pairs in itself, and each of them has a book of its requests.
+    // A table stores its queue pairs inline, and each contains the records of its requests: hence the box.
     queues: QpTable<Box<Queue>, MAX_QUEUES>,
     qpns: Vec<Qpn>,
     completions: CqReader,
     events: Events,
     inbox: Buffer,
-    /// What was taken in this round.
+    /// The completions of this round.
     taken: Vec<Completion>,
 }
 
 impl Link {
-    /// Makes all that the link takes. Its queue pairs are to be connected.
+    /// Creates all objects of the link. The queue pairs are not connected yet.
     pub(crate) fn new(device: &Device, spec: LinkSpec) -> Outcome<Self> {
         let pd = device.alloc_pd()?;
         let mkeys = spec.slots() * spec.mkeys_per_command;
@@ -91,7 +91,7 @@ impl Link {
         let mut queues = QpTable::new();
         let mut qpns = Vec::new();
         for _ in 0..spec.queues {
-            // The position in the table, by which completions find their queue pair at once.
+            // The position in the table, by which completions find their queue pair without a search.
             let user_index = UserIndex::new(queues.next_user_index())?;
             let of_queue = QueuePairSpec { entries_per_slot: 1, user_index, ..QueuePairSpec::default() };
             let queue: Box<Queue> = Box::new(device.create_qp(&pd, &cq, &cq, of_queue)?);
@@ -143,16 +143,16 @@ impl Link {
         Ok(self.queue_and_mkeys(index)?.0)
     }
 
-    /// Returns a queue pair and the mkeys, to post to the one what the others take.
+    /// Returns a queue pair and the mkeys that its requests use.
     pub(crate) fn queue_and_mkeys(&mut self, index: usize) -> Outcome<(&mut Queue, &mut Mkeys)> {
         let qpn = self.qpns.get(index).ok_or("no such queue pair")?;
         Ok((self.queues.get_mut(*qpn).ok_or("no such queue pair")?, &mut self.mkeys))
     }
 
-    /// Takes all that has happened. Waits where nothing has, but no longer than this.
+    /// Takes all events. Waits at most `limit` if there is none.
     pub(crate) fn take(&mut self, limit: Duration, events: &mut Vec<Event>) -> Outcome {
         let mut router = self.queues.router(&mut self.mkeys);
-        // Sleeps in the kernel; the first completion wakes it.
+        // Sleeps in the kernel until the first completion.
         let Some(first) = self.completions.wait(&mut router, Some(limit))? else { return Ok(()) };
         self.taken.clear();
         self.taken.push(first);
@@ -161,7 +161,7 @@ impl Link {
         }
         let mut received = [false; MAX_QUEUES];
         for index in 0..self.taken.len() {
-            // A signature error is with its mkey, which is asked when its data has arrived.
+            // A signature error is recorded in its mkey, which is asked when its data has arrived.
             let Some(Completion::Work(work)) = self.taken.get(index).copied() else { continue };
             match work.outcome {
                 Fate::Sent { .. } => events.push(Event::Sent(work.id)),
@@ -189,7 +189,7 @@ impl Link {
         Ok(self.completions.check(mkey)?)
     }
 
-    /// Sees that the device still completes: nothing is written any more to a completion queue that was full.
+    /// Checks that the device still completes requests: it stops writing to a completion queue that was full.
     ///
     /// # Errors
     /// [`Broken`].
@@ -198,40 +198,39 @@ impl Link {
         event.map_or(Ok(()), |event| Err(Broken(event.kind.to_string()).into()))
     }
 
-    /// Takes the queue pairs back to where they can be connected anew. Returns how many send requests had not
-    /// completed.
+    /// Resets the queue pairs, so that they can be connected again. Returns the number of incomplete send
+    /// requests.
     pub(crate) fn reset(&mut self) -> Outcome<usize> {
         let mut outstanding = 0;
         for queue in self.queues.iter_mut() {
             outstanding += queue.reset(&mut [&mut self.completions])?.sends.len();
         }
-        // Signature errors that wait are of what is repeated.
+        // Waiting signature errors belong to commands that will be repeated.
         while self.completions.poll(&mut self.queues.router(&mut self.mkeys)).is_some() {}
         self.options = options(self.spec.gid_index)?;
         for mkey in self.mkeys.iter_mut() {
-            // Its configuration may be among them, or have been flushed: whether the device has executed it
-            // is not known.
+            // A configuration may be among the incomplete requests. Whether the device has executed it is
+            // unknown.
             mkey.forget();
-            // What it has named is named again when the data is moved again.
+            // Its errors will be reported again when the data is moved again.
             let _ = self.completions.check(mkey);
         }
         Ok(outstanding)
     }
 
-    /// Gives the queue pairs up, whatever has become of the device. Returns how many send requests had not
-    /// completed.
+    /// Gives the queue pairs up, in any state of the device. Returns the number of incomplete send requests.
     pub(crate) fn give_up(mut self) -> usize {
         let queues = self.qpns.iter().filter_map(|qpn| self.queues.remove(*qpn));
         queues.map(|queue| queue.into_outstanding().sends.len()).sum()
     }
 
-    /// Returns what is on the link.
+    /// Returns the sizes of the link.
     pub(crate) fn spec(&self) -> &LinkSpec {
         &self.spec
     }
 }
 
-/// Returns how the next connection is to be: late packets of the one before are not taken for packets of it.
+/// Returns options for the next connection, by which late packets of the one before are recognized.
 fn options(source_gid_index: u8) -> Outcome<ConnectOptions> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let first_psn = Psn::new(now.subsec_micros() & Psn::MAX.get())?;

@@ -1,4 +1,4 @@
-//! What storage target and initiator share.
+//! Code that storage target and initiator share.
 
 pub(crate) mod capsule;
 pub(crate) mod control;
@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What can go wrong, in words.
+/// A result with any error.
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// The device that a program uses.
@@ -33,16 +33,17 @@ pub(crate) struct DeviceArguments {
 }
 
 impl DeviceArguments {
-    /// Opens it.
+    /// Opens the device.
     pub(crate) fn open(&self) -> Outcome<Device> {
         Ok(Device::open(self.device.as_deref())?)
     }
 
-    /// Sees that the oldest command has not taken too long: one whose completion was lost would wait for
-    /// ever. Its queue pair is reset, which hands its requests back, and the command is repeated over a new
+    /// Checks that the oldest command is not overdue: if its completion was lost, it would wait forever. The
+    /// caller resets the queue pair, which returns its requests, and repeats the command over a new
     /// connection.
     ///
     /// # Errors
+    /// [`Lost`].
     /// [`Lost`].
     pub(crate) fn limit(&self, begun: impl Iterator<Item = Instant>) -> Result<(), Lost> {
         match begun.min() {
@@ -54,7 +55,7 @@ impl DeviceArguments {
     }
 }
 
-/// Returns the exit status of a program, and says what went wrong.
+/// Prints an error, if any, and returns the exit status.
 pub(crate) fn exit(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -65,19 +66,19 @@ pub(crate) fn exit(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// How long the programs wait for something to happen before they look whether the other side is still there.
+/// The time to sleep without events before the programs check that the other side is there.
 pub(crate) const IDLE: Duration = Duration::from_millis(100);
 
-/// How often they look for that while there is work.
+/// The time between two checks while there is work.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// How long the other side may take for an answer.
+/// The most time for an answer of the other side.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long they wait before they try again what has failed.
+/// The pause before a failed step is repeated.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
-/// The other side is gone, or breaks the rules: a new connection may help.
+/// The other side is gone or violates the protocol: a new connection may help.
 #[derive(Debug)]
 pub(crate) struct Lost(pub String);
 
@@ -95,7 +96,7 @@ impl From<io::Error> for Lost {
     }
 }
 
-/// The device has said that it does not go on.
+/// The device has reported that it stops.
 #[derive(Debug)]
 pub(crate) struct Broken(pub String);
 
@@ -107,27 +108,26 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What a program goes on after.
+/// A failure after which a program can continue.
 pub(crate) enum Trouble {
-    /// The other side is gone: the queue pairs are taken back, and connected anew.
+    /// The other side is gone: the queue pairs are reset and connected again.
     Peer(Lost),
-    /// The device has failed, or is gone: all that was made with it is given up, and made anew.
+    /// The device has failed or is gone: all its objects are given up and created anew.
     Device(Box<dyn Error>),
 }
 
 impl Trouble {
-    /// Says what an error is.
+    /// Classifies an error.
     ///
     /// # Errors
-    /// The error, where it is none to go on after.
+    /// The error itself, if the program cannot continue after it.
     pub(crate) fn of(error: Box<dyn Error>) -> Outcome<Self> {
         match error.downcast::<Lost>() {
             Ok(lost) => Ok(Self::Peer(*lost)),
             Err(error) if error.downcast_ref().is_some_and(is_of_peer) => {
                 Ok(Self::Peer(Lost(error.to_string())))
             }
-            // An entry of the completion queue that is about nothing: what else the device has lost or mixed
-            // up is not known.
+            // A completion entry refers to no known object: what else the device has lost is unknown.
             Err(error)
                 if error.is::<DevxError>() || error.is::<CompletionError>() || error.is::<Broken>() =>
             {
@@ -138,8 +138,8 @@ impl Trouble {
     }
 }
 
-/// Whether it is the other side's address that leads nowhere, for now: its machine is away, or was given
-/// another address.
+/// Returns whether the address of the other side leads nowhere for now: its machine is away, or has a new
+/// address.
 fn is_of_peer(error: &DevxError) -> bool {
     match error {
         DevxError::Address(_) => true,
@@ -160,7 +160,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// The signature of a block on the wire and in the volume. Its reference tag is set for each command.
+/// The signature of a block on the wire and in the volume. Each command sets the reference tag.
 pub(crate) const DIF: Domain = Domain {
     signature: Signature::T10Dif(T10Dif {
         guard: Guard::Crc,
@@ -173,10 +173,10 @@ pub(crate) const DIF: Domain = Domain {
     block_size: BlockSize::B512,
 };
 
-/// What each block of the initiator's data begins with.
+/// The first bytes of each block of the initiator's data.
 pub(crate) const MAGIC: [u8; 8] = *b"mkeydata";
 
-/// Random numbers for a test load (SplitMix64).
+/// Pseudorandom numbers for a test load (SplitMix64).
 pub(crate) struct Random(pub u64);
 
 impl Random {
@@ -189,7 +189,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// Returns a number below `end`; 0 where that is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next().checked_rem(end).unwrap_or(0)
     }

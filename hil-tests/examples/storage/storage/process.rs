@@ -1,24 +1,24 @@
-//! What a process uses of its machine.
+//! The resource usage of a process.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::Duration;
 
-/// What a process uses.
+/// The resource usage of a process.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Usage {
-    /// Time of processors since its start.
+    /// Processor time since the start.
     pub(crate) cpu: Duration,
     /// Resident memory in KiB.
     pub(crate) resident: u64,
 }
 
 impl Usage {
-    /// Asks the system what this process uses; zeros where it does not tell.
+    /// Returns the usage of this process, or zeros if the system does not report it.
     pub(crate) fn of_this_process() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The name in brackets may hold anything; behind it, user and system time are the 12th and 13th
-        // field, in hundredths of a second towards programs.
+        // The name in brackets may hold any character. After the bracket, user and system time are fields 12
+        // and 13, in hundredths of a second.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
         let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a program goes on after, and how.
+//! The classification of errors after which a program continues.
 
 use super::{Broken, Lost, Trouble};
 use mlx5_mkey::devx::DevxError;
@@ -6,7 +6,8 @@ use mlx5_mkey::error::CompletionError;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// Returns whether the other side is lost, not the device; nothing where it is none of both.
+/// Returns whether an error means that the other side is lost (`true`) or the device (`false`). Returns
+/// `None` for other errors.
 fn is_of_peer(error: impl Into<Box<dyn Error>>) -> Option<bool> {
     Trouble::of(error.into()).ok().map(|trouble| matches!(trouble, Trouble::Peer(_)))
 }

@@ -1,4 +1,5 @@
-//! A device that no driver has: registers, memory that it reaches, and a doorbell. Here the software device in reset.
+//! A device without a driver: registers, memory that the device can access, and a doorbell. Here it is the
+//! software device in reset.
 
 #![allow(unsafe_code)]
 
@@ -16,23 +17,23 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_softdev::{Device, DeviceProfile, Memory};
 
-/// Blocks of a send ring, and entries of a completion queue: a page of each.
+/// Blocks of a send ring, and entries of a completion queue. Each fills a page.
 const BLOCKS: usize = 64;
 
-/// Rings and records of a queue pair with a send queue, and where the device reaches them. Rings have a page each, and their memory
-/// is never given back.
+/// The rings and records of a queue pair with a send queue, and their addresses for the device. Each ring has
+/// a page of its own. The memory is never freed.
 pub struct BareRings {
     /// The send ring.
     pub blocks: (&'static mut [Wqebb], u64),
-    /// Its doorbell record.
+    /// The doorbell record of the queue pair.
     pub record: (&'static DoorbellRecord, u64),
     /// The completion queue's entries, unwritten.
     pub entries: (&'static mut [Cqe], u64),
-    /// Its doorbell record.
+    /// The doorbell record of the completion queue.
     pub cq_record: (&'static CqDoorbellRecord, u64),
 }
 
-/// What a machine gives whoever drives the device.
+/// The machine as a driver sees it.
 pub trait Bare {
     /// Returns the window of registers.
     fn registers(&mut self) -> Box<dyn Registers>;
@@ -40,31 +41,31 @@ pub trait Bare {
     /// Returns the doorbell of a UAR page.
     fn doorbell(&mut self, page: UarPage) -> Box<dyn Doorbell>;
 
-    /// Returns something that waits.
+    /// Returns a delay.
     fn delay(&mut self) -> Box<dyn DelayNs>;
 
-    /// Returns memory for the command queue, and where the device reaches it.
+    /// Returns memory for the command queue, and its address for the device.
     fn command_memory(&mut self) -> (&'static mut CommandMemory<16>, u64);
 
-    /// Returns rings.
+    /// Returns rings and records for a queue pair.
     fn rings(&mut self) -> BareRings;
 
-    /// Returns where the device reaches this number of pages of zeros.
+    /// Returns the device's address of this number of pages of zeros.
     fn pages(&mut self, count: u32) -> u64;
 
-    /// Reads memory by the device's address.
+    /// Reads memory at a device address.
     fn read(&self, address: u64, length: usize) -> Vec<u8>;
 
-    /// Writes memory by the device's address.
+    /// Writes memory at a device address.
     fn write(&mut self, address: u64, bytes: &[u8]);
 }
 
-/// The software device, shared by its registers and its doorbells as a device is.
+/// The software device, shared by its registers and doorbells.
 #[derive(Clone)]
 pub(super) struct SoftBare(Rc<RefCell<Device<HostMemory>>>);
 
 impl SoftBare {
-    /// Makes a device in reset that reaches this memory.
+    /// Makes a device in reset that accesses this memory.
     pub(super) fn new(memory: HostMemory) -> Self {
         Self(Rc::new(RefCell::new(Device::new(memory, DeviceProfile::default()))))
     }
@@ -86,7 +87,7 @@ impl Doorbell for SoftBare {
     }
 }
 
-/// The device does what it has to before anybody looks.
+/// A delay without effect: the device acts before the next access.
 struct NoTime;
 
 impl DelayNs for NoTime {
@@ -109,15 +110,15 @@ impl Bare for SoftBare {
     fn command_memory(&mut self) -> (&'static mut CommandMemory<16>, u64) {
         let address = self.0.borrow_mut().memory_mut().alloc(size_of::<CommandMemory<16>>());
         let memory = core::ptr::with_exposed_provenance_mut::<CommandMemory<16>>(address as usize);
-        // SAFETY: these pages of zeros are aligned, long enough and given to nobody else, and never given back; any bytes are such
-        // memory. The command queue takes the reference and never reads through it.
+        // SAFETY: these pages of zeros are aligned, long enough, exclusive and never freed; any bytes are
+        // valid. The command queue takes the reference and never reads through it.
         (unsafe { &mut *memory }, address)
     }
 
     fn rings(&mut self) -> BareRings {
         let mut device = self.0.borrow_mut();
         let memory = device.memory_mut();
-        // SAFETY: rings and records go into queues of the library; the device only reads records.
+        // SAFETY: rings and records go into queues of the library. The device only reads records.
         unsafe {
             BareRings {
                 blocks: memory.share(Wqebb::ZERO, BLOCKS),

@@ -1,4 +1,4 @@
-//! The ends of a connection, to which scenarios post in the way that the board says.
+//! The ends of a connection, to which scenarios post by the board's posting method.
 
 #![allow(unsafe_code)]
 
@@ -17,12 +17,12 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, CqeSlot};
 use mlx5_mkey::wqe::Sge;
 
-/// Requests on their way, one by one or in a batch.
+/// An open series of requests, single or in a batch.
 pub trait Posting {
     /// Begins a request.
     fn request(&mut self, id: u64) -> SendRequest<'_, 'static>;
 
-    /// Publishes what was posted.
+    /// Publishes the posted requests.
     fn publish(self: Box<Self>);
 }
 
@@ -42,16 +42,16 @@ impl<D: Doorbell, const N: usize> Posting for Batch<'_, 'static, D, N> {
     }
 
     fn publish(self: Box<Self>) {
-        // When it is dropped, here.
+        // The drop at the end of this function publishes the batch.
     }
 }
 
-/// The queues of a queue pair and its completion queue, as the board's users have them: those of the library, or of its shim.
+/// The queues of a queue pair and its completion queue: the library's own types, or those of the shim.
 pub trait EndQueues {
     /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;
 
-    /// Begins to post in this way.
+    /// Begins to post by this method.
     fn open(&mut self, way: Way) -> Box<dyn Posting + '_>;
 
     /// Publishes send requests.
@@ -63,13 +63,13 @@ pub trait EndQueues {
     /// As [`SendQueue::cancel`].
     fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError>;
 
-    /// Returns how many send requests are posted and not retired.
+    /// Returns the number of outstanding send requests.
     fn outstanding(&self) -> u32;
 
     /// Returns the number of the next block to post.
     fn producer(&self) -> u32;
 
-    /// Returns how many blocks are free.
+    /// Returns the number of free blocks.
     fn free_blocks(&self) -> u32;
 
     /// Returns the fence mode of the next request.
@@ -96,21 +96,21 @@ pub trait EndQueues {
     /// As [`CompletionQueue::check`].
     fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError>;
 
-    /// Takes the next completion entry as it is. Nothing is retired.
+    /// Takes the next raw completion entry. No request is retired.
     fn take_entry(&mut self) -> Option<Cqe>;
 
-    /// Empties the queues and drops their completions, and returns the names of the requests that were outstanding: sends, then
-    /// receives. The shim resets the queue pair as well; else the board has done so.
+    /// Empties the queues, drops their completions, and returns the names of outstanding requests: sends,
+    /// then receives. The shim also resets the queue pair; otherwise the board has reset it before.
     fn restart(&mut self) -> [Vec<u64>; 2];
 }
 
 /// The library's own queues.
 pub struct CoreQueues<D, E: CqeSlot = Cqe> {
-    /// Where work is posted.
+    /// The send queue.
     pub send: SendQueue<'static, D, SEND_BLOCKS>,
-    /// Where buffers for the peer's messages are posted.
+    /// The receive queue.
     pub receive: ReceiveQueue<'static, RECEIVE_SLOTS>,
-    /// Where both report.
+    /// The completion queue of both.
     pub completions: CompletionQueue<'static, E>,
 }
 
@@ -185,39 +185,39 @@ impl<D: Doorbell, E: CqeSlot> EndQueues for CoreQueues<D, E> {
     }
 }
 
-/// One end of a connection: queues that the board has made and wired to another end.
+/// One end of a connection: queues that the board has created and connected to another end.
 ///
-/// Where batches are posted, one is open from the first request until the doorbell is asked for, or until the queues are looked
-/// at: a batch has its queue to itself.
+/// The posting methods with batches keep a batch open from the first request to the doorbell or to the next
+/// access of the queues, because a batch borrows its queue.
 pub struct QpEnd {
-    /// From a box, and given back to it in the end.
+    /// The pointer of a leaked box, which `drop` frees.
     queues: NonNull<dyn EndQueues>,
-    /// Holds the one reference to the queues while there is one.
+    /// The only reference to the queues while a series of requests is open.
     open: Option<Box<dyn Posting>>,
     way: Way,
     qpn: Qpn,
 }
 
 impl QpEnd {
-    /// Takes the queues of an end; requests are posted one by one.
+    /// Takes the queues of an end. Requests are posted one by one.
     pub fn new(queues: impl EndQueues + 'static) -> Self {
         let qpn = queues.qpn();
         let queues: &'static mut dyn EndQueues = Box::leak(Box::new(queues));
         Self { queues: NonNull::from(queues), open: None, way: Way::default(), qpn }
     }
 
-    /// Posts in this way from now on. What a batch holds is published.
+    /// Sets the posting method. Requests in an open batch are published.
     pub fn set_way(&mut self, way: Way) {
         self.open = None;
         self.way = way;
     }
 
-    /// Returns how requests are posted, and configurations prepared.
+    /// Returns the posting method.
     pub const fn way(&self) -> Way {
         self.way
     }
 
-    /// Publishes nothing from now on before the doorbell is asked for, which a batch does when it ends.
+    /// Suppresses publishing until the doorbell is rung: keeps a batch open.
     pub fn hold_back(&mut self) {
         self.set_way(self.way.without_batches());
     }
@@ -226,8 +226,8 @@ impl QpEnd {
     pub fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
         let posting = match &mut self.open {
             Some(posting) => posting,
-            // SAFETY: the box was leaked, and its pointer is used by nobody as long as this reference lives: by `queues` and
-            // `drop` alone, both of which end `open` before.
+            // SAFETY: the box was leaked. While this reference lives, no other code uses the pointer: only
+            // `queues` and `drop` do, and both end `open` first.
             none => none.insert(unsafe { self.queues.as_mut() }.open(self.way)),
         };
         posting.request(id)
@@ -241,14 +241,14 @@ impl QpEnd {
         }
     }
 
-    /// Returns the queues. A batch is published before.
+    /// Returns the queues. An open batch is published first.
     pub fn queues(&mut self) -> &mut dyn EndQueues {
         self.open = None;
-        // SAFETY: nothing else refers to the queues now: see `request`.
+        // SAFETY: no other reference to the queues exists, see `request`.
         unsafe { self.queues.as_mut() }
     }
 
-    /// Returns what posting changes.
+    /// Returns the counters that posting changes.
     pub fn counters(&mut self) -> Counters {
         let queues = self.queues();
         Counters {
@@ -265,14 +265,14 @@ impl QpEnd {
     }
 }
 
-/// What posting changes of a send queue.
+/// The counters of a send queue that posting changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// The next block to post.
     pub producer: u32,
-    /// Blocks that are free.
+    /// Number of free blocks.
     pub free_blocks: u32,
-    /// Requests posted and not retired.
+    /// Number of outstanding requests.
     pub outstanding: u32,
     /// The fence mode of the next request.
     pub next_fence: u8,
@@ -281,7 +281,7 @@ pub struct Counters {
 impl Drop for QpEnd {
     fn drop(&mut self) {
         self.open = None;
-        // SAFETY: from a leaked box, and nothing refers to it any more.
+        // SAFETY: the pointer is that of a leaked box without other references.
         drop(unsafe { Box::from_raw(self.queues.as_ptr()) });
     }
 }

@@ -1,4 +1,4 @@
-//! This program's memory as a software device sees it: only what it was told of.
+//! The memory of this program as a software device sees it: the registered ranges only.
 
 #![allow(unsafe_code)]
 
@@ -11,15 +11,15 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use mlx5_softdev::{Fault, Memory};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// What rings and shared memory are aligned to at least: a cache line, which is what the device reads and writes at once.
+/// The least alignment of rings and shared memory: a cache line, the unit of the device's accesses.
 const LINE: usize = 64;
-/// What is at least as long is aligned to it: a page, by which the device is told where rings are.
+/// The alignment of ranges of at least this size: a page, the unit of ring addresses.
 const PAGE: usize = 4096;
 
-/// Windows of this program's memory that a device may reach, at their own addresses.
+/// The ranges of this program's memory that a device may access, at their own addresses.
 #[derive(Debug)]
 pub struct HostMemory {
-    /// Their lengths, by address.
+    /// Lengths of the ranges, by address.
     windows: BTreeMap<u64, u64>,
     source: unsafe fn(Layout) -> *mut u8,
 }
@@ -27,27 +27,27 @@ pub struct HostMemory {
 /// Memory of the global allocator.
 impl Default for HostMemory {
     fn default() -> Self {
-        // SAFETY: the global allocator's contract is the one that is asked for.
+        // SAFETY: the contract is that of the global allocator.
         unsafe { Self::new(alloc) }
     }
 }
 
 impl HostMemory {
-    /// Takes what it shares from `source`: memory that the device can reach, where that is not all there is.
+    /// Takes shared memory from `source`, an allocator of memory that the device can access.
     ///
     /// # Safety
-    /// For a layout whose size is not 0, `source` returns null, or such memory as nobody else has or will have.
+    /// For a layout whose size is not 0, `source` returns null, or memory that nothing else ever uses.
     pub unsafe fn new(source: unsafe fn(Layout) -> *mut u8) -> Self {
         Self { windows: BTreeMap::new(), source }
     }
 
-    /// Returns memory of another device, from the same source.
+    /// Returns an empty memory for another device, with the same source.
     #[must_use]
     pub const fn another(&self) -> Self {
         Self { windows: BTreeMap::new(), source: self.source }
     }
 
-    /// Takes memory, fills it, and gives it to the device for good.
+    /// Allocates memory, fills it, and gives the device access forever.
     fn place<T: Copy>(&mut self, value: T, count: usize) -> NonNull<T> {
         let layout = Layout::array::<T>(count).and_then(|layout| {
             let align = if layout.size() >= PAGE { PAGE } else { LINE };
@@ -59,7 +59,7 @@ impl HostMemory {
         let pointer = unsafe { (self.source)(layout) }.cast::<T>();
         let Some(first) = NonNull::new(pointer) else { handle_alloc_error(layout) };
         for index in 0..count {
-            // SAFETY: the memory has room for `count` values, is aligned for them, and nobody else has it.
+            // SAFETY: the memory has room for `count` aligned values, and nothing else uses it.
             unsafe { first.add(index).write(value) };
         }
         let address = pointer.expose_provenance() as u64;
@@ -67,34 +67,36 @@ impl HostMemory {
         first
     }
 
-    /// Gives `count` slots that hold `value` to the device for good and returns their address too. Whatever bytes the device
-    /// leaves in them are a `T`.
+    /// Allocates `count` slots that hold `value`, and gives the device access forever. Returns the slots and
+    /// their address. All bytes that the device may write must be a valid `T`.
     ///
     /// # Safety
-    /// The reference is the only one that there will be, and the device writes behind its back, as hardware does: it goes
-    /// into a queue of the library, which never reads through it, or is dropped for the raw address.
+    /// The device writes to the slots like hardware. The reference must therefore go into a queue of the
+    /// library, which never reads through it, or be dropped in favour of the address.
     pub unsafe fn share<T>(&mut self, value: T, count: usize) -> (&'static mut [T], u64)
     where
         T: Copy + FromBytes + IntoBytes,
     {
         let first = self.place(value, count);
-        // SAFETY: `place` has written `count` values there, which are nobody else's and are never given back.
+        // SAFETY: `place` has written `count` values there. They are exclusive and never freed.
         let slots = unsafe { slice::from_raw_parts_mut(first.as_ptr(), count) };
         (slots, first.as_ptr().expose_provenance() as u64)
     }
 
-    /// Shows a doorbell record of zeros to the device for good and returns its address.
+    /// Allocates a doorbell record of zeros, and gives the device access forever. Returns the record and its
+    /// address.
     ///
     /// # Safety
-    /// Nobody writes to that address through [`Memory::write`]: a device only reads records.
+    /// No code may write to this address through [`Memory::write`]: a device only reads records.
     pub unsafe fn share_record<R: FromZeros>(&mut self) -> (&'static R, u64) {
         const { assert!(size_of::<R>() <= LINE && align_of::<R>() <= 8) };
         let record = self.place([0_u64; LINE / 8], 1).cast::<R>();
-        // SAFETY: zeros are a record, for which there is room; the memory is never given back.
+        // SAFETY: zeros are a valid record; the memory has room for one and is never freed.
         (unsafe { record.as_ref() }, record.as_ptr().expose_provenance() as u64)
     }
 
-    /// Gives `length` bytes of zeros, aligned to a page, to the device for good and returns their address.
+    /// Allocates `length` bytes of zeros, aligned to a page, and gives the device access forever. Returns
+    /// their address.
     pub fn alloc(&mut self, length: usize) -> u64 {
         #[derive(Clone, Copy)]
         #[repr(C, align(4096))]
@@ -119,9 +121,9 @@ impl HostMemory {
 impl Memory for HostMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
         let source = self.find(address, out.len())?;
-        // SAFETY: `find` has checked that the range is inside memory that was leaked and its address exposed. No Rust
-        // reference to it is used for access, as the callers of `share` vouch: queues hold raw pointers, all else holds
-        // addresses. So `out` is elsewhere.
+        // SAFETY: `find` has checked that the range is inside leaked memory with an exposed address. By the
+        // contract of `share` no Rust reference accesses this memory: queues hold raw pointers, other code
+        // holds addresses. Therefore `out` is elsewhere.
         unsafe { ptr::copy_nonoverlapping(source, out.as_mut_ptr(), out.len()) };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the scenarios run on: something that has an mlx5 device, real or not.
+//! The boards that scenarios run on: each has an mlx5 device, real or simulated.
 
 mod bare;
 mod end;
@@ -25,51 +25,52 @@ use mlx5_mkey::types::{DekId, Key, KsmEntrySize, UmrFence};
 pub const SEND_BLOCKS: usize = 256;
 /// Slots of a receive queue.
 pub const RECEIVE_SLOTS: usize = 64;
-/// Entries of a completion queue: all that both queues may complete, and signature errors.
+/// Entries of a completion queue: enough for all requests of both queues, and for signature errors.
 pub const COMPLETIONS: usize = 512;
 
-/// What an end of a connection is to be like.
+/// The properties of an end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndSpec {
-    /// Its send queue stops on signature errors (`drain_sigerr`).
+    /// The send queue drains at signature errors (`drain_sigerr`).
     pub drain_on_signature_error: bool,
-    /// What its peer may not do, whatever the keys allow (PRM `rre`, `rwe`, `rae`).
+    /// Operations that the peer may not perform, whatever its keys allow (PRM `rre`, `rwe`, `rae`).
     pub denied: Access,
-    /// The size of its completion entries.
+    /// The size of completion entries.
     pub cqe_size: CqeSize,
-    /// Requests that are alone are written to the device with the doorbell.
+    /// Single requests are written to the device by the doorbell (BlueFlame).
     pub blue_flame: bool,
 }
 
 /// One of the two protection domains that each board has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProtectionDomain {
-    /// The one in which boards begin.
+    /// The domain that is current at the start.
     #[default]
     First,
-    /// The other.
+    /// The other domain.
     Second,
 }
 
-/// What an mkey is to be able to do.
+/// The properties of an mkey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MkeySpec {
-    /// Translation entries.
+    /// Number of translation entries.
     pub entries: u32,
-    /// With block signature.
+    /// Block signatures.
     pub signature: bool,
-    /// With crypto.
+    /// Crypto properties.
     pub crypto: bool,
-    /// The peer may invalidate it.
+    /// The peer may invalidate the mkey.
     pub remote_invalidate: bool,
-    /// How much configurations write. With [`UmrForm::Minimal`] it has all rights from the start.
+    /// The fields that configurations write. With [`UmrForm::Minimal`] the mkey has all rights from its
+    /// creation on.
     pub form: UmrForm,
-    /// It is for lists whose entries all have this length.
+    /// The common length of all list entries, if they have one.
     pub entry_size: Option<KsmEntrySize>,
 }
 
 impl MkeySpec {
-    /// Returns the rights that it has from the start.
+    /// Returns the access rights that the mkey has from its creation on.
     pub const fn first_access(&self) -> Access {
         match self.form {
             UmrForm::Complete => Access::NONE,
@@ -83,63 +84,63 @@ impl MkeySpec {
 pub struct DekSpec<'a> {
     /// Both halves of the XTS key: 32 or 64 bytes.
     pub key: &'a [u8],
-    /// Its tag.
+    /// The keytag, if the key has one.
     pub keytag: Option<[u8; 8]>,
 }
 
 impl DekSpec<'_> {
-    /// Returns the key with its tag behind it, as it is wrapped.
+    /// Returns the key followed by its tag, the plaintext for wrapping.
     pub fn bytes(&self) -> Vec<u8> {
         self.key.iter().chain(self.keytag.iter().flatten()).copied().collect()
     }
 }
 
-/// What happened to an end's queue pair, other than completions.
+/// An event of an end's queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QpEvent {
-    /// Its send queue stands still (SQ_DRAINED).
+    /// The send queue has drained (SQ_DRAINED).
     Drained,
-    /// The peer asked for what it has no right to: the queue pair is in error.
+    /// The peer lacked a right: the queue pair is in error.
     AccessViolation,
-    /// The peer asked for what makes no sense, or the queue pair forbids: the queue pair is in error.
+    /// The peer sent an invalid or forbidden request: the queue pair is in error.
     InvalidRequest,
-    /// It is in error for another reason.
+    /// The queue pair is in error for another reason.
     Error,
 }
 
-/// What a scenario may need and a board may lack.
+/// Features that scenarios need and boards may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The AES-XTS engine, if there is one.
+    /// The AES-XTS engine, if the device has one.
     pub xts: Option<XtsEngine>,
     /// Block signatures.
     pub signature: bool,
-    /// Queue pairs can be drained on a signature error.
+    /// Queue pairs can drain at a signature error.
     pub drain: bool,
-    /// Nobody has written the device as a program, so that it can be asked for what no document tells.
+    /// The device is hardware, which can answer questions that no document answers.
     pub hardware: bool,
-    /// Keys are loaded wrapped, under a login, and the board knows what to log in with ([`Commissioned`]).
+    /// Keys are loaded wrapped, under a login, and the board has the credential ([`Commissioned`]).
     pub login: bool,
-    /// There is a device that no driver has ([`Board::bare`]).
+    /// A device without a driver exists ([`Board::bare`]).
     pub bare: bool,
-    /// Other programs run on it: those of the storage example are there ([`Board::serve`]).
+    /// The board runs programs: those of the storage example are present ([`Board::serve`]).
     pub programs: bool,
-    /// The entries of an mkey may all be of one length.
+    /// All entries of an mkey may have one common length.
     pub fixed_entries: bool,
-    /// An mkey may have more entries than 16 bits count.
+    /// An mkey may have more than 65,535 entries.
     pub long_lists: bool,
-    /// Requests copy memory.
+    /// Requests can copy memory.
     pub memcpy: bool,
-    /// Which orderings configurations of an mkey can relax.
+    /// The orderings that a configuration of an mkey can relax, if any.
     pub relaxed_ordering: Option<RelaxedOrdering>,
-    /// Keys can be given other values ([`Board::replace_dek`], [`Board::sync_crypto`]).
+    /// The value of a DEK can be replaced ([`Board::replace_dek`], [`Board::sync_crypto`]).
     pub dek_modify: bool,
-    /// The clock that stamps completions can be read ([`Board::ticks`]).
+    /// The clock that timestamps completions can be read ([`Board::ticks`]).
     pub clock: bool,
 }
 
 impl Capabilities {
-    /// The names, as `cargo xtask hil --require` and `boards.toml` know them.
+    /// The names, as used by `cargo xtask hil --require` and `boards.toml`.
     pub const NAMES: [&'static str; 15] = [
         "signature",
         "xts",
@@ -158,7 +159,7 @@ impl Capabilities {
         "bare",
     ];
 
-    /// Returns the names of what the board has.
+    /// Returns the names of the board's capabilities.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         let single = self.xts == Some(XtsEngine::SingleBlock);
         let xts = self.xts.is_some();
@@ -185,24 +186,26 @@ impl Capabilities {
     }
 }
 
-/// Something that has an mlx5 device.
+/// A board with an mlx5 device.
 pub trait Board {
-    /// Returns the name that the user chose the board by.
+    /// Returns the name by which the user chose the board.
     fn name(&self) -> &'static str;
 
-    /// Returns what it can do.
+    /// Returns the capabilities of the board.
     fn capabilities(&self) -> Capabilities;
 
-    /// Returns the way in which requests are posted to the ends of a [`crate::qp_pair::QpPairFixture`], to be set before one is made.
+    /// Returns the posting method of the ends of a [`crate::qp_pair::QpPairFixture`]. Must be set before a
+    /// fixture is made.
     fn way(&mut self) -> &mut Way;
 
-    /// Returns what scenarios have measured and nobody has told yet ([`crate::assumption::assumed`]).
+    /// Returns the values that scenarios have measured and that were not reported yet
+    /// ([`crate::assumption::assumed`]).
     fn findings(&mut self) -> &mut Vec<Finding>;
 
-    /// Makes what is made from now on in this protection domain: regions, mkeys with their PSVs, keys, ends.
+    /// Sets the current protection domain, in which regions, mkeys with PSVs, DEKs and ends are created.
     fn enter(&mut self, domain: ProtectionDomain);
 
-    /// Gives memory of `length` bytes that device and test share, and returns its address.
+    /// Allocates `length` bytes that device and test share. Returns their address.
     fn alloc(&mut self, length: usize) -> u64;
 
     /// Reads shared memory.
@@ -211,16 +214,16 @@ pub trait Board {
     /// Writes shared memory.
     fn write(&mut self, address: u64, bytes: &[u8]);
 
-    /// Registers shared memory and returns its key.
+    /// Registers shared memory. Returns its key.
     fn register(&mut self, address: u64, length: usize, access: Access) -> Key;
 
-    /// Makes an mkey.
+    /// Creates an mkey.
     fn create_mkey(&mut self, spec: MkeySpec) -> Mkey;
 
-    /// Makes an mkey with its list: a space from `address` on that no request changes.
+    /// Creates an mkey with its list. Its space begins at `address`; no request can change it.
     ///
     /// # Errors
-    /// Why there can be no such mkey.
+    /// The reason of a refusal.
     fn create_list_mkey(
         &mut self,
         access: Access,
@@ -228,124 +231,128 @@ pub trait Board {
         entries: MkeyEntries<'_>,
     ) -> Result<Key, String>;
 
-    /// Loads a data encryption key.
+    /// Creates a DEK.
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId;
 
-    /// Gives a data encryption key of this board another value (MODIFY_GENERAL_OBJECT); its number stays.
+    /// Replaces the value of a DEK of this board (MODIFY_GENERAL_OBJECT). Its index stays.
     ///
     /// # Errors
-    /// Why the device refuses.
+    /// The reason of a refusal.
     fn replace_dek(&mut self, dek: DekId, spec: DekSpec<'_>) -> Result<(), String>;
 
-    /// Has the device forget the values of keys that it has used (SYNC_CRYPTO).
+    /// Makes the device forget the values of DEKs that it has used (SYNC_CRYPTO).
     ///
     /// # Errors
-    /// Why the device refuses.
+    /// The reason of a refusal.
     fn sync_crypto(&mut self) -> Result<(), String>;
 
-    /// Returns what the clock shows that stamps completions, `None` where it cannot be read.
+    /// Returns the time of the clock that timestamps completions, or `None` if it cannot be read.
     fn ticks(&self) -> Option<u64>;
 
-    /// Returns what ticks of that clock are in nanoseconds, from its 0 on, `None` where the device does not say.
+    /// Returns the conversion of that clock's ticks to nanoseconds, or `None` if the device does not report
+    /// it.
     fn tick_rate(&self) -> Option<ClockInfo>;
 
-    /// Returns the fence that the device asks for behind a change of an mkey (`umr_fence`).
+    /// Returns the fence that the device requires after a change of an mkey (`umr_fence`).
     fn umr_fence(&self) -> UmrFence;
 
-    /// Makes two ends that are connected to each other and ready to send. The specification is that of the first.
+    /// Creates two connected ends that are ready to send. The specification is that of the first one.
     fn connect(&mut self, spec: EndSpec) -> (QpEnd, QpEnd);
 
-    /// Puts the queue pair of an end into the error state.
+    /// Moves the queue pair of an end to the error state.
     fn fail(&mut self, end: &QpEnd);
 
-    /// Takes two ends that [`Board::connect`] made back to ready, from whatever state, and returns the names of what was
-    /// outstanding at the first: sends, then receives.
+    /// Moves two ends of [`Board::connect`] from any state back to ready. Returns the names of requests that
+    /// were outstanding at the first: sends, then receives.
     fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> [Vec<u64>; 2];
 
-    /// Lets the device work, which hardware does by itself, and returns whether it has done what was published. Its
-    /// completions may still be on their way, as long as [`Board::timeout`] says.
+    /// Lets the device work (hardware does so by itself), and returns whether it has executed all published
+    /// requests. Their completions may arrive later, within [`Board::timeout`].
     #[must_use]
     fn run_device(&mut self) -> bool;
 
-    /// Returns how many nanoseconds a completion may take to arrive behind [`Board::run_device`]: none, where the device works
-    /// there and nowhere else. Without a clock nobody waits.
+    /// Returns the most nanoseconds that a completion may arrive after [`Board::run_device`]. 0 if the device
+    /// works only during that call. Boards without a clock never wait.
     fn timeout(&self) -> u64 {
         0
     }
 
-    /// Returns the block at which a drained send queue will go on, `None` where it is not drained (QUERY_QP).
+    /// Returns the block at which a drained send queue will continue, or `None` if the queue is not drained
+    /// (QUERY_QP).
     fn drained_at(&mut self, end: &QpEnd) -> Option<u16>;
 
-    /// Lets a drained send queue go on (SQD to RTS).
+    /// Resumes a drained send queue (SQD to RTS).
     fn resume(&mut self, end: &QpEnd);
 
-    /// Returns the address of an end's send ring, blocks of 64 bytes, for requests that the library does not write; `None`
-    /// where the board does not show it.
+    /// Returns the address of an end's send ring, for requests that the library does not write. Returns
+    /// `None` if the board does not expose the ring.
     fn send_ring(&self, end: &QpEnd) -> Option<u64>;
 
     /// Returns the queue pairs of this board, oldest first.
     fn queue_pairs(&self) -> Vec<QueuePairView>;
 
-    /// Returns the last completions of this board in words, oldest first; of errors with their causes, where
-    /// those are known.
+    /// Returns the last completions of this board in words, oldest first. Failures contain their cause, if
+    /// the board knows it.
     fn completions(&self) -> Vec<String>;
 
-    /// A completion of a queue pair was taken.
+    /// Notes that a completion of a queue pair was taken.
     fn taken(&mut self, _qpn: u32, _completion: &WorkCompletion) {}
 
-    /// Returns the time since some moment, `None` where there is no clock.
+    /// Returns the time since some moment, or `None` without a clock.
     fn nanoseconds(&self) -> Option<u64> {
         None
     }
 
-    /// Returns the oldest event of an end that was not returned yet; waits a moment for one, where devices take time.
+    /// Returns the oldest unreturned event of an end. Waits briefly for an event if the device needs time.
     fn event(&mut self, end: &QpEnd) -> Option<QpEvent>;
 
-    /// Runs the storage example, both programs, with this many reads and writes, and corruptions to be named.
+    /// Runs both programs of the storage example with this many reads and writes, and with corruptions that
+    /// must be reported.
     ///
     /// # Errors
-    /// What went wrong; by default that there are no programs.
+    /// The failure of a program. By default, that the board has no programs.
     fn serve(&mut self, ios: u32, corrupt: u32) -> Result<(), String> {
         Err(format!("the board cannot run {ios} I/Os with {corrupt} corruptions: it has no programs"))
     }
 
-    /// Returns a device in reset that no driver has, if there is one: nobody has made anything on it.
+    /// Returns a device in reset without a driver and without objects, if the board has one.
     fn bare(&mut self) -> Option<Box<dyn Bare>> {
         None
     }
 
-    /// Returns the board's logins, if it has any. It is logged in from the start.
+    /// Returns the logins of the board, if it has any. A login is in force from the start.
     fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {
         None
     }
 }
 
-/// A device that was commissioned: it takes wrapped keys, under a login.
+/// A commissioned device, which accepts wrapped keys under a login.
 pub trait Commissioned {
     /// Logs in.
     ///
     /// # Errors
-    /// Why the device refuses.
+    /// The reason of a refusal.
     fn log_in(&mut self) -> Result<(), String>;
 
     /// Ends the login.
     fn log_out(&mut self);
 
-    /// Has the login become invalid, as when a crypto officer deletes its credential and stores it anew.
+    /// Invalidates the login, as a crypto officer does who deletes its credential and stores the credential
+    /// anew.
     ///
     /// # Errors
-    /// That this cannot be done from here.
+    /// If this board cannot do so.
     fn revoke(&mut self) -> Result<(), String>;
 
-    /// Asks the device whether a login is in force.
+    /// Returns whether a login is in force, as the device reports it.
     fn logged_in(&mut self) -> bool;
 
     /// Wraps a key for this device (RFC 3394).
     fn wrap(&self, spec: DekSpec<'_>) -> Vec<u8>;
 
-    /// Loads a wrapped key: of which size and whether with a tag, its length says.
+    /// Loads a wrapped key. Its length decides the key size, and whether there is a keytag.
     ///
     /// # Errors
-    /// Why the device refuses.
+    /// The reason of a refusal.
     fn load_wrapped(&mut self, wrapped: &[u8]) -> Result<DekId, String>;
 }

@@ -1,4 +1,4 @@
-//! The board that is always there: the software device, in this process.
+//! The board that is always available: the software device in this process.
 
 #![allow(unsafe_code)]
 
@@ -40,16 +40,16 @@ use softdev::{
     QpState, QpView, Retries, Written,
 };
 
-/// Completion entries that are kept for who asks what has happened.
+/// Number of completions that are kept for error reports.
 const KEPT: usize = 16;
 
 /// Entries of a receive slot.
 const ENTRIES_PER_SLOT: usize = 4;
 
-/// The software device looks at doorbell records when it is told to run: a doorbell of 8 bytes does nothing.
+/// The doorbell. The software device reads doorbell records when it runs: writes of 8 bytes have no effect.
 struct Bell(Option<Register>);
 
-/// A register that takes whole requests, and leaves them where the board finds them.
+/// A register for whole requests, which stores them for the board.
 struct Register {
     doorbell: BlueFlame,
     halves: NonNull<[Wqebb; HALF]>,
@@ -58,19 +58,20 @@ struct Register {
     requests: Requests,
 }
 
-/// Requests that came with doorbells, each with its queue pair, since the device has run. Leaked with the board's memory: a doorbell
-/// that owned some would bring the allocator into the library's functions.
+/// Requests that doorbells have written since the device last ran, each with its queue pair number. The list
+/// is leaked with the board's memory: an owning doorbell would bring the allocator into functions of the
+/// library.
 type Requests = &'static RefCell<Vec<(u32, Vec<[u8; 64]>)>>;
 
-/// Blocks of half a register.
+/// Blocks in half a register.
 const HALF: usize = 4;
 
 impl Doorbell for Bell {
-    // It allocates: not to be inlined into the library's functions, in which nothing does.
+    // This function allocates. Inlining it would bring the allocator into functions of the library.
     #[inline(never)]
     fn ring(&mut self, last: &LastRequest<'_>) {
         let Some(Register { doorbell, halves, next, qpn, requests }) = &mut self.0 else { return };
-        // SAFETY: both halves are the register's, and nobody else uses them.
+        // SAFETY: both halves belong to this register alone.
         let half = unsafe { halves.add(*next) };
         // SAFETY: as above.
         unsafe { half.write([Wqebb::ZERO; HALF]) };
@@ -78,7 +79,7 @@ impl Doorbell for Bell {
         // SAFETY: as above.
         let blocks = unsafe { half.read_volatile() }.map(|block| block.0);
         *next ^= 1;
-        // Of 8 bytes nothing is behind them.
+        // After a write of 8 bytes the rest is zeros.
         if blocks[0][8..] != [0; 56] {
             let count = usize::from(blocks[0][7] & 0x3f).div_ceil(4);
             requests.borrow_mut().push((*qpn, blocks[..count].to_vec()));
@@ -98,33 +99,33 @@ impl core::fmt::Debug for MakeBare {
 /// The software device, in this process.
 pub struct SoftBoard {
     device: Device<HostMemory>,
-    /// The protection domain in which things are made, and both that there are.
+    /// The current protection domain, and both domains.
     pd: u32,
     pds: [u32; 2],
-    /// Send rings by the number of their queue pair.
+    /// Send rings by queue pair number.
     rings: Vec<(u32, u64)>,
     requests: Requests,
-    /// Events by queue pair that no scenario has asked for yet.
+    /// Events that no scenario has asked for yet, with their queue pair numbers.
     events: VecDeque<(u32, QpEvent)>,
-    /// Numbers of KEK and credential, if the device takes wrapped keys.
+    /// Numbers of the KEK and the credential, if the device takes wrapped keys.
     factory: Option<factory::Numbers>,
     login: Option<u32>,
     way: Way,
     findings: Vec<Finding>,
     hardware: bool,
     clock: Arc<Clock>,
-    /// Makes the device in reset, where that is another's.
+    /// Makes the device in reset, if it is not this board's software device.
     bare: Option<MakeBare>,
 }
 
-/// A clock that goes on by one tick whenever it is looked at: there is no other time on this board.
+/// A clock that advances by one tick with each read: this board has no other time.
 struct Clock(AtomicU64);
 
 impl Clock {
-    /// Not at 0, which is the time of what nobody has stamped.
+    /// Not 0, which is the timestamp of an entry without one.
     const START: u64 = 0x0123_4567_89ab_0000;
 
-    /// In kHz, as the device says.
+    /// In kHz, as the device reports it.
     const FREQUENCY: u32 = 1_000_000;
 
     fn ticks(&self) -> u64 {
@@ -133,12 +134,12 @@ impl Clock {
 }
 
 impl SoftBoard {
-    /// Makes a device of the given kind.
+    /// Makes a device with this profile.
     pub fn new(profile: DeviceProfile) -> Self {
         Self::with_memory(profile, HostMemory::default())
     }
 
-    /// Makes a device of the given kind that shares this memory.
+    /// Makes a device with this profile and this memory.
     pub fn with_memory(profile: DeviceProfile, memory: HostMemory) -> Self {
         let mut device = Device::new(memory, profile);
         let pds = [(); 2].map(|()| device.alloc_pd().expect("a new device has numbers left"));
@@ -169,19 +170,20 @@ impl SoftBoard {
         board
     }
 
-    /// Breaks the device in some way.
+    /// Sets the faults of the device.
     #[must_use]
     pub fn with_faults(mut self, faults: Faults) -> Self {
         self.device.set_faults(faults);
         self
     }
 
-    /// Has the device in reset ([`Board::bare`]) be one that `make` makes, instead of a software device in this process.
+    /// Makes `make` the source of the device in reset ([`Board::bare`]), in place of a software device in this
+    /// process.
     pub fn set_bare(&mut self, make: impl FnMut() -> Box<dyn Bare> + 'static) {
         self.bare = Some(MakeBare(Box::new(make)));
     }
 
-    /// Claims to be hardware, as a test of what scenarios do there.
+    /// Claims to be hardware, to test the behaviour of scenarios on hardware.
     #[must_use]
     pub const fn as_hardware(mut self) -> Self {
         self.hardware = true;
@@ -202,7 +204,7 @@ impl SoftBoard {
 
     fn create_end_with<E: CqeSlot>(&mut self, spec: EndSpec, unwritten: E) -> QpEnd {
         let memory = self.device.memory_mut();
-        // SAFETY: rings and records go into the queues below and nowhere else; the device only reads records.
+        // SAFETY: rings and records go into the queues below only. The device only reads records.
         let ((sq, sq_address), (rq, rq_address), (cq, cq_address)) = unsafe {
             (
                 memory.share(Wqebb::ZERO, SEND_BLOCKS),
@@ -255,7 +257,7 @@ impl SoftBoard {
         let qpn = Qpn::from_low_bits(qpn);
         let register = spec.blue_flame.then(|| {
             let memory = self.device.memory_mut();
-            // SAFETY: nothing but the doorbell uses it, and that is the register of the queue below alone.
+            // SAFETY: only the doorbell below uses this register.
             let (halves, doorbell) = unsafe {
                 let (halves, _) = memory.share([Wqebb::ZERO; HALF], 2);
                 let halves = NonNull::from(halves).cast::<[Wqebb; HALF]>();
@@ -273,7 +275,7 @@ impl SoftBoard {
         })
     }
 
-    /// Has a queue pair copy memory, if the device can.
+    /// Enables copies of a queue pair, if the device supports them.
     fn memcpy(&mut self, qpn: u32) -> Option<MemcpyConfig> {
         let log_max_bytes = self.device.profile().log_max_copy?;
         self.device.set_copies(qpn, true).expect("a new queue pair");
@@ -287,7 +289,7 @@ fn klm(entry: &KlmEntry) -> Klm {
     Klm { byte_count: entry.length.into(), mkey: entry.key.get().into(), address: entry.address.into() }
 }
 
-/// The logarithm of the bytes of each entry.
+/// Returns log2 of the bytes of an entry.
 fn log(size: KsmEntrySize) -> u8 {
     size.bytes().ilog2() as u8
 }
@@ -330,7 +332,7 @@ impl Board for SoftBoard {
             memcpy,
             relaxed_ordering,
             dek_modify: xts.is_some(),
-            // Stamps in real time are no ticks.
+            // Timestamps in real time have no ticks.
             clock: self.device.profile().timestamps != softdev::Timestamps::RealTime,
             bare: true,
         }
@@ -398,7 +400,7 @@ impl Board for SoftBoard {
         address: u64,
         entries: MkeyEntries<'_>,
     ) -> Result<Key, String> {
-        // What the device has to know of the command, for which this board has no words.
+        // Capabilities that this board has no field for, read by the command.
         let mut capabilities = QueryGeneralCapabilities
             .decode(&[0; QueryGeneralCapabilities::OUTPUT])
             .map_err(|error| error.to_string())?;
@@ -524,7 +526,7 @@ impl Board for SoftBoard {
             Event::QpAccess(number) => Some((number, QpEvent::AccessViolation)),
             Event::QpRequest(number) => Some((number, QpEvent::InvalidRequest)),
             Event::QpFatal(number) => Some((number, QpEvent::Error)),
-            // Boards share no receives.
+            // Boards have no shared receive queues.
             Event::CqError(_) | Event::SrqLimit(_) | Event::SrqFatal(_) | Event::LastWqe(_) => None,
         }));
         let number = end.qpn().get();
@@ -543,7 +545,7 @@ impl Board for SoftBoard {
 }
 
 impl SoftBoard {
-    /// Connects two ends with each other.
+    /// Connects two ends.
     fn join(&mut self, near: &QpEnd, far: &QpEnd) {
         let (near, far) = (near.qpn().get(), far.qpn().get());
         for (from, to) in [(near, far), (far, near)] {
@@ -552,22 +554,22 @@ impl SoftBoard {
         }
     }
 
-    /// Loads a key; of which size and whether with a tag, the length of its plaintext says.
+    /// Loads a key. The length of its plaintext decides the key size, and whether there is a keytag.
     fn load(&mut self, key: KeyMaterial<'_>, plain_bytes: usize) -> Result<DekId, String> {
         let attributes = self.dek_attributes(key, plain_bytes)?;
         let number = self.device.create_dek(attributes).map_err(|error| error.to_string())?;
         Ok(DekId::from_low_bits(number))
     }
 
-    /// Returns the bytes of a key in the form in which this board takes keys.
+    /// Returns the bytes of a key in the form that this board takes, plain or wrapped.
     fn key_bytes(&self, spec: DekSpec<'_>) -> Vec<u8> {
         if self.factory.is_some() { self.wrap(spec) } else { spec.bytes().to_vec() }
     }
 
-    /// Returns what the device is given of such bytes.
+    /// Returns the key material for these bytes.
     fn material<'k>(&self, bytes: &'k [u8]) -> KeyMaterial<'k> {
         match self.factory {
-            // Numbers begin at 1: without a login there is none with this one.
+            // Login numbers begin at 1: without a login this number is invalid.
             Some(_) => KeyMaterial::Wrapped { bytes, login: self.login.unwrap_or(0) },
             None => KeyMaterial::Plaintext(bytes),
         }

@@ -1,4 +1,4 @@
-//! Access rights: what each flag lets happen, to whom.
+//! Access rights: the operations that each flag allows, and to whom.
 
 use super::fixture::{MkeyFixture, PLAIN, fails, pattern, rx_refusal, tx_refusal};
 use super::{Scenario, scenario};
@@ -25,7 +25,7 @@ fn grant(fixture: &mut MkeyFixture<'_>, access: Access) -> Verdict {
     fixture.change(&MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)
 }
 
-/// The man page's example: READ is set, then WRITE; only WRITE is left.
+/// The man page's example: READ is set, then WRITE. Only WRITE remains.
 fn r028_write_replaces_read(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(BYTES, 1);
@@ -41,7 +41,7 @@ fn r028_write_replaces_read(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Flags of 0 leave the owner's right to read, which no request can take away, and nothing else.
+/// Flags of 0 leave only the owner's right to read, which no request can remove.
 fn r029_no_flags_leave_reading_by_the_owner(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(BYTES, 1);
@@ -59,7 +59,7 @@ fn r029_no_flags_leave_reading_by_the_owner(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The requester learns of a refused access, and so does the side whose key it was, by the receive that it has posted.
+/// A refused access is reported to the requester, and at the responder to the posted receive request.
 fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(BYTES, 1), None, None)?;
@@ -95,7 +95,8 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// All sixteen sets of flags, and under each every kind of access: it goes through if, and only if, its flag is set.
+/// Each of the sixteen sets of flags, with every kind of access: an access succeeds if and only if its flag
+/// is set.
 fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
     const FLAGS: [Access; 4] =
         [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
@@ -140,7 +141,7 @@ fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Lets the peer add to eight bytes at offset 8, which lie in one entry. All values are the same in either byte order.
+/// The peer adds to eight bytes at offset 8, inside one entry. All values are the same in either byte order.
 fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     fixture.write(&[0; 16]);
     fixture.write(&replaced_word(7));
@@ -169,7 +170,7 @@ fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     }
 }
 
-/// Sixteen bytes, the second half of one value.
+/// Returns sixteen bytes whose second half has one value.
 fn replaced_word(byte: u8) -> Vec<u8> {
     [[0; 8], [byte; 8]].concat()
 }

@@ -1,4 +1,4 @@
-//! A machine without a driver: from reset to the first write that is signed and encrypted, with nothing but the library.
+//! A machine without a driver: from reset to the first signed and encrypted write, with the library alone.
 
 use super::{Scenario, scenario};
 use crate::board::{Bare, BareRings, Board};
@@ -34,18 +34,18 @@ use zerocopy::IntoBytes;
 
 pub(super) const ALL: &[Scenario] = &[scenario!(m64_a_bare_machine_brings_its_device_up, BARE, ["M64"])];
 
-/// Bytes of data, and the same on the wire: each block of 512 with 8 bytes of T10-DIF.
+/// Bytes of data, and bytes on the wire: each block of 512 bytes has 8 bytes of T10-DIF.
 const DATA: usize = 1024;
 const WIRE: usize = 1040;
 
-/// Pages that the firmware may have.
+/// The most pages for the firmware.
 const FIRMWARE: u32 = 200;
 
 fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// The window of registers of any board.
+/// The registers of any board.
 struct Window(Box<dyn Registers>);
 
 impl Registers for Window {
@@ -58,7 +58,7 @@ impl Registers for Window {
     }
 }
 
-/// What waits.
+/// The delay of any board.
 struct Pause(Box<dyn DelayNs>);
 
 impl DelayNs for Pause {
@@ -67,7 +67,7 @@ impl DelayNs for Pause {
     }
 }
 
-/// The command queue, and what waits.
+/// The command queue and a delay.
 struct Machine {
     commands: CommandQueue<'static, Window>,
     delay: Pause,
@@ -94,7 +94,7 @@ fn m64_a_bare_machine_brings_its_device_up(board: &mut dyn Board) -> Verdict {
     let commands = CommandQueue::new(registers, memory, config, &mut delay).map_err(text)?;
     let mut machine = Machine { commands, delay };
 
-    // In reset a device makes nothing.
+    // A device in reset creates no objects.
     let early = machine.try_execute(&AllocPd);
     let is_refused = matches!(
         early,
@@ -109,12 +109,12 @@ fn m64_a_bare_machine_brings_its_device_up(board: &mut dyn Board) -> Verdict {
     let late = machine.try_execute(&AllocPd);
     ensure!(late.is_err(), "an object of a device that was stopped");
 
-    // And once more, with the pages that came back.
+    // Start again, with the returned pages.
     machine.commands.start(&mut pages, &mut machine.delay).map_err(text)?;
     write(&mut machine, &mut *bare, way)
 }
 
-/// Makes all objects, and writes through an mkey that signs and encrypts.
+/// Creates all objects, and writes through an mkey with signature and cipher.
 fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
     let capabilities = machine.execute(&QueryGeneralCapabilities)?;
     let pd = machine.execute(&AllocPd)?;
@@ -152,7 +152,7 @@ fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
         key: all,
     });
     let mut doorbell = bare.doorbell(uar);
-    // The peer's memory in two ranges, by a key whose list is in its command.
+    // The peer's memory as two ranges, under a key whose list is in its create command.
     let ranges = [(0, 100_u32), (100, WIRE as u32 - 100)].map(|(at, length)| KlmEntry {
         address: target + at,
         length,
@@ -202,7 +202,7 @@ fn configuration(dek: DekId) -> MkeyConfig {
     }
 }
 
-/// Makes an event queue that nobody reads: completion queues name one.
+/// Creates an event queue that nothing reads, because each completion queue names one.
 fn events(machine: &mut Machine, bare: &mut dyn Bare, uar: UarPage) -> Result<Eqn, String> {
     let size = EqSize::new(64).map_err(text)?;
     let address = bare.pages(1);
@@ -211,12 +211,12 @@ fn events(machine: &mut Machine, bare: &mut dyn Bare, uar: UarPage) -> Result<Eq
     machine.execute(&CreateEq { size, uar, events: 0, interrupt: 0, entries })
 }
 
-/// A ring of one page.
+/// Returns the page list of a ring of one page.
 fn page(address: u64) -> Result<PageList<1>, String> {
     PageList::new(LogPageSize::P4K, [address]).map_err(text)
 }
 
-/// Where objects are made.
+/// The objects that others are created from.
 struct Place {
     pd: Pdn,
     uar: UarPage,
@@ -255,7 +255,7 @@ impl Place {
     }
 }
 
-/// Takes a queue pair from reset to ready, within what the device can do.
+/// Takes a queue pair from reset to ready-to-send, within the capabilities of the device.
 fn connect(machine: &mut Machine, qp: Qpn, remote_qp: Qpn, device: &GeneralCapabilities) -> Verdict {
     let [log_max_in, log_max_out] = [device.log_max_reads_in, device.log_max_reads_out].map(|log| {
         LogMaxRdAtomic::new(log).map_or(LogMaxRdAtomic::SIXTEEN, |log| log.min(LogMaxRdAtomic::SIXTEEN))
@@ -284,7 +284,7 @@ fn connect(machine: &mut Machine, qp: Qpn, remote_qp: Qpn, device: &GeneralCapab
 }
 
 impl End {
-    /// Lays the mkey over memory, writes all of it to the peer, and takes the completion.
+    /// Configures the mkey, writes all of it to the peer, and takes the completion.
     fn post(
         &mut self,
         way: Way,
@@ -299,7 +299,7 @@ impl End {
         let queue = SendQueue::<_, 64>::new(config, blocks.0, record.0, doorbell).map_err(text)?;
         let mut completions = CompletionQueue::new(completions.0, cq_record.0).map_err(text)?;
         let all = Sge { address: 0, length: WIRE as u32, lkey: mkey.key() };
-        // As queues are posted to that several cores share: the doorbell is rung at the end, for all of it.
+        // The queue is shared as between several cores: one doorbell at the end publishes all requests.
         let shared = SharedSendQueue::new(queue);
         let posted = shared.with(|queue| {
             let mut poster = way.open(queue);

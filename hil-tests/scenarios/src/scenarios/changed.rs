@@ -1,5 +1,5 @@
-//! Requests that the library never writes: it writes an ordinary one, and some of its bytes are changed in the ring before
-//! the device is told of it.
+//! Requests that the library never writes. The library writes an ordinary request, whose bytes are changed in
+//! the ring before the doorbell.
 
 use super::fixture::MkeyFixture;
 use super::measured::side;
@@ -11,20 +11,20 @@ use mlx5_mkey::queue::Outcome;
 use mlx5_mkey::wire::Wqebb;
 use zerocopy::IntoBytes;
 
-/// Where the flags of a UMR stand: behind the control segment.
+/// Offset of the flags of a UMR, after the control segment.
 pub(super) const FLAGS: usize = 16;
-/// Where the mask of the fields stands that a UMR writes, and where these fields do.
+/// Offsets of the field mask and of the mkey context of a UMR.
 pub(super) const MASK: usize = FLAGS + 8;
 pub(super) const CONTEXT: usize = 64;
-/// Where the signature BSF stands in a request of three entries: control, UMR control and context take two blocks, the
-/// entries one. Behind it the SET_PSV, in a block of its own.
+/// Offset of the signature BSF in a request with three entries: two blocks for control, UMR control and
+/// context, one for the entries. The SET_PSV follows in a block of its own.
 pub(super) const BSF: usize = 3 * 64;
 pub(super) const SET_PSV: usize = 4 * 64;
 
-/// Configures the mkey over its memory, with bytes of the request changed; returns what came of it.
+/// Configures the mkey over its memory, with some bytes of the request changed. Returns the result.
 ///
 /// # Errors
-/// That the request cannot be changed.
+/// If the request cannot be changed.
 pub(super) fn configure(
     fixture: &mut MkeyFixture<'_>,
     signature: Option<&BlockSignature>,
@@ -35,10 +35,11 @@ pub(super) fn configure(
     run(fixture)
 }
 
-/// Posts a configuration of the mkey over its memory, and nothing more; returns the request's first block.
+/// Posts a configuration of the mkey over its memory without publishing. Returns the first block of the
+/// request.
 ///
 /// # Errors
-/// That it cannot be posted.
+/// If the configuration is refused.
 pub(super) fn post(fixture: &mut MkeyFixture<'_>, signature: Option<&BlockSignature>) -> Result<u32, String> {
     let entries = fixture.entries();
     let config = MkeyConfig {
@@ -52,10 +53,10 @@ pub(super) fn post(fixture: &mut MkeyFixture<'_>, signature: Option<&BlockSignat
     Ok(first)
 }
 
-/// Changes bytes, by their offset, of the request that begins at this block.
+/// Changes bytes, given by their offset, of the request that begins at this block.
 ///
 /// # Errors
-/// That the board does not show its rings.
+/// If the board does not expose its rings.
 pub(super) fn change(fixture: &mut MkeyFixture<'_>, first: u32, changes: &[(usize, u8)]) -> Verdict {
     let ring = fixture.pair.board.send_ring(&fixture.pair.near).ok_or("the board does not show its rings")?;
     for &(at, byte) in changes {
@@ -70,10 +71,10 @@ pub(super) fn change(fixture: &mut MkeyFixture<'_>, first: u32, changes: &[(usiz
     Ok(())
 }
 
-/// Rings for one request; returns what came of it. Where it failed, the pair is connected anew.
+/// Rings the doorbell for one request and returns its result. Reconnects the pair after a failure.
 ///
 /// # Errors
-/// That the device does not become quiet.
+/// If the device does not finish.
 pub(super) fn run(fixture: &mut MkeyFixture<'_>) -> Result<Result<(), String>, String> {
     fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;

@@ -1,4 +1,4 @@
-//! AES-XTS on what passes through an mkey.
+//! AES-XTS on the data that pass through an mkey.
 
 use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, part, pattern, same};
 use super::{Scenario, scenario};
@@ -40,17 +40,17 @@ fn dek(fixture: &mut MkeyFixture<'_>, key: &[u8]) -> DekId {
     fixture.pair.board.create_dek(DekSpec { key, keytag: None })
 }
 
-/// Installs properties over plain or encrypted memory, whichever they ask for, and moves everything both ways.
+/// Configures crypto properties over plain or encrypted memory, as their direction requires, and moves all
+/// data both ways.
 fn round_trip(fixture: &mut MkeyFixture<'_>, data: &[u8], crypto: &Crypto, key: &[u8]) -> Verdict {
     let images = expected::images(data, None, Some((crypto, key)));
     fixture.install(&images.memory, None, Some(crypto))?;
     fixture.both_ways(&images)
 }
 
-/// No transfer may go through or change a byte on either side.
+/// Every transfer must fail and leave all bytes unchanged.
 ///
-/// Which syndrome a real device gives is not known (measured by `gap07_how_keys_are_refused`) and not looked
-/// at; that it gives one is.
+/// The syndrome of real devices is unknown (measured by `gap07_how_keys_are_refused`): any one passes.
 pub(super) fn nothing_moves(fixture: &mut MkeyFixture<'_>, what: &str, length: usize) -> Verdict {
     for way in Tx::ALL {
         let moved = fixture.pair.tx(way, fixture.mkey, 0, length)?;
@@ -68,7 +68,7 @@ pub(super) fn nothing_moves(fixture: &mut MkeyFixture<'_>, what: &str, length: u
     Ok(())
 }
 
-/// Another key, tweak and direction; the old ones leave no trace.
+/// A new key, tweak and direction replace the old ones completely.
 fn r058_new_properties_replace_the_old(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let (first, second) = (dek(&mut fixture, &KEY_128), dek(&mut fixture, &KEY_256));
@@ -90,7 +90,7 @@ fn r058_new_properties_replace_the_old(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Layout and rights are not enough: without crypto properties the key refuses all traffic.
+/// Layout and rights are insufficient: without crypto properties the key refuses all traffic.
 fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     fixture.install(&pattern(512, 1), None, None)?;
@@ -101,7 +101,7 @@ fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) ->
     fixture.out(Tx::Send, 0, &expected::images(&pattern(512, 1), None, Some((&new, &KEY_128))).wire)
 }
 
-/// A single unit works on engines of both kinds, which take the tweak in opposite byte orders.
+/// Engines of both kinds, which take the tweak in opposite byte orders, process a single unit correctly.
 fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
@@ -120,8 +120,9 @@ fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A key that was used gets another value, and the first one again, behind SYNC_CRYPTO. The mkeys that have it stay as they were
-/// configured; another key is not touched. What is assumed of a value that was not forgotten, and of one of another size, is told.
+/// A used key gets another value, then the first one again, each with SYNC_CRYPTO. Its mkeys keep their
+/// configuration; another key is unaffected. Assumptions about a value without SYNC_CRYPTO, and about a value
+/// of another size, are reported.
 fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let (first, second) = (KEY_128, KEY_128.map(|byte| byte ^ 0xa5));
@@ -131,7 +132,7 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     let images = |key: &[u8]| expected::images(&data, None, Some((&new, key)));
     fixture.install(&data, None, Some(&new))?;
     fixture.both_ways(&images(&first)).map_err(|error| format!("as it was loaded: {error}"))?;
-    // The same value in a key of its own, on an mkey of its own: what was encrypted before is read by it whatever comes.
+    // The same value in another key and another mkey, which must read the earlier ciphertext at any time.
     let keeper = fixture.pair.board.create_dek(DekSpec { key: &first, keytag: None });
     let keeper = Crypto { dek: keeper, ..new };
     let (rotated, kept) = (fixture.mkey, fixture.pair.mkey(CRYPTO));
@@ -148,7 +149,7 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
             .map_err(|error| format!("value {number}, another key: {error}"))?;
         (fixture.mkey, fixture.memory) = (rotated, memory);
     }
-    // Without SYNC_CRYPTO before: the value that was used is in force until then.
+    // Without SYNC_CRYPTO the used value stays in force.
     replace(&mut fixture, dek, &first)?;
     for (what, key) in [("before SYNC_CRYPTO", &second), ("behind it", &first)] {
         let moved = fixture.pair.tx(Tx::Write, fixture.mkey, 0, data.len())?;
@@ -171,7 +172,7 @@ fn replace(fixture: &mut MkeyFixture<'_>, dek: DekId, key: &[u8]) -> Verdict {
     fixture.pair.board.replace_dek(dek, DekSpec { key, keytag: None })
 }
 
-/// Vectors 2 and 4 of IEEE 1619, the data unit sequence numbers given as tweaks.
+/// Vectors 2 and 4 of IEEE 1619, with the data unit sequence numbers as tweaks.
 fn r133_published_vectors(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek2 = dek(&mut fixture, &[[0x11; 16], [0x22; 16]].concat());
@@ -205,7 +206,7 @@ fn r133_published_vectors(board: &mut dyn Board) -> Verdict {
     same(part(&wire, 496..512), &end).map_err(|error| format!("vector 4, end: {error}"))
 }
 
-/// What one direction does to bytes when sending, the other does when receiving.
+/// A receive in one direction undoes a send in the other.
 fn r154_encrypting_when_sending_is_decrypting_when_receiving(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
@@ -223,7 +224,7 @@ fn r154_encrypting_when_sending_is_decrypting_when_receiving(board: &mut dyn Boa
     Ok(())
 }
 
-/// Both orders put the same bytes on the wire, although they are encoded differently.
+/// Both orders put the same bytes on the wire, although their encodings differ.
 fn r155_without_a_signature_order_means_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_256);
@@ -240,7 +241,7 @@ fn r155_without_a_signature_order_means_nothing(board: &mut dyn Board) -> Verdic
     Ok(())
 }
 
-/// Each size of unit under keys of both sizes, three units.
+/// Each size of unit with keys of both sizes, over three units.
 fn r156_all_data_units_and_both_key_sizes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
@@ -260,7 +261,7 @@ fn r156_all_data_units_and_both_key_sizes(board: &mut dyn Board) -> Verdict {
 
 /// Unit i has the first tweak plus i, as a 128-bit number.
 ///
-/// Assumption: it carries from the low into the high half (measured by `gap04_tweaks`).
+/// Assumption: the addition carries from the low into the high half (measured by `gap04_tweaks`).
 fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
@@ -282,7 +283,8 @@ fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
 
 /// A request that begins at unit k of the mkey begins with the first tweak plus k.
 ///
-/// Assumption: as block numbers of signatures do; not published for tweaks (measured by `gap04_tweaks`).
+/// Assumption: tweaks count like the block numbers of signatures; no source states it (measured by
+/// `gap04_tweaks`).
 fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
@@ -315,7 +317,7 @@ fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A DEK that was never made.
+/// An mkey with a DEK that was never created.
 fn r159_a_missing_key(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let nobody = DekId::from_low_bits(0x00ff_fffe);
@@ -323,7 +325,7 @@ fn r159_a_missing_key(board: &mut dyn Board) -> Verdict {
     nothing_moves(&mut fixture, "missing DEK", 512)
 }
 
-/// The keytag must be the DEK's; where the DEK has none, whatever stands there is not looked at.
+/// The keytag must equal that of the DEK. A DEK without a keytag accepts any.
 fn r160_keytags(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let tag = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -346,10 +348,11 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Whole units, or a multiple of 16 that leaves at most the unit less 16 in the last one.
+/// A job must have whole units, or a multiple of 16 bytes that leaves at most the unit less 16 bytes in the
+/// last unit.
 ///
-/// Assumption: a device refuses other sizes (measured by `gap03_job_sizes`), and those that the rule lets
-/// through but AES-XTS cannot encrypt.
+/// Assumption: a device refuses other sizes (measured by `gap03_job_sizes`), and sizes that follow the rule
+/// but that AES-XTS cannot encrypt.
 fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
@@ -383,7 +386,7 @@ fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The largest unit: all that passes is encrypted under one tweak, and what is behind the first MiB under the next.
+/// The largest unit: the first MiB is encrypted under one tweak, the data after it under the next.
 fn m74_data_units_of_1_mib(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_256);

@@ -1,4 +1,5 @@
-//! Requests that move data: every opcode through an mkey, lists of entries, failures and what is behind them.
+//! Requests that move data: every opcode through an mkey, lists of entries, failures, and the requests after
+//! a failure.
 
 use super::fixture::{
     DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, flipped, part, pattern, reports, same,
@@ -47,7 +48,8 @@ fn ring_and_run(pair: &mut QpPairFixture<'_>) -> Verdict {
     pair.run_device()
 }
 
-/// More completions than the queue has entries: the owner bit tells old from new in every lap.
+/// More completions than the queue has entries: the owner bit separates new entries from old ones in every
+/// lap.
 fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
     lap_completions(&mut QpPairFixture::new(board))
 }
@@ -69,7 +71,8 @@ fn lap_completions(pair: &mut QpPairFixture<'_>) -> Verdict {
     Ok(())
 }
 
-/// Entries of 128 bytes hold what those of 64 do: successes over many laps, receives, a signature error, and a failure.
+/// Entries of 128 bytes carry the same information as those of 64: successes over many laps, receives, a
+/// signature error, and a failure.
 fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     fixture.pair.reconnect_as(EndSpec { cqe_size: CqeSize::B128, ..EndSpec::default() });
@@ -96,8 +99,8 @@ fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A queue whose requests are written to the device with the doorbell where they are alone and short enough: short and long ones,
-/// alone and together, over the ring's end.
+/// A queue with BlueFlame, whose single short requests are written with the doorbell: short and long ones,
+/// single and in batches, across the end of the ring.
 fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.pair.reconnect_as(EndSpec { blue_flame: true, ..EndSpec::default() });
@@ -127,7 +130,7 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
         );
         let found = fixture.pair.bytes(&target);
         for at in 0..together {
-            // What the next one leaves of each.
+            // The part of each message that the next one leaves unchanged.
             let whole = if at + 1 == together { length } else { length.min(50) };
             let at = at as usize * 50;
             same(part(&found, at..at + whole), part(&data, 0..whole))?;
@@ -136,11 +139,11 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
     lap_completions(&mut fixture.pair)
 }
 
-/// Both atomics on eight bytes that the mkey has in the middle of an entry, with values that are the same in either byte order, and
-/// one that is not.
+/// Both atomics on eight bytes in the middle of an mkey's entry: values that are the same in either byte
+/// order, and one that is not.
 ///
-/// Assumption: little endian, as the hosts of all boards known here. Linux asks for the host's order where the device has it
-/// (`atomic_req_8B_endianness_mode`), and old values come in big endian where nobody does.
+/// Assumption: values are little endian, as in the hosts of all boards known here. Linux requests the host's
+/// order if the device supports it (`atomic_req_8B_endianness_mode`); otherwise old values are big endian.
 fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&[[0x10; 8], [0x20; 8], [0; 8], [0; 8]].concat(), None, None)?;
@@ -194,7 +197,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Data that stands in the request itself goes into the peer's mkey.
+/// Inline data is written through the peer's mkey.
 fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(300, 1), None, None)?;
@@ -222,7 +225,7 @@ fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// 32 bits beside the data, with a send and with a write.
+/// 32 bits of immediate data, with a send and with a write.
 fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(40, 1);
@@ -257,7 +260,7 @@ fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Messages without data go through and take a receive all the same.
+/// Messages without data complete, and consume a receive request.
 fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     pair.near.queues().post_receive(1, &[]).map_err(text)?;
@@ -270,7 +273,7 @@ fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// One message out of two mkeys, one of them signing, and plain memory; into as many.
+/// One message from two mkeys, one of them with signature, and plain memory, into the same kinds of memory.
 fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(1024, 1);
@@ -313,7 +316,7 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
     ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
     same(&pair.bytes(&first), &data).map_err(|error| format!("signed mkey: {error}"))?;
     same(&pair.bytes(&third), &pattern(60, 3)).map_err(|error| format!("plain memory: {error}"))?;
-    // Ten bytes at each end of the plain mkey's space were in no entry: in memory they lie side by side.
+    // Ten bytes at each end of the plain mkey's space are in no entry; in memory they are adjacent.
     let back = [part(&space, 50..90), &[0; 20], part(&space, 10..50)].concat();
     same(&pair.bytes(&second), &back).map_err(|error| format!("plain mkey: {error}"))?;
     ensure_eq!(pair.check(signing), Ok(None), "signature error");
@@ -328,7 +331,7 @@ fn r016_a_long_message(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&expected::Images { memory: data.clone(), wire: data })
 }
 
-/// Too little room fails on both sides, each with its own reason.
+/// A receive buffer that is too small fails on both sides, each with its own syndrome.
 fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(64, 1), None, None)?;
@@ -351,8 +354,8 @@ fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The failed request completes as such, signalled or not; what was posted behind it completes as flushed, in order, and so
-/// do the receives; nothing of it is executed.
+/// The failed request completes with an error, signalled or not. Requests after it, and receives, complete as
+/// flushed, in order. None of them is executed.
 fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let target = fixture.pair.region(&[0; 8]);
@@ -387,7 +390,7 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Two transfers, one bad and one good, of two mkeys in one chain: only the bad one's mkey tells.
+/// A bad and a good transfer of two mkeys in one chain: only the mkey of the bad one reports an error.
 fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let own = domain(Signature::T10Dif(DIF));

@@ -1,4 +1,4 @@
-//! Digests: a CRC32C over all data of a transaction, on the wire or in memory, over one mkey or several.
+//! Digests: a CRC32C over all data of a transaction, on the wire or in memory, of one mkey or of several.
 
 use super::fixture::{
     BOTH, CRYPTO, KEY_128, MkeyFixture, SIGNATURE, crypto, domain, entry, flipped, part, pattern, same,
@@ -40,12 +40,12 @@ fn text(error: impl core::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The digest of some data, as it is behind them.
+/// Returns the digest of some data, in its byte order after them.
 fn crc(seed: Seed, data: &[u8]) -> Vec<u8> {
     expected::signature(&Signature::Crc32c(seed), data, 0)
 }
 
-/// Both sides of an mkey: data, and the digest behind them on one of them.
+/// Returns both sides of an mkey: data, with the digest after them on one side.
 fn images(digest: &Digest, data: &[u8]) -> Images {
     let (plain, protected) = (data.to_vec(), [data, &crc(digest.seed, data)].concat());
     match digest.domain {
@@ -54,7 +54,7 @@ fn images(digest: &Digest, data: &[u8]) -> Images {
     }
 }
 
-/// Puts the bytes into new memory and configures the mkey for a digest.
+/// Writes the bytes to new memory, and configures the mkey for a digest.
 fn install(fixture: &mut MkeyFixture<'_>, memory: &[u8], digest: Digest, crypto: Option<&Crypto>) -> Verdict {
     fixture.memory = fixture.pair.region(memory);
     let entries = fixture.entries();
@@ -79,17 +79,17 @@ fn both_ways(board: &mut dyn Board, domain: DomainKind) -> Verdict {
     Ok(())
 }
 
-/// It is added to what leaves memory, and checked and stripped from what enters it.
+/// The digest is added to data from memory, and checked and stripped from data into memory.
 fn m69_a_digest_on_the_wire(board: &mut dyn Board) -> Verdict {
     both_ways(board, DomainKind::Wire)
 }
 
-/// It is checked and stripped from what leaves memory, and made in place behind what enters it.
+/// The digest is checked and stripped from data out of memory, and computed in place after data into memory.
 fn m69_a_digest_in_memory(board: &mut dyn Board) -> Verdict {
     both_ways(board, DomainKind::Memory)
 }
 
-/// The digest may go elsewhere than the data: it is at the offset that is the length of the data.
+/// The digest may go elsewhere than the data: its offset is the length of the data.
 fn m69_data_and_digest_in_requests_of_their_own(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(3000, 2);
@@ -98,14 +98,14 @@ fn m69_data_and_digest_in_requests_of_their_own(board: &mut dyn Board) -> Verdic
         fixture.out(way, 0, &data)?;
         fixture.out(way, data.len() as u64, &crc(Seed::Ones, &data))?;
     }
-    // A layout of another length: the digest stays, and is over the new data.
+    // A layout of another length keeps the digest, over the new data.
     let part = part(&data, 0..1000);
     let entries = [entry(&fixture.memory, 0..1000)];
     fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
     fixture.out(Tx::Send, 0, &[part, &crc(Seed::Ones, part)].concat())
 }
 
-/// What an error of a digest must say.
+/// Checks the fields of a digest error.
 fn reported(error: &SignatureError, domain: DomainKind, good: &[u8], bad: &[u8]) -> Verdict {
     ensure_eq!(error.kind, SignatureErrorKind::Digest, "kind of error");
     ensure_eq!(error.domain, domain, "domain of the error");
@@ -115,8 +115,8 @@ fn reported(error: &SignatureError, domain: DomainKind, good: &[u8], bad: &[u8])
     Ok(())
 }
 
-/// The transfer is complete, and the mkey tells of the digest. The next configuration has the device look again, also one that keeps
-/// the digest.
+/// The transfer completes, and the mkey reports the digest. The next configuration makes the device check
+/// again, even if it keeps the digest.
 fn m69_a_wrong_digest_is_reported(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1500, 3);
@@ -146,7 +146,7 @@ fn m69_a_wrong_digest_is_reported(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey has one at a time.
+/// An mkey has either a digest or a block signature.
 fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (digest, block) = (Digest::wire(), BlockSignature::wire(domain(Signature::Crc64Xp10(Seed::Ones))));
@@ -164,11 +164,11 @@ fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// Where each mkey of a transaction has its data, of 3000 bytes.
+/// The ranges of each mkey of a transaction, of 3000 bytes in all.
 const PARTS: [(DigestPart, Range<usize>); 3] =
     [(DigestPart::First, 0..1000), (DigestPart::Middle, 1000..1001), (DigestPart::Last, 1001..3000)];
 
-/// Configures three mkeys for a transaction, in one chain, from a configuration that is changed in place.
+/// Configures three mkeys for a transaction, in one chain, by a configuration that is changed in place.
 fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Seed) -> Result<usize, String> {
     let psv = pair.mkeys.first().and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
     let span = DigestSpan::Transaction { part: DigestPart::Whole, psv };
@@ -182,7 +182,7 @@ fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Se
     Ok(PARTS.len())
 }
 
-/// Each mkey adds its data to the PSV, and the last one emits the CRC of all.
+/// Each mkey adds its data to the PSV. The last one emits the CRC of all data.
 fn m70_a_digest_over_several_mkeys(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     for _ in PARTS {
@@ -210,7 +210,7 @@ fn m70_a_digest_over_several_mkeys(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The wrong digest is the last mkey's. The PSV says no more until it gets its start value.
+/// The last mkey has a wrong digest. The PSV reports no other error until it is set again.
 fn m70_a_transaction_after_a_wrong_digest(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     for _ in PARTS {
@@ -248,7 +248,7 @@ fn m70_a_transaction_after_a_wrong_digest(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The two forms that devices are known to have: what is encrypted has the digest behind it, in plaintext.
+/// The two forms that devices are known to support: encrypted data followed by a digest in plaintext.
 fn m71_a_digest_over_ciphertext(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -258,7 +258,7 @@ fn m71_a_digest_over_ciphertext(board: &mut dyn Board) -> Verdict {
         (DomainKind::Memory, Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx),
     ] {
         let cipher = crypto(direction, order, BlockSize::B512, dek);
-        // An engine of single data units has one for the mkey, the digest in memory included.
+        // An engine of single data units has one for the mkey, including a digest in memory.
         let data = pattern(if single { 496 } else { 2048 }, 5);
         let ciphertext = expected::encrypt(&KEY_128, BlockSize::B512, cipher.tweak, &data);
         let protected = [&ciphertext[..], &crc(Seed::Ones, &ciphertext)].concat();
@@ -285,7 +285,7 @@ const fn other(order: SignatureOrder) -> SignatureOrder {
     }
 }
 
-/// The device computes a CRC for each block; of these the processor makes that of all.
+/// The device computes a CRC for each block, from which the processor computes the CRC of all data.
 fn m72_crcs_of_blocks_make_the_crc_of_all(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(8 * 512, 6);
@@ -311,7 +311,7 @@ fn m72_crcs_of_blocks_make_the_crc_of_all(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Rights and BSFs are as the mkey was created, and so is its key.
+/// A minimal UMR leaves rights, BSFs and key as they were at creation.
 fn m73_what_a_minimal_umr_leaves_out_stays(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { form: UmrForm::Minimal, ..SIGNATURE });
     let block = BlockSignature::wire(domain(Signature::Crc64Xp10(Seed::Ones)));
@@ -332,7 +332,7 @@ fn m73_what_a_minimal_umr_leaves_out_stays(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The BSF has the exact length, also where a later layout has another and keeps the cipher.
+/// The BSF has the exact length, also if a later layout has another length and keeps the cipher.
 fn m73_minimal_umrs_of_a_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { form: UmrForm::Minimal, ..CRYPTO });
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });

@@ -1,4 +1,4 @@
-//! What belongs to others: to another protection domain, to another queue pair, to nobody who may write.
+//! Objects of others: of another protection domain, of another queue pair, or without the right to write.
 
 use super::changed::{self, BSF, CONTEXT, FLAGS, MASK, SET_PSV};
 use super::crypto::nothing_moves;
@@ -40,14 +40,14 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Lays the mkey over this region, with all rights.
+/// Maps the mkey to this region, with all rights.
 fn lay(fixture: &mut MkeyFixture<'_>, region: Region) -> Verdict {
     fixture.memory = region;
     let entries = [entry(&region, 0..region.length)];
     fixture.change(&MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &entries)
 }
 
-/// The mkey gives all rights, the region under it reading: what is written is refused, what is read goes through.
+/// The mkey has all rights, its region only the right to read: writes are refused, reads succeed.
 fn r048_a_region_that_may_not_be_written(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(LENGTH, 1);
@@ -67,7 +67,7 @@ fn r048_a_region_that_may_not_be_written(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The mkey is of the queue pair's domain, the region under it is not.
+/// The mkey belongs to the queue pair's domain, its region does not.
 fn r048_a_region_of_another_domain(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.pair.board.enter(ProtectionDomain::Second);
@@ -77,7 +77,7 @@ fn r048_a_region_of_another_domain(board: &mut dyn Board) -> Verdict {
     refuses_all(&mut fixture, LENGTH)
 }
 
-/// An mkey that works in its own domain cannot be used, or changed, from another.
+/// An mkey that works in its own domain can be neither used nor changed from another.
 fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     board.enter(ProtectionDomain::Second);
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -90,7 +90,7 @@ fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     let config = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
     fixture.pair.try_configure(fixture.mkey, &config, Layout::Unchanged).map_err(text)?;
     ensure!(changed::run(&mut fixture)?.is_err(), "a UMR has changed an mkey of another domain");
-    // Over memory of the domain that it is used from, lest that be what is refused.
+    // The region is of the using domain, so that only the mkey can cause the refusal.
     let region = fixture.pair.region(&pattern(LENGTH, 2));
     fixture.pair.board.enter(ProtectionDomain::Second);
     fixture.pair.reconnect();
@@ -101,7 +101,7 @@ fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     refuses_all(&mut fixture, LENGTH)
 }
 
-/// The key is loaded and would fit, but the mkey is of another domain.
+/// The key is loaded and fits, but the mkey is of another domain.
 fn m40_a_dek_of_another_domain(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     fixture.pair.board.enter(ProtectionDomain::Second);
@@ -112,10 +112,10 @@ fn m40_a_dek_of_another_domain(board: &mut dyn Board) -> Verdict {
     nothing_moves(&mut fixture, "a DEK of another domain", 512)
 }
 
-/// Where a BSF names the PSV of the wire.
+/// Offset of the BSF's field with the PSV of the wire.
 const WIRE_PSV: usize = BSF + core::mem::offset_of!(SignatureBsf, wire_bfs_psv) + 1;
 
-/// The mkey's signature is to be kept in a PSV of another domain: nothing goes through, and nobody sets it.
+/// The mkey's signature names a PSV of another domain: transfers and SET_PSV fail.
 fn r176_a_psv_of_another_domain(board: &mut dyn Board) -> Verdict {
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let data = pattern(512, 1);
@@ -141,7 +141,7 @@ fn r176_a_psv_of_another_domain(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The peer's queue pair is connected to one of another domain than the key.
+/// The peer's queue pair is connected to a queue pair of another domain than the key.
 fn r012_the_peer_invalidates_no_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     board.enter(ProtectionDomain::Second);
     let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
@@ -156,10 +156,11 @@ fn r012_the_peer_invalidates_no_key_of_another_domain(board: &mut dyn Board) -> 
     fixture.out(Tx::PeerRead, 0, &data)
 }
 
-/// An mkey that a UMR has bound to the far queue pair is not the near one's to invalidate: LOCAL_INV asks for that check
-/// (CHECK_QPN).
+/// An mkey that a UMR has bound to the far queue pair cannot be invalidated by the near one: LOCAL_INV
+/// requests this check (CHECK_QPN).
 ///
-/// Assumption: an mkey for UMRs can be bound, and the check's syndrome. The reference provider binds memory windows only.
+/// Assumption: an mkey for UMRs can be bound, and the check has this syndrome. The reference provider binds
+/// memory windows only.
 fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.memory = fixture.pair.region(&pattern(LENGTH, 1));
@@ -167,7 +168,7 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     let mask = MkeyMask::new().with_mkey(true).with_qpn(true).into_bits().to_be_bytes();
     let holder = fixture.pair.far.qpn().get().to_be_bytes();
     let word = CONTEXT + core::mem::offset_of!(MkeyContext, qpn_mkey);
-    // Of the mask, the byte that both bits are in.
+    // The byte of the mask that holds both bits.
     let byte = mask.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, byte)| (MASK + at, *byte));
     let changes: Vec<_> = byte.chain((word..).zip(holder.into_iter().skip(1))).collect();
     changed::change(&mut fixture, first, &changes)?;
@@ -191,9 +192,9 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A UMR that wants its mkey to be free changes a fresh one, and not one that is configured (CHECK_FREE).
+/// A UMR with CHECK_FREE changes a new mkey and fails on a configured one.
 ///
-/// Assumption: which mkeys count as free. The kernel and rdma-core agree on the bit: "fail if not free"
+/// Assumption: the mkeys that count as free. The kernel and rdma-core agree on the bit: "fail if not free"
 /// (DEVICE.md, "Where documents, code and hardware disagree").
 fn r032_a_check_for_a_free_key(board: &mut dyn Board) -> Verdict {
     let checked = [(FLAGS, UmrFlags::new().with_inline(true).with_check_free(true).into_bits())];

@@ -1,4 +1,4 @@
-//! What most scenarios begin with: one mkey, memory behind it, and plain words for what must happen to it.
+//! The common start of most scenarios: an mkey with its memory, and checks of their state.
 
 use crate::assumption::assumed;
 use crate::board::{Board, MkeySpec};
@@ -30,10 +30,10 @@ pub(super) const PLAIN: MkeySpec = MkeySpec {
 pub(super) const SIGNATURE: MkeySpec = MkeySpec { signature: true, ..PLAIN };
 /// An mkey with crypto.
 pub(super) const CRYPTO: MkeySpec = MkeySpec { crypto: true, ..PLAIN };
-/// An mkey with both.
+/// An mkey with block signature and crypto.
 pub(super) const BOTH: MkeySpec = MkeySpec { signature: true, crypto: true, ..PLAIN };
 
-/// T10-DIF with everything different from 0.
+/// A T10-DIF whose fields all differ from 0.
 pub(super) const DIF: T10Dif = T10Dif {
     guard: Guard::Crc,
     seed: Seed::Ones,
@@ -70,7 +70,7 @@ pub(super) const fn domain(signature: Signature) -> Domain {
     Domain { signature, block_size: BlockSize::B512 }
 }
 
-/// Crypto with a key, for the direction, order and unit given.
+/// Crypto properties with this key, direction, order and unit.
 pub(super) const fn crypto(
     direction: Direction,
     order: SignatureOrder,
@@ -80,7 +80,7 @@ pub(super) const fn crypto(
     Crypto { direction, order, data_unit, tweak: Tweak::from_lba(0x1000), dek, keytag: Keytag([0; 8]) }
 }
 
-/// Bytes among which no two blocks are alike, nor those of two different salts.
+/// Returns bytes that differ from block to block, and from salt to salt.
 pub(super) fn pattern(length: usize, salt: u8) -> Vec<u8> {
     let mut state = 0x9e37_79b9u32 ^ u32::from(salt) << 24;
     (0..length)
@@ -93,17 +93,17 @@ pub(super) fn pattern(length: usize, salt: u8) -> Vec<u8> {
         .collect()
 }
 
-/// The bytes of a range, or none where they end before it.
+/// Returns the bytes of a range, or none if the bytes end before it.
 pub(super) fn part(bytes: &[u8], range: Range<usize>) -> &[u8] {
     bytes.get(range).unwrap_or(&[])
 }
 
-/// The bytes with some bits of one turned over.
+/// Returns the bytes with some bits of one byte flipped.
 pub(super) fn flipped(bytes: &[u8], at: usize, bits: u8) -> Vec<u8> {
     replaced(bytes, at, &[part(bytes, at..at + 1).first().copied().unwrap_or(0) ^ bits])
 }
 
-/// The bytes with others in place from `at` on.
+/// Returns the bytes with others in their place from `at` on.
 pub(super) fn replaced(bytes: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     [part(bytes, 0..at), with, bytes.get(at + with.len()..).unwrap_or(&[])].concat()
 }
@@ -113,7 +113,7 @@ pub(super) fn entry(region: &Region, range: Range<usize>) -> KlmEntry {
     KlmEntry { address: region.address + range.start as u64, length: range.len() as u32, key: region.key }
 }
 
-/// Checks how a transfer failed: syndromes at requester and receiver.
+/// Checks the syndromes of a failed transfer at requester and receiver.
 pub(super) fn fails(
     what: impl core::fmt::Display,
     moved: &crate::qp_pair::Moved,
@@ -126,7 +126,7 @@ pub(super) fn fails(
     Ok(())
 }
 
-/// Which syndromes a transfer out of a bad key gives: requester, receiver.
+/// Returns the syndromes of a transfer out of a bad key: requester, receiver.
 pub(super) const fn tx_refusal(way: Tx) -> (Option<Syndrome>, Option<Syndrome>) {
     match way {
         Tx::Send | Tx::Write => (Some(Syndrome::LOCAL_PROTECTION), None),
@@ -134,7 +134,7 @@ pub(super) const fn tx_refusal(way: Tx) -> (Option<Syndrome>, Option<Syndrome>) 
     }
 }
 
-/// Which syndromes a transfer into a bad key gives: requester, receiver.
+/// Returns the syndromes of a transfer into a bad key: requester, receiver.
 pub(super) const fn rx_refusal(way: Rx) -> (Option<Syndrome>, Option<Syndrome>) {
     match way {
         Rx::Receive => (Some(Syndrome::REMOTE_OPERATION), Some(Syndrome::LOCAL_PROTECTION)),
@@ -143,7 +143,7 @@ pub(super) const fn rx_refusal(way: Rx) -> (Option<Syndrome>, Option<Syndrome>) 
     }
 }
 
-/// An mkey and the memory behind it.
+/// An mkey with its memory.
 pub(super) struct MkeyFixture<'b> {
     pub(super) pair: QpPairFixture<'b>,
     pub(super) mkey: usize,
@@ -152,7 +152,7 @@ pub(super) struct MkeyFixture<'b> {
 }
 
 impl<'b> MkeyFixture<'b> {
-    /// Makes an mkey that is not configured.
+    /// Creates an mkey without a configuration.
     pub(super) fn new(board: &'b mut dyn Board, spec: MkeySpec) -> Self {
         let mut pair = QpPairFixture::new(board);
         let mkey = pair.mkey(spec);
@@ -160,14 +160,14 @@ impl<'b> MkeyFixture<'b> {
         Self { pair, mkey, memory, spec }
     }
 
-    /// Goes on with a new mkey. The old one may hold anything: a device that does otherwise than assumed may
-    /// have reported a signature error that nobody has asked for.
+    /// Continues with a new mkey. The old one is in an unknown state: a device that violates an assumption
+    /// may have reported a signature error.
     pub(super) fn renew_mkey(&mut self) {
         self.mkey = self.pair.mkey(self.spec);
     }
 
-    /// Puts the bytes into new memory and configures everything: all rights, the memory in three uneven entries, and the
-    /// signature and crypto given.
+    /// Writes the bytes to new memory, and configures the mkey: all rights, the memory in three uneven
+    /// entries, and this signature and crypto.
     pub(super) fn install(
         &mut self,
         memory: &[u8],
@@ -180,7 +180,7 @@ impl<'b> MkeyFixture<'b> {
         self.change(&MkeyConfig { access: Some(Access::ALL), signature, crypto: crypto.copied() }, &entries)
     }
 
-    /// Cuts the memory into three entries, on no boundary of anything.
+    /// Divides the memory into three entries that are aligned to no boundary.
     pub(super) fn entries(&self) -> [KlmEntry; 3] {
         let length = self.memory.length;
         let (first, second) = (length / 3 + 1, (length / 2 + 3).min(length - 1));
@@ -196,13 +196,13 @@ impl<'b> MkeyFixture<'b> {
         self.pair.configure(self.mkey, config, layout)
     }
 
-    /// Sets a signature and keeps the rest.
+    /// Sets a signature and keeps all other properties.
     pub(super) fn set_signature(&mut self, block: &BlockSignature) -> Verdict {
         let signature = SignatureChange::Set(*block);
         self.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, Layout::Unchanged)
     }
 
-    /// Moves data out; it must look like `wire`, and no signature may be wrong.
+    /// Moves data out. The bytes must equal `wire`, without a signature error.
     pub(super) fn out(&mut self, way: Tx, offset: u64, wire: &[u8]) -> Verdict {
         let moved = self.pair.tx(way, self.mkey, offset, wire.len())?;
         let bytes = moved.ok().map_err(|error| format!("{way:?}: {error}"))?;
@@ -210,33 +210,33 @@ impl<'b> MkeyFixture<'b> {
         self.no_error(way)
     }
 
-    /// Moves data in; no signature may be wrong.
+    /// Moves data in, without a signature error.
     pub(super) fn take(&mut self, way: Rx, offset: u64, wire: &[u8]) -> Verdict {
         let moved = self.pair.rx(way, self.mkey, offset, wire)?;
         moved.ok().map_err(|error| format!("{way:?}: {error}"))?;
         self.no_error(way)
     }
 
-    /// Moves data into memory that holds something else; then it must hold `memory`.
+    /// Moves data into memory with other content. The memory must then equal `memory`.
     pub(super) fn store(&mut self, way: Rx, wire: &[u8], memory: &[u8]) -> Verdict {
         self.write(&vec![0xcc; memory.len()]);
         self.take(way, 0, wire)?;
         self.holds(memory).map_err(|error| format!("{way:?}: {error}"))
     }
 
-    /// Moves data in; the signature error that follows is returned, and there must be one.
+    /// Moves data in. Returns the signature error, which must occur.
     pub(super) fn take_bad(&mut self, way: Rx, wire: &[u8]) -> Result<SignatureError, String> {
         self.pair.rx(way, self.mkey, 0, wire)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
         self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
     }
 
-    /// Moves data out; the signature error that follows is returned, and there must be one.
+    /// Moves data out. Returns the signature error, which must occur.
     pub(super) fn out_bad(&mut self, way: Tx, length: usize) -> Result<SignatureError, String> {
         self.pair.tx(way, self.mkey, 0, length)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
         self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
     }
 
-    /// Moves everything both ways, in each way that there is.
+    /// Moves all data both ways, by each method.
     pub(super) fn both_ways(&mut self, images: &Images) -> Verdict {
         for way in Tx::ALL {
             self.out(way, 0, &images.wire)?;
@@ -247,7 +247,8 @@ impl<'b> MkeyFixture<'b> {
         Ok(())
     }
 
-    /// What was done must be right: a source says so (`known`), or it is assumed, and goes on with new queues where it is not.
+    /// Checks a result. If a source states the rule (`known`), the result must be right. Otherwise a
+    /// difference is reported as a violated assumption, and the pair is reconnected.
     pub(super) fn right(&mut self, known: bool, what: impl core::fmt::Display, done: Verdict) -> Verdict {
         if known {
             return done.map_err(|error| format!("{what}: {error}"));
@@ -263,13 +264,13 @@ impl<'b> MkeyFixture<'b> {
         self.pair.board.write(self.memory.address, bytes);
     }
 
-    /// The memory must hold these bytes.
+    /// Checks the content of the memory.
     pub(super) fn holds(&self, memory: &[u8]) -> Verdict {
         same(&self.pair.board.read(self.memory.address, memory.len()), memory)
             .map_err(|error| format!("in memory {error}"))
     }
 
-    /// Asks the mkey for its first signature error.
+    /// Returns the first signature error of the mkey.
     pub(super) fn error(&mut self) -> Result<Option<SignatureError>, String> {
         let mkey = self.pair.mkeys.get_mut(self.mkey).ok_or("no such mkey")?;
         if mkey.error_count().is_none() {
@@ -278,7 +279,7 @@ impl<'b> MkeyFixture<'b> {
         self.pair.check(self.mkey).map_err(|error| error.to_string())
     }
 
-    /// No signature may have been wrong.
+    /// Checks that the mkey has no signature error.
     pub(super) fn no_error(&mut self, what: impl core::fmt::Debug) -> Verdict {
         match self.error()? {
             None => Ok(()),
@@ -287,7 +288,7 @@ impl<'b> MkeyFixture<'b> {
     }
 }
 
-/// Compares bytes and says where they differ first.
+/// Compares bytes. The error names the first difference.
 pub(super) fn same(found: &[u8], expected: &[u8]) -> Verdict {
     if found == expected {
         return Ok(());
@@ -299,7 +300,7 @@ pub(super) fn same(found: &[u8], expected: &[u8]) -> Verdict {
     Err(format!("byte {at} on: {found:02x?}, expected {expected:02x?}"))
 }
 
-/// Checks what a signature error says: which block of which domain, and what.
+/// Checks the fields of a signature error: block, domain and kind.
 pub(super) fn reports(
     error: &SignatureError,
     kind: SignatureErrorKind,

@@ -1,4 +1,4 @@
-//! Keys: not yet in service, taken out of it from either side, back in it, and under another tag.
+//! Keys that are not in service yet, invalidated by either side, in service again, and with a new tag.
 
 use super::fixture::{
     BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, fails, flipped, pattern,
@@ -40,7 +40,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// No way in or out: the key is refused on either side, and the memory stays as it is.
+/// The key refuses each method on either side, and the memory stays unchanged.
 pub(super) fn refuses_all(fixture: &mut MkeyFixture<'_>, length: usize) -> Verdict {
     let before = fixture.pair.bytes(&fixture.memory);
     for way in Tx::ALL {
@@ -60,7 +60,7 @@ pub(super) fn refuses_all(fixture: &mut MkeyFixture<'_>, length: usize) -> Verdi
     Ok(())
 }
 
-/// Takes the mkey out of service and waits until it is done.
+/// Invalidates the mkey, and waits for the completion.
 pub(super) fn invalidate(fixture: &mut MkeyFixture<'_>) -> Verdict {
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
     fixture.pair.near.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
@@ -75,7 +75,7 @@ pub(super) fn invalidate(fixture: &mut MkeyFixture<'_>) -> Verdict {
     Ok(())
 }
 
-/// LOCAL_INV: afterwards nothing goes through; a whole configuration brings the key back.
+/// LOCAL_INV: all transfers fail afterwards, and a complete configuration restores the key.
 fn r012_an_invalidated_key_refuses_all(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(100, 1);
@@ -87,7 +87,7 @@ fn r012_an_invalidated_key_refuses_all(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&expected::Images { memory: new.clone(), wire: new })
 }
 
-/// What an invalidated key held counts as unknown: each part must be given again, or nothing is posted.
+/// The former properties of an invalidated key count as unknown: a configuration that lacks one is refused.
 fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -119,7 +119,7 @@ fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> V
     fixture.both_ways(&images)
 }
 
-/// A request behind the invalidation, rung together with it, finds the key gone; one before it does not.
+/// A request after the invalidation, published together with it, fails. A request before it succeeds.
 fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -143,7 +143,7 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
     same(&fixture.pair.bytes(&target), &[&data[..], &[0; 64]].concat())
 }
 
-/// Sends a message that invalidates the fixture's key; returns what both sides' completions say.
+/// Sends a message that invalidates the fixture's key. Returns the outcomes of both sides.
 pub(super) fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result<(Outcome, Outcome), String> {
     let (note, inbox) = (fixture.pair.region(&[7; 8]), fixture.pair.region(&[0; 8]));
     let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
@@ -160,7 +160,7 @@ pub(super) fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result
     }
 }
 
-/// SEND with invalidation: the receiver's completion names the key, which is out of service then.
+/// SEND with invalidation: the receiver's completion names the key, which is then out of service.
 fn r012_the_peer_invalidates(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
     fixture.install(&pattern(64, 1), None, None)?;
@@ -175,7 +175,7 @@ fn r012_the_peer_invalidates(board: &mut dyn Board) -> Verdict {
     fixture.out(Tx::PeerRead, 0, &new)
 }
 
-/// A key that was not made for it withstands; sender and receiver are told.
+/// A key that was created without this permission stays in service. Sender and receiver get an error.
 fn r012_the_peer_may_not_invalidate_every_key(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -188,9 +188,9 @@ fn r012_the_peer_may_not_invalidate_every_key(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// A message that would invalidate this key fails at both sides, and both are connected anew.
+/// A message that would invalidate this key fails at both sides. Both are reconnected.
 ///
-/// Assumption: with these syndromes.
+/// Assumption: the syndromes.
 pub(super) fn refuses_invalidation(fixture: &mut MkeyFixture<'_>, key: Key) -> Verdict {
     let (near, far) = send_invalidate(fixture, key)?;
     for (side, outcome, expected) in
@@ -204,7 +204,8 @@ pub(super) fn refuses_invalidation(fixture: &mut MkeyFixture<'_>, key: Key) -> V
     Ok(())
 }
 
-/// Taken out of service while an error was pending, and back: errors are reported as ever.
+/// An mkey is invalidated with a pending signature error, and configured again: errors are reported as
+/// before.
 fn r012_signatures_work_behind_an_invalidation(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -222,8 +223,8 @@ fn r012_signatures_work_behind_an_invalidation(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// The key's low byte is its owner's: with the next configuration the old key is refused and the new one works. An
-/// invalidation in between changes nothing of that.
+/// The low byte of a key belongs to its owner. After the next configuration the old key is refused and the
+/// new one works, with or without an invalidation in between.
 fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -240,7 +241,7 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
         for way in Tx::ALL {
             fixture.out(way, 0, &data).map_err(|error| format!("tag {tag:#x}: {error}"))?;
         }
-        // The same mkey under its first tag.
+        // The same mkey with its first tag.
         fixture.pair.mkeys.push(old.clone());
         let stale = fixture.pair.mkeys.len() - 1;
         for way in Tx::ALL {
@@ -253,15 +254,15 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey of a pool is used for one memory after the other: the peer's keys of earlier uses are refused, when it is put back and
-/// when it is in use again.
+/// An mkey of a pool is used for several memories in turn. Keys of earlier uses are refused, after the mkey
+/// was put back and while it is used again.
 fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(PLAIN);
     let mut pool = MkeyPool::<1>::new(pair.mkeys.get(number).cloned()).map_err(text)?;
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     let prepared = pair.prepare(number, &config).map_err(text)?;
-    // What the peer knows of each use.
+    // The keys of all uses that the peer knows.
     let mut known = Vec::new();
     for round in 0..3_u8 {
         let data = pattern(64, round);
@@ -290,8 +291,8 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// An invalidation that was flushed leaves the key in service: the pool does not take the mkey back, until
-/// another one has completed, on another queue pair.
+/// A flushed invalidation leaves the key in service. The pool refuses the mkey until another invalidation has
+/// completed, on another queue pair.
 fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(PLAIN);
@@ -345,7 +346,7 @@ fn refuses_peers(pair: &mut QpPairFixture<'_>, mkeys: &[usize]) -> Verdict {
     Ok(())
 }
 
-/// An mkey of any kind that was made and never configured.
+/// An mkey of any kind without a configuration.
 fn r032_a_key_without_a_configuration(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     refuses_all(&mut fixture, 1)?;

@@ -1,4 +1,4 @@
-//! Layouts: which byte of an mkey is which byte of memory.
+//! Layouts: the mapping from the bytes of an mkey to the bytes of memory.
 
 use super::fixture::{
     BOTH, MkeyFixture, PLAIN, domain, entry, fails, part, pattern, rx_refusal, same, tx_refusal,
@@ -45,7 +45,7 @@ fn lay(pair: &mut QpPairFixture<'_>, mkey: usize, layout: Layout<'_>) -> Verdict
     pair.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, layout)
 }
 
-/// The layout in force must map `bytes` bytes.
+/// Checks that the layout in force maps `bytes` bytes.
 fn has_length(pair: &QpPairFixture<'_>, mkey: usize, bytes: u64) -> Verdict {
     ensure_eq!(pair.mkeys.get(mkey).map(|mkey| mkey.length()), Some(bytes), "length");
     Ok(())
@@ -68,7 +68,7 @@ fn interleaved(repeat: u32, entries: &[InterleavedEntry]) -> Layout<'_> {
     Layout::Interleaved { repeat, entries }
 }
 
-/// Entries of odd sizes out of order, read and written around each boundary.
+/// Entries of odd sizes in random order, read and written around each boundary.
 fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -104,7 +104,7 @@ fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Makes a cipher with a key that differs from this one in its last byte; returns both.
+/// Makes a cipher with a new key, which differs from this one in its last byte. Returns both.
 fn cipher(pair: &mut QpPairFixture<'_>, mut key: [u8; 32], lba: u64) -> (Crypto, [u8; 32]) {
     if let Some(last) = key.last_mut() {
         *last ^= 0x77;
@@ -115,7 +115,7 @@ fn cipher(pair: &mut QpPairFixture<'_>, mut key: [u8; 32], lba: u64) -> (Crypto,
     (Crypto { tweak: Tweak::from_lba(lba), ..crypto }, key)
 }
 
-/// Data must look like this on the wire, and come in where the rights allow it.
+/// Data must appear like this on the wire, and must be writable as far as the rights allow.
 fn in_force(pair: &mut QpPairFixture<'_>, mkey: usize, images: &expected::Images, access: Access) -> Verdict {
     for way in Tx::ALL {
         let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
@@ -133,7 +133,7 @@ fn in_force(pair: &mut QpPairFixture<'_>, mkey: usize, images: &expected::Images
     Ok(())
 }
 
-/// Configures all four features, then any subset of them anew: what is named changes, what is not stays.
+/// Configures all four features, then each subset of them again: named features change, all others stay.
 fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = [pattern(1024, 1), pattern(1024, 2)];
@@ -182,7 +182,7 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
     Ok(())
 }
 
-/// A configuration of nothing changes nothing, and makes a new key valid: with no memory behind it.
+/// An empty configuration changes nothing, and makes a new key valid without memory.
 fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(100, 1);
@@ -198,7 +198,7 @@ fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
     fails("a byte of an mkey without a layout", &moved, requester, receiver)
 }
 
-/// "Inline" is the configuration; the data behind it is read when a request uses it.
+/// "Inline" refers to the configuration: the data is read when a request uses the mkey.
 fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(200, 1), None, None)?;
@@ -210,7 +210,7 @@ fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A shorter layout elsewhere: nothing of the old one can be reached.
+/// A shorter layout elsewhere: the old one is unreachable.
 fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(300, 1), None, None)?;
@@ -227,7 +227,7 @@ fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Address k in a request is byte k of the space; a range that ends behind the space moves nothing at all.
+/// Address k in a request is byte k of the space. A range beyond the end of the space moves nothing at all.
 fn r035_offsets_count_from_zero_and_end_at_the_length(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -255,7 +255,7 @@ fn r035_offsets_count_from_zero_and_end_at_the_length(board: &mut dyn Board) -> 
     Ok(())
 }
 
-/// A list in place of an interleaved layout is a plain list.
+/// A list replaces an interleaved layout.
 fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -268,7 +268,7 @@ fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &[part(&data, 50..60), part(&data, 0..90)].concat())
 }
 
-/// The longest layouts that fit into a request: 52 octowords behind its first two blocks.
+/// The longest layouts that fit a request: 52 octowords after its first two blocks.
 fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     const ROOM: usize = 52;
     let mut pair = QpPairFixture::new(board);
@@ -299,7 +299,7 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &space)
 }
 
-/// Lists that fill a block of the request, and lists that do not. The empty one leaves nothing to reach.
+/// Lists that fill whole blocks of the request, and lists that do not. The empty list maps nothing.
 fn r038_lists_of_any_length(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(MkeySpec { entries: 16, ..PLAIN });
@@ -318,7 +318,7 @@ fn r038_lists_of_any_length(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The man page's example: 64 bytes of one region, 4096 of another; a write of 4160 bytes fills both.
+/// The man page's example: 64 bytes of one region and 4096 of another. A write of 4160 bytes fills both.
 fn r039_list_example(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(MkeySpec { entries: 2, ..PLAIN });
@@ -334,7 +334,7 @@ fn r039_list_example(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &data)
 }
 
-/// An interleaved layout in place of a list.
+/// An interleaved layout replaces a list.
 fn r040_interleaved_after_list(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -348,7 +348,8 @@ fn r040_interleaved_after_list(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &space.concat())
 }
 
-/// One to five streams, repeated once and more often; the length is the sum of a cycle times the repetitions.
+/// One to five streams, with one cycle or several. The length is the sum of a cycle times the number of
+/// cycles.
 fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -400,9 +401,9 @@ fn r047_skipped_bytes_are_left_alone(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An entry whose region's key is wrong stops a transfer that reaches it, and only such a one.
+/// An entry with a wrong key of its region stops a transfer that reaches the entry, and no other transfer.
 ///
-/// Assumption: nothing is written before it, neither.
+/// Assumption: bytes before this entry are not written either.
 fn r048_an_entry_with_a_wrong_key(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -433,7 +434,8 @@ fn r048_an_entry_with_a_wrong_key(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The man page's example: blocks of 512 bytes with gaps of 4, protection information of 8 bytes behind each other.
+/// The man page's example: blocks of 512 bytes with gaps of 4, and protection information of 8 bytes without
+/// gaps.
 fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(MkeySpec { entries: 3, ..PLAIN });
@@ -453,7 +455,8 @@ fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &data)
 }
 
-/// The first address of the space is another one, until it is given anew; and the peer may invalidate the key while it is allowed to.
+/// The start address of the space is as configured until a new one is given. The peer may invalidate the key
+/// while this is allowed.
 fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     const START: u64 = 0x7f12_3456_789a;
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -466,7 +469,7 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     fixture.pair.configure_prepared(mkey, &moved, &entries)?;
     out(&mut fixture.pair, mkey, START, &data)?;
     out(&mut fixture.pair, mkey, START + 60, part(&data, 60..64))?;
-    // It stays where it is not given.
+    // The start address stays if none is given.
     fixture.pair.configure_prepared(mkey, &prepared, &entries)?;
     out(&mut fixture.pair, mkey, START, &data)?;
     for (offset, length) in [(0, 1), (START - 1, 1), (START + 64, 1), (START, 65)] {
@@ -478,7 +481,7 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     let back = prepared.with_start_address(0).map_err(|error| format!("{error}"))?;
     fixture.pair.configure_prepared(mkey, &back, &entries)?;
     out(&mut fixture.pair, mkey, 0, &data)?;
-    // The key was made so that the peer may not invalidate it.
+    // The mkey was created without permission for the peer to invalidate it.
     let key = fixture.pair.key(mkey);
     refuses_invalidation(&mut fixture, key)?;
     fixture.pair.configure_prepared(mkey, &prepared.with_remote_invalidate(true), &entries)?;
@@ -491,8 +494,9 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     out(&mut fixture.pair, mkey, 0, &data)
 }
 
-/// Orderings are relaxed and taken back, each alone and both, with a new configuration: bytes, length and rights are as without.
-/// Whether transfers pass one another no program can see; a device that does not know the fields refuses them.
+/// Orderings are relaxed and restored, each alone and both, with a new configuration: bytes, length and
+/// rights stay the same. A program cannot see whether transfers overtake one another. A device that does not
+/// know these fields refuses them.
 fn m82_order_is_relaxed_and_nothing_else_changes(board: &mut dyn Board) -> Verdict {
     let device = board.capabilities();
     let ordering = device.relaxed_ordering.ok_or("no ordering to relax")?;

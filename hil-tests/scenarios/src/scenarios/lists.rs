@@ -1,4 +1,5 @@
-//! Lists that no request carries: those that an mkey is created with, those in registered memory; and entries that are replaced.
+//! Lists outside of requests: those of an mkey's creation and those in registered memory; and the replacement
+//! of entries.
 
 use super::fixture::{
     BOTH, DIF, KEY_128, PLAIN, crypto, domain, entry, fails, part, pattern, same, tx_refusal,
@@ -29,17 +30,18 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m85_an_interleaved_layout_in_memory, NOTHING, ["M85"]),
 ];
 
-/// Where the spaces begin: in the middle of a page, as a program may choose it.
+/// Start address of the spaces: inside a page, as a program may choose it.
 const START: u64 = 0x7000_0000_0123;
 
-/// Makes an mkey that is created with its list, and returns its number among the pair's.
+/// Creates an mkey with its list. Returns its position among the pair's mkeys.
 fn created(pair: &mut QpPairFixture<'_>, access: Access, entries: MkeyEntries<'_>) -> Result<usize, String> {
     let key = pair.board.create_list_mkey(access, START, entries)?;
     pair.mkeys.push(Mkey::new(MkeyAttributes::plain(key, 0)));
     Ok(pair.mkeys.len() - 1)
 }
 
-/// Reads and writes all of a space, around each of these edges, and one byte before and behind it.
+/// Reads and writes the whole space and around each of these edges. A byte before the space and one after it
+/// must be refused.
 fn works(pair: &mut QpPairFixture<'_>, mkey: usize, space: &[u8], edges: &[usize]) -> Verdict {
     let mut space = space.to_vec();
     let mut ranges: Vec<_> = edges.iter().map(|edge| edge - 3..edge + 5).collect();
@@ -70,14 +72,15 @@ fn works(pair: &mut QpPairFixture<'_>, mkey: usize, space: &[u8], edges: &[usize
     Ok(())
 }
 
-/// Entries in the command that makes the mkey, more than a request holds: it is there at once, and stands under other mkeys.
+/// Entries in the command that creates the mkey, more than a request holds: the mkey works at once, and other
+/// mkeys can map it.
 fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(8000, 1);
     let region = pair.region(&data);
     let (mut entries, mut space) = (Vec::new(), Vec::new());
     for number in (0..100).rev() {
-        // Of 46 bytes first, and of 7 last.
+        // The first entry has 46 bytes, the last 7.
         let range = number * 80..number * 80 + 7 + number % 60;
         entries.push(entry(&region, range.clone()));
         space.extend_from_slice(part(&data, range));
@@ -85,20 +88,20 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let mkey = created(&mut pair, Access::ALL, MkeyEntries::Klm(&entries))?;
     let edges = [46, space.len() - 7];
     works(&mut pair, mkey, &space, &edges)?;
-    // What was written is in the memory behind it, for an mkey over it as well.
+    // An mkey over this one reads the written bytes.
     let now = pair.tx(Tx::Write, mkey, START, space.len())?.ok()?;
     let over = pair.mkey(PLAIN);
     let inner = KlmEntry { address: START + 100, length: 300, key: pair.key(mkey) };
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     pair.configure(over, &config, Layout::List(&[inner]))?;
     same(&pair.tx(Tx::PeerRead, over, 0, 300)?.ok()?, part(&now, 100..400))?;
-    // Its rights are those of its creation.
+    // The access rights are those of the creation.
     let locked = created(&mut pair, Access::NONE, MkeyEntries::Klm(&entries))?;
     let moved = pair.tx(Tx::PeerRead, locked, START, 8)?;
     let (requester, receiver) = tx_refusal(Tx::PeerRead);
     fails("a read without the right", &moved, requester, receiver)?;
     pair.reconnect();
-    // A list that no device takes is refused when it is made.
+    // A list that is too long for any device is refused at creation.
     let many = vec![entry(&region, 0..1); (1 << 18) + 1];
     let refused = pair.board.create_list_mkey(Access::ALL, START, MkeyEntries::Klm(&many));
     ensure!(
@@ -108,7 +111,7 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Entries of 4096 bytes each, out of order; the space ends within the last one.
+/// Entries of 4096 bytes each, in random order. The space ends inside the last one.
 fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     let mut pair = QpPairFixture::new(board);
@@ -141,7 +144,7 @@ fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     fails("a byte behind the space", &moved, requester, receiver)
 }
 
-/// Entries of an odd size out of order, and the bytes that they map.
+/// Makes entries of odd sizes in random order. Returns them with the bytes that they map.
 fn scattered(region: &Region, data: &[u8], count: usize, salt: usize) -> (Vec<KlmEntry>, Vec<u8>) {
     let (mut entries, mut space) = (Vec::new(), Vec::new());
     for number in 0..count {
@@ -153,7 +156,8 @@ fn scattered(region: &Region, data: &[u8], count: usize, salt: usize) -> (Vec<Kl
     (entries, space)
 }
 
-/// More streams than any request holds, which the device takes from memory: in each cycle some bytes of each, out of order.
+/// More streams than a request holds, in registered memory: each cycle takes some bytes of each, in random
+/// order.
 fn m85_an_interleaved_layout_in_memory(board: &mut dyn Board) -> Verdict {
     const STREAMS: usize = 70;
     const CYCLES: usize = 3;
@@ -200,7 +204,7 @@ fn m85_an_interleaved_layout_in_memory(board: &mut dyn Board) -> Verdict {
     fails("a byte behind the space", &moved, requester, receiver)
 }
 
-/// Configures an mkey on the near side with a list that the device takes from memory, and waits until it is done.
+/// Configures an mkey of the near side with a list in registered memory, and waits for the completion.
 fn configure_by_pointer(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
@@ -218,7 +222,8 @@ fn configure_by_pointer(
     pair.finish_configuration()
 }
 
-/// Replaces entries of an mkey's list from number `first` on, by entries in the request or in memory, and waits until it is done.
+/// Replaces entries of an mkey from index `first` on, by entries in the request or in registered memory, and
+/// waits for the completion.
 fn replace_entries(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
@@ -239,7 +244,7 @@ fn replace_entries(
     pair.finish_configuration()
 }
 
-/// Appends entries to an mkey's list, and waits until it is done.
+/// Appends entries to an mkey, and waits for the completion.
 fn append_entries(pair: &mut QpPairFixture<'_>, mkey: usize, entries: MkeyEntries<'_>) -> Verdict {
     let mut memory = memory_for(entries);
     let list = list(pair, &mut memory, entries)?;
@@ -250,7 +255,7 @@ fn append_entries(pair: &mut QpPairFixture<'_>, mkey: usize, entries: MkeyEntrie
     pair.finish_configuration()
 }
 
-/// Makes a list of these entries for memory of the board that no peer may read.
+/// Makes a list of these entries in memory of the board that no peer may read.
 fn list<'m>(
     pair: &mut QpPairFixture<'_>,
     memory: &'m mut [Wqebb],
@@ -278,13 +283,13 @@ fn memory_for(entries: MkeyEntries<'_>) -> Vec<Wqebb> {
     vec![Wqebb::ZERO; RegisteredList::blocks_for(count)]
 }
 
-/// Copies a list to where the device reads it.
+/// Copies a list to the memory from which the device reads it.
 fn show(pair: &mut QpPairFixture<'_>, list: &RegisteredList<'_>) {
     let bytes: Vec<u8> = list.blocks().iter().flat_map(|block| block.0).collect();
     pair.board.write(list.address(), &bytes);
 }
 
-/// Two thousand entries, which the device takes from memory; then others; then a list in the request again.
+/// Two thousand entries in registered memory, then others, then a list in the request again.
 fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(20_000, 1);
@@ -308,7 +313,8 @@ fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
     same(&pair.tx(Tx::Send, mkey, 0, space.len())?.ok()?, &space)
 }
 
-/// Both BSFs behind a list that is longer than a request: the same on the wire as with the same bytes in one entry.
+/// Both BSFs after a list that is longer than a request: the bytes on the wire are those of the same data in
+/// a single entry.
 fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(512, 1);
@@ -325,7 +331,7 @@ fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict
     let images = expected::images(&data, Some(&signature), Some((&cipher, &KEY_128)));
     let mkey = pair.mkey(MkeySpec { entries: 64, ..BOTH });
     let entries: Vec<_> = (0..64).map(|number| entry(&region, number * 8..number * 8 + 8)).collect();
-    // Again, with the signature error count told and PSVs that have been used.
+    // Twice: the second time the request contains the number of reported errors, and the PSVs have been used.
     for round in 0..2 {
         configure_by_pointer(&mut pair, mkey, &config, MkeyEntries::Klm(&entries))?;
         for way in Tx::ALL {
@@ -340,7 +346,8 @@ fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// Blocks of four entries, in the request and from memory, at the start, in the middle and at the end of a list.
+/// Replaces blocks of four entries, from the request and from registered memory, at the start, in the middle
+/// and at the end of a list.
 fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(9000, 1);
@@ -361,13 +368,13 @@ fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
                 .map_err(|error| format!("{count} entries from {first} on, {way:?}: {error}"))?;
         }
     }
-    // Rights and length are as before.
+    // Rights and length stay.
     ensure!(pair.tx(Tx::PeerRead, mkey, space.len() as u64, 1)?.requester.is_some(), "a byte behind the end");
     Ok(())
 }
 
-/// Entries of 4096 bytes each, more than a request holds, from memory; then fewer; then some in the middle. None begins at a multiple
-/// of 4096.
+/// Entries of 4096 bytes each in registered memory, more than a request holds; then fewer; then some in the
+/// middle. No address is a multiple of 4096.
 fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     const BEGIN: usize = 17;
@@ -421,7 +428,7 @@ fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
         let (requester, receiver) = tx_refusal(Tx::PeerRead);
         fails("a byte behind the list", &moved, requester, receiver)?;
         pair.reconnect();
-        // Into the end of one entry and the start of the next, if there is one.
+        // Bytes across the end of an entry, if there is a next one.
         let at = if places.len() == 1 { 7 } else { BYTES - 1 };
         let new = pattern(2, 30 + round as u8);
         pair.rx(Rx::PeerWrite, mkey, at as u64, &new)?.ok()?;
@@ -436,7 +443,7 @@ fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     refuses_other_entries(&mut pair, mkey, size, &region)
 }
 
-/// What an mkey was not created for is refused, and changes nothing.
+/// Entries of a kind that the mkey was not created for are refused, and change nothing.
 fn refuses_other_entries(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
@@ -461,7 +468,7 @@ fn refuses_other_entries(
     let posted = pair.configure(mkey, &config, Layout::List(&whole));
     ensure!(posted.is_err(), "a list in the request was posted");
     pair.tx(Tx::PeerRead, mkey, 0, 8)?.ok()?;
-    // Rights alone can be changed, which leaves the list.
+    // A configuration of rights alone keeps the list.
     let rights = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
     pair.configure(mkey, &rights, Layout::Unchanged)?;
     pair.tx(Tx::PeerRead, mkey, 3 * 4096 - 1, 2)?.ok()?;
@@ -470,19 +477,20 @@ fn refuses_other_entries(
     Ok(())
 }
 
-/// How entries get into a list.
+/// A way to set entries of a list.
 #[derive(Clone, Copy, Debug)]
 enum Lay {
-    /// As the whole list.
+    /// Sets the whole list.
     Whole,
-    /// Behind those that are there.
+    /// Appends to the existing entries.
     Behind,
-    /// In place of others, from this one on; from memory, or where they may have lengths of their own in the request.
+    /// Replaces entries from this index on, by entries from registered memory or, if they may have various
+    /// lengths, from the request.
     Over { by_pointer: bool },
 }
 
-/// A list of more entries than a request counts, laid in parts; entries on both sides of number 65,536 are replaced. Entries of their own
-/// lengths first, then of one length where the board has such.
+/// Lists of more than 65,535 entries, set in parts. Entries on both sides of index 65,536 are replaced. First
+/// with entries of various lengths, then with entries of one length if the board supports them.
 fn m84_more_entries_than_16_bits_count(board: &mut dyn Board) -> Verdict {
     grows(board, None)?;
     if board.capabilities().fixed_entries {

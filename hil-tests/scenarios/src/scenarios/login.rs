@@ -1,4 +1,4 @@
-//! Logins: wrapped keys are loaded under one, and keys that are loaded live on without.
+//! Logins: wrapped keys are loaded under a login, and loaded keys outlive it.
 
 use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, flipped, pattern};
 use super::{Scenario, scenario};
@@ -37,21 +37,21 @@ fn load(fixture: &mut MkeyFixture<'_>, spec: DekSpec<'_>) -> Result<DekId, Strin
     logins.load_wrapped(&wrapped)
 }
 
-/// Crypto with a key of one of the forms.
+/// Returns crypto properties with a key of one of the forms.
 fn with(dek: DekId, spec: DekSpec<'_>) -> Crypto {
     let keytag = Keytag(spec.keytag.unwrap_or_default());
     Crypto { keytag, ..crypto(Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx, BlockSize::B512, dek) }
 }
 
-/// Moves a data unit both ways through an mkey that is configured anew.
+/// Configures an mkey, and moves a data unit both ways through it.
 fn works(fixture: &mut MkeyFixture<'_>, crypto: &Crypto, spec: DekSpec<'_>) -> Verdict {
     let images = expected::images(&pattern(512, 1), None, Some((crypto, spec.key)));
     fixture.install(&images.memory, None, Some(crypto))?;
     fixture.both_ways(&images)
 }
 
-/// The login ends while keys are loaded: an mkey that uses one goes on, another that is configured with one afterwards works
-/// as well, and so does the next login.
+/// The login ends after keys were loaded: an mkey that uses one still works, so does another that is
+/// configured afterwards, and so does the next login.
 fn m29_keys_outlive_their_login(board: &mut dyn Board) -> Verdict {
     keys_outlive(board, |logins| {
         logins.log_out();
@@ -59,7 +59,8 @@ fn m29_keys_outlive_their_login(board: &mut dyn Board) -> Verdict {
     })
 }
 
-/// The same where the login becomes invalid: it is told, and replaced.
+/// The login becomes invalid with the same effects: the device reports the invalid login, and a new login
+/// replaces it.
 fn m28_keys_outlive_a_revoked_login(board: &mut dyn Board) -> Verdict {
     keys_outlive(board, |logins| logins.revoke())
 }
@@ -83,7 +84,7 @@ fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result
     for way in Rx::ALL {
         fixture.store(way, &images.wire, &images.memory).map_err(lost)?;
     }
-    // Configured after the login is gone, with the same key and with one that was not used yet.
+    // Configured after the login is gone, with the same key and with one that was never used.
     works(&mut fixture, &with(dek, spec), spec).map_err(lost)?;
     works(&mut fixture, &with(other, tagged), tagged).map_err(lost)?;
     logins(&mut fixture)?.log_out();
@@ -96,7 +97,7 @@ fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result
     Ok(())
 }
 
-/// Keys of both sizes, with and without a tag; one whose wrapping was damaged is refused, wherever that is.
+/// Keys of both sizes, with and without keytag. A wrapped key with a damaged byte, at any place, is refused.
 fn m32_wrapped_keys_in_all_forms(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     for spec in FORMS {
@@ -121,7 +122,7 @@ fn m32_wrapped_keys_in_all_forms(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Without a login no key is loaded; with the next one it is.
+/// Loading a key fails without a login and succeeds with the next one.
 fn m35_no_login_no_key(board: &mut dyn Board) -> Verdict {
     let [spec, ..] = FORMS;
     let mut fixture = MkeyFixture::new(board, CRYPTO);

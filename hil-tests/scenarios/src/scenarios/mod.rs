@@ -1,7 +1,8 @@
-//! What a device must do, told as scenarios: each names the requirement that it shows, makes its own mkeys on any
-//! [`Board`], and returns what it found wrong.
+//! The requirements on a device, as scenarios: each names its requirements, creates its own mkeys on any
+//! [`Board`], and returns the violation that it found.
 //!
-//! Scenarios know the `Board` trait and nothing of the machine: no files, threads or clocks, and no panics.
+//! Scenarios know the `Board` trait and nothing of the machine: they use no files, threads or clocks, and
+//! never panic.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -33,44 +34,44 @@ mod windows;
 use crate::board::{Board, Capabilities, ProtectionDomain};
 use crate::qp_pair::Verdict;
 
-/// One thing that a device must do.
+/// A check of requirements.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Its name; it begins with the requirement.
+    /// The name, which begins with the requirement.
     pub name: &'static str,
-    /// Requirements that it shows, such as "R39"; those of related pages are "M9" and so on.
+    /// The requirements that the scenario shows, for example "R39", or "M9" for related pages.
     pub requirements: &'static [&'static str],
-    /// What it needs of a board.
+    /// The capabilities that the scenario needs.
     pub needs: Needs,
-    /// Runs it on a board.
+    /// Runs the scenario on a board.
     pub run: fn(&mut dyn Board) -> Verdict,
 }
 
 impl Scenario {
-    /// Runs it on a board that others may have used before.
+    /// Runs the scenario on a board that other scenarios may have used before.
     ///
     /// # Errors
-    /// What it found wrong.
+    /// The violation.
     pub fn run_on(&self, board: &mut dyn Board) -> Verdict {
         board.enter(ProtectionDomain::First);
         (self.run)(board)
     }
 }
 
-/// What a scenario needs of the AES-XTS engine.
+/// The AES-XTS engine that a scenario needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XtsNeed {
-    /// There may be none.
+    /// None.
     Nothing,
-    /// One of any kind.
+    /// An engine of any kind.
     Any,
-    /// One that encrypts any number of data units.
+    /// An engine that encrypts any number of data units.
     Many,
-    /// One that encrypts a single data unit for an mkey.
+    /// An engine that encrypts a single data unit per mkey.
     Single,
 }
 
-/// What a scenario needs of a board.
+/// The capabilities that a scenario needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// Block signatures.
@@ -79,30 +80,30 @@ pub struct Needs {
     pub xts: XtsNeed,
     /// Draining on signature errors.
     pub drain: bool,
-    /// A device that nobody has written as a program.
+    /// Hardware.
     pub hardware: bool,
-    /// Logins, and keys that are wrapped.
+    /// Logins, and wrapped keys.
     pub login: bool,
-    /// Programs of its own.
+    /// Programs on the board.
     pub programs: bool,
-    /// Mkeys whose entries are all of one length.
+    /// Mkeys whose entries have one common length.
     pub fixed_entries: bool,
-    /// Mkeys with more entries than 16 bits count.
+    /// Mkeys with more than 65,535 entries.
     pub long_lists: bool,
     /// Requests that copy memory.
     pub memcpy: bool,
-    /// Orderings that configurations relax.
+    /// Configurations that relax orderings.
     pub relaxed_ordering: bool,
-    /// Keys that are given other values.
+    /// DEKs whose value can be replaced.
     pub dek_modify: bool,
-    /// A clock that can be read.
+    /// A readable clock.
     pub clock: bool,
-    /// A device that no driver has.
+    /// A device without a driver.
     pub bare: bool,
 }
 
 impl Needs {
-    /// What every board has.
+    /// The capabilities of every board.
     pub const NOTHING: Self = Self {
         signature: false,
         xts: XtsNeed::Nothing,
@@ -124,47 +125,47 @@ impl Needs {
     pub const CRYPTO_UNIT: Self = Self { xts: XtsNeed::Any, ..Self::NOTHING };
     /// AES-XTS over many data units.
     pub const CRYPTO: Self = Self { xts: XtsNeed::Many, ..Self::NOTHING };
-    /// AES-XTS over single data units, and no more.
+    /// AES-XTS by an engine of single data units.
     pub const CRYPTO_SINGLE: Self = Self { xts: XtsNeed::Single, ..Self::NOTHING };
     /// Block signatures and AES-XTS over single data units.
     pub const BOTH_UNIT: Self = Self { signature: true, ..Self::CRYPTO_UNIT };
     /// Block signatures and AES-XTS.
     pub const BOTH: Self = Self { signature: true, ..Self::CRYPTO };
-    /// Block signatures, and AES-XTS over single data units and no more.
+    /// Block signatures, and AES-XTS by an engine of single data units.
     pub const BOTH_SINGLE: Self = Self { signature: true, ..Self::CRYPTO_SINGLE };
     /// Draining on signature errors.
     pub const DRAIN: Self = Self { drain: true, ..Self::SIGNATURE };
     /// Block signatures and AES-XTS over single data units, and programs that use both.
     pub const PROGRAMS: Self = Self { programs: true, ..Self::BOTH_UNIT };
-    /// Mkeys whose entries are all of one length.
+    /// Mkeys whose entries have one common length.
     pub const FIXED_ENTRIES: Self = Self { fixed_entries: true, ..Self::NOTHING };
-    /// Mkeys with more entries than 16 bits count.
+    /// Mkeys with more than 65,535 entries.
     pub const LONG_LISTS: Self = Self { long_lists: true, ..Self::NOTHING };
     /// Requests that copy memory.
     pub const MEMCPY: Self = Self { memcpy: true, ..Self::NOTHING };
-    /// Orderings that configurations relax.
+    /// Configurations that relax orderings.
     pub const RELAXED_ORDERING: Self = Self { relaxed_ordering: true, ..Self::NOTHING };
-    /// Keys that are given other values, and AES-XTS over single data units.
+    /// DEKs whose value can be replaced, and AES-XTS over single data units.
     pub const DEK_MODIFY: Self = Self { dek_modify: true, ..Self::CRYPTO_UNIT };
-    /// A clock that can be read.
+    /// A readable clock.
     pub const CLOCK: Self = Self { clock: true, ..Self::NOTHING };
     /// Wrapped keys and AES-XTS over single data units.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
-    /// A device that no driver has.
+    /// A device without a driver.
     pub const BARE: Self = Self { bare: true, ..Self::NOTHING };
 
-    /// Returns the names of what it needs, as [`Capabilities::names`] has them.
+    /// Returns the names of the needed capabilities, as [`Capabilities::names`] has them.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.named().map(|(name, _)| name)
     }
 
-    /// Returns what a board lacks, `None` where the scenario can run.
+    /// Returns the missing capability of a board, or `None` if the scenario can run.
     pub fn missing(&self, board: &Capabilities) -> Option<&'static str> {
         self.named().find(|(name, _)| board.names().all(|has| has != *name)).map(|(_, words)| words)
     }
 
-    /// Returns what it needs, by name and in words.
+    /// Returns the needed capabilities, by name and in words.
     fn named(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let named = [
             (self.hardware, "hardware", "hardware (a software device does what was assumed)"),
@@ -191,7 +192,7 @@ impl Needs {
     }
 }
 
-/// Makes the table entry of the function with the scenario's name.
+/// Makes the table entry for the function with the scenario's name.
 macro_rules! scenario {
     ($name:ident, $needs:ident, [$($requirement:literal),+]) => {
         $crate::scenarios::Scenario {

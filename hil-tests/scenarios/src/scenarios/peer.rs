@@ -1,4 +1,5 @@
-//! What the other side may ask for and is told, beside the data: rights of the queue pair, counts, solicited events, atomics.
+//! Operations of the peer, and its reports besides the data: rights of the queue pair, counts, solicited
+//! events, atomics.
 
 use super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, fails, part, pattern, same};
 use super::keys::{refuses_invalidation, send_invalidate};
@@ -27,9 +28,10 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// A transfer of the peer failed at its side, nothing arrived, and both sides are connected anew.
+/// A transfer of the peer fails at its side, and no byte arrives. Both sides are then reconnected.
 ///
-/// Assumption: an operation that the queue pair does not enable is an invalid request, not an access error.
+/// Assumption: an operation that the queue pair does not enable is an invalid request instead of an access
+/// error.
 fn is_denied(fixture: &mut MkeyFixture<'_>, what: &str, failed: Option<Failure>) -> Verdict {
     let Some(failure) = failed else { return Err(format!("{what} went through")) };
     let what = format_args!("syndrome of {what} that the queue pair denies");
@@ -41,7 +43,7 @@ fn is_denied(fixture: &mut MkeyFixture<'_>, what: &str, failed: Option<Failure>)
     Ok(())
 }
 
-/// The key gives all rights, the queue pair all but one.
+/// The key has all rights, the queue pair all but one.
 fn r030_what_a_queue_pair_denies_no_key_gives(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 64;
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -81,12 +83,13 @@ fn r030_what_a_queue_pair_denies_no_key_gives(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// Eight words that are the same in either byte order.
+/// Returns eight words that are the same in either byte order.
 fn words() -> Vec<u8> {
     (1..=8).flat_map(|word| [word; 8]).collect()
 }
 
-/// Lets the peer add one to eight bytes of the mkey; returns whether that failed, and what it got as their old value.
+/// The peer adds one to eight bytes of the mkey. Returns the failure, if any, and the old value that the peer
+/// received.
 fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, Vec<u8>), String> {
     let old = fixture.pair.region(&[0xee; 8]);
     let sge = Sge { address: old.address, length: 8, lkey: old.key };
@@ -104,9 +107,9 @@ fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, 
     Ok((failed, fixture.pair.bytes(&old)))
 }
 
-/// A message has the length that it has on the wire, whatever becomes of it in memory.
+/// A message has the length of its bytes on the wire, whatever its length in memory.
 ///
-/// Assumption: that is what the receive's completion says.
+/// Assumption: the completion of the receive reports this length.
 fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
     let own = domain(Signature::T10Dif(DIF));
     let other = domain(Signature::Crc32c(Seed::Ones));
@@ -142,7 +145,8 @@ fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The entry of a receive says whether its sender wants an event, which a completion queue may be armed for.
+/// The entry of a receive reports whether its sender requests an event, for which a completion queue may be
+/// armed.
 fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let region = pair.region(&[7; 8]);
@@ -167,9 +171,9 @@ fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Eight bytes that do not begin at a multiple of eight (InfiniBand 9.4.5: the address is aligned).
+/// Eight bytes at an address that is no multiple of eight (InfiniBand 9.4.5 demands alignment).
 ///
-/// Assumption: an address of the mkey's space counts, not the memory behind it; and the syndrome.
+/// Assumption: the address in the mkey's space counts, not the memory behind it; and the syndrome.
 fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = words();
@@ -192,7 +196,7 @@ fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
     same(&old, part(&data, 8..16))
 }
 
-/// The key with another tag names no key that is in service.
+/// A key with a wrong tag names no key in service.
 fn r012_the_peer_needs_the_tag_to_invalidate(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
     let data = pattern(64, 1);

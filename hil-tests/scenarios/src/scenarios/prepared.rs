@@ -22,20 +22,20 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r010_a_pool_shares_signature_and_cipher, BOTH_UNIT, ["R10", "R58", "R176", "R180"]),
 ];
 
-/// Mkeys of a pool.
+/// Number of mkeys of the pool.
 const MKEYS: u8 = 4;
 
 fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// An mkey of a pool: its number among the pair's, and its memory.
+/// An mkey of the pool: its position among the pair's mkeys, and its memory.
 struct Member {
     mkey: usize,
     memory: Region,
 }
 
-/// Makes the mkeys of a pool, with room for `bytes` bytes behind each.
+/// Creates the mkeys of a pool, each with `bytes` bytes of memory.
 fn pool(fixture: &mut MkeyFixture<'_>, spec: MkeySpec, bytes: usize) -> Vec<Member> {
     let mut member =
         |_| Member { mkey: fixture.pair.mkey(spec), memory: fixture.pair.region(&vec![0; bytes]) };
@@ -47,7 +47,7 @@ fn choose(fixture: &mut MkeyFixture<'_>, member: &Member) {
     (fixture.mkey, fixture.memory) = (member.mkey, member.memory);
 }
 
-/// Configures all members in one chain, each over its own memory; then each must move its own data.
+/// Configures all members in one chain, each over its own memory. Each must then move its own data.
 fn configure(
     fixture: &mut MkeyFixture<'_>,
     members: &[Member],
@@ -76,7 +76,7 @@ fn configure(
     Ok(())
 }
 
-/// The layout is each mkey's own, and is given with each request.
+/// Each mkey has a layout of its own, which each request contains.
 fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let mut members = pool(&mut fixture, PLAIN, 300);
@@ -89,7 +89,7 @@ fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
         };
         configure(&mut fixture, &members, &prepared, images)
             .map_err(|error| format!("round {round}: {error}"))?;
-        // The next time each mkey has the memory of another.
+        // In the next round each mkey maps the memory of another.
         let first = members.first().map(|member| member.memory).ok_or("an empty pool")?;
         let mut memories: Vec<Region> = members.iter().skip(1).map(|member| member.memory).collect();
         memories.push(first);
@@ -98,8 +98,8 @@ fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Each mkey has PSVs and a count of errors of its own. One that waits for its count, and one that was taken out of service,
-/// take the same configuration; then it is changed in place for all of them.
+/// Each mkey has its own PSVs and its own count of errors. Mkeys with an error or after an invalidation
+/// accept the same configuration, which is then changed in place for all.
 fn r010_a_pool_shares_signature_and_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let members = pool(&mut fixture, BOTH, 520);

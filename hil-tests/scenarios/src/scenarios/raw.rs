@@ -1,4 +1,4 @@
-//! Requests that the caller built, and copies in memory without a peer.
+//! Requests of raw bytes, and copies inside memory without a peer.
 
 use super::fixture::{MkeyFixture, PLAIN, entry, part, pattern};
 use super::{Scenario, scenario};
@@ -32,7 +32,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// A request with these segments, which says nothing of its place and its queue pair.
+/// Makes a request with these segments, without block number and queue pair number.
 fn wqe(opcode: Opcode, segments: &[&[u8]]) -> Vec<u8> {
     let octowords = 1 + segments.concat().len() / OCTOWORD_BYTES;
     let ds = u8::try_from(octowords).unwrap_or(u8::MAX);
@@ -53,7 +53,7 @@ fn remote(region: &Region) -> RemoteAddressSegment {
     RemoteAddressSegment { address, rkey, reserved: 0.into() }
 }
 
-/// Publishes what was posted and waits for these completions of the near side, names and kinds.
+/// Publishes, and waits for these completions of the near side (names and kinds).
 fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> Verdict {
     pair.near.ring_doorbell();
     pair.run_device()?;
@@ -69,7 +69,7 @@ fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> V
     Ok(())
 }
 
-/// An RDMA WRITE of an mkey's space, built here; a fence of its own is not needed behind the configuration.
+/// An RDMA WRITE of an mkey's space as raw bytes. After a configuration it needs no fence of its own.
 fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let bytes = pattern(700, 1);
@@ -84,7 +84,7 @@ fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     ensure_eq!(parsed.refusal(&DeviceContext::UNKNOWN), None, "what a device would refuse");
     pair.post_prepared(mkey, &prepared, &entries).map_err(text)?;
     pair.near.request(1).signaled().raw(&request).map_err(text)?;
-    // What says that it is longer than any, or than it is, changes nothing.
+    // Requests whose size field exceeds the limit or their bytes are refused, and change nothing.
     let longer = wqe(Opcode::RDMA_WRITE, &[&[0; 64 * OCTOWORD_BYTES]]);
     let refused = pair.near.request(2).raw(&longer);
     ensure_eq!(refused, Err(PostError::RawSize { octowords: 65 }), "a request of 65 octowords");
@@ -101,7 +101,8 @@ fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A UMR as the library wrote it for one mkey, changed to that of another. What follows it is fenced by itself.
+/// A UMR that the library wrote for one mkey, changed to another mkey. The request after it has its own
+/// fence.
 fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let bytes = pattern(512, 2);
@@ -120,7 +121,7 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     if let Some(flags) = umr.get_mut(11) {
         *flags = FmCeSe::new().with_ce(FmCeSe::CE_ERROR_ONLY).into_bits();
     }
-    // Nothing the library knows of the mkey is right from here on.
+    // The library's state of this mkey is outdated from here on.
     if let Some(mkey) = pair.mkeys.get_mut(second) {
         mkey.forget();
     }
@@ -130,11 +131,11 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     pair.near.request(2).signaled().rdma_write(target, &[inside]).map_err(text)?;
     completed(&mut pair, &[(2, RequestKind::RdmaWrite)])?;
     ensure_eq!(pair.bytes(&far), bytes, "what the peer has");
-    // It can be configured whole again.
+    // A complete configuration is possible again.
     pair.configure(second, &config, &[entry(&memory, 0..100)])
 }
 
-/// What the device refuses fails, and what is behind it is flushed.
+/// A request that the device refuses fails, and later requests are flushed.
 fn m46_a_request_in_bytes_fails_as_others_do(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let far = pair.region(&[0; 64]);
@@ -161,7 +162,7 @@ const fn local(region: &Region) -> Local {
     Local { address: region.address, lkey: region.key }
 }
 
-/// A copy, and a transfer of what was copied, which is fenced.
+/// A copy, and a fenced transfer of the copied bytes.
 fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let bytes = pattern(3000, 3);
@@ -169,7 +170,7 @@ fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     let (from, far) = (fixture.pair.region(&bytes), fixture.pair.region(&[0; 3000]));
     let (mkey, pair) = (fixture.mkey, &mut fixture.pair);
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    // Through an mkey, whose second half comes first in memory.
+    // Through an mkey whose halves are swapped in memory.
     pair.configure(mkey, &config, &[entry(&memory, 1000..3000), entry(&memory, 0..1000)])?;
     let to = Local { address: 0, lkey: pair.key(mkey) };
     pair.near.request(1).signaled().memcpy(to, local(&from), 3000).map_err(text)?;
@@ -183,7 +184,7 @@ fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// No bytes, and more than the device says, are refused before it sees them.
+/// A copy of 0 bytes, or of more than the device's limit, is refused when posted.
 fn m45_copies_have_limits(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let (from, to) = (pair.region(&pattern(64, 4)), pair.region(&[0; 64]));

@@ -1,4 +1,4 @@
-//! Queue pairs that fail and are made ready again.
+//! Queue pairs that fail and are recovered.
 
 use super::fixture::{DIF, MkeyFixture, SIGNATURE, domain, flipped, pattern, reports};
 use super::{Scenario, scenario};
@@ -18,23 +18,23 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m55_a_signature_error_outlives_a_reset, SIGNATURE, ["M55"]),
 ];
 
-/// Names of receives; those of sends are lower.
+/// The first name of receives. Names of sends are lower.
 const RECEIVES: u64 = 1 << 32;
 
-/// What was posted to a queue pair in one of its lives.
+/// The requests of a queue pair between two recoveries.
 #[derive(Default)]
 struct Posted {
-    /// All names of sends, in order.
+    /// Names of all sends, in order.
     all: Vec<u64>,
-    /// Those of signalled requests.
+    /// Names of signalled sends.
     signaled: Vec<u64>,
-    /// All names of receives, in order.
+    /// Names of all receives, in order.
     receives: Vec<u64>,
 }
 
 impl Posted {
-    /// Posts `count` requests with names above `last`, and returns the last name. Some are silent, which are done when a later one
-    /// is; the last is signalled.
+    /// Posts `count` requests with names above `last`. Returns the last name. Some are silent, the last is
+    /// signalled.
     fn post(
         &mut self,
         pair: &mut QpPairFixture<'_>,
@@ -53,7 +53,7 @@ impl Posted {
         Ok(last + count)
     }
 
-    /// Posts buffers for `count` messages, with names above `last`, and returns the last name.
+    /// Posts `count` receive buffers with names above `last`. Returns the last name.
     fn post_receives(&mut self, pair: &mut QpPairFixture<'_>, count: u64, last: u64) -> Result<u64, String> {
         for id in last + 1..=last + count {
             pair.near.queues().post_receive(id, &[]).map_err(|error| error.to_string())?;
@@ -63,8 +63,8 @@ impl Posted {
     }
 }
 
-/// Posts, fails at different moments, takes all completions or none, recovers: each request is named once, by a completion or as
-/// outstanding, and no completion of an earlier life is taken for one of a later.
+/// Posts, fails at various moments, takes all completions or none, and recovers. Each request is reported
+/// once, by a completion or as outstanding. No completion from before a recovery is reported after it.
 fn m55_a_queue_pair_fails_and_recovers_a_thousand_times(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let (source, target) = (pair.region(&pattern(64, 1)), pair.region(&[0; 64]));
@@ -78,7 +78,7 @@ fn m55_a_queue_pair_fails_and_recovers_a_thousand_times(board: &mut dyn Board) -
         last = posted.post(&mut pair, write, round % 7, last)?;
         pair.near.ring_doorbell();
         if round % 3 == 0 {
-            // A message for the first receive, if there is one.
+            // A message for the first receive request, if there is one.
             if !posted.receives.is_empty() {
                 pair.far.request(0).signaled().send(&[][..]).map_err(|error| error.to_string())?;
                 pair.far.ring_doorbell();
@@ -86,7 +86,7 @@ fn m55_a_queue_pair_fails_and_recovers_a_thousand_times(board: &mut dyn Board) -
             pair.run_device()?;
         }
         pair.board.fail(&pair.near);
-        // What is published now is flushed, and what is not published nobody knows of.
+        // Requests published now are flushed. Unpublished ones are unknown to the device.
         last = posted.post(&mut pair, write, round % 2, last)?;
         pair.near.ring_doorbell();
         pair.run_device()?;
@@ -105,16 +105,17 @@ fn m55_a_queue_pair_fails_and_recovers_a_thousand_times(board: &mut dyn Board) -
         last = posted.post(&mut pair, write, u64::from(round % 5 == 0), last)?;
         last_receive = posted.post_receives(&mut pair, u64::from(round % 5 == 1), last_receive)?;
         let outstanding = pair.board.recover(&mut pair.near, &mut pair.far);
-        // A completion retires all sends before its own; what none retires is outstanding, in order. Each receive completes.
+        // A completion retires all earlier sends. The remaining ones are outstanding, in order. Each receive
+        // completes.
         let (sends, receives) = if takes { (published, published_receives) } else { (0, 0) };
         let left = [posted.all.split_off(sends), posted.receives.split_off(receives)];
         ensure_eq!(outstanding, left, "round {round}: outstanding");
         ensure_eq!(received, posted.receives, "round {round}: receives completed");
-        // Silent requests that are flushed complete, too.
+        // Flushed requests complete even if they are silent.
         completed.retain(|id| posted.signaled.contains(id));
         posted.signaled.retain(|id| posted.all.contains(id));
         ensure_eq!(completed, posted.signaled, "round {round}: completions");
-        // The queues begin anew with the device's.
+        // The counters of queue and device restart together.
         last = Posted::default().post(&mut pair, write, 1, last)?;
         pair.near.ring_doorbell();
         pair.run_device()?;
@@ -127,8 +128,8 @@ fn m55_a_queue_pair_fails_and_recovers_a_thousand_times(board: &mut dyn Board) -
     Ok(())
 }
 
-/// A signature error that nobody has taken when its queue pair is reset is told to its mkey afterwards, once; the mkey is of use
-/// again.
+/// A signature error that is still in the completion queue when its queue pair is reset reaches its mkey
+/// afterwards, once. The mkey can then be used again.
 fn m55_a_signature_error_outlives_a_reset(board: &mut dyn Board) -> Verdict {
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let images = expected::images(&pattern(512, 1), Some(&signature), None);

@@ -1,4 +1,5 @@
-//! What the library refuses: ring, counters and mkey are as before, and the old configuration goes on working.
+//! Requests that the library refuses: ring, counters and mkey stay the same, and the former configuration
+//! still works.
 
 use super::fixture::{
     BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, flipped, part, pattern,
@@ -36,7 +37,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// A configuration must be refused for this reason, and leave no trace.
+/// A configuration must be refused with this error, and leave no trace.
 fn refused(
     fixture: &mut MkeyFixture<'_>,
     what: &str,
@@ -47,7 +48,7 @@ fn refused(
     refused_by(fixture, what, error, |fixture| fixture.pair.try_configure(fixture.mkey, config, layout))
 }
 
-/// What is posted must be refused for this reason, and leave no trace.
+/// A request must be refused with this error, and leave no trace.
 fn refused_by(
     fixture: &mut MkeyFixture<'_>,
     what: &str,
@@ -71,7 +72,8 @@ fn config(error: ConfigError) -> PostError {
     PostError::Config(error)
 }
 
-/// An mkey with room for `entries` takes lists of up to `max` entries, and streams one less: it refuses `LIST` and `STREAMS`.
+/// An mkey with room for `entries` accepts lists of up to `max` entries, and one stream less: it refuses
+/// `LIST` and `STREAMS`.
 fn too_many<const LIST: usize, const STREAMS: usize>(
     board: &mut dyn Board,
     entries: u32,
@@ -92,12 +94,13 @@ fn too_many<const LIST: usize, const STREAMS: usize>(
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// The room behind the first two blocks of a request is 52 entries; an interleaved layout's header takes one.
+/// A request has room for 52 entries after its first two blocks. The header of an interleaved layout takes
+/// one of them.
 fn r037_more_entries_than_a_request_holds(board: &mut dyn Board) -> Verdict {
     too_many::<53, 52>(board, 60, 52)
 }
 
-/// With a signature in force the length has 32 bits; without one it has 64.
+/// The length has 32 bits with a signature in force, and 64 bits without one.
 fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -110,7 +113,7 @@ fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     let layout = Layout::List(&entries);
     refused(&mut fixture, "4 GiB with a signature", &MkeyConfig::UNCHANGED, layout, error)?;
     fixture.both_ways(&images)?;
-    // Four good bytes at offset 4 GiB.
+    // Four valid bytes at offset 4 GiB.
     let entries = [huge, huge, entry(&fixture.memory, 8..12)];
     let signature = SignatureChange::Reset;
     fixture.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
@@ -120,12 +123,12 @@ fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey that was made for four entries.
+/// An mkey that was created for four entries.
 fn r052_more_entries_than_the_mkey_holds(board: &mut dyn Board) -> Verdict {
     too_many::<5, 4>(board, 4, 4)
 }
 
-/// Only an mkey that was made for it takes a signature.
+/// Only an mkey that was created for signatures accepts one.
 fn r119_a_signature_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -136,7 +139,7 @@ fn r119_a_signature_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// Only an mkey that was made for it takes crypto.
+/// Only an mkey that was created for crypto accepts crypto properties.
 fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -149,7 +152,7 @@ fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// Signatures on both sides with the cipher outside of them, given at once or one after the other.
+/// Signatures on both sides, neither of them inside the cipher, given at once or one after the other.
 fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -182,7 +185,7 @@ fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// All that an mkey of this kind can have.
+/// Returns all properties that an mkey of this kind can have.
 fn protection(fixture: &mut MkeyFixture<'_>, spec: MkeySpec) -> (Option<BlockSignature>, Option<Crypto>) {
     let signature = spec.signature.then_some(BlockSignature::wire(domain(Signature::T10Dif(DIF))));
     let (order, unit) = if spec.signature {
@@ -197,7 +200,7 @@ fn protection(fixture: &mut MkeyFixture<'_>, spec: MkeySpec) -> (Option<BlockSig
     (signature, crypto)
 }
 
-/// Installs data under a signature and a cipher; returns what it looks like on both sides.
+/// Configures data with a signature and a cipher. Returns the bytes of both sides.
 fn protect(
     fixture: &mut MkeyFixture<'_>,
     data: &[u8],
@@ -210,7 +213,8 @@ fn protect(
     Ok(images)
 }
 
-/// All kinds of mkey that differ from this one in one thing: room, features, what the device can do, engine.
+/// Returns all kinds of mkey that differ from this one in a single property: room, features, capabilities,
+/// engine.
 fn other_kinds(kind: MkeyKind) -> impl Iterator<Item = MkeyKind> {
     let entries = [kind.max_entries - 1, kind.max_entries + 1, kind.max_entries ^ 0x100];
     let all = SignatureCapabilities::ALL;
@@ -235,7 +239,7 @@ fn other_kinds(kind: MkeyKind) -> impl Iterator<Item = MkeyKind> {
     others.filter(move |other| *other != kind)
 }
 
-/// What was prepared for one kind of mkey is refused by all others, whether it keeps something or gives everything.
+/// A configuration that was prepared for one kind of mkey is refused by all other kinds, partial or complete.
 fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
     let has = board.capabilities();
     let made = |spec: &MkeySpec| (has.signature || !spec.signature) && (has.xts.is_some() || !spec.crypto);
@@ -292,7 +296,7 @@ fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// After an error the next configuration has to arm the mkey again; if it is refused, the one after it does.
+/// After an error the next configuration must arm the mkey again. If it is refused, the one after it must.
 fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -313,7 +317,8 @@ fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> V
     Ok(())
 }
 
-/// A configuration of three work requests finds room for two: nothing of it is posted, and what was posted runs.
+/// A configuration of three work requests with room for two only: none is posted, and requests posted before
+/// execute.
 fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (first, second) = (domain(Signature::T10Dif(DIF)), domain(Signature::Crc32(Seed::Ones)));

@@ -1,4 +1,5 @@
-//! The ten rows of the man page `mlx5dv_wr_set_mkey_crypto`: signature and cipher in one mkey, and what is left over.
+//! The ten rows of the table in man page `mlx5dv_wr_set_mkey_crypto` (signature and cipher in one mkey), and
+//! all other combinations.
 
 use super::fixture::{BOTH, DIF, KEY_128, KEY_256, MkeyFixture, crypto, domain, pattern};
 use super::{Scenario, scenario};
@@ -35,8 +36,8 @@ const FIRST: Domain = domain(Signature::T10Dif(DIF));
 const SECOND: Domain =
     domain(Signature::T10Dif(T10Dif { app_tag: 0x4321, ref_tag: 7, seed: Seed::Zeros, ..DIF }));
 
-/// Checks a row of the table: the kinds of signature vary, the images on both sides must be those of the table, both
-/// ways and by each kind of request, and receiving must undo sending.
+/// Checks a row of the table with various signatures. The bytes on both sides must be those of the table, in
+/// both directions and by each kind of request.
 fn row(
     board: &mut dyn Board,
     direction: Direction,
@@ -50,7 +51,7 @@ fn row(
     for key in keys {
         let dek = fixture.pair.board.create_dek(DekSpec { key, keytag: None });
         for change in [core::convert::identity as fn(Domain) -> Domain, crc64] {
-            // The second signature stays a T10-DIF, so that E and I also convert between kinds.
+            // The second signature stays a T10-DIF: rows E and I also convert between kinds.
             let memory = memory.map(change);
             let wire = if memory.is_some() { wire } else { wire.map(change) };
             let signature = match (memory, wire) {
@@ -72,7 +73,7 @@ fn row(
     Ok(())
 }
 
-/// The data unit takes the signature in where the cipher goes around it.
+/// Returns the data unit, which includes the signature if the cipher covers it.
 fn unit(
     direction: Direction,
     order: SignatureOrder,
@@ -87,13 +88,13 @@ fn unit(
     if inside { BlockSize::B520 } else { BlockSize::B512 }
 }
 
-/// Row A: data is encrypted. Both orders say so, in two encodings.
+/// Row A: data is encrypted. Both orders, which differ in their encoding, have this effect.
 fn r143_row_a_cipher_alone_outgoing(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, AfterCryptoOnTx, None, None)?;
     row(board, EncryptOnTx, BeforeCryptoOnTx, None, None)
 }
 
-/// Row B: enc(data) + SIG, the signature itself in plain.
+/// Row B: enc(data) + SIG, with the signature in plaintext.
 fn r144_row_b_wire_signature_over_ciphertext(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, AfterCryptoOnTx, None, Some(FIRST))
 }
@@ -113,7 +114,8 @@ fn r147_row_e_signature_replaced_then_cipher(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, BeforeCryptoOnTx, Some(FIRST), Some(SECOND))
 }
 
-/// Row F: enc(data) in memory; the man page's example 1. Both orders say so, in two encodings.
+/// Row F: enc(data) in memory; the man page's example 1. Both orders, which differ in their encoding, have
+/// this effect.
 fn r148_row_f_cipher_alone_incoming(board: &mut dyn Board) -> Verdict {
     row(board, DecryptOnTx, AfterCryptoOnTx, None, None)?;
     row(board, DecryptOnTx, BeforeCryptoOnTx, None, None)
@@ -134,30 +136,29 @@ fn r151_row_i_decrypt_then_replace_signature(board: &mut dyn Board) -> Verdict {
     row(board, DecryptOnTx, AfterCryptoOnTx, Some(FIRST), Some(SECOND))
 }
 
-/// Row J: enc(data) + SIG in memory, the signature in plain and over ciphertext; data on the wire.
+/// Row J: enc(data) + SIG in memory, with the signature in plaintext and over ciphertext; data on the wire.
 fn r152_row_j_memory_signature_over_ciphertext(board: &mut dyn Board) -> Verdict {
     row(board, DecryptOnTx, BeforeCryptoOnTx, Some(FIRST), None)
 }
 
-/// What the library and the device do with a combination.
+/// The treatment of a combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     /// A row of the table.
     Row,
-    /// Not in the table and not refused by the reference provider.
+    /// Neither in the table nor refused by the reference provider.
     ///
-    /// Assumption: the device does its steps in the order that the encoding names (measured by
-    /// `gap05_rows_that_are_in_no_table`), which is what `expected::images` computes; not measured on a
-    /// board.
+    /// Assumption: the device processes the steps in the encoded order (measured by
+    /// `gap05_rows_that_are_in_no_table`), as `expected::images` does. No board has been measured yet.
     Leftover,
-    /// Refused when it is posted: no device does it.
+    /// Refused when posted: no device supports it.
     Refused,
 }
 
 /// All sixteen combinations of direction, order and domains with a signature.
 fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
     use Status::{Leftover, Refused, Row};
-    // Per direction and order: no signature, memory alone, wire alone, both.
+    // For each direction and order: no signature, memory only, wire only, both.
     let table = [
         (EncryptOnTx, AfterCryptoOnTx, [Row, Leftover, Row, Refused]),
         (EncryptOnTx, BeforeCryptoOnTx, [Row, Row, Row, Row]),
@@ -203,8 +204,8 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An engine of single units does the rows whose mkey is one unit long in memory, and the library refuses the others
-/// (the memory length counts, signature included).
+/// An engine of single units supports the rows whose mkey is one unit long in memory, signature included. The
+/// library refuses the others.
 fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -232,7 +233,7 @@ fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
             fixture.both_ways(&images).map_err(|error| format!("row {name}: {error}"))?;
         }
     }
-    // Two units are refused before anything is posted, and the last row that fitted still works.
+    // Two units are refused when posted, and the last accepted row still works.
     let crypto = crypto(EncryptOnTx, AfterCryptoOnTx, BlockSize::B512, dek);
     let images = expected::images(&data, None, Some((&crypto, &KEY_128)));
     fixture.install(&images.memory, None, Some(&crypto))?;

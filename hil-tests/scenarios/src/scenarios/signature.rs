@@ -1,4 +1,5 @@
-//! Block signatures: made, checked, stripped, copied and converted, in either domain and both ways.
+//! Block signatures: computed, checked, stripped, copied and converted, in either domain and in both
+//! directions.
 
 use super::fixture::{
     DIF, MkeyFixture, SIGNATURE, dif_domain, domain, entry, flipped, part, pattern, replaced, reports, same,
@@ -46,8 +47,8 @@ const fn t10(dif: T10Dif) -> Signature {
     Signature::T10Dif(dif)
 }
 
-/// Every kind of signature. Where the IP checksum starts with seed ones (measured by
-/// `gap01_internet_checksum`) shows in a block of zeros alone.
+/// Every kind of signature. Only a block of zeros shows the start value of the IP checksum with seed ones
+/// (measured by `gap01_internet_checksum`).
 const KINDS: [Signature; 10] = [
     t10(DIF),
     t10(T10Dif { seed: Seed::Zeros, ref_remap: false, ..DIF }),
@@ -61,7 +62,7 @@ const KINDS: [Signature; 10] = [
     Signature::Crc64Xp10(Seed::Ones),
 ];
 
-/// A side that input comes from, and everything that depends on it.
+/// The side that input comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
     Memory,
@@ -71,7 +72,7 @@ enum Input {
 impl Input {
     const ALL: [Self; 2] = [Self::Memory, Self::Wire];
 
-    /// The domain as errors name it.
+    /// Returns the domain, as errors name it.
     const fn domain(self) -> DomainKind {
         match self {
             Self::Memory => DomainKind::Memory,
@@ -79,7 +80,7 @@ impl Input {
         }
     }
 
-    /// A signature on this side alone.
+    /// Returns a signature on this side only.
     const fn alone(self, domain: Domain) -> BlockSignature {
         match self {
             Self::Memory => BlockSignature::memory(domain),
@@ -87,7 +88,7 @@ impl Input {
         }
     }
 
-    /// A signature on both sides: this one's, then the other's.
+    /// Returns a signature on both sides: this one first.
     const fn both(self, input: Domain, output: Domain) -> BlockSignature {
         match self {
             Self::Memory => BlockSignature::both(input, output),
@@ -96,16 +97,16 @@ impl Input {
     }
 }
 
-/// Whether a source says which byte in memory each bit of a mask stands for.
+/// Returns whether a source states which byte in memory each bit of a mask stands for.
 ///
 /// Assumption: bit 7 is the first byte in memory for the little-endian CRC types too (measured by
-/// `gap02_byte_order_of_the_check_mask`). The man page numbers the bytes of a CRC down from bit 7, and says
-/// nothing of their place in memory.
+/// `gap02_byte_order_of_the_check_mask`). The man page numbers the bytes of a CRC down from bit 7, without
+/// their place in memory.
 const fn mask_is_known(kind: Signature) -> bool {
     matches!(kind, Signature::T10Dif(_) | Signature::Crc32(_))
 }
 
-/// Moves a stream from its side to the other and returns what arrives there; errors stay with the mkey.
+/// Moves a stream from its side to the other. Returns the arriving bytes; errors stay in the mkey.
 fn pass(
     fixture: &mut MkeyFixture<'_>,
     input: Input,
@@ -124,7 +125,7 @@ fn pass(
     }
 }
 
-/// Moves a stream and says whether a wrong signature was reported.
+/// Moves a stream. Returns whether a wrong signature was reported.
 fn noticed(
     fixture: &mut MkeyFixture<'_>,
     input: Input,
@@ -135,7 +136,8 @@ fn noticed(
     Ok(fixture.error()?.is_some())
 }
 
-/// Every kind of signature and size of block in one arrangement, several blocks, both ways and by each kind of request.
+/// Every kind of signature and block size in one arrangement: several blocks, in both directions, by each
+/// kind of request.
 fn arrangement(board: &mut dyn Board, arrange: fn(Domain) -> BlockSignature) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for block_size in BlockSize::ALL {
@@ -151,17 +153,17 @@ fn arrangement(board: &mut dyn Board, arrange: fn(Domain) -> BlockSignature) -> 
     Ok(())
 }
 
-/// Memory none, wire signed: inserted when sending, checked and stripped when receiving.
+/// Signature on the wire only: inserted when sending, checked and stripped when receiving.
 fn r072_on_the_wire_alone(board: &mut dyn Board) -> Verdict {
     arrangement(board, BlockSignature::wire)
 }
 
-/// Memory signed, wire none: the mirror.
+/// Signature in memory only: the reverse.
 fn r073_in_memory_alone(board: &mut dyn Board) -> Verdict {
     arrangement(board, BlockSignature::memory)
 }
 
-/// Data in one region, its protection information in another, interleaved by the layout: stripped, or passed on.
+/// Data and its protection information in two regions, interleaved by the layout: stripped, or passed on.
 fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -199,14 +201,14 @@ fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// The same on both sides: checked and passed on.
+/// The same signature on both sides: checked and passed on.
 fn r074_alike_in_both_domains(board: &mut dyn Board) -> Verdict {
     arrangement(board, |domain| BlockSignature::both(domain, domain))
 }
 
-/// Another kind of signature on each side, or other parameters: checked by one rule, made by the other.
+/// Another kind of signature on each side, or other parameters: checked by one rule, computed by the other.
 fn r075_converted(board: &mut dyn Board) -> Verdict {
-    // CRC32C stands against all other kinds, CRC64 against CRC32C.
+    // CRC32C with all other kinds, CRC64 with CRC32C.
     arrangement(board, |memory| {
         let signature = match memory.signature {
             Signature::Crc32c(_) => Signature::Crc64Xp10(Seed::Ones),
@@ -214,7 +216,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
         };
         BlockSignature::both(memory, Domain { signature, ..memory })
     })?;
-    // T10-DIF against T10-DIF with nothing in common.
+    // Two T10-DIFs without a common parameter.
     arrangement(board, |wire| {
         let other = T10Dif { guard: Guard::Crc, app_tag: 1, ref_tag: 0xffff_fffe, ..DIF };
         match wire.signature {
@@ -240,7 +242,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The man page's example 1: CRC32 behind each 512 bytes of memory, nothing on the wire.
+/// The man page's example 1: CRC32 after each 512 bytes of memory, no signature on the wire.
 fn r066_crc32_in_memory_example(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let block = BlockSignature::memory(domain(Signature::Crc32(Seed::Zeros)));
@@ -254,7 +256,8 @@ fn r066_crc32_in_memory_example(board: &mut dyn Board) -> Verdict {
     reports(&error, SignatureErrorKind::Guard, DomainKind::Memory, 2, 516)
 }
 
-/// The man page's example 2: T10-DIF behind each 4096 bytes on the wire, nothing in memory; the peer reads and writes.
+/// The man page's example 2: T10-DIF after each 4096 bytes on the wire, no signature in memory. The peer
+/// reads and writes.
 fn r068_t10dif_on_the_wire_example(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B4096));
@@ -266,12 +269,12 @@ fn r068_t10dif_on_the_wire_example(board: &mut dyn Board) -> Verdict {
     fixture.store(Rx::PeerWrite, &images.wire, &data)?;
     let error = fixture.take_bad(Rx::PeerWrite, &flipped(&images.wire, 4104 + 100, 1))?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 4104)?;
-    // The data is stored all the same: only the mkey tells.
+    // The data is stored despite the error, which only the mkey reports.
     fixture.holds(&flipped(&data, 4096 + 100, 1))
 }
 
-/// Each bit of the mask stands for one byte of the signature on the side that data comes from: alone it makes that byte
-/// count and no other; without it the byte does not count.
+/// Each bit of the check mask stands for one byte of the signature on the input side: a mask of one bit
+/// checks this byte only, and a mask without the bit ignores the byte.
 ///
 /// Assumption: [`mask_is_known`].
 fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
@@ -329,7 +332,7 @@ fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Mask bits behind the end of a signature mean nothing.
+/// Mask bits beyond the end of a signature are ignored.
 fn r078_irrelevant_bits_of_masks(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = domain(Signature::Crc32(Seed::Zeros));
@@ -358,7 +361,7 @@ fn r078_irrelevant_bits_of_masks(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Half of the application tag is checked; the other half is the application's.
+/// One byte of the application tag is checked; the other belongs to the application.
 fn r081_one_byte_of_the_app_tag(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -381,7 +384,8 @@ fn r081_one_byte_of_the_app_tag(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A CRC of the same type and block size on both sides is copied, whatever the seeds: the output has the input's.
+/// A CRC of the same type and block size on both sides is copied despite different seeds: the output has the
+/// input's CRC.
 fn r084_a_crc_is_copied_whole(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -399,8 +403,8 @@ fn r084_a_crc_is_copied_whole(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Guard, application tag and reference tag are copied each for itself, where the parameters agree; then corruption
-/// travels on. Where they differ the output has its own.
+/// Guard, application tag and reference tag are each copied if their parameters agree: then corruption
+/// travels on. Otherwise the output has its own value.
 fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(512, 1);
@@ -432,7 +436,7 @@ fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Each bit of a copy mask takes one byte of the signature over, and all others are calculated for the output.
+/// Each bit of a copy mask copies one byte of the signature. All other bytes are computed for the output.
 ///
 /// Assumption: [`mask_is_known`].
 fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
@@ -473,7 +477,8 @@ fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The hardware test of copy masks: one byte of the application tag comes from the input, the other from the output.
+/// The hardware test of copy masks: one byte of the application tag comes from the input, the other from the
+/// output.
 fn r087_app_tag_5678_from_two_domains(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = [0xa5; 512];
@@ -493,7 +498,7 @@ fn r087_app_tag_5678_from_two_domains(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The man page's use case: bytes that nobody knows beforehand are not checked, and arrive as they came.
+/// The man page's use case: bytes that are unknown in advance are not checked, and arrive unchanged.
 fn r092_unknown_bytes_pass_and_arrive(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -512,7 +517,7 @@ fn r092_unknown_bytes_pass_and_arrive(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Equal blocks have equal CRCs, the third as the first.
+/// Equal blocks have equal CRCs, the third like the first.
 fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for seed in [Seed::Zeros, Seed::Ones] {
@@ -529,11 +534,11 @@ fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Signatures of 512 bytes of A5 as hardware tests and published algorithms give them (DEVICE.md, "Golden
+/// Signatures of 512 bytes of A5 as stated by hardware tests and published algorithms (DEVICE.md, "Golden
 /// values").
 ///
-/// The tests' CRC vectors are labelled with a seed of all ones and are those of seed 0: the reference provider inverted the seed
-/// of every CRC then, says the commit that corrected it.
+/// The CRC vectors of the hardware tests are labelled with a seed of all ones, but belong to seed 0: the
+/// reference provider then inverted the seed of every CRC, according to the commit that corrected it.
 fn r105_golden_values(board: &mut dyn Board) -> Verdict {
     const A5: [u8; 512] = [0xa5; 512];
     let dif = T10Dif { app_tag: 0x5678, ref_tag: 0xf0de_bc9a, ..DIF };
@@ -566,7 +571,7 @@ fn r105_golden_values(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Block n has the first tag plus n, modulo 2^32, or always the first.
+/// Block n has the first tag plus n, modulo 2^32, or always the first tag.
 fn r108_reference_tags(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (ref_tag, ref_remap, expected) in [
@@ -593,7 +598,8 @@ fn r108_reference_tags(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A wrong tag is reported as what it is; of several in a block the guard comes first, then the application tag.
+/// A wrong tag is reported by its kind. Of several errors in a block the guard comes first, then the
+/// application tag.
 fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -612,7 +618,7 @@ fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
             fixture.set_signature(&input.alone(own))?;
             let bad = match field {
                 Some((at, bytes)) => replaced(&stream, last + at, bytes),
-                // All three wrong at once.
+                // All three are wrong.
                 None => (0..8).fold(stream.clone(), |stream, at| flipped(&stream, last + at, 0xff)),
             };
             pass(&mut fixture, input, &bad, 3 * 512)?;
@@ -624,7 +630,7 @@ fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Sends blocks with these tags and a wrong guard; returns which of them were reported.
+/// Sends blocks with these tags and a wrong guard, and checks which of them are reported.
 fn escaped(board: &mut dyn Board, escape: Escape, tags: &[([u8; 6], bool)]) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(T10Dif { escape, ..DIF }, BlockSize::B512);
@@ -636,7 +642,7 @@ fn escaped(board: &mut dyn Board, escape: Escape, tags: &[([u8; 6], bool)]) -> V
             fixture.set_signature(&input.alone(own))?;
             let reported = noticed(&mut fixture, input, &bad, 1024)?;
             ensure_eq!(reported, !passes, "{escape:?}, tags {tags:02x?}, {input:?}: reported");
-            // The first block has ordinary tags and counts as ever.
+            // The first block has ordinary tags and is checked as usual.
             fixture.set_signature(&input.alone(own))?;
             let first = noticed(&mut fixture, input, &flipped(&bad, 7, 1), 1024)?;
             ensure!(first, "{escape:?}, {input:?}: the other block goes unnoticed");
@@ -649,19 +655,19 @@ const APP: [u8; 6] = [0xff, 0xff, 1, 2, 3, 4];
 const APP_AND_REF: [u8; 6] = [0xff; 6];
 const REF: [u8; 6] = [0xff, 0xfe, 0xff, 0xff, 0xff, 0xff];
 
-/// An application tag of FFFF lets the whole block pass: wrong guard and wrong reference tag too.
+/// An application tag of FFFF disables all checks of the block, of guard and reference tag too.
 fn r115_app_tag_escape(board: &mut dyn Board) -> Verdict {
     escaped(board, Escape::Never, &[(APP, false), (APP_AND_REF, false), (REF, false)])?;
     escaped(board, Escape::AppTag, &[(APP, true), (APP_AND_REF, true), (REF, false)])
 }
 
-/// Only with both tags all ones the block passes.
+/// Only a block with both tags all ones is exempt.
 fn r116_app_and_reference_tag_escape(board: &mut dyn Board) -> Verdict {
     escaped(board, Escape::AppAndRefTag, &[(APP, false), (APP_AND_REF, true), (REF, false)])
 }
 
-/// The values that hardware tests assert for 512 bytes of A5: what the stream held and what the device
-/// computed, and the last byte of the failing block.
+/// The values that hardware tests assert for 512 bytes of A5: found value, computed value, and offset of the
+/// last byte of the failing block.
 fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let t10_ones = domain(t10(DIF));
@@ -670,7 +676,7 @@ fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
         // The first byte of data is 5A.
         (t10_ones, 0, 0x5a, 0xec7d, 0x9916, 519),
         (crc32, 0, 0x5a, 0x699a_ca21, 0xe33c_b35a, 515),
-        // The first byte of the field is turned over.
+        // The first byte of the field is inverted.
         (crc32, 512, 0x96, 0x969a_ca21, 0x699a_ca21, 515),
     ] {
         let stream = replaced(&expected::sign(&[0xa5; 512], Some(&own)), at, &[to]);
@@ -684,7 +690,7 @@ fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
             ensure_eq!(error.kind, SignatureErrorKind::Guard, "{own:?}: kind");
         }
     }
-    // The same, behind an interleaved layout of data and protection information.
+    // The same with an interleaved layout of data and protection information.
     let (data, field) = (
         fixture.pair.region(&[0xa5; 512]),
         fixture.pair.region(&[0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a]),

@@ -1,4 +1,4 @@
-//! What an mkey remembers: signatures that stay, end or start anew; errors, kept and recovered from; draining.
+//! The state of an mkey: signatures that stay, end or restart; errors and recovery; draining.
 
 use super::fixture::{
     BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, dif_domain, domain, entry, flipped, part,
@@ -61,7 +61,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// A chain of configurations and transfers on one queue, rung once, executes in order.
+/// A chain of configurations and transfers on one queue, with one doorbell, executes in order.
 fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -83,7 +83,7 @@ fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verd
     same(&pair.bytes(&target), &data)
 }
 
-/// Posted is not published: until the doorbell is rung nothing happens.
+/// Posted requests stay without effect until the doorbell is rung.
 fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.pair.near.hold_back();
@@ -94,7 +94,7 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     fixture.pair.try_configure(fixture.mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
     fixture.pair.run_device()?;
     ensure!(fixture.pair.poll_near()?.is_empty(), "an unrung request completed");
-    // The far side's request is rung, the near side's configuration still not.
+    // The far side's request is published, the near side's configuration is not yet.
     let target = fixture.pair.region(&[0; 64]);
     let sge = Sge { address: target.address, length: 64, lkey: target.key };
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
@@ -109,7 +109,7 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     fixture.out(Tx::PeerRead, 0, &pattern(64, 2))
 }
 
-/// New rights change neither layout nor signature, a new layout neither rights nor signature.
+/// New rights keep layout and signature. A new layout keeps rights and signature.
 fn r010_other_fields_stay(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -132,7 +132,7 @@ fn r010_other_fields_stay(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The request behind a configuration uses it, although nobody has waited: layout, signature and cipher.
+/// The request after a configuration uses the new layout, signature and cipher, without any wait.
 fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(BOTH);
@@ -171,8 +171,9 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The request behind a configuration, rung with it, has the fence that the device asks for, and it alone; what it moves is in the memory
-/// that the mkey was given last, in each way that takes the mkey from the same queue.
+/// The request after a configuration, published with it, has the fence that the device requires; other
+/// requests have none. It moves the memory of the mkey's last layout, by each method that uses the mkey on
+/// the same queue.
 fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     let mut pair = QpPairFixture::new(board);
@@ -199,7 +200,7 @@ fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> 
             0 => request.rdma_write(remote, &[sge]).map(|()| false),
             1 => request.rdma_read(remote, &[sge]).map(|()| true),
             _ => {
-                // The far end's buffer, then the message.
+                // First the far end's buffer, then the message.
                 let buffer = Sge { address: far.address, length: BYTES as u32, lkey: far.key };
                 pair.far.queues().post_receive(3, &[buffer]).map_err(text)?;
                 pair.far.queues().publish_receives();
@@ -225,7 +226,7 @@ fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> 
     Ok(())
 }
 
-/// Returns the fence modes of the requests of the near side from this block on.
+/// Returns the fence modes of the near side's requests from this block on.
 fn fences(pair: &mut QpPairFixture<'_>, begin: u32) -> Vec<u8> {
     let queue = pair.near.queues();
     let (mut at, mut fences) = (begin, Vec::new());
@@ -237,7 +238,7 @@ fn fences(pair: &mut QpPairFixture<'_>, begin: u32) -> Vec<u8> {
     fences
 }
 
-/// A configuration that nobody wants to hear of completes silently.
+/// An unsignalled configuration completes silently.
 fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(SIGNATURE);
@@ -257,7 +258,7 @@ fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Up to three work requests configure an mkey, and one completion says that it is done.
+/// Up to three work requests configure an mkey, and one completion reports them all.
 fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(SIGNATURE);
@@ -283,7 +284,8 @@ fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// After a reset data passes as it is: nothing is checked, made or stripped. Layout and rights stay, and so does the key.
+/// After a reset data passes unchanged: no signature is checked, computed or stripped. Layout, rights and key
+/// stay.
 fn r024_reset_ends_the_signature(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = domain(Signature::T10Dif(DIF));
@@ -299,7 +301,7 @@ fn r024_reset_ends_the_signature(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The same on an mkey with crypto, where an empty signature is written: the cipher stays.
+/// The same on an mkey with crypto, for which an empty signature is written: the cipher stays.
 fn r024_reset_ends_the_signature_beside_crypto(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -314,7 +316,7 @@ fn r024_reset_ends_the_signature_beside_crypto(board: &mut dyn Board) -> Verdict
     fixture.both_ways(&expected::images(&data, None, Some((&crypto, &KEY_128))))
 }
 
-/// Only the layout is replaced: data elsewhere is still signed, and still checked.
+/// A new layout keeps the signature: the new data is signed and checked.
 fn r025_the_signature_outlives_a_new_layout(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -329,7 +331,7 @@ fn r025_the_signature_outlives_a_new_layout(board: &mut dyn Board) -> Verdict {
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 3, 520)
 }
 
-/// Another kind of signature, in another domain, takes effect as a whole; nothing is left of the first.
+/// A signature of another kind in another domain replaces the first one completely.
 fn r055_a_new_signature_is_complete(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -354,7 +356,7 @@ fn r055_a_new_signature_is_complete(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&images)
 }
 
-/// From making an mkey to using it, as the man page has it.
+/// From the creation of an mkey to its use, as in the man page.
 fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(SIGNATURE);
@@ -374,7 +376,8 @@ fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
     same(&wire, &expected::images(&data, Some(&WIRE), None).wire)
 }
 
-/// A configuration of nine blocks begins at each slot of the ring in turn, and so breaks over its end everywhere.
+/// A configuration of nine blocks begins at each slot of the ring in turn, and thus crosses its end at every
+/// block.
 fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -410,14 +413,14 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
         ensure_eq!(fixture.pair.wait_near(2)?.len(), 2, "round {round}: completions");
         same(&fixture.pair.bytes(&far), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
     }
-    // An odd number of blocks a round: 256 rounds have begun at 256 different slots.
+    // Each round posts an odd number of blocks: 256 rounds begin at 256 different slots.
     let blocks =
         fixture.pair.near.queues().producer().wrapping_sub(before) as usize / crate::board::SEND_BLOCKS;
     ensure!(blocks % 2 == 1, "{blocks} blocks a round");
     Ok(())
 }
 
-/// Blocks are numbered modulo 2^16, which is no multiple of anything that a request takes.
+/// Block numbers wrap at 2^16, inside a request.
 fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let target = pair.region(&[0; 800]);
@@ -426,7 +429,7 @@ fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     while pair.near.queues().producer() < 0x1_0000 + 100 {
         let data = pattern(800, id as u8);
         let first = id;
-        // Fourteen blocks each, seventeen requests at once.
+        // Seventeen requests of fourteen blocks each.
         for _ in 0..17 {
             id += 1;
             let request = pair.near.request(id).signaled();
@@ -441,7 +444,7 @@ fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A second configuration with other tags is in force at once, in both domains: its SET_PSVs have run.
+/// A second configuration with other tags applies at once in both domains: its SET_PSVs have executed.
 fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -461,7 +464,7 @@ fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The very first transfer behind the very first configuration reports its error.
+/// The first transfer after the first configuration reports its error.
 fn r179_the_first_configuration_arms_the_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
@@ -470,7 +473,7 @@ fn r179_the_first_configuration_arms_the_mkey(board: &mut dyn Board) -> Verdict 
     reports(&error, SignatureErrorKind::RefTag, DomainKind::Wire, 0, 520)
 }
 
-/// Error, check, configuration, error: as often as you like.
+/// Error, check, configuration, error: any number of times.
 fn r180_errors_are_reported_again_after_recovery(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = domain(Signature::Crc32c(Seed::Ones));
@@ -494,7 +497,7 @@ fn r180_errors_are_reported_again_after_recovery(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// After an error any configuration arms the mkey again, with the signature that is in force.
+/// After an error any configuration arms the mkey again, with the signature in force.
 fn r180_recovery_without_a_new_signature(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -513,7 +516,7 @@ fn r180_recovery_without_a_new_signature(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey that could have a signature and has none moves data as it is.
+/// An mkey with room for a signature but without one moves data unchanged.
 fn r181_no_spurious_errors_without_a_signature(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(SIGNATURE);
@@ -534,7 +537,7 @@ fn r181_no_spurious_errors_without_a_signature(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// The transfer completes well in every way, data arrives, and the error is asked for apart.
+/// The transfer completes successfully by every method, data arrives, and the error is reported separately.
 fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -557,8 +560,8 @@ fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Ver
     Ok(())
 }
 
-/// The mkey is taken out of service behind the transfer, in one chain, before anybody polls: the error still names block and
-/// values.
+/// The mkey is invalidated after the transfer, in one chain, before the completions are polled: the error
+/// still names block and values.
 fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -581,7 +584,8 @@ fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Ve
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)
 }
 
-/// Of several wrong blocks, in one transfer and in the next, the first is reported; asked again, there is none.
+/// Of several wrong blocks, in one transfer and in the next, the first is reported. A second question returns
+/// no error.
 fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
@@ -592,7 +596,7 @@ fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     let error = fixture.error()?.ok_or("not reported")?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)?;
     ensure_eq!(fixture.error()?, None, "asked again");
-    // Quiet until the next configuration: the check alone does not arm the mkey.
+    // No report until the next configuration: asking for the error does not arm the mkey.
     fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &two)?.ok()?;
     ensure_eq!(fixture.error()?, None, "before the next configuration");
     let counts = fixture.pair.mkeys.get(fixture.mkey).and_then(|mkey| mkey.error_count());
@@ -600,7 +604,7 @@ fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Of two mkeys the one is told whose data was wrong, by either side's completions.
+/// Of two mkeys, the one with wrong data gets the error, through the completions of either side.
 fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
@@ -626,9 +630,9 @@ fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Does it on an mkey with a signature, and on one that AES-XTS encrypts as well.
+/// Runs the check on an mkey with a signature, and on one with AES-XTS too.
 ///
-/// Assumption: tweaks go on by the offset, as block numbers do (measured by `gap04_tweaks`).
+/// Assumption: tweaks continue by the offset, as block numbers do (measured by `gap04_tweaks`).
 fn with_and_without_cipher(
     board: &mut dyn Board,
     run: fn(&mut MkeyFixture<'_>, Option<&Crypto>) -> Verdict,
@@ -645,7 +649,7 @@ fn with_and_without_cipher(
     Ok(())
 }
 
-/// Two transfers of whole blocks equal one: reference tags and tweaks go on by the offset.
+/// Two transfers of whole blocks equal one: reference tags and tweaks continue by the offset.
 fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
     with_and_without_cipher(board, |fixture, cipher| {
         let own = domain(Signature::T10Dif(DIF));
@@ -661,7 +665,7 @@ fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
                 let (first, second) =
                     (part(&images.wire, 0..cut), part(&images.wire, cut..images.wire.len()));
                 for way in Tx::ALL {
-                    // The second half first: nothing depends on what went before.
+                    // The second half first: the result is independent of earlier transfers.
                     fixture.out(way, cut as u64, second)?;
                     fixture.out(way, 0, first)?;
                 }
@@ -679,7 +683,8 @@ fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
     })
 }
 
-/// Both halves as two entries of one request, the second first: each begins with its own block number and tweak.
+/// Both halves as two entries of one request, the second half first: each begins with its own block number
+/// and tweak.
 fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     with_and_without_cipher(board, |fixture, cipher| {
         let images =
@@ -706,8 +711,8 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     })
 }
 
-/// A wrong block in the second of two transfers is counted from the mkey's start, by the bytes of the wire, though memory has
-/// none of the signatures (DEVICE.md, "Offset of a signature error").
+/// A wrong block in the second of two transfers is counted from the mkey's start, in bytes of the wire,
+/// although memory has no signatures (DEVICE.md, "Offset of a signature error").
 fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
@@ -719,9 +724,10 @@ fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 3, 520)
 }
 
-/// A transfer that ends inside a block is refused, or passes without a signature error and with the right bytes.
+/// A transfer that ends inside a block is refused, or passes with the right bytes and without a signature
+/// error.
 ///
-/// Assumption: nothing is published; real devices may do either. A device must not do anything else.
+/// Assumption: no source states which; real devices may do either.
 fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -741,7 +747,7 @@ fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A near side that stops on errors, with an mkey whose memory holds a wrong signature, and memory of the far side.
+/// Returns a draining near side, an mkey whose memory may hold a wrong signature, and memory of the far side.
 fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(MkeyFixture<'b>, Remote, Sge), String> {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     fixture.pair.reconnect_as(EndSpec { drain_on_signature_error: true, ..EndSpec::default() });
@@ -757,14 +763,14 @@ fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(MkeyFixture<'b>,
     Ok((fixture, Remote { address: far.address, rkey: far.key }, sge))
 }
 
-/// The next `count` completions of the near side.
+/// Returns the names of the next `count` completions of the near side.
 fn ids(fixture: &mut MkeyFixture<'_>, count: usize) -> Result<Vec<u64>, String> {
     Ok(fixture.pair.wait_near(count)?.iter().map(|completion| completion.id).collect())
 }
 
-/// The queue stops behind the failing transfer, before the next request; resumed, it goes on there.
+/// The queue stops after the failing transfer, before the next request. Resumed, it continues there.
 ///
-/// Assumption: the transfer itself completes well even so.
+/// Assumption: the failing transfer itself completes successfully.
 fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict {
     let (mut fixture, remote, sge) = draining(board, true)?;
     fixture.pair.near.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
@@ -788,8 +794,8 @@ fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// While the queue stands, the message that tells of good data is cancelled: it completes and never arrives. What has
-/// another name goes out, and what was executed cannot be cancelled any more.
+/// While the queue is stopped, the message after the bad data is cancelled: it completes and never arrives.
+/// Requests with another name are sent. An executed request can no longer be cancelled.
 ///
 /// Assumption: as above.
 fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verdict {
@@ -821,16 +827,16 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     ensure_eq!(ids(&mut fixture, 2)?, vec![7, 8], "completions after it goes on");
     let arrived: Vec<u64> = fixture.pair.wait_far(1)?.iter().map(|completion| completion.id).collect();
     ensure_eq!(arrived, vec![0], "messages that arrived");
-    // Checked, configured anew and with good data, the same transfer does not stop the queue.
+    // Checked and configured again, the same transfer with good data does not stop the queue.
     ensure!(fixture.error()?.is_some(), "no error");
     fixture.write(&expected::sign(&pattern(512, 1), Some(&domain(Signature::T10Dif(DIF)))));
     fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
     fixture.out(Tx::Write, 0, &pattern(512, 1))
 }
 
-/// Good data does not stop the queue, and neither does wrong data that the peer wrote.
+/// Good data does not stop the queue, and wrong data from the peer does not either.
 ///
-/// Assumption: only the send queue's own transfers stop it.
+/// Assumption: only transfers of the send queue stop it.
 fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict {
     let (mut fixture, remote, sge) = draining(board, false)?;
     for id in 1..4 {

@@ -1,4 +1,4 @@
-//! When completions were: their stamps, beside the clock that makes them.
+//! Timestamps of completions, compared with the clock that makes them.
 
 use super::fixture::pattern;
 use super::{Scenario, scenario};
@@ -22,8 +22,8 @@ fn ticks(pair: &QpPairFixture<'_>) -> Result<u64, String> {
     pair.board.ticks().ok_or("the board says that it has a clock, and does not show it".into())
 }
 
-/// Has a request done that does nothing, or a message received; returns the stamp of its completion on the near side, which is no
-/// older than the clock was before, and no younger than it is now.
+/// Completes a NOP or receives a message. Returns the timestamp of its completion on the near side, which
+/// must be between two readings of the clock.
 fn stamp(pair: &mut QpPairFixture<'_>, received: Option<&Sge>) -> Result<u64, String> {
     let before = ticks(pair)?;
     let opcode = if let Some(sge) = received {
@@ -46,8 +46,9 @@ fn stamp(pair: &mut QpPairFixture<'_>, received: Option<&Sge>) -> Result<u64, St
     Ok(stamp)
 }
 
-/// Of requests and of receives, in entries of either size: each is from between two looks at the clock, so that they grow. Those of
-/// requests that were published together do not go back. Where the board has a clock of its own, ticks are as long as the device says.
+/// Timestamps of requests and receives, in entries of either size, are between two readings of the clock and
+/// thus increase. Those of requests that were published together never decrease. If the board has a clock of
+/// its own, ticks have the length that the device reports.
 fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
     const ROUNDS: u64 = 8;
     let mut pair = QpPairFixture::new(board);
@@ -79,10 +80,10 @@ fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
     lengths(&mut pair)
 }
 
-/// Between two completions passes what passes for who waits for them, by the frequency that the device tells.
+/// The time between two completions, by the device's frequency, equals the time by the board's clock.
 fn lengths(pair: &mut QpPairFixture<'_>) -> Verdict {
     const WAIT: u64 = 20_000_000;
-    // Of either clock, in parts of a thousand.
+    // The allowed error of either clock, in parts per thousand.
     const WRONG: u64 = 1;
     let rate: ClockInfo = pair.board.tick_rate().ok_or("a clock without a frequency")?;
     let Some(begin) = pair.board.nanoseconds() else { return Ok(()) };

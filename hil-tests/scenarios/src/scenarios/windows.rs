@@ -1,4 +1,4 @@
-//! Memory windows of type 2: keys that one queue pair binds for its peer, and revokes.
+//! Memory windows of type 2: keys that a queue pair binds for its peer, and revokes.
 
 use super::fixture::{PLAIN, part, pattern, same};
 use super::{Scenario, scenario};
@@ -27,7 +27,7 @@ fn window(pair: &mut QpPairFixture<'_>) -> MemoryWindow {
     MemoryWindow::new(pair.board.create_mkey(WINDOW).key())
 }
 
-/// Memory that no peer may reach by the region's own key.
+/// Returns memory whose region key gives no right to a peer.
 fn private(pair: &mut QpPairFixture<'_>, bytes: &[u8]) -> Region {
     let address = pair.board.alloc(bytes.len());
     pair.board.write(address, bytes);
@@ -39,7 +39,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Binds a window on the near side and waits until it is done.
+/// Binds a window of the near side, and waits for the completion.
 fn bind(
     pair: &mut QpPairFixture<'_>,
     window: &mut MemoryWindow,
@@ -61,14 +61,15 @@ fn done(pair: &mut QpPairFixture<'_>, kind: RequestKind) -> Result<WorkCompletio
     Ok(*completion)
 }
 
-/// What the peer asks for.
+/// An access of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Read,
     Write,
 }
 
-/// The peer reads or writes `length` bytes by a key, and gets them, or is refused: then both sides are connected anew.
+/// The peer reads or writes `length` bytes by a key. The access succeeds, or is refused and both sides are
+/// reconnected.
 fn ask(
     pair: &mut QpPairFixture<'_>,
     ask: Ask,
@@ -99,7 +100,8 @@ fn ask(
     Ok(pair.bytes(&buffer))
 }
 
-/// With the addresses of the region, and from 0 on: what was bound, as it was bound, until it is revoked.
+/// A window, with the addresses of the region or with addresses from 0 on, gives exactly the bound rights
+/// until it is revoked.
 fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(300, 1);
@@ -135,7 +137,8 @@ fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdi
             window.note_invalidated();
             let what = if may_read { Ask::Read } else { Ask::Write };
             ask(&mut pair, what, (start, key), 1, false)?;
-            // A new connection binds it anew: it belongs to none. Another one revokes nothing of it.
+            // A new queue pair binds the window again, because it belongs to none. A third one cannot revoke
+            // it.
             bind(&mut pair, &mut window, range, access, start)?;
             let owner = window.queue_pair();
             ask(&mut pair, what, (start, key), 1, false)?;
@@ -155,7 +158,8 @@ fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// Windows go round, posted in one go: bound, used by the peer, revoked. Each use has a key of its own.
+/// Windows of a pool are bound, used by the peer and revoked in turn, all posted at once. Each use has its
+/// own key.
 fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(64, 1);
@@ -183,7 +187,7 @@ fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Ve
     Ok(())
 }
 
-/// SEND with invalidation revokes a window from the other side; its owner binds it anew.
+/// SEND with invalidation revokes a window from the other side. Its owner binds it again.
 fn m81_the_peer_invalidates_a_window(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(64, 1);

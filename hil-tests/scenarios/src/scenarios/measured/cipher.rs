@@ -1,4 +1,4 @@
-//! AES-XTS: job sizes, tweaks, rows that are in no table, and how keys are refused.
+//! AES-XTS: job sizes, tweaks, combinations outside of the table, and the refusal of keys.
 
 use super::super::fixture::{BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, crypto, dif_domain, part, pattern};
 use super::{Measurement, Tell, compared, fitting, measurement, send, side};
@@ -23,7 +23,8 @@ fn dek(fixture: &mut MkeyFixture<'_>) -> DekId {
     fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None })
 }
 
-/// Sizes that break the rule, and those that keep it and that AES-XTS cannot encrypt (528 + 1040 k in units of 520).
+/// Sizes that violate the rule, and sizes that follow it and that AES-XTS cannot encrypt (528 + 1040 k in
+/// units of 520).
 fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture);
@@ -38,7 +39,7 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             let told = match send(&mut fixture, Tx::Send, 0, size) {
                 Err(what) => what,
                 Ok(wire) => {
-                    // Of what can be encrypted, whole units are certain.
+                    // The expected bytes of the whole units are known.
                     let whole = size / data_unit.bytes() as usize * data_unit.bytes() as usize;
                     let cipher = expected::encrypt(&KEY_128, data_unit, new.tweak, part(&data, 0..whole));
                     let rest = part(&wire, whole..size);
@@ -57,7 +58,8 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Which tweak the second unit has where the first is at the end of a range, and the first of a transfer from the middle.
+/// The tweak of the second unit if the first one is at the end of a range, and the first tweak of a transfer
+/// from the middle.
 fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture);
@@ -98,7 +100,7 @@ fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// The two combinations that no row of the table has and no provider refuses.
+/// The two combinations that are missing in the table and that no provider refuses.
 fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = dek(&mut fixture);
@@ -123,7 +125,7 @@ fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Ver
     Ok(())
 }
 
-/// The syndromes of a wrong keytag, a missing DEK, and crypto that was never configured, at both sides.
+/// The syndromes of a wrong keytag, a missing DEK, and missing crypto properties, at both sides.
 fn gap07_how_keys_are_refused(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let tag = Some([1, 2, 3, 4, 5, 6, 7, 8]);
@@ -147,7 +149,7 @@ fn gap07_how_keys_are_refused(board: &mut dyn Board, tell: Tell<'_>) -> Verdict 
     Ok(())
 }
 
-/// Tells what each way of using the mkey comes to.
+/// Reports the result of each method of using the mkey.
 fn refused(fixture: &mut MkeyFixture<'_>, tell: Tell<'_>, what: &str) {
     let mut told = |way: &str, moved: Result<crate::qp_pair::Moved, String>| {
         let value = match moved {

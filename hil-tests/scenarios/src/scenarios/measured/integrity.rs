@@ -22,14 +22,14 @@ pub(super) const ALL: &[Measurement] = &[
 
 const WIRE: Domain = dif_domain(DIF, BlockSize::B512);
 
-/// What the device puts behind a block on the wire.
+/// Returns the signature that the device appends to a block on the wire.
 fn field(fixture: &mut MkeyFixture<'_>, kind: Signature, block: &[u8]) -> Result<Vec<u8>, String> {
     fixture.install(block, Some(&BlockSignature::wire(domain(kind))), None)?;
     let wire = send(fixture, Tx::Send, 0, 512 + kind.bytes() as usize)?;
     Ok(part(&wire, 512..wire.len()).to_vec())
 }
 
-/// The sum of RFC 1071 with a start value, before it is complemented.
+/// Returns the sum of RFC 1071 with a start value, before its complement.
 fn sum(block: &[u8], start: u32) -> u16 {
     let word = |pair: &[u8]| pair.iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
     let mut sum = block.chunks(2).fold(start, |sum, pair| sum + word(pair));
@@ -39,7 +39,8 @@ fn sum(block: &[u8], start: u32) -> u16 {
     sum as u16
 }
 
-/// The guard of three blocks with a seed of all ones. Only zeros show where the sum starts.
+/// The guard of three blocks with a seed of all ones. Only the block of zeros shows the start value of the
+/// sum.
 fn gap01_internet_checksum(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let blocks = [("zeros", vec![0; 512]), ("A5", vec![0xa5; 512]), ("a pattern", pattern(512, 1))];
@@ -62,7 +63,7 @@ fn gap01_internet_checksum(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// With one bit set alone: which bytes of the signature in memory, turned over, are noticed?
+/// With a single bit of the check mask set: which flipped bytes of the signature in memory are noticed?
 fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let kinds = [
@@ -91,7 +92,7 @@ fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> 
     Ok(())
 }
 
-/// Transfers of whole blocks out of the middle, of parts of blocks, and from inside a block, both ways.
+/// Transfers of whole blocks from the middle, of parts of blocks, and from inside a block, both ways.
 fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(2048, 1), Some(&BlockSignature::wire(WIRE)), None);
@@ -106,7 +107,7 @@ fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Ver
         tell(&format!("{length} bytes from {offset} on, out"), &format!("{out}{error}"));
         fixture.install(&[0; 2048], Some(&block), None)?;
         let done = receive(&mut fixture, Rx::PeerWrite, offset as u64, wire);
-        // What of the wire is data.
+        // Offset of the data byte that corresponds to a byte on the wire.
         let data = |at: usize| at / 520 * 512 + (at % 520).min(512);
         let (from, to) = (data(offset), data(offset + length));
         let stored = done.map(|_| fixture.pair.bytes(&fixture.memory));
@@ -121,8 +122,8 @@ fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Ver
     Ok(())
 }
 
-/// The second of three blocks is escaped, with a wrong guard. Which reference tag does the third have to have, and what is
-/// made of the escaped one's field where another is asked for?
+/// The second of three blocks is escaped and has a wrong guard. Which reference tag does the device expect in
+/// the third block, and which fields does it write for the escaped block if the output has another signature?
 fn gap08_reference_tags_behind_an_escaped_block(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (escape, name) in [(Escape::AppTag, "by app tag"), (Escape::AppAndRefTag, "by both tags")] {
@@ -148,7 +149,7 @@ fn gap08_reference_tags_behind_an_escaped_block(board: &mut dyn Board, tell: Tel
         let field = |block: usize| hex(part(&wire, block * 520 + 512..(block + 1) * 520));
         tell(&format!("field made of a block escaped {name}"), &field(1));
         tell(&format!("field made of the block behind one escaped {name}"), &field(2));
-        // Leaves no error behind.
+        // Clears the error of this measurement.
         fixture.error()?;
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! What no document tells of a device: each measurement asks the device and tells what it found, whatever that is. The
+//! Measurements of device behaviour that no document states: each asks the device and reports the value. The
 //! numbers are those of `DEVICE.md`, "Gaps: what to measure on a board".
 //!
-//! They need a device of hardware, since a software device does what we assumed. The tests force them on that one all the
-//! same: there each must find the assumption.
+//! A measurement needs hardware, because a software device behaves as we assumed. The tests run them on the
+//! software device too: there each must return the assumption.
 
 mod cipher;
 mod integrity;
@@ -15,21 +15,21 @@ use crate::qp_pair::{Moved, Rx, Tx, Verdict};
 use alloc::string::String;
 use mlx5_mkey::queue::Failure;
 
-/// Where a measurement says what it measured, and the value.
+/// Reports the name of a measured value, and the value.
 pub type Tell<'t> = &'t mut dyn FnMut(&str, &str);
 
-/// A measurement of something that no document tells.
+/// A measurement of a behaviour that no document states.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement {
-    /// Its name; it begins with the number of the gap.
+    /// The name, which begins with the number of the gap.
     pub name: &'static str,
-    /// What it needs of a board.
+    /// The capabilities that the measurement needs.
     pub needs: Needs,
-    /// Asks the device. It fails only where nothing can be asked.
+    /// Asks the device. Fails only if the question cannot be asked.
     pub run: fn(&mut dyn Board, Tell<'_>) -> Verdict,
 }
 
-/// Makes the table entry of the function with the measurement's name.
+/// Makes the table entry for the function with the measurement's name.
 macro_rules! measurement {
     ($name:ident, $needs:ident) => {
         $crate::scenarios::measured::Measurement {
@@ -46,12 +46,12 @@ pub fn all() -> impl Iterator<Item = &'static Measurement> {
     [integrity::ALL, cipher::ALL, requests::ALL].into_iter().flatten()
 }
 
-/// Bytes in hexadecimal digits.
+/// Returns bytes in hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Says how a side fared.
+/// Describes the result of one side.
 pub(super) fn side(failure: Option<Failure>) -> String {
     match failure {
         None => "well".into(),
@@ -62,7 +62,7 @@ pub(super) fn side(failure: Option<Failure>) -> String {
     }
 }
 
-/// What came of a transfer: its bytes on the wire where it went well, else words.
+/// Returns the bytes on the wire of a successful transfer, or a description of the failure.
 fn outcome(
     fixture: &mut MkeyFixture<'_>,
     moved: Result<Moved, String>,
@@ -76,7 +76,7 @@ fn outcome(
                 Some(_) => format!("refused: requester {}, receiver {}", side(requester), side(receiver)),
             })
         }
-        // A device that does not answer is an answer too.
+        // A missing answer is a result too.
         Err(what) => {
             fixture.pair.reconnect();
             Err(format!("no completion ({what})"))
@@ -106,7 +106,7 @@ fn receive(
     outcome(fixture, moved)
 }
 
-/// Says whether bytes are those that were expected, and how a transfer fared that has none.
+/// Describes whether bytes are the expected ones, or how their transfer failed.
 fn compared(found: Result<alloc::vec::Vec<u8>, String>, expected: &[u8]) -> String {
     match found {
         Err(what) => what,
@@ -119,7 +119,7 @@ fn compared(found: Result<alloc::vec::Vec<u8>, String>, expected: &[u8]) -> Stri
     }
 }
 
-/// Names the candidates that fit.
+/// Returns the names of the candidates that fit.
 fn fitting<'a>(candidates: impl IntoIterator<Item = (&'a str, bool)>) -> String {
     let names: alloc::vec::Vec<&str> =
         candidates.into_iter().filter(|(_, fits)| *fits).map(|(name, _)| name).collect();

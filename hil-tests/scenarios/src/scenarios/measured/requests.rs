@@ -1,4 +1,4 @@
-//! Requests that the library never writes, and one that it does write, by the clock.
+//! Requests that the library never writes, and the time of one that it writes.
 
 use super::super::changed::{BSF, FLAGS, configure};
 use super::super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, dif_domain, domain, pattern};
@@ -18,11 +18,11 @@ pub(super) const ALL: &[Measurement] = &[
     measurement!(gap13_time_of_a_second_configuration, SIGNATURE),
 ];
 
-/// In the BSF: the block size selector of the memory domain, and the raw data size.
+/// Offsets in the BSF: the block size selector of the memory domain, and the raw data size.
 const MEMORY_SELECTOR: usize = BSF + 3;
 const RAW_SIZE: usize = BSF + 4;
 
-/// The raw data size is all ones in every request that is known. What do others do to a transfer of two blocks?
+/// All known requests set the raw data size to all ones. Other values, with a transfer of two blocks.
 fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let own = dif_domain(DIF, BlockSize::B512);
     let data = pattern(1024, 1);
@@ -40,7 +40,8 @@ fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// A signature in memory is stripped on the way out, so the first byte that is missing on the wire is the block size.
+/// The device strips signatures of memory from outgoing data: the first byte missing on the wire is at the
+/// block size.
 fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let kind = domain(Signature::Crc32c(Seed::Ones));
     for selector in [1, 5] {
@@ -59,13 +60,13 @@ fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             },
         };
         tell(&format!("block size selector {selector}"), &told);
-        // The signatures are wrong, and that is no matter here.
+        // The signatures are wrong on purpose.
         fixture.error()?;
     }
     Ok(())
 }
 
-/// A UMR with each of the checks, and with both, on an mkey that was never configured and on one that was.
+/// A UMR with each of the checks, and with both, on a new mkey and on a configured one.
 fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let inline = UmrFlags::new().with_inline(true);
     for (name, flags) in [
@@ -89,7 +90,7 @@ fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// From the post to the completion seen here, in the middle of many: what SET_PSV costs.
+/// The time from posting to the completion, amid many others: the cost of SET_PSV.
 fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     const TIMES: usize = 201;
     let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B512));
@@ -121,7 +122,7 @@ fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -
     Ok(())
 }
 
-/// Looks for the completion without a rest; returns the nanoseconds since `begin`.
+/// Polls for the completion without a pause. Returns the nanoseconds since `begin`.
 fn completed(fixture: &mut MkeyFixture<'_>, begin: u64) -> Result<u64, String> {
     const TIMEOUT: u64 = 1_000_000_000;
     loop {
