@@ -4,9 +4,6 @@ use crate::board::Board;
 use alloc::string::{String, ToString};
 use core::fmt::{Debug, Display};
 
-/// A measured value, with its name.
-pub type Finding = (String, String);
-
 /// Compares a board's behaviour with an assumption of a scenario. Returns whether they agree; a scenario ends
 /// early if its rest depends on the assumption. On hardware the value is recorded and never a failure.
 ///

@@ -1,26 +1,11 @@
 //! The last requests and completions of a board in words, for the report of a failed case.
 
-use crate::board::Board;
+use crate::board::{Board, QueuePairView};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
 use mlx5_mkey::wire::ctrl::ControlSegment;
 use zerocopy::FromBytes;
-
-/// A queue pair of a board.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueuePairView {
-    /// Queue pair number.
-    pub qpn: u32,
-    /// Name of the state.
-    pub state: String,
-    /// Number of the next block that the device executes.
-    pub next_block: u16,
-    /// Address of the send ring.
-    pub send_ring: u64,
-    /// Number of blocks of the send ring.
-    pub blocks: usize,
-}
 
 /// The most requests of a queue pair in a report.
 const REQUESTS: usize = 8;

@@ -195,7 +195,11 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(name in "[a-z0-9_:]*[a-z0-9_]", reason in "[^\\p{Cc}]*", value in "[^\\p{Cc}]*") {
+        fn what_is_written_is_read(
+            name in "[a-z0-9_:]*[a-z0-9_]",
+            reason in "[^\\p{Cc}]*",
+            value in "[^\\p{Cc}]*",
+        ) {
             for event in [
                 Event::Failed { name: &name, reason: &reason },
                 Event::Skipped { name: &name, reason: &reason },

@@ -4,11 +4,9 @@
 
 use super::service::Service;
 use super::{
-    Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, EndQueues, EndSpec, MkeySpec, Posting,
-    ProtectionDomain, QpEnd, QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
+    Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, EndQueues, EndSpec, Finding, MkeySpec, Posting,
+    ProtectionDomain, QpEnd, QpEvent, QueuePairView, RECEIVE_SLOTS, SEND_BLOCKS,
 };
-use crate::assumption::Finding;
-use crate::history::QueuePairView;
 use crate::way::Way;
 use libloading::os::unix::Library;
 use mlx5_mkey::command::{

@@ -1,6 +1,6 @@
 //! Compares the rings that both sides have written.
 
-use super::PATTERN;
+use super::sizes::PATTERN;
 use mlx5_mkey::inspect::Requests;
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! The counts of a run, and the counts that must not be 0.
 
-use super::queues::Lifted;
-use super::{MIN_BLOCKS, SIZES};
+use super::lifted::Lifted;
+use super::sizes::{MIN_BLOCKS, SIZES};
 use crate::way::Way;
 
 /// The result of a run.

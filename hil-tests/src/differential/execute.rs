@@ -3,6 +3,7 @@
 //! Both devices begin with equal objects and equal memory. They must stay equal.
 
 use super::case::{INNER, Kind, OUTER, REGION_BYTES, REGION_INDEX, WINDOW_INDEX};
+use super::sizes::MAX_BLOCKS;
 use mlx5_mkey::types::{DekId, Key, MkeyIndex};
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode};
 use mlx5_mkey::wire::data::DataSegment;
@@ -28,7 +29,7 @@ const RECEIVED: u64 = OUTER + REGION_BYTES as u64;
 const SEND_RING: u64 = RECEIVED + REGION_BYTES as u64;
 const BYTES: usize = 0x30_0000;
 const _: () = assert!(INNER == BASE + 0x2_2000 && OUTER == INNER + REGION_BYTES as u64);
-const _: () = assert!(SEND_RING + super::MAX_BLOCKS as u64 * 64 <= BASE + BYTES as u64);
+const _: () = assert!(SEND_RING + MAX_BLOCKS as u64 * 64 <= BASE + BYTES as u64);
 
 /// The visible effects of a ring.
 #[derive(Debug, PartialEq, Eq)]

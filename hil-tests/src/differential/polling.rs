@@ -1,11 +1,11 @@
 //! Passes completions to both sides, and compares the results.
 
-use super::COMPLETIONS;
 use super::check::{self, Answers};
 use super::pair::Pair;
 use super::post::Ours;
 use super::queues::Queues;
 use super::session::Session;
+use super::sizes::COMPLETIONS;
 use mlx5_mkey::mkey::Mkey;
 use mlx5_mkey::queue::{
     Completion, CompletionQueue, CqDoorbellRecord, Outcome, QpRouter, RequestKind, WorkCompletion,

@@ -1,7 +1,7 @@
 //! Posts random requests with the library.
 
-use super::MAX_BLOCKS;
 use super::case::{Config, SignatureStep, Work};
+use super::sizes::MAX_BLOCKS;
 use crate::request::{Flags, Objects, Request};
 use crate::way::Way;
 use mlx5_mkey::error::{ConfigError, PostError};

@@ -1,86 +1,21 @@
 //! The queues of both sides, and their limits.
 
 use super::case::Random;
-use super::post::{Ours, Silent};
-use super::{Coverage, MIN_BLOCKS, PATTERN, SIZES, capacity};
+use super::coverage::Coverage;
+use super::lifted::Lifted;
+use super::post::Ours;
+use super::sizes::{MIN_BLOCKS, PATTERN, SIZES};
+use libmlx5::abi::QpCap;
 use libmlx5::{Device, RefQueue};
-use mlx5_mkey::error::{ConfigError, PostError};
-use mlx5_mkey::queue::{DoorbellRecord, SendQueueConfig};
-use mlx5_mkey::types::Qpn;
+use mlx5_mkey::queue::DoorbellRecord;
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wqe::{Local, MemcpyConfig};
+use mlx5_mkey::wqe::Local;
 use std::io;
 use std::rc::Rc;
-
-/// log2 of the longest copy, as the stand-in's device reports it.
-const LOG_MAX_COPY: u8 = 21;
 
 /// Requested sizes of inline data. Queue pairs may get more.
 pub(super) const INLINE: [u32; 8] = [508, 508, 508, 700, 700, 700, 380, 200];
 pub(super) const SGES: [u32; 4] = [16, 1, 4, 30];
-
-/// The limits of the reference's queue that the library's queue lacks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lifted {
-    requests: bool,
-    inline: bool,
-}
-
-impl Lifted {
-    /// The names of all combinations.
-    pub(super) const NAMES: [&'static str; 4] =
-        ["the reference's limits", "requests unlimited", "inline data unlimited", "no limits"];
-    /// All limits of the reference apply.
-    pub(super) const NONE: Self = Self { requests: false, inline: false };
-
-    pub(super) fn draw(random: &mut Random) -> Self {
-        Self { requests: random.percent(50), inline: random.percent(50) }
-    }
-
-    pub(super) fn number(self) -> usize {
-        usize::from(self.requests) + 2 * usize::from(self.inline)
-    }
-
-    /// Returns whether a refusal comes from a lifted limit.
-    pub(super) fn lifts(self, error: &PostError) -> bool {
-        match error {
-            PostError::TooManyRequests { .. } => self.requests,
-            PostError::InlineTooLong { .. }
-            | PostError::Config(ConfigError::TooManyEntries { .. } | ConfigError::BsfDoesNotFit { .. }) => {
-                self.inline
-            }
-            _ => false,
-        }
-    }
-
-    /// Returns the settings of the library's queue. `outstanding` requests count against the limit.
-    fn config(self, reference: &RefQueue, opaque: Local, outstanding: u32) -> SendQueueConfig {
-        let qpn = Qpn::from_low_bits(reference.number);
-        SendQueueConfig {
-            max_inline_data: if self.inline {
-                SendQueueConfig::MAX_INLINE_DATA
-            } else {
-                reference.max_inline_data
-            },
-            max_sge: reference.max_sge,
-            memcpy: Some(MemcpyConfig { opaque, log_max_bytes: LOG_MAX_COPY }),
-            max_requests: if self.requests { u32::MAX } else { reference.max_requests - outstanding },
-            ..SendQueueConfig::new(qpn)
-        }
-    }
-
-    /// Creates a queue of the library with these limits.
-    pub(super) fn queue<'r>(
-        self,
-        (reference, opaque): (&RefQueue, Local),
-        outstanding: u32,
-        ring: &'r mut [Wqebb],
-        record: &'r DoorbellRecord,
-    ) -> io::Result<Ours<'r>> {
-        Ours::new(self.config(reference, opaque, outstanding), ring, record, Silent)
-            .map_err(|error| io::Error::other(format!("queue: {error:?}")))
-    }
-}
 
 /// The queues of both sides.
 pub(super) struct Queues<'r> {
@@ -134,6 +69,11 @@ impl<'r> Queues<'r> {
     }
 }
 
+/// Returns the capacity that a queue pair requests.
+pub(super) fn capacity(max_send_wr: u32, max_inline_data: u32, max_send_sge: u32) -> QpCap {
+    QpCap { max_send_wr, max_send_sge, max_inline_data, ..QpCap::default() }
+}
+
 /// Creates a queue pair of the reference, with the ring size that was used least.
 pub(super) fn create(
     device: &Rc<Device>,
@@ -160,34 +100,4 @@ pub(super) fn create(
         }
     }
     Err(io::Error::other(format!("libmlx5 makes no ring of {blocks} blocks")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_is_lifted_only_where_the_refusal_is_about_it() {
-        let requests = PostError::TooManyRequests { needed: 1, free: 0 };
-        let inline = [
-            PostError::InlineTooLong { length: 2, max: 1 },
-            PostError::Config(ConfigError::TooManyEntries { max: 1 }),
-            PostError::Config(ConfigError::BsfDoesNotFit { bytes: 2, max: 1 }),
-        ];
-        let never = [
-            PostError::SendRingFull { needed: 1, free: 0 },
-            PostError::TooManySges { sges: 2, max: 1 },
-            PostError::SgeEmpty { index: 0 },
-            PostError::Config(ConfigError::NotACryptoMkey),
-        ];
-        let kinds = [&[requests][..], &inline, &never];
-        for (requests, inline) in [(false, false), (true, false), (false, true), (true, true)] {
-            let lifted = Lifted { requests, inline };
-            for (errors, expected) in kinds.iter().zip([requests, inline, false]) {
-                for error in *errors {
-                    assert_eq!(lifted.lifts(error), expected, "{lifted:?} {error:?}");
-                }
-            }
-        }
-    }
 }

@@ -1,7 +1,8 @@
 //! Checks that the library refuses the chains that the reference refuses, and changes nothing.
 
+use super::lifted::Lifted;
 use super::post::{Chain, post_chain};
-use super::queues::{Lifted, Queues};
+use super::queues::Queues;
 use super::session::{Session, Verdict};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::Mkey;

@@ -5,10 +5,13 @@ use super::compare::{compare, in_words, straight};
 use super::counting::{InForce, Issued};
 use super::coverage::Tally;
 use super::execute::Twins;
+use super::ffi;
+use super::learn::{learn_dek, learn_opaque};
+use super::lifted::Lifted;
 use super::pair::Pair;
 use super::post::{Chain, post_chain};
-use super::queues::{self, Lifted, Queues};
-use super::{COMPLETIONS, DEVICE, ENTRIES, PATTERN, ffi, learn_dek, learn_opaque, new_twins};
+use super::queues::{self, Queues};
+use super::sizes::{COMPLETIONS, ENTRIES, PATTERN};
 use crate::request::Flags;
 use crate::way::Way;
 use libmlx5::{Completions, Device};
@@ -21,6 +24,8 @@ use mlx5_mkey::wqe::Local;
 use std::io;
 use std::rc::Rc;
 
+/// The device of the stand-in.
+const DEVICE: &str = "mlx5_0";
 /// The most chains of a queue pair, by the size of its ring: long rings take long to compare.
 const CHAINS: [u32; 3] = [50, 200, 500];
 const LONG_RING: usize = 2048;
@@ -296,4 +301,10 @@ fn post_alike(
 
 fn configurations(chain: &[(Flags, Work)]) -> u64 {
     chain.iter().filter(|(_, work)| matches!(work, Work::Configure(_))).count() as u64
+}
+
+fn new_twins(single_block: bool, dek: DekId) -> io::Result<Twins> {
+    use mlx5_softdev::XtsEngine;
+    let engine = if single_block { XtsEngine::SingleBlock } else { XtsEngine::MultiBlock };
+    Twins::new(engine, dek, &libmlx5::DEK_KEY)
 }

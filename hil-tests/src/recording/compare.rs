@@ -7,7 +7,7 @@
 //! whose cases are counted (`vectors/DIFFERENCES.md`). The library must fence each request that the driver
 //! fences after a configuration.
 
-use super::{Engine, Event};
+use super::event::{Engine, Event};
 use crate::request::{Data, Flags, Objects, OwnedLayout, Request};
 use mlx5_mkey::error::{PostError, QueueError};
 use mlx5_mkey::inspect::{Body, DataPath, DataSegmentView, Requests, Umr, WorkRequest};

@@ -5,41 +5,13 @@
 //! bytes, and compares the written memory with the results that were computed at recording time.
 
 pub mod compare;
+mod event;
 pub mod replay;
 
-use crate::vectors::{self, format::Hex};
-use serde::Deserialize;
+use crate::vectors;
+pub use event::{Engine, Event};
 use std::io;
 use std::path::Path;
-
-/// An AES-XTS engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Engine {
-    /// Many data units per mkey.
-    MultiBlock,
-    /// A single data unit per mkey.
-    SingleBlock,
-}
-
-/// An event of a recording. Events are in order of time.
-#[allow(missing_docs)] // The fields are named and explained in FORMAT.md.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Event {
-    Device { engine: Engine, spdk: String },
-    Region { key: u32, address: u64, length: u64 },
-    Mkey { number: u32, context: Hex },
-    Psv(u32),
-    Dek { number: u32, object: Hex },
-    Qp { number: u32, blocks: u32 },
-    QpError(u32),
-    Fill { address: u64, length: usize, seed: u64 },
-    Write { address: u64, bytes: Hex },
-    Ring { qp: u32, from: u16, blocks: Hex },
-    Completion { opcode: u8, counter: u16, syndrome: u8 },
-    Result { address: u64, length: usize, hash: Hex },
-}
 
 /// Reads a recording.
 ///

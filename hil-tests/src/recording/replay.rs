@@ -1,6 +1,6 @@
 //! Executes a recording on the software device.
 
-use super::{Engine, Event};
+use super::event::{Engine, Event};
 use mlx5_mkey::inspect::Requests;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode};

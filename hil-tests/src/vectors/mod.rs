@@ -6,69 +6,19 @@
 
 mod blue_flame;
 pub mod format;
+mod manner;
 pub mod replay;
 pub mod rules;
 
-use crate::way::Way;
+pub use manner::{Limits, Replay, Verdict};
 use replay::Outcome;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// A file next to the vectors with work requests of another driver instead ([`mod@crate::recording`]).
 pub const SPDK: &str = "spdk.jsonl.gz";
-
-/// The result of a chain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// All bytes that the reference wrote are equal.
-    Matched,
-    /// A difference, in words.
-    Differs(String),
-    /// Both the reference and the library refuse the chain.
-    Refused,
-    /// The chain is not compared, for this reason.
-    NotCompared(&'static str),
-}
-
-/// The limits of the library's queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Limits {
-    /// The limits of the reference's queue.
-    Recorded,
-    /// No limits on requests and inline data except those of ring and device.
-    Lifted,
-}
-
-/// The manner of a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Replay {
-    /// The limits of the queue.
-    pub limits: Limits,
-    /// The posting method.
-    pub way: Way,
-}
-
-impl Replay {
-    /// Returns all manners.
-    pub fn all() -> impl Iterator<Item = Self> {
-        [Limits::Recorded, Limits::Lifted]
-            .into_iter()
-            .flat_map(|limits| Way::ALL.into_iter().map(move |way| Self { limits, way }))
-    }
-}
-
-impl fmt::Display for Replay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits = match self.limits {
-            Limits::Recorded => "as recorded",
-            Limits::Lifted => "limits lifted",
-        };
-        write!(f, "{limits}, {}", self.way.name())
-    }
-}
 
 /// Counts of many vectors, replayed in one manner.
 #[derive(Clone, Debug, Default)]
@@ -202,6 +152,7 @@ pub fn repository_files() -> io::Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::way::Way;
 
     /// Returns all vectors of the repository.
     fn vectors() -> Vec<format::Vector> {

@@ -4,8 +4,8 @@ use super::blue_flame::{Page, Register, Written};
 use super::format::{
     Chain, Context, DomainSpec, Hex, InterleavedSpec, MkeyAfter, MkeySpec, Op, Qp, Ret, SgeSpec, Vector,
 };
+use super::manner::{Limits, Replay, Verdict};
 use super::rules::{self, Asked, Refusal};
-use super::{Limits, Replay, Verdict};
 use crate::request::{Data, Flags, Objects, OwnedLayout, Request};
 use crate::way::Poster;
 use mlx5_mkey::mkey::{

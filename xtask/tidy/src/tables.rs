@@ -87,6 +87,22 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
         ],
     ),
     (
+        "hil-tests/scenarios/src/lib.rs",
+        &[
+            ("expected", &[]),
+            ("protocol", &[]),
+            ("request", &[]),
+            ("way", &[]),
+            ("board", &["way"]),
+            ("options", &["way"]),
+            ("assumption", &["board"]),
+            ("history", &["board"]),
+            ("qp_pair", &["board"]),
+            ("scenarios", &["way", "expected", "board", "assumption", "qp_pair"]),
+            ("cases", &["way", "protocol", "board", "history", "qp_pair", "scenarios"]),
+        ],
+    ),
+    (
         "hil-tests/src/lib.rs",
         &[
             ("board", &[]),
@@ -336,12 +352,6 @@ pub(crate) const WIDE: &[&str] = &[
     "hil-tests/emulator/verbs/tests/devx",
     "hil-tests/emulator/verbs/tests/devx/chaos",
     "hil-tests/emulator/verbs/tests/preloaded",
-    "hil-tests/examples",
-    "hil-tests/examples/minimal/src",
-    "hil-tests/scenarios/src",
-    "hil-tests/scenarios/src/board",
-    "hil-tests/scenarios/src/scenarios",
-    "hil-tests/scenarios/src/scenarios/measured",
     "src",
     "src/capi",
     "src/command",
@@ -403,8 +413,6 @@ pub(crate) const TOP: &[&str] = &[
 pub(crate) const CIRCLES: &[&str] = &[
     "hil-tests/benches/src/lib.rs",
     "hil-tests/emulator/device/src/lib.rs",
-    "hil-tests/scenarios/src/lib.rs",
-    "hil-tests/src/lib.rs",
     "xtask/device/src/main.rs",
     "xtask/parsers/src/lib.rs",
 ];

@@ -4,11 +4,9 @@
 
 use super::bare::SoftBare;
 use super::{
-    Bare, Board, COMPLETIONS, Capabilities, Commissioned, CoreQueues, DekSpec, EndSpec, HostMemory, MkeySpec,
-    ProtectionDomain, QpEnd, QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
+    Bare, Board, COMPLETIONS, Capabilities, Commissioned, CoreQueues, DekSpec, EndSpec, Finding, HostMemory,
+    MkeySpec, ProtectionDomain, QpEnd, QpEvent, QueuePairView, RECEIVE_SLOTS, SEND_BLOCKS,
 };
-use crate::assumption::Finding;
-use crate::history::QueuePairView;
 use crate::way::Way;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

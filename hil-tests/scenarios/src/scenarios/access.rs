@@ -1,7 +1,7 @@
 //! Access rights: the operations that each flag allows, and to whom.
 
 use super::fixture::{MkeyFixture, PLAIN, fails, pattern, rx_refusal, tx_refusal};
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::{Board, QpEvent};
 use crate::qp_pair::{Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};

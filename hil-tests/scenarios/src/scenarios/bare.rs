@@ -1,6 +1,6 @@
 //! A machine without a driver: from reset to the first signed and encrypted write, with the library alone.
 
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::{Bare, BareRings, Board};
 use crate::expected;
 use crate::qp_pair::Verdict;

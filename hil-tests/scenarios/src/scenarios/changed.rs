@@ -2,7 +2,7 @@
 //! the ring before the doorbell.
 
 use super::fixture::MkeyFixture;
-use super::measured::side;
+use super::measured::measurement::side;
 use crate::board::SEND_BLOCKS;
 use crate::qp_pair::Verdict;
 use alloc::string::String;

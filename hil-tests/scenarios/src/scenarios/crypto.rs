@@ -1,7 +1,7 @@
 //! AES-XTS on the data that pass through an mkey.
 
 use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, part, pattern, same};
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec};
 use crate::ensure;

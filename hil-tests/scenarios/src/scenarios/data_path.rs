@@ -4,7 +4,7 @@
 use super::fixture::{
     DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, flipped, part, pattern, reports, same,
 };
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, COMPLETIONS, EndSpec};
 use crate::expected;

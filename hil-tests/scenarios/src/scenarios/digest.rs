@@ -3,7 +3,7 @@
 use super::fixture::{
     BOTH, CRYPTO, KEY_128, MkeyFixture, SIGNATURE, crypto, domain, entry, flipped, part, pattern, same,
 };
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::{self, Images};
 use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};

@@ -6,7 +6,7 @@ use super::fixture::{
     CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, fails, pattern, rx_refusal,
 };
 use super::keys::{refuses_all, refuses_invalidation};
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, MkeySpec, ProtectionDomain};
 use crate::qp_pair::{Region, Rx, Tx, Verdict};

@@ -4,7 +4,7 @@ use super::fixture::{
     BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, fails, flipped, pattern,
     reports, rx_refusal, same, tx_refusal,
 };
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected;

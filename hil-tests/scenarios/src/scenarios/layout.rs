@@ -4,7 +4,7 @@ use super::fixture::{
     BOTH, MkeyFixture, PLAIN, domain, entry, fails, part, pattern, rx_refusal, same, tx_refusal,
 };
 use super::keys::{refuses_invalidation, send_invalidate};
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};

@@ -4,7 +4,7 @@
 use super::fixture::{
     BOTH, DIF, KEY_128, PLAIN, crypto, domain, entry, fails, part, pattern, same, tx_refusal,
 };
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::qp_pair::{CONFIGURE, QpPairFixture, Region, Rx, Tx, Verdict};
 use crate::{ensure, expected};

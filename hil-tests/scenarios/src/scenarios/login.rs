@@ -1,7 +1,7 @@
 //! Logins: wrapped keys are loaded under a login, and loaded keys outlive it.
 
 use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, flipped, pattern};
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::{Board, Commissioned, DekSpec};
 use crate::expected;
 use crate::qp_pair::{Rx, Tx, Verdict};

@@ -1,5 +1,5 @@
 //! The requirements on a device, as scenarios: each names its requirements, creates its own mkeys on any
-//! [`Board`], and returns the violation that it found.
+//! [`crate::board::Board`], and returns the violation that it found.
 //!
 //! Scenarios know the `Board` trait and nothing of the machine: they use no files, threads or clocks, and
 //! never panic.
@@ -25,185 +25,14 @@ mod raw;
 mod recovery;
 mod refusal;
 mod rows;
+mod scenario;
 mod service;
 mod signature;
 mod state;
 mod time;
 mod windows;
 
-use crate::board::{Board, Capabilities, ProtectionDomain};
-use crate::qp_pair::Verdict;
-
-/// A check of requirements.
-#[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    /// The name, which begins with the requirement.
-    pub name: &'static str,
-    /// The requirements that the scenario shows, for example "R39", or "M9" for related pages.
-    pub requirements: &'static [&'static str],
-    /// The capabilities that the scenario needs.
-    pub needs: Needs,
-    /// Runs the scenario on a board.
-    pub run: fn(&mut dyn Board) -> Verdict,
-}
-
-impl Scenario {
-    /// Runs the scenario on a board that other scenarios may have used before.
-    ///
-    /// # Errors
-    /// The violation.
-    pub fn run_on(&self, board: &mut dyn Board) -> Verdict {
-        board.enter(ProtectionDomain::First);
-        (self.run)(board)
-    }
-}
-
-/// The AES-XTS engine that a scenario needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XtsNeed {
-    /// None.
-    Nothing,
-    /// An engine of any kind.
-    Any,
-    /// An engine that encrypts any number of data units.
-    Many,
-    /// An engine that encrypts a single data unit per mkey.
-    Single,
-}
-
-/// The capabilities that a scenario needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needs {
-    /// Block signatures.
-    pub signature: bool,
-    /// AES-XTS.
-    pub xts: XtsNeed,
-    /// Draining on signature errors.
-    pub drain: bool,
-    /// Hardware.
-    pub hardware: bool,
-    /// Logins, and wrapped keys.
-    pub login: bool,
-    /// Programs on the board.
-    pub programs: bool,
-    /// Mkeys whose entries have one common length.
-    pub fixed_entries: bool,
-    /// Mkeys with more than 65,535 entries.
-    pub long_lists: bool,
-    /// Requests that copy memory.
-    pub memcpy: bool,
-    /// Configurations that relax orderings.
-    pub relaxed_ordering: bool,
-    /// DEKs whose value can be replaced.
-    pub dek_modify: bool,
-    /// A readable clock.
-    pub clock: bool,
-    /// A device without a driver.
-    pub bare: bool,
-}
-
-impl Needs {
-    /// The capabilities of every board.
-    pub const NOTHING: Self = Self {
-        signature: false,
-        xts: XtsNeed::Nothing,
-        drain: false,
-        login: false,
-        hardware: false,
-        programs: false,
-        fixed_entries: false,
-        long_lists: false,
-        memcpy: false,
-        relaxed_ordering: false,
-        dek_modify: false,
-        clock: false,
-        bare: false,
-    };
-    /// Block signatures.
-    pub const SIGNATURE: Self = Self { signature: true, ..Self::NOTHING };
-    /// AES-XTS over single data units.
-    pub const CRYPTO_UNIT: Self = Self { xts: XtsNeed::Any, ..Self::NOTHING };
-    /// AES-XTS over many data units.
-    pub const CRYPTO: Self = Self { xts: XtsNeed::Many, ..Self::NOTHING };
-    /// AES-XTS by an engine of single data units.
-    pub const CRYPTO_SINGLE: Self = Self { xts: XtsNeed::Single, ..Self::NOTHING };
-    /// Block signatures and AES-XTS over single data units.
-    pub const BOTH_UNIT: Self = Self { signature: true, ..Self::CRYPTO_UNIT };
-    /// Block signatures and AES-XTS.
-    pub const BOTH: Self = Self { signature: true, ..Self::CRYPTO };
-    /// Block signatures, and AES-XTS by an engine of single data units.
-    pub const BOTH_SINGLE: Self = Self { signature: true, ..Self::CRYPTO_SINGLE };
-    /// Draining on signature errors.
-    pub const DRAIN: Self = Self { drain: true, ..Self::SIGNATURE };
-    /// Block signatures and AES-XTS over single data units, and programs that use both.
-    pub const PROGRAMS: Self = Self { programs: true, ..Self::BOTH_UNIT };
-    /// Mkeys whose entries have one common length.
-    pub const FIXED_ENTRIES: Self = Self { fixed_entries: true, ..Self::NOTHING };
-    /// Mkeys with more than 65,535 entries.
-    pub const LONG_LISTS: Self = Self { long_lists: true, ..Self::NOTHING };
-    /// Requests that copy memory.
-    pub const MEMCPY: Self = Self { memcpy: true, ..Self::NOTHING };
-    /// Configurations that relax orderings.
-    pub const RELAXED_ORDERING: Self = Self { relaxed_ordering: true, ..Self::NOTHING };
-    /// DEKs whose value can be replaced, and AES-XTS over single data units.
-    pub const DEK_MODIFY: Self = Self { dek_modify: true, ..Self::CRYPTO_UNIT };
-    /// A readable clock.
-    pub const CLOCK: Self = Self { clock: true, ..Self::NOTHING };
-    /// Wrapped keys and AES-XTS over single data units.
-    pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
-
-    /// A device without a driver.
-    pub const BARE: Self = Self { bare: true, ..Self::NOTHING };
-
-    /// Returns the names of the needed capabilities, as [`Capabilities::names`] has them.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.named().map(|(name, _)| name)
-    }
-
-    /// Returns the missing capability of a board, or `None` if the scenario can run.
-    pub fn missing(&self, board: &Capabilities) -> Option<&'static str> {
-        self.named().find(|(name, _)| board.names().all(|has| has != *name)).map(|(_, words)| words)
-    }
-
-    /// Returns the needed capabilities, by name and in words.
-    fn named(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        let named = [
-            (self.hardware, "hardware", "hardware (a software device does what was assumed)"),
-            (self.xts == XtsNeed::Any, "xts", "AES-XTS"),
-            (self.xts == XtsNeed::Many, "xts-many", "AES-XTS over many data units"),
-            (self.xts == XtsNeed::Single, "xts-single", "an AES-XTS engine of single data units"),
-            (self.signature, "signature", "block signatures"),
-            (
-                self.drain,
-                "drain",
-                "queues that drain on signature errors and go on (Linux lets those of libibverbs only)",
-            ),
-            (self.login, "login", "logins: it takes keys in plaintext, or nobody knows what to log in with"),
-            (self.fixed_entries, "fixed-entries", "mkeys whose entries are all of one length"),
-            (self.long_lists, "long-lists", "mkeys with more entries than 16 bits count"),
-            (self.programs, "programs", "the programs of the storage example, or keys in plaintext for them"),
-            (self.memcpy, "memcpy", "requests that copy memory"),
-            (self.relaxed_ordering, "relaxed-ordering", "configurations that relax the order of transfers"),
-            (self.dek_modify, "dek-modify", "keys that are given other values (SYNC_CRYPTO)"),
-            (self.clock, "clock", "a clock of the device that programs can read"),
-            (self.bare, "bare", "a device that no driver has"),
-        ];
-        named.into_iter().filter(|(needs, ..)| *needs).map(|(_, name, words)| (name, words))
-    }
-}
-
-/// Makes the table entry for the function with the scenario's name.
-macro_rules! scenario {
-    ($name:ident, $needs:ident, [$($requirement:literal),+]) => {
-        $crate::scenarios::Scenario {
-            name: stringify!($name),
-            requirements: &[$($requirement),+],
-            needs: $crate::scenarios::Needs::$needs,
-            run: $name,
-        }
-    };
-}
-use scenario;
+pub use scenario::{Needs, Scenario, XtsNeed};
 
 const TABLES: &[&[Scenario]] = &[
     access::ALL,

@@ -3,7 +3,7 @@
 
 use super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, fails, part, pattern, same};
 use super::keys::{refuses_invalidation, send_invalidate};
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, EndSpec, MkeySpec, QpEvent};
 use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};

@@ -2,7 +2,7 @@
 
 use super::fixture::{BOTH, DIF, KEY_128, MkeyFixture, PLAIN, crypto, domain, flipped, pattern, reports};
 use super::keys::invalidate;
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::{self, Images};
 use crate::qp_pair::{Region, Rx, Verdict};

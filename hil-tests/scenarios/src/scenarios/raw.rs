@@ -1,7 +1,7 @@
 //! Requests of raw bytes, and copies inside memory without a peer.
 
 use super::fixture::{MkeyFixture, PLAIN, entry, part, pattern};
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::Board;
 use crate::qp_pair::{QpPairFixture, Region, Verdict};
 use crate::{ensure, ensure_eq};
@@ -208,10 +208,11 @@ fn m45_a_copy_needs_the_right_to_write(board: &mut dyn Board) -> Verdict {
     pair.near.ring_doorbell();
     pair.run_device()?;
     let done = pair.wait_near(1)?;
-    let failed = matches!(
-        done.as_slice(),
-        [work] if matches!(work.outcome, Outcome::Failed(failure) if failure.syndrome == Syndrome::LOCAL_PROTECTION)
-    );
+    let syndromes: Vec<_> = done
+        .iter()
+        .map(|work| if let Outcome::Failed(failure) = work.outcome { Some(failure.syndrome) } else { None })
+        .collect();
+    let failed = syndromes == [Some(Syndrome::LOCAL_PROTECTION)];
     ensure!(failed, "a copy without the right to write: {done:?}");
     ensure_eq!(pair.bytes(&to), [0; 64], "what was not to be written");
     Ok(())

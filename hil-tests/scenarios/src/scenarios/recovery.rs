@@ -1,7 +1,7 @@
 //! Queue pairs that fail and are recovered.
 
 use super::fixture::{DIF, MkeyFixture, SIGNATURE, domain, flipped, pattern, reports};
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::Board;
 use crate::expected;
 use crate::qp_pair::{QpPairFixture, Rx, Verdict};

@@ -5,7 +5,7 @@ use super::fixture::{
     BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, flipped, part, pattern,
     reports, same,
 };
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec, SEND_BLOCKS};
 use crate::expected::{self, Images};
 use crate::qp_pair::{Rx, Tx, Verdict};

@@ -2,7 +2,7 @@
 //! all other combinations.
 
 use super::fixture::{BOTH, DIF, KEY_128, KEY_256, MkeyFixture, crypto, domain, pattern};
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec};
 use crate::expected;
 use crate::qp_pair::{Tx, Verdict};

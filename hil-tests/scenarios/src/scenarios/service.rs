@@ -1,6 +1,6 @@
 //! A whole service, on boards that run programs.
 
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::Board;
 use crate::qp_pair::Verdict;
 

@@ -4,7 +4,7 @@
 use super::fixture::{
     DIF, MkeyFixture, SIGNATURE, dif_domain, domain, entry, flipped, part, pattern, replaced, reports, same,
 };
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::Board;
 use crate::expected;
 use crate::qp_pair::{Region, Rx, Tx, Verdict};

@@ -4,7 +4,7 @@ use super::fixture::{
     BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, dif_domain, domain, entry, flipped, part,
     pattern, reports, same,
 };
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, EndSpec, QpEvent};
 use crate::expected;

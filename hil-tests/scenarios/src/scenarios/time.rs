@@ -1,7 +1,7 @@
 //! Timestamps of completions, compared with the clock that makes them.
 
 use super::fixture::pattern;
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::{Board, EndSpec};
 use crate::qp_pair::{QpPairFixture, Verdict};
 use crate::{ensure, ensure_eq};

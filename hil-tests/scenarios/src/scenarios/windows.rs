@@ -1,7 +1,7 @@
 //! Memory windows of type 2: keys that a queue pair binds for its peer, and revokes.
 
 use super::fixture::{PLAIN, part, pattern, same};
-use super::{Scenario, scenario};
+use super::scenario::{Scenario, scenario};
 use crate::board::{Board, MkeySpec};
 use crate::qp_pair::{QpPairFixture, Region, Verdict};
 use crate::{ensure, ensure_eq};

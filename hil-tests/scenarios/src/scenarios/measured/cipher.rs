@@ -1,7 +1,7 @@
 //! AES-XTS: job sizes, tweaks, combinations outside of the table, and the refusal of keys.
 
 use super::super::fixture::{BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, crypto, dif_domain, part, pattern};
-use super::{Measurement, Tell, compared, fitting, measurement, send, side};
+use super::measurement::{Measurement, Tell, compared, fitting, measurement, send, side};
 use crate::board::{Board, DekSpec};
 use crate::expected;
 use crate::qp_pair::{Rx, Tx, Verdict};
@@ -48,7 +48,11 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
                         "went out; whole units {}, the rest of {} bytes {}",
                         if part(&wire, 0..whole) == cipher { "as expected" } else { "otherwise" },
                         rest.len(),
-                        if plain { "in plain".into() } else { super::hex(part(rest, 0..rest.len().min(16))) },
+                        if plain {
+                            "in plain".into()
+                        } else {
+                            super::measurement::hex(part(rest, 0..rest.len().min(16)))
+                        },
                     )
                 }
             };
@@ -117,7 +121,7 @@ fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Ver
         let error = fixture.error()?.map_or(String::new(), |error| format!("; {error}"));
         tell(&format!("{what}, out"), &format!("{}{error}", compared(found, &images.wire)));
         fixture.install(&vec![0; images.memory.len()], Some(&signature), Some(&new))?;
-        let done = super::receive(&mut fixture, Rx::PeerWrite, 0, &images.wire);
+        let done = super::measurement::receive(&mut fixture, Rx::PeerWrite, 0, &images.wire);
         let stored = done.map(|_| fixture.pair.bytes(&fixture.memory));
         let error = fixture.error()?.map_or(String::new(), |error| format!("; {error}"));
         tell(&format!("{what}, in"), &format!("{}{error}", compared(stored, &images.memory)));

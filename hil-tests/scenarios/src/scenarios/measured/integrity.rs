@@ -3,7 +3,7 @@
 use super::super::fixture::{
     DIF, MkeyFixture, SIGNATURE, dif_domain, domain, flipped, part, pattern, replaced,
 };
-use super::{Measurement, Tell, compared, fitting, hex, measurement, receive, send};
+use super::measurement::{Measurement, Tell, compared, fitting, hex, measurement, receive, send};
 use crate::board::Board;
 use crate::expected;
 use crate::qp_pair::{Rx, Tx, Verdict};

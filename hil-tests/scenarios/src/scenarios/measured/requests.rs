@@ -2,7 +2,7 @@
 
 use super::super::changed::{BSF, FLAGS, configure};
 use super::super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, dif_domain, domain, pattern};
-use super::{Measurement, Tell, compared, measurement, send};
+use super::measurement::{Measurement, Tell, compared, measurement, send};
 use crate::board::Board;
 use crate::qp_pair::{Tx, Verdict};
 use alloc::string::String;

@@ -1,0 +1,186 @@
+//! The traits that boards implement.
+
+use super::bare::Bare;
+use super::end::QpEnd;
+use super::spec::{
+    Capabilities, DekSpec, EndSpec, Finding, MkeySpec, ProtectionDomain, QpEvent, QueuePairView,
+};
+use crate::way::Way;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use mlx5_mkey::command::MkeyEntries;
+use mlx5_mkey::mkey::{Access, Mkey};
+use mlx5_mkey::queue::{ClockInfo, WorkCompletion};
+use mlx5_mkey::types::{DekId, Key, UmrFence};
+
+/// A board with an mlx5 device.
+pub trait Board {
+    /// Returns the name by which the user chose the board.
+    fn name(&self) -> &'static str;
+
+    /// Returns the capabilities of the board.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Returns the posting method of the ends of a [`crate::qp_pair::QpPairFixture`]. Must be set before a
+    /// fixture is made.
+    fn way(&mut self) -> &mut Way;
+
+    /// Returns the values that scenarios have measured and that were not reported yet
+    /// ([`crate::assumption::assumed`]).
+    fn findings(&mut self) -> &mut Vec<Finding>;
+
+    /// Sets the current protection domain, in which regions, mkeys with PSVs, DEKs and ends are created.
+    fn enter(&mut self, domain: ProtectionDomain);
+
+    /// Allocates `length` bytes that device and test share. Returns their address.
+    fn alloc(&mut self, length: usize) -> u64;
+
+    /// Reads shared memory.
+    fn read(&self, address: u64, length: usize) -> Vec<u8>;
+
+    /// Writes shared memory.
+    fn write(&mut self, address: u64, bytes: &[u8]);
+
+    /// Registers shared memory. Returns its key.
+    fn register(&mut self, address: u64, length: usize, access: Access) -> Key;
+
+    /// Creates an mkey.
+    fn create_mkey(&mut self, spec: MkeySpec) -> Mkey;
+
+    /// Creates an mkey with its list. Its space begins at `address`; no request can change it.
+    ///
+    /// # Errors
+    /// The reason of a refusal.
+    fn create_list_mkey(
+        &mut self,
+        access: Access,
+        address: u64,
+        entries: MkeyEntries<'_>,
+    ) -> Result<Key, String>;
+
+    /// Creates a DEK.
+    fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId;
+
+    /// Replaces the value of a DEK of this board (MODIFY_GENERAL_OBJECT). Its index stays.
+    ///
+    /// # Errors
+    /// The reason of a refusal.
+    fn replace_dek(&mut self, dek: DekId, spec: DekSpec<'_>) -> Result<(), String>;
+
+    /// Makes the device forget the values of DEKs that it has used (SYNC_CRYPTO).
+    ///
+    /// # Errors
+    /// The reason of a refusal.
+    fn sync_crypto(&mut self) -> Result<(), String>;
+
+    /// Returns the time of the clock that timestamps completions, or `None` if it cannot be read.
+    fn ticks(&self) -> Option<u64>;
+
+    /// Returns the conversion of that clock's ticks to nanoseconds, or `None` if the device does not report
+    /// it.
+    fn tick_rate(&self) -> Option<ClockInfo>;
+
+    /// Returns the fence that the device requires after a change of an mkey (`umr_fence`).
+    fn umr_fence(&self) -> UmrFence;
+
+    /// Creates two connected ends that are ready to send. The specification is that of the first one.
+    fn connect(&mut self, spec: EndSpec) -> (QpEnd, QpEnd);
+
+    /// Moves the queue pair of an end to the error state.
+    fn fail(&mut self, end: &QpEnd);
+
+    /// Moves two ends of [`Board::connect`] from any state back to ready. Returns the names of requests that
+    /// were outstanding at the first: sends, then receives.
+    fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> [Vec<u64>; 2];
+
+    /// Lets the device work (hardware does so by itself), and returns whether it has executed all published
+    /// requests. Their completions may arrive later, within [`Board::timeout`].
+    #[must_use]
+    fn run_device(&mut self) -> bool;
+
+    /// Returns the most nanoseconds that a completion may arrive after [`Board::run_device`]. 0 if the device
+    /// works only during that call. Boards without a clock never wait.
+    fn timeout(&self) -> u64 {
+        0
+    }
+
+    /// Returns the block at which a drained send queue will continue, or `None` if the queue is not drained
+    /// (QUERY_QP).
+    fn drained_at(&mut self, end: &QpEnd) -> Option<u16>;
+
+    /// Resumes a drained send queue (SQD to RTS).
+    fn resume(&mut self, end: &QpEnd);
+
+    /// Returns the address of an end's send ring, for requests that the library does not write. Returns
+    /// `None` if the board does not expose the ring.
+    fn send_ring(&self, end: &QpEnd) -> Option<u64>;
+
+    /// Returns the queue pairs of this board, oldest first.
+    fn queue_pairs(&self) -> Vec<QueuePairView>;
+
+    /// Returns the last completions of this board in words, oldest first. Failures contain their cause, if
+    /// the board knows it.
+    fn completions(&self) -> Vec<String>;
+
+    /// Notes that a completion of a queue pair was taken.
+    fn taken(&mut self, _qpn: u32, _completion: &WorkCompletion) {}
+
+    /// Returns the time since some moment, or `None` without a clock.
+    fn nanoseconds(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the oldest unreturned event of an end. Waits briefly for an event if the device needs time.
+    fn event(&mut self, end: &QpEnd) -> Option<QpEvent>;
+
+    /// Runs both programs of the storage example with this many reads and writes, and with corruptions that
+    /// must be reported.
+    ///
+    /// # Errors
+    /// The failure of a program. By default, that the board has no programs.
+    fn serve(&mut self, ios: u32, corrupt: u32) -> Result<(), String> {
+        Err(format!("the board cannot run {ios} I/Os with {corrupt} corruptions: it has no programs"))
+    }
+
+    /// Returns a device in reset without a driver and without objects, if the board has one.
+    fn bare(&mut self) -> Option<Box<dyn Bare>> {
+        None
+    }
+
+    /// Returns the logins of the board, if it has any. A login is in force from the start.
+    fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {
+        None
+    }
+}
+
+/// A commissioned device, which accepts wrapped keys under a login.
+pub trait Commissioned {
+    /// Logs in.
+    ///
+    /// # Errors
+    /// The reason of a refusal.
+    fn log_in(&mut self) -> Result<(), String>;
+
+    /// Ends the login.
+    fn log_out(&mut self);
+
+    /// Invalidates the login, as a crypto officer does who deletes its credential and stores the credential
+    /// anew.
+    ///
+    /// # Errors
+    /// If this board cannot do so.
+    fn revoke(&mut self) -> Result<(), String>;
+
+    /// Returns whether a login is in force, as the device reports it.
+    fn logged_in(&mut self) -> bool;
+
+    /// Wraps a key for this device (RFC 3394).
+    fn wrap(&self, spec: DekSpec<'_>) -> Vec<u8>;
+
+    /// Loads a wrapped key. Its length decides the key size, and whether there is a keytag.
+    ///
+    /// # Errors
+    /// The reason of a refusal.
+    fn load_wrapped(&mut self, wrapped: &[u8]) -> Result<DekId, String>;
+}

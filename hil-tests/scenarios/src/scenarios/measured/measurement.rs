@@ -1,0 +1,118 @@
+//! A measurement, and the functions that measurements share.
+
+use super::super::fixture::{MkeyFixture, part};
+use super::super::scenario::Needs;
+use crate::board::Board;
+use crate::qp_pair::{Moved, Rx, Tx, Verdict};
+use alloc::string::String;
+use mlx5_mkey::queue::Failure;
+
+/// Reports the name of a measured value, and the value.
+pub type Tell<'t> = &'t mut dyn FnMut(&str, &str);
+
+/// A measurement of a behaviour that no document states.
+#[derive(Clone, Copy, Debug)]
+pub struct Measurement {
+    /// The name, which begins with the number of the gap.
+    pub name: &'static str,
+    /// The capabilities that the measurement needs.
+    pub needs: Needs,
+    /// Asks the device. Fails only if the question cannot be asked.
+    pub run: fn(&mut dyn Board, Tell<'_>) -> Verdict,
+}
+
+/// Makes the table entry for the function with the measurement's name.
+macro_rules! measurement {
+    ($name:ident, $needs:ident) => {
+        $crate::scenarios::measured::measurement::Measurement {
+            name: stringify!($name),
+            needs: $crate::scenarios::scenario::Needs {
+                hardware: true,
+                ..$crate::scenarios::scenario::Needs::$needs
+            },
+            run: $name,
+        }
+    };
+}
+pub(super) use measurement;
+
+/// Returns bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Describes the result of one side.
+pub(crate) fn side(failure: Option<Failure>) -> String {
+    match failure {
+        None => "well".into(),
+        Some(Failure { syndrome, vendor, hardware, hardware_type }) => format!(
+            "{syndrome} (syndrome {:#04x}, vendor {vendor:#04x}, \
+             hardware {hardware:#04x} of type {hardware_type:#04x})",
+            syndrome.0
+        ),
+    }
+}
+
+/// Returns the bytes on the wire of a successful transfer, or a description of the failure.
+pub(super) fn outcome(
+    fixture: &mut MkeyFixture<'_>,
+    moved: Result<Moved, String>,
+) -> Result<alloc::vec::Vec<u8>, String> {
+    match moved {
+        Ok(Moved { wire, requester: None, receiver: None }) => Ok(wire),
+        Ok(Moved { requester, receiver, .. }) => {
+            fixture.pair.reconnect();
+            Err(match receiver {
+                None => format!("refused: {}", side(requester)),
+                Some(_) => format!("refused: requester {}, receiver {}", side(requester), side(receiver)),
+            })
+        }
+        // A missing answer is a result too.
+        Err(what) => {
+            fixture.pair.reconnect();
+            Err(format!("no completion ({what})"))
+        }
+    }
+}
+
+/// Moves bytes out of the mkey.
+pub(super) fn send(
+    fixture: &mut MkeyFixture<'_>,
+    way: Tx,
+    offset: u64,
+    length: usize,
+) -> Result<alloc::vec::Vec<u8>, String> {
+    let moved = fixture.pair.tx(way, fixture.mkey, offset, length);
+    outcome(fixture, moved)
+}
+
+/// Moves bytes into the mkey.
+pub(super) fn receive(
+    fixture: &mut MkeyFixture<'_>,
+    way: Rx,
+    offset: u64,
+    wire: &[u8],
+) -> Result<alloc::vec::Vec<u8>, String> {
+    let moved = fixture.pair.rx(way, fixture.mkey, offset, wire);
+    outcome(fixture, moved)
+}
+
+/// Describes whether bytes are the expected ones, or how their transfer failed.
+pub(super) fn compared(found: Result<alloc::vec::Vec<u8>, String>, expected: &[u8]) -> String {
+    match found {
+        Err(what) => what,
+        Ok(found) if found == expected => "the expected bytes".into(),
+        Ok(found) => {
+            let at = found.iter().zip(expected).position(|(found, expected)| found != expected).unwrap_or(0);
+            let end = found.len().min(at + 16);
+            format!("other bytes, from byte {at} on: {}", hex(part(&found, at..end)))
+        }
+    }
+}
+
+/// Returns the names of the candidates that fit.
+pub(super) fn fitting<'a>(candidates: impl IntoIterator<Item = (&'a str, bool)>) -> String {
+    let names: alloc::vec::Vec<&str> =
+        candidates.into_iter().filter(|(_, fits)| *fits).map(|(name, _)| name).collect();
+    if names.is_empty() { "none of what was thought of".into() } else { names.join(" or ") }
+}

@@ -1,0 +1,54 @@
+//! The manner of a replay, and its result.
+
+use crate::way::Way;
+use std::fmt;
+
+/// The result of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All bytes that the reference wrote are equal.
+    Matched,
+    /// A difference, in words.
+    Differs(String),
+    /// Both the reference and the library refuse the chain.
+    Refused,
+    /// The chain is not compared, for this reason.
+    NotCompared(&'static str),
+}
+
+/// The limits of the library's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limits {
+    /// The limits of the reference's queue.
+    Recorded,
+    /// No limits on requests and inline data except those of ring and device.
+    Lifted,
+}
+
+/// The manner of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Replay {
+    /// The limits of the queue.
+    pub limits: Limits,
+    /// The posting method.
+    pub way: Way,
+}
+
+impl Replay {
+    /// Returns all manners.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Limits::Recorded, Limits::Lifted]
+            .into_iter()
+            .flat_map(|limits| Way::ALL.into_iter().map(move |way| Self { limits, way }))
+    }
+}
+
+impl fmt::Display for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = match self.limits {
+            Limits::Recorded => "as recorded",
+            Limits::Lifted => "limits lifted",
+        };
+        write!(f, "{limits}, {}", self.way.name())
+    }
+}
