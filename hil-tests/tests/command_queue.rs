@@ -119,8 +119,16 @@ impl Rig {
     }
 
     /// Returns free pages of the machine.
-    fn pages<'m>(&self, count: u32, bitmap: &'m mut [u64]) -> PageRange<'m> {
+    fn pages(&self, count: u32) -> PageRange<'static> {
+        let bitmap = vec![0; count.div_ceil(64) as usize].leak();
         PageRange::new(self.bare.borrow_mut().pages(count), count, bitmap).unwrap()
+    }
+
+    /// Makes a queue, and starts the device with enough pages.
+    fn started(&mut self) -> (Queue, PageRange<'static>) {
+        let (mut queue, mut pages) = (self.queue(), self.pages(200));
+        queue.start(&mut pages, &mut self.clock).unwrap();
+        (queue, pages)
     }
 
     fn behind(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
@@ -277,7 +285,7 @@ fn an_answer_may_be_late() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
     rig.faults.borrow_mut().deaf = true;
-    /// Suppresses doorbells until the register was read this many times.
+    /// A delay that rings the doorbell at its third call.
     struct Later(u32, Box<dyn Registers>);
     impl DelayNs for Later {
         fn delay_ns(&mut self, _: u32) {
@@ -305,10 +313,7 @@ fn a_list_that_does_not_fit_is_refused() {
 #[test]
 fn a_request_that_is_longer_than_its_type_has_a_mailbox_of_the_caller() {
     let mut rig = Rig::new();
-    let mut queue = rig.queue();
-    let mut bitmap = [0; 4];
-    let mut pages = rig.pages(200, &mut bitmap);
-    queue.start(&mut pages, &mut rig.clock).unwrap();
+    let (mut queue, _pages) = rig.started();
     let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
     let device = queue.execute(&QueryGeneralCapabilities, &mut rig.clock).unwrap();
     let key = Key::new(MkeyIndex::new(1).unwrap(), 0);
@@ -325,8 +330,7 @@ fn a_request_that_is_longer_than_its_type_has_a_mailbox_of_the_caller() {
 fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
-    let mut bitmap = [0; 4];
-    let mut pages = rig.pages(100, &mut bitmap);
+    let mut pages = rig.pages(100);
     let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
     // The firmware takes 5 pages before it boots, then 64 of the next 150. The machine then has 31 pages
     // left.
@@ -348,8 +352,7 @@ fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
 fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
-    let mut bitmap = [0; 4];
-    let mut pages = rig.pages(200, &mut bitmap);
+    let mut pages = rig.pages(200);
     rig.behind_pages(flip(PAGES_ENTRY + 0x20));
     let lost = CommandQueueError::Reply { command: Opcode::MANAGE_PAGES };
     assert_eq!(queue.start(&mut pages, &mut rig.clock), Err(lost));
@@ -370,10 +373,7 @@ fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
 #[test]
 fn m64_a_device_whose_answer_is_bad_is_stopped_once() {
     let mut rig = Rig::new();
-    let mut queue = rig.queue();
-    let mut bitmap = [0; 4];
-    let mut pages = rig.pages(200, &mut bitmap);
-    queue.start(&mut pages, &mut rig.clock).unwrap();
+    let (mut queue, mut pages) = rig.started();
     rig.behind(flip(0x20));
     let bad = CommandQueueError::Reply { command: Opcode::TEARDOWN_HCA };
     assert_eq!(queue.stop(&mut pages, &mut rig.clock), Err(bad));
@@ -390,10 +390,7 @@ fn m64_a_function_is_disabled_whatever_its_firmware_refuses() {
         [(Opcode::TEARDOWN_HCA, 1, 0), (Opcode::MANAGE_PAGES, PAGES_DOORBELL, PAGES_ENTRY)]
     {
         let mut rig = Rig::new();
-        let mut queue = rig.queue();
-        let mut bitmap = [0; 4];
-        let mut pages = rig.pages(200, &mut bitmap);
-        queue.start(&mut pages, &mut rig.clock).unwrap();
+        let (mut queue, mut pages) = rig.started();
         let change = move |bare: &mut dyn Bare, address| {
             [0x10, 0x1f].iter().for_each(|at| flip(entry + at)(bare, address));
         };
@@ -418,10 +415,7 @@ fn m64_a_function_is_disabled_whatever_its_firmware_refuses() {
 #[test]
 fn m64_a_function_is_not_disabled_while_a_command_is_undelivered() {
     let mut rig = Rig::new();
-    let mut queue = rig.queue();
-    let mut bitmap = [0; 4];
-    let mut pages = rig.pages(200, &mut bitmap);
-    queue.start(&mut pages, &mut rig.clock).unwrap();
+    let (mut queue, mut pages) = rig.started();
     for (doorbell, entry) in [(1, 0), (PAGES_DOORBELL, PAGES_ENTRY)] {
         rig.faults.borrow_mut().before = Some((doorbell, Box::new(flip(entry + 0x17))));
         let error = queue.stop(&mut pages, &mut rig.clock).unwrap_err();
@@ -519,10 +513,7 @@ fn a_range_of_pages_has_a_bit_for_each() {
 #[test]
 fn m66_a_key_leaves_nothing_in_the_queue() {
     let mut rig = Rig::new();
-    let mut queue = rig.queue();
-    let mut bitmap = [0; 4];
-    let mut pages = rig.pages(200, &mut bitmap);
-    queue.start(&mut pages, &mut rig.clock).unwrap();
+    let (mut queue, _pages) = rig.started();
     let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
     let key: [u8; 64] = core::array::from_fn(|index| index as u8 | 0x80);
     let seen = Rc::new(Cell::new(false));
@@ -598,10 +589,7 @@ fn m66_a_key_leaves_nothing_on_the_stack() {
 fn m66_a_key_leaves_nothing_in_the_software_device() {
     let mut scan = secrets::Scan::open();
     let mut rig = Rig::new();
-    let mut queue = rig.queue();
-    let mut bitmap = [0; 4];
-    let mut pages = rig.pages(200, &mut bitmap);
-    queue.start(&mut pages, &mut rig.clock).unwrap();
+    let (mut queue, _pages) = rig.started();
     let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
     let mut key = Box::new([0; 64]);
     secrets::fill(&mut key[..]);

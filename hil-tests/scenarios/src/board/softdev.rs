@@ -175,8 +175,8 @@ impl SoftBoard {
         self
     }
 
-    /// Makes `make` the source of the device in reset ([`Board::bare`]), in place of a software device in this
-    /// process.
+    /// Makes `make` the source of the device in reset ([`Board::bare`]), in place of a software device in
+    /// this process.
     pub fn set_bare(&mut self, make: impl FnMut() -> Box<dyn Bare> + 'static) {
         self.bare = Some(MakeBare(Box::new(make)));
     }
