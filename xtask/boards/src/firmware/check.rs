@@ -16,7 +16,7 @@ const WRONG: &[(&[&str], u8, &str)] = &[
     (&["--provoke", "panic"], 101, "error: panicked at "),
     // The panic interrupts a line of the log. The log then ends with this line.
     (&["--provoke", "panic-while-logging"], 103, "rings at "),
-    (&["--provoke", "nothing"], 2, "error: the command line makes no sense at `nothing`"),
+    (&["--provoke", "nothing"], 2, "error: the command line has an unknown option: `nothing`"),
 ];
 
 /// The arguments of runs without a fault: one scenario.
