@@ -100,6 +100,12 @@ impl Sources {
         }
     }
 
+    /// Returns whether `cargo xtask` has a task of this name: a string of an arm in its `match`.
+    fn has_task(&self, task: &str) -> bool {
+        let arms = self.tasks.lines().filter_map(|line| line.split_once(" => "));
+        arms.flat_map(|(names, _)| names.split(" | ")).any(|name| name.trim() == format!("\"{task}\""))
+    }
+
     /// Returns why a proof is missing, if it is.
     pub(super) fn lack(&self, proof: &Proof<'_>) -> Option<String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -124,7 +130,7 @@ impl Sources {
             }
             Kind::Command => {
                 let task = name.strip_prefix("cargo xtask ").and_then(|words| words.split(' ').next());
-                task.is_some_and(|task| self.tasks.contains(&format!("\n        \"{task}\" => ")))
+                task.is_some_and(|task| self.has_task(task))
             }
         };
         let place = file.map(|file| format!(" in {file}")).unwrap_or_default();

@@ -135,7 +135,7 @@ impl ConfigSpace {
         space.allow(MSI_X + 2, &0xc000_u16.to_le_bytes());
         space.put(MSI_X + 4, &(TABLE.start as u32).to_le_bytes());
         space.put(MSI_X + 8, &(PENDING.start as u32).to_le_bytes());
-        // Power management, version 3; no reset on the way back from D3.
+        // Power management, version 3. The way back from D3hot includes no reset.
         space.put(POWER, &[0x01, 0x00, 0x03, 0x00, 0x08, 0x00]);
         space.allow(POWER + 4, &[0x03]);
         space
