@@ -141,7 +141,9 @@ impl Failure {
                 DevxError::Command(_) | DevxError::KernelRefuses { .. } => MLX5MK_COMMAND,
                 DevxError::Config(_) => MLX5MK_CONFIG,
                 DevxError::Adopt(_) | DevxError::OtherCompletionQueue { .. } => MLX5MK_ADOPT,
-                DevxError::CompletionQueueTooSmall { .. } => MLX5MK_CQ_TOO_SMALL,
+                DevxError::CompletionQueueTooSmall { .. } | DevxError::ErrorsOverwritten { .. } => {
+                    MLX5MK_CQ_TOO_SMALL
+                }
                 DevxError::Completion(_) => MLX5MK_COMPLETION,
                 DevxError::Queue(_)
                 | DevxError::OutOfRange(_)

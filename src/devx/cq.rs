@@ -37,7 +37,8 @@ pub struct CqSpec {
     /// (all of them are completed when the queue pair fails), and one for each receive slot; an mkey with signatures one.
     /// [`CqSpec::entries_for`] adds them up.
     pub entries: u32,
-    /// Entries are not counted, and the device overwrites those that were not taken in time (PRM `oi`).
+    /// Entries are not counted, and the device overwrites those that were not taken in time (PRM `oi`). No mkey
+    /// has its signature errors arrive there ([`DevxError::ErrorsOverwritten`]).
     pub ignore_overrun: bool,
     /// The size of an entry.
     pub cqe_size: CqeSize,
@@ -273,6 +274,17 @@ impl Cq {
     /// Returns how many entries nothing has set aside yet.
     pub fn free_entries(&self) -> u32 {
         self.0.room.entries.saturating_sub(self.0.room.set_aside.load(Ordering::Relaxed))
+    }
+
+    /// Sets an entry aside for the signature error of an mkey.
+    ///
+    /// # Errors
+    /// [`DevxError::ErrorsOverwritten`], [`DevxError::CompletionQueueTooSmall`].
+    pub(super) fn set_error_aside(&self) -> Result<SetAside, DevxError> {
+        if self.0.room.entries == u32::MAX {
+            return Err(DevxError::ErrorsOverwritten { cq: self.0.number });
+        }
+        self.set_aside(1)
     }
 
     /// Sets entries aside.

@@ -253,6 +253,12 @@ pub enum DevxError {
         /// Entries that are not set aside yet.
         free: u32,
     },
+    /// A completion queue ignores overrun ([`CqSpec::ignore_overrun`](super::CqSpec::ignore_overrun)): signature
+    /// errors that arrive there could be overwritten, and wrong data be called right.
+    ErrorsOverwritten {
+        /// Its number.
+        cq: Cqn,
+    },
     /// A completion queue is needed whose reader was not given.
     OtherCompletionQueue {
         /// Its number.
@@ -346,6 +352,10 @@ impl fmt::Display for DevxError {
                 "completion queue {cq} could overrun: {needed} entries are needed, {free} are free. Make it larger, limit what is \
                  outstanding (max_requests), or ask for ignore_overrun. Entries of what was dropped are free once the queue is polled"
             ),
+            Self::ErrorsOverwritten { cq } => write!(
+                f,
+                "completion queue {cq} ignores overrun: signature errors could be overwritten there"
+            ),
             Self::OtherCompletionQueue { wanted } => {
                 write!(f, "the reader of completion queue {wanted} is needed: hand it to `reset`")
             }
@@ -431,6 +441,7 @@ impl Error for DevxError {
             Self::NoDevice { .. }
             | Self::KernelRefuses { .. }
             | Self::CompletionQueueTooSmall { .. }
+            | Self::ErrorsOverwritten { .. }
             | Self::OtherCompletionQueue { .. }
             | Self::TooLong { .. }
             | Self::LoggedIn

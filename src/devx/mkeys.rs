@@ -136,8 +136,9 @@ impl ProtectionDomain {
     /// Makes an mkey, and its PSVs if it is to have signatures.
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device cannot, or refuses; [`DevxError::CompletionQueueTooSmall`] where the completion queue
-    /// has no entry left for its signature errors.
+    /// [`DevxError::Command`] where the device cannot, or refuses; [`DevxError::CompletionQueueTooSmall`] where the
+    /// completion queue has no entry left for its signature errors; [`DevxError::ErrorsOverwritten`] where it could
+    /// lose them.
     pub fn create_mkey(&self, spec: MkeySpec<'_>) -> Result<MkeyObject, DevxError> {
         self.make_mkey(spec, None)
     }
@@ -183,7 +184,7 @@ impl ProtectionDomain {
         let max_entries = EntryCount::new(spec.max_entries)?;
         let command = CreateMkey { pd: self.number()?, max_entries, features, tag: 0 };
         command.check(&self.report.general)?;
-        let set_aside = spec.signature.map(|cq| cq.set_aside(1)).transpose()?;
+        let set_aside = spec.signature.map(Cq::set_error_aside).transpose()?;
         let psvs = match shared {
             _ if !features.block_signature => None,
             Some(shared) => Some(shared.clone()),

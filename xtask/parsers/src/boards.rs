@@ -68,6 +68,9 @@ pub enum Reach {
         /// little endian.
         #[serde(default)]
         engine: Engine,
+        /// More variables for the program and the stand-in, which may give the device other limits.
+        #[serde(default)]
+        environment: BTreeMap<String, String>,
     },
     /// A bare-metal image in an emulator.
     Firmware {
@@ -109,9 +112,11 @@ impl Reach {
     pub fn device(&self) -> String {
         match self {
             Self::Local { device } => format!("{device} of this machine"),
-            Self::Uverbs { crypto, engine } => {
+            Self::Uverbs { crypto, engine, environment } => {
                 let (crypto, engine) = (crypto.name(), engine.name());
-                format!("software device behind libmlx5, {crypto} keys, {engine} engine")
+                let more: String =
+                    environment.iter().map(|(name, value)| format!(", {name}={value}")).collect();
+                format!("software device behind libmlx5, {crypto} keys, {engine} engine{more}")
             }
             Self::Firmware { board } => {
                 format!("software device without a system, cores of {}", board.name())

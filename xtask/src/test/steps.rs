@@ -263,10 +263,12 @@ fn hil_with(arguments: &[&str]) -> Result<(), String> {
 }
 
 /// Of the little-endian variant only AES-XTS scenarios (r150 to r159) run: this variant differs in the tweak
-/// alone.
+/// alone. Of the variant with real time stamps and low limits only r010 to r019 run: this variant differs in
+/// the creation and the connection of queue pairs alone.
 fn hil_variants() -> Result<(), String> {
     hil(&["uverbs-wrapped", "uverbs-single-block"])?;
-    hil_with(&["--board", "uverbs-little-endian", "--filter", "r15"])
+    hil_with(&["--board", "uverbs-little-endian", "--filter", "r15"])?;
+    hil_with(&["--board", "uverbs-real-time", "--filter", "r01"])
 }
 
 /// Runs the tests of all packages. Tests of the shim need libibverbs and libmlx5.

@@ -3,6 +3,7 @@
 use super::board::{Board, Trouble};
 use super::{built, reset};
 use crate::firmware;
+use std::collections::BTreeMap;
 use std::process::Command;
 use xtask::toolchain::Board as BlueField;
 use xtask::{emulate, host};
@@ -21,8 +22,8 @@ pub(super) enum Kind {
     /// Our program, on an mlx5 device.
     Device,
     /// Our program behind the stand-in for the kernel, whose device takes keys in this way and has this
-    /// engine.
-    Uverbs(Crypto, Engine),
+    /// engine, with more variables.
+    Uverbs(Crypto, Engine, BTreeMap<String, String>),
     /// This task's own program, which runs an image for a BlueField in QEMU.
     Firmware(BlueField),
     /// A user's program, with its arguments.
@@ -52,8 +53,10 @@ impl Board for Local {
 
     fn command(&mut self, arguments: &[String]) -> Result<Command, String> {
         let words = [&self.words, arguments].concat();
-        if let Kind::Uverbs(crypto, engine) = self.kind {
-            return emulate::command(words, crypto.name(), engine.name());
+        if let Kind::Uverbs(crypto, engine, environment) = &self.kind {
+            let mut command = emulate::command(words, crypto.name(), engine.name())?;
+            command.envs(environment);
+            return Ok(command);
         }
         let (program, arguments) = words.split_first().ok_or("the board's command is empty")?;
         let mut command = Command::new(program);

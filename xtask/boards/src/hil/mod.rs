@@ -327,8 +327,8 @@ fn make(description: &Description) -> Box<dyn Board> {
             let kind = if device.starts_with("softdev") { Kind::Softdev } else { Kind::Device };
             Box::new(Local { words: vec!["--device".into(), device.clone()], kind, reset })
         }
-        Reach::Uverbs { crypto, engine } => {
-            let kind = Kind::Uverbs(*crypto, *engine);
+        Reach::Uverbs { crypto, engine, environment } => {
+            let kind = Kind::Uverbs(*crypto, *engine, environment.clone());
             Box::new(Local { words: vec!["--device".into(), "uverbs".into()], kind, reset })
         }
         Reach::Firmware { board } => Box::new(Local { words: vec![], kind: Kind::Firmware(*board), reset }),

@@ -63,6 +63,10 @@ fn what_may_complete_is_counted() {
         let (unbounded, _reader) =
             device.create_cq(CqSpec { ignore_overrun: true, ..CqSpec::from(4) }).unwrap();
         connected(&device, &pd, &unbounded, spec).unwrap();
+        // An error that was overwritten would be one that nobody hears.
+        let signature = MkeySpec { signature: Some(&unbounded), ..signature };
+        let refused = pd.create_mkey(signature).map(drop);
+        assert!(matches!(refused, Err(DevxError::ErrorsOverwritten { cq }) if cq == unbounded.number()));
     });
 }
 
