@@ -66,7 +66,7 @@ mod tests {
         let folder = run::temporary("audit").unwrap();
         let databases = folder.path().join("advisory-dbs");
         assert!(!has_database(&databases));
-        // This folder is what a failed fetch leaves behind.
+        // A failed fetch leaves only this folder behind.
         fs::create_dir_all(databases.join("advisory-db-1/.git")).unwrap();
         assert!(!has_database(&databases));
         fs::create_dir_all(databases.join("advisory-db-1/crates")).unwrap();

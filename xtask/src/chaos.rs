@@ -107,8 +107,8 @@ const REFUSED: &str = "fault: end: ";
 /// Numbers of events, by the names of the events.
 type Counts = BTreeMap<&'static str, u64>;
 
-/// Events that only the exit status of a program tells: a fault has killed it, or it failed before it was
-/// ready.
+/// Events that a program shows only by its exit status: a fault killed the program, or the program failed
+/// before it was ready.
 const KILLED: &str = "killed programs";
 const UNREADY: &str = "programs that failed before they were ready";
 
@@ -277,8 +277,8 @@ struct Program {
 }
 
 impl Program {
-    /// Returns whether faults have ended the program, and counts it if so. A program that was not killed must
-    /// have printed its last line and destroyed its objects; else this is an error.
+    /// Returns whether faults have ended the program, and counts such an end. A program that was not killed
+    /// must have printed its last line and destroyed its objects; else this is an error.
     fn has_fallen(&self, status: ExitStatus, counts: &mut Counts) -> Result<bool, String> {
         let text = read(&self.log)?;
         let has_died = status.signal() == Some(9);

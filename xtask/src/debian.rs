@@ -94,7 +94,7 @@ const LISTS: Duration = Duration::from_secs(60 * 60);
 /// Whether packages are unpacked together with their dependencies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Dependencies {
-    /// As apt resolves them, without the recommended ones.
+    /// Dependencies as apt resolves them, without recommended packages.
     Included,
     /// Only the named packages.
     Omitted,
@@ -103,7 +103,7 @@ pub enum Dependencies {
 /// The machine that packages are for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Architecture {
-    /// The Arm cores.
+    /// The Arm cores of a BlueField.
     Arm64,
     /// This machine.
     Own,
@@ -192,7 +192,7 @@ pub fn unpack(
         }
     }
     fs::remove_dir_all(&archives).map_err(lost)?;
-    // Written last: without this file, a set that was unpacked in part is unpacked again.
+    // The file is written last: a set without this file was unpacked in part, and is unpacked again.
     fs::write(folder.join("packages"), wanted).map_err(lost)?;
     Ok(contents)
 }

@@ -19,11 +19,11 @@ Debian, and the time of these commands.
 /// The packages that the README names beside a Rust toolchain.
 const PACKAGES: [&str; 4] = ["gcc", "libc6-dev", "git", "ca-certificates"];
 
-/// Places in the new system.
+/// Paths inside the new system.
 const TOOLCHAIN: &str = "opt/rust";
 const CLONE: &str = "root/mlx5-mkey";
 
-/// Makes the system and runs the commands.
+/// Makes the system and runs the README's commands in it.
 pub(crate) fn run() -> Result<(), String> {
     let system = make()?;
     check(enter(&system, &commands(&read(&root().join("README.md"))?)?)?)

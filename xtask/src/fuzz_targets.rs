@@ -14,7 +14,7 @@ pub enum Part {
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name for the command line.
+    /// The target's name on the command line.
     pub name: &'static str,
     /// A description of the code under test.
     pub what: &'static str,

@@ -11,8 +11,8 @@ pub const BUILT: &str = "XTASK_PROGRAMS_ARE_BUILT";
 
 /// Builds programs of the workspace.
 pub fn build_programs(names: &[&str]) -> Result<(), String> {
-    // `--workspace` gives dependencies the same features as in `cargo test --workspace`. So they are built
-    // once for both.
+    // `--workspace` gives dependencies the same features as in `cargo test --workspace`, hence dependencies
+    // are built once for both.
     let selection = names.iter().flat_map(|name| ["--bin", name]);
     check(cargo(&["build", "--workspace"].into_iter().chain(selection).collect::<Vec<_>>()))
 }

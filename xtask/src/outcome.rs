@@ -3,9 +3,9 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// With the reason.
+    /// The step was skipped. The value is the reason.
     Skipped(String),
-    /// With the error.
+    /// The step failed. The value is the error.
     Failed(String),
 }
 

@@ -1,4 +1,5 @@
-//! `cargo xtask package`: builds and tests the library from its package, as a registry would distribute it.
+//! `cargo xtask package`: builds and tests the library from its package, the form in which a registry
+//! distributes the library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +30,7 @@ pub(crate) struct Packed {
 }
 
 pub(crate) fn pack(target: &Path) -> Result<Packed, String> {
-    // Uncommitted changes are packed and tested as well.
+    // `--allow-dirty` packs and tests uncommitted changes too.
     let pack = ["package", "--package", "mlx5-mkey", "--no-verify", "--allow-dirty", "--quiet"];
     check(cargo(&pack))?;
     let version = answer(cargo(&["pkgid", "--package", "mlx5-mkey"]))?;
@@ -44,7 +45,7 @@ pub(crate) fn unpack(packed: &Path, folder: &Path) -> Result<(), String> {
     check(tar)
 }
 
-/// Tests an unpacked package, in a target folder of its own.
+/// Tests an unpacked package, in a separate target folder.
 fn tests(package: &Path, target: &Path) -> Result<(), String> {
     let repository = root();
     if package.starts_with(&repository) {
@@ -52,7 +53,7 @@ fn tests(package: &Path, target: &Path) -> Result<(), String> {
     }
     let mut command = cargo(&["test", "--quiet", "--features", "capi"]);
     command.current_dir(package).env("CARGO_TARGET_DIR", target.join("package-test"));
-    // The tests of the repository try more cases.
+    // Few cases are enough here: the repository's own tests try more.
     command.env("PROPTEST_CASES", "16");
     check(command)
 }

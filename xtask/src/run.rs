@@ -51,7 +51,7 @@ pub fn lost(error: &io::Error) -> ExitCode {
     }
 }
 
-/// Prints a message and returns status 2, for arguments that make no sense.
+/// Prints a message and returns status 2, the status for invalid arguments.
 pub fn misuse(message: &str) -> ExitCode {
     // If standard error is closed, the message is lost.
     let _ = writeln!(io::stderr(), "{message}");
@@ -175,7 +175,7 @@ pub fn program(name: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command, whose output is shown as it comes.
+/// Runs a command. Its output appears as it is written.
 pub fn check(mut command: Command) -> Result<(), String> {
     let line = describe(&command);
     match command.status() {

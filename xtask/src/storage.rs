@@ -179,7 +179,7 @@ pub(crate) fn program(
     Ok(command)
 }
 
-/// A program that runs. It is killed when this value is dropped.
+/// A running program. Dropping this value kills the program.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
@@ -205,7 +205,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails if the program has ended.
+        // The kill fails if the program has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

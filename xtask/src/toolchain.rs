@@ -8,9 +8,9 @@ use std::process::Command;
 /// A BlueField. The two differ in the instructions of their cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Board {
-    /// With Cortex-A72 cores.
+    /// BlueField-2, with Cortex-A72 cores.
     BlueField2,
-    /// With Cortex-A78 cores.
+    /// BlueField-3, with Cortex-A78 cores.
     BlueField3,
 }
 
@@ -18,7 +18,7 @@ impl Board {
     /// Both boards.
     pub const ALL: [Self; 2] = [Self::BlueField2, Self::BlueField3];
 
-    /// Returns the name for the command line.
+    /// Returns the value's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::BlueField2 => "bluefield2",
@@ -44,17 +44,17 @@ impl Board {
 /// The system below a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
-    /// No system: bare metal.
+    /// Bare metal, without an operating system.
     None,
     /// Linux with glibc.
     Linux,
 }
 
 impl System {
-    /// Both systems.
+    /// Linux and bare metal.
     pub const ALL: [Self; 2] = [Self::None, Self::Linux];
 
-    /// Returns the name for the command line.
+    /// Returns the value's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -115,7 +115,7 @@ impl Toolchain {
         match system {
             System::None => Ok(Self::from_source(board, cargo, rustc)),
             System::Linux => {
-                // rustc accepts a standard library of exactly its own build only.
+                // rustc accepts only the standard library of its own build.
                 let package = format!("libstd-rust-web-dev={}", debian::version("rustc-web")?);
                 let library = debian::unpack(Architecture::Arm64, "std", &[&package], Dependencies::Omitted)?;
                 let mut found = Self::installed(board, triple, cargo, rustc);
@@ -189,7 +189,7 @@ impl Toolchain {
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = program(&self.cargo, arguments);
         command.args(&self.target).args(["--target-dir", "target/cross"]).env("RUSTC", &self.rustc);
-        // rustdoc has to be the one beside rustc: it reads the same standard library.
+        // The rustdoc beside rustc reads the same standard library as rustc.
         if let Some(folder) = Path::new(&self.rustc).parent().filter(|folder| folder.is_absolute()) {
             command.env("RUSTDOC", folder.join("rustdoc"));
         }
@@ -209,11 +209,11 @@ impl Toolchain {
 /// The form in which the running compiler has its standard library for the Arm cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Library {
-    /// Compiled.
+    /// The toolchain has the compiled library.
     Installed,
-    /// As sources, which are enough for bare metal.
+    /// The toolchain has the library's sources, which are enough for bare metal.
     Sources,
-    /// Not at all: Debian's compiler is used instead.
+    /// The toolchain does not have the library; Debian's compiler is used instead.
     Absent,
 }
 

@@ -18,8 +18,8 @@ pub const SHEAR: Tool = Tool { name: "cargo-shear", version: "1.13.3" };
 pub const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
 
 impl Tool {
-    /// Returns the path of the tool: of the one in `PATH` if its version is right, else of the one in
-    /// `target/tools`. Builds the latter if it is missing.
+    /// Returns the path of the tool: in `PATH` if the version there is right, else in `target/tools`, where a
+    /// missing tool is built.
     pub fn find(self) -> Result<PathBuf, String> {
         let home = root().join("target/tools");
         let own = home.join("bin").join(self.name);

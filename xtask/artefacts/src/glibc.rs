@@ -1,5 +1,5 @@
-//! Programs for a BlueField need no newer glibc than that of Ubuntu 22.04. The archive of the stand-in needs
-//! no newer one than Debian 12's.
+//! Checks the required glibc: at most Ubuntu 22.04's for programs on a BlueField, at most Debian 12's for the
+//! archive of the stand-in.
 
 use object::Endianness;
 use object::elf::FileHeader64;

@@ -2,8 +2,8 @@
 
 use super::reach::Graph;
 
-/// A function of core with a panic that cannot happen. Derived `Debug` calls it for more than five fields. It
-/// compares the number of names with the number of values, and both are constants.
+/// A function of core with a panic that cannot happen: the function compares the number of names with the
+/// number of values, and both are constants. Derived `Debug` calls the function for more than five fields.
 const NEVER: &str = "<core::fmt::Formatter>::debug_struct_fields_finish";
 
 /// An entry of the freestanding program that can panic. The check must find this panic.
@@ -119,7 +119,8 @@ fn is_language(path: &str) -> bool {
 }
 
 /// Returns whether a function belongs to the library, by its path or by the type and trait that it is
-/// implemented for. Blanket implementations of alloc do not, nor implementations for types of other crates.
+/// implemented for. Blanket implementations of alloc, and implementations for types of other crates, belong
+/// to others.
 fn is_own(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&']).trim_start_matches("mut ");
     let of = name.split_once(" as ").map_or("", |(_, of)| of);

@@ -10,9 +10,9 @@ use std::iter;
 struct Section {
     /// The symbols in the section.
     names: Vec<String>,
-    /// The indices of sections that it refers to, by calls or by addresses.
+    /// The indices of the sections that this section refers to, by calls or by addresses.
     refers: BTreeSet<usize>,
-    /// The symbols that it refers to and no archive contains.
+    /// The symbols that this section refers to and no archive contains.
     missing: BTreeSet<String>,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Function {
 /// The instances that must exist of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The function itself: it has no generic parameters.
+    /// The function itself, which has no generic parameters.
     One,
     /// An instance for a constant or for a type of the library.
     OfSize,

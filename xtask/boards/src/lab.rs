@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     run::status(tried.and_then(|lab| lab.check()))
 }
 
-/// The lab. Its processes end when this value is dropped.
+/// The lab. Dropping this value ends the processes of the lab.
 struct Lab {
     folder: TempDir,
     coordinator: Daemon,
@@ -266,7 +266,7 @@ fn expect(text: &str, part: &str) -> Result<(), String> {
     if text.contains(part) { Ok(()) } else { Err(format!("`{part}` is missing in\n{text}")) }
 }
 
-/// A process of labgrid, which is killed when this value is dropped.
+/// A process of labgrid. Dropping this value kills the process.
 struct Daemon {
     child: Child,
     /// The coordinator's address, from the line that reports that it is ready. Empty for the exporter.
@@ -278,7 +278,7 @@ impl Daemon {
     fn start(folder: &Path, words: &[&str], ready: &str) -> Result<Self, String> {
         let (module, arguments) = words.split_first().ok_or("no module")?;
         let python = labgrid::python()?;
-        // `setpriv` ends the process also if this one is killed.
+        // `setpriv` ends the child process even if this process is killed.
         let mut command = run::program("setpriv", &["--pdeathsig", "KILL"]);
         command.arg(python.get_program()).args(["-m", &format!("labgrid.remote.{module}")]).args(arguments);
         command.envs(python.get_envs().filter_map(|(name, value)| Some((name, value?))));

@@ -51,7 +51,7 @@ fn install() -> Result<PathBuf, String> {
     let installed = check(pip).and_then(|()| fs::write(made.join("installed"), &wanted).map_err(lost));
     if installed.is_ok() {
         let _ = fs::remove_dir_all(&home);
-        // Fails if another process has installed the package first.
+        // The rename fails if another process has installed the package first.
         let _ = fs::rename(&made, &home);
     }
     let _ = fs::remove_dir_all(&made);

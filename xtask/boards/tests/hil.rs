@@ -131,7 +131,7 @@ impl Runner {
 impl Drop for Runner {
     fn drop(&mut self) {
         if let Some(mut runner) = self.0.take() {
-            // On SIGTERM the runner cleans its board up.
+            // On SIGTERM, the runner cleans up the board.
             let _ = kill_process(Pid::from_child(&runner), Signal::TERM);
             thread::sleep(Duration::from_secs(2));
             let _ = runner.kill();
@@ -207,7 +207,7 @@ fn a_board_that_hangs_is_reset_and_the_run_goes_on() {
 #[test]
 fn a_second_hang_ends_the_run() {
     let rig = Rig::with_limits("say 'cases 2' \"start x$$\"; exec sleep 1000", "case = 0.2");
-    // The second program announces another number of cases, which is a problem of its own.
+    // The second program announces another number of cases, which the run reports as a separate problem.
     rig.run(&[]).shows(1, &["board fake: 2 of 2 cases: 0 passed, 0 failed, 0 skipped, 2 hung, 1 reset"]);
     assert_eq!(rig.resets(), 1);
 }

@@ -34,7 +34,7 @@ const SAME: [(&str, &str); 5] = [
     ("PROPTEST_RNG_SEED", "1"),
     ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1"),
     ("PROPTEST_MAX_SHRINK_ITERS", "0"),
-    // For the unstable option of the test harness that stops at the first failure.
+    // This variable enables the test harness's unstable option to stop at the first failure.
     ("RUSTC_BOOTSTRAP", "1"),
 ];
 
@@ -42,9 +42,9 @@ const SAME: [(&str, &str); 5] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
-    /// With the name of the failed test.
+    /// A test failed. The value is its name.
     Failed(String),
-    /// With the name of the test that did not end.
+    /// A test did not end. The value is its name.
     Endless(String),
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn ask(
     let failed = |error: io::Error| format!("{}: {error}", built.program.display());
     let out = File::create(&log).map_err(failed)?;
     let mut command = Command::new("sh");
-    // A limit of CPU time: on a busy machine, a limit of elapsed time would stop sound tests.
+    // The limit is CPU time: on a busy machine, a limit of elapsed time would stop sound tests.
     let limits = format!("ulimit -t {} -v {MEMORY}; exec \"$@\"", limit.as_secs().max(1));
     command.args(["-c", &limits, "sh"]).arg(&built.program);
     command.args(["--test-threads=1", "-Zunstable-options", "--fail-fast"]);

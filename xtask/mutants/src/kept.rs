@@ -17,15 +17,15 @@ const LEAST: usize = 95;
 /// Numbers of mutants, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// A test failed.
+    /// Mutants with a failed test.
     pub(crate) caught: usize,
-    /// A test did not end within its limit.
+    /// Mutants with a test that did not end within its limit.
     pub(crate) endless: usize,
-    /// The compiler refused them.
+    /// Mutants that the compiler refused.
     pub(crate) refused: usize,
-    /// They are never run.
+    /// Mutants that are never run.
     pub(crate) excluded: usize,
-    /// They were not run, or have to be built alone.
+    /// Mutants that were not run, or must be built alone.
     pub(crate) open: usize,
 }
 

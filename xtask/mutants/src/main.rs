@@ -92,7 +92,7 @@ fn options(words: &[&str]) -> Option<Options> {
     Some(options)
 }
 
-/// A mutant without a result.
+/// A mutant that has no result yet.
 struct Pending {
     part: &'static Part,
     file: String,

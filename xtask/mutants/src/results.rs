@@ -1,4 +1,5 @@
-//! Results of mutants on this machine, in a file below `target`. An interrupted run goes on from there.
+//! Results of mutants on this machine, in a file below `target`. The next run after an interrupted run reads
+//! the file and continues.
 
 use crate::mutant::{Mutant, Part};
 use serde::{Deserialize, Serialize};
@@ -12,11 +13,12 @@ use xtask::run::{answer, program, root};
 pub(crate) enum Outcome {
     /// This number of stages have let the mutant pass. The next stage has not judged it yet.
     Open(usize),
-    /// No stage has judged the mutant yet. It has to be built alone, because the compiler evaluates its code.
+    /// No stage has judged the mutant yet. The mutant must be built alone, because the compiler evaluates its
+    /// code.
     Alone,
     /// The compiler refuses the mutant.
     Refused,
-    /// The mutant is never run. With the reason.
+    /// The mutant is never run. The value is the reason.
     Excluded(String),
     /// A test failed. With its name.
     Caught(String),

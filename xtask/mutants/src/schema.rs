@@ -156,7 +156,8 @@ impl Finder<'_, '_> {
         // Functions inside of a constant run at run time.
         let constant = std::mem::take(&mut self.constant);
         let in_constant = std::mem::replace(&mut self.in_constant, sig.constness.is_some());
-        // All values of an `impl Trait` have one type. The replacement of the mutant may have another.
+        // All values of an `impl Trait` have the same type; the mutant's replacement may have a different
+        // type.
         let opaque = match &sig.output {
             syn::ReturnType::Type(_, result) => matches!(**result, syn::Type::ImplTrait(_)),
             syn::ReturnType::Default => false,

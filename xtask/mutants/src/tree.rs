@@ -44,11 +44,11 @@ pub(crate) struct Built {
 /// Mutants that a build leaves out.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    /// The compiler refuses them.
+    /// Mutants that the compiler refuses.
     pub(crate) refused: BTreeSet<u32>,
-    /// They have to be built alone.
+    /// Mutants that must be built alone.
     pub(crate) alone: BTreeSet<u32>,
-    /// They are in constant functions, which the compiler may have evaluated without them.
+    /// Mutants in constant functions, which the compiler may have evaluated without the mutants.
     pub(crate) constant: BTreeSet<u32>,
 }
 

@@ -83,9 +83,9 @@ const STRIPPED: [(&str, &str); 2] = [("MLX5_SINGLE_THREADED", "1"), ("MLX5_SHUT_
 /// The settings of libmlx5.
 #[derive(Clone, Copy)]
 enum Libmlx5 {
-    /// Its defaults: with locks and BlueFlame.
+    /// libmlx5's defaults: with locks and BlueFlame.
     AsItComes,
-    /// For one thread, and without BlueFlame.
+    /// libmlx5 for one thread, without locks and BlueFlame.
     Stripped,
 }
 

@@ -77,8 +77,8 @@ impl Device<'_> {
         };
         let credentials = self.file("credentials", &lines("credential"), 0o600)?;
         let key = self.file("key", &lines("wrapped_key"), 0o600)?;
-        // Server and client call their tools at the same time, and both tools write to the same file name. So
-        // one of them waits.
+        // Server and client call their tools at the same time, and both tools write to the same file. Hence
+        // one tool waits for the other.
         let tool = |name: &str, wait: &str| {
             self.file(name, &format!("#!/bin/sh\n{wait}\nexec cp '{key}' \"$2\"\n"), 0o700)
         };

@@ -66,7 +66,7 @@ const fn work(
 
 /// An operation's data in 8 segments, the driver's default limit.
 const IN_SEGMENTS: &[&str] = &["--segment-sz", "512"];
-/// The result goes to another buffer than the data.
+/// The result is written to a buffer other than the data's.
 const APART: &[&str] = &["--out-of-place", "--segment-sz", "8192"];
 
 const WORK: &[Work] = &[
@@ -124,7 +124,7 @@ impl<'a> Dpdk<'a> {
         Ok(Self { device, root, libraries: folders.join(":"), limits })
     }
 
-    /// Runs all programs, and reports each run.
+    /// Runs all DPDK programs, and reports each run.
     pub(super) fn run(&self, tell: Tell<'_>) {
         tell("dpdk-test-crypto-perf throughput", self.throughput());
         for work in WORK {
@@ -284,7 +284,7 @@ fn processors() -> Result<String, String> {
     list.map(|list| list.trim().to_owned()).ok_or_else(|| "the processors are not told".into())
 }
 
-/// Returns name and outcome of a case of `dpdk-test`.
+/// Returns name and outcome of a test case from a line of `dpdk-test`.
 fn case(line: &str) -> Option<(&str, &str)> {
     line.trim().strip_prefix("+ TestCase [")?.split_once("] : ")?.1.rsplit_once(' ')
 }

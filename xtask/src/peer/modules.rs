@@ -95,7 +95,7 @@ pub(super) const MODULES: &[Module] = &[
     on("test_mlx5_mkey", "wrapped", "multi-block", 11, &[]),
     module("test_mlx5_devx", 1, &[]),
     on("test_mlx5_devx", "wrapped", "multi-block", 1, &[]),
-    // Tests that one of these devices skips run on another.
+    // A test that one of these devices skips runs on another.
     on("test_mlx5_crypto", "wrapped", "multi-block", 7, &[
         (2, "The device does not support plaintext DEK"),
     ]),

@@ -18,7 +18,7 @@ pub(super) const PAIRS: &[&[&str]] = &[
     &["ib_send_bw", "-d", "mlx5_0", "-F", "--use-srq", "-c", "UD", "-n", "200"],
     // The client ends while many messages are still on their way.
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-c", "UC"],
-    // UCX through libmlx5, and with rings and doorbells of its own, which it makes by DEVX commands.
+    // UCX through libmlx5, and with UCX's own rings and doorbells, which UCX makes by DEVX commands.
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_verbs", "-t", "am_lat", "-n", "200", "-w", "20"],
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "ud_verbs", "-t", "am_lat", "-n", "200", "-w", "20"],
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "am_lat", "-n", "100", "-w", "10"],
@@ -38,7 +38,7 @@ pub(super) const PAIRS: &[&[&str]] = &[
         "-n",
         "100",
     ],
-    // This method uses a KSM mkey on top of the memory region.
+    // This UCX method uses a KSM mkey on top of the memory region.
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "cswap", "-n", "50", "-w", "5"],
 ];
 

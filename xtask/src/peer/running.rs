@@ -1,4 +1,4 @@
-//! Programs of others that run: under a time limit, and never longer than this process.
+//! Running programs of other projects: each has a time limit, and none outlives this process.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -82,7 +82,7 @@ impl Running {
     }
 
     fn kill(&mut self) -> std::io::Result<ExitStatus> {
-        // Fails if the program has ended.
+        // The kill fails if the program has ended.
         let _ = self.child.kill();
         self.child.wait()
     }

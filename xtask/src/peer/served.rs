@@ -1,4 +1,4 @@
-//! Servers that do not end with their client. They are killed.
+//! Servers that do not end with their client, and are killed.
 
 use super::device::{Device, LIMIT};
 use xtask::run::free_port;
@@ -6,7 +6,7 @@ use xtask::run::free_port;
 /// A server and its client. The word `PORT` in their command lines stands for the server's port.
 pub(super) struct Served {
     pub(super) name: &'static str,
-    /// Environment variables for both.
+    /// Environment variables for server and client.
     variables: &'static [(&'static str, &'static str)],
     server: &'static str,
     client: &'static str,

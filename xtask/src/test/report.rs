@@ -31,7 +31,7 @@ pub(super) fn begins(step: &Step, last: Option<u64>, out: &mut dyn Write) -> io:
     out.flush()
 }
 
-/// Writes a line for a step that has ended. For a failed step, its output comes first.
+/// Writes a line for an ended step, after the step's output if the step failed.
 pub(super) fn line(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let Report { name, outcome, log, .. } = report;
     if let Outcome::Failed(_) = outcome {

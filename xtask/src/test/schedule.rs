@@ -1,4 +1,4 @@
-//! Runs steps as processes. Of each lane, one step runs at a time.
+//! Runs steps as processes, one step of each lane at a time.
 
 use super::report::{self, Report, Took};
 use super::steps::{Lane, Step};
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Whether steps build the programs that serve tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Programs {
-    /// The programs have just been built.
+    /// The programs are up to date: this process has just built them.
     Built,
     /// Each step has cargo build the programs.
     AskCargo,
@@ -115,7 +115,8 @@ impl Running {
     /// processes.
     fn ended(&mut self) -> io::Result<Option<(ExitStatus, Duration)>> {
         let before = children_cpu();
-        // No other child is waited for between the two readings, so the difference is the step's.
+        // This thread waits for no other child between the two readings, hence the difference is the CPU time
+        // of the step.
         let status = self.child.try_wait()?;
         Ok(status.map(|status| (status, children_cpu().saturating_sub(before))))
     }
@@ -150,8 +151,8 @@ pub(super) fn timed<T>(act: impl FnOnce() -> T) -> (T, Took) {
     (came, Took { time: start.elapsed(), cpu: children_cpu().saturating_sub(before) })
 }
 
-/// Returns the CPU time of all child processes that have ended, with their own children. Returns zero if the
-/// system does not tell.
+/// Returns the CPU time of all ended child processes and their children, or zero if the system does not
+/// report it.
 fn children_cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is the name of the program in parentheses, and may contain blanks. User and system

@@ -13,9 +13,9 @@ use xtask::{debian, emulate, host, toolchain};
 /// folder in which it builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// In `target/debug`.
+    /// The step builds in `target/debug`.
     Main,
-    /// In other folders: release builds, and builds for the Arm cores.
+    /// The step builds in other folders: release builds, and builds for the Arm cores.
     Side,
 }
 
@@ -243,7 +243,7 @@ fn with_checkout(variable: &str, option: &str) -> Outcome {
 fn sanitized() -> Outcome {
     match sanitize::missing() {
         Ok(None) => itself(&["sanitize"]).into(),
-        // valgrind does not need the library.
+        // valgrind runs without AddressSanitizer's library.
         Ok(Some(reason)) => match itself(&["sanitize", "valgrind"]) {
             Ok(()) => Outcome::Skipped(format!("valgrind passed; {reason}")),
             Err(reason) => Outcome::Failed(reason),

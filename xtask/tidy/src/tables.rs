@@ -385,7 +385,7 @@ pub(crate) const WIDE: &[&str] = &[
 /// The files that may name a path below the folder for temporary files. Other files use `tempfile`, whose
 /// names cannot be predicted.
 pub(crate) const PREDICTABLE: &[&str] = &[
-    // Programs of one user meet there. A folder of another user is refused.
+    // Programs of one user share a folder; the programs refuse a folder of another user.
     "hil-tests/emulator/verbs/src/ground/settings.rs",
     // This file contains the pattern itself.
     "xtask/tidy/src/main.rs",

@@ -75,12 +75,12 @@ impl Access {
         is_send_counter || is_counter && !self.is_in_ring()
     }
 
-    /// Returns whether this may read the owner bit of a CQE.
+    /// Returns whether this access may read the owner bit of a CQE.
     pub(super) fn is_owner(&self) -> bool {
         [OWNER, LONG + OWNER].contains(&self.offset()) && self.register.starts_with('x')
     }
 
-    /// Returns whether this reads the CQE whose owner bit `owner` reads.
+    /// Returns whether this access reads the CQE whose owner bit `owner` reads.
     pub(super) fn is_of_entry(&self, owner: &Self) -> bool {
         let entry = owner.offset() - OWNER;
         self.base == owner.base && (entry..entry + 64).contains(&self.offset())

@@ -40,7 +40,7 @@ fn after_doorbell(code: &[Step]) -> Option<&[Step]> {
 }
 
 /// Matches the publish sequence: `dmb oshst`, the second word of the doorbell record, the doorbell with its
-/// barriers. Returns the code after it, or `None` if a branch interrupts the sequence.
+/// barriers. Returns the code after the sequence, or `None` if a branch interrupts the sequence.
 fn after_publish(code: &[Step]) -> Option<&[Step]> {
     let (first, code) = barrier(code)?;
     let (counter, code) = store(code)?;
@@ -126,7 +126,7 @@ pub(super) fn cancels(code: &[Step]) -> Result<(), String> {
 const ARM_WORD: &str = ", #4]";
 
 /// Matches the arm sequence: `dmb osh`, both words of the doorbell record, the doorbell with its barriers.
-/// Returns the code after it, or `None` if a branch interrupts the sequence.
+/// Returns the code after the sequence, or `None` if a branch interrupts the sequence.
 fn after_arm(code: &[Step]) -> Option<&[Step]> {
     let (first, code) = barrier(code)?;
     let (index, code) = store(code)?;

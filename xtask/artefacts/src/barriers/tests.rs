@@ -42,7 +42,7 @@ fn the_order_of_a_doorbell() {
         let bad = GOOD.replace(from, to);
         assert!(bad != GOOD && doorbell_of(&bad).is_err(), "{bad}");
     }
-    // The doorbell's eight bytes, and their address, may be loaded.
+    // Loads of the doorbell's eight bytes and of their address are allowed.
     let read = GOOD.replace("  18:", "  15:\tldr\tx12, [x13]\n  16:\tldr\tx8, [x12, x11]\n  18:");
     assert!(read != GOOD && doorbell_of(&read) == Ok(()));
     // Slow paths stand behind the return. They store, and then jump back to publish.

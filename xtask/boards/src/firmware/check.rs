@@ -43,10 +43,10 @@ pub(crate) fn check(out: &mut dyn Write) -> Result<(), String> {
         }
         let on = "translation and caches are on";
         let passed = "hil: passed r049_interleaved_example\nhil: done\n";
-        // The firmware of a board starts an image at EL2 as well.
+        // The firmware of a board may start the image at EL2.
         let (level, uncached) = (["-machine", "virtualization=on"], "memory attributes Some(0x44)");
         expect(&level, &image, RIGHT, 0, &["at EL1", on, uncached, passed])?;
-        // The image for the board itself needs memory at other addresses than the one for QEMU.
+        // The image for the board needs memory at other addresses than the image for QEMU.
         let (memory, cached) = (["-m", "2G"], "memory attributes Some(0xff)");
         expect(&memory, &image.with_file_name(BOARD_IMAGE), RIGHT, 0, &["at EL1", on, cached, passed])?;
     }

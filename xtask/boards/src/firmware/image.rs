@@ -33,8 +33,7 @@ pub(super) fn emulate(mut machine: Command, image: &Path, out: &mut dyn Write) -
     let frames = child.stdout.take().ok_or("no output to read")?;
     let shown = decode(&table, frames, out);
     if shown.is_err() {
-        // The output cannot be written, so the image would run without a reader. `wait` below reports a
-        // failed kill.
+        // Nobody would read the image's output, which cannot be written. `wait` below reports a failed kill.
         let _ = child.kill();
     }
     let status = child.wait().map_err(|error| error.to_string())?;

@@ -17,7 +17,7 @@ impl From<String> for Trouble {
     }
 }
 
-/// A board, as the runner sees it. All processes of the board end when it is dropped.
+/// A board, as the runner sees it. Dropping the board ends all its processes.
 pub(super) trait Board {
     /// Reserves the board for this run, and waits for it if necessary. Called once, before all other
     /// functions.

@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 }
 
 fn run_all(options: &Options, chosen: &[(String, Description)]) -> ExitCode {
-    // Opened at the start: a wrong path is reported before a long run.
+    // The file is opened at the start: a wrong path is reported before a long run.
     let open = |file: &Option<PathBuf>| file.as_deref().map(ReportFile::open).transpose();
     let reports =
         match open(&options.junit).and_then(|junit| Ok(Reports { junit, html: open(&options.html)? })) {
@@ -275,7 +275,7 @@ impl Write for Lines<'_, '_> {
     }
 }
 
-/// Returns date, version and commit of the run, without the parts that cannot be found out.
+/// Returns date, version and commit of the run, without the parts that are unknown.
 fn origin() -> String {
     let answer = |name, arguments: &[&str]| run::answer(run::program(name, arguments)).ok();
     let date = answer("date", &["-u", "+%F %H:%M UTC"]);

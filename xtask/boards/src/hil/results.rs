@@ -7,13 +7,13 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Passed,
-    /// With the reason of the failure.
+    /// The case failed. The value is the reason.
     Failed(String),
-    /// With the capability that the board lacks.
+    /// The case was skipped. The value is the capability that the board lacks.
     Skipped(String),
-    /// With the time for which the board was silent.
+    /// The board hung. The value is the time for which the board was silent.
     Hung(String),
-    /// With the way in which the board's program ended.
+    /// The board's program died. The value says how.
     Died(String),
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Case {
     pub(super) log: Vec<String>,
 }
 
-/// How the run as a whole ended.
+/// The outcome of the whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The board has reported all cases.

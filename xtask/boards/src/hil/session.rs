@@ -63,7 +63,7 @@ fn heed(monitor: &mut Monitor) {
 enum Heard {
     /// A line of standard output.
     Line(String),
-    /// A line of standard error.
+    /// A line of the program's standard error.
     Error(String),
     /// Standard output is closed.
     Closed,
@@ -216,7 +216,7 @@ fn running() -> MutexGuard<'static, Vec<Pid>> {
 
 /// Kills a program and all its children.
 fn end(group: Pid) {
-    // Fails if all of them have ended.
+    // The kill fails if all processes of the group have ended.
     let _ = kill_process_group(group, Signal::KILL);
 }
 

@@ -148,7 +148,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.input = None;
         let ended = run::wait(&mut self.child, RELEASE);
-        // Fails if the process has ended.
+        // The kill fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let rest =

@@ -22,7 +22,7 @@ const TEXT: usize = 4_000;
 /// The next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Listen, and call [`Monitor::tick`] at this time at the latest.
+    /// Listen to the program, and call [`Monitor::tick`] at this time at the latest.
     Listen(Duration),
     /// End the board's program, reset the board, and start the program again.
     Reset,
@@ -57,8 +57,8 @@ pub(super) struct Monitor {
     names: HashSet<String>,
     /// The log of the running case, or the log since the last case.
     log: VecDeque<String>,
-    /// Lines of standard error. Their order against standard output is unknown, so they belong to no case.
-    /// They are shown when the board is lost.
+    /// Lines of standard error, shown when the board is lost. Their order against standard output is unknown,
+    /// so these lines belong to no case.
     errors: VecDeque<String>,
     announced: Option<usize>,
     /// The board is reset once after a hang, and once after a death.

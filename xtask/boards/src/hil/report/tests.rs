@@ -48,7 +48,7 @@ fn junit_can_be_read_back() {
     let xml =
         junit(&[results(), Results::nothing("gone", Ending::Unreachable("far".into()))], false).unwrap();
     let report = Report::deserialize_from_str(&xml).unwrap();
-    // A skip is no failure. A fault of the run counts as an error of its own.
+    // A skip is no failure. A fault of the run counts as a separate error.
     let [first, gone] = &report.test_suites[..] else { panic!("{xml}") };
     assert_eq!((first.tests, first.failures, first.errors, first.skipped), (5, 1, 2, 1));
     assert_eq!((gone.tests, gone.failures, gone.errors, gone.skipped), (1, 0, 0, 1));
