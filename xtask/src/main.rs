@@ -38,6 +38,8 @@ cargo xtask TASK
   decode [--html OUT] HEX|FILE|-
                         print or draw work requests (or, with --cqe, completions) in words, and
                         report what a device would refuse
+  guest [--qemu PROGRAM] [--check | -- COMMAND…]
+                        boot a guest of QEMU whose own mlx5 drivers have the software device
   hil [--board NAME] [--filter TEXT] [--junit FILE] [--html FILE] …
                         run the scenarios on boards: the software device, alone or behind libmlx5,
                         devices of this machine and of other machines; reset boards that hang
@@ -107,7 +109,7 @@ fn main() -> ExitCode {
         "decode" | "demo" | "vectors" => elsewhere("xtask-device", &arguments),
         "dist" => elsewhere("xtask-artefacts", &arguments),
         "function" => function(rest),
-        "firmware" | "hil" | "lab" => elsewhere("xtask-boards", &arguments),
+        "firmware" | "guest" | "hil" | "lab" => elsewhere("xtask-boards", &arguments),
         "mutants" => elsewhere("xtask-mutants", &arguments),
         "tidy" => elsewhere("xtask-tidy", &arguments),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),

@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod firmware;
+mod guest;
 mod hil;
 mod lab;
 mod labgrid;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     let arguments = run::arguments();
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("firmware", rest)) => firmware::run(rest),
+        Some(("guest", rest)) => guest::run(rest),
         Some(("hil", rest)) => hil::run(rest),
         Some(("lab", rest)) => lab::run(rest),
         _ => run::misuse("call this program by `cargo xtask`"),
@@ -27,7 +29,7 @@ fn main() -> ExitCode {
 mod tests {
     #[test]
     fn help_fits_a_line() {
-        for help in [super::firmware::HELP, super::hil::HELP, super::lab::HELP] {
+        for help in [super::firmware::HELP, super::guest::HELP, super::hil::HELP, super::lab::HELP] {
             assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
         }
     }

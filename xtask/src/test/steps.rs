@@ -182,6 +182,9 @@ pub(super) const STEPS: &[Step] = &[
            packages: || [PIP, &toolchain::packages(), EMULATORS, SSH].concat(),
            run: || task("xtask-boards", &["lab", "--virtual-dpus"]).into(),
            what: "the step `lab` with emulated machines" },
+    Step { name: "guest", lane: Side, tier: Nightly, program: Some("xtask-boards"), packages: none,
+           run: guest,
+           what: "Linux's own drivers of a guest, on the PCI function; QEMU by the variable QEMU" },
     Step { name: "dpdk", lane: Side, tier: Nightly, program: None, packages: || [VERBS, PEERS].concat(),
            run: || itself(&["peer", "--dpdk"]).into(),
            what: "DPDK's tests with queue pairs of the size that they ask for" },
@@ -297,6 +300,15 @@ fn mutations() -> Result<(), String> {
         "--ignored",
         "--nocapture",
     ]))
+}
+
+/// Boots a guest, where there is a QEMU that can.
+fn guest() -> Outcome {
+    let qemu = std::env::var("QEMU").unwrap_or_else(|_| "qemu-system-x86_64".into());
+    if !succeeds(program(&qemu, &["-device", "vfio-user-pci,help"])) {
+        return Outcome::Skipped(format!("{qemu} is not there, or older than 10.1: no vfio-user-pci"));
+    }
+    task("xtask-boards", &["guest", "--qemu", &qemu, "--check"]).into()
 }
 
 fn function() -> Result<(), String> {

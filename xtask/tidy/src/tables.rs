@@ -133,6 +133,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             ("firmware", &[]),
             ("labgrid", &[]),
             ("vdpu", &[]),
+            ("guest", &["vdpu"]),
             ("hil", &["firmware", "labgrid", "vdpu"]),
             ("lab", &["labgrid", "vdpu"]),
         ],

@@ -7,6 +7,9 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
+/// The triplet in the paths of libraries.
+const TRIPLET: &str = "aarch64-linux-gnu";
+
 /// The kernel modules for QEMU's network.
 const MODULES: &[&str] = &["virtio_mmio", "virtio_net"];
 
@@ -36,7 +39,7 @@ const LIBRARIES: &[&str] = &[
 ];
 
 /// The kind and content of a file in the archive.
-enum Entry {
+pub(crate) enum Entry {
     Folder,
     Program(Vec<u8>),
     File(Vec<u8>),
@@ -59,10 +62,10 @@ pub(crate) fn build(packages: &Path, host_key: &str, authorized: &str) -> Result
         let base = name.rsplit('/').next().unwrap_or(name);
         put(&format!("bin/{base}"), Entry::Program(read(&packages.join(name))?));
     }
-    put("lib/ld-linux-aarch64.so.1", Entry::Program(library(packages, "ld-linux-aarch64.so.1")?));
+    put("lib/ld-linux-aarch64.so.1", Entry::Program(library(packages, TRIPLET, "ld-linux-aarch64.so.1")?));
     put("lib/aarch64-linux-gnu", Entry::Folder);
     for name in LIBRARIES {
-        put(&format!("lib/aarch64-linux-gnu/{name}"), Entry::File(library(packages, name)?));
+        put(&format!("lib/aarch64-linux-gnu/{name}"), Entry::File(library(packages, TRIPLET, name)?));
     }
     put("etc/libibverbs.d/mlx5.driver", Entry::File(read(&packages.join("etc/libibverbs.d/mlx5.driver"))?));
     // libibverbs loads providers by names that contain its version. This name is a link to libmlx5.
@@ -81,6 +84,11 @@ pub(crate) fn build(packages: &Path, host_key: &str, authorized: &str) -> Result
     put("etc/dropbear/openssh_host_key", Entry::Secret(host_key.into()));
     put("root/.ssh", Entry::Folder);
     put("root/.ssh/authorized_keys", Entry::Secret(authorized.into()));
+    archive(entries)
+}
+
+/// Returns the archive of these files, by their names.
+pub(crate) fn archive(entries: Vec<(String, Entry)>) -> Result<Vec<u8>, String> {
     let inputs = entries.into_iter().map(|(name, entry)| {
         let (kind, mode, content) = match entry {
             Entry::Folder => (ModeFileType::Directory, 0o755, Vec::new()),
@@ -100,18 +108,18 @@ pub(crate) fn kernel(packages: &Path) -> Result<PathBuf, String> {
     Ok(boot.join(only(&boot, "vmlinuz-")?))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Reads a library from either of the folders where packages install libraries.
-fn library(packages: &Path, name: &str) -> Result<Vec<u8>, String> {
-    let place = Path::new("lib/aarch64-linux-gnu").join(name);
+/// Reads a library from either of the folders where packages install libraries of an architecture.
+pub(crate) fn library(packages: &Path, triplet: &str, name: &str) -> Result<Vec<u8>, String> {
+    let place = Path::new("lib").join(triplet).join(name);
     read(&packages.join(&place)).or_else(|_| read(&packages.join("usr").join(place)))
 }
 
 /// Returns the name of the only file in a folder whose name begins with `beginning`.
-fn only(folder: &Path, beginning: &str) -> Result<String, String> {
+pub(crate) fn only(folder: &Path, beginning: &str) -> Result<String, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut found: Vec<_> = names.filter(|name| name.starts_with(beginning)).collect();

@@ -1,7 +1,7 @@
 //! The virtual DPU: an aarch64 machine in QEMU with an SSH server, on the loopback interface only.
 
-mod image;
-mod modules;
+pub(crate) mod image;
+pub(crate) mod modules;
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -1,0 +1,20 @@
+# Programs of rdma-core, server and client in one guest. The first that fails ends the script.
+ibv_devinfo || exit 1
+pair() {
+    "$@" > /tmp/server 2>&1 &
+    sleep 1
+    "$@" 127.0.0.1 > /tmp/client 2>&1 && wait $! || {
+        cat /tmp/server /tmp/client
+        echo "$* failed"
+        exit 1
+    }
+    echo "$* passed"
+}
+pair ibv_rc_pingpong -n 200
+pair ibv_rc_pingpong -e -n 50
+pair ibv_uc_pingpong -n 200
+pair ibv_ud_pingpong -n 200
+pair ibv_srq_pingpong -n 200 -q 4
+# The drivers let go of the device, and take it again.
+rmmod rdma_ucm rdma_cm ib_cm iw_cm mlx5_ib mlx5_core || exit 1
+insmod /lib/modules/mlx5_core.ko && insmod /lib/modules/mlx5_ib.ko && ibv_devinfo | grep PORT_ACTIVE
