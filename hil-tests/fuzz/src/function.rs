@@ -1,6 +1,6 @@
-//! The PCI function: BAR 0, configuration space, memory that comes and goes, and commands, as a client and
-//! the machine behind it write them. Whatever they hold, the function neither panics nor hangs, and memory
-//! that is not mapped stays as it is.
+//! The PCI function: BAR 0, configuration space, memory that is mapped and unmapped, and commands. A client
+//! and the machine behind it write arbitrary bytes to all of them. The function must not panic or hang, and
+//! must leave unmapped memory unchanged.
 
 use crate::input::Input;
 use crate::values::edge;
@@ -10,12 +10,13 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::{pread, pwrite};
 use std::os::fd::OwnedFd;
 
-/// Memory on the bus: what is mapped, and behind it in the file what is not.
+/// A file of memory: the mapped part, then an unmapped part.
 const BASE: u64 = 0x1000_0000;
 const MAPPED: u64 = 1 << 20;
 const ASIDE: u64 = 4096;
 
-/// Places in it: entries of commands, blocks of requests and replies, rings, pages for the firmware.
+/// Addresses in the mapped part: command entries, blocks of requests and replies, rings, pages for the
+/// firmware.
 const REQUEST: u64 = BASE + 0x4000;
 const REPLY: u64 = BASE + 0x8000;
 const RINGS: u64 = BASE + 0x10000;
@@ -57,7 +58,7 @@ impl World {
 
     fn map(&mut self) {
         let rights = Rights { read: true, write: true };
-        // A second time it is refused.
+        // A second mapping of the same range is refused.
         let _ = self.function.map(BASE, MAPPED, rights, Some((&self.file, 0)));
     }
 
@@ -71,7 +72,7 @@ impl World {
         self.function.write(Region::Bar, at, &value.to_be_bytes()).unwrap();
     }
 
-    /// Gives a command to the device. Its blocks are not signed, and need not be.
+    /// Writes a command for the device. Its blocks have no signatures, which are optional.
     fn command(&mut self, request: &[u8], room: usize) {
         let mut entry = [0; 64];
         entry[0] = 7;
@@ -95,7 +96,7 @@ impl World {
         self.register(0x18, 1);
     }
 
-    /// Takes the device to where objects can be made.
+    /// Takes the device to the state in which it creates objects.
     fn start(&mut self) {
         self.function.write(Region::Config, 4, &[6, 0]).unwrap();
         for _ in 0..4 {
@@ -113,7 +114,7 @@ impl World {
         assert_eq!(self.function.device_mut().phase(), Phase::Running);
         self.command(&short(0x802), 16);
         self.command(&short(0x800), 16);
-        // An event queue that gets everything, which others can name.
+        // An event queue for all events, which other objects can name.
         (0..64).for_each(|entry| self.write(RINGS + entry * 64 + 0x3f, &[1]));
         let mut create = short(0x301);
         create.resize(0x118, 0);
@@ -131,7 +132,7 @@ impl World {
                 let mut request = input.bytes(length.min(64));
                 request.resize(length, 0);
                 request[..2].copy_from_slice(&opcode.to_be_bytes());
-                // Numbers that are there, and places of memory.
+                // Existing object numbers, and addresses of memory.
                 request[2..6].fill(0);
                 request[6] = 0;
                 if input.one_in(2) {
@@ -205,7 +206,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let mut aside = [0; ASIDE as usize];
     pread(&world.file, &mut aside, MAPPED).unwrap();
     assert!(aside.iter().all(|byte| *byte == 0xa5), "memory that is not mapped was written");
-    // Behind a client that has gone nothing is reached.
+    // After the client is gone, no memory is accessible.
     world.function.disconnect();
     let memory: &GuestMemory = world.function.device_mut().memory();
     assert!(memory.read(BASE, &mut [0]).is_err());

@@ -85,7 +85,7 @@ fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
     })
 }
 
-/// Returns how the software device is broken, to test what is told of a case that fails.
+/// Returns the faults of the software device, which test the report of a failed case.
 fn faults() -> Faults {
     let denied_as_access = std::env::var("HIL_BREAK").is_ok_and(|fault| fault == "denied-as-access");
     Faults { denied_as_access, ..Faults::default() }
