@@ -266,6 +266,12 @@ impl Cq {
         self.0.number
     }
 
+    /// Returns where the ring is in the memory of this process, to look at it from elsewhere, as
+    /// [`QpControl::addresses`](super::QpControl::addresses) does of a queue pair.
+    pub fn ring_address(&self) -> u64 {
+        self.0.identity.address() as u64
+    }
+
     /// Returns what tells it from the queues of other devices as well.
     pub(super) fn identity(&self) -> CqIdentity {
         self.0.identity

@@ -9,10 +9,11 @@ use crate::command::{
     ReceiveRing, Rst2Init, SendRingSize, SlotCount, SlotStride, Sqd2Rts, TimestampFormat, UarPage, UserIndex,
 };
 use crate::error::{CommandError, PostError};
-use crate::mkey::Access;
+use crate::mkey::{Access, SignatureFault};
 use crate::queue::{
-    Batch, BlueFlame, CompletedReceive, CompletedSend, CqIdentity, QpQueues, ReceiveQueue,
-    ReceiveQueueConfig, RequestKind, Retired, SendQueue, SendQueueConfig, SendRequest, UarDoorbell,
+    Batch, BlueFlame, CompletedReceive, CompletedSend, CompletionRouter, CqIdentity, CqeOrigin, QpQueues,
+    ReceiveQueue, ReceiveQueueConfig, RequestKind, Retired, SendQueue, SendQueueConfig, SendRequest,
+    UarDoorbell,
 };
 use crate::types::Qpn;
 use crate::wire::data::DataSegment;
@@ -465,7 +466,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     }
 
     /// Returns how many send requests are posted and not retired; see [`SendQueue::outstanding`].
-    pub const fn outstanding(&self) -> u32 {
+    pub fn outstanding(&self) -> u32 {
         self.send.outstanding()
     }
 
@@ -570,6 +571,20 @@ impl Outstanding {
         if request.kind != RequestKind::MkeyConfigurePart {
             self.sends.push(request.id);
         }
+    }
+}
+
+/// A queue pair alone, without mkeys that could report signature errors: `reader.poll(&mut queue_pair)`.
+impl<const S: usize, const R: usize> CompletionRouter for QueuePair<S, R> {
+    type Queues = Self;
+
+    #[inline]
+    fn queues(&mut self, _origin: CqeOrigin) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    fn signature_error(&mut self, _fault: &SignatureFault) -> Option<usize> {
+        None
     }
 }
 

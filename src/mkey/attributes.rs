@@ -2,6 +2,7 @@
 
 use super::{SignatureCapabilities, XtsEngine};
 use crate::types::{Key, KsmEntrySize, PsvIndex};
+use bitfield_struct::bitfield;
 
 /// The count of signature errors that software and device exchange. It starts at 1.
 ///
@@ -179,77 +180,95 @@ pub struct MkeyKind {
     pub entry_size: Option<KsmEntrySize>,
 }
 
-/// An [`MkeyKind`], and what forbids posting a request as it was prepared, in one word: posting compares it once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub(crate) struct KindWord(u64);
+/// What forbids posting a request to an mkey as the request was prepared.
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub(crate) struct MkeyFlags {
+    /// What the device holds is not known.
+    pub(crate) state_unknown: bool,
+    /// The device cannot write the tag of the key.
+    pub(crate) tag_refused: bool,
+    #[bits(6)]
+    __: u8,
+}
 
-/// What forbids posting a request as it was prepared, as its bit of a [`KindWord`].
-#[derive(Clone, Copy)]
-#[repr(u64)]
-pub(crate) enum KindFlag {
-    /// Of an mkey: what the device holds is not known.
-    StateUnknown = 1,
-    /// Of an mkey: the device cannot write its tag.
-    TagRefused = 1 << 1,
-    /// Of a prepared configuration: it keeps a part of the mkey that the request may have to write again.
-    Keeps = 1 << 2,
-    /// Of a prepared configuration: the request is finished when it is written, see `UmrRequest::finish`.
-    FinishedLater = 1 << 3,
+/// What forbids posting a prepared configuration as it is.
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub(crate) struct ConfigFlags {
+    /// It keeps a part of the mkey that the request may have to write again.
+    pub(crate) keeps: bool,
+    /// Fields depend on the length of the layout: see `UmrRequest::finish`.
+    pub(crate) finished_later: bool,
+    #[bits(6)]
+    __: u8,
+}
+
+/// An [`MkeyKind`], with the flags of an mkey or of a prepared configuration, in one word: posting compares
+/// it once.
+#[bitfield(u64, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub(crate) struct KindWord {
+    /// None in the word of a configuration.
+    #[bits(8)]
+    pub(crate) mkey: MkeyFlags,
+    /// None in the word of an mkey.
+    #[bits(8)]
+    pub(crate) config: ConfigFlags,
+    /// 1 and the capabilities; 0 without signature.
+    #[bits(5)]
+    signature: u8,
+    /// 1 more than the engine; 0 without crypto.
+    #[bits(3)]
+    crypto: u8,
+    minimal: bool,
+    /// Logarithm of the length of all entries; 0 where they differ.
+    #[bits(7)]
+    log_entry_size: u8,
+    entries: u32,
 }
 
 impl KindWord {
-    /// The lowest bit of the number of entries. The bits of the rest of the kind begin at 16, below them are the flags.
-    const ENTRIES_AT: u32 = 32;
-
-    pub(crate) const fn new(kind: MkeyKind) -> Self {
+    pub(crate) const fn of(kind: MkeyKind) -> Self {
         let signature = match kind.signature {
             None => 0,
             Some(SignatureCapabilities { block_4048, crc32c, crc64_xp10, digest_with_xts }) => {
-                1 | (block_4048 as u64) << 1
-                    | (crc32c as u64) << 2
-                    | (crc64_xp10 as u64) << 3
-                    | (digest_with_xts as u64) << 4
+                1 | (block_4048 as u8) << 1
+                    | (crc32c as u8) << 2
+                    | (crc64_xp10 as u8) << 3
+                    | (digest_with_xts as u8) << 4
             }
         };
         let crypto = match kind.crypto {
             None => 0,
-            Some(engine) => 1 + engine as u64,
+            Some(engine) => 1 + engine as u8,
         };
-        let entry_size = match kind.entry_size {
+        let log_entry_size = match kind.entry_size {
             None => 0,
-            Some(size) => size.log() as u64,
+            Some(size) => size.log(),
         };
-        let form = kind.form as u64;
-        let entries = (kind.max_entries as u64) << Self::ENTRIES_AT;
-        Self(signature << 16 | crypto << 21 | form << 24 | entry_size << 25 | entries)
+        Self::new()
+            .with_signature(signature)
+            .with_crypto(crypto)
+            .with_minimal(matches!(kind.form, UmrForm::Minimal))
+            .with_log_entry_size(log_entry_size)
+            .with_entries(kind.max_entries)
     }
 
-    /// Returns whether a flag is set.
+    /// Returns whether such an mkey has neither signature nor crypto.
     #[inline]
-    pub(crate) const fn has(self, flag: KindFlag) -> bool {
-        self.0 & flag as u64 != 0
-    }
-
-    /// Sets a flag.
-    pub(crate) const fn set(&mut self, flag: KindFlag) {
-        self.0 |= flag as u64;
-    }
-
-    /// Clears a flag.
-    pub(crate) const fn clear(&mut self, flag: KindFlag) {
-        self.0 &= !(flag as u64);
+    pub(crate) const fn is_plain(self) -> bool {
+        self.signature() == 0 && self.crypto() == 0
     }
 
     /// Returns the kind alone.
-    #[inline]
     pub(crate) const fn without_flags(self) -> Self {
-        Self(self.0 & !0xffff)
+        self.with_mkey(MkeyFlags::new()).with_config(ConfigFlags::new())
     }
 
     /// Returns how many translation entries such an mkey has room for.
     #[inline]
     pub(crate) const fn max_entries(self) -> usize {
-        (self.0 >> Self::ENTRIES_AT) as usize
+        self.entries() as usize
     }
 }

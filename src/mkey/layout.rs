@@ -138,14 +138,86 @@ pub enum Layout<'a> {
 }
 
 impl Layout<'_> {
+    /// Returns its form.
+    #[inline]
+    pub(crate) const fn form(&self) -> LayoutForm {
+        match self {
+            Self::Unchanged => LayoutForm::Unchanged,
+            Self::List(entries) => LayoutForm::List { entries: entries.len() },
+            Self::Interleaved { entries, .. } => LayoutForm::Interleaved { entries: entries.len() },
+        }
+    }
+}
+
+/// What kind of layout a request writes, and how many entries it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LayoutForm {
+    Unchanged,
+    List { entries: usize },
+    Interleaved { entries: usize },
+}
+
+impl LayoutForm {
     /// Returns the number of 16-byte translation entries that it takes, the header of an interleaved layout included.
     #[inline]
-    pub(crate) const fn octowords(&self) -> usize {
+    pub(crate) const fn octowords(self) -> usize {
         match self {
             Self::Unchanged => 0,
-            Self::List(entries) => entries.len(),
-            Self::Interleaved { entries, .. } => 1 + entries.len(),
+            Self::List { entries } => entries,
+            Self::Interleaved { entries } => 1 + entries,
         }
+    }
+}
+
+/// How many bytes the layout of an mkey maps, and of which kind the layout is, in one word: posting writes it
+/// once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct Mapped(u64);
+
+impl Mapped {
+    /// No layout.
+    pub(crate) const NOTHING: Self = Self(0);
+
+    /// Set beside the bytes that an interleaved layout maps: no layout maps as many. 51 streams of 65,535
+    /// bytes, 2^32 - 1 times over, are the most.
+    const INTERLEAVED: u64 = 1 << 63;
+
+    /// Set beside the bytes that a list maps whose entries are counted, because it came from registered
+    /// memory: no list maps as many ([`MkeyAttributes::MAX_ENTRIES`](super::MkeyAttributes::MAX_ENTRIES) of 2
+    /// GiB are the most). Entries of a list in a request are not counted, which would take time.
+    const COUNTED: u64 = 1 << 62;
+
+    /// A list in a request.
+    #[inline]
+    pub(crate) const fn list(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// A list from registered memory.
+    pub(crate) const fn counted(bytes: u64) -> Self {
+        Self(bytes | Self::COUNTED)
+    }
+
+    /// An interleaved layout.
+    pub(crate) const fn interleaved(bytes: u64) -> Self {
+        Self(bytes | Self::INTERLEAVED)
+    }
+
+    /// Returns how many bytes it maps.
+    #[inline]
+    pub(crate) const fn bytes(self) -> u64 {
+        self.0 & (Self::COUNTED - 1)
+    }
+
+    /// Returns whether it is a list of one byte or more.
+    pub(crate) const fn is_list(self) -> bool {
+        self.0 != 0 && self.0 & Self::INTERLEAVED == 0
+    }
+
+    /// Returns whether it is a list whose entries are counted.
+    pub(crate) const fn is_counted(self) -> bool {
+        self.0 & Self::COUNTED != 0
     }
 }
 

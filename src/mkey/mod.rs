@@ -50,8 +50,8 @@ mod state;
 mod window;
 
 pub use access::Access;
+pub(crate) use attributes::{ConfigFlags, KindWord};
 pub use attributes::{ErrorCount, MkeyAttributes, MkeyKind, SignatureAttributes, UmrForm};
-pub(crate) use attributes::{KindFlag, KindWord};
 pub use combine::{Crc32cCombine, Crc64Combine};
 pub use config::{MkeyConfig, SignatureChange};
 pub(crate) use crypto::units_can_be_encrypted;
@@ -62,6 +62,7 @@ pub use digest::{Digest, DigestPart, DigestSpan};
 pub(crate) use fields::FieldChanges;
 pub use fields::RelaxedOrdering;
 pub use ksm::KsmEntry;
+pub(crate) use layout::LayoutForm;
 pub use layout::{InterleavedEntry, KlmEntry, Layout};
 pub(crate) use plan::{InForce, Plan};
 pub use registered_list::RegisteredList;

@@ -1,10 +1,11 @@
 //! What the device is known to hold for an mkey, as far as the next request depends on it.
 
-use super::attributes::{KindFlag, KindWord};
+use super::attributes::KindWord;
+use super::layout::{LayoutForm, Mapped};
 use super::plan::{InForce, Plan};
 use super::{
-    BlockSignature, Crypto, Digest, ErrorCount, Layout, MkeyAttributes, MkeyConfig, MkeyKind,
-    SignatureAttributes, SignatureChange, SignatureError, SignatureFault, UmrForm,
+    BlockSignature, Crypto, Digest, ErrorCount, MkeyAttributes, MkeyConfig, MkeyKind, SignatureAttributes,
+    SignatureChange, SignatureError, SignatureFault, UmrForm,
 };
 use crate::error::{CheckError, ConfigError, ConfigPart};
 use crate::types::{DomainKind, Key, PsvIndex};
@@ -27,8 +28,8 @@ use crate::wire::OCTOWORDS_PER_BLOCK;
 #[repr(C, align(64))]
 pub struct Mkey {
     kind_word: KindWord,
-    /// Bytes of memory that the layout in force maps, and [`INTERLEAVED`] or [`COUNTED`].
-    mapped: u64,
+    /// What the layout in force maps.
+    mapped: Mapped,
     /// PSVs, in the order of [`DomainKind`]; 0 without signature.
     psvs: [u32; 2],
     key: Key,
@@ -42,20 +43,11 @@ pub struct Mkey {
     kind: MkeyKind,
     /// The device can change the tag.
     tag_update: bool,
-    /// Entries of the list in force, where [`COUNTED`] is set.
+    /// Entries of the list in force, where they are counted.
     entries: u32,
     /// The first signature error since the last check.
     error: Option<Result<SignatureError, CheckError>>,
 }
-
-/// Set beside the bytes that an interleaved layout maps: no layout maps as many. 51 streams of 65,535 bytes, 2^32 - 1 times over, are
-/// the most.
-const INTERLEAVED: u64 = 1 << 63;
-
-/// Set beside the bytes that a list maps whose entries are counted, because it came from registered memory: no list maps as many
-/// ([`MkeyAttributes::MAX_ENTRIES`] of 2 GiB are the most). A list in a request overwrites it: its entries are not counted, which would
-/// take time.
-const COUNTED: u64 = 1 << 62;
 
 // `kind`, and what comes after it, is not for posting.
 const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
@@ -75,8 +67,8 @@ impl Mkey {
             None => ([0; 2], ErrorCount { seen: 0, pending: false }),
         };
         let mut mkey = Self {
-            kind_word: KindWord::new(kind),
-            mapped: 0,
+            kind_word: KindWord::of(kind),
+            mapped: Mapped::NOTHING,
             psvs,
             key,
             errors_seen: count.seen,
@@ -90,6 +82,18 @@ impl Mkey {
         };
         mkey.note_tag();
         mkey
+    }
+
+    /// Tracks a new mkey without signature and crypto: its key, and how many entries it has room for.
+    ///
+    /// ```
+    /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes};
+    /// use mlx5_mkey::types::Key;
+    /// let key = Key::from_raw(0x1234_00);
+    /// assert_eq!(Mkey::plain(key, 4), Mkey::new(MkeyAttributes::plain(key, 4)));
+    /// ```
+    pub const fn plain(key: Key, max_entries: u32) -> Self {
+        Self::new(MkeyAttributes::plain(key, max_entries))
     }
 
     /// Returns the key, local and remote.
@@ -107,7 +111,7 @@ impl Mkey {
     /// [`Mkey::forget`].
     #[inline]
     pub const fn length(&self) -> u64 {
-        self.mapped & (COUNTED - 1)
+        self.mapped.bytes()
     }
 
     /// Returns its length on the wire in bytes, signatures included, which is what work requests count; `None` where its memory is
@@ -172,11 +176,8 @@ impl Mkey {
     /// Notes whether the device can write the tag: it writes a 0 in any case.
     const fn note_tag(&mut self) {
         let is_written = matches!(self.kind.form, UmrForm::Complete);
-        if is_written && self.key.tag() != 0 && !self.tag_update {
-            self.kind_word.set(KindFlag::TagRefused);
-        } else {
-            self.kind_word.clear(KindFlag::TagRefused);
-        }
+        let is_refused = is_written && self.key.tag() != 0 && !self.tag_update;
+        self.kind_word.set_mkey(self.kind_word.mkey().with_tag_refused(is_refused));
     }
 
     /// Forgets what the device holds, because it may not have executed what was posted: the queue failed or was reset.
@@ -197,24 +198,31 @@ impl Mkey {
 
     /// Notes that an invalidation was posted. The device keeps the error count.
     pub(crate) const fn note_invalidated(&mut self) {
-        self.kind_word.set(KindFlag::StateUnknown);
-        self.mapped = 0;
+        self.kind_word.set_mkey(self.kind_word.mkey().with_state_unknown(true));
+        self.mapped = Mapped::NOTHING;
     }
 
-    /// Notes that a request was posted after which these are in force; `length` is what the layout maps.
+    /// Notes that a request was posted after which a layout of this form is in force, which maps `length`
+    /// bytes.
     #[inline]
-    pub(crate) fn note_configured(&mut self, config: &MkeyConfig, layout: &Layout<'_>, length: u64) {
+    pub(crate) const fn note_layout(&mut self, layout: LayoutForm, length: u64) {
         match layout {
-            Layout::Unchanged => {}
-            Layout::List(_) => self.mapped = length,
-            Layout::Interleaved { .. } => self.mapped = length | INTERLEAVED,
+            LayoutForm::Unchanged => {}
+            LayoutForm::List { .. } => self.mapped = Mapped::list(length),
+            LayoutForm::Interleaved { .. } => self.mapped = Mapped::interleaved(length),
         }
+    }
+
+    /// Notes that a request was posted after which signature and crypto properties of this configuration are
+    /// in force. An mkey without both has none to note.
+    #[inline]
+    pub(crate) const fn note_properties(&mut self, config: &MkeyConfig) {
         (self.signature, self.crypto) = (config.signature, config.crypto);
     }
 
     /// Notes that a request was posted after which a list from registered memory is in force, of this many entries.
     pub(crate) const fn note_list(&mut self, entries: u32, length: u64) {
-        self.mapped = length | COUNTED;
+        self.mapped = Mapped::counted(length);
         self.entries = entries;
     }
 
@@ -229,11 +237,11 @@ impl Mkey {
 
     /// Notes that a request was posted that gave all that was not known: the next one may be written as it is prepared.
     pub(crate) const fn note_known(&mut self) {
-        self.kind_word.clear(KindFlag::StateUnknown);
+        self.kind_word.set_mkey(self.kind_word.mkey().with_state_unknown(false));
     }
 
     const fn is_unknown(&self) -> bool {
-        self.kind_word.has(KindFlag::StateUnknown)
+        self.kind_word.mkey().state_unknown()
     }
 
     /// Returns the kind, and what forbids posting a request as it was prepared.
@@ -274,21 +282,18 @@ impl Mkey {
 
     /// Refuses a change of entries where no list is in force, or none that is known.
     pub(crate) const fn check_list(&self) -> Result<(), ConfigError> {
-        if self.mapped == 0 || self.mapped & INTERLEAVED != 0 {
-            return Err(ConfigError::NoList);
-        }
-        Ok(())
+        if self.mapped.is_list() { Ok(()) } else { Err(ConfigError::NoList) }
     }
 
     /// Returns how many entries of a list from registered memory are in force.
     pub(crate) fn list_entries(&self) -> Result<u32, ConfigError> {
         self.check_list()?;
-        if self.mapped & COUNTED == 0 { Err(ConfigError::ListInRequest) } else { Ok(self.entries) }
+        if self.mapped.is_counted() { Ok(self.entries) } else { Err(ConfigError::ListInRequest) }
     }
 
     /// Refuses what cannot be configured in the state that the mkey is in.
-    pub(crate) fn check_state(&self, config: &MkeyConfig, layout: &Layout<'_>) -> Result<(), ConfigError> {
-        if self.kind_word.has(KindFlag::TagRefused) {
+    pub(crate) fn check_state(&self, config: &MkeyConfig, layout: LayoutForm) -> Result<(), ConfigError> {
+        if self.kind_word.mkey().tag_refused() {
             return Err(ConfigError::TagUpdateUnsupported { tag: self.key.tag() });
         }
         if self.is_unknown() { self.check_complete(config, layout) } else { Ok(()) }
@@ -305,10 +310,10 @@ impl Mkey {
     }
 
     /// Refuses a configuration that does not give all that the mkey can have.
-    fn check_complete(&self, config: &MkeyConfig, layout: &Layout<'_>) -> Result<(), ConfigError> {
+    fn check_complete(&self, config: &MkeyConfig, layout: LayoutForm) -> Result<(), ConfigError> {
         let missing = if config.access.is_none() {
             ConfigPart::Access
-        } else if *layout == Layout::Unchanged {
+        } else if layout == LayoutForm::Unchanged {
             ConfigPart::Layout
         } else if self.kind.signature.is_some() && config.signature == SignatureChange::Keep {
             ConfigPart::Signature

@@ -8,6 +8,14 @@ use core::marker::PhantomData;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct CqIdentity(pub(super) usize);
 
+impl CqIdentity {
+    /// Returns where the ring begins.
+    #[cfg(feature = "devx")]
+    pub(crate) const fn address(self) -> usize {
+        self.0
+    }
+}
+
 macro_rules! completed {
     ($(#[$doc:meta])+ $name:ident) => {
         $(#[$doc])+

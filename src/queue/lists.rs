@@ -1,16 +1,14 @@
 //! Lists that the device takes from registered memory, and changes in the middle of a list.
 
 use super::in_flight::RequestKind;
-use super::request::SendRequest;
+use super::request::{Configuration, SendRequest};
 use crate::error::{ConfigError, PostError};
-use crate::mkey::{KlmEntry, Layout, Mkey, MkeyAttributes, RegisteredList};
+use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey, MkeyAttributes, MkeyConfig, RegisteredList};
 use crate::types::KsmEntrySize;
-use crate::wire::{OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, blocks_of};
+use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of};
 use crate::wqe::PreparedConfig;
+use crate::wqe::control::ControlFields;
 use crate::wqe::lists::{self, POINTER_BLOCKS};
-
-/// Stands for an interleaved layout that is somewhere else.
-const INTERLEAVED: Layout<'_> = Layout::Interleaved { repeat: 0, entries: &[] };
 
 impl SendRequest<'_, '_> {
     /// Changes an mkey as [`SendRequest::configure_mkey`] does, with a list, or an interleaved layout
@@ -27,25 +25,19 @@ impl SendRequest<'_, '_> {
         prepared: &PreparedConfig,
         list: &mut RegisteredList<'_>,
     ) -> Result<(), PostError> {
-        let nothing = Layout::List(&[]);
         if list.entries() == 0 {
             // There is nothing to point at.
-            return self.configure_mkey(mkey, prepared, nothing);
+            return self.configure_mkey(mkey, prepared, Layout::List(&[]));
         }
         let mut place = None;
-        let prepared = prepared.completed(mkey, &nothing, &mut place)?;
+        let prepared = prepared.completed(mkey, LayoutForm::List { entries: 0 }, &mut place)?;
         check_size(mkey, list.entry_size())?;
         check_room(mkey, list.entries().into())?;
-        let psvs = usize::from(prepared.psv_count());
-        let (blocks, fields) = self.reserve(POINTER_BLOCKS + psvs)?;
-        let bsfs = lists::configure_by_pointer(blocks, fields, mkey, prepared, list, psvs)?;
-        self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, psvs)?;
+        let mut by_pointer = ByPointer { prepared, list, bsfs: [ZEROS; 2] };
+        self.post(mkey, &mut by_pointer)?;
+        let bsfs = by_pointer.bsfs;
         lists::write_bsfs(list, prepared, &bsfs);
-        self.tell_error_count(fields.begin, mkey);
-        if list.is_interleaved() {
-            mkey.note_configured(prepared.config(), &INTERLEAVED, list.length());
-        } else {
-            mkey.note_configured(prepared.config(), &Layout::Unchanged, list.length());
+        if !list.is_interleaved() {
             mkey.note_list(list.entries().into(), list.length());
         }
         mkey.note_known();
@@ -139,6 +131,48 @@ impl SendRequest<'_, '_> {
         self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, 0)?;
         mkey.note_list(first + u32::from(list.entries()), length);
         Ok(())
+    }
+}
+
+/// A configuration whose list is in registered memory.
+struct ByPointer<'a, 'l> {
+    prepared: &'a PreparedConfig,
+    list: &'a RegisteredList<'l>,
+    /// What is written behind the list once the request is posted.
+    bsfs: [Block; 2],
+}
+
+impl Configuration for ByPointer<'_, '_> {
+    fn blocks(&self) -> usize {
+        POINTER_BLOCKS
+    }
+
+    fn psvs(&self) -> usize {
+        self.prepared.psv_count().into()
+    }
+
+    fn config(&self) -> &MkeyConfig {
+        self.prepared.config()
+    }
+
+    fn form(&self) -> LayoutForm {
+        // A list is noted by itself.
+        if self.list.is_interleaved() {
+            LayoutForm::Interleaved { entries: 0 }
+        } else {
+            LayoutForm::Unchanged
+        }
+    }
+
+    fn write(
+        &mut self,
+        blocks: &mut [Block],
+        fields: ControlFields,
+        mkey: &Mkey,
+    ) -> Result<u64, ConfigError> {
+        let Self { prepared, list, .. } = *self;
+        self.bsfs = lists::configure_by_pointer(blocks, fields, mkey, prepared, list, self.psvs())?;
+        Ok(list.length())
     }
 }
 

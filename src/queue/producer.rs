@@ -21,16 +21,14 @@ pub(super) struct SqProducer<'r> {
     /// Up to this block, all blocks from `producer` on are free and contiguous, and no limit stands against filling them. Where
     /// it is before `producer`, none are known to be.
     contiguous_end: u64,
-    /// The most work requests that may be outstanding.
-    max_requests: u32,
     /// Takes what does not fit before the ring's end, until it is committed.
     scratch: [Block; MAX_BLOCKS],
 }
 
 impl<'r> SqProducer<'r> {
     /// Makes a producer whose next block is number `producer`.
-    pub(super) const fn new(ring: Ring<'r, Wqebb>, producer: u64, max_requests: u32) -> Self {
-        Self { ring, producer, contiguous_end: producer, max_requests, scratch: [ZEROS; MAX_BLOCKS] }
+    pub(super) const fn new(ring: Ring<'r, Wqebb>, producer: u64) -> Self {
+        Self { ring, producer, contiguous_end: producer, scratch: [ZEROS; MAX_BLOCKS] }
     }
 
     /// Begins anew at block 0.
@@ -67,11 +65,6 @@ impl<'r> SqProducer<'r> {
         tail + self.ring.len() as u64 - self.producer
     }
 
-    /// Returns how many work requests may still be posted.
-    const fn free_requests(&self, in_flight: &InFlight) -> u32 {
-        self.max_requests.saturating_sub(in_flight.outstanding())
-    }
-
     /// Reserves blocks to write: in the ring, or in scratch space where too few are free before its end.
     ///
     /// A full ring is refused by [`SqProducer::commit`] and not here: a request that can never be posted is to be refused for that
@@ -82,20 +75,18 @@ impl<'r> SqProducer<'r> {
     /// for more.
     #[inline]
     pub(super) fn reserve(&mut self, blocks: usize, in_flight: &InFlight) -> Result<&mut [Block], PostError> {
-        if !self.is_known_free(blocks) {
-            self.look(in_flight);
-        }
-        let first = if self.is_known_free(blocks) {
+        let first = if self.is_known_free(blocks) || self.finds_free(blocks, in_flight) {
             self.ring.block(self.producer)
         } else if blocks <= MAX_BLOCKS {
             self.scratch.as_mut_ptr()
         } else {
             return Err(PostError::SendRingFull { needed: blocks as u16, free: MAX_BLOCKS as u16 });
         };
-        // SAFETY: in the ring all blocks from `producer` to `contiguous_end` are before the ring's end and free, that is not the
-        // device's: `look` set the end so by the requests in flight of this queue, and since then `producer` has only moved on, or
-        // `restart` has set both to 0, where no block is known to be free. In the scratch space there are as many blocks. Nobody else
-        // uses them while `self` is borrowed, and they are plain bytes.
+        // SAFETY: in the ring all blocks from `producer` to `contiguous_end` are before the ring's end and
+        // free, that is not the device's: `finds_free` or `copy_scratch` set the end so by the requests in
+        // flight of this queue, and since then `producer` has only moved on, or `restart` has set both to 0,
+        // where no block is known to be free. In the scratch space there are as many blocks. Nobody else uses
+        // them while `self` is borrowed, and they are plain bytes.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, blocks) })
     }
 
@@ -104,13 +95,22 @@ impl<'r> SqProducer<'r> {
         self.producer + blocks as u64 <= self.contiguous_end
     }
 
-    /// Looks how many blocks are free and contiguous; at most as many are counted as work requests may still be posted.
+    /// Looks how many blocks are free and contiguous, and returns whether these are.
     #[inline]
-    fn look(&mut self, in_flight: &InFlight) {
+    fn finds_free(&mut self, blocks: usize, in_flight: &InFlight) -> bool {
+        // Where there is a limit, requests are counted when this one is committed.
+        if in_flight.is_limited() {
+            return false;
+        }
+        self.contiguous_end = self.ring_end().min(self.producer + self.free(in_flight.tail()));
+        self.is_known_free(blocks)
+    }
+
+    /// Returns the block behind the last one of this lap.
+    #[inline]
+    const fn ring_end(&self) -> u64 {
         // The ring's length is a power of two.
-        let ring_end = (self.producer | self.ring.last()) + 1;
-        let free = self.free(in_flight.tail()).min(self.free_requests(in_flight).into());
-        self.contiguous_end = ring_end.min(self.producer + free);
+        (self.producer | self.ring.last()) + 1
     }
 
     /// Commits the blocks of `requests` work requests that were reserved and are written, up to the block before `end`.
@@ -122,22 +122,24 @@ impl<'r> SqProducer<'r> {
         &mut self,
         end: u64,
         requests: usize,
-        in_flight: &InFlight,
+        in_flight: &mut InFlight,
     ) -> Result<(), PostError> {
         if end > self.contiguous_end {
-            self.copy_scratch(end, requests, in_flight)?;
+            return self.copy_scratch(end, requests, in_flight);
         }
         self.producer = end;
         Ok(())
     }
 
-    /// Copies blocks out of the scratch space, to both sides of the ring's end if that comes in between.
+    /// Commits blocks of the scratch space: copies them, to both sides of the ring's end if that comes in
+    /// between. Where there is a limit of requests, as many blocks are known to be free then as requests may
+    /// still be posted.
     #[cold]
     #[inline(never)]
-    fn copy_scratch(&mut self, end: u64, requests: usize, in_flight: &InFlight) -> Result<(), PostError> {
-        let free = self.free_requests(in_flight);
-        if requests as u64 > free.into() {
-            return Err(PostError::TooManyRequests { needed: requests as u16, free: free as u16 });
+    fn copy_scratch(&mut self, end: u64, requests: usize, in_flight: &mut InFlight) -> Result<(), PostError> {
+        let free_requests = in_flight.free_requests(self.producer);
+        if requests as u64 > free_requests.into() {
+            return Err(PostError::TooManyRequests { needed: requests as u16, free: free_requests as u16 });
         }
         let (needed, free) = (end - self.producer, self.free(in_flight.tail()));
         if needed > free {
@@ -145,6 +147,11 @@ impl<'r> SqProducer<'r> {
         }
         for (at, block) in (self.producer..end).zip(&self.scratch) {
             self.ring.write(at, zerocopy::transmute!(*block));
+        }
+        self.producer = end;
+        if in_flight.is_limited() {
+            let requests = free_requests.saturating_sub(requests as u32);
+            self.contiguous_end = self.ring_end().min(end + self.free(in_flight.tail()).min(requests.into()));
         }
         Ok(())
     }

@@ -1,32 +1,26 @@
 //! The one way in: how a request gets into the ring. Every request reserves blocks, writes them, and commits them.
 //!
-//! [`SendRequest::configure_mkey`] compares the kind that the configuration was prepared for with that of the mkey. Both words also
-//! have flags for what must be looked at first: an mkey's, for a state that is not known or a tag that the device cannot change; a
-//! configuration's, for a part of the mkey that stays or a field that is written last. Where the words are equal and
-//! `UmrRequest::has_room` finds the layout short enough, `configure` writes the configuration as it was prepared. Else, or where
-//! that was refused, `configure_slow` has `PreparedConfig::completed` check kind, tag and state and encode what stays, has
-//! `SendState::check_layout` check the length of the layout, writes the result by the same functions, and has `UmrRequest::finish`
-//! add what few requests need.
+//! [`SendRequest::configure_mkey`] compares the kind that the configuration was prepared for with that of the
+//! mkey, flags included. Where they are equal and the layout has room, the configuration is written as it was
+//! prepared. Else, or where that was refused, `configure_in_any_state` looks at kind, tag and state of the
+//! mkey, encodes parts that stay, and finds the reason of a refusal. Both, and lists in registered memory,
+//! post through `SendRequest::post`.
 //!
-//! Blocks come from `SqProducer::reserve`: in the ring, or in scratch space where they are not free or the ring's end comes before the
-//! last. `UmrRequest::write` fills them in: `control::write` the control segment, `layout::write` the entries, which it checks and
-//! sums up, `write_set_psv` each SET_PSV, and itself the UMR control segment, BSFs and mkey context.
-//!
-//! `SendRequest::commit` makes the blocks a request. `SqProducer::commit` moves the producer on, after it copied scratch space into the
-//! ring, or refuses where ring or limit of requests has no room. `InFlight::file` files each work request under its first block, and
-//! the next request is fenced if this one changes an mkey. One thing is written after that, before the doorbell: where the device has
-//! to know a new count of signature errors, `tell_error_count` adds it to the blocks. Last, the mkey notes what is in force. A request
-//! that is refused may have written to blocks that are not committed, but posted requests, counters and mkey are as before. The
-//! caller rings the doorbell.
+//! `SqProducer::reserve` gives blocks in the ring, or in scratch space where too few are free before the
+//! ring's end. `UmrRequest::write` fills them in. `SendRequest::commit` makes them a request: it moves the
+//! producer on, files each work request under its first block, and has the next request fenced if this one
+//! changes an mkey. A request that is refused may have written to blocks that are not committed, but posted
+//! requests, counters and mkey are as before. The caller rings the doorbell.
 
 use super::in_flight::{InFlight, RequestKind};
 use super::send_state::SendState;
-use crate::error::PostError;
-use crate::mkey::{Layout, Mkey};
+use crate::error::{ConfigError, PostError};
+use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey, MkeyConfig};
 use crate::types::Qpn;
 use crate::wire::Block;
 use crate::wqe::PreparedConfig;
 use crate::wqe::control::{ControlFields, RequestFlags};
+use crate::wqe::layout::{Lay, ListOf};
 use crate::wqe::umr::UmrRequest;
 
 /// A send request under construction: flags first, then one of the methods that post it. Nothing is posted before.
@@ -91,68 +85,118 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     // As a call, a list of 1 entry takes 75 % more instructions on x86-64, and rows of A72 27 to 79 %.
     #[inline(always)]
     pub fn configure_mkey<'l>(
-        mut self,
+        self,
         mkey: &mut Mkey,
         prepared: &PreparedConfig,
         layout: impl Into<Layout<'l>>,
     ) -> Result<(), PostError> {
         let layout = layout.into();
-        let umr = UmrRequest::new(prepared, layout);
-        if prepared.kind_word() == mkey.kind_word() && umr.has_room(self.state.max_umr_blocks) {
+        self.configure(mkey, prepared, layout)
+    }
+
+    /// As [`SendRequest::configure_mkey`], with a list of what the caller has instead of [`KlmEntry`]:
+    /// `to_klm` makes an entry of each on its way into the ring, and there is no second copy of the list.
+    ///
+    /// ```
+    /// use mlx5_mkey::error::PostError;
+    /// use mlx5_mkey::mkey::{KlmEntry, Mkey};
+    /// use mlx5_mkey::queue::{Doorbell, SendQueue};
+    /// use mlx5_mkey::types::Key;
+    /// use mlx5_mkey::wqe::PreparedConfig;
+    ///
+    /// /// A page of a cache, all of whose memory has one key.
+    /// struct Page(u64);
+    ///
+    /// fn lay_pages<D: Doorbell, const N: usize>(
+    ///     queue: &mut SendQueue<'_, D, N>,
+    ///     mkey: &mut Mkey,
+    ///     prepared: &PreparedConfig,
+    ///     (pages, key): (&[Page], Key),
+    /// ) -> Result<(), PostError> {
+    ///     let entry = |page: &Page| KlmEntry { address: page.0, length: 4096, key };
+    ///     queue.request(1).configure_mkey_from(mkey, prepared, pages, entry)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`SendRequest::configure_mkey`].
+    #[inline(always)]
+    pub fn configure_mkey_from<T>(
+        self,
+        mkey: &mut Mkey,
+        prepared: &PreparedConfig,
+        entries: &[T],
+        to_klm: impl Fn(&T) -> KlmEntry,
+    ) -> Result<(), PostError> {
+        self.configure(mkey, prepared, ListOf { entries, to_klm })
+    }
+
+    /// Posts a configuration as it was prepared, or finds out what else the request has to write.
+    // As a call, a list of 1 entry takes 75 % more instructions on x86-64, and rows of A72 27 to 79 %.
+    #[inline(always)]
+    fn configure(
+        mut self,
+        mkey: &mut Mkey,
+        prepared: &PreparedConfig,
+        layout: impl Lay,
+    ) -> Result<(), PostError> {
+        let umr = UmrRequest::new(prepared, &layout);
+        let is_prepared = prepared.kind_word() == mkey.kind_word();
+        if is_prepared && umr.has_room(self.state.max_umr_blocks) {
             // A copy for each number of SET_PSVs: a fifth fewer instructions where there is none (a list of 4 entries).
             let posted = match prepared.psv_count() {
-                0 => self.configure::<0>(mkey, &umr),
-                1 => self.configure::<1>(mkey, &umr),
-                _ => self.configure::<2>(mkey, &umr),
+                0 => self.post(mkey, &mut AsPrepared::<_, 0>(&umr)),
+                1 => self.post(mkey, &mut AsPrepared::<_, 1>(&umr)),
+                _ => self.post(mkey, &mut AsPrepared::<_, 2>(&umr)),
             };
             // The slow path finds the reason: with errors of its own, a whole I/O takes 3 % more instructions (x86-64).
             if posted.is_ok() {
                 return Ok(());
             }
         }
-        out_of_line(move || self.configure_slow(mkey, prepared, layout))
-    }
-
-    /// Posts a UMR as it was prepared, and `PSVS` SET_PSVs.
-    // As a call, a list of 1 entry takes 100 % more instructions on x86-64, and rows of A72 47 to 140 %.
-    #[inline(always)]
-    fn configure<const PSVS: usize>(
-        &mut self,
-        mkey: &mut Mkey,
-        umr: &UmrRequest<'_>,
-    ) -> Result<(), PostError> {
-        let (blocks, fields) = self.reserve(umr.umr_blocks + PSVS)?;
-        let length = umr.write(blocks, fields, mkey, PSVS)?;
-        self.commit(fields.begin, RequestKind::MkeyConfigure, umr.umr_blocks, PSVS)?;
-        self.tell_error_count(fields.begin, mkey);
-        mkey.note_configured(umr.prepared.config(), &umr.layout, length);
-        Ok(())
+        out_of_line(move || self.configure_in_any_state(mkey, prepared, &layout))
     }
 
     /// Posts any configuration to an mkey in any state, or returns the reason why it cannot.
-    fn configure_slow(
+    fn configure_in_any_state(
         mut self,
         mkey: &mut Mkey,
         prepared: &PreparedConfig,
-        layout: Layout<'_>,
+        layout: &dyn Lay,
     ) -> Result<(), PostError> {
         let mut place = None;
-        let prepared = prepared.completed(mkey, &layout, &mut place)?;
-        let (umr, psvs) = (UmrRequest::new(prepared, layout), prepared.psv_count().into());
+        let prepared = prepared.completed(mkey, layout.form(), &mut place)?;
+        let umr = UmrRequest::new(prepared, layout);
         self.state.check_layout(&umr)?;
-        let (blocks, fields) = self.reserve(umr.umr_blocks + psvs)?;
-        let length = umr.write(blocks, fields, mkey, psvs)?;
-        umr.finish(blocks, mkey, length)?;
-        self.commit(fields.begin, RequestKind::MkeyConfigure, umr.umr_blocks, psvs)?;
-        self.tell_error_count(fields.begin, mkey);
-        mkey.note_configured(prepared.config(), &umr.layout, length);
+        self.post(mkey, &mut InAnyState(&umr))?;
         mkey.note_known();
+        Ok(())
+    }
+
+    /// Posts a configuration: reserves its blocks, has them written, commits them, has the device told of
+    /// signature errors, and notes what is in force then.
+    // As a call, a list of 1 entry takes 100 % more instructions on x86-64, and rows of A72 47 to 140 %.
+    #[inline(always)]
+    pub(super) fn post(
+        &mut self,
+        mkey: &mut Mkey,
+        configuration: &mut impl Configuration,
+    ) -> Result<(), PostError> {
+        let (blocks, psvs) = (configuration.blocks(), configuration.psvs());
+        let (space, fields) = self.reserve(blocks + psvs)?;
+        let length = configuration.write(space, fields, mkey)?;
+        self.commit(fields.begin, RequestKind::MkeyConfigure, blocks, psvs)?;
+        mkey.note_layout(configuration.form(), length);
+        if !mkey.kind_word().is_plain() {
+            self.tell_error_count(fields.begin, mkey);
+            mkey.note_properties(configuration.config());
+        }
         Ok(())
     }
 
     /// Has the UMR committed at block `begin` tell the device how many signature errors of the mkey were seen, if it has to know.
     #[inline]
-    pub(super) fn tell_error_count(&mut self, begin: u64, mkey: &mut Mkey) {
+    fn tell_error_count(&mut self, begin: u64, mkey: &mut Mkey) {
         // In the ring, as it is seldom: written with the rest of the request, a whole I/O takes 2 to 5 % more instructions (x86-64).
         if mkey.error_count_is_pending() {
             self.state.add_error_count(begin, mkey);
@@ -162,9 +206,9 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     /// Returns blocks to write, and the fields of the first control segment beside opcode and size.
     #[inline]
     pub(super) fn reserve(&mut self, blocks: usize) -> Result<(&mut [Block], ControlFields), PostError> {
-        let SendState { producer, qpn_dword, next_flags, .. } = &mut *self.state;
+        let SendState { producer, qpn_bits, next_flags, .. } = &mut *self.state;
         let (begin, flags) = (producer.producer(), self.flags);
-        let fields = ControlFields { qpn: *qpn_dword, begin, flags, default: *next_flags };
+        let fields = ControlFields { qpn: *qpn_bits, begin, flags, default: *next_flags };
         Ok((producer.reserve(blocks, self.in_flight)?, fields))
     }
 
@@ -191,6 +235,88 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         state.last = last;
         state.next_flags = if kind.changes_mkey() { state.flags_after_umr } else { state.flags };
         Ok(())
+    }
+}
+
+/// What [`SendRequest::post`] posts: a UMR, and SET_PSVs after it.
+pub(super) trait Configuration {
+    /// Returns how many blocks the UMR has.
+    fn blocks(&self) -> usize;
+    /// Returns how many SET_PSVs follow, of a block each.
+    fn psvs(&self) -> usize;
+    /// Returns what is in force once it is executed.
+    fn config(&self) -> &MkeyConfig;
+    /// Returns the form of the layout in force then.
+    fn form(&self) -> LayoutForm;
+    /// Writes all blocks, and returns how many bytes the mkey maps once they are executed.
+    fn write(&mut self, blocks: &mut [Block], fields: ControlFields, mkey: &Mkey)
+    -> Result<u64, ConfigError>;
+}
+
+/// A request as it was prepared, with `PSVS` SET_PSVs.
+struct AsPrepared<'a, L, const PSVS: usize>(&'a UmrRequest<'a, L>);
+
+impl<L: Lay, const PSVS: usize> Configuration for AsPrepared<'_, L, PSVS> {
+    #[inline(always)]
+    fn blocks(&self) -> usize {
+        self.0.umr_blocks
+    }
+
+    #[inline(always)]
+    fn psvs(&self) -> usize {
+        PSVS
+    }
+
+    #[inline(always)]
+    fn config(&self) -> &MkeyConfig {
+        self.0.prepared.config()
+    }
+
+    #[inline(always)]
+    fn form(&self) -> LayoutForm {
+        self.0.form
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        blocks: &mut [Block],
+        fields: ControlFields,
+        mkey: &Mkey,
+    ) -> Result<u64, ConfigError> {
+        self.0.write(blocks, fields, mkey, PSVS)
+    }
+}
+
+/// A request for an mkey in any state.
+struct InAnyState<'a>(&'a UmrRequest<'a, dyn Lay + 'a>);
+
+impl Configuration for InAnyState<'_> {
+    fn blocks(&self) -> usize {
+        self.0.umr_blocks
+    }
+
+    fn psvs(&self) -> usize {
+        self.0.prepared.psv_count().into()
+    }
+
+    fn config(&self) -> &MkeyConfig {
+        self.0.prepared.config()
+    }
+
+    fn form(&self) -> LayoutForm {
+        self.0.form
+    }
+
+    fn write(
+        &mut self,
+        blocks: &mut [Block],
+        fields: ControlFields,
+        mkey: &Mkey,
+    ) -> Result<u64, ConfigError> {
+        let length = self.0.write(blocks, fields, mkey, self.psvs())?;
+        self.0.finish(blocks, mkey, length)?;
+        Ok(length)
     }
 }
 

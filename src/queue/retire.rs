@@ -12,9 +12,11 @@ use crate::wqe::control;
 impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
     /// Returns how many work requests are posted and not retired. A configuration counts for its UMR and for each of its
     /// SET_PSVs.
-    pub const fn outstanding(&self) -> u32 {
+    ///
+    /// They are counted one by one.
+    pub fn outstanding(&self) -> u32 {
         let in_flight: &InFlight = &self.in_flight;
-        in_flight.outstanding()
+        in_flight.outstanding(self.state.producer.producer())
     }
 
     /// Retires the work request that a completion names by its first block modulo 2^16, and all before it,
@@ -34,8 +36,8 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
     /// Hands what is outstanding to `each`, oldest first: published or not, silent or signalled.
     pub(crate) fn each_outstanding(&self, mut each: impl FnMut(Retired)) {
         let in_flight: &InFlight = &self.in_flight;
-        for &Filed { id, kind, .. } in in_flight.before(self.state.producer.producer()) {
-            each(Retired { id, kind });
+        for (_, filed) in in_flight.before(self.state.producer.producer()) {
+            each(filed.retired());
         }
     }
 
@@ -63,7 +65,7 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         let next = if hw_counter == published as u16 {
             published
         } else {
-            in_flight.find(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?.begin
+            in_flight.begin(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?
         };
         Ok(self.state.cancel_from(in_flight, next, id))
     }
@@ -77,8 +79,9 @@ impl SendState<'_> {
         let producer = self.producer.producer();
         let mut cancelled = 0;
         // Up to the producer: a request that is posted and not yet published is cancelled, too.
-        for filed in in_flight.before(producer).filter(|filed| filed.id == id && filed.begin >= next) {
-            self.producer.ring_mut().write_word(filed.begin, control::nop_start(filed.begin));
+        let is_named = |(begin, filed): &(u64, &Filed)| filed.id == id && *begin >= next;
+        for (begin, _) in in_flight.before(producer).filter(is_named) {
+            self.producer.ring_mut().write_word(begin, control::nop_start(begin));
             cancelled += 1;
         }
         // When the queue pair leaves SQD, the device goes on reading; it must see the new words then.

@@ -130,6 +130,20 @@ pub trait CompletionRouter {
     fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize>;
 }
 
+/// A send queue alone, without mkeys that could report signature errors: `completions.poll(&mut queue)`.
+impl<D: Doorbell, const N: usize> CompletionRouter for SendQueue<'_, D, N> {
+    type Queues = Self;
+
+    #[inline]
+    fn queues(&mut self, _origin: CqeOrigin) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    fn signature_error(&mut self, _fault: &SignatureFault) -> Option<usize> {
+        None
+    }
+}
+
 /// Routes the completions of one queue pair.
 ///
 /// ```

@@ -69,8 +69,8 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             return Err(QueueError::InlineLimit { bytes, max });
         }
         let first_block = u64::from(config.first_block);
-        let producer = SqProducer::new(Ring::new(ring, N.min(MAX_SLOTS))?, first_block, config.max_requests);
-        let in_flight = InFlight::<[Filed; N]>::new(first_block);
+        let producer = SqProducer::new(Ring::new(ring, N.min(MAX_SLOTS))?, first_block);
+        let in_flight = InFlight::<[Filed; N]>::new(first_block, config.max_requests);
         Ok(Self { state: SendState::new(&config, producer), record, doorbell, in_flight })
     }
 

@@ -3,7 +3,7 @@
 use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
 use crate::error::{ConfigError, PostError};
-use crate::mkey::{Layout, Mkey};
+use crate::mkey::{LayoutForm, Mkey};
 use crate::types::Qpn;
 use crate::wire::{
     MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
@@ -11,14 +11,13 @@ use crate::wire::{
 use crate::wqe::control::{self, RequestFlags};
 use crate::wqe::umr::{self, UmrRequest};
 use crate::wqe::{MemcpyConfig, Payload};
-use zerocopy::big_endian::U32;
 
 /// The part of a send queue that requests work on.
 pub(super) struct SendState<'r> {
     pub(super) producer: SqProducer<'r>,
     qpn: Qpn,
-    /// As control segments have it.
-    pub(super) qpn_dword: U32,
+    /// Where control segments have it.
+    pub(super) qpn_bits: u64,
     /// What each request gets beside its own flags (`signal_all`).
     pub(super) flags: RequestFlags,
     /// The same for a request after a change of an mkey: with a fence.
@@ -43,7 +42,7 @@ impl<'r> SendState<'r> {
         Self {
             producer,
             qpn: config.qpn,
-            qpn_dword: control::qpn_dword(config.qpn),
+            qpn_bits: control::qpn_bits(config.qpn),
             flags,
             flags_after_umr,
             next_flags: if config.small_fence { flags_after_umr } else { flags },
@@ -67,9 +66,9 @@ impl<'r> SendState<'r> {
     }
 
     /// Refuses a layout that is too long for the mkey or for a request.
-    pub(super) fn check_layout(&self, umr: &UmrRequest<'_>) -> Result<(), ConfigError> {
-        let (octowords, prepared) = (umr.layout.octowords(), umr.prepared);
-        let header = usize::from(matches!(umr.layout, Layout::Interleaved { .. }));
+    pub(super) fn check_layout(&self, umr: &UmrRequest<'_, impl ?Sized>) -> Result<(), ConfigError> {
+        let (octowords, prepared) = (umr.form.octowords(), umr.prepared);
+        let header = usize::from(matches!(umr.form, LayoutForm::Interleaved { .. }));
         let max = prepared.kind_word().max_entries().min(self.max_octowords);
         if octowords > max {
             return Err(ConfigError::TooManyEntries { max: max.saturating_sub(header) as u32 });

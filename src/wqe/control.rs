@@ -3,13 +3,13 @@
 use crate::types::Qpn;
 use crate::wire::Octoword;
 use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
-use zerocopy::big_endian::U32;
+use zerocopy::big_endian::U64;
 use zerocopy::transmute;
 
 /// Fence, completion and event flags of a request (PRM `fm_ce_se`), as the third dword of a control segment has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub(crate) struct RequestFlags(#[cfg_attr(feature = "defmt", defmt(Debug2Format))] U32);
+pub(crate) struct RequestFlags(u32);
 
 impl RequestFlags {
     /// No fence, no completion but that of an error, no event.
@@ -29,13 +29,13 @@ impl RequestFlags {
     const FENCES: Self = Self::new(FmCeSe::new().with_fm(0b111));
 
     const fn new(flags: FmCeSe) -> Self {
-        Self(U32::new(flags.into_bits() as u32))
+        Self(flags.into_bits() as u32)
     }
 
     /// Returns the flags of both.
     #[inline]
     pub(crate) const fn with(self, other: Self) -> Self {
-        Self(U32::new(self.0.get() | other.0.get()))
+        Self(self.0 | other.0)
     }
 
     /// Returns the flags of both; of two fences, the own.
@@ -47,12 +47,12 @@ impl RequestFlags {
     /// Returns whether it has any of these.
     #[inline]
     const fn has(self, any: Self) -> bool {
-        self.0.get() & any.0.get() != 0
+        self.0 & any.0 != 0
     }
 
     #[inline]
     const fn without(self, other: Self) -> Self {
-        Self(U32::new(self.0.get() & !other.0.get()))
+        Self(self.0 & !other.0)
     }
 
     /// Returns the flags without a completion.
@@ -63,7 +63,7 @@ impl RequestFlags {
 
     /// Returns the flags as a control segment has them.
     pub(crate) const fn bits(self) -> FmCeSe {
-        FmCeSe::from_bits(self.0.get() as u8)
+        FmCeSe::from_bits(self.0 as u8)
     }
 
     /// Returns the fence mode.
@@ -75,8 +75,8 @@ impl RequestFlags {
 /// The fields of a control segment, beside opcode and size.
 #[derive(Clone, Copy)]
 pub(crate) struct ControlFields {
-    /// As a control segment has it, see [`qpn_dword`].
-    pub(crate) qpn: U32,
+    /// Where the first word of a control segment has it, see [`qpn_bits`].
+    pub(crate) qpn: u64,
     /// The number of its first block.
     pub(crate) begin: u64,
     /// What the request asks for.
@@ -93,12 +93,14 @@ impl ControlFields {
     }
 }
 
-/// Returns the number of a queue pair where the second dword of a control segment has it.
-pub(crate) const fn qpn_dword(qpn: Qpn) -> U32 {
-    U32::new(qpn.get() << 8)
+/// Returns the number of a queue pair where the first word of a control segment has it.
+pub(crate) const fn qpn_bits(qpn: Qpn) -> u64 {
+    (qpn.get() as u64) << 8
 }
 
-/// Writes a control segment.
+/// Writes a control segment: two words of 8 bytes, since the doorbell reads the first of them back. A core
+/// passes a store on to a load only where the store has all bytes of the load; otherwise the load waits until
+/// the store has reached the cache.
 #[inline]
 pub(crate) fn write(
     segment: &mut Octoword,
@@ -109,12 +111,9 @@ pub(crate) fn write(
 ) {
     let ControlFields { qpn, begin, flags, default } = fields;
     // See OpcodeWord, QpnDs and ControlSegment. Blocks count modulo 2^16, and a size has six bits.
-    *segment = transmute!([
-        U32::new(u32::from(begin as u16) << 8 | u32::from(opcode.0)),
-        qpn | U32::new(octowords as u32),
-        flags.with_default(default).0,
-        U32::new(imm),
-    ]);
+    let first = u64::from(begin as u16) << 40 | u64::from(opcode.0) << 32 | qpn | octowords as u64;
+    let second = u64::from(flags.with_default(default).0) << 32 | u64::from(imm);
+    *segment = transmute!([U64::new(first), U64::new(second)]);
 }
 
 /// Returns the first dword of a NOP that begins at block number `begin`.

@@ -40,10 +40,8 @@ impl Sge {
     /// Returns the segment in wire form.
     #[inline]
     pub(crate) fn to_wire(self) -> DataSegment {
-        // Length and key, which stand side by side, with one load.
-        let [address, both]: [u64; 2] = transmute!(self);
-        let [length, lkey]: [u32; 2] = transmute!(both);
-        transmute!([U64::new(u64::from(length) << 32 | u64::from(lkey)), U64::new(address)])
+        let Self { address, length, lkey } = self;
+        transmute!([U64::new(u64::from(length) << 32 | u64::from(lkey.get())), U64::new(address)])
     }
 
     /// Refuses a length that a data segment cannot have.

@@ -36,7 +36,7 @@ pub(crate) fn configure_by_pointer(
     psvs: usize,
 ) -> Result<[Block; 2], ConfigError> {
     let mut scratch = [ZEROS; SCRATCH];
-    let inline = UmrRequest::new(prepared, Layout::List(&[]));
+    let inline = UmrRequest::new(prepared, &Layout::List(&[]));
     // The SET_PSVs stand behind the UMR as it is by pointer. Blocks count modulo 2^16.
     let begin = fields.begin + (1 << 16) + POINTER_BLOCKS as u64 - inline.umr_blocks as u64;
     inline.write(&mut scratch, ControlFields { begin, ..fields }, mkey, psvs)?;
@@ -84,7 +84,7 @@ pub(crate) fn replace(
     let size = UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + octowords;
     write_replacement(blocks, fields, size, key, UmrFlags::new().with_inline(true), first, octowords);
     let list = blocks.get_mut(UMR_HEAD_BLOCKS..).unwrap_or_default();
-    layout::write(list, &Layout::List(entries)).map(drop)
+    layout::list(list, entries, |entry| *entry).map(drop)
 }
 
 /// Writes a UMR that replaces entries of a list from number `first` on, by those that are in memory.

@@ -5,8 +5,8 @@ mod changes;
 use super::bsf;
 use crate::error::ConfigError;
 use crate::mkey::{
-    DigestSpan, FieldChanges, InForce, KindFlag, KindWord, Layout, Mkey, MkeyConfig, MkeyKind, Plan,
-    RelaxedOrdering, SignatureChange, UmrForm, XtsEngine,
+    Access, ConfigFlags, DigestSpan, FieldChanges, InForce, KindWord, LayoutForm, Mkey, MkeyConfig, MkeyKind,
+    Plan, RelaxedOrdering, SignatureChange, UmrForm, XtsEngine,
 };
 use crate::types::DomainKind;
 use crate::wire::bsf::BsfSize;
@@ -87,6 +87,32 @@ impl PreparedConfig {
         Self::prepare(kind, config, false)
     }
 
+    /// Prepares a change of the access rights, and of nothing else, for all mkeys of the kind of `mkey`.
+    ///
+    /// ```
+    /// use mlx5_mkey::error::PostError;
+    /// use mlx5_mkey::mkey::{Access, KlmEntry, Mkey};
+    /// use mlx5_mkey::queue::{Doorbell, SendQueue};
+    /// use mlx5_mkey::wqe::PreparedConfig;
+    /// /// Has a plain mkey map a list, which a peer may read.
+    /// fn lay<D: Doorbell, const N: usize>(
+    ///     queue: &mut SendQueue<'_, D, N>,
+    ///     mkey: &mut Mkey,
+    ///     entries: &[KlmEntry],
+    /// ) -> Result<(), PostError> {
+    ///     let readable = PreparedConfig::access(mkey, Access::REMOTE_READ)?;
+    ///     queue.request(1).configure_mkey(mkey, &readable, entries)?;
+    ///     queue.ring_doorbell();
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ConfigError::EntriesWithBsf`].
+    pub fn access(mkey: &Mkey, access: Access) -> Result<Self, ConfigError> {
+        Self::new(mkey.kind(), &MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED })
+    }
+
     /// As [`PreparedConfig::new`], also with a data unit that is not a block with its signature, where the
     /// cipher is around the signature ([`ConfigError::DataUnitNotBlock`]), as the reference provider takes
     /// it.
@@ -103,15 +129,13 @@ impl PreparedConfig {
     fn prepare(kind: MkeyKind, config: &MkeyConfig, any_data_unit: bool) -> Result<Self, ConfigError> {
         let keeps_signature = kind.signature.is_some() && config.signature == SignatureChange::Keep;
         let keeps_crypto = kind.crypto.is_some() && config.crypto.is_none();
-        let mut kind_word = KindWord::new(kind);
-        if keeps_signature || keeps_crypto {
-            kind_word.set(KindFlag::Keeps);
-        }
         let plan = Plan::new(&kind, config, &InForce::NOTHING, any_data_unit)?;
         // An mkey for entries of one length takes few layouts: `PreparedConfig::completed` looks at them.
-        if plan.exact_size || kind.form == UmrForm::Minimal || kind.entry_size.is_some() {
-            kind_word.set(KindFlag::FinishedLater);
-        }
+        let is_finished_later = plan.exact_size || kind.form == UmrForm::Minimal || kind.entry_size.is_some();
+        let flags = ConfigFlags::new()
+            .with_keeps(keeps_signature || keeps_crypto)
+            .with_finished_later(is_finished_later);
+        let kind_word = KindWord::of(kind).with_config(flags);
         Ok(Self { config: *config, any_data_unit, ..Self::encode(kind_word, kind, &plan) })
     }
 
@@ -123,7 +147,7 @@ impl PreparedConfig {
     pub(crate) fn completed<'a>(
         &'a self,
         mkey: &Mkey,
-        layout: &Layout<'_>,
+        layout: LayoutForm,
         place: &'a mut Option<Self>,
     ) -> Result<&'a Self, ConfigError> {
         if self.kind_word.without_flags() != mkey.kind_word().without_flags() {
@@ -136,7 +160,7 @@ impl PreparedConfig {
         }
         mkey.check_state(&self.config, layout)?;
         let restarts_digest = self.own_digest().is_some() && mkey.error_count_is_pending();
-        if !restarts_digest && !self.kind_word.has(KindFlag::Keeps) {
+        if !restarts_digest && !self.kind_word.config().keeps() {
             return Ok(self);
         }
         let plan = mkey.plan(&self.config, self.any_data_unit)?;
@@ -195,7 +219,7 @@ impl PreparedConfig {
         }
         self.umr.mkey_mask = U64::new(mask.into_bits());
         if start_address.is_some() || relaxed_ordering.is_some_and(|(ordering, _)| ordering.read) {
-            self.kind_word.set(KindFlag::FinishedLater);
+            self.kind_word.set_config(self.kind_word.config().with_finished_later(true));
         }
     }
 

@@ -60,10 +60,10 @@ impl<'a> RawWqe<'a> {
     /// Returns the control segment as it is written.
     fn placed(&self, fields: ControlFields) -> ControlSegment {
         let word = OpcodeWord::from_bits(self.control.opmod_idx_opcode.get());
-        let octowords = U32::new(1 + self.segments.len() as u32);
+        let octowords = 1 + self.segments.len() as u32;
         ControlSegment {
             opmod_idx_opcode: word.with_wqe_index(fields.begin as u16).into_bits().into(),
-            qpn_ds: fields.qpn | octowords,
+            qpn_ds: U32::new(fields.qpn as u32 | octowords),
             fm_ce_se: flags(self.control.flags(), fields.flags.with_default(fields.default).bits())
                 .into_bits(),
             ..self.control

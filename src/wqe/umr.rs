@@ -1,9 +1,10 @@
 //! UMR requests that configure an mkey, with the SET_PSVs after it.
 
 use super::control::{ControlFields, RequestFlags};
-use super::{PreparedConfig, bsf, control, layout};
+use super::layout::Lay;
+use super::{PreparedConfig, bsf, control};
 use crate::error::ConfigError;
-use crate::mkey::{Layout, Mkey};
+use crate::mkey::{LayoutForm, Mkey};
 use crate::types::{DomainKind, PsvIndex, Seed};
 use crate::wire::bsf::SignatureBsf;
 use crate::wire::ctrl::Opcode;
@@ -20,29 +21,33 @@ const ZERO: Octoword = [0; OCTOWORD_BYTES];
 const LENGTH: u64 = MkeyMask::new().with_len(true).into_bits();
 
 /// What a request to configure an mkey writes: a UMR, and SET_PSVs after it.
-#[derive(Clone, Copy)]
-pub(crate) struct UmrRequest<'a> {
+pub(crate) struct UmrRequest<'a, L: ?Sized> {
     pub(crate) prepared: &'a PreparedConfig,
-    pub(crate) layout: Layout<'a>,
+    layout: &'a L,
+    pub(crate) form: LayoutForm,
     /// Blocks of the layout, of the BSFs, and of the whole UMR.
     layout_blocks: usize,
     bsf_blocks: usize,
     pub(crate) umr_blocks: usize,
 }
 
-impl<'a> UmrRequest<'a> {
-    #[inline]
-    pub(crate) fn new(prepared: &'a PreparedConfig, layout: Layout<'a>) -> Self {
-        let (layout_blocks, bsf_blocks) = (blocks_of(layout.octowords()), prepared.bsf_count());
+impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
+    #[inline(always)]
+    pub(crate) fn new(prepared: &'a PreparedConfig, layout: &'a L) -> Self {
+        let form = layout.form();
+        let (layout_blocks, bsf_blocks) = (blocks_of(form.octowords()), prepared.bsf_count());
         let umr_blocks = UMR_HEAD_BLOCKS + layout_blocks + bsf_blocks;
-        Self { prepared, layout, layout_blocks, bsf_blocks, umr_blocks }
+        Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks }
     }
 
     /// Returns whether its layout has room in the mkey, and all of it in a UMR of `max_blocks` blocks. It counts whole
     /// blocks, while a request may end within one: where it returns false, a layout without BSFs may fit all the same.
     #[inline]
     pub(crate) const fn has_room(&self, max_blocks: usize) -> bool {
-        self.umr_blocks <= max_blocks && self.layout.octowords() <= self.prepared.kind_word().max_entries()
+        // Both in one comparison: too many wrap around to more than `isize::MAX`.
+        let blocks_left = max_blocks.wrapping_sub(self.umr_blocks);
+        let entries_left = self.prepared.kind_word().max_entries().wrapping_sub(self.form.octowords());
+        blocks_left | entries_left <= isize::MAX as usize
     }
 
     /// Writes the UMR and `psvs` SET_PSVs, and returns how many bytes the mkey maps once they are executed. The last of these work
@@ -59,19 +64,24 @@ impl<'a> UmrRequest<'a> {
         mkey: &Mkey,
         psvs: usize,
     ) -> Result<u64, ConfigError> {
-        let Self { prepared, layout, layout_blocks, bsf_blocks, umr_blocks } = *self;
+        let Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks } = *self;
         // A request reserves what it writes.
         let [[ctrl, umr @ ..], context, rest @ ..] = blocks else { return Ok(0) };
         let (entries, rest) = rest.split_at_mut_checked(layout_blocks).unwrap_or_default();
         let (bsfs, set_psvs) = rest.split_at_mut_checked(bsf_blocks).unwrap_or_default();
         let (key, umr_fields) = (mkey.key(), if psvs == 0 { fields } else { fields.silent() });
         control::write(ctrl, Opcode::UMR, umr_blocks * OCTOWORDS_PER_BLOCK, umr_fields, key.get());
+        // Early, while little else is in registers.
+        let mapped = layout.write(entries)?;
+        let is_unchanged = matches!(form, LayoutForm::Unchanged);
+        let length = if is_unchanged { mkey.length() } else { mapped };
+        prepared.check_length(length)?;
         // Octoword by octoword: field by field takes three times as long.
         let [start, ..]: [Octoword; 3] = transmute!(prepared.umr);
         *umr = [start, ZERO, ZERO];
         let umr: &mut UmrControlSegment = transmute_mut!(umr);
         umr.klm_octowords = U16::new((layout_blocks * OCTOWORDS_PER_BLOCK) as u16);
-        if matches!(layout, Layout::Unchanged) {
+        if is_unchanged {
             umr.mkey_mask = U64::new(prepared.umr.mkey_mask.get() & !LENGTH);
         }
         for (block, bsf) in bsfs.iter_mut().zip(&prepared.bsfs) {
@@ -85,9 +95,6 @@ impl<'a> UmrRequest<'a> {
             let [memory, wire] = mkey.psvs();
             bsf.add_psvs((u64::from(wire) << 32 | u64::from(memory)) & prepared.psv_mask);
         }
-        let mapped = layout::write(entries, &layout)?;
-        let length = if matches!(layout, Layout::Unchanged) { mkey.length() } else { mapped };
-        prepared.check_length(length)?;
         let [start, ..]: [Octoword; 4] = transmute!(prepared.context);
         *context = [start, transmute!([U64::ZERO, U64::new(mapped)]), ZERO, ZERO];
         let context: &mut MkeyContext = transmute_mut!(context);

@@ -177,6 +177,29 @@ pub fn entry_foreign_arrays(
     batch.request(2).send(sges)
 }
 
+/// A user's own entry of a list.
+pub struct Page {
+    address: u64,
+    key: Key,
+}
+
+/// Posts a list of a user's own entries, and polls for the send queue alone.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_pages(
+    queue: &mut Queue<'_>,
+    mkey: &mut Mkey,
+    prepared: &PreparedConfig,
+    pages: &[Page],
+    completions: &mut CompletionQueue<'_>,
+) -> Result<bool, PostError> {
+    let mut other = Mkey::plain(mkey.key(), 8);
+    let readable = PreparedConfig::access(&other, Access::REMOTE_READ)?;
+    queue.request(2).configure_mkey(&mut other, &readable, Layout::Unchanged)?;
+    let to_klm = |page: &Page| KlmEntry { address: page.address, length: 4096, key: page.key };
+    queue.request(1).configure_mkey_from(mkey, prepared, pages, to_klm)?;
+    Ok(completions.poll(queue).is_some())
+}
+
 /// Reads the state of a send queue and of its doorbell, cancels and retires.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_books(

@@ -213,9 +213,14 @@ impl Request {
                 request.bind_window(&mut windows[*window], *range, *access, *start)
             }
             Self::SetPsv(psv, seed) => request.set_psv(*psv, *seed),
-            Self::Configure(mkey, with, layout) => {
-                request.configure_mkey(&mut mkeys[*mkey], &prepared[*with], layout.as_layout())
-            }
+            Self::Configure(mkey, with, layout) => match layout.as_layout() {
+                // Lists of an odd number of entries are posted as entries of a caller's own type.
+                Layout::List(entries) if entries.len() % 2 == 1 => {
+                    let (mkey, prepared) = (&mut mkeys[*mkey], &prepared[*with]);
+                    request.configure_mkey_from(mkey, prepared, entries, |entry| *entry)
+                }
+                layout => request.configure_mkey(&mut mkeys[*mkey], &prepared[*with], layout),
+            },
             Self::ConfigureByPointer(mkey, with, list) => {
                 request.configure_mkey_by_pointer(&mut mkeys[*mkey], &prepared[*with], &mut list.write()?)
             }

@@ -6,7 +6,9 @@ use crate::types::{BlockSize, Seed};
 use crate::wire::cqe::SignatureErrorCqe;
 
 /// What an mkey without signature and crypto takes as it was prepared.
-const PLAIN: KindWord = KindWord::new(MkeyAttributes::plain(Key::from_raw(0), 16).kind());
+const PLAIN: KindWord = KindWord::of(MkeyAttributes::plain(Key::from_raw(0), 16).kind());
+
+const LIST: LayoutForm = LayoutForm::List { entries: 0 };
 
 const PSVS: (PsvIndex, PsvIndex) = (PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
 
@@ -23,11 +25,11 @@ fn m3_a_tag_that_the_device_cannot_write_is_refused_when_the_key_is_configured()
     let refused = ConfigError::TagUpdateUnsupported { tag: 0x56 };
     let config = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
     assert_ne!(mkey.kind_word(), PLAIN, "not taken without a look at it");
-    assert_eq!(mkey.check_state(&config, &Layout::List(&[])), Err(refused));
+    assert_eq!(mkey.check_state(&config, LIST), Err(refused));
     assert_eq!(mkey.set_tag(0x56), Err(refused));
     // The tag that it was created with can be written.
     mkey.set_tag(0).unwrap();
-    assert_eq!((mkey.kind_word(), mkey.check_state(&config, &Layout::List(&[]))), (PLAIN, Ok(())));
+    assert_eq!((mkey.kind_word(), mkey.check_state(&config, LIST)), (PLAIN, Ok(())));
     let able = MkeyAttributes { tag_update: true, ..attributes };
     assert_eq!(Mkey::new(able).kind_word(), PLAIN);
 }
@@ -35,7 +37,7 @@ fn m3_a_tag_that_the_device_cannot_write_is_refused_when_the_key_is_configured()
 #[test]
 fn telling_the_error_count_leaves_nothing_pending() {
     let mut mkey = signature_mkey(Key::from_raw(0x0012_3400));
-    let takes_what_is_prepared = mkey.kind_word() == KindWord::new(mkey.kind());
+    let takes_what_is_prepared = mkey.kind_word() == KindWord::of(mkey.kind());
     assert_eq!((mkey.error_count_is_pending(), takes_what_is_prepared), (true, true));
     let known = mkey.clone();
     mkey.note_known();
@@ -62,7 +64,8 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
     let says = |error: SignatureError| (error.block_index(), error.found, error.computed);
     let forgets: [fn(&mut Mkey); 2] = [Mkey::note_invalidated, Mkey::forget];
     for forget in forgets {
-        mkey.note_configured(&config, &Layout::List(&[]), 516);
+        mkey.note_layout(LIST, 516);
+        mkey.note_properties(&config);
         mkey.note_known();
         forget(&mut mkey);
         // Twice: what is known of the old signature outlives it.
@@ -80,11 +83,8 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
     });
     assert_eq!(counts, [(3, false), (3, true)]);
     // The next configuration has no signature, and so none to read an error by.
-    mkey.note_configured(
-        &MkeyConfig { signature: SignatureChange::Reset, ..config },
-        &Layout::List(&[]),
-        516,
-    );
+    mkey.note_layout(LIST, 516);
+    mkey.note_properties(&MkeyConfig { signature: SignatureChange::Reset, ..config });
     assert!(mkey.record(&fault) && mkey.take_error().is_err());
 }
 
@@ -93,7 +93,8 @@ fn an_error_under_a_digest_is_read_only_if_it_is_of_the_digest() {
     let key = Key::from_raw(0x0012_3400);
     let mut mkey = signature_mkey(key);
     let digest = SignatureChange::Digest(Digest::wire());
-    mkey.note_configured(&MkeyConfig { signature: digest, ..MkeyConfig::UNCHANGED }, &Layout::List(&[]), 100);
+    mkey.note_layout(LIST, 100);
+    mkey.note_properties(&MkeyConfig { signature: digest, ..MkeyConfig::UNCHANGED });
     let fault = SignatureFault {
         mkey: key.index(),
         syndrome: SignatureErrorCqe::SYNDROME_GUARD,

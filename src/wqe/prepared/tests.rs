@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::error::PostError;
+use crate::mkey::Layout;
 use crate::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, MkeyAttributes,
     Signature, SignatureAttributes, SignatureCapabilities, SignatureError, SignatureFault, SignatureOrder,

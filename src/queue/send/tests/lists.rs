@@ -1,6 +1,7 @@
 //! Lists by pointer, and entries that are replaced.
 
 use super::*;
+use crate::mkey::LayoutForm;
 use crate::mkey::{InterleavedEntry, KsmEntry, RegisteredList};
 use crate::types::KsmEntrySize;
 
@@ -8,7 +9,7 @@ const LIST: u64 = 0x7f00_0000_1000;
 
 /// An mkey with a list of 1 entry in force.
 fn with_list(mut mkey: Mkey) -> Mkey {
-    mkey.note_configured(&MkeyConfig::UNCHANGED, &Layout::List(&[ENTRY]), 512);
+    mkey.note_layout(LayoutForm::List { entries: 1 }, 512);
     mkey
 }
 
@@ -179,12 +180,7 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(posted, Err(ConfigError::EntryLength { index: 1, length: 0 }.into()));
     mkey.forget();
     let mut interleaved = with_list(signature_mkey());
-    interleaved.note_configured(
-        &MkeyConfig::UNCHANGED,
-        &Layout::Interleaved { repeat: 1, entries: &[] },
-        512,
-    );
-    interleaved.note_configured(&MkeyConfig::UNCHANGED, &Layout::Unchanged, 512);
+    interleaved.note_layout(LayoutForm::Interleaved { entries: 0 }, 512);
     assert_eq!((interleaved.length(), interleaved.wire_length()), (512, Some(512)));
     for mut mkey in [mkey, interleaved, signature_mkey()] {
         let refused = Err(ConfigError::NoList.into());
@@ -319,8 +315,7 @@ fn m84_what_cannot_be_appended_to_is_refused_and_stays() {
         mkey
     };
     let mut interleaved = counted(plain, 4);
-    let streams = Layout::Interleaved { repeat: 1, entries: &[] };
-    interleaved.note_configured(&MkeyConfig::UNCHANGED, &streams, 512);
+    interleaved.note_layout(LayoutForm::Interleaved { entries: 0 }, 512);
     let mut invalidated = counted(plain, 4);
     invalidated.forget();
     let crypto = MkeyAttributes { crypto: Some(crate::mkey::XtsEngine::MultiBlock), ..plain };
@@ -549,4 +544,31 @@ fn m85_an_interleaved_layout_in_memory_is_no_list() {
     assert_eq!(mkey.length(), 2 * 3 * 512);
     let replaced = queue.request(2).replace_entries(&mut mkey, 0, &[ENTRY]);
     assert_eq!(replaced, Err(PostError::Config(ConfigError::NoList)));
+}
+
+#[test]
+fn a_list_of_own_entries_is_written_as_a_list() {
+    // Pages of a cache, whose memory has one key.
+    let pages: Vec<u64> = (1..=17).map(|page| page << 12).collect();
+    let to_klm = |page: &u64| KlmEntry { address: *page, length: 4096, key: KEY };
+    let entries: Vec<KlmEntry> = pages.iter().map(to_klm).collect();
+    // One more than the mkey has room for.
+    for count in 0..=pages.len() {
+        let posted = [false, true].map(|is_own| {
+            let (mut ring, record) = (vec![Wqebb([0xa5; 64]); 64], DoorbellRecord::new());
+            let mut queue = queue(&mut ring, &record, 0);
+            let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 16));
+            let prepared = prepare(&mkey, &MkeyConfig::UNCHANGED);
+            let request = queue.request(1);
+            let posted = if is_own {
+                request.configure_mkey_from(&mut mkey, &prepared, &pages[..count], to_klm)
+            } else {
+                request.configure_mkey(&mut mkey, &prepared, &entries[..count])
+            };
+            let blocks: Vec<Wqebb> = (0..queue.producer()).map(|block| queue.block(block)).collect();
+            (posted, blocks, mkey)
+        });
+        assert_eq!(posted[0], posted[1], "{count}");
+        assert_eq!(posted[0].0.is_ok(), count <= 16);
+    }
 }

@@ -25,7 +25,8 @@ fn a_layout_fits_or_not_however_it_is_posted() {
     // Room for five octowords: more than a block, less than two.
     for (max_inline_data, most) in [(60, 4), (76, 5), (92, 6)] {
         for layout in layouts {
-            let (octowords, header) = (layout.octowords(), usize::from(!matches!(layout, Layout::List(_))));
+            let (octowords, header) =
+                (layout.form().octowords(), usize::from(!matches!(layout, Layout::List(_))));
             let max = (most - header) as u32;
             let refused = Err(PostError::Config(ConfigError::TooManyEntries { max }));
             let expected = if octowords <= most { Ok(()) } else { refused };
