@@ -133,6 +133,10 @@ pub enum Work {
     MaxRequestsList4,
     /// A whole I/O: [`Work::List4`], silent, an RDMA WRITE of all of it, signalled, the doorbell, and the completion.
     IoList4,
+    /// [`Work::IoList4`], its number of entries not known.
+    IoList4Dyn,
+    /// [`Work::IoList4`] through the shim over libmlx5 (`devx`), which the program does, and boards do not.
+    IoList4Devx,
     /// A whole I/O with [`Work::Xts4`].
     IoXts4,
     /// A whole I/O with [`Work::T10Dif1`].
@@ -217,7 +221,9 @@ impl Work {
         Self::RefusedMaxRequests,
         Self::RingFullList4,
         Self::MaxRequestsList4,
+        Self::IoList4Dyn,
         Self::IoList4,
+        Self::IoList4Devx,
         Self::IoXts4,
         Self::IoT10Dif1,
         Self::IoT10DifXts4,
@@ -259,6 +265,8 @@ impl Work {
             Self::RingFullList4 => ("ring_full_list4", Plain, 4, ONE),
             Self::MaxRequestsList4 => ("max_requests_list4", Plain, 4, ONE),
             Self::IoList4 => ("io_list4", Plain, 4, ONE),
+            Self::IoList4Dyn => ("io_list4_dyn", Plain, 4, ONE),
+            Self::IoList4Devx => ("io_list4_devx", Plain, 4, ONE),
             Self::IoXts4 => ("io_xts4", Encrypted, 4, ONE),
             Self::IoT10Dif1 => ("io_t10dif1", Signed, 1, ONE),
             Self::IoT10DifXts4 => ("io_t10dif_xts4", Both, 4, ONE),
@@ -305,9 +313,34 @@ impl Work {
         }
     }
 
+    /// Returns how many requests (or completions, or I/Os) a run has that is timed: as many as fit, so that
+    /// reading the clock takes a small part of it.
+    pub const fn timed(self, batch: usize) -> usize {
+        let [_, counted] = self.runs(batch);
+        let room = match self.blocks() {
+            0 => IOS,
+            blocks => BLOCKS / blocks,
+        };
+        let most = if room < IOS { room } else { IOS };
+        let whole = most / batch * batch;
+        if self.is_io() || self.writes_per_completion().is_some() || whole < counted {
+            counted
+        } else {
+            whole
+        }
+    }
+
     /// Returns whether it is a whole I/O.
     pub const fn is_io(self) -> bool {
-        matches!(self, Self::IoList4 | Self::IoXts4 | Self::IoT10Dif1 | Self::IoT10DifXts4)
+        matches!(
+            self,
+            Self::IoList4Dyn
+                | Self::IoList4
+                | Self::IoList4Devx
+                | Self::IoXts4
+                | Self::IoT10Dif1
+                | Self::IoT10DifXts4
+        )
     }
 
     /// Returns whether it takes completions of RDMA WRITEs that are posted before, and how many of these there are for each.

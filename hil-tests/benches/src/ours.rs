@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::black_box;
 use mlx5_mkey::error::PostError;
-use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
+use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
 use mlx5_mkey::queue::{
     BlueFlame, Completion, CompletionQueue, CqDoorbellRecord, Doorbell, DoorbellRecord, QpRouter, QpTable,
     ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
@@ -67,6 +67,8 @@ impl Default for OursMemory {
 /// An I/O with what a service keeps for it.
 struct OurIo {
     io: Io,
+    /// Its entries, as many as there are, for work that learns their number at run time.
+    list: Vec<KlmEntry>,
     mkey: Mkey,
 }
 
@@ -176,6 +178,7 @@ impl<'m> Ours<'m> {
         let completions = black_box(&mut completions);
         let io = match work {
             Work::IoList4 => requests::io_list4,
+            Work::IoList4Dyn => requests::io_list4_dyn,
             Work::IoXts4 => requests::io_xts4,
             Work::IoT10Dif1 => requests::io_t10dif1,
             _ => requests::io_t10dif_xts4,
@@ -192,7 +195,7 @@ impl<'m> Ours<'m> {
         let mut queue = CompletionQueue::new(self.entries, self.cq_record).map_err(|_| "completion queue")?;
         let queue = black_box(&mut queue);
         let mut router = QpRouter { queues: &mut self.queue, mkeys: &mut [] };
-        (0..completions).try_for_each(|_| use_completion(queue.poll(&mut router)))
+        (0..completions).try_for_each(|_| use_completion(&queue.poll(&mut router)))
     }
 
     /// Takes completions of many queue pairs, one by one.
@@ -202,7 +205,7 @@ impl<'m> Ours<'m> {
         let queue = black_box(&mut queue);
         let table = black_box(&mut self.many);
         let mut router = table.router(&mut []);
-        (0..completions).try_for_each(|_| use_completion(queue.poll(&mut router)))
+        (0..completions).try_for_each(|_| use_completion(&queue.poll(&mut router)))
     }
 
     /// Takes completions by the batch.
@@ -214,7 +217,7 @@ impl<'m> Ours<'m> {
         for _ in 0..completions / BATCH {
             let mut failed = false;
             let count = queue.poll_batch(BATCH, &mut router, |completion| match completion {
-                Ok(Completion::Work(completion)) => drop(black_box(completion)),
+                Ok(Completion::Work(completion)) => drop(black_box(&completion)),
                 _ => failed = true,
             });
             if failed || count != BATCH {
@@ -233,7 +236,7 @@ impl<'m> Ours<'m> {
     /// Configures an mkey as it is before a run. Not counted.
     fn configure(&mut self, work: Work, at: usize) -> Result<(), PostError> {
         let Self { queue, ios, .. } = self;
-        let Some(OurIo { io, mkey }) = ios.get_mut(at) else { return Ok(()) };
+        let Some(OurIo { io, mkey, .. }) = ios.get_mut(at) else { return Ok(()) };
         let entries = io.entries.get(..work.entries()).unwrap_or_default();
         queue.request(0).configure_mkey(mkey, &Volume::complete(work), entries)?;
         queue.ring_doorbell();
@@ -319,9 +322,17 @@ impl<'m> Ours<'m> {
 }
 
 impl Side for Ours<'_> {
+    fn does(&self, work: Work, _batch: usize) -> bool {
+        work != Work::IoList4Devx
+    }
+
     fn prepare(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         if self.work != Some(work) || work.is_first() {
-            let io = |io| OurIo { io, mkey: mkey(work.kind()) };
+            let io = |io: Io| OurIo {
+                list: io.entries.iter().take(io.count).copied().collect(),
+                io,
+                mkey: mkey(work.kind()),
+            };
             self.ios = Io::all(work.entries()).into_iter().map(io).collect();
             self.volume = Volume::new(work);
             for at in (0..IOS).filter(|_| !work.is_first()) {
@@ -377,10 +388,14 @@ impl Side for Ours<'_> {
 }
 
 /// Uses every field of a completion.
+///
+/// # Errors
+/// [`Fault`] where there is none.
 #[inline(always)]
-fn use_completion<E>(completion: Option<Result<Completion, E>>) -> Result<(), Fault> {
+pub fn use_completion<E>(completion: &Option<Result<Completion, E>>) -> Result<(), Fault> {
     match completion {
         Some(Ok(completion)) => {
+            // By reference: by value it would be copied again, in other pieces than it was stored in.
             black_box(completion);
             Ok(())
         }
@@ -425,7 +440,7 @@ fn first(ios: &mut [OurIo], requests: usize) -> &mut [OurIo] {
 }
 
 /// An mkey that has not been configured.
-fn mkey(kind: Kind) -> Mkey {
+pub fn mkey(kind: Kind) -> Mkey {
     let psv = PsvIndex::from_low_bits;
     Mkey::new(MkeyAttributes {
         signature: kind.has_signature().then(|| SignatureAttributes::new(psv(0x10), psv(0x11))),

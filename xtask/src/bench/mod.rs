@@ -5,6 +5,7 @@ mod goals;
 mod plot;
 mod record;
 mod table;
+mod times;
 
 use crate::outcome::Outcome;
 use emulator::Measured;
@@ -14,13 +15,13 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use table::Conditions;
+use times::{Conditions, Timed};
 use xtask::run::{self, cargo};
 use xtask::toolchain::{Board, System, Toolchain};
 use xtask::{debian, emulate, host};
 
 pub(crate) const HELP: &str = "\
-cargo xtask bench [--host] [--json | --svg FILE | --record | --readme]
+cargo xtask bench [--host] [--json | --svg FILE | --record | --record-times | --readme]
 cargo xtask bench --emulator [--json]
 
 Counts the instructions of each request under callgrind, for five sides:
@@ -39,18 +40,23 @@ Cortex-A78, a bare-metal image runs in QEMU, which counts instructions as a cloc
 in the release profile only.
 
 A count is the difference of two runs, one with more requests, so it contains the requests alone.
-The same program always has the same counts. A time ratio is the median over rounds in which the
-stripped libmlx5 and the library take turns. It depends on the machine and the moment.
+The same program always has the same counts. Users wait for time: each request is also timed, in
+rounds in which the stripped libmlx5 and the library take turns in one process. A time depends on
+the machine and on its load, which are printed beside it. No test compares times.
 
   --host       count on this machine only
-  --json       print one object, {\"machine\", \"date\", \"rows\": [{\"work\", \"batch\", \"arch\",
-               \"profile\": \"release\"|\"lto\", \"ours\", \"libmlx5\", \"libmlx5_stripped\", \"copy\",
-               \"floor\", \"time\"}]}: instructions for each request, null if the side does not
-               perform the work; time is that of the stripped libmlx5 divided by the library's, null
-               if not measured
+  --json       print one object, {\"machine\", \"date\", \"load\", \"rows\": [{\"work\", \"batch\",
+               \"arch\", \"profile\": \"release\"|\"lto\", \"ours\", \"libmlx5\",
+               \"libmlx5_stripped\", \"copy\", \"floor\", \"time\"}]}: instructions for each request,
+               null if the side does not perform the work; time has nanoseconds of the library and
+               of the stripped libmlx5 in their best turns, the ratio of these two, and the median
+               ratio of all rounds, null if not measured
   --svg FILE   plot instructions against the number of scatter entries
   --record     write the counts to hil-tests/benches; `cargo xtask test bench` compares with them
-  --readme     write the recorded counts to hil-tests/benches/README.md, and some to README.md
+  --record-times
+               time the release profile on this machine and write the times to
+               hil-tests/benches/times.csv: on a quiet machine only
+  --readme     write the recorded counts and times to hil-tests/benches/README.md, some to README.md
   --emulator   measure the speed of the software device instead, under programs of others in two
                processes on two cores: RDMA WRITEs in MB/s (perftest), a polled ping-pong in
                microseconds (ibv_rc_pingpong), mkeys created and destroyed in a second. The same
@@ -133,10 +139,13 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let timed = || counted().and_then(|counts| with_times(counts.rows));
     let result = match rest[..] {
         [] => timed().map(|rows| format!("{}{}", table::text(&rows), footnote())),
-        ["--json"] => timed().map(|rows| table::json(&rows, &conditions())),
+        ["--json"] => timed().map(|rows| table::json(&rows, &Conditions::now())),
         ["--svg", file] => draw(file),
         ["--record"] => everywhere().and_then(|counts| record::write(&counts)),
-        ["--readme"] => record::read().and_then(|recorded| table::write_readme(&recorded.rows)),
+        ["--record-times"] => time(Profile::Release).and_then(times::write),
+        ["--readme"] => {
+            record::read().and_then(|recorded| table::write_readme(&recorded.rows, &times::read()?))
+        }
         ["--help" | "-h"] => Ok(HELP.into()),
         _ => return run::misuse(HELP),
     };
@@ -293,39 +302,27 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
     record::rows(ARCH, profile, &totals)
 }
 
+/// Times all works with the program in a profile.
+fn time(profile: Profile) -> Result<Vec<Timed>, String> {
+    let words = vec![program(profile)?.display().to_string(), "time".into()];
+    let mut command = emulate::command(words, PLAIN_KEYS, ENGINE)?;
+    Libmlx5::Stripped.set_up(&mut command);
+    run::answer(command).map(|text| times::printed(&text))
+}
+
 /// Measures time ratios on this machine, and adds them to the counts.
 fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     for profile in Profile::ALL {
-        let words = vec![program(profile)?.display().to_string(), "time".into()];
-        let mut command = emulate::command(words, PLAIN_KEYS, ENGINE)?;
-        Libmlx5::Stripped.set_up(&mut command);
-        let lines = run::answer(command)?;
-        for line in lines.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            let [work, batch, ratio] = words[..] else { continue };
-            let is_it = |row: &&mut Row| {
-                (row.arch.as_str(), row.profile) == (ARCH, profile)
-                    && row.work == work
-                    && row.batch.to_string() == batch
-            };
-            if let Some(row) = rows.iter_mut().find(is_it) {
-                row.time = ratio.parse().ok();
-            }
-        }
+        times::put_to(&mut rows, ARCH, profile, &time(profile)?);
     }
     Ok(rows)
 }
 
-/// Returns machine and date of a measurement.
-fn conditions() -> Conditions {
-    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let machine = name.map_or("an unknown CPU", |(_, name)| name).into();
-    Conditions { machine, date: run::answer(run::program("date", &["-u", "+%F"])).unwrap_or_default() }
-}
-
 /// Returns the line below the table.
 fn footnote() -> String {
-    let Conditions { machine, date } = conditions();
-    format!("time: libmlx5's divided by the library's, median of rounds, on {machine}, {date}\n")
+    let Conditions { machine, date, load } = Conditions::now();
+    format!(
+        "ns: of the library in its best turn; best, median: how many times longer the stripped libmlx5 \
+         takes, by the best turns and in the median round; {machine}, {date}, load {load}\n"
+    )
 }

@@ -54,8 +54,21 @@ pub(super) struct Row {
     pub(super) batch: u32,
     /// The instructions for each request, of each side that performs the work.
     pub(super) counts: [Option<f64>; SIDES.len()],
-    /// The time of the stripped libmlx5 divided by that of the library, if measured. It is not recorded.
-    pub(super) time: Option<f64>,
+    /// How long the library and the stripped libmlx5 take, where that was measured. `times.rs` keeps it.
+    pub(super) time: Option<Time>,
+}
+
+/// How long a request takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Time {
+    /// Nanoseconds of the library in its best turn.
+    pub(super) ours: f64,
+    /// Nanoseconds of the stripped libmlx5 in its best turn.
+    pub(super) libmlx5: f64,
+    /// How many times longer libmlx5 takes, by the best turns of both.
+    pub(super) best: f64,
+    /// The same as the median of all rounds.
+    pub(super) median: f64,
 }
 
 impl Row {

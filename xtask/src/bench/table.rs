@@ -1,15 +1,17 @@
 //! Counts as a table for people, as JSON for programs, and as tables of two READMEs.
 
-use super::record::{Profile, Row, SIDES};
+use super::record::{Profile, Row, SIDES, Time};
+use super::times::{Conditions, Timed, Times};
 use std::fmt::Write as _;
 use std::fs;
 use xtask::run;
 
-/// Returns a table of all rows. Its last column is the time of the stripped libmlx5 divided by the library's.
+/// The table with everything, and in its last columns how long the library takes, and how many times longer
+/// the stripped libmlx5 does: by the best turns of both, and in the median round.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::from(
         "instructions for a request                        batch      ours   libmlx5  stripped      copy     \
-         floor  time\n",
+         floor     ns  best median\n",
     );
     for row in rows {
         let [ours, libmlx5, stripped, copy, floor] = row.counts.map(|count| number(count, 1));
@@ -17,9 +19,11 @@ pub(super) fn text(rows: &[Row]) -> String {
         // Writing to a string cannot fail, as below.
         let _ = writeln!(
             text,
-            "{name:48} {:6} {ours:>9} {libmlx5:>9} {stripped:>9} {copy:>9} {floor:>9} {:>5}",
+            "{name:48} {:6} {ours:>9} {libmlx5:>9} {stripped:>9} {copy:>9} {floor:>9} {:>6} {:>5} {:>6}",
             row.batch,
-            number(row.time, 1),
+            number(row.time.map(|time| time.ours), 1),
+            number(row.time.map(|time| time.best), 2),
+            number(row.time.map(|time| time.median), 2),
         );
     }
     text
@@ -30,36 +34,35 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
 }
 
-/// Machine and date of a measurement.
-pub(super) struct Conditions {
-    pub(super) machine: String,
-    pub(super) date: String,
-}
-
-/// Returns a JSON object.
+/// One object for programs.
 pub(super) fn json(rows: &[Row], conditions: &Conditions) -> String {
-    let value = |value: Option<f64>, digits: usize| match value {
-        Some(value) => format!("{value:.digits$}"),
-        None => "null".into(),
-    };
+    let value = |value: Option<f64>| value.map_or("null".into(), |value| format!("{value:.1}"));
     let row = |row: &Row| {
         let Row { arch, profile, work, batch, counts, time } = row;
         let profile = profile.name();
         let counts: String = SIDES
             .iter()
             .zip(counts)
-            .map(|(side, count)| format!(", \"{side}\": {}", value(*count, 1)))
+            .map(|(side, count)| format!(", \"{side}\": {}", value(*count)))
             .collect();
+        let time = time.map_or("null".into(), |Time { ours, libmlx5, best, median }| {
+            format!(
+                "{{\"ours\": {ours:.1}, \"libmlx5_stripped\": {libmlx5:.1}, \"best\": {best:.2}, \
+                 \"median\": {median:.2}}}"
+            )
+        });
         format!(
             "{{\"work\": \"{work}\", \"batch\": {batch}, \"arch\": \"{arch}\", \
-             \"profile\": \"{profile}\"{counts}, \"time\": {}}}",
-            value(*time, 2),
+             \"profile\": \"{profile}\"{counts}, \"time\": {time}}}"
         )
     };
     let rows: Vec<String> = rows.iter().map(row).collect();
-    let Conditions { machine, date } = conditions;
+    let Conditions { machine, date, load } = conditions;
     let machine = machine.replace(['"', '\\'], " ");
-    format!("{{\"machine\": \"{machine}\", \"date\": \"{date}\", \"rows\": [\n{}\n]}}\n", rows.join(",\n"))
+    format!(
+        "{{\"machine\": \"{machine}\", \"date\": \"{date}\", \"load\": \"{load}\", \"rows\": [\n{}\n]}}\n",
+        rows.join(",\n")
+    )
 }
 
 const BEGIN: &str = "<!-- counts: written by `cargo xtask bench --readme` -->\n";
@@ -69,13 +72,16 @@ const END: &str = "<!-- end of counts -->";
 const FIRST: &str = "x86_64";
 const BOARDS: [&str; 2] = ["aarch64-cortex-a72", "aarch64-cortex-a78"];
 
-/// The rows of the README: work, and its description.
-const LINES: [(&str, &str); 5] = [
-    ("io_list4", "whole I/O, 4 entries"),
-    ("io_xts4", "whole I/O, 4 entries, AES-XTS"),
-    ("io_t10dif_xts4", "whole I/O, 4 entries, T10-DIF, AES-XTS"),
-    ("rdma_write", "RDMA WRITE"),
-    ("completion1", "completion"),
+/// The lines of the README: work, requests for each doorbell, and its name there. The first is the request of
+/// a service.
+const LINES: [(&str, u32, &str); 7] = [
+    ("io_list4_dyn", 1, "whole I/O, list of 4, number of entries known at run time"),
+    ("io_list4_devx", 1, "whole I/O through `devx`, list of 4, number known to the compiler"),
+    ("io_list4", 1, "whole I/O, list of 4, number known to the compiler"),
+    ("io_t10dif_xts4", 1, "the same with T10-DIF and AES-XTS"),
+    ("rdma_write", 1, "RDMA WRITE"),
+    ("rdma_write", 16, "RDMA WRITE, 16 for one doorbell"),
+    ("completion1", 1, "completion"),
 ];
 
 /// Returns the count of a side as tables show it.
@@ -94,29 +100,38 @@ fn line(rows: &[Row], name: &str, like: (&str, u32)) -> String {
     format!("| {name} | {} | {} |", ours.join(" | "), libmlx5.join(" | "))
 }
 
-/// Returns the table of the README.
-fn five_lines(rows: &[Row]) -> String {
+/// Returns nanoseconds of the library, and how many times longer the stripped libmlx5 takes by the best turns
+/// of both.
+fn shown_time(times: &[Timed], like: (&str, u32)) -> String {
+    let timed = times.iter().find(|timed| (timed.work.as_str(), timed.batch) == like);
+    let time = timed.map(|timed| timed.time);
+    format!("{} | {}", number(time.map(|time| time.ours), 0), number(time.map(|time| time.best), 2))
+}
+
+/// The table of the README.
+fn service_lines(rows: &[Row], times: &Times) -> String {
     let mut text = String::from(
-        "| instructions on x86-64 | release | fat LTO | libmlx5 | libmlx5, stripped |\n\
-         |---|--:|--:|--:|--:|\n",
+        "| one request on x86-64 | release | fat LTO | libmlx5 | stripped | ns | ns of stripped / ns |\n\
+         |---|--:|--:|--:|--:|--:|--:|\n",
     );
-    for (work, name) in LINES {
-        let _ = writeln!(text, "{}", line(rows, name, (work, 1)));
+    for (work, batch, name) in LINES {
+        let like = (work, batch);
+        let time = shown_time(&times.rows, like);
+        let _ = writeln!(text, "{} {time} |", line(rows, name, like));
     }
     text
 }
 
-/// Returns the tables of the benchmarks' README: with a doorbell (or a poll) for each request, and for 16
-/// requests.
-fn all_lines(rows: &[Row]) -> String {
+/// The tables of the benchmarks' README: with a doorbell (or a poll) for each request, and with one for 16.
+fn all_lines(rows: &[Row], times: &Times) -> String {
     let mut text = String::new();
     for (batch, title) in [(1, "one at a time"), (16, "16 at a time")] {
         let _ = write!(
             text,
             "| {title} | release | fat LTO | libmlx5 | stripped | copy | floor | A72 | A72 copy | A78 | \
-             A78 copy |\n\
+             A78 copy | ns | ratio |\n\
              |---|{}\n",
-            "--:|".repeat(10)
+            "--:|".repeat(12)
         );
         let is_shown =
             |row: &&Row| row.arch == FIRST && row.profile == Profile::Release && row.batch == batch;
@@ -129,36 +144,37 @@ fn all_lines(rows: &[Row]) -> String {
             let name = format!("`{work}`");
             let _ = writeln!(
                 text,
-                "{} {} | {} |",
+                "{} {} | {} | {} |",
                 line(rows, &name, like),
                 least.join(" | "),
-                boards.join(" | ")
+                boards.join(" | "),
+                shown_time(&times.rows, like)
             );
         }
         text.push('\n');
     }
-    text.truncate(text.trim_end().len());
-    text.push('\n');
+    let Conditions { machine, date, load } = &times.conditions;
+    let _ = writeln!(text, "Times: {machine}, {date}, load {load}.");
     text
 }
 
-/// The files with tables, and the functions that make the tables.
-type Readme = (&'static str, fn(&[Row]) -> String);
-const READMES: [Readme; 2] = [("README.md", five_lines), ("hil-tests/benches/README.md", all_lines)];
+/// The files with tables, and what makes these.
+type Readme = (&'static str, fn(&[Row], &Times) -> String);
+const READMES: [Readme; 2] = [("README.md", service_lines), ("hil-tests/benches/README.md", all_lines)];
 
-/// Returns the text of a file, and the text with the table between its marks replaced.
-fn with_table((file, table): Readme, rows: &[Row]) -> Result<(String, String), String> {
+/// Reads a file and returns it, and how it is with this table between its marks.
+fn with_table((file, table): Readme, rows: &[Row], times: &Times) -> Result<(String, String), String> {
     let text = fs::read_to_string(run::root().join(file)).map_err(|error| format!("{file}: {error}"))?;
     let marked = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     let (before, after) = marked.ok_or_else(|| format!("{file} has no marks for the counts"))?;
-    let wanted = format!("{before}{BEGIN}{}{END}{after}", table(rows));
+    let wanted = format!("{before}{BEGIN}{}{END}{after}", table(rows, times));
     Ok((text, wanted))
 }
 
-/// Writes the tables into both files.
-pub(super) fn write_readme(rows: &[Row]) -> Result<String, String> {
+/// Writes the tables.
+pub(super) fn write_readme(rows: &[Row], times: &Times) -> Result<String, String> {
     for readme in READMES {
-        let (file, (_, wanted)) = (readme.0, with_table(readme, rows)?);
+        let (file, (_, wanted)) = (readme.0, with_table(readme, rows, times)?);
         fs::write(run::root().join(file), wanted).map_err(|error| format!("{file}: {error}"))?;
     }
     Ok("README.md and hil-tests/benches/README.md show the recorded counts\n".into())
@@ -166,14 +182,14 @@ pub(super) fn write_readme(rows: &[Row]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record;
+    use super::super::{record, times};
     use super::*;
 
     #[test]
     fn the_readmes_show_the_recorded_counts() -> Result<(), String> {
-        let recorded = record::read()?;
+        let (recorded, times) = (record::read()?, times::read()?);
         for readme in READMES {
-            let (text, wanted) = with_table(readme, &recorded.rows)?;
+            let (text, wanted) = with_table(readme, &recorded.rows, &times)?;
             assert!(text == wanted, "{}: cargo xtask bench --readme", readme.0);
         }
         Ok(())
@@ -187,13 +203,16 @@ mod tests {
             work: "completion1".into(),
             batch: 1,
             counts: [Some(30.0), Some(206.5), Some(196.5), None, Some(48.0)],
-            time: Some(3.25),
+            time: Some(Time { ours: 10.0, libmlx5: 32.5, best: 3.25, median: 3.0 }),
         };
-        let conditions = Conditions { machine: "a \"CPU\"".into(), date: "2026-11-25".into() };
-        let expected = "{\"machine\": \"a  CPU \", \"date\": \"2026-11-25\", \"rows\": [\n\
-                        {\"work\": \"completion1\", \"batch\": 1, \"arch\": \"x86_64\", \
+        let conditions =
+            Conditions { machine: "a \"CPU\"".into(), date: "2026-11-25".into(), load: "1 2 3".into() };
+        let expected = "{\"machine\": \"a  CPU \", \"date\": \"2026-11-25\", \"load\": \"1 2 3\", \
+                        \"rows\": [\n{\"work\": \"completion1\", \"batch\": 1, \"arch\": \"x86_64\", \
                         \"profile\": \"lto\", \"ours\": 30.0, \"libmlx5\": 206.5, \
-                        \"libmlx5_stripped\": 196.5, \"copy\": null, \"floor\": 48.0, \"time\": 3.25}\n]}\n";
+                        \"libmlx5_stripped\": 196.5, \"copy\": null, \"floor\": 48.0, \
+                        \"time\": {\"ours\": 10.0, \"libmlx5_stripped\": 32.5, \"best\": 3.25, \
+                        \"median\": 3.00}}\n]}\n";
         assert_eq!(json(&[row], &conditions), expected);
     }
 }

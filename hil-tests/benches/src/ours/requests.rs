@@ -121,8 +121,7 @@ posts! {
 
     /// A list whose number of entries is not known.
     list_dyn(request, our, volume) {
-        let entries = our.io.entries.get(..our.io.count).unwrap_or_default();
-        request.configure_mkey(&mut our.mkey, &volume.prepared, entries)
+        request.configure_mkey(&mut our.mkey, &volume.prepared, our.list.as_slice())
     }
 
     /// A list of 4 entries, and crypto with a new tweak.
@@ -210,7 +209,7 @@ pub(super) fn list4_after_completion(
 ) -> Result<Result<(), Fault>, PostError> {
     for our in ios {
         let mut router = QpRouter { queues: &mut *queue, mkeys: &mut [] };
-        if let Err(fault) = use_completion(completions.poll(&mut router)) {
+        if let Err(fault) = use_completion(&completions.poll(&mut router)) {
             return Ok(Err(fault));
         }
         let request = queue.request(our.io.id).signaled();
@@ -255,8 +254,7 @@ macro_rules! ios {
                     let all = Sge { address: 0, length: mkey.length() as u32, lkey: mkey.key() };
                     queue.request(id).signaled().rdma_write(remote(&$our.io), &[all])?;
                     queue.ring_doorbell();
-                    let mut router = QpRouter { queues: &mut *queue, mkeys: &mut [] };
-                    if let Err(fault) = use_completion(completions.poll(&mut router)) {
+                    if let Err(fault) = use_completion(&completions.poll(queue)) {
                         return Ok(Err(fault));
                     }
                 }
@@ -268,6 +266,7 @@ macro_rules! ios {
 
 ios! {
     io_list4(our, volume) {} entries::<4>(&our.io);
+    io_list4_dyn(our, volume) {} our.list.as_slice();
     io_xts4(our, volume) { volume.prepared.set_tweak(Tweak::from_lba(our.io.lba))? } entries::<4>(&our.io);
     io_t10dif1(our, volume) {
         volume.prepared.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
