@@ -40,6 +40,9 @@ pub(super) struct Words {
 /// Offsets of more digits are addresses of a program: a file has none.
 const OFFSET_DIGITS: usize = 8;
 
+/// Bytes of a line in which offsets are looked for: a row with one is shorter.
+const REACH: usize = 4096;
+
 /// The bytes of a row whose end is not known: 16.
 const ROW: usize = 16;
 
@@ -48,9 +51,13 @@ const ROW: usize = 16;
 /// # Errors
 /// The order of the bytes in its words is not known.
 pub(super) fn find_row(line: &str, order: Option<WordOrder>) -> Result<Option<Row>, String> {
+    let whole = line;
+    // What is looked for at each place of a line is looked for in its begin.
+    let near = (0..=REACH.min(line.len())).rev().find_map(|end| line.get(..end));
+    let line = near.unwrap_or_default();
     let words: Vec<(usize, &str)> = words(line).collect();
-    let mut whole = (0..words.len()).filter_map(|first| offset_row(line, words.get(first..)?, order));
-    if let Some(row) = whole.next() {
+    let mut rows = (0..words.len()).filter_map(|first| offset_row(line, words.get(first..)?, order));
+    if let Some(row) = rows.next() {
         return Ok(Some(row));
     }
     if let Some(row) = words_behind_offset(line, &words, order)? {
@@ -66,7 +73,8 @@ pub(super) fn find_row(line: &str, order: Option<WordOrder>) -> Result<Option<Ro
             offset_row(line, words, order).or_else(anchored)
         })
     };
-    Ok(with_colon.or_else(|| bare_row(&words, order)).or_else(alone).or_else(|| python_row(line)))
+    let all: Vec<(usize, &str)> = self::words(whole).collect();
+    Ok(with_colon.or_else(|| bare_row(&all, order)).or_else(alone).or_else(|| python_row(whole)))
 }
 
 /// Whether a line that is no row has so much of one that it is a damaged one.
@@ -243,8 +251,8 @@ fn shows(beside: &str, bytes: &[u8]) -> bool {
     beside.chars().filter(|one| *one != ' ').eq(shown.chars())
 }
 
-/// Reads a row without an offset: 4 words of 32 bits, or 16 bytes, or several times as many. An array has brackets and
-/// commas beside them.
+/// Reads a row without an offset: 4 words of 32 bits, or 16 bytes, or several times as many. An array has
+/// brackets and commas beside them.
 fn bare_row(words: &[(usize, &str)], order: Option<WordOrder>) -> Option<Row> {
     let bare = |word: &str| word.trim_matches(['[', ']', '{', '}', '(', ')', ',', ';']).to_owned();
     let words: Vec<(usize, String)> = words.iter().map(|(at, word)| (*at, bare(word))).collect();

@@ -125,25 +125,24 @@ fn read<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Dumps, HexError> {
 /// Reads the rows apart that have different words before them, `None` where all have the same: several
 /// programs, or processors, may have printed at once.
 fn by_prefix(lines: &[Line]) -> Result<Option<Dumps>, HexError> {
-    let key = |line: &str, at: usize| without_times(line.get(..at).unwrap_or_default());
-    let keys: BTreeSet<String> = lines
-        .iter()
-        .filter_map(|(_, line, row)| row.as_ref().ok()?.as_ref().map(|row| key(line, row.at)))
-        .collect();
+    let begin = |(_, line, row): &Line| match row {
+        Ok(Some(row)) => without_times(line.get(..row.at).unwrap_or_default()),
+        _ => without_times(line),
+    };
+    let begins: Vec<String> = lines.iter().map(begin).collect();
+    let rows = lines.iter().zip(&begins).filter(|((.., row), _)| matches!(row, Ok(Some(_))));
+    let keys: BTreeSet<&str> = rows.map(|(_, begin)| begin.as_str()).collect();
     if !(2..=BLOCK).contains(&keys.len()) || keys.contains("") {
         return Ok(None);
     }
     let mut all = Dumps::default();
     let mut skipped = BTreeMap::new();
     for wanted in &keys {
-        let of_key = |(_, line, row): &&Line| match row {
-            Ok(Some(row)) => key(line, row.at) == *wanted,
-            _ => {
-                let begin = without_times(line);
-                begin.starts_with(wanted) || !keys.iter().any(|other| begin.starts_with(other))
-            }
+        let of_key = |((.., row), begin): &(&Line, &String)| match row {
+            Ok(Some(_)) => begin == wanted,
+            _ => begin.starts_with(wanted) || !keys.iter().any(|other| begin.starts_with(other)),
         };
-        let dumps = read(lines.iter().filter(of_key))?;
+        let dumps = read(lines.iter().zip(&begins).filter(of_key).map(|(line, _)| line))?;
         all.found.extend(dumps.found);
         all.faults.extend(dumps.faults);
         skipped.extend(dumps.skipped);
@@ -179,6 +178,8 @@ struct Reader {
     headings: usize,
     /// Rows do not follow until another dump begins.
     lost: bool,
+    /// Bytes of all dumps.
+    total: usize,
     /// The last row had this many bytes.
     row: usize,
     /// The words of each row of the last dump, with where they end.
@@ -277,6 +278,7 @@ impl Reader {
             }
             let row = dump.bytes.get(have - self.row..).unwrap_or_default().to_vec();
             dump.bytes.extend(row.iter().cycle().take(at - have));
+            self.total += at - have;
             let words = self.words.last().map_or_else(Words::default, |(_, words)| *words);
             self.words.push((at, words));
             self.repeated = None;
@@ -333,8 +335,8 @@ impl Reader {
             dump.bytes.extend(&row.bytes);
             self.words.push((dump.bytes.len(), row.words));
         }
-        let bytes: usize = self.dumps.found.iter().map(|dump| dump.bytes.len()).sum();
-        if bytes > MOST { Err(HexError::Long) } else { Ok(()) }
+        self.total += row.bytes.len();
+        if self.total > MOST { Err(HexError::Long) } else { Ok(()) }
     }
 
     /// Whether a row at an odd offset begins a dump: the first of a text, one where the last began, and after other

@@ -295,3 +295,18 @@ fn a_text_without_a_whole_dump_says_why() {
     let lost = refused(&(row(0) + &row(32)));
     assert_eq!(lost, "line 2: rows are missing before it: offset 0x20, but the next byte is 0x10");
 }
+
+/// No text takes long: lines as long as a text may be, of what might begin a row at each place, and many dumps.
+#[test]
+fn no_text_takes_long() {
+    let size = 1 << 18;
+    for part in ["a:", "0000: ", "00000000: 00 ", "00 ", "00000000 ", "b'", "\"", "\\n", "> 0", "000000 00  "]
+    {
+        let text = part.repeat(size / part.len());
+        let _ = read(text.clone().into_bytes(), None);
+        let _ = read(format!("words\n{text}").into_bytes(), Some(WordOrder::LittleEndian));
+    }
+    let dumps = "t 00000000: 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n".repeat(size / 64);
+    let Ok(Input::Dumps(dumps)) = read(dumps.into_bytes(), None) else { panic!("no dumps") };
+    assert_eq!(dumps.found.len(), size / 64);
+}
