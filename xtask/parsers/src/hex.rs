@@ -305,9 +305,13 @@ fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), Str
     Ok((None, digits(line)?))
 }
 
+/// Columns of a row in which the characters beside its bytes may begin.
+const MOST_DIGITS: usize = 4096;
+
 /// Reads the columns behind an offset: bytes, and perhaps the same bytes as characters.
 pub(super) fn columns(text: &str) -> Result<Vec<u8>, String> {
-    for (at, _) in text.char_indices() {
+    // Characters stand behind the bytes of a row, which are few.
+    for (at, _) in text.char_indices().take(MOST_DIGITS) {
         let (left, rest) = text.split_at(at);
         let Some(right) = rest.strip_prefix("  ") else { continue };
         let trimmed = right.trim();
