@@ -72,3 +72,9 @@ fn random_calls_do_what_the_model_says() {
 fn random_commands_come_to_what_the_device_has_left() {
     call_randomly("command-queue", 1000);
 }
+
+/// The same for the PCI function: commands, doorbells and memory that goes away in the middle.
+#[test]
+fn random_steps_leave_the_function_whole() {
+    call_randomly("function", 300);
+}
