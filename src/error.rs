@@ -73,8 +73,9 @@ pub enum ConfigError {
     BothSignaturesOutsideCipher,
     /// A digest and AES-XTS in one mkey: the device lacks it.
     DigestWithXtsUnsupported,
-    /// A digest with AES-XTS that is not over the ciphertext of its domain: on the wire it goes with encryption when sending and
-    /// signatures after it, in memory with decryption when sending and signatures before it. No other form is known of any device.
+    /// A digest with AES-XTS that is not over the ciphertext of its domain: on the wire it goes with
+    /// encryption when sending and signatures after it, in memory with decryption when sending and signatures
+    /// before it. No other form is known of any device.
     DigestNotOverCiphertext,
     /// An mkey with a digest maps no data beside it.
     DigestWithoutData {
@@ -85,8 +86,9 @@ pub enum ConfigError {
     NoDigest,
     /// A configuration was prepared for another kind of mkey ([`crate::mkey::MkeyKind`]).
     OtherKind,
-    /// The mkey was created for lists of other entries: of entries that all have one length (KSM), or that each have a length of their
-    /// own, or of another length. An mkey for entries of one length takes a list in registered memory only.
+    /// The mkey was created for lists of other entries: of entries that all have one length (KSM), or that
+    /// each have a length of their own, or of another length. An mkey for entries of one length takes a list
+    /// in registered memory only.
     OtherEntries {
         /// The length of the layout's entries, if they all have one.
         layout: Option<KsmEntrySize>,
@@ -108,13 +110,16 @@ pub enum ConfigError {
     StartWithBsf,
     /// The space of an mkey or of a memory window would end behind address 2^64 - 1.
     SpaceBehindEnd,
-    /// The mkey has no list layout in force that could be changed: none yet, none that is known, or an interleaved one.
+    /// The mkey has no list layout in force that could be changed: none yet, none that is known, or an
+    /// interleaved one.
     NoList,
     /// The list in force came in a request: only one from registered memory can be appended to.
     ListInRequest,
-    /// A list with BSFs behind it, of an mkey with signature or crypto, is not appended to: no source knows of that.
+    /// A list with BSFs behind it, of an mkey with signature or crypto, is not appended to: no source knows
+    /// of that.
     AppendWithBsf,
-    /// An interleaved layout in registered memory takes the place of all of a layout, and of no entries of a list.
+    /// An interleaved layout in registered memory takes the place of all of a layout, and of no entries of a
+    /// list.
     InterleavedInList,
     /// A memory window is bound: it has to be invalidated before it is bound anew.
     WindowBound,
@@ -322,8 +327,8 @@ impl core::error::Error for ConfigError {}
 pub enum PostError {
     /// The configuration does not fit the mkey or the queue.
     Config(ConfigError),
-    /// The send queue's ring has too few free blocks: take completions first. Where it has fewer than `needed` in all, the request
-    /// never fits.
+    /// The send queue's ring has too few free blocks: take completions first. Where it has fewer than
+    /// `needed` in all, the request never fits.
     SendRingFull {
         /// Blocks of 64 bytes that the request takes.
         needed: u16,
@@ -335,8 +340,8 @@ pub enum PostError {
         /// Slots of the ring.
         slots: u16,
     },
-    /// The send queue's limit of outstanding requests is reached: take completions first. Where the limit is below `needed`, the request
-    /// never fits.
+    /// The send queue's limit of outstanding requests is reached: take completions first. Where the limit is
+    /// below `needed`, the request never fits.
     TooManyRequests {
         /// Requests that this one counts for: the SET_PSVs of a signature count too.
         needed: u16,
@@ -369,7 +374,8 @@ pub enum PostError {
         /// Bytes that fit.
         max: u16,
     },
-    /// The control segment of a request that the caller built has a size that none has: 0, or over 63 octowords.
+    /// The control segment of a request that the caller built has a size that none has: 0, or over 63
+    /// octowords.
     RawSize {
         /// The size that it says, in octowords of 16 bytes.
         octowords: u8,
@@ -508,8 +514,9 @@ impl fmt::Display for QueueError {
 
 impl core::error::Error for QueueError {}
 
-/// Polling found a completion entry that makes no sense, or whose queue pair, request or mkey is not there. The entry has been
-/// consumed; nothing else has changed. [`CompletionError::TimedOut`] alone is about no entry.
+/// Polling found a completion entry that makes no sense, or whose queue pair, request or mkey is not there.
+/// The entry has been consumed; nothing else has changed. [`CompletionError::TimedOut`] alone is about no
+/// entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -560,7 +567,8 @@ impl fmt::Display for CompletionError {
 
 impl core::error::Error for CompletionError {}
 
-/// The mkey cannot be asked for signature errors, or what the device said of one makes no sense (`mlx5dv_mkey_check`).
+/// The mkey cannot be asked for signature errors, or what the device said of one makes no sense
+/// (`mlx5dv_mkey_check`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -576,8 +584,8 @@ pub enum CheckError {
         /// Raw domain.
         domain: u8,
     },
-    /// Routers lacked more mkeys with errors than a completion queue keeps errors of: the data of any mkey may be
-    /// wrong.
+    /// Routers lacked more mkeys with errors than a completion queue keeps errors of: the data of any mkey
+    /// may be wrong.
     ErrorsLost,
 }
 
@@ -817,7 +825,8 @@ pub enum CommandQueueError {
         /// Blocks that there are.
         blocks: u32,
     },
-    /// The device could not read the command, or not write its reply: whether it was carried out, the status tells.
+    /// The device could not read the command, or not write its reply: whether it was carried out, the status
+    /// tells.
     Delivery {
         /// The command.
         command: Opcode,

@@ -1,6 +1,7 @@
 //! The one place that knows whether there is a log: defmt when the feature is on, else nothing.
 
-/// Gives wire structs, whose big-endian fields defmt does not know, a `defmt::Format` that prints their bytes.
+/// Gives wire structs, whose big-endian fields defmt does not know, a `defmt::Format` that prints their
+/// bytes.
 macro_rules! defmt_as_bytes {
     ($($name:ident),+ $(,)?) => { $(
         #[cfg(feature = "defmt")]

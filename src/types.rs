@@ -1,7 +1,7 @@
 //! Values that cannot hold a wrong number.
 //!
-//! The device has 24-bit object numbers, five block sizes and a 128-bit tweak. Each has a type here whose constructor is
-//! the only place where the limit is checked; nothing after it checks again.
+//! The device has 24-bit object numbers, five block sizes and a 128-bit tweak. Each has a type here whose
+//! constructor is the only place where the limit is checked; nothing after it checks again.
 //!
 //! ```
 //! use mlx5_mkey::types::{BlockSize, Key, MkeyIndex, Qpn, Tweak};
@@ -94,7 +94,8 @@ number24! {
     Cqn, "completion queue number"
 }
 number24! {
-    /// The index part of a memory key (PRM `mkey_index`, 24 bits): what CREATE_MKEY returns and what completions name.
+    /// The index part of a memory key (PRM `mkey_index`, 24 bits): what CREATE_MKEY returns and what
+    /// completions name.
     MkeyIndex, "mkey index"
 }
 number24! {
@@ -102,7 +103,8 @@ number24! {
     PsvIndex, "PSV index"
 }
 number24! {
-    /// The number of a data encryption key object (24 bits of the DEVX object id; PRM `encryption_key` object).
+    /// The number of a data encryption key object (24 bits of the DEVX object id; PRM `encryption_key`
+    /// object).
     ///
     /// The object id that the kernel returns has 32 bits, of which a BSF carries the low 24:
     /// [`DekId::from_low_bits`] takes such an id as it is.
@@ -155,8 +157,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// A protected block or data unit, in bytes of data without its signature (`enum mlx5dv_block_size`, and the unit of 1 MiB that DPDK
-/// has).
+/// A protected block or data unit, in bytes of data without its signature (`enum mlx5dv_block_size`, and the
+/// unit of 1 MiB that DPDK has).
 ///
 /// Each is represented by the code that a BSF carries for it (PRM `bs_selector`).
 ///
@@ -184,7 +186,8 @@ pub enum BlockSize {
     /// 1 MiB: a data unit of AES-XTS. As a block it is refused
     /// ([`ConfigError::BlockSizeUnsupported`](crate::error::ConfigError::BlockSizeUnsupported)).
     ///
-    /// DPDK's driver has it so; a comment in the kernel calls the same code 1 GiB. Within the first MiB both are the same.
+    /// DPDK's driver has it so; a comment in the kernel calls the same code 1 GiB. Within the first MiB both
+    /// are the same.
     MIB1 = 5,
 }
 
@@ -238,7 +241,8 @@ impl BlockSize {
     }
 }
 
-/// The bytes that each entry of a list has, where all have the same (KSM): a power of two from 4 KiB to 2 GiB.
+/// The bytes that each entry of a list has, where all have the same (KSM): a power of two from 4 KiB to 2
+/// GiB.
 ///
 /// ```
 /// use mlx5_mkey::types::KsmEntrySize;
@@ -259,7 +263,8 @@ impl KsmEntrySize {
     /// Takes a size in bytes.
     ///
     /// # Errors
-    /// [`OutOfRange`] outside of [`KsmEntrySize::MIN`] to [`KsmEntrySize::MAX`], and for what is no power of two.
+    /// [`OutOfRange`] outside of [`KsmEntrySize::MIN`] to [`KsmEntrySize::MAX`], and for what is no power of
+    /// two.
     pub const fn new(bytes: u32) -> Result<Self, OutOfRange> {
         if bytes < Self::MIN || bytes > Self::MAX || !bytes.is_power_of_two() {
             return Err(OutOfRange {
@@ -320,8 +325,8 @@ pub enum Seed {
     Ones,
 }
 
-/// The fence of a request after one that changes an mkey: what a device needs so that the request finds the mkey changed
-/// (PRM `umr_fence`).
+/// The fence of a request after one that changes an mkey: what a device needs so that the request finds the
+/// mkey changed (PRM `umr_fence`).
 ///
 /// ```
 /// use mlx5_mkey::command::GeneralCapabilities;
@@ -345,8 +350,8 @@ pub enum UmrFence {
 
 /// The tweak of the first data unit, a 128-bit number: normally the LBA of the first block (IEEE 1619).
 ///
-/// The device adds one for each further data unit. Which byte order the number takes in the BSF depends on the engine
-/// ([`crate::mkey::XtsEngine`]); the user never orders bytes.
+/// The device adds one for each further data unit. Which byte order the number takes in the BSF depends on
+/// the engine ([`crate::mkey::XtsEngine`]); the user never orders bytes.
 ///
 /// ```
 /// use mlx5_mkey::types::Tweak;

@@ -98,12 +98,12 @@ pub struct SignatureSpec {
     pub flags: u16,
 }
 
-/// A CRC32C over all data, and 4 bytes behind it, in little endian: of iSCSI or NVMe/TCP (spdk_mlx5_umr_configure_sig). Where data comes
-/// from its domain, the device checks and strips it; where data goes there, it makes it. It is over the bytes of its domain:
-/// ciphertext where the domain holds any.
+/// A CRC32C over all data, and 4 bytes behind it, in little endian: of iSCSI or NVMe/TCP
+/// (spdk_mlx5_umr_configure_sig). Where data comes from its domain, the device checks and strips it; where
+/// data goes there, it makes it. It is over the bytes of its domain: ciphertext where the domain holds any.
 ///
-/// Through an mkey whose digest is on the wire, a request moves all data with the digest behind it, or the data alone and then the digest
-/// alone.
+/// Through an mkey whose digest is on the wire, a request moves all data with the digest behind it, or the
+/// data alone and then the digest alone.
 #[repr(C)]
 pub struct DigestSpec {
     /// MLX5MK_MEMORY or MLX5MK_WIRE: where the digest is.
@@ -112,7 +112,8 @@ pub struct DigestSpec {
     pub seed: u32,
     /// MLX5MK_DIGEST_MKEY or another of these.
     pub part: u32,
-    /// Of several mkeys: the PSV that holds the CRC meanwhile (mlx5mk_psvs_indices), which no other transaction has.
+    /// Of several mkeys: the PSV that holds the CRC meanwhile (mlx5mk_psvs_indices), which no other
+    /// transaction has.
     pub psv: u32,
 }
 
@@ -131,8 +132,8 @@ pub struct CryptoSpec {
     pub direction: u32,
     /// MLX5MK_SIGNATURE_BEFORE_CRYPTO or MLX5MK_SIGNATURE_AFTER_CRYPTO.
     pub order: u32,
-    /// Bytes that are encrypted under one tweak: 512, 520, 4048, 4096, 4160 or 2^20. Where the cipher covers a signature, block plus
-    /// signature.
+    /// Bytes that are encrypted under one tweak: 512, 520, 4048, 4096, 4160 or 2^20. Where the cipher covers
+    /// a signature, block plus signature.
     pub data_unit: u32,
 }
 
@@ -157,7 +158,8 @@ pub struct Config {
     pub digest: DigestSpec,
 }
 
-/// A configuration that was checked and encoded, for any mkey of its pool and of pools with the same capabilities.
+/// A configuration that was checked and encoded, for any mkey of its pool and of pools with the same
+/// capabilities.
 pub struct Prepared(pub(super) PreparedConfig);
 
 /// Takes one of two values.
@@ -294,7 +296,8 @@ fn config_of(config: &Config) -> Result<MkeyConfig, Failure> {
     })
 }
 
-/// Checks and encodes a configuration for the mkeys of a pool, once for any number of requests. It may outlive the pool.
+/// Checks and encodes a configuration for the mkeys of a pool, once for any number of requests. It may
+/// outlive the pool.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG for what no mkey of the pool can hold.
 #[unsafe(no_mangle)]
@@ -327,8 +330,8 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_tweak(
     })
 }
 
-/// Replaces the tags of a domain's T10-DIF (MLX5MK_MEMORY or MLX5MK_WIRE): the application tag, and the reference tag of the first
-/// block.
+/// Replaces the tags of a domain's T10-DIF (MLX5MK_MEMORY or MLX5MK_WIRE): the application tag, and the
+/// reference tag of the first block.
 ///
 /// Errors: MLX5MK_CONFIG where it sets none in this domain.
 #[unsafe(no_mangle)]
@@ -368,7 +371,8 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_digest(
     })
 }
 
-/// Replaces the data encryption key, and the 8 bytes of the tag that must be that of the key (NULL: zeros, for a key without).
+/// Replaces the data encryption key, and the 8 bytes of the tag that must be that of the key (NULL: zeros,
+/// for a key without).
 ///
 /// Errors: MLX5MK_CONFIG where it sets no crypto properties.
 #[unsafe(no_mangle)]

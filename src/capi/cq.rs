@@ -32,9 +32,11 @@ pub const MLX5MK_SENT: u32 = 1;
 pub const MLX5MK_RECEIVED: u32 = 2;
 /// A request failed. The queue pair is in error, and all that was posted to it fails after it.
 pub const MLX5MK_FAILED: u32 = 3;
-/// A block's signature was wrong. It belongs to no request: the one that moved the data completes as a success, later.
+/// A block's signature was wrong. It belongs to no request: the one that moved the data completes as a
+/// success, later.
 pub const MLX5MK_BAD_SIGNATURE: u32 = 4;
-/// The entry makes no sense, or is of no queue pair or mkey that is known. The last of a call is in its error, in words.
+/// The entry makes no sense, or is of no queue pair or mkey that is known. The last of a call is in its
+/// error, in words.
 pub const MLX5MK_BAD_ENTRY: u32 = 5;
 
 /// What was found in a completion queue.
@@ -51,12 +53,13 @@ pub struct Completion {
     pub kind: u32,
     /// Number of the queue pair; 0 where there is none.
     pub qpn: u32,
-    /// MLX5MK_OP_SEND or another of these: what the request was, or of MLX5MK_RECEIVED how the message arrived. Requests with and
-    /// without immediate data are one to their sender.
+    /// MLX5MK_OP_SEND or another of these: what the request was, or of MLX5MK_RECEIVED how the message
+    /// arrived. Requests with and without immediate data are one to their sender.
     pub operation: u32,
     /// Bytes that were received, or that an RDMA READ or an atomic has delivered; else 0.
     pub bytes: u32,
-    /// Of MLX5MK_RECEIVED: 32 bits that came with the message, in the processor's order, or the key that it invalidated.
+    /// Of MLX5MK_RECEIVED: 32 bits that came with the message, in the processor's order, or the key that it
+    /// invalidated.
     pub immediate: u32,
     /// Of MLX5MK_FAILED: what went wrong (PRM syndrome), and more that the vendor may be told.
     pub syndrome: u8,
@@ -191,8 +194,9 @@ fn converted(
 
 /// Makes a completion queue of `entries`, a power of two.
 ///
-/// Queue pairs and mkeys set entries aside, so that it cannot overrun: a queue pair one for each request that may be outstanding
-/// (`max_requests`, or `send_blocks`) and one for each receive slot, an mkey with signatures one.
+/// Queue pairs and mkeys set entries aside, so that it cannot overrun: a queue pair one for each request that
+/// may be outstanding (`max_requests`, or `send_blocks`) and one for each receive slot, an mkey with
+/// signatures one.
 ///
 /// Errors: MLX5MK_ARGUMENT for a number that is no power of two, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
@@ -209,9 +213,9 @@ pub unsafe extern "C" fn mlx5mk_cq_create(
     })
 }
 
-/// Uses an idle completion queue of the program's: `ibv_cq` is a `struct ibv_cq` of libmlx5, of the device's context, with entries
-/// of 64 bytes that are not compressed. It is neither destroyed nor resized as long as the handle is there, and nobody else polls or
-/// arms it from this call on, for good.
+/// Uses an idle completion queue of the program's: `ibv_cq` is a `struct ibv_cq` of libmlx5, of the device's
+/// context, with entries of 64 bytes that are not compressed. It is neither destroyed nor resized as long as
+/// the handle is there, and nobody else polls or arms it from this call on, for good.
 ///
 /// Errors: MLX5MK_ADOPT for one that the library cannot use or that is not empty, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -232,10 +236,11 @@ pub unsafe extern "C" fn mlx5mk_cq_adopt(
 
 /// Takes up to `max` completions into `completions`, oldest first, and returns how many. It does not wait.
 ///
-/// Of a mkey with signatures, ask mlx5mk_mkey_check when the completion of the data was taken: its error has come before.
+/// Of a mkey with signatures, ask mlx5mk_mkey_check when the completion of the data was taken: its error has
+/// come before.
 ///
-/// Errors: MLX5MK_ARGUMENT. An entry that makes no sense is no error but a completion, MLX5MK_BAD_ENTRY; `error` says of the last one
-/// why, though the call returns a count.
+/// Errors: MLX5MK_ARGUMENT. An entry that makes no sense is no error but a completion, MLX5MK_BAD_ENTRY;
+/// `error` says of the last one why, though the call returns a count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_poll(
     cq: Option<&mut Cq>,
@@ -253,12 +258,12 @@ pub unsafe extern "C" fn mlx5mk_cq_poll(
     tell(polled, odd, error)
 }
 
-/// As mlx5mk_cq_poll, and sleeps until there is a completion: up to `milliseconds`, for ever where they are below 0. Returns 0 when
-/// the time is over. Where they are 0 it does not sleep, but has the descriptor of mlx5mk_cq_fd become readable as soon as there is a
-/// completion, if there is none.
+/// As mlx5mk_cq_poll, and sleeps until there is a completion: up to `milliseconds`, for ever where they are
+/// below 0. Returns 0 when the time is over. Where they are 0 it does not sleep, but has the descriptor of
+/// mlx5mk_cq_fd become readable as soon as there is a completion, if there is none.
 ///
-/// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted, whose events come to the channel that it was
-/// made with.
+/// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted, whose events come to
+/// the channel that it was made with.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_wait(
     cq: Option<&mut Cq>,
@@ -337,8 +342,9 @@ fn tell(
     }
 }
 
-/// Returns a file descriptor for poll or epoll, 0 or more, which becomes readable when there are completions, once it was asked for:
-/// call mlx5mk_cq_wait with 0 milliseconds until that returns 0, then wait. Nobody reads from it or closes it; it is the queue's.
+/// Returns a file descriptor for poll or epoll, 0 or more, which becomes readable when there are completions,
+/// once it was asked for: call mlx5mk_cq_wait with 0 milliseconds until that returns 0, then wait. Nobody
+/// reads from it or closes it; it is the queue's.
 ///
 /// Errors: as mlx5mk_cq_wait.
 #[unsafe(no_mangle)]
@@ -346,7 +352,8 @@ pub unsafe extern "C" fn mlx5mk_cq_fd(cq: Option<&mut Cq>, error: Option<&mut Ma
     attempt(error, || Ok(given(cq, "cq")?.reader.channel()?.as_raw_fd()))
 }
 
-/// Writes to `words` what a completion says, in words; see mlx5mk_device_describe for `words`, `size` and what is returned.
+/// Writes to `words` what a completion says, in words; see mlx5mk_device_describe for `words`, `size` and
+/// what is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_completion_words(
     completion: Option<&Completion>,
@@ -360,7 +367,8 @@ pub unsafe extern "C" fn mlx5mk_completion_words(
 
 /// Destroys the queue. NULL is ignored.
 ///
-/// Errors: MLX5MK_IN_USE while queue pairs complete to it, or mkeys of a pool report to it: nothing has changed.
+/// Errors: MLX5MK_IN_USE while queue pairs complete to it, or mkeys of a pool report to it: nothing has
+/// changed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_destroy(cq: *mut Cq, error: Option<&mut MaybeUninit<Error>>) -> i32 {
     attempt(error, || {

@@ -30,10 +30,12 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_create(
     })
 }
 
-/// Lends the key of an identity, which is any `bytes` bytes. Where the cache has none, `spec` is loaded; NULL asks for one that is there. The
-/// handle is given back by mlx5mk_dek_destroy, when no mkey uses the key any more.
+/// Lends the key of an identity, which is any `bytes` bytes. Where the cache has none, `spec` is loaded; NULL
+/// asks for one that is there. The handle is given back by mlx5mk_dek_destroy, when no mkey uses the key any
+/// more.
 ///
-/// Errors: MLX5MK_ARGUMENT also where there is no key and no `spec`; as mlx5mk_dek_create. The cache is then as before.
+/// Errors: MLX5MK_ARGUMENT also where there is no key and no `spec`; as mlx5mk_dek_create. The cache is then
+/// as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_cache_lease(
     cache: Option<&mut DekCache>,
@@ -56,8 +58,9 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_lease(
     })
 }
 
-/// Destroys the key of an identity at once, whether it is lent or not, and returns 1, or 0 where there is none. Handles of it are void:
-/// mkeys that use them are configured anew, or invalidated, before another key is loaded.
+/// Destroys the key of an identity at once, whether it is lent or not, and returns 1, or 0 where there is
+/// none. Handles of it are void: mkeys that use them are configured anew, or invalidated, before another key
+/// is loaded.
 ///
 /// Errors: MLX5MK_SYSTEM where the device refuses: the key is still there.
 #[unsafe(no_mangle)]

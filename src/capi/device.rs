@@ -22,7 +22,8 @@ pub struct Pd {
 
 /// Opens the device of this name (`mlx5_0`, say), or the first one where it is NULL.
 ///
-/// Errors: MLX5MK_LIBRARY, MLX5MK_DEVICE, MLX5MK_SYSTEM, MLX5MK_COMMAND; the message says what to install, enable or ask for.
+/// Errors: MLX5MK_LIBRARY, MLX5MK_DEVICE, MLX5MK_SYSTEM, MLX5MK_COMMAND; the message says what to install,
+/// enable or ask for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_device_open(
     name: *const c_char,
@@ -42,8 +43,9 @@ pub unsafe extern "C" fn mlx5mk_device_open(
     })
 }
 
-/// Uses a device that the program has opened: `context` is a `struct ibv_context` of libmlx5 with DEVX, which stays open as long as
-/// the device and all that is made from it. (libmlx5 opens devices with DEVX by itself, where the kernel lets it.)
+/// Uses a device that the program has opened: `context` is a `struct ibv_context` of libmlx5 with DEVX, which
+/// stays open as long as the device and all that is made from it. (libmlx5 opens devices with DEVX by itself,
+/// where the kernel lets it.)
 ///
 /// Errors: MLX5MK_LIBRARY, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
@@ -61,8 +63,9 @@ pub unsafe extern "C" fn mlx5mk_device_adopt(
     })
 }
 
-/// Writes to `words` what the device can do, in words: signatures, AES-XTS, forms of keys. The text ends with a NUL, and is cut off
-/// where `size` bytes are too few; `words` may be NULL where that is 0. Returns the bytes of the whole text, without the NUL.
+/// Writes to `words` what the device can do, in words: signatures, AES-XTS, forms of keys. The text ends with
+/// a NUL, and is cut off where `size` bytes are too few; `words` may be NULL where that is 0. Returns the
+/// bytes of the whole text, without the NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_device_describe(
     device: Option<&Device>,
@@ -95,8 +98,8 @@ pub unsafe extern "C" fn mlx5mk_pd_alloc(
     })
 }
 
-/// Uses a protection domain of the program's: `ibv_pd` is a `struct ibv_pd` of libmlx5, of the device's context, which stays
-/// allocated as long as the protection domain and all that is made in it.
+/// Uses a protection domain of the program's: `ibv_pd` is a `struct ibv_pd` of libmlx5, of the device's
+/// context, which stays allocated as long as the protection domain and all that is made in it.
 ///
 /// Errors: MLX5MK_ADOPT where it is of another context, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]

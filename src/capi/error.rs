@@ -29,7 +29,8 @@ pub const MLX5MK_COMMAND: i32 = -5;
 pub const MLX5MK_CONFIG: i32 = -6;
 /// Nothing is free: take completions, or put mkeys back, then try again.
 pub const MLX5MK_FULL: i32 = -7;
-/// The request can never be posted: a data segment that is empty or too long, too many of them, too much inline data.
+/// The request can never be posted: a data segment that is empty or too long, too many of them, too much
+/// inline data.
 pub const MLX5MK_REQUEST: i32 = -8;
 /// An object of libibverbs cannot be taken over.
 pub const MLX5MK_ADOPT: i32 = -9;
@@ -51,8 +52,8 @@ pub struct Error {
     pub code: i32,
     /// The system's errno behind MLX5MK_SYSTEM and MLX5MK_DEVICE; else 0.
     pub system: i32,
-    /// The reason in words, with the values and limits that it is about, and what may help. It ends with a NUL, and is cut off
-    /// where it is longer.
+    /// The reason in words, with the values and limits that it is about, and what may help. It ends with a
+    /// NUL, and is cut off where it is longer.
     pub message: [c_char; 504],
 }
 

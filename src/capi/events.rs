@@ -51,11 +51,11 @@ pub unsafe extern "C" fn mlx5mk_events_create(
     })
 }
 
-/// Has a channel tell of a queue pair: of `count` kinds, or where that is 0 of all that put it into the error state. Each event carries
-/// `cookie`.
+/// Has a channel tell of a queue pair: of `count` kinds, or where that is 0 of all that put it into the error
+/// state. Each event carries `cookie`.
 ///
-/// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM with EINVAL for a kind that the device does not report; MLX5MK_ADOPT for a queue pair that was
-/// adopted.
+/// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM with EINVAL for a kind that the device does not report;
+/// MLX5MK_ADOPT for a queue pair that was adopted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_notify(
     qp: Option<&Qp>,
@@ -98,7 +98,8 @@ pub unsafe extern "C" fn mlx5mk_cq_notify_error(
     })
 }
 
-/// Takes the next event, and returns 1; waits for it up to `milliseconds`, for ever where they are below 0. Returns 0 when the time is over.
+/// Takes the next event, and returns 1; waits for it up to `milliseconds`, for ever where they are below 0.
+/// Returns 0 when the time is over.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -117,8 +118,8 @@ pub unsafe extern "C" fn mlx5mk_events_wait(
     })
 }
 
-/// Returns a file descriptor for poll or epoll, which is readable while there are events. Nobody reads from it or closes it; it is the
-/// channel's.
+/// Returns a file descriptor for poll or epoll, which is readable while there are events. Nobody reads from
+/// it or closes it; it is the channel's.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

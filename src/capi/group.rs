@@ -28,7 +28,8 @@ pub const MLX5MK_FENCED: u32 = 2;
 /// It raises a solicited event at the receiver.
 pub const MLX5MK_SOLICITED: u32 = 4;
 
-/// A completion queue, with the queue pairs that complete to it and the pools whose signature errors arrive at it.
+/// A completion queue, with the queue pairs that complete to it and the pools whose signature errors arrive
+/// at it.
 pub struct Cq {
     pub(super) cq: devx::Cq,
     pub(super) reader: CqReader,
@@ -55,8 +56,8 @@ pub(super) struct Member {
 
 impl Member {
     fn queues(&mut self) -> &mut dyn QpQueues {
-        // SAFETY: it leaves the completion queue before it is destroyed, and no other call uses it: all of its group are made one
-        // after the other.
+        // SAFETY: it leaves the completion queue before it is destroyed, and no other call uses it: all of
+        // its group are made one after the other.
         unsafe { self.qp.as_mut() }.queues.as_queues()
     }
 }
@@ -189,8 +190,9 @@ pub struct Pool {
     pub(super) cq: Option<NonNull<Cq>>,
 }
 
-/// An mkey of a pool, from when it is taken until it is put back. It names the pool and the use of the mkey: another pool refuses it,
-/// and its own pool does when it was put back. A program copies it, and looks at nothing in it. Zeros name no mkey.
+/// An mkey of a pool, from when it is taken until it is put back. It names the pool and the use of the mkey:
+/// another pool refuses it, and its own pool does when it was put back. A program copies it, and looks at
+/// nothing in it. Zeros name no mkey.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TakenMkey {
@@ -291,7 +293,8 @@ impl Pool {
         Ok(self.mkeys.mkey_mut(mkey.pooled())?)
     }
 
-    /// Asks an mkey in use for its signature error, also for an error at another completion queue of the device.
+    /// Asks an mkey in use for its signature error, also for an error at another completion queue of the
+    /// device.
     pub(super) fn check(
         &mut self,
         mkey: TakenMkey,

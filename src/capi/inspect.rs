@@ -102,13 +102,14 @@ impl fmt::Display for Ring<'_> {
     }
 }
 
-/// Says what bytes of a ring mean, and what a device would refuse in them: of any library's, from any source. They are a copy, or
-/// nobody writes to them meanwhile. `what` is one of MLX5MK_INSPECT_SENDS and its like,
+/// Says what bytes of a ring mean, and what a device would refuse in them: of any library's, from any source.
+/// They are a copy, or nobody writes to them meanwhile. `what` is one of MLX5MK_INSPECT_SENDS and its like,
 /// MLX5MK_INSPECT_COMPLETIONS or MLX5MK_INSPECT_COMPLETIONS_128; a remainder that is too short for one of
 /// these is left out.
 ///
-/// Writes to `words` each request or entry in words, with its bytes and findings; see mlx5mk_device_describe for `words` and `size`.
-/// Writes to `length` how many bytes the whole text has, without the NUL, where it is not NULL. Allocates nothing.
+/// Writes to `words` each request or entry in words, with its bytes and findings; see mlx5mk_device_describe
+/// for `words` and `size`. Writes to `length` how many bytes the whole text has, without the NUL, where it is
+/// not NULL. Allocates nothing.
 ///
 /// Returns the worst that was found: MLX5MK_NOTHING, MLX5MK_NOTE, MLX5MK_SUSPICIOUS or MLX5MK_REFUSED.
 ///

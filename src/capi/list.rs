@@ -38,8 +38,9 @@ pub unsafe extern "C" fn mlx5mk_list_create(
         let blocks = RegisteredList::blocks_for(capacity as usize);
         let memory = pd.pd.alloc_buffer(blocks * WQEBB_BYTES, Access::NONE)?;
         let first = core::ptr::with_exposed_provenance_mut::<Wqebb>(memory.address() as usize);
-        // SAFETY: the memory has as many blocks, begins at a page, and holds any bytes. It is as long as the value that borrows it: both
-        // are in one handle. Nobody else has a reference to it; the device reads it.
+        // SAFETY: the memory has as many blocks, begins at a page, and holds any bytes. It is as long as the
+        // value that borrows it: both are in one handle. Nobody else has a reference to it; the device reads
+        // it.
         let blocks = unsafe { core::slice::from_raw_parts_mut(first, blocks) };
         let empty = RegisteredList::new(blocks, memory.address(), memory.lkey());
         let empty = empty.map_err(|error| Failure::Devx(DevxError::Config(error)))?;
@@ -47,11 +48,11 @@ pub unsafe extern "C" fn mlx5mk_list_create(
     })
 }
 
-/// Writes the entries, in place of those that were there. No request that was posted with the list may be outstanding: the device reads it
-/// when it executes them.
+/// Writes the entries, in place of those that were there. No request that was posted with the list may be
+/// outstanding: the device reads it when it executes them.
 ///
-/// Errors: MLX5MK_CONFIG for more than there is room for, or an entry of 0 bytes or over 2^31; MLX5MK_ARGUMENT. The list is then as
-/// before.
+/// Errors: MLX5MK_CONFIG for more than there is room for, or an entry of 0 bytes or over 2^31;
+/// MLX5MK_ARGUMENT. The list is then as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_write(
     list: Option<&mut List>,
@@ -68,7 +69,8 @@ pub unsafe extern "C" fn mlx5mk_list_write(
     })
 }
 
-/// As mlx5mk_list_write, with entries of `entry_size` bytes each, for the mkeys of a pool or store with that `entry_size`.
+/// As mlx5mk_list_write, with entries of `entry_size` bytes each, for the mkeys of a pool or store with that
+/// `entry_size`.
 ///
 /// Errors: MLX5MK_CONFIG for more than there is room for, MLX5MK_ARGUMENT. The list is then as before.
 #[unsafe(no_mangle)]
@@ -94,9 +96,9 @@ pub unsafe extern "C" fn mlx5mk_list_destroy(list: Option<Box<List>>) {
     drop(list);
 }
 
-/// As mlx5mk_post_configure, with the entries of a list: as many as the mkey has room for. An empty list leaves the mkey no space.
-/// Signature and crypto properties are written behind the entries: the list is not written, posted again or destroyed before the request
-/// has completed.
+/// As mlx5mk_post_configure, with the entries of a list: as many as the mkey has room for. An empty list
+/// leaves the mkey no space. Signature and crypto properties are written behind the entries: the list is not
+/// written, posted again or destroyed before the request has completed.
 ///
 /// Errors: as mlx5mk_post_configure.
 #[unsafe(no_mangle)]
@@ -119,11 +121,12 @@ pub unsafe extern "C" fn mlx5mk_post_configure_list(
     })
 }
 
-/// Replaces entries of the list layout of an mkey in use, from number `first` on, which is a multiple of 4: all else of it stays, its length
-/// too, so the new entries have as many bytes together as the old ones. Entries that do not fill their last block of 4 end the layout.
-/// The array is read during the call only.
+/// Replaces entries of the list layout of an mkey in use, from number `first` on, which is a multiple of 4:
+/// all else of it stays, its length too, so the new entries have as many bytes together as the old ones.
+/// Entries that do not fill their last block of 4 end the layout. The array is read during the call only.
 ///
-/// Errors: MLX5MK_CONFIG, for an mkey without a list in force too, MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and mkey are then as before.
+/// Errors: MLX5MK_CONFIG, for an mkey without a list in force too, MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair
+/// and mkey are then as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_replace(
     qp: Option<&mut Qp>,
@@ -145,7 +148,8 @@ pub unsafe extern "C" fn mlx5mk_post_replace(
     })
 }
 
-/// As mlx5mk_post_replace, by the entries of a list: more than fit into a request. The list stays as it is until the request has completed.
+/// As mlx5mk_post_replace, by the entries of a list: more than fit into a request. The list stays as it is
+/// until the request has completed.
 ///
 /// Errors: as mlx5mk_post_replace.
 #[unsafe(no_mangle)]
@@ -166,9 +170,10 @@ pub unsafe extern "C" fn mlx5mk_post_replace_list(
     })
 }
 
-/// Appends the entries of a list to the layout of an mkey in use, whose length grows by theirs: all else of it stays. Its layout came from a
-/// list as well (mlx5mk_post_configure_list), and has a multiple of 4 entries; the mkey has neither signature nor crypto. Layouts of more than
-/// 65532 entries are laid in parts with this. The list stays as it is until the request has completed.
+/// Appends the entries of a list to the layout of an mkey in use, whose length grows by theirs: all else of
+/// it stays. Its layout came from a list as well (mlx5mk_post_configure_list), and has a multiple of 4
+/// entries; the mkey has neither signature nor crypto. Layouts of more than 65532 entries are laid in parts
+/// with this. The list stays as it is until the request has completed.
 ///
 /// Errors: as mlx5mk_post_replace.
 #[unsafe(no_mangle)]

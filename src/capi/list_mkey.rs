@@ -14,10 +14,11 @@ use std::boxed::Box;
 /// An mkey that was made with its list: no request changes it.
 pub struct ListMkey(devx::ListMkey);
 
-/// Makes an mkey over `count` ranges, one after the other, with as many as the device takes: its space begins at address `start`, by which
-/// requests and the peer name its first byte, and is as long as the ranges together, up to 2^64. It can be used at once, with the rights
-/// MLX5MK_LOCAL_WRITE and others. The array is read during the call only; the regions are of the protection domain, and stay registered as
-/// long as the mkey is used.
+/// Makes an mkey over `count` ranges, one after the other, with as many as the device takes: its space begins
+/// at address `start`, by which requests and the peer name its first byte, and is as long as the ranges
+/// together, up to 2^64. It can be used at once, with the rights MLX5MK_LOCAL_WRITE and others. The array is
+/// read during the call only; the regions are of the protection domain, and stay registered as long as the
+/// mkey is used.
 ///
 /// Errors: MLX5MK_COMMAND for a range of 0 bytes or over 2^31, no ranges, more than the device takes or more
 /// than 4,076, which is what the kernel's interface carries (the message has the limit), a space that ends
@@ -40,8 +41,8 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create(
     })
 }
 
-/// As mlx5mk_list_mkey_create, over entries of `entry_size` bytes each, a power of two from 4096 to 2^31: the device finds an address at
-/// once, however long the list is.
+/// As mlx5mk_list_mkey_create, over entries of `entry_size` bytes each, a power of two from 4096 to 2^31: the
+/// device finds an address at once, however long the list is.
 ///
 /// Errors: as mlx5mk_list_mkey_create; MLX5MK_COMMAND also where the device has no entries of one length.
 #[unsafe(no_mangle)]

@@ -39,8 +39,8 @@ impl Owner {
     }
 }
 
-/// The key is wrapped with the import key of the context's login (AES key wrap, RFC 3394). The program logs in itself, by
-/// `mlx5dv_crypto_login_create` on a context that is adopted.
+/// The key is wrapped with the import key of the context's login (AES key wrap, RFC 3394). The program logs
+/// in itself, by `mlx5dv_crypto_login_create` on a context that is adopted.
 pub const MLX5MK_KEY_WRAPPED: u32 = 1;
 /// The key has a tag, which mkeys must give: behind a wrapped key, in the wrapping; else it is `keytag`.
 pub const MLX5MK_KEY_TAGGED: u32 = 2;
@@ -60,8 +60,8 @@ pub struct KeySpec {
     pub opaque: [u8; 8],
 }
 
-/// Registers `length` bytes at `address` with these rights (MLX5MK_LOCAL_WRITE and others). The memory stays mapped until
-/// mlx5mk_mr_deregister has returned 0.
+/// Registers `length` bytes at `address` with these rights (MLX5MK_LOCAL_WRITE and others). The memory stays
+/// mapped until mlx5mk_mr_deregister has returned 0.
 ///
 /// Errors: MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -84,9 +84,10 @@ pub unsafe extern "C" fn mlx5mk_mr_register(
     })
 }
 
-/// Registers `length` bytes of a dma-buf, from `offset` on: memory that another driver shares by the descriptor `fd`, a GPU's say. Requests
-/// and layouts name its bytes by addresses from `iova` on: any with the same offset in a page as `offset`. The descriptor may be
-/// closed, the memory stays until mlx5mk_mr_deregister has returned 0.
+/// Registers `length` bytes of a dma-buf, from `offset` on: memory that another driver shares by the
+/// descriptor `fd`, a GPU's say. Requests and layouts name its bytes by addresses from `iova` on: any with
+/// the same offset in a page as `offset`. The descriptor may be closed, the memory stays until
+/// mlx5mk_mr_deregister has returned 0.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_LIBRARY where libibverbs is older than version 34, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -107,7 +108,8 @@ pub unsafe extern "C" fn mlx5mk_mr_register_dmabuf(
         if fd < 0 {
             return Err(Failure::Wanted("fd is a descriptor, 0 or more"));
         }
-        // SAFETY: the caller vouches for the descriptor, and for the memory, of which Rust code has no reference.
+        // SAFETY: the caller vouches for the descriptor, and for the memory, of which Rust code has no
+        // reference.
         let region = unsafe { pd.pd.register_dmabuf(BorrowedFd::borrow_raw(fd), offset..end, iova, access)? };
         hand_out(mr, Mr(region))
     })
@@ -146,11 +148,11 @@ pub unsafe extern "C" fn mlx5mk_mr_deregister(
     })
 }
 
-/// Loads a data encryption key. Its bytes are wiped from all that this function makes of them; the caller's copy is the caller's to
-/// wipe.
+/// Loads a data encryption key. Its bytes are wiped from all that this function makes of them; the caller's
+/// copy is the caller's to wipe.
 ///
-/// Errors: MLX5MK_ARGUMENT for a length that no form has and for equal halves, MLX5MK_COMMAND where the device does not take keys
-/// in this form, or refuses.
+/// Errors: MLX5MK_ARGUMENT for a length that no form has and for equal halves, MLX5MK_COMMAND where the
+/// device does not take keys in this form, or refuses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_create(
     pd: Option<&Pd>,

@@ -26,8 +26,9 @@ pub const MLX5MK_POOL_UPDATE_TAG: u32 = 2;
 pub const MLX5MK_POOL_REMOTE_INVALIDATE: u32 = 4;
 /// Reads and writes through the mkeys may pass one another.
 pub const MLX5MK_POOL_RELAXED_ORDERING: u32 = 8;
-/// Configurations write only what changes, byte for byte as SPDK's `lib/mlx5` does. The tag stays what it was when the mkey was made, even
-/// with MLX5MK_POOL_UPDATE_TAG. Rights are written where a configuration gives them; `access` has those from the start.
+/// Configurations write only what changes, byte for byte as SPDK's `lib/mlx5` does. The tag stays what it was
+/// when the mkey was made, even with MLX5MK_POOL_UPDATE_TAG. Rights are written where a configuration gives
+/// them; `access` has those from the start.
 pub const MLX5MK_POOL_MINIMAL: u32 = 16;
 
 /// The guard of a T10-DIF, or a CRC.
@@ -45,18 +46,21 @@ pub const MLX5MK_BAD_DIGEST: u32 = 3;
 pub struct PoolSpec {
     /// Mkeys, 1 to 1024; of a store to 65536.
     pub count: u32,
-    /// Entries of a layout that an mkey has room for: at most 2^30, which is refused with MLX5MK_ARGUMENT, and what the device takes
-    /// (MLX5MK_COMMAND).
+    /// Entries of a layout that an mkey has room for: at most 2^30, which is refused with MLX5MK_ARGUMENT,
+    /// and what the device takes (MLX5MK_COMMAND).
     pub max_entries: u32,
     /// MLX5MK_POOL_CRYPTO and others.
     pub flags: u32,
-    /// Where it is not 0, layouts have entries of this many bytes each, a power of two from 4096 to 2^31, and come from lists
-    /// (mlx5mk_list_write_equal): the device finds an address at once, however long the list is. For mkeys without signatures and crypto.
+    /// Where it is not 0, layouts have entries of this many bytes each, a power of two from 4096 to 2^31, and
+    /// come from lists (mlx5mk_list_write_equal): the device finds an address at once, however long the list
+    /// is. For mkeys without signatures and crypto.
     pub entry_size: u32,
-    /// PSVs that all mkeys of the pool share, in whose protection domain they are; NULL: each has its own, as those of a store have.
+    /// PSVs that all mkeys of the pool share, in whose protection domain they are; NULL: each has its own, as
+    /// those of a store have.
     pub psvs: *const Psvs,
-    /// Rights that the mkeys have from the start, MLX5MK_LOCAL_WRITE and others; reading by the owner is always one. For configurations
-    /// that give none, as those of MLX5MK_POOL_MINIMAL need not while the state of the mkey is known.
+    /// Rights that the mkeys have from the start, MLX5MK_LOCAL_WRITE and others; reading by the owner is
+    /// always one. For configurations that give none, as those of MLX5MK_POOL_MINIMAL need not while the
+    /// state of the mkey is known.
     pub access: u32,
 }
 
@@ -85,13 +89,14 @@ fn pool_of(mkeys: Vec<Mkey>) -> Result<Box<dyn Mkeys>, PoolError> {
     })
 }
 
-/// Makes a pool of mkeys, none of them in use. With `cq` they have block signatures, whose errors arrive there, and each sets one
-/// entry of it aside: it is a completion queue of the queue pairs that use them. A queue pair with two completion queues has errors in
-/// sent data at that of the send queue, errors in received data at the other one; there an error is MLX5MK_BAD_ENTRY where the pool was
-/// made for the first. mlx5mk_mkey_check knows both. NULL: without signatures.
+/// Makes a pool of mkeys, none of them in use. With `cq` they have block signatures, whose errors arrive
+/// there, and each sets one entry of it aside: it is a completion queue of the queue pairs that use them. A
+/// queue pair with two completion queues has errors in sent data at that of the send queue, errors in
+/// received data at the other one; there an error is MLX5MK_BAD_ENTRY where the pool was made for the first.
+/// mlx5mk_mkey_check knows both. NULL: without signatures.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device cannot, or refuses: no mkey is left
-/// behind.
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device cannot, or
+/// refuses: no mkey is left behind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pool_create(
     pd: Option<&Pd>,
@@ -154,7 +159,8 @@ pub(super) fn mkeys<'c>(
 /// Has signature errors find a pool, and hands it out.
 ///
 /// # Safety
-/// Its completion queue is there, and no reference to it is left: all calls of the group are made one after the other.
+/// Its completion queue is there, and no reference to it is left: all calls of the group are made one after
+/// the other.
 pub(super) unsafe fn join(pool: Pool, place: &mut MaybeUninit<*mut Pool>) -> i32 {
     let cq = pool.cq;
     let pool = NonNull::from(Box::leak(Box::new(pool)));
@@ -166,8 +172,8 @@ pub(super) unsafe fn join(pool: Pool, place: &mut MaybeUninit<*mut Pool>) -> i32
     0
 }
 
-/// Takes an mkey, to be configured, and writes what it is named by. Its key has another tag than at its last use
-/// (MLX5MK_POOL_UPDATE_TAG), and it knows of no signature error of an earlier use.
+/// Takes an mkey, to be configured, and writes what it is named by. Its key has another tag than at its last
+/// use (MLX5MK_POOL_UPDATE_TAG), and it knows of no signature error of an earlier use.
 ///
 /// Errors: MLX5MK_FULL while all are in use.
 #[unsafe(no_mangle)]
@@ -186,9 +192,9 @@ pub unsafe extern "C" fn mlx5mk_pool_take(
 /// Takes the key of an mkey in use out of service, where a peer may know it: by a request that is called `id`
 /// (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use the key.
 /// The mkey stays in use until it is put back with the completion of the request (mlx5mk_pool_put):
-/// MLX5MK_SIGNALED, or a later one of the same name and queue pair that has it (calls of one name are not told
-/// apart: put the mkeys back with the completion of the last). Where the request fails,
-/// or its queue pair is reset before, the key may still be in service: call this again, with any queue pair.
+/// MLX5MK_SIGNALED, or a later one of the same name and queue pair that has it (calls of one name are not
+/// told apart: put the mkeys back with the completion of the last). Where the request fails, or its queue
+/// pair is reset before, the key may still be in service: call this again, with any queue pair.
 ///
 /// Errors: MLX5MK_ARGUMENT for an mkey that is not in use here, MLX5MK_FULL: nothing is posted.
 #[unsafe(no_mangle)]
@@ -258,12 +264,13 @@ pub unsafe extern "C" fn mlx5mk_mkey_key(
     })
 }
 
-/// Asks an mkey for the first signature error since the last call (mlx5dv_mkey_check). Ask after the completion of the data, or after
-/// the peer's message that the data is there; an error counts at whichever completion queue of the device it was taken. Returns 0 where all signatures were right; else MLX5MK_SIGNATURE, with the error in
-/// words in `error`, and in numbers in `bad`; either may be NULL.
+/// Asks an mkey for the first signature error since the last call (mlx5dv_mkey_check). Ask after the
+/// completion of the data, or after the peer's message that the data is there; an error counts at whichever
+/// completion queue of the device it was taken. Returns 0 where all signatures were right; else
+/// MLX5MK_SIGNATURE, with the error in words in `error`, and in numbers in `bad`; either may be NULL.
 ///
-/// Errors: MLX5MK_SIGNATURE also for an mkey without signatures, and for an error that no domain of the mkey can have, where `bad` is
-/// not written; MLX5MK_ARGUMENT for an mkey that is not in use here.
+/// Errors: MLX5MK_SIGNATURE also for an mkey without signatures, and for an error that no domain of the mkey
+/// can have, where `bad` is not written; MLX5MK_ARGUMENT for an mkey that is not in use here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mkey_check(
     pool: Option<&mut Pool>,
@@ -295,8 +302,9 @@ pub unsafe extern "C" fn mlx5mk_mkey_check(
     })
 }
 
-/// Forgets what the device holds for an mkey, because it may not have executed what was posted: its queue pair failed or was reset.
-/// The next configuration has to be complete: access rights, a layout, and signature and crypto where the mkey can have them.
+/// Forgets what the device holds for an mkey, because it may not have executed what was posted: its queue
+/// pair failed or was reset. The next configuration has to be complete: access rights, a layout, and
+/// signature and crypto where the mkey can have them.
 ///
 /// Errors: MLX5MK_ARGUMENT for an mkey that is not in use here.
 #[unsafe(no_mangle)]

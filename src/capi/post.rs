@@ -28,7 +28,8 @@ pub const MLX5MK_OP_RDMA_WRITE: u32 = 5;
 pub const MLX5MK_OP_RDMA_WRITE_IMM: u32 = 6;
 /// Reads from the peer's memory.
 pub const MLX5MK_OP_RDMA_READ: u32 = 7;
-/// Writes `swap_add` to 8 bytes of the peer's memory if they hold `compare`. The old value arrives in the one segment of 8 bytes.
+/// Writes `swap_add` to 8 bytes of the peer's memory if they hold `compare`. The old value arrives in the one
+/// segment of 8 bytes.
 pub const MLX5MK_OP_COMPARE_SWAP: u32 = 8;
 /// Adds `swap_add` to 8 bytes of the peer's memory. The old value arrives in the one segment of 8 bytes.
 pub const MLX5MK_OP_FETCH_ADD: u32 = 9;
@@ -75,10 +76,12 @@ pub struct Request {
     pub swap_add: u64,
 }
 
-/// Posts a configuration of an mkey in use: `count` ranges of memory become its space, one after the other, and what was prepared is in
-/// force. Where `count` is 0 the layout in force stays. The array is read during the call only.
+/// Posts a configuration of an mkey in use: `count` ranges of memory become its space, one after the other,
+/// and what was prepared is in force. Where `count` is 0 the layout in force stays. The array is read during
+/// the call only.
 ///
-/// Requests posted after it to the same queue pair may use the mkey. The device sees nothing before mlx5mk_doorbell.
+/// Requests posted after it to the same queue pair may use the mkey. The device sees nothing before
+/// mlx5mk_doorbell.
 ///
 /// Errors: MLX5MK_CONFIG, MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and mkey are then as before.
 #[unsafe(no_mangle)]
@@ -115,8 +118,9 @@ fn configure(
     Ok(0)
 }
 
-/// As mlx5mk_post_configure, with an interleaved layout: `cycles` times, the next bytes of each of `count` streams become the next of
-/// the mkey's space. The layout takes one of the mkey's entries more than it has streams.
+/// As mlx5mk_post_configure, with an interleaved layout: `cycles` times, the next bytes of each of `count`
+/// streams become the next of the mkey's space. The layout takes one of the mkey's entries more than it has
+/// streams.
 ///
 /// Errors: as mlx5mk_post_configure; MLX5MK_ARGUMENT where there are no streams.
 #[unsafe(no_mangle)]
@@ -197,9 +201,10 @@ const fn one<'a>(sges: &'a [Sge], wanted: &'static str) -> Result<&'a Sge, Failu
     }
 }
 
-/// Posts a work request that the program built: `bytes` bytes, of which as many are taken as its control segment says. Its place in the
-/// ring and the number of the queue pair are written into it; flags are those of its own and those given here. The device sees nothing
-/// before mlx5mk_doorbell. What it does to mkeys the library does not know: an mkey of a pool is not for it.
+/// Posts a work request that the program built: `bytes` bytes, of which as many are taken as its control
+/// segment says. Its place in the ring and the number of the queue pair are written into it; flags are those
+/// of its own and those given here. The device sees nothing before mlx5mk_doorbell. What it does to mkeys the
+/// library does not know: an mkey of a pool is not for it.
 ///
 /// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. The queue pair is then as before.
 #[unsafe(no_mangle)]
@@ -220,9 +225,10 @@ pub unsafe extern "C" fn mlx5mk_post_raw(
     })
 }
 
-/// Gives the PSV of a transaction its start value again, as is needed behind a wrong digest: posted behind the configurations of the next
-/// transaction, before the requests that move its data. `seed` is MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey need
-/// none. The device sees nothing before mlx5mk_doorbell.
+/// Gives the PSV of a transaction its start value again, as is needed behind a wrong digest: posted behind
+/// the configurations of the next transaction, before the requests that move its data. `seed` is
+/// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey need none. The device sees nothing before
+/// mlx5mk_doorbell.
 ///
 /// Errors: MLX5MK_FULL, MLX5MK_ARGUMENT. The queue pair is then as before.
 #[unsafe(no_mangle)]
@@ -266,7 +272,8 @@ pub unsafe extern "C" fn mlx5mk_post_receive(
     })
 }
 
-/// Publishes all that was posted to the queue pair, with one doorbell. Does nothing where there is nothing to publish, and for NULL.
+/// Publishes all that was posted to the queue pair, with one doorbell. Does nothing where there is nothing to
+/// publish, and for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_doorbell(qp: Option<&mut Qp>) {
     if let Some(qp) = qp {

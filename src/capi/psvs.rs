@@ -11,8 +11,9 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use std::boxed::Box;
 
-/// A pair of PSVs, for the memory and the wire domain. Mkeys that share them are used one after another: the next one is configured when
-/// the transfer through the one before has completed, and each configuration sets its signature. Nothing checks this.
+/// A pair of PSVs, for the memory and the wire domain. Mkeys that share them are used one after another: the
+/// next one is configured when the transfer through the one before has completed, and each configuration sets
+/// its signature. Nothing checks this.
 pub struct Psvs(pub(super) devx::Psvs);
 
 /// Makes a pair of PSVs.

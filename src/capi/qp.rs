@@ -21,7 +21,8 @@ pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
 
 /// Requests may copy memory of this side (MLX5MK_OP_MEMCPY), which not every device can.
 pub const MLX5MK_QP_MEMCPY: u32 = 4;
-/// A request that is published alone goes to the device with the doorbell (BlueFlame): the device need not read it from memory.
+/// A request that is published alone goes to the device with the doorbell (BlueFlame): the device need not
+/// read it from memory.
 pub const MLX5MK_QP_BLUE_FLAME: u32 = 8;
 
 /// Time stamps are ticks of the device's clock.
@@ -34,30 +35,32 @@ pub const MLX5MK_TIMESTAMPS_REAL_TIME: u32 = 3;
 /// What a queue pair is to be like. What is 0 has its default.
 #[repr(C)]
 pub struct QpSpec {
-    /// Blocks of 64 bytes of the send ring, rounded up to 64, 256, 1024 or 4096. Default 256. An RDMA WRITE of one segment takes one,
-    /// a configuration of an mkey with four entries two, and one more for a signature, for crypto, and for each domain that has a
-    /// signature.
+    /// Blocks of 64 bytes of the send ring, rounded up to 64, 256, 1024 or 4096. Default 256. An RDMA WRITE
+    /// of one segment takes one, a configuration of an mkey with four entries two, and one more for a
+    /// signature, for crypto, and for each domain that has a signature.
     pub send_blocks: u32,
     /// Receive requests, rounded up to 16, 256 or 4096. Default 16.
     pub receive_slots: u32,
     /// Buffers of a receive request, a power of two. Default 4.
     pub receive_sges: u32,
-    /// Most send requests between post and completion, parts of configurations included: each has an entry of the completion queue
-    /// set aside. Default: as many as the send ring has blocks.
+    /// Most send requests between post and completion, parts of configurations included: each has an entry of
+    /// the completion queue set aside. Default: as many as the send ring has blocks.
     pub max_requests: u32,
     /// MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY, MLX5MK_QP_BLUE_FLAME.
     pub flags: u32,
     /// Port of the device. Default 1.
     pub port: u32,
-    /// Format of the time stamps in completion entries, MLX5MK_TIMESTAMPS_FREE_RUNNING or another of these. Default: that of the
-    /// free-running clock, or what the device prefers where it has none.
+    /// Format of the time stamps in completion entries, MLX5MK_TIMESTAMPS_FREE_RUNNING or another of these.
+    /// Default: that of the free-running clock, or what the device prefers where it has none.
     pub timestamps: u32,
 }
 
-/// How a connection is to be. What is 0 has its default, which is that of rdma-core's tools; both sides have the same.
+/// How a connection is to be. What is 0 has its default, which is that of rdma-core's tools; both sides have
+/// the same.
 #[repr(C)]
 pub struct ConnectSpec {
-    /// Entry of the own GID table, which also decides the version of RoCE (`ibv_devinfo -v` lists it). Default 0.
+    /// Entry of the own GID table, which also decides the version of RoCE (`ibv_devinfo -v` lists it).
+    /// Default 0.
     pub gid_index: u8,
     /// Traffic class of RoCE; its upper 6 bits are the DSCP. Default 0.
     pub traffic_class: u8,
@@ -65,15 +68,16 @@ pub struct ConnectSpec {
     pub service_level: u8,
     /// How long to wait for an acknowledgement, 4.096 us * 2^n, 1 to 31. Default 14: 67 ms.
     pub ack_timeout: u8,
-    /// Number of the first packet sent, below 2^24. Draw one, so that late packets of an earlier connection are not taken for
-    /// packets of this one. Default 0.
+    /// Number of the first packet sent, below 2^24. Draw one, so that late packets of an earlier connection
+    /// are not taken for packets of this one. Default 0.
     pub first_psn: u32,
-    /// After how many packets a request asks for an acknowledgement, a power of two up to 256. Default 256. Fewer find a lost packet
-    /// sooner, and cost the wire and both devices more.
+    /// After how many packets a request asks for an acknowledgement, a power of two up to 256. Default 256.
+    /// Fewer find a lost packet sooner, and cost the wire and both devices more.
     pub ack_packets: u32,
 }
 
-/// Where a queue pair is, for its peer to connect to. The two sides send each other the bytes as they are, by any means.
+/// Where a queue pair is, for its peer to connect to. The two sides send each other the bytes as they are, by
+/// any means.
 #[repr(C)]
 pub struct Address {
     /// As QpAddress of the Rust library has them: both talk to each other.
@@ -178,8 +182,8 @@ fn join(
     let qpn = queues.qpn();
     let qp = NonNull::from(Box::leak(Box::new(Qp { queues, cqs })));
     for (number, mut cq) in of(cqs).enumerate() {
-        // SAFETY: the caller has given the handle, and no reference to it is left. All calls of the group are made one after the
-        // other.
+        // SAFETY: the caller has given the handle, and no reference to it is left. All calls of the group are
+        // made one after the other.
         let joined = unsafe { cq.as_mut() }.members.queue_pairs.insert(Member { qpn, qp });
         if let Err((error, _)) = joined {
             of(cqs).take(number).for_each(|cq| leave(cq, qpn));
@@ -202,11 +206,11 @@ fn leave(mut cq: NonNull<Cq>, qpn: Qpn) {
     unsafe { cq.as_mut() }.members.queue_pairs.remove(qpn);
 }
 
-/// Makes a queue pair in the state INIT, whose completions arrive at `send_cq` and `receive_cq`, which may be one. NULL as `spec`
-/// stands for the defaults. It is connected next, and may receive before.
+/// Makes a queue pair in the state INIT, whose completions arrive at `send_cq` and `receive_cq`, which may be
+/// one. NULL as `spec` stands for the defaults. It is connected next, and may receive before.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining, copies, BlueFlame and
-/// time stamps that the device has not).
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining, copies,
+/// BlueFlame and time stamps that the device has not).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_create(
     pd: Option<&Pd>,
@@ -242,20 +246,23 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
     })
 }
 
-/// Uses an idle queue pair that the program has made and connected, through librdmacm say: `ibv_qp` is a `struct ibv_qp` of libmlx5.
-/// `pd`, `send_cq` and `receive_cq` are its own, adopted before.
+/// Uses an idle queue pair that the program has made and connected, through librdmacm say: `ibv_qp` is a
+/// `struct ibv_qp` of libmlx5. `pd`, `send_cq` and `receive_cq` are its own, adopted before.
 ///
-/// Of `spec` count `send_blocks` and `receive_slots`, the most that its rings may have (default 4096), `max_requests` (what it was
-/// created for, `max_send_wr`), and MLX5MK_QP_SIGNAL_ALL where it was created with `sq_sig_all`; NULL stands for the defaults.
+/// Of `spec` count `send_blocks` and `receive_slots`, the most that its rings may have (default 4096),
+/// `max_requests` (what it was created for, `max_send_wr`), and MLX5MK_QP_SIGNAL_ALL where it was created
+/// with `sq_sig_all`; NULL stands for the defaults.
 ///
-/// All requests posted to it have completed, and their completions were taken before its completion queues were adopted. It is not
-/// destroyed as long as the handle is there. Nobody else posts to it from this call on, for good. By default libmlx5 makes queue pairs
-/// that receive short messages into completion entries, which are refused: set MLX5_SCATTER_TO_CQE=0 in the environment before, or
-/// make them with MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE. While requests are posted here, the program's libmlx5 posts to no queue
-/// pair of the context that has the same doorbell register, unless MLX5_SHUT_UP_BF=1 was set when the context was opened.
+/// All requests posted to it have completed, and their completions were taken before its completion queues
+/// were adopted. It is not destroyed as long as the handle is there. Nobody else posts to it from this call
+/// on, for good. By default libmlx5 makes queue pairs that receive short messages into completion entries,
+/// which are refused: set MLX5_SCATTER_TO_CQE=0 in the environment before, or make them with
+/// MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE. While requests are posted here, the program's libmlx5 posts to no
+/// queue pair of the context that has the same doorbell register, unless MLX5_SHUT_UP_BF=1 was set when the
+/// context was opened.
 ///
-/// Errors: MLX5MK_ADOPT for one that the library cannot use or that is seen not to be idle, MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL,
-/// MLX5MK_SYSTEM, MLX5MK_COMMAND.
+/// Errors: MLX5MK_ADOPT for one that the library cannot use or that is seen not to be idle, MLX5MK_ARGUMENT,
+/// MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_adopt(
     pd: Option<&Pd>,
@@ -343,11 +350,11 @@ pub unsafe extern "C" fn mlx5mk_qp_address(
     })
 }
 
-/// Connects to a peer by its address, with the same `spec` as its own address was asked for. Requests may be sent once the peer has
-/// connected as well, which it must say.
+/// Connects to a peer by its address, with the same `spec` as its own address was asked for. Requests may be
+/// sent once the peer has connected as well, which it must say.
 ///
-/// Errors: MLX5MK_ARGUMENT for bytes that are no address, MLX5MK_SYSTEM where the peer's GID leads nowhere, MLX5MK_COMMAND:
-/// mlx5mk_qp_reset takes the queue pair back then.
+/// Errors: MLX5MK_ARGUMENT for bytes that are no address, MLX5MK_SYSTEM where the peer's GID leads nowhere,
+/// MLX5MK_COMMAND: mlx5mk_qp_reset takes the queue pair back then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_connect(
     qp: Option<&Qp>,
@@ -374,12 +381,13 @@ pub struct Names {
     pub count: u32,
 }
 
-/// Takes a queue pair from any state back to INIT, with empty queues, to be connected anew: after a request has failed, say.
+/// Takes a queue pair from any state back to INIT, with empty queues, to be connected anew: after a request
+/// has failed, say.
 ///
-/// What was outstanding, each request once and oldest first, goes to `sends` and `receives` (NULL: to nobody): they may have been
-/// executed or not. There are at most `send_blocks` and `receive_slots` of them. Of an mkey whose configuration is among them the
-/// state is unknown: call mlx5mk_mkey_forget. Signature errors stay in the completion queue: poll it, and check each mkey, before one
-/// is configured anew.
+/// What was outstanding, each request once and oldest first, goes to `sends` and `receives` (NULL: to
+/// nobody): they may have been executed or not. There are at most `send_blocks` and `receive_slots` of them.
+/// Of an mkey whose configuration is among them the state is unknown: call mlx5mk_mkey_forget. Signature
+/// errors stay in the completion queue: poll it, and check each mkey, before one is configured anew.
 ///
 /// `sends` and `receives` are not the same.
 ///
@@ -401,8 +409,8 @@ pub unsafe extern "C" fn mlx5mk_qp_reset(
             return Err(Failure::Null("ids"));
         }
         let [mut send_cq, mut receive_cq] = *cqs;
-        // SAFETY: the queues are there as long as queue pairs complete to them; these are two, or one is used; and all calls of the
-        // group are made one after the other.
+        // SAFETY: the queues are there as long as queue pairs complete to them; these are two, or one is
+        // used; and all calls of the group are made one after the other.
         let outstanding = unsafe {
             if send_cq == receive_cq {
                 queues.reset(&mut [&mut send_cq.as_mut().reader])?
@@ -423,8 +431,8 @@ pub unsafe extern "C" fn mlx5mk_qp_reset(
     })
 }
 
-/// Destroys the queue pair, or gives it back where it was adopted. What it has outstanding has no completions any more. NULL is
-/// ignored.
+/// Destroys the queue pair, or gives it back where it was adopted. What it has outstanding has no completions
+/// any more. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_destroy(qp: Option<Box<Qp>>) {
     let Some(qp) = qp else { return };

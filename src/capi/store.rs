@@ -17,8 +17,9 @@ pub struct Store {
     cq: Option<NonNull<Cq>>,
 }
 
-/// Makes a store of `spec.count` mkeys; arguments are those of mlx5mk_pool_create, without shared PSVs. A store with signatures, and its
-/// pools, belong to the group of `cq`; one without may be used by several threads at once.
+/// Makes a store of `spec.count` mkeys; arguments are those of mlx5mk_pool_create, without shared PSVs. A
+/// store with signatures, and its pools, belong to the group of `cq`; one without may be used by several
+/// threads at once.
 ///
 /// Errors: those of mlx5mk_pool_create.
 #[unsafe(no_mangle)]
@@ -45,9 +46,10 @@ pub unsafe extern "C" fn mlx5mk_store_create(
     })
 }
 
-/// Makes a pool that takes its mkeys from a store when it needs some, and gives back what it does not need: `most` in use at a time,
-/// rounded up to 16, 128 or 1024. Taking an mkey and putting it back takes no lock but where several go from or to the store. The
-/// store's mkeys outlive their use by a thread: another thread may take what was put back (mlx5mk_pool_put).
+/// Makes a pool that takes its mkeys from a store when it needs some, and gives back what it does not need:
+/// `most` in use at a time, rounded up to 16, 128 or 1024. Taking an mkey and putting it back takes no lock
+/// but where several go from or to the store. The store's mkeys outlive their use by a thread: another thread
+/// may take what was put back (mlx5mk_pool_put).
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -67,7 +69,8 @@ pub unsafe extern "C" fn mlx5mk_pool_of_store(
         };
         let kind = store.kind().ok_or(Failure::Wanted("a store has mkeys"))?;
         let pool = Pool { mkeys, _handles: std::vec![], kind, cq: *cq };
-        // SAFETY: the completion queue cannot be destroyed while there are stores of it, and no other call of its group is made.
+        // SAFETY: the completion queue cannot be destroyed while there are stores of it, and no other call of
+        // its group is made.
         Ok(unsafe { join(pool, place) })
     })
 }

@@ -6,7 +6,8 @@ use core::ffi::c_char;
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 
-/// Writes a text and a NUL, cut off where there is no room; returns how many bytes the whole text has, without the NUL.
+/// Writes a text and a NUL, cut off where there is no room; returns how many bytes the whole text has,
+/// without the NUL.
 ///
 /// # Safety
 /// `first` is NULL, or leads to room for `size` bytes, which nobody else uses meanwhile.

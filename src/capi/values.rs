@@ -23,7 +23,8 @@ pub const MLX5MK_MEMORY: u32 = 0;
 /// The wire side of an mkey.
 pub const MLX5MK_WIRE: u32 = 1;
 
-/// A range of memory under a key: an entry of an mkey's layout, or a data segment of a request. Laid out as `struct ibv_sge` is.
+/// A range of memory under a key: an entry of an mkey's layout, or a data segment of a request. Laid out as
+/// `struct ibv_sge` is.
 #[repr(C)]
 pub struct Range {
     /// Address of its first byte. Of an mkey it is an offset in its space, counted as bytes are on the wire.
@@ -34,7 +35,8 @@ pub struct Range {
     pub key: u32,
 }
 
-/// One stream of an interleaved layout (struct mlx5dv_mr_interleaved): each cycle maps its next `bytes` bytes.
+/// One stream of an interleaved layout (struct mlx5dv_mr_interleaved): each cycle maps its next `bytes`
+/// bytes.
 #[repr(C)]
 pub struct Stream {
     /// Address of its first byte, as of a range.
@@ -101,7 +103,8 @@ pub(super) fn only(bits: u32, known: u32, what: &'static str) -> Result<(), Fail
 /// Returns an array of the caller's, which may be NULL where it is empty.
 ///
 /// # Safety
-/// `first` is NULL, or leads to `count` values, which nobody changes while the slice lives. `T` may have any bytes.
+/// `first` is NULL, or leads to `count` values, which nobody changes while the slice lives. `T` may have any
+/// bytes.
 #[inline]
 pub(super) unsafe fn array<'a, T>(
     first: *const T,

@@ -25,8 +25,9 @@ pub struct Windows {
     _handles: Vec<MkeyHandle>,
 }
 
-/// A window, from when it is taken until it is put back. It names its windows and its use: others refuse it, and its own do when it was
-/// put back. A program copies it, and looks at nothing in it. Zeros name no window.
+/// A window, from when it is taken until it is put back. It names its windows and its use: others refuse it,
+/// and its own do when it was put back. A program copies it, and looks at nothing in it. Zeros name no
+/// window.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TakenWindow {
@@ -44,7 +45,8 @@ impl Windows {
 
 /// Makes `count` windows, 1 to 65536, none of them in use.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device has none, or refuses: no window is left behind.
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device has none, or refuses: no window is
+/// left behind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_windows_create(
     pd: Option<&Pd>,
@@ -87,8 +89,8 @@ pub unsafe extern "C" fn mlx5mk_windows_take(
 /// `rights` are MLX5MK_REMOTE_…; the region is of the windows' protection domain, and allows local writing
 /// where the peer may write. The device sees nothing before mlx5mk_doorbell.
 ///
-/// Errors: MLX5MK_CONFIG for a window that is bound, a range of 0 bytes or over 2^31, or one that ends behind 2^64; MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and
-/// window are then as before.
+/// Errors: MLX5MK_CONFIG for a window that is bound, a range of 0 bytes or over 2^31, or one that ends behind
+/// 2^64; MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and window are then as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_bind(
     qp: Option<&mut Qp>,
@@ -115,10 +117,10 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
 /// Revokes a bound window by a request of the queue pair that bound it, which is called `id`
 /// (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use its key.
 /// The window stays in use until it is put back with the completion of the request (mlx5mk_windows_put):
-/// MLX5MK_SIGNALED, or a later one of the same name and queue pair that has it (calls of one name are not told
-/// apart: put the windows back with the completion of the last). Where the request fails,
-/// or its queue pair is reset before, the peer may still use the key: call this again when the queue pair
-/// works again. A window whose queue pair was destroyed stays in use until the windows are destroyed.
+/// MLX5MK_SIGNALED, or a later one of the same name and queue pair that has it (calls of one name are not
+/// told apart: put the windows back with the completion of the last). Where the request fails, or its queue
+/// pair is reset before, the peer may still use the key: call this again when the queue pair works again. A
+/// window whose queue pair was destroyed stays in use until the windows are destroyed.
 ///
 /// Errors: MLX5MK_CONFIG for a window that is not bound, or that another queue pair has bound;
 /// MLX5MK_ARGUMENT for one that is not in use here; MLX5MK_FULL. Nothing is posted.

@@ -1,5 +1,5 @@
-//! A second way to place fields, for tests only: by the bit positions of `mlx5_ifc.h`, which count from the top of the
-//! mailbox. Shares no arithmetic with the wire structs.
+//! A second way to place fields, for tests only: by the bit positions of `mlx5_ifc.h`, which count from the
+//! top of the mailbox. Shares no arithmetic with the wire structs.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
@@ -39,8 +39,8 @@ pub(super) fn from_words(length: usize, words: &[Word]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes over a pattern and compares every byte; what is after the request stays; a secret leaves nothing; a mailbox that
-/// is a byte too short is not touched.
+/// Encodes over a pattern and compares every byte; what is after the request stays; a secret leaves nothing;
+/// a mailbox that is a byte too short is not touched.
 pub(super) fn assert_encodes<C: Command>(command: &C, expected: &[u8]) {
     let length = command.input_bytes();
     assert_eq!(length, expected.len());

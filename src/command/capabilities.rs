@@ -89,8 +89,8 @@ pub struct GeneralCapabilities {
     pub xts_multi_block: bool,
     /// AES-XTS, any number of data units per mkey, tweaks little endian.
     pub xts_multi_block_little_endian: bool,
-    /// A tweak grows by 2^64 from unit to unit (PRM `aes_xts_tweak_inc_64`), where all other devices have it grow by one. See
-    /// [`GeneralCapabilities::xts_engine`].
+    /// A tweak grows by 2^64 from unit to unit (PRM `aes_xts_tweak_inc_64`), where all other devices have it
+    /// grow by one. See [`GeneralCapabilities::xts_engine`].
     pub xts_tweak_inc_64: bool,
     /// Bit n: general objects of type n can be created.
     pub object_types: u64,
@@ -110,7 +110,8 @@ pub struct GeneralCapabilities {
     pub relaxed_ordering_read_umr: bool,
     /// The entries of an mkey may all be of one length (PRM `fixed_buffer_size`).
     pub fixed_buffer_size: bool,
-    /// Memory windows: keys behind an mkey need not give the peer's rights (PRM `imaicl`; the kernel offers windows by it).
+    /// Memory windows: keys behind an mkey need not give the peer's rights (PRM `imaicl`; the kernel offers
+    /// windows by it).
     pub memory_windows: bool,
     /// There is an mkey that reads and writes nothing.
     pub null_mkey: bool,
@@ -141,11 +142,11 @@ pub struct GeneralCapabilities {
     pub device_frequency_khz: u32,
     /// Logarithm of the bytes of a BlueFlame register, both halves; `None` without BlueFlame.
     pub log_blue_flame: Option<u8>,
-    /// Requests copy memory: logarithm of the longest copy in bytes, 0 where it is not told; `None` without. See
-    /// [`GeneralCapabilities::log_max_memcpy_bytes`].
+    /// Requests copy memory: logarithm of the longest copy in bytes, 0 where it is not told; `None` without.
+    /// See [`GeneralCapabilities::log_max_memcpy_bytes`].
     pub log_max_copy: Option<u8>,
-    /// A queue pair that copies memory has to be told so ([`crate::command::Init2Init::memcpy`]; PRM `dma_mmo_qp`). Where it is false
-    /// and there are copies, each may (`dma_mmo_sq`).
+    /// A queue pair that copies memory has to be told so ([`crate::command::Init2Init::memcpy`]; PRM
+    /// `dma_mmo_qp`). Where it is false and there are copies, each may (`dma_mmo_sq`).
     pub memcpy_per_qp: bool,
     /// Number of the virtual device.
     pub vhca_id: u16,
@@ -255,11 +256,13 @@ impl GeneralCapabilities {
         })
     }
 
-    /// Returns the AES-XTS engine, `None` for none. Engines for many data units come first where there are several.
+    /// Returns the AES-XTS engine, `None` for none. Engines for many data units come first where there are
+    /// several.
     ///
-    /// There is none, either, on a device whose tweaks grow by 2^64 ([`GeneralCapabilities::xts_tweak_inc_64`]): two drivers write all
-    /// ones into the upper half to count blocks in the lower one, but no document says that this is what the device then does, and a
-    /// wrong guess encrypts data so that nobody can read it. `mlxconfig` can switch it off.
+    /// There is none, either, on a device whose tweaks grow by 2^64
+    /// ([`GeneralCapabilities::xts_tweak_inc_64`]): two drivers write all ones into the upper half to count
+    /// blocks in the lower one, but no document says that this is what the device then does, and a wrong
+    /// guess encrypts data so that nobody can read it. `mlxconfig` can switch it off.
     pub const fn xts_engine(&self) -> Option<XtsEngine> {
         if !self.crypto || self.xts_tweak_inc_64 {
             None
@@ -274,7 +277,8 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns the logarithm of how many bytes a request copies in memory at most, `None` where none does (the rule is rdma-core's).
+    /// Returns the logarithm of how many bytes a request copies in memory at most, `None` where none does
+    /// (the rule is rdma-core's).
     pub const fn log_max_memcpy_bytes(&self) -> Option<u8> {
         match self.log_max_copy {
             Some(0) => Some(31),

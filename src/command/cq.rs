@@ -12,7 +12,8 @@ use crate::wire::prm::pages::WithPages;
 /// Bytes of a doorbell record.
 const RECORD: u64 = 8;
 
-/// The size of a completion queue's entries (PRM `cqc.cqe_sz`). Compressed entries are not asked for, see [`CreateCq`].
+/// The size of a completion queue's entries (PRM `cqc.cqe_sz`). Compressed entries are not asked for, see
+/// [`CreateCq`].
 ///
 /// ```
 /// use mlx5_mkey::command::CqeSize;
@@ -25,7 +26,8 @@ pub enum CqeSize {
     /// 64 bytes: [`Cqe`].
     #[default]
     B64,
-    /// 128 bytes: [`Cqe128`]. Hosts with cache lines of that size take them, so that two entries never share one.
+    /// 128 bytes: [`Cqe128`]. Hosts with cache lines of that size take them, so that two entries never share
+    /// one.
     B128,
 }
 
@@ -58,9 +60,10 @@ fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size
 ///
 /// The entries must hold [`Cqe::UNWRITTEN`] or [`Cqe128::UNWRITTEN`]. The reply is the queue's number.
 ///
-/// Entries are not compressed (`cqe_comp_en`): what is left of one then is the hash, the checksum or the stride of a received packet
-/// (`mlx5dv_create_cq`, `cqe_comp_res_format`), of which requests of mkeys have none, and rdma-core's own polling reads no such
-/// entry. A queue of this library reports one as [`crate::error::CompletionError::UnsupportedFormat`].
+/// Entries are not compressed (`cqe_comp_en`): what is left of one then is the hash, the checksum or the
+/// stride of a received packet (`mlx5dv_create_cq`, `cqe_comp_res_format`), of which requests of mkeys have
+/// none, and rdma-core's own polling reads no such entry. A queue of this library reports one as
+/// [`crate::error::CompletionError::UnsupportedFormat`].
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CqSize, CqeSize, CreateCq, LogPageSize, UarPage, UmemId, UmemSlice};
@@ -125,7 +128,8 @@ impl Command for CreateCq {
     }
 }
 
-/// Creates a completion queue of 64-byte entries in pages of memory (CREATE_CQ): without a system, where nobody registers user memory.
+/// Creates a completion queue of 64-byte entries in pages of memory (CREATE_CQ): without a system, where
+/// nobody registers user memory.
 ///
 /// The entries must hold [`crate::wire::cqe::Cqe::UNWRITTEN`]. The reply is the queue's number.
 ///

@@ -92,7 +92,8 @@ pub struct CryptoReport {
 }
 
 impl CryptoReport {
-    /// Returns in which form keys are taken, by the rules of rdma-core's `mlx5dv_dek_create` and `mlx5dv_crypto_login`.
+    /// Returns in which form keys are taken, by the rules of rdma-core's `mlx5dv_dek_create` and
+    /// `mlx5dv_crypto_login`.
     pub const fn key_import(&self) -> KeyImport {
         if !self.general.crypto {
             return KeyImport::Unavailable("the device does not encrypt");
@@ -161,7 +162,8 @@ impl fmt::Display for CryptoReport {
     }
 }
 
-/// Asks for the crypto capabilities in force (QUERY_HCA_CAP, crypto). Only where [`GeneralCapabilities::crypto`] is set.
+/// Asks for the crypto capabilities in force (QUERY_HCA_CAP, crypto). Only where
+/// [`GeneralCapabilities::crypto`] is set.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QueryCryptoCapabilities};

@@ -41,8 +41,9 @@ impl DekObject {
 
 /// Loads an AES-XTS key into the device (CREATE_GENERAL_OBJECT of a DEK, `mlx5dv_dek_create`).
 ///
-/// A wrapped key needs a login ([`super::CreateLogin`]); whether the device wants wrapped keys says [`CryptoReport`]. The
-/// reply names the key. It is gone when the device is reset, and its mailbox is wiped when the request is dropped.
+/// A wrapped key needs a login ([`super::CreateLogin`]); whether the device wants wrapped keys says
+/// [`CryptoReport`]. The reply names the key. It is gone when the device is reset, and its mailbox is wiped
+/// when the request is dropped.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateDek, DekKey, Pdn, Secret, XtsKey};
@@ -99,14 +100,15 @@ impl Command for CreateDek<'_> {
     }
 }
 
-/// Gives a key on the device another value (MODIFY_GENERAL_OBJECT of a DEK). Its number, and what its owner wanted to remember,
-/// stay.
+/// Gives a key on the device another value (MODIFY_GENERAL_OBJECT of a DEK). Its number, and what its owner
+/// wanted to remember, stay.
 ///
-/// A value that the device has used may go on to be used until [`SyncCrypto`]: let all transfers with it complete, send that command,
-/// and then change the key. A wrapped key needs a login. The mailbox is wiped when the request is dropped.
+/// A value that the device has used may go on to be used until [`SyncCrypto`]: let all transfers with it
+/// complete, send that command, and then change the key. A wrapped key needs a login. The mailbox is wiped
+/// when the request is dropped.
 ///
-/// Source: the kernel's `lib/crypto.c`, which changes keys of TLS so, in plaintext. Assumption: keys of AES-XTS can be changed as
-/// well, and wrapped ones as they are loaded.
+/// Source: the kernel's `lib/crypto.c`, which changes keys of TLS so, in plaintext. Assumption: keys of
+/// AES-XTS can be changed as well, and wrapped ones as they are loaded.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, DekKey, DekObject, ModifyDek, Pdn, Secret, XtsKey};
@@ -134,7 +136,8 @@ pub struct ModifyDek<'a> {
 }
 
 impl ModifyDek<'_> {
-    /// Refuses a key in a form that the device does not take, and a device that cannot forget the value before.
+    /// Refuses a key in a form that the device does not take, and a device that cannot forget the value
+    /// before.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].
@@ -162,7 +165,8 @@ impl Command for ModifyDek<'_> {
     }
 }
 
-/// Has the device forget the values of keys that it has used (SYNC_CRYPTO): behind it, [`ModifyDek`] is in force.
+/// Has the device forget the values of keys that it has used (SYNC_CRYPTO): behind it, [`ModifyDek`] is in
+/// force.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, SyncCrypto};

@@ -10,8 +10,8 @@ use subtle::ConstantTimeEq;
 
 /// An AES-XTS key in plaintext: two halves of `N / 2` bytes, one after the other. `N` is 32 or 64.
 ///
-/// With equal halves XTS is open to a chosen-ciphertext attack, and FIPS 140-3 has them refused (Implementation Guidance C.I);
-/// a published vector has them nevertheless (IEEE 1619, vector 1).
+/// With equal halves XTS is open to a chosen-ciphertext attack, and FIPS 140-3 has them refused
+/// (Implementation Guidance C.I); a published vector has them nevertheless (IEEE 1619, vector 1).
 ///
 /// ```
 /// use mlx5_mkey::command::{Secret, XtsKey};
@@ -57,9 +57,9 @@ impl<const N: usize> defmt::Format for XtsKey<'_, N> {
 
 /// An AES-XTS key in one of the eight forms that the device takes (man page `mlx5dv_dek_create`).
 ///
-/// Wrapped keys are encrypted with the import key of the login (AES key wrap, RFC 3394); what is inside is key, or key and tag,
-/// in the order of the plain form, and is not looked into: whoever wraps a key sees to it that its halves differ. The lengths
-/// are those of the types: a key of another length does not compile.
+/// Wrapped keys are encrypted with the import key of the login (AES key wrap, RFC 3394); what is inside is
+/// key, or key and tag, in the order of the plain form, and is not looked into: whoever wraps a key sees to
+/// it that its halves differ. The lengths are those of the types: a key of another length does not compile.
 ///
 /// ```
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};

@@ -7,8 +7,8 @@ use crate::wire::prm::eq::{CreateEqRequest, EqcSize};
 use crate::wire::prm::event::EventEntry;
 use crate::wire::prm::pages::WithPages;
 
-/// Creates an event queue over pages of memory (CREATE_EQ). A completion queue names one, and the device reports to it when that queue
-/// was armed.
+/// Creates an event queue over pages of memory (CREATE_EQ). A completion queue names one, and the device
+/// reports to it when that queue was armed.
 ///
 /// The entries must hold [`EventEntry::UNWRITTEN`]. The reply is the queue's number.
 ///

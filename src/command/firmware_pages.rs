@@ -86,8 +86,8 @@ impl Command for QueryPages {
 /// Bytes of a page that firmware is given (`MLX5_ADAPTER_PAGE_SIZE`).
 pub const FIRMWARE_PAGE: u64 = 4096;
 
-/// Gives pages of 4096 bytes to the firmware, by their addresses on the bus (MANAGE_PAGES). They are the device's until it gives them
-/// back ([`TakePages`]); none may begin at 0 (Linux `alloc_system_page`).
+/// Gives pages of 4096 bytes to the firmware, by their addresses on the bus (MANAGE_PAGES). They are the
+/// device's until it gives them back ([`TakePages`]); none may begin at 0 (Linux `alloc_system_page`).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Function, GivePages};

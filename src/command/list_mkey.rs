@@ -27,8 +27,9 @@ use zerocopy::transmute;
 pub enum MkeyEntries<'a> {
     /// Each has a length of its own (access mode KLM). The device goes through them to find an address.
     Klm(&'a [KlmEntry]),
-    /// All have this length (access mode KSM, also called KLM of fixed buffer size). The device finds an address at once, however long
-    /// the list is. Only where [`GeneralCapabilities::fixed_buffer_size`] is set.
+    /// All have this length (access mode KSM, also called KLM of fixed buffer size). The device finds an
+    /// address at once, however long the list is. Only where [`GeneralCapabilities::fixed_buffer_size`] is
+    /// set.
     Ksm(KsmEntrySize, &'a [KsmEntry]),
 }
 
@@ -58,11 +59,11 @@ impl MkeyEntries<'_> {
     }
 }
 
-/// Creates an mkey with its list: the entries are in the command, and no work request changes them (CREATE_MKEY; sources: DPDK
-/// `mlx5_devx_cmd_mkey_create`, UCX `uct_ib_mlx5_devx_reg_ksm`).
+/// Creates an mkey with its list: the entries are in the command, and no work request changes them
+/// (CREATE_MKEY; sources: DPDK `mlx5_devx_cmd_mkey_create`, UCX `uct_ib_mlx5_devx_reg_ksm`).
 ///
-/// It can be used at once. The reply is its key. The request is longer than [`CreateListMkey::INPUT`](Command::INPUT), see
-/// [`Command::input_bytes`].
+/// It can be used at once. The reply is its key. The request is longer than
+/// [`CreateListMkey::INPUT`](Command::INPUT), see [`Command::input_bytes`].
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateListMkey, GeneralCapabilities, MkeyEntries, Pdn};
@@ -96,13 +97,14 @@ pub struct CreateListMkey<'a> {
 }
 
 impl<'a> CreateListMkey<'a> {
-    /// An mkey of tag 0 whose space begins at `address`, and is as long as its entries. Reading by the owner is always allowed.
+    /// An mkey of tag 0 whose space begins at `address`, and is as long as its entries. Reading by the owner
+    /// is always allowed.
     ///
     /// # Errors
     /// [`CommandError::TooManyEntries`] for more than this device takes
-    /// ([`GeneralCapabilities::log_max_entries`]), [`CommandError::EntryLength`] for an entry of 0 bytes or over 2 GiB,
-    /// [`CommandError::SpaceLength`] for a space without bytes or that ends behind address 2^64 - 1,
-    /// [`CommandError::Unsupported`] for entries of one length where the device has none.
+    /// ([`GeneralCapabilities::log_max_entries`]), [`CommandError::EntryLength`] for an entry of 0 bytes or
+    /// over 2 GiB, [`CommandError::SpaceLength`] for a space without bytes or that ends behind address 2^64 -
+    /// 1, [`CommandError::Unsupported`] for entries of one length where the device has none.
     pub fn new(
         pd: Pdn,
         access: Access,
@@ -176,7 +178,8 @@ impl<'a> CreateListMkey<'a> {
     }
 
     /// Returns the octowords of the entries, padded to whole blocks as DPDK does.
-    // The compiler may put it where the command is carried, with the overflow checks there: it cannot overflow.
+    // The compiler may put it where the command is carried, with the overflow checks there: it cannot
+    // overflow.
     const fn octowords(&self) -> usize {
         self.entries.count().div_ceil(OCTOWORDS_PER_BLOCK).saturating_mul(OCTOWORDS_PER_BLOCK)
     }

@@ -86,10 +86,11 @@ impl LoginObject {
     }
 }
 
-/// Logs in, so that wrapped keys can be loaded (CREATE_GENERAL_OBJECT of a login, `mlx5dv_crypto_login_create`).
+/// Logs in, so that wrapped keys can be loaded (CREATE_GENERAL_OBJECT of a login,
+/// `mlx5dv_crypto_login_create`).
 ///
-/// There may be one login per context. Keys that were loaded outlive it. The mailbox is wiped when the request
-/// is dropped.
+/// There may be one login per context. Keys that were loaded outlive it. The mailbox is wiped when the
+/// request is dropped.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateLogin, Credential, CredentialId, ImportKekId, Secret};
@@ -156,7 +157,8 @@ impl Command for CreateLogin<'_> {
 }
 
 codes! {
-    /// Whether a login is in force (PRM `crypto_login_obj.state`). An open set. "No login" is having no object.
+    /// Whether a login is in force (PRM `crypto_login_obj.state`). An open set. "No login" is having no
+    /// object.
     LoginState(u8), "login state {:#x}";
 
     /// It is in force.

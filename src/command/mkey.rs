@@ -65,7 +65,8 @@ pub struct MkeyFeatures {
     pub block_signature: bool,
     /// AES-XTS (`CRYPTO`). The mkey refuses traffic until it is configured.
     pub crypto: bool,
-    /// Its tag will be changed (`UPDATE_TAG`). Changes no byte of the command; see [`MkeyAttributes::tag_update`].
+    /// Its tag will be changed (`UPDATE_TAG`). Changes no byte of the command; see
+    /// [`MkeyAttributes::tag_update`].
     pub update_tag: bool,
     /// The peer may invalidate it (`REMOTE_INVALIDATE`).
     pub remote_invalidate: bool,
@@ -73,13 +74,13 @@ pub struct MkeyFeatures {
     pub relaxed_ordering_write: bool,
     /// Reads through it may pass writes.
     pub relaxed_ordering_read: bool,
-    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], whose configurations
-    /// need not give them while the state of the mkey is known.
+    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], whose
+    /// configurations need not give them while the state of the mkey is known.
     pub access: Access,
     /// How much configurations will write. Changes no byte of the command; see [`MkeyAttributes::form`].
     pub form: UmrForm,
-    /// It is for lists whose entries all have this length (KSM; kernel `mlx5e_create_umr_ksm_mkey`), which are in registered memory
-    /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
+    /// It is for lists whose entries all have this length (KSM; kernel `mlx5e_create_umr_ksm_mkey`), which
+    /// are in registered memory ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
     pub entry_size: Option<KsmEntrySize>,
 }
 
@@ -120,10 +121,12 @@ pub struct CreateMkey {
 }
 
 impl CreateMkey {
-    /// Refuses what the device cannot do (whether tags can be changed is the kernel's to say, not a capability).
+    /// Refuses what the device cannot do (whether tags can be changed is the kernel's to say, not a
+    /// capability).
     ///
     /// # Errors
-    /// [`CommandError::Unsupported`] with the name of what is missing, [`CommandError::TooManyEntries`] with the device's limit.
+    /// [`CommandError::Unsupported`] with the name of what is missing, [`CommandError::TooManyEntries`] with
+    /// the device's limit.
     pub const fn check(&self, device: &GeneralCapabilities) -> Result<(), CommandError> {
         let (entries, max) = (self.max_entries.0, device.max_umr_entries());
         if entries > max {
@@ -162,7 +165,8 @@ impl CreateMkey {
         self.features.block_signature || self.features.crypto
     }
 
-    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`], where it has neither signature nor crypto.
+    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`], where it has neither signature nor
+    /// crypto.
     pub const fn plain_attributes(&self, key: Key) -> MkeyAttributes {
         MkeyAttributes {
             key,
@@ -175,8 +179,8 @@ impl CreateMkey {
         }
     }
 
-    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`]. PSVs of the memory and the wire domain are used
-    /// where it has signatures.
+    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`]. PSVs of the memory and the wire
+    /// domain are used where it has signatures.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`] as from [`CreateMkey::check`].
@@ -253,8 +257,8 @@ impl Command for CreateMkey {
     }
 }
 
-/// Creates the key of registered user memory: what scatter entries and layouts name (CREATE_MKEY with translation by
-/// pages; source: DPDK `mlx5_devx_cmd_mkey_create`).
+/// Creates the key of registered user memory: what scatter entries and layouts name (CREATE_MKEY with
+/// translation by pages; source: DPDK `mlx5_devx_cmd_mkey_create`).
 ///
 /// Its addresses start at [`CreateMemoryRegion::address`]. The reply is its key.
 ///
@@ -330,11 +334,12 @@ impl Command for CreateMemoryRegion {
     }
 }
 
-/// Creates a key of all memory that the device reaches, by its address on the bus (CREATE_MKEY without translation; source: Linux
-/// `mlx5_ib_get_dma_mr`, `mlx5e_create_mkey`). The reply is its key.
+/// Creates a key of all memory that the device reaches, by its address on the bus (CREATE_MKEY without
+/// translation; source: Linux `mlx5_ib_get_dma_mr`, `mlx5e_create_mkey`). The reply is its key.
 ///
-/// Without a system there is nobody who registers memory, and none that has to be kept apart: this key is the local key of everything.
-/// A peer that is given it, or an mkey laid over it without limits, reaches everything too.
+/// Without a system there is nobody who registers memory, and none that has to be kept apart: this key is the
+/// local key of everything. A peer that is given it, or an mkey laid over it without limits, reaches
+/// everything too.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreatePhysicalRegion, Pdn};

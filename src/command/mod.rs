@@ -1,8 +1,10 @@
-//! Commands to the device, without I/O: a request becomes the bytes of a mailbox, a reply's bytes become values.
+//! Commands to the device, without I/O: a request becomes the bytes of a mailbox, a reply's bytes become
+//! values.
 //!
-//! Somebody else carries the bytes: DEVX on Linux, a command queue on bare metal, the software device. The order for one
-//! queue pair and one mkey: [`QueryGeneralCapabilities`], [`AllocPd`], [`AllocUar`], [`CreateCq`], [`CreateQp`],
-//! [`Rst2Init`], [`Init2Rtr`], [`Rtr2Rts`], then [`CreatePsv`], [`CreateDek`] and [`CreateMkey`].
+//! Somebody else carries the bytes: DEVX on Linux, a command queue on bare metal, the software device. The
+//! order for one queue pair and one mkey: [`QueryGeneralCapabilities`], [`AllocPd`], [`AllocUar`],
+//! [`CreateCq`], [`CreateQp`], [`Rst2Init`], [`Init2Rtr`], [`Rtr2Rts`], then [`CreatePsv`], [`CreateDek`] and
+//! [`CreateMkey`].
 //!
 //! ```
 //! use mlx5_mkey::command::{Command, CreatePsv, Pdn};
@@ -30,9 +32,9 @@
 //!
 //! # Secrets
 //!
-//! Keys and credentials are borrowed, not copied; no type that holds one prints it. A mailbox with one is wiped when its
-//! [`EncodedRequest`] is dropped, so it must live until the device has taken the request. Copies that the carrier makes are
-//! the carrier's to [`wipe`].
+//! Keys and credentials are borrowed, not copied; no type that holds one prints it. A mailbox with one is
+//! wiped when its [`EncodedRequest`] is dropped, so it must live until the device has taken the request.
+//! Copies that the carrier makes are the carrier's to [`wipe`].
 
 #[cfg(test)]
 mod bits;
@@ -92,9 +94,9 @@ use crate::error::CommandError;
 use crate::wire::prm::command::{Opcode, ReplyHeader, Status};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A command that encodes itself and decodes the device's reply. A caller may define commands that this module lacks: an opcode,
-/// the structures of request and reply as the PRM has them, and how they are filled in and read. With the shim,
-/// `devx::Device::execute` carries them; its documentation shows one.
+/// A command that encodes itself and decodes the device's reply. A caller may define commands that this
+/// module lacks: an opcode, the structures of request and reply as the PRM has them, and how they are filled
+/// in and read. With the shim, `devx::Device::execute` carries them; its documentation shows one.
 pub trait Command {
     /// The command's number (PRM `opcode`).
     const OPCODE: Opcode;
@@ -117,7 +119,8 @@ pub trait Command {
     /// Bytes of a reply: the room that the device must be given.
     const OUTPUT: usize = size_of::<Self::Output>();
 
-    /// Refuses a request that no device could carry out; [`Command::encode`] asks before it writes. By default there is none.
+    /// Refuses a request that no device could carry out; [`Command::encode`] asks before it writes. By
+    /// default there is none.
     ///
     /// # Errors
     /// [`CommandError`] that says why.
@@ -128,7 +131,8 @@ pub trait Command {
     /// Fills in a request whose bytes are all 0.
     fn write(&self, input: &mut Self::Input);
 
-    /// Returns how many bytes this request has: more than [`Command::INPUT`] where a list follows the structure.
+    /// Returns how many bytes this request has: more than [`Command::INPUT`] where a list follows the
+    /// structure.
     fn input_bytes(&self) -> usize {
         Self::INPUT
     }
@@ -163,8 +167,8 @@ pub trait Command {
     /// Reads a reply.
     ///
     /// # Errors
-    /// [`CommandError::Status`] where the device refused the command, [`CommandError::ReplyTooShort`] where there are fewer
-    /// than [`Command::OUTPUT`] bytes.
+    /// [`CommandError::Status`] where the device refused the command, [`CommandError::ReplyTooShort`] where
+    /// there are fewer than [`Command::OUTPUT`] bytes.
     fn decode(&self, reply: &[u8]) -> Result<Self::Reply, CommandError> {
         let too_short =
             |needed| CommandError::ReplyTooShort { command: Self::OPCODE, length: reply.len(), needed };

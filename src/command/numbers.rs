@@ -59,8 +59,8 @@ numbers! {
     FlowLabel(u32) = "flow label", 0xf_ffff;
     /// Time-out for acknowledgements: 4.096 us * 2^n, 0 for none (PRM `ack_timeout`, 5 bits).
     AckTimeout(u8) = "acknowledgement time-out", 31;
-    /// How long a peer waits that found no receive request, as a code of the InfiniBand specification: 1 is 0.01 ms, 12 is
-    /// 0.64 ms, 0 is 655 ms (PRM `min_rnr_nak`, 5 bits).
+    /// How long a peer waits that found no receive request, as a code of the InfiniBand specification: 1 is
+    /// 0.01 ms, 12 is 0.64 ms, 0 is 655 ms (PRM `min_rnr_nak`, 5 bits).
     RnrTimer(u8) = "receiver-not-ready timer", 31;
     /// Retries (PRM `retry_count`, `rnr_retry`, 3 bits). Of receiver-not-ready retries, 7 means no limit.
     Retries(u8) = "retries", 7;
@@ -130,9 +130,11 @@ powers_of_two! {
 }
 
 impl UarPage {
-    /// Returns where the page begins in BAR 0, in bytes: its number counts pages of 4 KiB (rdma-core `uar2iova`).
+    /// Returns where the page begins in BAR 0, in bytes: its number counts pages of 4 KiB (rdma-core
+    /// `uar2iova`).
     ///
-    /// Assumption: as long as SET_HCA_CAP has not set `log_uar_page_sz`, which a kernel with larger pages does.
+    /// Assumption: as long as SET_HCA_CAP has not set `log_uar_page_sz`, which a kernel with larger pages
+    /// does.
     pub const fn offset(self) -> u64 {
         self.0 as u64 * 4096
     }

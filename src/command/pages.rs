@@ -1,4 +1,5 @@
-//! Memory by the addresses that the device reaches it at, in pages: for rings where nobody registers user memory.
+//! Memory by the addresses that the device reaches it at, in pages: for rings where nobody registers user
+//! memory.
 
 use super::LogPageSize;
 use crate::error::CommandError;

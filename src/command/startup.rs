@@ -1,8 +1,9 @@
 //! A device without a driver is started and stopped.
 //!
-//! The order is that of Linux (`mlx5_function_setup`) and of rdma-core's VFIO driver: [`EnableHca`], [`QueryIssi`](super::QueryIssi),
-//! [`SetIssi`](super::SetIssi), boot pages, init pages ([`QueryPages`](super::QueryPages), [`GivePages`](super::GivePages)),
-//! [`InitHca`]. [`crate::hca::CommandQueue::start`] does all that.
+//! The order is that of Linux (`mlx5_function_setup`) and of rdma-core's VFIO driver: [`EnableHca`],
+//! [`QueryIssi`](super::QueryIssi), [`SetIssi`](super::SetIssi), boot pages, init pages
+//! ([`QueryPages`](super::QueryPages), [`GivePages`](super::GivePages)), [`InitHca`].
+//! [`crate::hca::CommandQueue::start`] does all that.
 
 use super::Command;
 use crate::error::CommandError;

@@ -297,8 +297,8 @@ pub struct ClockInfoRaw {
     pub mask: u64,
 }
 
-/// `struct mlx5dv_context` up to the clock, and room for the fields of later versions. The library fills in the
-/// fields that the caller asks for.
+/// `struct mlx5dv_context` up to the clock, and room for the fields of later versions. The library fills in
+/// the fields that the caller asks for.
 #[repr(C)]
 pub struct Mlx5dvContext {
     pub version: u8,

@@ -6,7 +6,8 @@ use core::fmt;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
-/// Where a queue pair is, for its peer to connect to: plain data, which the two sides send each other by any means.
+/// Where a queue pair is, for its peer to connect to: plain data, which the two sides send each other by any
+/// means.
 ///
 /// ```
 /// # use mlx5_mkey::devx::{ConnectOptions, DevxError, QpAddress, QueuePair};

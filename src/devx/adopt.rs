@@ -31,8 +31,8 @@ use std::sync::Arc;
 pub struct AdoptSpec {
     /// Every request is signalled. What it was created with (`sq_sig_all`) only the other library knows.
     pub signal_all: bool,
-    /// See [`QueuePairSpec::max_requests`]. What it was created for (`max_send_wr`) is less than its ring has blocks, and what its
-    /// completion queue is usually made for.
+    /// See [`QueuePairSpec::max_requests`]. What it was created for (`max_send_wr`) is less than its ring has
+    /// blocks, and what its completion queue is usually made for.
     pub max_requests: Option<u32>,
 }
 
@@ -46,18 +46,19 @@ fn address<T>(slots: &[T]) -> u64 {
 }
 
 impl Device {
-    /// Uses an idle completion queue that another library has made (`struct ibv_cq`), from the entry on where that has stopped.
-    /// It is not destroyed. Its events come to the channel that it was made with: [`CqReader::arm`].
+    /// Uses an idle completion queue that another library has made (`struct ibv_cq`), from the entry on where
+    /// that has stopped. It is not destroyed. Its events come to the channel that it was made with:
+    /// [`CqReader::arm`].
     ///
     /// # Errors
-    /// [`DevxError::Adopt`], [`DevxError::Call`]. Also then libmlx5 leaves it to the program from now on to drop completions of
-    /// queue pairs that are destroyed (`mlx5dv_init_obj` on a completion queue).
+    /// [`DevxError::Adopt`], [`DevxError::Call`]. Also then libmlx5 leaves it to the program from now on to
+    /// drop completions of queue pairs that are destroyed (`mlx5dv_init_obj` on a completion queue).
     ///
     /// # Safety
     /// - `cq` is a `struct ibv_cq` of libmlx5, whose entries are not compressed.
     /// - It is not destroyed or resized while the values live.
-    /// - Nobody else polls or arms it from this call on, for good: the other library does not hear of entries that are taken here.
-    ///   Events that it has asked for have been taken from the channel.
+    /// - Nobody else polls or arms it from this call on, for good: the other library does not hear of entries
+    ///   that are taken here. Events that it has asked for have been taken from the channel.
     pub unsafe fn adopt_cq(&self, cq: NonNull<c_void>) -> Result<(Cq, CqReader), DevxError> {
         // SAFETY: the caller vouches for the same.
         let CqParts { cqn, record, ring, uar_page } = unsafe { self.context.describe_cq(cq)? };
@@ -77,22 +78,22 @@ impl Device {
         }
         let object = sys::Object::of_other(&self.context, None);
         let cqn = Cqn::from_low_bits(cqn);
-        // SAFETY: libmlx5 arms the queue in this page, which is mapped as long as the context is open. The doorbell is a single
-        // store of 8 bytes, which cannot mix on 64-bit hosts.
+        // SAFETY: libmlx5 arms the queue in this page, which is mapped as long as the context is open. The
+        // doorbell is a single store of 8 bytes, which cannot mix on 64-bit hosts.
         let doorbell = unsafe { UarCqDoorbell::new(uar_page, cqn) };
         Ok(Cq::new(cqn, entries as u32, object, queue, doorbell, &self.unclaimed))
     }
 
-    /// Uses an idle queue pair that another library has made and connected (`struct ibv_qp`): its rings, doorbell record and
-    /// doorbell register, from where that has stopped. It is not destroyed.
+    /// Uses an idle queue pair that another library has made and connected (`struct ibv_qp`): its rings,
+    /// doorbell record and doorbell register, from where that has stopped. It is not destroyed.
     ///
-    /// `pd`, `send_cq` and `receive_cq` are its own, taken over before with [`Device::adopt_pd`] and [`Device::adopt_cq`]. `S` and
-    /// `R` are limits: its queues may be shorter.
+    /// `pd`, `send_cq` and `receive_cq` are its own, taken over before with [`Device::adopt_pd`] and
+    /// [`Device::adopt_cq`]. `S` and `R` are limits: its queues may be shorter.
     ///
-    /// By default libmlx5 makes queue pairs that receive short messages into completion entries, which are refused: set
-    /// `MLX5_SCATTER_TO_CQE=0` in the environment before they are made, or make them with
-    /// `MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE`. Those of librdmacm are made without receive requests outstanding if the program
-    /// posts none before this.
+    /// By default libmlx5 makes queue pairs that receive short messages into completion entries, which are
+    /// refused: set `MLX5_SCATTER_TO_CQE=0` in the environment before they are made, or make them with
+    /// `MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE`. Those of librdmacm are made without receive requests
+    /// outstanding if the program posts none before this.
     ///
     /// ```no_run
     /// use core::ffi::c_void;
@@ -136,18 +137,21 @@ impl Device {
     /// The example compiles; with librdmacm this has not been tried. With libibverbs it is tested.
     ///
     /// # Errors
-    /// [`DevxError::Adopt`] for a queue pair that the library cannot use or that is seen not to be idle, [`DevxError::Queue`] for
-    /// one with longer queues than `S` and `R`, [`DevxError::CompletionQueueTooSmall`], [`DevxError::Command`],
-    /// [`DevxError::Call`].
+    /// [`DevxError::Adopt`] for a queue pair that the library cannot use or that is seen not to be idle,
+    /// [`DevxError::Queue`] for one with longer queues than `S` and `R`,
+    /// [`DevxError::CompletionQueueTooSmall`], [`DevxError::Command`], [`DevxError::Call`].
     ///
     /// # Safety
-    /// - `qp` is a `struct ibv_qp` of libmlx5, and is not destroyed while the value or a clone of its control lives.
-    /// - It is idle: all requests posted to it have completed, and their completions have been taken, before its completion queues
-    ///   are taken over. What can be seen of it is checked.
-    /// - Nobody else posts to it from this call on, for good: the other library does not hear of requests that are posted here.
-    /// - While requests are posted here, the other library posts to no queue pair of the context that shares the doorbell register.
-    ///   It is safe to have it post to none; it writes whole requests to the register, between which this library's doorbells must
-    ///   not come, unless `MLX5_SHUT_UP_BF=1` was set when the context was opened.
+    /// - `qp` is a `struct ibv_qp` of libmlx5, and is not destroyed while the value or a clone of its control
+    ///   lives.
+    /// - It is idle: all requests posted to it have completed, and their completions have been taken, before
+    ///   its completion queues are taken over. What can be seen of it is checked.
+    /// - Nobody else posts to it from this call on, for good: the other library does not hear of requests
+    ///   that are posted here.
+    /// - While requests are posted here, the other library posts to no queue pair of the context that shares
+    ///   the doorbell register. It is safe to have it post to none; it writes whole requests to the register,
+    ///   between which this library's doorbells must not come, unless `MLX5_SHUT_UP_BF=1` was set when the
+    ///   context was opened.
     pub unsafe fn adopt_qp<const S: usize, const R: usize>(
         &self,
         qp: NonNull<c_void>,
@@ -186,9 +190,10 @@ impl Device {
             umr_fence: self.report.general.umr_fence,
             ..SendQueueConfig::new(qpn)
         };
-        // SAFETY: libmlx5 has the register for this queue pair, and maps it as long as the queue pair is there. Both libraries ring
-        // it with single stores of 8 bytes, or the caller sees to it that the other does not. Ring and record are those of the
-        // queue pair. Memory under keys is the promise of whoever registered it.
+        // SAFETY: libmlx5 has the register for this queue pair, and maps it as long as the queue pair is
+        // there. Both libraries ring it with single stores of 8 bytes, or the caller sees to it that the
+        // other does not. Ring and record are those of the queue pair. Memory under keys is the promise of
+        // whoever registered it.
         let doorbell = unsafe { UarDoorbell::new(register) }.into();
         let send = SendQueue::new(config, send, record, doorbell)?;
         let receive = ReceiveQueue::new(ReceiveQueueConfig { qpn, entries_per_slot }, receive, record)?
@@ -245,8 +250,8 @@ fn check(info: &QpInfo, pd: Pdn, cqs: [Cqn; 2]) -> Result<(), AdoptError> {
 }
 
 /// Refuses a queue pair that is seen not to be idle.
-// Assumption: in the state RTS, QUERY_QP reports the counters as they are at that time. libmlx5 relies on the one of sends in the
-// drained state only (`mlx5dv_qp_cancel_posted_send_wrs`).
+// Assumption: in the state RTS, QUERY_QP reports the counters as they are at that time. libmlx5 relies on the
+// one of sends in the drained state only (`mlx5dv_qp_cancel_posted_send_wrs`).
 fn check_idle(info: &QpInfo, sends: u16, receives: u16) -> Result<(), AdoptError> {
     let (next, taken) = (info.next_send_block, info.receives_taken as u16);
     if next != sends {

@@ -14,8 +14,9 @@ use std::vec::Vec;
 
 /// Memory that is registered with the device: zeroed and aligned to pages, or what was a vector.
 ///
-/// The device may read and write it at any time. So there are no references to it, only copies in and out: bytes that the device
-/// writes meanwhile may be seen or not. Who knows that it does not may borrow the bytes, see [`Buffer::slice`].
+/// The device may read and write it at any time. So there are no references to it, only copies in and out:
+/// bytes that the device writes meanwhile may be seen or not. Who knows that it does not may borrow the
+/// bytes, see [`Buffer::slice`].
 ///
 /// ```no_run
 /// # use mlx5_mkey::devx::{DevxError, ProtectionDomain};
@@ -32,9 +33,9 @@ use std::vec::Vec;
 pub struct Buffer(sys::Mr<sys::Allocation>);
 
 impl ProtectionDomain {
-    /// Allocates `length` bytes of zeros, aligned to pages of 4096 bytes, and registers them. From 2 MiB on they are aligned to that,
-    /// and the kernel is asked for huge pages, which it has or has not (`madvise`, MADV_HUGEPAGE): the device keeps fewer
-    /// translations then.
+    /// Allocates `length` bytes of zeros, aligned to pages of 4096 bytes, and registers them. From 2 MiB on
+    /// they are aligned to that, and the kernel is asked for huge pages, which it has or has not (`madvise`,
+    /// MADV_HUGEPAGE): the device keeps fewer translations then.
     ///
     /// # Errors
     /// [`DevxError::Call`]: memory is used up, or the kernel refuses.
@@ -56,8 +57,8 @@ impl ProtectionDomain {
 
     fn own(&self, memory: sys::Allocation, access: Access) -> Result<Buffer, (DevxError, sys::Allocation)> {
         let (address, length) = (memory.base().as_ptr(), memory.length().max(1));
-        // SAFETY: the allocation lives until the registration is over, and for ever if that cannot be ended. Rust code reaches it
-        // through copies only, or vouches for what it does.
+        // SAFETY: the allocation lives until the registration is over, and for ever if that cannot be ended.
+        // Rust code reaches it through copies only, or vouches for what it does.
         let region = unsafe { sys::Mr::register(&self.pd, memory, address, length, verbs_access(access))? };
         Ok(Buffer(region))
     }
@@ -143,10 +144,11 @@ impl Buffer {
     /// Returns its bytes.
     ///
     /// # Safety
-    /// While the reference lives, nobody writes to the memory: no request that does is outstanding, and no peer has a key to it, or
-    /// to an mkey over it, with the right to write.
+    /// While the reference lives, nobody writes to the memory: no request that does is outstanding, and no
+    /// peer has a key to it, or to an mkey over it, with the right to write.
     pub unsafe fn slice(&self) -> &[u8] {
-        // SAFETY: the allocation has that length, and all its bytes are initialised; the caller vouches for the rest.
+        // SAFETY: the allocation has that length, and all its bytes are initialised; the caller vouches for
+        // the rest.
         unsafe { core::slice::from_raw_parts(self.0.kept().base().as_ptr(), self.len()) }
     }
 

@@ -31,8 +31,8 @@ impl Device {
         Ok(MappedClock { clock, _context: self.context.clone() })
     }
 
-    /// Returns what ticks of the clock are in the time of this system, as the kernel keeps it (`mlx5dv_get_clock_info`): to be asked for
-    /// again every second or so.
+    /// Returns what ticks of the clock are in the time of this system, as the kernel keeps it
+    /// (`mlx5dv_get_clock_info`): to be asked for again every second or so.
     ///
     /// # Errors
     /// [`DevxError::Call`]: the kernel does not keep it (EINVAL).

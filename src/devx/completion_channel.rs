@@ -1,7 +1,7 @@
 //! Completions by event: a file descriptor for each completion queue, and waiting for the next completion.
 //!
-//! Threads that serve several queues poll their descriptors, by `epoll` or through an asynchronous runtime. There is no thread
-//! after it.
+//! Threads that serve several queues poll their descriptors, by `epoll` or through an asynchronous runtime.
+//! There is no thread after it.
 
 use super::cq::CqReader;
 use super::{AdoptError, DevxError, EventKind, sys};
@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Where the device tells of a completion queue's entries: a file descriptor, which does not block.
 ///
-/// It becomes readable when the queue has entries, once it was armed by [`CqReader::poll_or_arm`], which takes the event as well:
-/// nobody reads from the descriptor. With tokio (`hil-tests/examples/async_completions.rs` is a whole program):
+/// It becomes readable when the queue has entries, once it was armed by [`CqReader::poll_or_arm`], which
+/// takes the event as well: nobody reads from the descriptor. With tokio
+/// (`hil-tests/examples/async_completions.rs` is a whole program):
 ///
 /// ```ignore
 /// // SAFETY: a channel keeps its descriptor open as long as it lives, and it is always the same.
@@ -45,8 +46,8 @@ impl CqReader {
     /// Returns the queue's channel; makes it when it is first needed.
     ///
     /// # Errors
-    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over, of which the kernel tells its maker: see
-    /// [`CqReader::arm`].
+    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over, of which the kernel tells
+    /// its maker: see [`CqReader::arm`].
     pub fn channel(&mut self) -> Result<CompletionChannel, DevxError> {
         if let Some(channel) = &self.channel {
             return Ok(CompletionChannel(channel.clone()));
@@ -57,8 +58,8 @@ impl CqReader {
         Ok(CompletionChannel(self.channel.insert(Arc::new(channel)).clone()))
     }
 
-    /// Returns the next completion as [`CqReader::poll`] does; if there is none, has the queue's channel become readable as soon as
-    /// there is one, and returns `None`.
+    /// Returns the next completion as [`CqReader::poll`] does; if there is none, has the queue's channel
+    /// become readable as soon as there is one, and returns `None`.
     ///
     /// # Errors
     /// [`DevxError::Completion`], [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over.
@@ -78,9 +79,9 @@ impl CqReader {
         Ok(self.poll(router).transpose()?)
     }
 
-    /// Asks for an event of a queue that was taken over ([`super::Device::adopt_cq`]), at the channel that it was made with
-    /// (`struct ibv_comp_channel`). Poll once more after it, before you wait there. Other queues are armed by
-    /// [`CqReader::poll_or_arm`].
+    /// Asks for an event of a queue that was taken over ([`super::Device::adopt_cq`]), at the channel that it
+    /// was made with (`struct ibv_comp_channel`). Poll once more after it, before you wait there. Other
+    /// queues are armed by [`CqReader::poll_or_arm`].
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{CqReader, DevxError};
@@ -106,7 +107,8 @@ impl CqReader {
     /// }
     /// ```
     ///
-    /// If you take a completion after arming, its event is still to come: take that too, or expect to be woken once for nothing.
+    /// If you take a completion after arming, its event is still to come: take that too, or expect to be
+    /// woken once for nothing.
     ///
     /// # Errors
     /// [`DevxError::Adopt`] for a queue that was made here.
@@ -116,8 +118,8 @@ impl CqReader {
         Ok(())
     }
 
-    /// Notes that an event was taken from the channel of a queue that was taken over, once for each: only then the next
-    /// [`CqReader::arm`] asks for another.
+    /// Notes that an event was taken from the channel of a queue that was taken over, once for each: only
+    /// then the next [`CqReader::arm`] asks for another.
     ///
     /// # Errors
     /// [`DevxError::Adopt`] for a queue that was made here.
@@ -131,8 +133,8 @@ impl CqReader {
         if self.cq().is_of_other() { Ok(()) } else { Err(AdoptError::MadeHere.into()) }
     }
 
-    /// Returns the next completion; sleeps until there is one, up to `timeout`, for ever if there is none. `None` when the time is
-    /// over. While there are completions it is as quick as [`CqReader::poll`].
+    /// Returns the next completion; sleeps until there is one, up to `timeout`, for ever if there is none.
+    /// `None` when the time is over. While there are completions it is as quick as [`CqReader::poll`].
     ///
     /// ```no_run
     /// # use mlx5_mkey::devx::{CqReader, DevxError, Mkeys, QueuePair};
@@ -149,8 +151,8 @@ impl CqReader {
     /// ```
     ///
     /// # Errors
-    /// [`DevxError::Completion`], [`DevxError::Call`], [`DevxError::EventsClosed`] when the device is gone; [`DevxError::Adopt`] for a
-    /// queue that was taken over.
+    /// [`DevxError::Completion`], [`DevxError::Call`], [`DevxError::EventsClosed`] when the device is gone;
+    /// [`DevxError::Adopt`] for a queue that was taken over.
     pub fn wait(
         &mut self,
         router: &mut impl CompletionRouter,

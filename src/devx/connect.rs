@@ -8,7 +8,8 @@ use crate::command::{
 };
 use crate::types::Qpn;
 
-/// How a connection is to be. The defaults are those of the reference tools, named at each; both sides should have the same.
+/// How a connection is to be. The defaults are those of the reference tools, named at each; both sides should
+/// have the same.
 ///
 /// ```
 /// use mlx5_mkey::command::AckTimeout;
@@ -26,13 +27,15 @@ use crate::types::Qpn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ConnectOptions {
-    /// Entry of the own GID table, which also decides the version of RoCE; `show_gids` or `ibv_devinfo -v` list it. Default 0.
+    /// Entry of the own GID table, which also decides the version of RoCE; `show_gids` or `ibv_devinfo -v`
+    /// list it. Default 0.
     pub source_gid_index: u8,
-    /// Number of the first packet sent. Default 0. The tools draw one, so that late packets of an earlier connection are not
-    /// taken for packets of this one; it must be the same in [`QpControl::address`] and [`QpControl::connect`].
+    /// Number of the first packet sent. Default 0. The tools draw one, so that late packets of an earlier
+    /// connection are not taken for packets of this one; it must be the same in [`QpControl::address`] and
+    /// [`QpControl::connect`].
     pub first_psn: Psn,
-    /// Largest packet. By default the smaller of both ports' active MTU, as perftest has it, and 1024 bytes for a port that
-    /// reports none, as `ibv_rc_pingpong` has it.
+    /// Largest packet. By default the smaller of both ports' active MTU, as perftest has it, and 1024 bytes
+    /// for a port that reports none, as `ibv_rc_pingpong` has it.
     pub mtu: Option<PathMtu>,
     /// How long to wait for an acknowledgement. Default 14: 67 ms (`ibv_rc_pingpong`, perftest, pyverbs).
     pub ack_timeout: AckTimeout,
@@ -61,8 +64,8 @@ pub struct ConnectOptions {
     pub hop_limit: u8,
     /// Flow label of RoCE. Default 0 (perftest).
     pub flow_label: FlowLabel,
-    /// UDP source port of RoCE v2. By default what the kernel's mlx5 driver takes: from the flow label, or from the numbers of
-    /// both queue pairs where that is 0.
+    /// UDP source port of RoCE v2. By default what the kernel's mlx5 driver takes: from the flow label, or
+    /// from the numbers of both queue pairs where that is 0.
     pub udp_source_port: Option<u16>,
     /// MAC address of the peer, or of the router to it. By default the kernel finds it by the peer's GID.
     pub mac: Option<[u8; 6]>,
@@ -91,8 +94,9 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Returns the UDP source port of a connection (kernel: `rdma_get_udp_sport`): the 20 bits of the flow label, or of the product
-/// of both numbers where that is 0, are folded to 14, above the lowest port that the InfiniBand specification allows.
+/// Returns the UDP source port of a connection (kernel: `rdma_get_udp_sport`): the 20 bits of the flow label,
+/// or of the product of both numbers where that is 0, are folded to 14, above the lowest port that the
+/// InfiniBand specification allows.
 fn udp_source_port(flow_label: FlowLabel, own: Qpn, peer: Qpn) -> u16 {
     const LOWEST: u32 = 0xc000;
     const LOW_BITS: u32 = 0x3fff;
@@ -124,14 +128,15 @@ impl QpControl {
         })
     }
 
-    /// Connects to a peer: INIT to RTR to RTS. On Ethernet the path is RoCE by GID and MAC address, on InfiniBand it is by LID,
-    /// within one subnet.
+    /// Connects to a peer: INIT to RTR to RTS. On Ethernet the path is RoCE by GID and MAC address, on
+    /// InfiniBand it is by LID, within one subnet.
     ///
-    /// Where the device refuses the second step, the queue pair stays in RTR; [`super::QueuePair::reset`] takes it back.
+    /// Where the device refuses the second step, the queue pair stays in RTR; [`super::QueuePair::reset`]
+    /// takes it back.
     ///
     /// # Errors
-    /// [`DevxError::Address`] for a peer without GID (Ethernet) or LID (InfiniBand), [`DevxError::Call`] where the kernel does
-    /// not find its MAC address, [`DevxError::Command`].
+    /// [`DevxError::Address`] for a peer without GID (Ethernet) or LID (InfiniBand), [`DevxError::Call`]
+    /// where the kernel does not find its MAC address, [`DevxError::Command`].
     pub fn connect(&self, peer: &QpAddress, options: &ConnectOptions) -> Result<(), DevxError> {
         let port = self.domain().context.port(self.port())?;
         let path = match (port.is_ethernet, peer.gid, peer.lid) {

@@ -33,12 +33,12 @@ pub(super) const RECORD_BYTES: usize = 64;
 pub struct CqSpec {
     /// Entries, a power of two.
     ///
-    /// Queue pairs and mkeys set entries aside: a queue pair one for each request that may be outstanding, signalled or not
-    /// (all of them are completed when the queue pair fails), and one for each receive slot; an mkey with signatures one.
-    /// [`CqSpec::entries_for`] adds them up.
+    /// Queue pairs and mkeys set entries aside: a queue pair one for each request that may be outstanding,
+    /// signalled or not (all of them are completed when the queue pair fails), and one for each receive slot;
+    /// an mkey with signatures one. [`CqSpec::entries_for`] adds them up.
     pub entries: u32,
-    /// Entries are not counted, and the device overwrites those that were not taken in time (PRM `oi`). No mkey
-    /// has its signature errors arrive there ([`DevxError::ErrorsOverwritten`]).
+    /// Entries are not counted, and the device overwrites those that were not taken in time (PRM `oi`). No
+    /// mkey has its signature errors arrive there ([`DevxError::ErrorsOverwritten`]).
     pub ignore_overrun: bool,
     /// The size of an entry.
     pub cqe_size: CqeSize,
@@ -52,8 +52,8 @@ impl Default for CqSpec {
 }
 
 impl CqSpec {
-    /// Returns how many entries a completion queue needs for `queue_pairs` queue pairs, each with up to `sends` outstanding
-    /// send requests and `receives` receive slots, and for `mkeys` mkeys with signatures.
+    /// Returns how many entries a completion queue needs for `queue_pairs` queue pairs, each with up to
+    /// `sends` outstanding send requests and `receives` receive slots, and for `mkeys` mkeys with signatures.
     ///
     /// ```
     /// use mlx5_mkey::devx::CqSpec;
@@ -221,8 +221,9 @@ impl Device {
         let kept = Some(CqMemory { _ring: memory, _uar: uar });
         let (object, number) =
             carry(&command, |request, reply| sys::Object::create(&self.context, kept, request, reply))?;
-        // SAFETY: the page is the one that the queue was created with and keeps, and the number is the queue's. libmlx5 may give
-        // one page to several queues: the doorbell is a single store of 8 bytes, which cannot mix on 64-bit hosts.
+        // SAFETY: the page is the one that the queue was created with and keeps, and the number is the
+        // queue's. libmlx5 may give one page to several queues: the doorbell is a single store of 8 bytes,
+        // which cannot mix on 64-bit hosts.
         let doorbell = unsafe { UarCqDoorbell::new(page, number) };
         let counted = if ignore_overrun { u32::MAX } else { entries };
         Ok(Cq::new(number, counted, object, queue, doorbell, &self.unclaimed))
@@ -240,7 +241,8 @@ macro_rules! with_queue {
 }
 
 impl Cq {
-    /// Makes a queue and its reading end of what there is on the device and in memory. Up to `entries` can be set aside.
+    /// Makes a queue and its reading end of what there is on the device and in memory. Up to `entries` can be
+    /// set aside.
     pub(super) fn new(
         number: Cqn,
         entries: u32,
@@ -310,8 +312,8 @@ impl Cq {
         }
     }
 
-    /// Returns whether entries are set aside for one with this number: it is there, or is gone while entries of it may still be in
-    /// the ring.
+    /// Returns whether entries are set aside for one with this number: it is there, or is gone while entries
+    /// of it may still be in the ring.
     pub(super) fn knows(&self, writer: Writer) -> bool {
         self.0.room.writers().contains_key(&writer)
     }
@@ -388,8 +390,8 @@ fn poll_long(
 
 /// The reading end of a completion queue. It keeps the queue alive.
 ///
-/// [`CqReader::poll`] looks whether there is a completion; [`CqReader::wait`] sleeps until there is one. Who waits for other things
-/// as well has [`CqReader::channel`] and [`CqReader::poll_or_arm`].
+/// [`CqReader::poll`] looks whether there is a completion; [`CqReader::wait`] sleeps until there is one. Who
+/// waits for other things as well has [`CqReader::channel`] and [`CqReader::poll_or_arm`].
 ///
 /// ```no_run
 /// use mlx5_mkey::devx::{CqReader, Mkeys, QueuePair};
@@ -432,9 +434,9 @@ impl CqReader {
         &self.cq
     }
 
-    /// Returns the next completion; see [`CompletionQueue::poll`]. A [`super::QueuePair`] is what a router finds:
-    /// `QpRouter { queues: &mut queue_pair, mkeys }` for one, a [`crate::queue::QpTable`] for many. Completions of a queue pair
-    /// that was dropped are left out.
+    /// Returns the next completion; see [`CompletionQueue::poll`]. A [`super::QueuePair`] is what a router
+    /// finds: `QpRouter { queues: &mut queue_pair, mkeys }` for one, a [`crate::queue::QpTable`] for many.
+    /// Completions of a queue pair that was dropped are left out.
     ///
     /// # Errors
     /// [`CompletionError`].
@@ -450,7 +452,8 @@ impl CqReader {
         }
     }
 
-    /// Returns the next completion with its entry, for its time stamp say; see [`CompletionQueue::poll_with_entry`].
+    /// Returns the next completion with its entry, for its time stamp say; see
+    /// [`CompletionQueue::poll_with_entry`].
     pub fn poll_with_entry(
         &mut self,
         router: &mut impl CompletionRouter,
@@ -471,9 +474,9 @@ impl CqReader {
         with_queue!(&mut self.queue, queue => queue.poll_batch(max, router, each))
     }
 
-    /// Returns the first signature error of an mkey since the last call, if any; see [`CompletionQueue::check`].
-    /// Errors whose mkeys no router had are known to all readers of the [`Device`]: of a queue pair with two
-    /// completion queues, either reader tells of them.
+    /// Returns the first signature error of an mkey since the last call, if any; see
+    /// [`CompletionQueue::check`]. Errors whose mkeys no router had are known to all readers of the
+    /// [`Device`]: of a queue pair with two completion queues, either reader tells of them.
     ///
     /// # Errors
     /// As of [`CompletionQueue::check`].
@@ -482,8 +485,8 @@ impl CqReader {
         with_queue!(&mut self.queue, queue => queue.check(mkey))
     }
 
-    /// Takes the next entry as it is, for [`crate::inspect`], and gives its slot back to the device. The request that it is
-    /// about stays outstanding.
+    /// Takes the next entry as it is, for [`crate::inspect`], and gives its slot back to the device. The
+    /// request that it is about stays outstanding.
     pub fn take_entry(&mut self) -> Option<Cqe> {
         self.queue.take_entry()
     }

@@ -57,8 +57,9 @@ impl Dek {
         Ok(carry(&self.query_command(), |request, reply| self.object.query(request, reply))?.1)
     }
 
-    /// Gives the key another value: its number stays, and so do the mkeys that were configured with it. When the key was used,
-    /// [`Device::sync_crypto`] comes between the last completion with the old value and this.
+    /// Gives the key another value: its number stays, and so do the mkeys that were configured with it. When
+    /// the key was used, [`Device::sync_crypto`] comes between the last completion with the old value and
+    /// this.
     ///
     /// # Errors
     /// [`DevxError::Command`] where the device cannot, or refuses: the key is as before.
@@ -91,7 +92,8 @@ impl Device {
 }
 
 impl ProtectionDomain {
-    /// Loads a data encryption key. Its bytes are wiped from the mailbox; the caller's copy is the caller's to wipe.
+    /// Loads a data encryption key. Its bytes are wiped from the mailbox; the caller's copy is the caller's
+    /// to wipe.
     ///
     /// # Errors
     /// [`DevxError::Command`] where the device does not take keys in this form, or refuses.

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 /// Data encryption keys on a device, one for each identity: a volume, a tenant.
 ///
-/// A key is loaded when it is asked for and not there. Its bytes stay on the device only: the mailbox that loads them is wiped.
-/// Whoever uses a key holds a lease of it, so that [`DekCache::remove_unused`] knows which are in use.
+/// A key is loaded when it is asked for and not there. Its bytes stay on the device only: the mailbox that
+/// loads them is wiped. Whoever uses a key holds a lease of it, so that [`DekCache::remove_unused`] knows
+/// which are in use.
 ///
 /// ```no_run
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
@@ -64,7 +65,8 @@ impl<I: Eq + Hash> DekCache<I> {
         Self { pd, deks: HashMap::new() }
     }
 
-    /// Returns a lease of the key of this identity. `load` makes it, if it is not there ([`ProtectionDomain::create_dek`]).
+    /// Returns a lease of the key of this identity. `load` makes it, if it is not there
+    /// ([`ProtectionDomain::create_dek`]).
     ///
     /// # Errors
     /// Those of `load`: the cache is as before.
@@ -82,10 +84,12 @@ impl<I: Eq + Hash> DekCache<I> {
         Ok(lease)
     }
 
-    /// Destroys the key of this identity at once, whether it is in use or not, and returns whether there was one.
+    /// Destroys the key of this identity at once, whether it is in use or not, and returns whether there was
+    /// one.
     ///
-    /// Nobody can use the key through this device any more. Leases of it are void: the device may give their number to the next
-    /// key, so mkeys that were configured with it have to be configured anew, or invalidated, before that is loaded.
+    /// Nobody can use the key through this device any more. Leases of it are void: the device may give their
+    /// number to the next key, so mkeys that were configured with it have to be configured anew, or
+    /// invalidated, before that is loaded.
     ///
     /// # Errors
     /// [`DevxError::Call`] where the device refuses: the key is still there, and stays in the cache.
@@ -102,8 +106,8 @@ impl<I: Eq + Hash> DekCache<I> {
         })
     }
 
-    /// Destroys the keys that have no lease, and returns how many there were. One that the device does not destroy is in the cache
-    /// no more; [`super::on_drop_error`] hears of it.
+    /// Destroys the keys that have no lease, and returns how many there were. One that the device does not
+    /// destroy is in the cache no more; [`super::on_drop_error`] hears of it.
     pub fn remove_unused(&mut self) -> usize {
         let before = self.deks.len();
         self.deks.retain(|_, cached| Arc::strong_count(&cached.leases) > 1);

@@ -49,7 +49,8 @@ impl fmt::Display for LibraryError {
 
 impl Error for LibraryError {}
 
-/// Why an object of another library cannot be taken over, or not be used like that. The other library may go on with it.
+/// Why an object of another library cannot be taken over, or not be used like that. The other library may go
+/// on with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdoptError {
@@ -178,8 +179,8 @@ impl Error for PieceError {}
 
 /// Why the shim could not do what it was asked for.
 ///
-/// Its text is complete: it holds that of the cause, and what may help. [`Error::source`] returns the cause for programs that
-/// decide by it; one that prints sources behind the error prints the cause twice.
+/// Its text is complete: it holds that of the cause, and what may help. [`Error::source`] returns the cause
+/// for programs that decide by it; one that prints sources behind the error prints the cause twice.
 ///
 /// ```
 /// use mlx5_mkey::devx::DevxError;
@@ -455,8 +456,9 @@ impl Error for DevxError {
 /// What is told of errors in dropping.
 static DROP_HOOK: RwLock<fn(&DevxError)> = RwLock::new(|_| {});
 
-/// Has `hook` told of each object that could not be destroyed, and of each registration that could not be ended, when its value
-/// was dropped. What such an object uses is leaked, since the device may still write to it. By default nobody is told.
+/// Has `hook` told of each object that could not be destroyed, and of each registration that could not be
+/// ended, when its value was dropped. What such an object uses is leaked, since the device may still write to
+/// it. By default nobody is told.
 ///
 /// ```
 /// mlx5_mkey::devx::on_drop_error(|error| eprintln!("dropping: {error}"));

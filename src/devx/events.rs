@@ -14,7 +14,8 @@ codes! {
     /// What an event is about (PRM event types). An open set.
     EventKind(u8), "event {:#04x}";
 
-    /// A completion queue that was armed has entries. [`CqReader::wait`](super::CqReader::wait) asks for it by itself.
+    /// A completion queue that was armed has entries. [`CqReader::wait`](super::CqReader::wait) asks for it
+    /// by itself.
     COMPLETION = 0x00, "completion";
     /// A send queue stands still before its next request.
     SQ_DRAINED = 0x03, "send queue drained";
@@ -66,8 +67,8 @@ pub struct Events {
 pub struct EventsCloser(Arc<sys::Waker>);
 
 impl EventsCloser {
-    /// Ends all waits, those of now and those to come, with [`DevxError::EventsClosed`]. What has come already is still
-    /// handed out first.
+    /// Ends all waits, those of now and those to come, with [`DevxError::EventsClosed`]. What has come
+    /// already is still handed out first.
     pub fn close(&self) {
         self.0.wake();
     }
@@ -87,10 +88,12 @@ impl Device {
 }
 
 impl Events {
-    /// Returns the next event; waits for it up to `timeout`, for ever if there is none. `None` when the time is over.
+    /// Returns the next event; waits for it up to `timeout`, for ever if there is none. `None` when the time
+    /// is over.
     ///
     /// # Errors
-    /// [`DevxError::EventsLost`], [`DevxError::EventsClosed`], [`DevxError::Call`], [`DevxError::ShortEvent`].
+    /// [`DevxError::EventsLost`], [`DevxError::EventsClosed`], [`DevxError::Call`],
+    /// [`DevxError::ShortEvent`].
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Event>, DevxError> {
         let Some((cookie, data)) = self.channel.next(&self.waker, timeout)? else { return Ok(None) };
         let (entry, _) = EventEntry::ref_from_prefix(&data).map_err(|_| DevxError::ShortEvent)?;

@@ -11,12 +11,12 @@ use core::ops::Range;
 const TUNNEL: Range<usize> = 4..6;
 
 impl Device {
-    /// Carries a command about no object to the device (`mlx5dv_devx_general_cmd`). The kernel lets through those that ask for
-    /// something, and few others; commands that make objects have functions of their own. Commands for another virtual device
-    /// (`vhca_tunnel_id`) are refused.
+    /// Carries a command about no object to the device (`mlx5dv_devx_general_cmd`). The kernel lets through
+    /// those that ask for something, and few others; commands that make objects have functions of their own.
+    /// Commands for another virtual device (`vhca_tunnel_id`) are refused.
     ///
-    /// What [`crate::command`] does not have, a caller can define: a type with [`Command`], that is the opcode, the structures
-    /// of request and reply as the PRM has them, and how they are filled in and read.
+    /// What [`crate::command`] does not have, a caller can define: a type with [`Command`], that is the
+    /// opcode, the structures of request and reply as the PRM has them, and how they are filled in and read.
     ///
     /// ```no_run
     /// use mlx5_mkey::command::Command;
@@ -70,11 +70,12 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the command through
-    /// (EINVAL).
+    /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the
+    /// command through (EINVAL).
     pub fn execute<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         let through = |request: &[u8], reply: &mut [u8]| {
-            // With a tunnel the kernel lets every command of another virtual device through, also those that change things.
+            // With a tunnel the kernel lets every command of another virtual device through, also those that
+            // change things.
             match request.get(TUNNEL) {
                 Some([0, 0]) => self.context.general_command(request, reply),
                 _ => {
@@ -90,21 +91,22 @@ impl QpControl {
     /// Carries a command that asks for something of this queue pair to the device (`mlx5dv_devx_obj_query`).
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the command through:
-    /// it asks for nothing, or names another object.
+    /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the
+    /// command through: it asks for nothing, or names another object.
     pub fn execute_query<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         Ok(carry(command, |request, reply| self.object().query(request, reply))?.1)
     }
 
-    /// Carries a command that changes this queue pair to the device (`mlx5dv_devx_obj_modify`): [`crate::command::Rts2Rts`],
-    /// say, or [`crate::command::Init2Rtr`] over a path of the caller's.
+    /// Carries a command that changes this queue pair to the device (`mlx5dv_devx_obj_modify`):
+    /// [`crate::command::Rts2Rts`], say, or [`crate::command::Init2Rtr`] over a path of the caller's.
     ///
     /// # Errors
     /// As [`QpControl::execute_query`].
     ///
     /// # Safety
-    /// The command does not have the device execute requests anew that have completed, as taking the queue pair to RESET and
-    /// back does while its queues go on: memory that they name may be used for something else by now.
+    /// The command does not have the device execute requests anew that have completed, as taking the queue
+    /// pair to RESET and back does while its queues go on: memory that they name may be used for something
+    /// else by now.
     pub unsafe fn execute_modify<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         Ok(carry(command, |request, reply| self.object().modify(request, reply))?.1)
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// An mkey that was created with its list. It is gone from the device when the value is dropped.
 ///
-/// It can be used at once, and no work request changes it. The memory under it is registered on its own, and stays so while requests
-/// use the key: the device refuses a key under it that is gone.
+/// It can be used at once, and no work request changes it. The memory under it is registered on its own, and
+/// stays so while requests use the key: the device refuses a key under it that is gone.
 pub struct ListMkey {
     key: Key,
     address: u64,

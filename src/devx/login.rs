@@ -32,11 +32,13 @@ impl Login {
 }
 
 impl Device {
-    /// Logs in, so that wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A context has one login at a time: the next one may
-    /// come when this is dropped. Threads share it, and keys that were loaded under it outlive it.
+    /// Logs in, so that wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A context has one login at
+    /// a time: the next one may come when this is dropped. Threads share it, and keys that were loaded under
+    /// it outlive it.
     ///
     /// # Errors
-    /// [`DevxError::LoggedIn`] while there is a login; [`DevxError::Command`] where the device cannot, or refuses.
+    /// [`DevxError::LoggedIn`] while there is a login; [`DevxError::Command`] where the device cannot, or
+    /// refuses.
     pub fn login(
         &self,
         credential_id: CredentialId,

@@ -108,11 +108,11 @@ impl ProtectionDomain {
     /// [`DevxError::Call`] with what the kernel said.
     ///
     /// # Safety
-    /// - The memory stays mapped while the value lives, and for ever if [`MemoryRegion::deregister`] fails (dropping the value
-    ///   tells [`super::on_drop_error`] of that, and nobody else).
-    /// - Rust code does not use the memory in a way that conflicts with the device's reads and writes: until a request that names
-    ///   the key, or an mkey laid over the memory, has completed; and as long as a peer has a key to it, of the region or of such
-    ///   an mkey.
+    /// - The memory stays mapped while the value lives, and for ever if [`MemoryRegion::deregister`] fails
+    ///   (dropping the value tells [`super::on_drop_error`] of that, and nobody else).
+    /// - Rust code does not use the memory in a way that conflicts with the device's reads and writes: until
+    ///   a request that names the key, or an mkey laid over the memory, has completed; and as long as a peer
+    ///   has a key to it, of the region or of such an mkey.
     pub unsafe fn register(
         &self,
         address: *mut u8,
@@ -125,30 +125,35 @@ impl ProtectionDomain {
         Ok(MemoryRegion { region, address: address.expose_provenance() as u64, length })
     }
 
-    /// Registers a piece of a dma-buf, memory that another driver shares by a file descriptor: a GPU's, say. `piece` is in bytes
-    /// of the dma-buf. Requests and layouts name its bytes by addresses from `iova` on: any address with the same offset in a page
-    /// of the kernel as `piece.start`.
+    /// Registers a piece of a dma-buf, memory that another driver shares by a file descriptor: a GPU's, say.
+    /// `piece` is in bytes of the dma-buf. Requests and layouts name its bytes by addresses from `iova` on:
+    /// any address with the same offset in a page of the kernel as `piece.start`.
     ///
-    /// The kernel holds a reference of its own (`dma_buf_get`) until the registration has ended: the descriptor may be closed, and
-    /// the memory stays.
+    /// The kernel holds a reference of its own (`dma_buf_get`) until the registration has ended: the
+    /// descriptor may be closed, and the memory stays.
     ///
-    /// A processor that reads or writes the bytes through a mapping tells the exporter before and after (`DMA_BUF_IOCTL_SYNC`), or
-    /// it may see old ones. In which order other devices use the memory, the program decides.
+    /// A processor that reads or writes the bytes through a mapping tells the exporter before and after
+    /// (`DMA_BUF_IOCTL_SYNC`), or it may see old ones. In which order other devices use the memory, the
+    /// program decides.
     ///
-    /// Source: ibv_reg_mr(3); in the kernel `uverbs_std_types_mr.c`, `umem_dmabuf.c`, `include/uapi/linux/dma-buf.h`.
+    /// Source: ibv_reg_mr(3); in the kernel `uverbs_std_types_mr.c`, `umem_dmabuf.c`,
+    /// `include/uapi/linux/dma-buf.h`.
     ///
     /// # Errors
-    /// - [`DevxError::Library`]: libibverbs has no `ibv_reg_dmabuf_mr`, which came with version 34 of rdma-core. All else works.
-    /// - [`DevxError::Call`] where `piece` is empty; and with what the kernel said: EINVAL where the descriptor is of no dma-buf, `piece` reaches past
-    ///   its end, `iova` has another offset in its page, or the peer may write and this side may not; EBADF where the descriptor is
-    ///   for nothing but its path (`O_PATH`); EPROTONOSUPPORT or EOPNOTSUPP where the kernel is older, or was built without paging on
+    /// - [`DevxError::Library`]: libibverbs has no `ibv_reg_dmabuf_mr`, which came with version 34 of
+    ///   rdma-core. All else works.
+    /// - [`DevxError::Call`] where `piece` is empty; and with what the kernel said: EINVAL where the
+    ///   descriptor is of no dma-buf, `piece` reaches past its end, `iova` has another offset in its page, or
+    ///   the peer may write and this side may not; EBADF where the descriptor is for nothing but its path
+    ///   (`O_PATH`); EPROTONOSUPPORT or EOPNOTSUPP where the kernel is older, or was built without paging on
     ///   demand (`CONFIG_INFINIBAND_ON_DEMAND_PAGING`); and what the exporter said.
     ///
     /// # Safety
-    /// Rust code, in this process and in others that map the dma-buf, does not use the memory in a way that conflicts with the
-    /// device's reads and writes: until a request that names the key, or an mkey laid over the memory, has completed; and as long
-    /// as a peer has a key to it, of the region or of such an mkey. A region whose end failed ([`MemoryRegion::deregister`])
-    /// counts as there. What other devices and drivers do with the memory is not covered by this contract.
+    /// Rust code, in this process and in others that map the dma-buf, does not use the memory in a way that
+    /// conflicts with the device's reads and writes: until a request that names the key, or an mkey laid over
+    /// the memory, has completed; and as long as a peer has a key to it, of the region or of such an mkey. A
+    /// region whose end failed ([`MemoryRegion::deregister`]) counts as there. What other devices and drivers
+    /// do with the memory is not covered by this contract.
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{DevxError, MemoryRegion, ProtectionDomain};

@@ -10,15 +10,17 @@ use std::vec::Vec;
 
 /// Mkeys of one kind that several threads share, each through a [`MkeyCache`].
 ///
-/// All of them are made with the store, behind one lock, which a cache takes once for several mkeys. Clones are the same store.
+/// All of them are made with the store, behind one lock, which a cache takes once for several mkeys. Clones
+/// are the same store.
 ///
-/// An mkey with signatures reports to the completion queue of its [`MkeySpec`]. So a store of such mkeys is for the queue pairs of
-/// that completion queue, and for whoever polls it, with the mkeys of the cache in the router. Threads that poll completion queues
-/// of their own need a store for each.
+/// An mkey with signatures reports to the completion queue of its [`MkeySpec`]. So a store of such mkeys is
+/// for the queue pairs of that completion queue, and for whoever polls it, with the mkeys of the cache in the
+/// router. Threads that poll completion queues of their own need a store for each.
 ///
-/// A peer that knows the key of an earlier use cannot reach what an mkey is laid over next where the device can change tags
-/// ([`MkeySpec::update_tag`]): each use has another key than the 255 before it, whichever threads these were in. Where it cannot,
-/// the key that was taken out of service comes back with the next use.
+/// A peer that knows the key of an earlier use cannot reach what an mkey is laid over next where the device
+/// can change tags ([`MkeySpec::update_tag`]): each use has another key than the 255 before it, whichever
+/// threads these were in. Where it cannot, the key that was taken out of service comes back with the next
+/// use.
 ///
 /// ```no_run
 /// use mlx5_mkey::devx::{DevxError, MkeyCache, MkeySpec, MkeyStore, ProtectionDomain};
@@ -78,10 +80,10 @@ impl MkeyStore {
 
 /// The mkeys of a [`MkeyStore`] that one thread has: up to `N`, in use or not.
 ///
-/// Taking one and putting it back takes no lock. Where none is left, a quarter of `N` is fetched from the store; where more than
-/// half of `N` are not in use, all but a quarter go back to it, and another thread may take them. So an mkey is put back when its
-/// key is out of service and the device is done with it: [`MkeyCache::invalidate`] first, and when that request has completed,
-/// [`MkeyCache::put`].
+/// Taking one and putting it back takes no lock. Where none is left, a quarter of `N` is fetched from the
+/// store; where more than half of `N` are not in use, all but a quarter go back to it, and another thread may
+/// take them. So an mkey is put back when its key is out of service and the device is done with it:
+/// [`MkeyCache::invalidate`] first, and when that request has completed, [`MkeyCache::put`].
 ///
 /// Dropped, it gives back the mkeys that are not in use. Those in use are destroyed on the device.
 ///
@@ -154,7 +156,8 @@ impl<const N: usize> MkeyCache<N> {
         Self { store: store.clone(), pool: MkeyPool::empty(), handles }
     }
 
-    /// Takes an mkey, to be configured; `None` while the cache has `N` in use, or the store has none. See [`MkeyPool::take`].
+    /// Takes an mkey, to be configured; `None` while the cache has `N` in use, or the store has none. See
+    /// [`MkeyPool::take`].
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
         if self.pool.available() == 0 && self.handles.iter().any(Option::is_none) {
@@ -184,8 +187,8 @@ impl<const N: usize> MkeyCache<N> {
         Ok(())
     }
 
-    /// Puts an mkey back that needs no invalidation: it was not configured, or it gave no remote rights, and all requests that
-    /// configure or use it have completed. Any thread may take it next.
+    /// Puts an mkey back that needs no invalidation: it was not configured, or it gave no remote rights, and
+    /// all requests that configure or use it have completed. Any thread may take it next.
     ///
     /// # Errors
     /// As of [`MkeyPool::put_unused`]: nothing has changed.
@@ -227,7 +230,8 @@ impl<const N: usize> MkeyCache<N> {
         self.pool.in_use()
     }
 
-    /// Returns the mkeys by position, for a router of completions; see [`MkeyPool::mkeys`]. Those in use keep their positions.
+    /// Returns the mkeys by position, for a router of completions; see [`MkeyPool::mkeys`]. Those in use keep
+    /// their positions.
     #[inline]
     pub fn mkeys(&mut self) -> &mut [Mkey] {
         self.pool.mkeys()

@@ -22,12 +22,13 @@ use std::vec::Vec;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MkeySpec<'c> {
-    /// Translation entries of 16 bytes, as many as [`GeneralCapabilities::max_umr_entries`] at most; an interleaved layout takes one for
-    /// its header.
+    /// Translation entries of 16 bytes, as many as [`GeneralCapabilities::max_umr_entries`] at most; an
+    /// interleaved layout takes one for its header.
     pub max_entries: u32,
-    /// Block signatures, whose errors arrive at this completion queue, of which one entry is set aside. It must be that of the
-    /// queue pairs that the mkey is used with (with two of them, errors in what is sent arrive at that of the send queue, in what
-    /// is received at the other): this is not checked, and another queue has no room for the errors.
+    /// Block signatures, whose errors arrive at this completion queue, of which one entry is set aside. It
+    /// must be that of the queue pairs that the mkey is used with (with two of them, errors in what is sent
+    /// arrive at that of the send queue, in what is received at the other): this is not checked, and another
+    /// queue has no room for the errors.
     pub signature: Option<&'c Cq>,
     /// AES-XTS. The mkey refuses traffic until it is configured.
     pub crypto: bool,
@@ -35,11 +36,11 @@ pub struct MkeySpec<'c> {
     pub update_tag: bool,
     /// The peer may invalidate it.
     pub remote_invalidate: bool,
-    /// Writes through it may pass one another, and reads pass writes where the device can do that as well (kernel
-    /// `mlx5e_mkey_set_relaxed_ordering`).
+    /// Writes through it may pass one another, and reads pass writes where the device can do that as well
+    /// (kernel `mlx5e_mkey_set_relaxed_ordering`).
     pub relaxed_ordering: bool,
-    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], whose configurations
-    /// need not give them while the state of the mkey is known.
+    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], whose
+    /// configurations need not give them while the state of the mkey is known.
     pub access: Access,
     /// How much configurations write.
     pub form: UmrForm,
@@ -64,8 +65,8 @@ impl MkeySpec<'_> {
     }
 }
 
-/// An mkey: what software knows of it, and what there is on the device. Where the two are kept apart, there is still one
-/// of each.
+/// An mkey: what software knows of it, and what there is on the device. Where the two are kept apart, there
+/// is still one of each.
 pub struct MkeyObject {
     /// What software knows of it; configure it through a [`super::QueuePair`].
     pub mkey: Mkey,
@@ -73,7 +74,8 @@ pub struct MkeyObject {
     pub handle: MkeyHandle,
 }
 
-/// Mkeys of a kind. It is a slice of [`Mkey`], as routers of completions take it: a signature error names the index.
+/// Mkeys of a kind. It is a slice of [`Mkey`], as routers of completions take it: a signature error names the
+/// index.
 pub struct Mkeys {
     mkeys: Vec<Mkey>,
     handles: Vec<MkeyHandle>,
@@ -136,9 +138,9 @@ impl ProtectionDomain {
     /// Makes an mkey, and its PSVs if it is to have signatures.
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device cannot, or refuses; [`DevxError::CompletionQueueTooSmall`] where the
-    /// completion queue has no entry left for its signature errors; [`DevxError::ErrorsOverwritten`] where it could
-    /// lose them.
+    /// [`DevxError::Command`] where the device cannot, or refuses; [`DevxError::CompletionQueueTooSmall`]
+    /// where the completion queue has no entry left for its signature errors;
+    /// [`DevxError::ErrorsOverwritten`] where it could lose them.
     pub fn create_mkey(&self, spec: MkeySpec<'_>) -> Result<MkeyObject, DevxError> {
         self.make_mkey(spec, None)
     }

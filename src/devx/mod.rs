@@ -1,7 +1,9 @@
-//! The thin shim over libmlx5: makes the objects on a device that the rest of the library works with (feature `devx`).
+//! The thin shim over libmlx5: makes the objects on a device that the rest of the library works with (feature
+//! `devx`).
 //!
-//! The libraries of rdma-core are loaded when a device is opened, so a program links without them and says what to
-//! install where they are missing. Every object keeps alive what it was made from and is destroyed on drop, children first.
+//! The libraries of rdma-core are loaded when a device is opened, so a program links without them and says
+//! what to install where they are missing. Every object keeps alive what it was made from and is destroyed on
+//! drop, children first.
 //!
 //! ```no_run
 //! use mlx5_mkey::devx::{Device, MkeySpec, QueuePairSpec};
@@ -114,16 +116,16 @@ impl Device {
 
     /// Uses a device that the caller has opened (`struct ibv_context`).
     ///
-    /// A value counts its own logins ([`Device::login`]): of a context that is taken over twice each value gives one, and the second is
-    /// the device's to refuse. Take it over once, and share the value.
+    /// A value counts its own logins ([`Device::login`]): of a context that is taken over twice each value
+    /// gives one, and the second is the device's to refuse. Take it over once, and share the value.
     ///
     /// # Errors
     /// As [`Device::open`].
     ///
     /// # Safety
-    /// `context` is open, of an mlx5 device, with DEVX (`mlx5dv_open_device`; libmlx5 asks for it also where a program does not, and
-    /// has it where the kernel allows), and stays open while the value and all that is
-    /// made from it live.
+    /// `context` is open, of an mlx5 device, with DEVX (`mlx5dv_open_device`; libmlx5 asks for it also where
+    /// a program does not, and has it where the kernel allows), and stays open while the value and all that
+    /// is made from it live.
     #[allow(unsafe_code)]
     pub unsafe fn adopt(context: NonNull<c_void>) -> Result<Self, DevxError> {
         // SAFETY: the caller vouches for the same.
@@ -195,8 +197,8 @@ impl fmt::Display for Device {
     }
 }
 
-/// Has a command carried to the device, and reads the reply. A refusal says status and syndrome by name, whatever errno the
-/// kernel made of it.
+/// Has a command carried to the device, and reads the reply. A refusal says status and syndrome by name,
+/// whatever errno the kernel made of it.
 fn carry<C: Command, T>(
     command: &C,
     carrier: impl FnOnce(&[u8], &mut [u8]) -> Result<T, DevxError>,
@@ -230,8 +232,8 @@ const fn fits<C: Command>(bytes: usize) -> Result<(), DevxError> {
 /// What a create command made: the object, and what the device replied.
 type Created<K, C> = (sys::Object<K>, <C as Command>::Reply);
 
-/// Creates an object over `kept`, with another number than those that `is_taken` knows: where the device gives out such a number,
-/// it is asked for another while that one is held.
+/// Creates an object over `kept`, with another number than those that `is_taken` knows: where the device
+/// gives out such a number, it is asked for another while that one is held.
 fn create_unlike<C: Command, K>(
     context: &Arc<sys::Context>,
     kept: &Arc<K>,

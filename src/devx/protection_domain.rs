@@ -26,14 +26,15 @@ impl Device {
         Ok(ProtectionDomain { pd, context: self.context.clone(), report: self.report })
     }
 
-    /// Uses a protection domain that another library has allocated (`struct ibv_pd`), that of a queue pair for
-    /// [`Device::adopt_qp`], say. It is not freed.
+    /// Uses a protection domain that another library has allocated (`struct ibv_pd`), that of a queue pair
+    /// for [`Device::adopt_qp`], say. It is not freed.
     ///
     /// # Errors
     /// [`DevxError::Adopt`] where it is of another context, [`DevxError::Call`].
     ///
     /// # Safety
-    /// `pd` is a `struct ibv_pd` of libmlx5, and stays allocated while the value and all that is made from it live.
+    /// `pd` is a `struct ibv_pd` of libmlx5, and stays allocated while the value and all that is made from it
+    /// live.
     pub unsafe fn adopt_pd(&self, pd: NonNull<c_void>) -> Result<ProtectionDomain, DevxError> {
         // SAFETY: the caller vouches for the same.
         let pd = unsafe { sys::Pd::adopt(&self.context, pd)? };

@@ -2,7 +2,8 @@
 
 use crate::queue::{BlueFlame, Doorbell, LastRequest, UarDoorbell};
 
-/// The doorbell of a queue pair: 8 bytes, or whole requests where it was made with [`super::QueuePairSpec::blue_flame`].
+/// The doorbell of a queue pair: 8 bytes, or whole requests where it was made with
+/// [`super::QueuePairSpec::blue_flame`].
 #[derive(Debug)]
 pub struct QpDoorbell(Kind);
 

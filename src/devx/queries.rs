@@ -8,9 +8,9 @@ use std::time::Duration;
 use std::vec;
 use std::vec::Vec;
 
-/// Where answers come to queries that nobody waits for (`mlx5dv_devx_create_cmd_comp`): a file descriptor, which becomes readable
-/// when there is one, and does not block. A program that asks for the state of many queue pairs asks for all of them, and takes the
-/// answers as they come.
+/// Where answers come to queries that nobody waits for (`mlx5dv_devx_create_cmd_comp`): a file descriptor,
+/// which becomes readable when there is one, and does not block. A program that asks for the state of many
+/// queue pairs asks for all of them, and takes the answers as they come.
 ///
 /// The kernel keeps 1 MiB of answers for a channel, and refuses queries beyond (EAGAIN).
 ///
@@ -62,7 +62,8 @@ impl Device {
 }
 
 impl Queries {
-    /// Returns the next answer; waits for it up to `timeout`, for ever if there is none. `None` when the time is over.
+    /// Returns the next answer; waits for it up to `timeout`, for ever if there is none. `None` when the time
+    /// is over.
     ///
     /// # Errors
     /// [`DevxError::Call`]; [`DevxError::EventsClosed`] when the device is gone.
@@ -96,19 +97,20 @@ impl AsRawFd for Queries {
 }
 
 impl QpControl {
-    /// Asks the device for something of this queue pair ([`crate::command::QueryQp`]), and does not wait for the answer
-    /// (`mlx5dv_devx_obj_query_async`). It comes to `queries` with this `id`.
+    /// Asks the device for something of this queue pair ([`crate::command::QueryQp`]), and does not wait for
+    /// the answer (`mlx5dv_devx_obj_query_async`). It comes to `queries` with this `id`.
     ///
     /// # Errors
-    /// [`DevxError::Call`] where the kernel does not let the command through, or has no room for another answer;
-    /// [`DevxError::Adopt`] for a queue pair that was taken over.
+    /// [`DevxError::Call`] where the kernel does not let the command through, or has no room for another
+    /// answer; [`DevxError::Adopt`] for a queue pair that was taken over.
     pub fn query_later<C: Command>(&self, queries: &Queries, command: &C, id: u64) -> Result<(), DevxError> {
         queries.ask(self.object(), command, id)
     }
 }
 
 impl Dek {
-    /// Asks the device for the key's state ([`crate::command::QueryDek`] of [`Dek::object`]), as [`QpControl::query_later`] does.
+    /// Asks the device for the key's state ([`crate::command::QueryDek`] of [`Dek::object`]), as
+    /// [`QpControl::query_later`] does.
     ///
     /// # Errors
     /// As [`QpControl::query_later`].

@@ -42,8 +42,8 @@ use std::vec::Vec;
 pub struct QueuePairSpec {
     /// Buffers of a receive request, a power of two.
     pub entries_per_slot: u32,
-    /// Most send requests between post and completion, parts of configurations included; as many as the ring has blocks where it
-    /// is not given. Each has an entry of the completion queue set aside.
+    /// Most send requests between post and completion, parts of configurations included; as many as the ring
+    /// has blocks where it is not given. Each has an entry of the completion queue set aside.
     pub max_requests: Option<u32>,
     /// Every request is signalled.
     pub signal_all: bool,
@@ -90,8 +90,8 @@ impl Default for QueuePairSpec {
 ///
 /// Completions of a queue pair are dropped with it and the last clone of its control.
 ///
-/// It keeps track of its requests in itself, which takes tens of kilobytes: put it into a box where it is moved about, or into a
-/// table:
+/// It keeps track of its requests in itself, which takes tens of kilobytes: put it into a box where it is
+/// moved about, or into a table:
 ///
 /// ```no_run
 /// use mlx5_mkey::devx::{Cq, Device, ProtectionDomain, QueuePair, QueuePairSpec};
@@ -107,8 +107,8 @@ impl Default for QueuePairSpec {
 /// # }
 /// ```
 pub struct QueuePair<const S: usize, const R: usize> {
-    // The queues hold pointers into memory that the control keeps. They must not be moved out: nothing hands out a reference
-    // to them, and their records and doorbells stay inside.
+    // The queues hold pointers into memory that the control keeps. They must not be moved out: nothing hands
+    // out a reference to them, and their records and doorbells stay inside.
     send: SendQueue<'static, QpDoorbell, S>,
     receive: ReceiveQueue<'static, R>,
     /// What a reset that failed half way has still to return.
@@ -118,8 +118,8 @@ pub struct QueuePair<const S: usize, const R: usize> {
     control: QpControl,
 }
 
-/// The state of a queue pair on the device, apart from its queues. It may be cloned, and used from any thread; the queue pair is
-/// on the device until the last clone and the [`QueuePair`] are dropped.
+/// The state of a queue pair on the device, apart from its queues. It may be cloned, and used from any
+/// thread; the queue pair is on the device until the last clone and the [`QueuePair`] are dropped.
 #[derive(Clone)]
 pub struct QpControl(Arc<QpObject>);
 
@@ -145,7 +145,8 @@ pub struct RingAddresses {
     pub record: u64,
 }
 
-/// What the device uses of a queue pair. Dropped in this order, so that the queue pair's completions are gone last.
+/// What the device uses of a queue pair. Dropped in this order, so that the queue pair's completions are gone
+/// last.
 pub(super) struct QpMemory {
     /// Rings and page for doorbells, if they are ours.
     pub(super) _rings: Option<(sys::Dma, Arc<sys::Uar>)>,
@@ -231,10 +232,11 @@ impl Device {
             cqs.iter().any(|cq| cq.knows(Writer::Qp(*qpn)))
         })?;
         memory.set_aside.iter().for_each(|entries| entries.belongs_to(Writer::Qp(qpn)));
-        // SAFETY: the register is of the page that the queue pair was created with and keeps. libmlx5 may give one register
-        // to several queue pairs; each rings it with a single store of 8 bytes, which cannot mix on 64-bit hosts. One in a page that
-        // gathers stores it gives to one alone, with both of its halves, whose size the device has told. Ring and record are those
-        // of the queue pair. Memory under keys is the promise of whoever registered it.
+        // SAFETY: the register is of the page that the queue pair was created with and keeps. libmlx5 may
+        // give one register to several queue pairs; each rings it with a single store of 8 bytes, which
+        // cannot mix on 64-bit hosts. One in a page that gathers stores it gives to one alone, with both of
+        // its halves, whose size the device has told. Ring and record are those of the queue pair. Memory
+        // under keys is the promise of whoever registered it.
         let doorbell: QpDoorbell = unsafe {
             match blue_flame {
                 None => UarDoorbell::new(register).into(),
@@ -324,7 +326,8 @@ impl QpControl {
         Ok(())
     }
 
-    /// Returns where the queue pair's rings are, to look at them from elsewhere: a debugger, `cargo xtask decode`.
+    /// Returns where the queue pair's rings are, to look at them from elsewhere: a debugger, `cargo xtask
+    /// decode`.
     pub fn addresses(&self) -> RingAddresses {
         self.0.addresses
     }
@@ -490,12 +493,13 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         self.send.block(index)
     }
 
-    /// Takes the queue pair from any state back to INIT (RESET on the way), with empty queues, to be connected anew. Returns what
-    /// was outstanding, each request once.
+    /// Takes the queue pair from any state back to INIT (RESET on the way), with empty queues, to be
+    /// connected anew. Returns what was outstanding, each request once.
     ///
-    /// `readers` are those of its completion queues: completions of it that were not taken are dropped, and their requests are
-    /// among those returned. Of an mkey whose configuration is among them the state is unknown: [`crate::mkey::Mkey::forget`].
-    /// Signature errors stay in the completion queue: poll it, and check each mkey, before an mkey is configured anew.
+    /// `readers` are those of its completion queues: completions of it that were not taken are dropped, and
+    /// their requests are among those returned. Of an mkey whose configuration is among them the state is
+    /// unknown: [`crate::mkey::Mkey::forget`]. Signature errors stay in the completion queue: poll it, and
+    /// check each mkey, before an mkey is configured anew.
     ///
     /// ```no_run
     /// # use mlx5_mkey::devx::{CqReader, DevxError, QueuePair};
@@ -507,7 +511,8 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     /// ```
     ///
     /// # Errors
-    /// [`DevxError::OtherCompletionQueue`] where a reader is missing, before anything has changed; [`DevxError::Command`],
+    /// [`DevxError::OtherCompletionQueue`] where a reader is missing, before anything has changed;
+    /// [`DevxError::Command`],
     /// [`DevxError::Call`]: the queue pair may be in RESET or INIT. Call this again: it returns what was outstanding then. Where it never
     /// succeeds, since the device is gone, [`QueuePair::into_outstanding`] does.
     pub fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError> {
@@ -518,8 +523,8 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
             }
         }
         self.control.modify(&QpToReset(*qpn))?;
-        // In RESET the device writes no more completions, and reads the rings from their beginning on when it leaves it: they are
-        // empty before.
+        // In RESET the device writes no more completions, and reads the rings from their beginning on when it
+        // leaves it: they are empty before.
         readers.iter_mut().for_each(|reader| reader.discard(*qpn));
         let outstanding = &mut self.outstanding;
         self.send.restart(|request| outstanding.add_send(request));
@@ -528,12 +533,13 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         Ok(core::mem::take(&mut self.outstanding))
     }
 
-    /// Gives the queue pair up, and returns what was outstanding, each request once: for a device that is gone, or that refuses
-    /// [`QueuePair::reset`], as well. What a reset that failed has not returned is among it.
+    /// Gives the queue pair up, and returns what was outstanding, each request once: for a device that is
+    /// gone, or that refuses [`QueuePair::reset`], as well. What a reset that failed has not returned is
+    /// among it.
     ///
-    /// The queue pair is destroyed as when it is dropped. Until the last clone of its [`QpControl`] is dropped, and for ever where it
-    /// cannot be destroyed ([`super::on_drop_error`] tells), the device may still execute requests that were published: keep the
-    /// memory that they name.
+    /// The queue pair is destroyed as when it is dropped. Until the last clone of its [`QpControl`] is
+    /// dropped, and for ever where it cannot be destroyed ([`super::on_drop_error`] tells), the device may
+    /// still execute requests that were published: keep the memory that they name.
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{CqReader, DevxError, Outstanding, QueuePair};

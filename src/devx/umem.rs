@@ -73,8 +73,9 @@ impl Default for UmemSpec {
     }
 }
 
-/// Memory of the caller's, or of a dma-buf, that commands name by a number (`mlx5dv_devx_umem`): rings and doorbell records of queues
-/// that [`Device::create_object`] makes. The shim's own queues have memory of their own.
+/// Memory of the caller's, or of a dma-buf, that commands name by a number (`mlx5dv_devx_umem`): rings and
+/// doorbell records of queues that [`Device::create_object`] makes. The shim's own queues have memory of
+/// their own.
 pub struct Umem(ManuallyDrop<sys::Umem>);
 
 impl Device {
@@ -85,9 +86,10 @@ impl Device {
     /// [`DevxError::Call`]: the memory is not mapped like that (EFAULT), or has no page size that was asked for (EINVAL).
     ///
     /// # Safety
-    /// - The memory stays mapped while the value lives, and for ever if [`Umem::deregister`] fails (dropping the value tells
-    ///   [`super::on_drop_error`] of that, and nobody else).
-    /// - Rust code does not use it in a way that conflicts with what objects over it do, as long as they are on the device.
+    /// - The memory stays mapped while the value lives, and for ever if [`Umem::deregister`] fails (dropping
+    ///   the value tells [`super::on_drop_error`] of that, and nobody else).
+    /// - Rust code does not use it in a way that conflicts with what objects over it do, as long as they are
+    ///   on the device.
     pub unsafe fn register_umem(
         &self,
         address: *mut u8,
@@ -100,18 +102,20 @@ impl Device {
         Ok(Umem(ManuallyDrop::new(umem)))
     }
 
-    /// Registers a piece of a dma-buf for commands, in bytes of the dma-buf. Offset 0 of the [`Umem`] is where it begins. The kernel
-    /// pins the memory, and holds a reference of its own until the registration has ended.
+    /// Registers a piece of a dma-buf for commands, in bytes of the dma-buf. Offset 0 of the [`Umem`] is
+    /// where it begins. The kernel pins the memory, and holds a reference of its own until the registration
+    /// has ended.
     ///
     /// Source: mlx5dv_devx_umem_reg(3), `MLX5DV_UMEM_MASK_DMABUF`.
     ///
     /// # Errors
     /// [`DevxError::Library`] as [`Device::register_umem`]; [`DevxError::Call`]: the piece is empty or not in the dma-buf, its exporter
-    /// does not let it be pinned, libmlx5 knows no dma-bufs here (EOPNOTSUPP), or there is no page size that was asked for (EINVAL).
+    /// does not let it be pinned, libmlx5 knows no dma-bufs here (EOPNOTSUPP), or there is no page size that
+    /// was asked for (EINVAL).
     ///
     /// # Safety
-    /// Rust code, in this process and in others that map the dma-buf, does not use it in a way that conflicts with what objects over
-    /// it do, as long as they are on the device.
+    /// Rust code, in this process and in others that map the dma-buf, does not use it in a way that conflicts
+    /// with what objects over it do, as long as they are on the device.
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{Device, DevxError, Umem, UmemSpec};
@@ -202,7 +206,8 @@ impl Uar {
         Ok(UarPage::new(self.0.page())?)
     }
 
-    /// Returns where it begins, for [`UarCqDoorbell`](crate::queue::UarCqDoorbell). It is mapped as long as the value and its clones live.
+    /// Returns where it begins, for [`UarCqDoorbell`](crate::queue::UarCqDoorbell). It is mapped as long as
+    /// the value and its clones live.
     ///
     /// # Errors
     /// [`DevxError::Call`]: it is not mapped.
@@ -219,13 +224,13 @@ impl Uar {
     }
 }
 
-/// An object that a command of the caller's has made, and what it uses. It is gone from the device when the value is dropped, and
-/// `K` behind it, or never if it cannot be destroyed.
+/// An object that a command of the caller's has made, and what it uses. It is gone from the device when the
+/// value is dropped, and `K` behind it, or never if it cannot be destroyed.
 pub struct DevxObject<K = ()>(sys::Object<K>);
 
 impl Device {
-    /// Carries a command that makes an object to the device (`mlx5dv_devx_obj_create`), and returns the object and the reply. The
-    /// kernel lets through those that it can undo.
+    /// Carries a command that makes an object to the device (`mlx5dv_devx_obj_create`), and returns the
+    /// object and the reply. The kernel lets through those that it can undo.
     ///
     /// ```no_run
     /// use mlx5_mkey::command::{CqSize, CqeSize, CreateCq, LogPageSize};
@@ -256,12 +261,12 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the command through
-    /// (EINVAL).
+    /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the
+    /// command through (EINVAL).
     ///
     /// # Safety
-    /// What the command has the device read and write, from now on or when it is asked to, is `K`'s, or stays as long as the object
-    /// is on the device.
+    /// What the command has the device read and write, from now on or when it is asked to, is `K`'s, or stays
+    /// as long as the object is on the device.
     pub unsafe fn create_object<C: Command, K>(
         &self,
         command: &C,
@@ -282,8 +287,8 @@ impl<K> DevxObject<K> {
     /// Carries a command that asks for something of the object (`mlx5dv_devx_obj_query`).
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the command through:
-    /// it asks for nothing, or names another object.
+    /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the
+    /// command through: it asks for nothing, or names another object.
     pub fn query<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         Ok(carry(command, |request, reply| self.0.query(request, reply))?.1)
     }

@@ -9,10 +9,11 @@ pub(super) const ENTRIES: usize = 64;
 /// Where the blocks begin, behind the page of entries, in bytes.
 pub(super) const BLOCKS_AT: u64 = 4096;
 
-/// What software shares with the device to give it commands: a page of entries, and blocks for what does not fit into them.
+/// What software shares with the device to give it commands: a page of entries, and blocks for what does not
+/// fit into them.
 ///
-/// `BLOCKS` is a power of two. Request and reply take a block for each 512 bytes behind the first 16 of each: 16 blocks are enough for
-/// every command of this library whose list has up to 900 pages.
+/// `BLOCKS` is a power of two. Request and reply take a block for each 512 bytes behind the first 16 of each:
+/// 16 blocks are enough for every command of this library whose list has up to 900 pages.
 ///
 /// ```
 /// use mlx5_mkey::hca::CommandMemory;

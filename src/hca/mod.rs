@@ -1,9 +1,10 @@
 //! A device without a driver: its registers, its command queue, and how it is started and stopped.
 //!
-//! Where a system has a driver for the device, that has the command queue, and the shim, `devx`, goes through it. On a bare machine nobody
-//! has it: [`CommandQueue`] carries a [`Command`](crate::command::Command) over memory and a window of registers that the caller
-//! gives, and [`CommandQueue::start`] takes the device from reset to where objects can be made. Nothing is allocated, commands are
-//! carried one at a time, and every wait ends.
+//! Where a system has a driver for the device, that has the command queue, and the shim, `devx`, goes through
+//! it. On a bare machine nobody has it: [`CommandQueue`] carries a [`Command`](crate::command::Command) over
+//! memory and a window of registers that the caller gives, and [`CommandQueue::start`] takes the device from
+//! reset to where objects can be made. Nothing is allocated, commands are carried one at a time, and every
+//! wait ends.
 //!
 //! ```
 //! use embedded_hal::delay::DelayNs;

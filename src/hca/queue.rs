@@ -28,8 +28,8 @@ pub struct CommandQueueConfig {
     pub timeout_ms: u32,
     /// How long the firmware may take until it is ready, in milliseconds; Linux waits for two minutes.
     pub ready_ms: u32,
-    /// Replies whose token or signature is wrong are errors. A device whose `cmdif_checksum` is off need not sign them, and Linux
-    /// and rdma-core switch it off. Requests are signed in any case.
+    /// Replies whose token or signature is wrong are errors. A device whose `cmdif_checksum` is off need not
+    /// sign them, and Linux and rdma-core switch it off. Requests are signed in any case.
     pub verify_replies: bool,
 }
 
@@ -53,8 +53,9 @@ pub(super) struct Held {
 
 /// A device's command queue. One command is carried at a time, and waited for.
 ///
-/// Commands that a device took and did not answer in time may be answered later, into memory that would be another command's then: so
-/// after [`CommandQueueError::TimedOut`] the queue is lost, and takes no more. What helps is a reset of the function.
+/// Commands that a device took and did not answer in time may be answered later, into memory that would be
+/// another command's then: so after [`CommandQueueError::TimedOut`] the queue is lost, and takes no more.
+/// What helps is a reset of the function.
 ///
 /// ```
 /// use embedded_hal::delay::DelayNs;
@@ -81,7 +82,8 @@ pub struct CommandQueue<'m, R> {
     token: u8,
     is_lost: bool,
     pub(super) function: Function,
-    /// Pages of the firmware, for up to two functions: those that it named when it booted and before it was started.
+    /// Pages of the firmware, for up to two functions: those that it named when it booted and before it was
+    /// started.
     pub(super) held: [Held; 2],
     /// INIT_HCA was carried out, or may have been.
     pub(super) is_running: bool,
@@ -93,9 +95,10 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
     /// Waits until the firmware is ready, and tells it where the queue is.
     ///
     /// # Errors
-    /// [`CommandError::Misaligned`] for the address, also where the memory would end behind 2^64; [`CommandQueueError::Queue`] unless `BLOCKS` is a power of two: nothing was
-    /// done. [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`] or [`CommandQueueError::Layout`] for a device that
-    /// is not as it has to be: nothing was written.
+    /// [`CommandError::Misaligned`] for the address, also where the memory would end behind 2^64;
+    /// [`CommandQueueError::Queue`] unless `BLOCKS` is a power of two: nothing was done.
+    /// [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`] or [`CommandQueueError::Layout`] for
+    /// a device that is not as it has to be: nothing was written.
     pub fn new<const BLOCKS: usize>(
         mut registers: R,
         memory: &'m mut CommandMemory<BLOCKS>,
@@ -148,15 +151,16 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         self.function
     }
 
-    /// Has the device carry out a command, and waits for its reply. Request and reply are on the stack meanwhile: up to 9 KiB for the
-    /// commands of this library.
+    /// Has the device carry out a command, and waits for its reply. Request and reply are on the stack
+    /// meanwhile: up to 9 KiB for the commands of this library.
     ///
     /// # Errors
-    /// [`CommandError::MailboxTooShort`] for a command that is longer than its type: [`CommandQueue::execute_in`] carries it.
-    /// [`CommandQueueError::Command`] for a request that cannot be encoded, or where the device refuses it;
-    /// [`CommandQueueError::TooManyBlocks`] where it does not fit into the queue's memory. Nothing was done.
-    /// [`CommandQueueError::Delivery`] where the device could not read it, or not write its reply. [`CommandQueueError::Reply`] where its
-    /// answer is not signed: whether it was carried out is unknown, as after [`CommandQueueError::TimedOut`], which makes the queue lost.
+    /// [`CommandError::MailboxTooShort`] for a command that is longer than its type:
+    /// [`CommandQueue::execute_in`] carries it. [`CommandQueueError::Command`] for a request that cannot be
+    /// encoded, or where the device refuses it; [`CommandQueueError::TooManyBlocks`] where it does not fit
+    /// into the queue's memory. Nothing was done. [`CommandQueueError::Delivery`] where the device could not
+    /// read it, or not write its reply. [`CommandQueueError::Reply`] where its answer is not signed: whether
+    /// it was carried out is unknown, as after [`CommandQueueError::TimedOut`], which makes the queue lost.
     pub fn execute<C: Command>(
         &mut self,
         command: &C,
@@ -166,8 +170,9 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         self.execute_in(command, input.as_mut_bytes(), delay)
     }
 
-    /// As [`CommandQueue::execute`], with a request in the caller's memory of at least [`Command::input_bytes`]: for one that is longer
-    /// than its type, as [`CreateListMkey`](crate::command::CreateListMkey) is with its list.
+    /// As [`CommandQueue::execute`], with a request in the caller's memory of at least
+    /// [`Command::input_bytes`]: for one that is longer than its type, as
+    /// [`CreateListMkey`](crate::command::CreateListMkey) is with its list.
     ///
     /// # Errors
     /// [`CommandError::MailboxTooShort`] for memory of fewer bytes, else as [`CommandQueue::execute`].
@@ -243,8 +248,8 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         if is_good { Ok(()) } else { Err(CommandQueueError::Reply { command }) }
     }
 
-    /// Returns the entry for a command: the last for what the firmware may need before it can end another (Linux, rdma-core), the
-    /// first for all else.
+    /// Returns the entry for a command: the last for what the firmware may need before it can end another
+    /// (Linux, rdma-core), the first for all else.
     fn slot(&self, command: Opcode) -> u64 {
         if command == Opcode::MANAGE_PAGES { !(u64::MAX.wrapping_shl(self.log_size.into())) } else { 0 }
     }

@@ -51,8 +51,8 @@ impl Register {
 
 /// A window of registers: those of a device ([`MappedRegisters`]), or of a software device.
 ///
-/// Values are numbers; that the device has them in big endian is the window's to know. The command queue orders memory and the
-/// doorbell: implementations need no barriers.
+/// Values are numbers; that the device has them in big endian is the window's to know. The command queue
+/// orders memory and the doorbell: implementations need no barriers.
 pub trait Registers {
     /// Reads a register.
     fn read(&mut self, register: Register) -> u32;
@@ -97,14 +97,15 @@ impl MappedRegisters {
     ///
     /// # Safety
     /// From here on the device does what commands say. The caller vouches that
-    /// - `bar` is where BAR 0 begins, 4-byte aligned, of which the first 512 bytes are mapped as a device's registers are (Arm:
-    ///   Device memory; reads and writes of 4 bytes reach the device as they are), valid as long as the value lives, and used by
-    ///   nobody else; the device may be a bus master;
-    /// - the address that the command queue is given is that of its memory as the device reaches it, and that memory stays, for the
-    ///   device alone, until the function is disabled or reset: also where the Rust value is dropped before, or a command has timed
-    ///   out;
-    /// - addresses in commands (pages for the firmware, of rings, of doorbell records) are those of memory that is there for the
-    ///   device until the command's opposite is done, and that Rust code uses only as the types over it say.
+    /// - `bar` is where BAR 0 begins, 4-byte aligned, of which the first 512 bytes are mapped as a device's
+    ///   registers are (Arm: Device memory; reads and writes of 4 bytes reach the device as they are), valid
+    ///   as long as the value lives, and used by nobody else; the device may be a bus master;
+    /// - the address that the command queue is given is that of its memory as the device reaches it, and that
+    ///   memory stays, for the device alone, until the function is disabled or reset: also where the Rust
+    ///   value is dropped before, or a command has timed out;
+    /// - addresses in commands (pages for the firmware, of rings, of doorbell records) are those of memory
+    ///   that is there for the device until the command's opposite is done, and that Rust code uses only as
+    ///   the types over it say.
     pub const unsafe fn new(bar: NonNull<u32>) -> Self {
         Self { base: bar.as_ptr() }
     }

@@ -9,7 +9,8 @@ use crate::command::{
 use crate::error::{CommandError, CommandQueueError};
 use embedded_hal::delay::DelayNs;
 
-/// How long the firmware may keep pages that it is asked for, in milliseconds (Linux `MAX_RECLAIM_TIME_MSECS`).
+/// How long the firmware may keep pages that it is asked for, in milliseconds (Linux
+/// `MAX_RECLAIM_TIME_MSECS`).
 const RECLAIM_MS: u32 = 5000;
 
 /// Pages in a list: as many as fit, and then fewer.
@@ -23,8 +24,9 @@ pub trait PageSource {
     /// Takes a page; `None` where there is none left.
     fn take(&mut self) -> Option<u64>;
 
-    /// Takes a page back, and returns whether it was taken from here and, as far as the source knows, is not back yet. Else nothing may
-    /// change: the address is what the device reports, which may be any multiple of 4096, or the same one twice.
+    /// Takes a page back, and returns whether it was taken from here and, as far as the source knows, is not
+    /// back yet. Else nothing may change: the address is what the device reports, which may be any multiple
+    /// of 4096, or the same one twice.
     fn put_back(&mut self, address: u64) -> bool;
 }
 
@@ -116,21 +118,23 @@ impl PageSource for PageRange<'_> {
 }
 
 impl<R: Registers> CommandQueue<'_, R> {
-    /// Takes the device from reset to where objects can be made: enables the function, chooses version 1 of the interface, gives the
-    /// firmware the pages that it wants, and starts it (the order of Linux's `mlx5_function_setup` and rdma-core's
-    /// `mlx5_vfio_setup_function`).
+    /// Takes the device from reset to where objects can be made: enables the function, chooses version 1 of
+    /// the interface, gives the firmware the pages that it wants, and starts it (the order of Linux's
+    /// `mlx5_function_setup` and rdma-core's `mlx5_vfio_setup_function`).
     ///
-    /// What both do beside that has to do with more than memory keys, and the device's own settings are kept: host endianness
-    /// (little endian), SET_HCA_CAP, RoCE.
+    /// What both do beside that has to do with more than memory keys, and the device's own settings are kept:
+    /// host endianness (little endian), SET_HCA_CAP, RoCE.
     ///
     /// Assumption: the firmware wants no more pages while it runs (PAGE_REQUEST events are not read).
     ///
-    /// Assumption: a port of Ethernet whose firmware has RoCE off needs MODIFY_NIC_VPORT_CONTEXT first, which is not here.
+    /// Assumption: a port of Ethernet whose firmware has RoCE off needs MODIFY_NIC_VPORT_CONTEXT first, which
+    /// is not here.
     ///
     /// # Errors
     /// As [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware without that version;
-    /// [`CommandQueueError::NoPages`] where the source ends too early; [`CommandQueueError::PagesKept`] where pages are wanted for a third
-    /// function while those of two are not back. What was done is undone by [`CommandQueue::stop`].
+    /// [`CommandQueueError::NoPages`] where the source ends too early; [`CommandQueueError::PagesKept`] where
+    /// pages are wanted for a third function while those of two are not back. What was done is undone by
+    /// [`CommandQueue::stop`].
     pub fn start(
         &mut self,
         pages: &mut impl PageSource,

@@ -85,7 +85,8 @@ impl<'w> Columns<'w> {
         Ok(())
     }
 
-    /// Writes the blanks before a word. One at a time: a width that is not constant can make the formatter panic.
+    /// Writes the blanks before a word. One at a time: a width that is not constant can make the formatter
+    /// panic.
     fn write_blanks(&mut self) -> fmt::Result {
         for _ in 0..self.blanks {
             self.out.write_char(' ')?;

@@ -58,7 +58,8 @@ pub struct CompletionEntry<'a> {
 pub enum EntryKind {
     /// A request is done; send requests have the opcode in the entry, receives do not.
     Success(Cqe),
-    /// Several requests are done. What the entries behind it say is compressed; the number is where others have that of bytes.
+    /// Several requests are done. What the entries behind it say is compressed; the number is where others
+    /// have that of bytes.
     Compressed(Cqe),
     /// A request failed.
     Error(ErrorCqe),
@@ -82,8 +83,8 @@ impl<'a> CompletionEntry<'a> {
         Ok(Self { bytes, half: None, cqe })
     }
 
-    /// Takes up the entry in the first 128 bytes, of a queue with such entries ([`Cqe128`]): its second half says what is done, the
-    /// first may have the data.
+    /// Takes up the entry in the first 128 bytes, of a queue with such entries ([`Cqe128`]): its second half
+    /// says what is done, the first may have the data.
     ///
     /// # Errors
     /// [`ParseError::TooShort`] for fewer.
@@ -99,8 +100,8 @@ impl<'a> CompletionEntry<'a> {
         if self.half.is_some() { WQEBB_BYTES } else { 0 }
     }
 
-    /// Returns the data that the entry has inside, as much as the message has; `None` where it has none, or where it is in a half
-    /// that is not known.
+    /// Returns the data that the entry has inside, as much as the message has; `None` where it has none, or
+    /// where it is in a half that is not known.
     pub fn inline_data(&self) -> Option<&'a [u8]> {
         let room = match (self.kind(), self.cqe.op_own_bits().format()) {
             (EntryKind::Success(_), OpOwn::FORMAT_INLINE_32) => self.bytes.get(..INLINE_BYTES)?,
@@ -148,8 +149,8 @@ impl<'a> CompletionEntry<'a> {
         }
     }
 
-    /// Iterates over the segments: the entry, and before it the half of an entry of 128 bytes that has data. A half that has
-    /// none was never written.
+    /// Iterates over the segments: the entry, and before it the half of an entry of 128 bytes that has data.
+    /// A half that has none was never written.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'a>> + Clone + use<'a> {
         let kind = match self.kind() {
             EntryKind::Error(_) => SegmentKind::ErrorCqe,
@@ -224,8 +225,8 @@ impl<'a> CompletionEntry<'a> {
         worst
     }
 
-    /// Returns the entry in words. The stride is that of the domain which the signature is in: block plus signature, in
-    /// bytes; with it a signature error names the block.
+    /// Returns the entry in words. The stride is that of the domain which the signature is in: block plus
+    /// signature, in bytes; with it a signature error names the block.
     pub const fn summary(&self, stride: Option<u32>) -> EntrySummary {
         EntrySummary { cqe: self.cqe, kind: self.kind(), stride }
     }
@@ -296,7 +297,8 @@ impl fmt::Display for EntrySummary {
     }
 }
 
-/// Prints what the device found. The kind of signature is not in the entry, so a guard is shown in each of its forms.
+/// Prints what the device found. The kind of signature is not in the entry, so a guard is shown in each of
+/// its forms.
 fn signature_error(fault: &SignatureFault, stride: Option<u32>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "SIG_ERR: mkey index {:#08x}", fault.mkey.get())?;
     match domain_kind(fault) {

@@ -41,7 +41,8 @@ const BYTES: Spec = spec(4, "byte_cnt", Meaning::Count("bytes"));
 pub(super) const CQE: &[Spec] = &success_table(PACKET, BYTES);
 /// `MLX5_INLINE_SCATTER_32`.
 pub(super) const INLINE_CQE: &[Spec] = &success_table(spec(32, "inline data", Meaning::Bytes), BYTES);
-/// DPDK `rxq_cq_decompress_v`, kernel `mlx5e_read_title_slot`: the number of completions is where others have that of bytes.
+/// DPDK `rxq_cq_decompress_v`, kernel `mlx5e_read_title_slot`: the number of completions is where others have
+/// that of bytes.
 pub(super) const COMPRESSED_CQE: &[Spec] =
     &success_table(PACKET, spec(4, "byte_cnt", Meaning::Count("completions")));
 const _: () = assert!(total(CQE) == size_of::<Cqe>());

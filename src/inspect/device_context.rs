@@ -21,8 +21,8 @@ pub struct DeviceContext {
     pub engine: Option<XtsEngine>,
     /// The signatures that it knows.
     pub capabilities: Option<SignatureCapabilities>,
-    /// The length of each entry, where all mkeys that are looked at were created for lists of such entries (KSM): their requests do not
-    /// say it.
+    /// The length of each entry, where all mkeys that are looked at were created for lists of such entries
+    /// (KSM): their requests do not say it.
     pub entry_size: Option<KsmEntrySize>,
 }
 

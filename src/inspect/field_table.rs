@@ -1,4 +1,5 @@
-//! The fields of a request's segments: tables in the order of the bytes, held to the sizes of the wire structs.
+//! The fields of a request's segments: tables in the order of the bytes, held to the sizes of the wire
+//! structs.
 
 use super::cqe_table::{COMPRESSED_CQE, CQE, ERROR_CQE, INLINE_CQE, SIGNATURE_ERROR_CQE};
 use super::foreign_table::*;

@@ -15,8 +15,9 @@ use core::fmt;
 pub enum Severity {
     /// Worth knowing; nothing is wrong.
     Note,
-    /// Not what this library, the reference provider or the drivers of DPDK and SPDK write. No public source has a device refuse
-    /// the request. The device may do something else than was meant, and a transfer may fail.
+    /// Not what this library, the reference provider or the drivers of DPDK and SPDK write. No public source
+    /// has a device refuse the request. The device may do something else than was meant, and a transfer may
+    /// fail.
     Suspicious,
     /// The device refuses the request, or each transfer through its mkey.
     Refused,
@@ -81,8 +82,9 @@ macro_rules! problems {
                 match self { $(Self::$name { .. } => Severity::$severity,)+ }
             }
 
-            /// Returns where to read more: a structure of `mlx5dv.h` or of libmlx5's `wqe.h` (rdma-core, `providers/mlx5`), a function of
-            /// libmlx5, SPDK, DPDK or the kernel that writes or refuses it, or a man page of rdma-core.
+            /// Returns where to read more: a structure of `mlx5dv.h` or of libmlx5's `wqe.h` (rdma-core,
+            /// `providers/mlx5`), a function of libmlx5, SPDK, DPDK or the kernel that writes or refuses it,
+            /// or a man page of rdma-core.
             pub const fn source(&self) -> &'static str {
                 match self { $(Self::$name { .. } => $source,)+ }
             }
@@ -112,23 +114,29 @@ macro_rules! problems {
 
 problems! {
     // Any request.
-    Truncated { needed: usize, have: usize } Refused "mlx5_wqe_ctrl_seg.qpn_ds" "the request says {needed} bytes, {have} are there";
+    Truncated { needed: usize, have: usize } Refused "mlx5_wqe_ctrl_seg.qpn_ds"
+        "the request says {needed} bytes, {have} are there";
     CutOff { needed: usize, have: usize } Note "mlx5_wqe_ctrl_seg.qpn_ds"
         "the bytes end within the request: it has {needed}, {have} are there";
     NeverWritten Note "libmlx5 mlx5_alloc_qp_buf, which zeroes the ring"
         "no request was ever written to this block";
     SizeZero Refused "mlx5_wqe_ctrl_seg.qpn_ds" "the size field is 0";
-    SizeOverLimit { ds: u8 } Refused "mlx5_wqe_ctrl_seg.qpn_ds" "the size field says {ds} octowords, a request has at most 63";
+    SizeOverLimit { ds: u8 } Refused "mlx5_wqe_ctrl_seg.qpn_ds"
+        "the size field says {ds} octowords, a request has at most 63";
     SizeMismatch { ds: usize, wanted: usize } Refused "mlx5_wqe_ctrl_seg.qpn_ds"
         "the segments of this request take {wanted} octowords, the size field says {ds}";
     UnknownOpcode { opcode: u8 } Refused "mlx5dv.h MLX5_OPCODE_NOP and others"
         "opcode {opcode:#04x} is none that a public source has";
-    UnexpectedOpmod { opmod: u8 } Note "mlx5_wqe_ctrl_seg.opmod_idx_opcode" "opcode modifier {opmod:#04x}: this library posts 0";
+    UnexpectedOpmod { opmod: u8 } Note "mlx5_wqe_ctrl_seg.opmod_idx_opcode"
+        "opcode modifier {opmod:#04x}: this library posts 0";
     WqeSignature { found: u8, computed: u8 } Suspicious "libmlx5 wq_sig"
         "the request's signature byte is {found:#04x}, the bytes give {computed:#04x}";
-    UnknownCode { name: &'static str, value: u64 } Refused "libmlx5 wqe.h mlx5_bsf, mlx5_crypto_bsf" "{name}: code {value:#x} is not known";
-    UnknownBits { name: &'static str, bits: u64 } Suspicious "structures of mlx5dv.h and libmlx5 wqe.h" "{name}: bits {bits:#x} are not known here";
-    ReservedNotZero { name: &'static str } Suspicious "structures of mlx5dv.h and libmlx5 wqe.h" "{name} bytes are not zero";
+    UnknownCode { name: &'static str, value: u64 } Refused "libmlx5 wqe.h mlx5_bsf, mlx5_crypto_bsf"
+        "{name}: code {value:#x} is not known";
+    UnknownBits { name: &'static str, bits: u64 } Suspicious "structures of mlx5dv.h and libmlx5 wqe.h"
+        "{name}: bits {bits:#x} are not known here";
+    ReservedNotZero { name: &'static str } Suspicious "structures of mlx5dv.h and libmlx5 wqe.h"
+        "{name} bytes are not zero";
 
     IndexOutOfOrder { found: u16, wanted: u16 } Suspicious "mlx5_wqe_ctrl_seg.opmod_idx_opcode"
         "wqe_index is {found}, behind the request before it is {wanted}";
@@ -140,39 +148,53 @@ problems! {
         "no request of a connected queue pair: its parts depend on the kind of queue, which is not known here";
 
     // UMR: control and context.
-    ByPointer Note "kernel mlx5_wqe_umr_ctrl_seg.flags, MLX5_UMR_INLINE" "translation entries and BSFs are taken from memory, and not known here";
+    ByPointer Note "kernel mlx5_wqe_umr_ctrl_seg.flags, MLX5_UMR_INLINE"
+        "translation entries and BSFs are taken from memory, and not known here";
     PointerAlignment { address: u64 } Refused "DPDK MLX5_UMR_KLM_PTR_ALIGN"
         "the lists are at {address:#x}, which is no multiple of 2048";
     ReplacedInBlock { first: u64 } Refused "kernel MLX5_UMR_FLEX_ALIGNMENT"
         "entry {first} is not the first in a block of 4, as which entries are replaced";
-    EntryBehindAll { first: u64 } Refused "kernel mlx5_wqe_umr_ctrl_seg.xlt_offset_47_16" "entry {first}: an mkey has fewer than 2^32 entries";
+    EntryBehindAll { first: u64 } Refused "kernel mlx5_wqe_umr_ctrl_seg.xlt_offset_47_16"
+        "entry {first}: an mkey has fewer than 2^32 entries";
     OffsetWithoutFlag { upper: u32 } Refused "kernel mlx5_wqe_umr_ctrl_seg.xlt_offset_47_16"
         "upper bits of a translation offset are given ({upper:#x}), which the flags do not say to be one";
-    UmrReserved Refused "mlx5_wqe_umr_ctrl_seg.rsvd0, rsvd1" "reserved parts of the UMR control segment are not zero";
-    CheckFree Note "mlx5dv.h MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE, kernel MLX5_UMR_CHECK_NOT_FREE" "the check-free flag is set: the device refuses the request unless the mkey is free";
+    UmrReserved Refused "mlx5_wqe_umr_ctrl_seg.rsvd0, rsvd1"
+        "reserved parts of the UMR control segment are not zero";
+    CheckFree Note "mlx5dv.h MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE, kernel MLX5_UMR_CHECK_NOT_FREE"
+        "the check-free flag is set: the device refuses the request unless the mkey is free";
     EntriesNotPadded { octowords: u16 } Suspicious "libmlx5 umr_sg_list_create"
         "{octowords} octowords of translation entries are not whole 64-byte blocks";
     FieldWithoutMask { name: &'static str } Suspicious "mlx5_wqe_umr_ctrl_seg.mkey_mask"
         "{name} is given, but its mask bit is clear: it has no effect";
-    MaskMissing { name: &'static str } Note "libmlx5 mlx5_send_wr_mkey_configure" "the mask lacks {name}, which this library writes each time";
-    UnusualMask { name: &'static str } Note "libmlx5 mlx5_send_wr_mkey_configure" "the mask writes {name}, which this library leaves alone";
-    PartialAccessMask Suspicious "libmlx5 mlx5_send_wr_set_mkey_access_flags" "the mask replaces some access rights and leaves others";
-    EntriesWithoutLength Suspicious "libmlx5 mlx5_send_wr_set_mkey_layout" "translation entries are given, but the mask leaves the length as it was";
+    MaskMissing { name: &'static str } Note "libmlx5 mlx5_send_wr_mkey_configure"
+        "the mask lacks {name}, which this library writes each time";
+    UnusualMask { name: &'static str } Note "libmlx5 mlx5_send_wr_mkey_configure"
+        "the mask writes {name}, which this library leaves alone";
+    PartialAccessMask Suspicious "libmlx5 mlx5_send_wr_set_mkey_access_flags"
+        "the mask replaces some access rights and leaves others";
+    EntriesWithoutLength Suspicious "libmlx5 mlx5_send_wr_set_mkey_layout"
+        "translation entries are given, but the mask leaves the length as it was";
     LengthWithoutEntries { length: u64 } Suspicious "libmlx5 mlx5_send_wr_set_mkey_layout"
         "the length becomes {length} bytes without translation entries";
-    EmptyLayout Note "man mlx5dv_wr_mkey_configure, mlx5dv_wr_set_mkey_layout_list" "an empty layout: the mkey maps nothing";
+    EmptyLayout Note "man mlx5dv_wr_mkey_configure, mlx5dv_wr_set_mkey_layout_list"
+        "an empty layout: the mkey maps nothing";
     BsfEnableKept Note "SPDK mlx5_set_umr_mkey_seg" "BSFs are given, and are in force if they were before";
     BsfNotEnabled Suspicious "libmlx5 umr_enable_bsf" "BSFs are given, and put out of force";
     EnabledWithoutBsf Suspicious "libmlx5 umr_wqe_finalize" "BSFs are put in force, but none is given";
-    TagChange { from: u8, to: u8 } Note "mlx5_wqe_mkey_context_seg.qpn_mkey" "the key's tag is {from:#04x} in imm and becomes {to:#04x}";
-    BoundToQueuePair { qpn: u32 } Note "mlx5_wqe_mkey_context_seg.qpn_mkey" "the key is bound to queue pair {qpn:#x}";
+    TagChange { from: u8, to: u8 } Note "mlx5_wqe_mkey_context_seg.qpn_mkey"
+        "the key's tag is {from:#04x} in imm and becomes {to:#04x}";
+    BoundToQueuePair { qpn: u32 } Note "mlx5_wqe_mkey_context_seg.qpn_mkey"
+        "the key is bound to queue pair {qpn:#x}";
     BoundWithSignature Note "NVIDIA firmware issue 2878841"
         "a bound mkey with a signature: ConnectX-6, ConnectX-6 Lx and BlueField-2 may fail to send such data again";
-    FreesAndConfigures Suspicious "mlx5_wqe_mkey_context_seg.free" "the request takes the key out of service and configures it too";
-    NonZeroStart { address: u64 } Note "man mlx5dv_wr_mkey_configure, layouts are zero-based" "the mkey's space starts at {address:#x}, not at 0";
+    FreesAndConfigures Suspicious "mlx5_wqe_mkey_context_seg.free"
+        "the request takes the key out of service and configures it too";
+    NonZeroStart { address: u64 } Note "man mlx5dv_wr_mkey_configure, layouts are zero-based"
+        "the mkey's space starts at {address:#x}, not at 0";
 
     // UMR: layout.
-    EntryEmpty { index: usize } Suspicious "man mlx5dv_wr_mkey_configure, mlx5dv_wr_set_mkey_layout_list" "entry {index} has length 0";
+    EntryEmpty { index: usize } Suspicious "man mlx5dv_wr_mkey_configure, mlx5dv_wr_set_mkey_layout_list"
+        "entry {index} has length 0";
     EntryTooLong { index: usize, length: u32 } Suspicious "mlx5_wqe_umr_klm_seg.byte_count"
         "entry {index} has {length} bytes, an entry is limited to 2 GiB";
     ListTooShort { sum: u64, length: u64 } Suspicious "libmlx5 umr_sg_list_create"
@@ -193,55 +215,70 @@ problems! {
         "the cycles map {mapped} bytes, the length says {length}";
     StrideTooSmall { index: usize, stride: u16, bytes: u16 } Suspicious "mlx5_wqe_umr_repeat_ent_seg.stride"
         "entry {index} repeats {bytes} bytes every {stride}: the ranges overlap";
-    StridedEntryEmpty { index: usize } Suspicious "mlx5_wqe_umr_repeat_ent_seg.byte_count" "entry {index} gives no bytes";
+    StridedEntryEmpty { index: usize } Suspicious "mlx5_wqe_umr_repeat_ent_seg.byte_count"
+        "entry {index} gives no bytes";
     RepeatZero Suspicious "mlx5_wqe_umr_repeat_block_seg.repeat_count" "the layout repeats 0 times";
     PaddingNotZero Suspicious "libmlx5 umr_sg_list_create" "the padding after the last entry is not zero";
 
     // BSFs.
-    LengthOver32Bits { length: u64 } Refused "libmlx5 umr_wqe_finalize" "{length} bytes are too long for an mkey with BSFs (32 bits)";
+    LengthOver32Bits { length: u64 } Refused "libmlx5 umr_wqe_finalize"
+        "{length} bytes are too long for an mkey with BSFs (32 bits)";
     BsfSizeCode { found: u8, wanted: u8, count: usize } Refused "libmlx5 wqe.h MLX5_BSF_SIZE_BASIC and others"
         "size code {found} in a BSF, {count} BSFs have {wanted}";
-    BsfOrder Refused "libmlx5 umr_wqe_finalize" "BSFs must be one signature BSF, one crypto BSF, or both in this order";
+    BsfOrder Refused "libmlx5 umr_wqe_finalize"
+        "BSFs must be one signature BSF, one crypto BSF, or both in this order";
     RawDataSize { size: u32, length: u64 } Note "mlx5_bsf_basic.raw_data_size"
         "raw data size {size} is neither the length, {length}, nor all ones";
     UnusedDomain { domain: &'static str } Suspicious "man mlx5dv_wr_set_mkey_sig_block, mem, wire"
         "the {domain} domain has no block size, but a PSV, a format or an inline section";
-    CheckMaskIrrelevant { bits: u8 } Note "man mlx5dv_wr_set_mkey_sig_block, check_mask" "check mask bits {bits:#04x} are no byte of these signatures";
-    CopyMaskIrrelevant { bits: u8 } Note "man mlx5dv_wr_set_mkey_sig_block, copy_mask" "copy mask bits {bits:#04x} are no byte of these signatures";
+    CheckMaskIrrelevant { bits: u8 } Note "man mlx5dv_wr_set_mkey_sig_block, check_mask"
+        "check mask bits {bits:#04x} are no byte of these signatures";
+    CopyMaskIrrelevant { bits: u8 } Note "man mlx5dv_wr_set_mkey_sig_block, copy_mask"
+        "copy mask bits {bits:#04x} are no byte of these signatures";
     CopyMaskStructure Refused "man mlx5dv_wr_set_mkey_sig_block, copy_mask"
         "a copy mask needs the same signature type in both domains";
-    AlikeButNotCopied Note "libmlx5 mlx5_umr_fill_sig_bsf" "both domains have the same structure, but signatures are made anew, not copied";
+    AlikeButNotCopied Note "libmlx5 mlx5_umr_fill_sig_bsf"
+        "both domains have the same structure, but signatures are made anew, not copied";
     NotRepeated { domain: &'static str } Suspicious "libmlx5 mlx5_umr_crc_bfs"
         "the {domain} signature does not start anew in each block";
     InlineMissing { domain: &'static str } Refused "libmlx5 mlx5_umr_fill_inl_bsf_t10dif"
         "the {domain} domain is T10-DIF, but its inline section is not valid";
     InlineUnwanted { domain: &'static str } Suspicious "libmlx5 mlx5_umr_fill_sig_bsf"
         "the {domain} domain is a CRC, but has an inline T10-DIF section";
-    GuardType { code: u8 } Refused "man mlx5dv_wr_set_mkey_sig_block, bg_type" "guard type {code} is not known";
-    AppTagMask { mask: u16 } Note "mlx5_bsf_inl.dif_app_bitmask_check" "only bits {mask:#06x} of the application tag are checked";
-    BothEscapes Note "libmlx5 mlx5_umr_fill_inl_bsf_t10dif" "both escape flags are set: the reference provider writes one";
-    CapabilityMissing { what: &'static str } Refused "man mlx5dv_query_device, mlx5dv_sig_caps" "this device does not know {what}";
+    GuardType { code: u8 } Refused "man mlx5dv_wr_set_mkey_sig_block, bg_type"
+        "guard type {code} is not known";
+    AppTagMask { mask: u16 } Note "mlx5_bsf_inl.dif_app_bitmask_check"
+        "only bits {mask:#06x} of the application tag are checked";
+    BothEscapes Note "libmlx5 mlx5_umr_fill_inl_bsf_t10dif"
+        "both escape flags are set: the reference provider writes one";
+    CapabilityMissing { what: &'static str } Refused "man mlx5dv_query_device, mlx5dv_sig_caps"
+        "this device does not know {what}";
     PartialBlock { length: u64, stride: u32 } Suspicious "man mlx5dv_wr_set_mkey_sig_block, block_size"
         "{length} bytes of memory are not whole blocks of {stride} bytes";
     PartialWireBlock { data: u64, block: u32 } Suspicious "man mlx5dv_wr_set_mkey_sig_block, block_size"
         "{data} bytes of data are not whole blocks of {block} bytes for the wire";
 
     // Transactions.
-    TransactionEmpty Note "SPDK mlx5_set_umr_sig_bsf_seg" "a BSF for a transaction, but no format: nothing is protected";
-    TransactionInBothDomains Suspicious "SPDK mlx5_set_umr_sig_bsf_seg" "a CRC over a transaction in both domains";
+    TransactionEmpty Note "SPDK mlx5_set_umr_sig_bsf_seg"
+        "a BSF for a transaction, but no format: nothing is protected";
+    TransactionInBothDomains Suspicious "SPDK mlx5_set_umr_sig_bsf_seg"
+        "a CRC over a transaction in both domains";
     TransactionBits { domain: &'static str } Suspicious "SPDK mlx5_set_umr_sig_bsf_seg"
         "a transaction begins or ends in the {domain} domain, which has no format";
     TransactionCheckMask { mask: u8 } Suspicious "SPDK mlx5_set_umr_sig_bsf_seg"
         "check mask {mask:#04x}: a CRC over a transaction is written with 0xff";
     TransactionSize { size: u64, length: u64 } Suspicious "SPDK mlx5_set_umr_sig_bsf_seg"
         "the transaction has {size} bytes in memory, the mkey {length}";
-    TransactionWithBlocks Suspicious "SPDK mlx5_set_umr_sig_bsf_seg" "block signatures beside a CRC over a transaction";
+    TransactionWithBlocks Suspicious "SPDK mlx5_set_umr_sig_bsf_seg"
+        "block signatures beside a CRC over a transaction";
     TransactionOrder Suspicious "SPDK of NVIDIA, mlx5_umr.c"
         "a CRC over a transaction is on the wire with order 2 and in memory with order 3: no other form is known";
 
     // Crypto.
-    BothOutsideCipher Refused "libmlx5 get_crypto_order" "signatures in both domains, but the cipher is not around either";
-    RowHole Note "man mlx5dv_wr_set_mkey_crypto, table of signature_crypto_order" "no row of the man page's table has this order with a signature on this side";
+    BothOutsideCipher Refused "libmlx5 get_crypto_order"
+        "signatures in both domains, but the cipher is not around either";
+    RowHole Note "man mlx5dv_wr_set_mkey_crypto, table of signature_crypto_order"
+        "no row of the man page's table has this order with a signature on this side";
     DekTooLarge { dek: u32 } Refused "libmlx5 mlx5_umr_fill_crypto_bsf" "DEK {dek:#x} has more than 24 bits";
     KeytagGiven Note "man mlx5dv_wr_set_mkey_crypto, keytag" "a keytag is given: the DEK must have the same";
     UnitNotBlock { unit: u32, wanted: u32 } Note "man mlx5dv_wr_set_mkey_crypto, data_unit_size"
@@ -255,20 +292,26 @@ problems! {
 
     // SET_PSV and the data path.
     PsvTooLarge { psv: u32 } Refused "libmlx5 mlx5_umr_set_psv" "PSV {psv:#x} has more than 24 bits";
-    PsvSyndrome { syndrome: u16 } Note "mlx5_wqe_set_psv_seg.syndrome" "the PSV starts with syndrome {syndrome:#06x}";
-    SegmentIs2Gib { index: usize } Suspicious "mlx5_wqe_data_seg.byte_count" "data segment {index} has length 0, which the device reads as 2 GiB";
+    PsvSyndrome { syndrome: u16 } Note "mlx5_wqe_set_psv_seg.syndrome"
+        "the PSV starts with syndrome {syndrome:#06x}";
+    SegmentIs2Gib { index: usize } Suspicious "mlx5_wqe_data_seg.byte_count"
+        "data segment {index} has length 0, which the device reads as 2 GiB";
     InlineOverrun { length: u32, room: usize } Refused "mlx5_wqe_inl_data_seg.byte_count"
         "{length} bytes of inline data, the request has room for {room}";
-    InlineNotAllowed Refused "libmlx5 _mlx5_send_wr_set_inline_data" "inline data in a request that brings data in";
+    InlineNotAllowed Refused "libmlx5 _mlx5_send_wr_set_inline_data"
+        "inline data in a request that brings data in";
     AtomicOperand { bytes: u64 } Suspicious "mlx5_wqe_atomic_seg, UCX UCT_IB_MLX5_OPMOD_EXT_ATOMIC"
         "this atomic brings {bytes} bytes into one data segment";
     MemcpyLengths { from: u32, to: u32 } Suspicious "libmlx5 mlx5_wr_memcpy"
         "a copy reads {from} bytes and writes {to}";
-    DataInNop Note "libmlx5 mlx5dv_qp_cancel_posted_send_wrs" "a NOP with more than its control segment: a cancelled request, or padding";
-    NopFlags { bits: u64 } Note "DPDK mlx5_crypto_xts.c, its padding" "bits {bits:#x} of the NOP's flags are not known: left from an older request";
+    DataInNop Note "libmlx5 mlx5dv_qp_cancel_posted_send_wrs"
+        "a NOP with more than its control segment: a cancelled request, or padding";
+    NopFlags { bits: u64 } Note "DPDK mlx5_crypto_xts.c, its padding"
+        "bits {bits:#x} of the NOP's flags are not known: left from an older request";
 
     // Completions.
-    UnknownCqeOpcode { opcode: u8 } Refused "mlx5dv.h MLX5_CQE_REQ and others" "opcode {opcode} is not one of a completion";
+    UnknownCqeOpcode { opcode: u8 } Refused "mlx5dv.h MLX5_CQE_REQ and others"
+        "opcode {opcode} is not one of a completion";
     NotWritten Note "mlx5dv.h MLX5_CQE_INVALID" "the device has not written this entry";
     CqeInlineData { bytes: u32, room: u32 } Note "mlx5dv.h MLX5_INLINE_SCATTER_32, MLX5_INLINE_SCATTER_64"
         "the entry has room for {room} bytes of data, the message has {bytes}";
@@ -276,11 +319,14 @@ problems! {
         "the data of the message is in the half before, which entries of 128 bytes have";
     CqeCompressed { count: u32 } Note "mlx5dv.h MLX5_CQE_FORMAT, DPDK mlx5_rxtx_vec.c"
         "the entry stands for {count} completions; those behind it are not expanded here";
-    UnknownSyndrome { syndrome: u8 } Suspicious "mlx5dv.h MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR and others" "syndrome {syndrome:#04x} is not known here";
+    UnknownSyndrome { syndrome: u8 } Suspicious "mlx5dv.h MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR and others"
+        "syndrome {syndrome:#04x} is not known here";
     SignatureSyndrome { syndrome: u16 } Suspicious "libmlx5 mlx5_sigerr_cqe.syndrome"
         "syndrome {syndrome:#06x} does not name one part of a signature";
-    SignatureType { code: u8 } Suspicious "libmlx5 mlx5_sigerr_cqe.sig_type" "signature type {code} is neither block nor transaction";
-    SignatureDomain { code: u8 } Refused "libmlx5 mlx5_sigerr_cqe.domain" "domain {code} is neither wire nor memory";
+    SignatureType { code: u8 } Suspicious "libmlx5 mlx5_sigerr_cqe.sig_type"
+        "signature type {code} is neither block nor transaction";
+    SignatureDomain { code: u8 } Refused "libmlx5 mlx5_sigerr_cqe.domain"
+        "domain {code} is neither wire nor memory";
 }
 
 /// Makes the finding of a code that is not known.

@@ -66,8 +66,8 @@ impl Heads {
     }
 }
 
-/// Returns the parts of a request, `None` where they are not known: another opcode, or a request that is none of a connected queue
-/// pair, where the kind of queue is not known.
+/// Returns the parts of a request, `None` where they are not known: another opcode, or a request that is none
+/// of a connected queue pair, where the kind of queue is not known.
 pub(super) fn heads(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<Heads> {
     const OCTOWORD: usize = OCTOWORD_BYTES;
     let opmod = bytes.first().copied().unwrap_or_default();
@@ -114,7 +114,8 @@ const fn operands(opcode: Opcode, opmod: u8) -> Option<(SegmentKind, usize)> {
     }
 }
 
-/// Returns what a kind of queue has first, `None` where the kind is not known and the bytes are none of a connected queue pair.
+/// Returns what a kind of queue has first, `None` where the kind is not known and the bytes are none of a
+/// connected queue pair.
 fn addressed(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<Heads> {
     let data = Heads::new(true);
     match queue {
@@ -139,8 +140,8 @@ fn ethernet(heads: Heads, bytes: &[u8]) -> Heads {
         .with(SegmentKind::EthernetHeader, header.saturating_sub(2).next_multiple_of(OCTOWORD_BYTES))
 }
 
-/// Returns whether the bytes are an address or an Ethernet segment where a connected queue pair has something else. What could be
-/// either is taken for the latter.
+/// Returns whether the bytes are an address or an Ethernet segment where a connected queue pair has something
+/// else. What could be either is taken for the latter.
 fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
     let Some(rest) = bytes.get(OCTOWORD_BYTES..).filter(|rest| !rest.is_empty()) else { return false };
     let route = BaseAddress::ref_from_prefix(rest).ok().and_then(|(base, rest)| {
@@ -154,7 +155,8 @@ fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
     if !sends || inline_length(rest).is_some() {
         return false;
     }
-    // A key of 0 is none: there are the reserved half of a datagram's key, and an Ethernet segment without checksums.
+    // A key of 0 is none: there are the reserved half of a datagram's key, and an Ethernet segment without
+    // checksums.
     let data = DataSegment::ref_from_prefix(rest).ok();
     if data.is_some_and(|(data, _)| data.lkey.get() == 0) {
         return true;

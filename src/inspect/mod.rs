@@ -1,7 +1,8 @@
-//! Bytes to words: what a work request or a completion entry says, in the user's terms, and what a device would refuse in it.
+//! Bytes to words: what a work request or a completion entry says, in the user's terms, and what a device
+//! would refuse in it.
 //!
-//! The bytes may come from anywhere: a ring, a trace, another library, an attacker. Nothing here trusts them, panics, or
-//! reads past their end; what makes no sense becomes a [`Finding`].
+//! The bytes may come from anywhere: a ring, a trace, another library, an attacker. Nothing here trusts them,
+//! panics, or reads past their end; what makes no sense becomes a [`Finding`].
 //!
 //! ```
 //! use mlx5_mkey::inspect::{Body, DeviceContext, Severity, WorkRequest};

@@ -10,7 +10,8 @@ use crate::mkey::XtsEngine;
 use crate::wire::OCTOWORD_BYTES;
 use core::fmt::{self, Write};
 
-/// Column at which the fields begin, beside the bytes: offset (5), gap (2), four groups of eight digits (35), gap (2).
+/// Column at which the fields begin, beside the bytes: offset (5), gap (2), four groups of eight digits (35),
+/// gap (2).
 const FIELDS_COLUMN: usize = 44;
 
 /// Columns that a field's name takes.
@@ -84,7 +85,8 @@ fn print_finding(columns: &mut Columns<'_>, finding: &Finding) -> fmt::Result {
     columns.newline()
 }
 
-/// A request or a completion entry as a page of text: made by [`WorkRequest::pretty`] and [`CompletionEntry::pretty`].
+/// A request or a completion entry as a page of text: made by [`WorkRequest::pretty`] and
+/// [`CompletionEntry::pretty`].
 #[derive(Clone, Copy, Debug)]
 pub struct Pretty<'a> {
     what: What<'a>,
@@ -117,8 +119,8 @@ impl fmt::Display for Pretty<'_> {
 }
 
 impl<'a> WorkRequest<'a> {
-    /// Returns the request as a page of text within 100 columns: a heading in words, the bytes, 16 on a line, with their
-    /// fields beside them, and what was found.
+    /// Returns the request as a page of text within 100 columns: a heading in words, the bytes, 16 on a line,
+    /// with their fields beside them, and what was found.
     pub const fn pretty(&self, device: DeviceContext, style: Style) -> Pretty<'a> {
         Pretty { what: What::Request(*self, device), style }
     }
@@ -132,7 +134,8 @@ impl fmt::Display for WorkRequest<'_> {
 }
 
 impl<'a> CompletionEntry<'a> {
-    /// Returns the entry as a page of text, as [`WorkRequest::pretty`]; for the stride see [`CompletionEntry::summary`].
+    /// Returns the entry as a page of text, as [`WorkRequest::pretty`]; for the stride see
+    /// [`CompletionEntry::summary`].
     pub const fn pretty(&self, stride: Option<u32>, style: Style) -> Pretty<'a> {
         Pretty { what: What::Entry(*self, stride), style }
     }

@@ -13,17 +13,21 @@
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum QueueKind {
-    /// Not known. Requests are read as those of a connected queue pair, but for those that are none by their bytes.
+    /// Not known. Requests are read as those of a connected queue pair, but for those that are none by their
+    /// bytes.
     #[default]
     Unknown,
-    /// Reliable or unreliable connection (RC, UC): data segments, or the remote address, follow the control segment.
+    /// Reliable or unreliable connection (RC, UC): data segments, or the remote address, follow the control
+    /// segment.
     Connected,
     /// Unreliable datagram (UD): an address follows the control segment.
     Datagram,
-    /// The initiator of dynamic connections (DC): an address follows the control segment, before the remote address, too.
+    /// The initiator of dynamic connections (DC): an address follows the control segment, before the remote
+    /// address, too.
     DynamicallyConnected,
     /// Extended reliable connection (XRC): the peer's shared receive queue follows the control segment.
     ExtendedConnected,
-    /// Ethernet packets (a raw packet queue pair, a send queue of a network driver): an Ethernet segment follows the control segment.
+    /// Ethernet packets (a raw packet queue pair, a send queue of a network driver): an Ethernet segment
+    /// follows the control segment.
     Ethernet,
 }

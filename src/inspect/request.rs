@@ -162,20 +162,21 @@ impl<'a> WorkRequest<'a> {
         Segments::new(self.opcode(), self.queue, self.bytes)
     }
 
-    /// Iterates over the fields of all segments, in the order of their bytes; reserved ones only where they are not zero.
+    /// Iterates over the fields of all segments, in the order of their bytes; reserved ones only where they
+    /// are not zero.
     pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + Clone + use<'a> {
         self.segments().flat_map(|segment| segment.fields())
     }
 }
 
-/// Splits a run of bytes, as of a ring that does not wrap, into its requests: yields where each begins, in bytes, and the
-/// request.
+/// Splits a run of bytes, as of a ring that does not wrap, into its requests: yields where each begins, in
+/// bytes, and the request.
 ///
-/// Each begins on a block of 64 bytes after the one before, as the sizes say. A remainder of fewer than 16 bytes ends it.
-/// The index and the queue pair of a request that do not follow from those before it are found ([`WorkRequest::findings`]).
-/// A block of zeros is [`Body::Unwritten`]. Of a last request whose bytes are not all there, only the missing
-/// bytes are found. [`SendQueue::block`](crate::queue::SendQueue::block) copies the blocks of a queue out, in
-/// order also where its ring wraps.
+/// Each begins on a block of 64 bytes after the one before, as the sizes say. A remainder of fewer than 16
+/// bytes ends it. The index and the queue pair of a request that do not follow from those before it are found
+/// ([`WorkRequest::findings`]). A block of zeros is [`Body::Unwritten`]. Of a last request whose bytes are
+/// not all there, only the missing bytes are found. [`SendQueue::block`](crate::queue::SendQueue::block)
+/// copies the blocks of a queue out, in order also where its ring wraps.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, Requests, Style};

@@ -174,7 +174,8 @@ pub(super) fn is_memcpy(bytes: &[u8]) -> bool {
     bytes.first() == Some(&OpcodeWord::OPMOD_MEMCPY)
 }
 
-/// Returns the kind of the BSF that begins here. Each has a block to itself, also those that say that they are shorter.
+/// Returns the kind of the BSF that begins here. Each has a block to itself, also those that say that they
+/// are shorter.
 fn bsf(rest: &[u8]) -> SegmentKind {
     let head = BsfSize::from_bits(rest.first().copied().unwrap_or_default());
     let formats = offset_of!(SignatureBsf, ext_wire_tfs_psv)..offset_of!(SignatureBsf, wire_inline);

@@ -35,7 +35,8 @@ impl Sequence {
 
     /// Compares the request in a block with those before it, and remembers it.
     ///
-    /// Blocks of zeros were never written. Of a NOP that fills a queue up drivers write opcode and size alone.
+    /// Blocks of zeros were never written. Of a NOP that fills a queue up drivers write opcode and size
+    /// alone.
     pub(super) fn next(&mut self, block: usize, control: &ControlSegment) -> Place {
         if Opcode(control.opcode_word().opcode()) == Opcode::NOP {
             return Place::default();

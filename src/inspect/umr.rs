@@ -197,11 +197,11 @@ impl<'a> Umr<'a> {
         }
     }
 
-    /// Returns the new layout, `None` where it stays, or is not in the request ([`Umr::pointer`]): that has neither entries
-    /// nor a length.
+    /// Returns the new layout, `None` where it stays, or is not in the request ([`Umr::pointer`]): that has
+    /// neither entries nor a length.
     ///
-    /// The device, and this, tell an interleaved layout by a code where the first entry of a list has its key: a list that
-    /// begins with key 0x400 cannot be told from one.
+    /// The device, and this, tell an interleaved layout by a code where the first entry of a list has its
+    /// key: a list that begins with key 0x400 cannot be told from one.
     pub fn layout(&self) -> Option<LayoutView<'a>> {
         let (bytes, form) = Segments::new(Opcode::UMR, QueueKind::Unknown, self.bytes).entries();
         if bytes.is_empty() && (!self.mask().len() || by_pointer(self.control())) {
@@ -236,7 +236,8 @@ impl<'a> Umr<'a> {
         })
     }
 
-    /// Returns the first signature BSF and where it begins, if there is a whole one; also that of a transaction.
+    /// Returns the first signature BSF and where it begins, if there is a whole one; also that of a
+    /// transaction.
     pub fn signature_bsf(&self) -> Option<(usize, &'a SignatureBsf)> {
         let segment = self.bsfs().find(|segment| segment.kind != SegmentKind::CryptoBsf)?;
         Some((segment.offset, SignatureBsf::ref_from_bytes(segment.bytes).ok()?))
@@ -248,7 +249,8 @@ impl<'a> Umr<'a> {
         Some((segment.offset, CryptoBsf::ref_from_bytes(segment.bytes).ok()?))
     }
 
-    /// Returns the PSVs of block signatures in the memory and the wire domain, `None` without a signature BSF.
+    /// Returns the PSVs of block signatures in the memory and the wire domain, `None` without a signature
+    /// BSF.
     pub fn psvs(&self) -> Option<(PsvIndex, PsvIndex)> {
         let (_, bsf) = self.signature_bsf()?;
         Some((
@@ -259,8 +261,9 @@ impl<'a> Umr<'a> {
 
     /// Returns the signature that the request writes, `None` where it writes none or an empty one.
     ///
-    /// A copy mask that the user gave and the equal one that was chosen automatically are the same bytes: the result has
-    /// one only where it differs from the automatic one. Compare by [`BlockSignature::effective_copy_mask`].
+    /// A copy mask that the user gave and the equal one that was chosen automatically are the same bytes: the
+    /// result has one only where it differs from the automatic one. Compare by
+    /// [`BlockSignature::effective_copy_mask`].
     ///
     /// # Errors
     /// What makes it unreadable.
@@ -271,9 +274,9 @@ impl<'a> Umr<'a> {
 
     /// Returns what happens to the mkey's signature.
     ///
-    /// It is the effect, not the wish: a request that keeps the signature of an mkey with crypto writes it again, which
-    /// is `Set`; one that switches BSFs off is `Reset`, also where there was no signature. A digest is one over a transaction, also
-    /// where the PSV is the mkey's own.
+    /// It is the effect, not the wish: a request that keeps the signature of an mkey with crypto writes it
+    /// again, which is `Set`; one that switches BSFs off is `Reset`, also where there was no signature. A
+    /// digest is one over a transaction, also where the PSV is the mkey's own.
     ///
     /// # Errors
     /// What makes it unreadable.
@@ -289,8 +292,8 @@ impl<'a> Umr<'a> {
         })
     }
 
-    /// Returns the crypto properties that the request writes, `None` where it writes none. The engine decides the
-    /// byte order of the tweak.
+    /// Returns the crypto properties that the request writes, `None` where it writes none. The engine decides
+    /// the byte order of the tweak.
     ///
     /// # Errors
     /// What makes them unreadable.
@@ -299,7 +302,8 @@ impl<'a> Umr<'a> {
         crypto(offset, bsf, engine).map(Some)
     }
 
-    /// Returns the bytes of a data unit of AES-XTS, `None` without a crypto BSF and for units that are not known.
+    /// Returns the bytes of a data unit of AES-XTS, `None` without a crypto BSF and for units that are not
+    /// known.
     pub fn data_unit(&self) -> Option<u32> {
         self.crypto_bsf().and_then(|(_, bsf)| unit_bytes(bsf.data_unit_selector))
     }
@@ -391,7 +395,8 @@ impl DomainView<'_> {
 
 /// Returns the memory and the wire domain of a BSF, as they stand.
 pub(super) fn domains(offset: usize, bsf: &SignatureBsf) -> [DomainView<'_>; 2] {
-    // With one structure for both, the wire byte is a copy mask, and the memory selector counts for the wire too.
+    // With one structure for both, the wire byte is a copy mask, and the memory selector counts for the wire
+    // too.
     let same = BsfSize::from_bits(bsf.bsf_size_sbs).same_block_structure();
     let memory_at = offset + offset_of!(SignatureBsf, memory);
     let memory = DomainView {

@@ -5,8 +5,8 @@ use core::ops::BitOr;
 
 /// What an mkey lets happen to the memory behind it (`ibv_access_flags`).
 ///
-/// Reading by the owner is always allowed: it is set when the mkey is created, and no request changes it. Other verbs
-/// flags have no meaning for an mkey and cannot be written here.
+/// Reading by the owner is always allowed: it is set when the mkey is created, and no request changes it.
+/// Other verbs flags have no meaning for an mkey and cannot be written here.
 ///
 /// ```
 /// use mlx5_mkey::mkey::Access;

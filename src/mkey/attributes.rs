@@ -6,7 +6,8 @@ use bitfield_struct::bitfield;
 
 /// The count of signature errors that software and device exchange. It starts at 1.
 ///
-/// The device reports an error, and then no other before the low bit of its own count has been written to the mkey context.
+/// The device reports an error, and then no other before the low bit of its own count has been written to the
+/// mkey context.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{ErrorCount, Mkey, MkeyAttributes, SignatureAttributes};
@@ -72,8 +73,8 @@ impl SignatureAttributes {
     }
 }
 
-/// How much of an mkey each configuration writes: other drivers write less than the reference provider, to mkeys that were created
-/// for it.
+/// How much of an mkey each configuration writes: other drivers write less than the reference provider, to
+/// mkeys that were created for it.
 ///
 /// ```
 /// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
@@ -86,13 +87,13 @@ impl SignatureAttributes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum UmrForm {
-    /// Tag, queue pair and BSF enable too, as the reference provider does. The BSFs of blocks and of AES-XTS say nothing of the
-    /// length.
+    /// Tag, queue pair and BSF enable too, as the reference provider does. The BSFs of blocks and of AES-XTS
+    /// say nothing of the length.
     #[default]
     Complete,
-    /// Only what changes, as SPDK does and, without the free bit, DPDK: length, layout, BSFs, access rights where they are given. The
-    /// BSF of AES-XTS has the exact length (`raw_data_size`), unless there is a block signature. The tag is that of the creation, and
-    /// stays.
+    /// Only what changes, as SPDK does and, without the free bit, DPDK: length, layout, BSFs, access rights
+    /// where they are given. The BSF of AES-XTS has the exact length (`raw_data_size`), unless there is a
+    /// block signature. The tag is that of the creation, and stays.
     Minimal,
 }
 
@@ -116,8 +117,8 @@ pub enum UmrForm {
 pub struct MkeyAttributes {
     /// Its key: the index that the device returned and the tag that the owner chose.
     pub key: Key,
-    /// Translation entries of 16 bytes that it has room for: [`MkeyAttributes::MAX_ENTRIES`] at most. An interleaved layout takes one
-    /// for its header.
+    /// Translation entries of 16 bytes that it has room for: [`MkeyAttributes::MAX_ENTRIES`] at most. An
+    /// interleaved layout takes one for its header.
     pub max_entries: u32,
     /// Set when it was created with block signature.
     pub signature: Option<SignatureAttributes>,
@@ -132,8 +133,9 @@ pub struct MkeyAttributes {
 }
 
 impl MkeyAttributes {
-    /// The most translation entries of an mkey. A command counts them with 32 bits; as many entries of 2 GiB fill a space of 2^61 bytes.
-    /// Devices take fewer ([`GeneralCapabilities::max_umr_entries`](crate::command::GeneralCapabilities::max_umr_entries)).
+    /// The most translation entries of an mkey. A command counts them with 32 bits; as many entries of 2 GiB
+    /// fill a space of 2^61 bytes. Devices take fewer
+    /// ([`GeneralCapabilities::max_umr_entries`](crate::command::GeneralCapabilities::max_umr_entries)).
     pub const MAX_ENTRIES: u32 = 1 << 30;
 
     /// A plain mkey: layouts and access rights only.
@@ -153,7 +155,8 @@ impl MkeyAttributes {
     }
 }
 
-/// What configurations of an mkey depend on, whatever its key and its PSVs: mkeys of one kind share prepared configurations.
+/// What configurations of an mkey depend on, whatever its key and its PSVs: mkeys of one kind share prepared
+/// configurations.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Access, MkeyConfig, MkeyKind, UmrForm};

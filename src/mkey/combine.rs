@@ -27,7 +27,8 @@ macro_rules! combine {
             /// The polynomial 1.
             const ONE: $crc = 1 << (<$crc>::BITS - 1);
 
-            /// Prepares to put blocks of `bytes` bytes behind others. It takes up to 128 multiplications, and no memory.
+            /// Prepares to put blocks of `bytes` bytes behind others. It takes up to 128 multiplications, and
+            /// no memory.
             pub const fn behind(bytes: u64, seed: Seed) -> Self {
                 let (mut power, mut square, mut rest) = (Self::ONE, Self::ONE >> 8, bytes);
                 while rest > 0 {
@@ -45,8 +46,8 @@ macro_rules! combine {
                 Self { power, start }
             }
 
-            /// Returns the CRC of all: `first` is that of the data before, `second` that of a block of as many bytes as were
-            /// given. One multiplication.
+            /// Returns the CRC of all: `first` is that of the data before, `second` that of a block of as
+            /// many bytes as were given. One multiplication.
             #[must_use]
             pub const fn combine(self, first: $crc, second: $crc) -> $crc {
                 Self::multiply(first ^ self.start, self.power) ^ second
@@ -69,10 +70,11 @@ macro_rules! combine {
 }
 
 combine! {
-    /// Puts CRC32Cs together, as [`Signature::Crc32c`](super::Signature::Crc32c) writes them: the CRC of two ranges of data
-    /// from that of each.
+    /// Puts CRC32Cs together, as [`Signature::Crc32c`](super::Signature::Crc32c) writes them: the CRC of two
+    /// ranges of data from that of each.
     ///
-    /// The device writes a CRC32C in little endian. The polynomial is 1EDC6F41 (RFC 3720), the CRC is inverted at the end.
+    /// The device writes a CRC32C in little endian. The polynomial is 1EDC6F41 (RFC 3720), the CRC is
+    /// inverted at the end.
     ///
     /// ```
     /// use mlx5_mkey::mkey::Crc32cCombine;
@@ -90,10 +92,11 @@ combine! {
 }
 
 combine! {
-    /// Puts CRC64-XP10s together, as [`Signature::Crc64Xp10`](super::Signature::Crc64Xp10) writes them, which are those of
-    /// NVMe (CRC-64/NVME): the CRC of two ranges of data from that of each.
+    /// Puts CRC64-XP10s together, as [`Signature::Crc64Xp10`](super::Signature::Crc64Xp10) writes them, which
+    /// are those of NVMe (CRC-64/NVME): the CRC of two ranges of data from that of each.
     ///
-    /// The device writes them in little endian. The polynomial is AD93D23594C93659, the CRC is inverted at the end.
+    /// The device writes them in little endian. The polynomial is AD93D23594C93659, the CRC is inverted at
+    /// the end.
     ///
     /// ```
     /// use mlx5_mkey::mkey::Crc64Combine;

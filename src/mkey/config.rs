@@ -48,7 +48,8 @@ impl SignatureChange {
     }
 }
 
-/// Changes to an mkey, but for its layout; `None` and `Keep` leave a part as it is (man page `mlx5dv_wr_mkey_configure`).
+/// Changes to an mkey, but for its layout; `None` and `Keep` leave a part as it is (man page
+/// `mlx5dv_wr_mkey_configure`).
 ///
 /// [`PreparedConfig`](crate::wqe::PreparedConfig) checks and encodes it, for any number of requests.
 ///

@@ -56,12 +56,14 @@ pub enum SignatureOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum XtsEngine {
-    /// Any number of data units; the tweak is big endian in the BSF (`AES_XTS_MULTI_BLOCK`, ConnectX-7, BlueField-3).
+    /// Any number of data units; the tweak is big endian in the BSF (`AES_XTS_MULTI_BLOCK`, ConnectX-7,
+    /// BlueField-3).
     MultiBlock,
-    /// Any number of data units; the tweak is little endian (PRM `aes_xts_multi_block_le_tweak`; SPDK knows it, the reference
-    /// provider does not).
+    /// Any number of data units; the tweak is little endian (PRM `aes_xts_multi_block_le_tweak`; SPDK knows
+    /// it, the reference provider does not).
     MultiBlockLittleEndian,
-    /// One data unit per mkey; the tweak is little endian (`AES_XTS_SINGLE_BLOCK` alone, ConnectX-6 Dx, BlueField-2).
+    /// One data unit per mkey; the tweak is little endian (`AES_XTS_SINGLE_BLOCK` alone, ConnectX-6 Dx,
+    /// BlueField-2).
     SingleBlock,
     /// The device reports AES-XTS and no more; the tweak is little endian.
     Unspecified,
@@ -87,7 +89,8 @@ impl XtsEngine {
     }
 }
 
-/// The plain tag of a DEK, by which the device knows that the right key is used (`mlx5dv_crypto_attr.keytag`).
+/// The plain tag of a DEK, by which the device knows that the right key is used
+/// (`mlx5dv_crypto_attr.keytag`).
 ///
 /// ```
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
@@ -103,7 +106,8 @@ impl XtsEngine {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Keytag(pub [u8; 8]);
 
-/// Crypto properties of an mkey (`struct mlx5dv_crypto_attr`); the standard is AES-XTS, the only one there is.
+/// Crypto properties of an mkey (`struct mlx5dv_crypto_attr`); the standard is AES-XTS, the only one there
+/// is.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Crypto, Direction, Keytag, SignatureOrder};
@@ -148,8 +152,9 @@ impl Crypto {
     }
 }
 
-/// Returns whether `job_size` bytes may be sent or received at once with this data unit, by the rule of the man page
-/// `mlx5dv_wr_set_mkey_crypto`: whole units, or a multiple of 16 whose rest is at most the unit less 16.
+/// Returns whether `job_size` bytes may be sent or received at once with this data unit, by the rule of the
+/// man page `mlx5dv_wr_set_mkey_crypto`: whole units, or a multiple of 16 whose rest is at most the unit
+/// less 16.
 ///
 /// ```
 /// use mlx5_mkey::{mkey::job_size_allowed, types::BlockSize};
@@ -164,8 +169,8 @@ pub const fn job_size_allowed(job_size: u64, data_unit: BlockSize) -> bool {
 
 /// Returns whether `job_size` bytes may be sent or received at once *and* AES-XTS can encrypt each data unit.
 ///
-/// The rule of the man page lets some sizes pass that leave a unit of less than one cipher block (16 bytes): 528 bytes in
-/// units of 520, say. IEEE 1619 cannot encrypt those.
+/// The rule of the man page lets some sizes pass that leave a unit of less than one cipher block (16 bytes):
+/// 528 bytes in units of 520, say. IEEE 1619 cannot encrypt those.
 ///
 /// ```
 /// use mlx5_mkey::{mkey::{job_size_allowed, job_size_can_be_encrypted}, types::BlockSize};

@@ -55,12 +55,15 @@ impl DigestPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DigestSpan {
-    /// The data of this mkey, under its own PSV of the digest's domain. Behind an error the next configuration restores the PSV.
+    /// The data of this mkey, under its own PSV of the digest's domain. Behind an error the next
+    /// configuration restores the PSV.
     Mkey,
-    /// Data that passes several mkeys, whose requests are executed in the order of the data: each adds to one PSV.
+    /// Data that passes several mkeys, whose requests are executed in the order of the data: each adds to one
+    /// PSV.
     ///
-    /// The PSV is this transaction's from the first configuration until the data has passed and its signature error, if there is one,
-    /// was taken. Behind an error [`SendRequest::set_psv`](crate::queue::SendRequest::set_psv) restores it.
+    /// The PSV is this transaction's from the first configuration until the data has passed and its signature
+    /// error, if there is one, was taken. Behind an error
+    /// [`SendRequest::set_psv`](crate::queue::SendRequest::set_psv) restores it.
     Transaction {
         /// Which part of the data passes this mkey.
         part: DigestPart,
@@ -79,14 +82,15 @@ impl DigestSpan {
     }
 }
 
-/// A CRC32C over the data of a transaction and behind it, 4 bytes in little endian: a digest of iSCSI or NVMe/TCP (a transaction
-/// signature, as SPDK's `lib/mlx5` posts it).
+/// A CRC32C over the data of a transaction and behind it, 4 bytes in little endian: a digest of iSCSI or
+/// NVMe/TCP (a transaction signature, as SPDK's `lib/mlx5` posts it).
 ///
-/// Where data comes from the digest's domain, the device checks the digest and strips it; where data goes there, it makes the digest.
-/// It is over the bytes of its domain: ciphertext, where the domain holds any.
+/// Where data comes from the digest's domain, the device checks the digest and strips it; where data goes
+/// there, it makes the digest. It is over the bytes of its domain: ciphertext, where the domain holds any.
 ///
-/// Through an mkey whose digest is on the wire, a request moves all data with the digest behind it, or the data alone, and then the
-/// digest alone, whose offset is the length of the data. What else devices take is not known.
+/// Through an mkey whose digest is on the wire, a request moves all data with the digest behind it, or the
+/// data alone, and then the digest alone, whose offset is the length of the data. What else devices take is
+/// not known.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{
@@ -118,13 +122,14 @@ impl Digest {
     /// Bytes of a digest.
     pub const BYTES: u32 = 4;
 
-    /// A digest on the wire, behind the data of one mkey, from all ones: made for the peer, or checked and stripped.
+    /// A digest on the wire, behind the data of one mkey, from all ones: made for the peer, or checked and
+    /// stripped.
     pub const fn wire() -> Self {
         Self { domain: DomainKind::Wire, seed: Seed::Ones, span: DigestSpan::Mkey }
     }
 
-    /// A digest in memory, the last 4 bytes that the mkey's layout maps, over all before, from all ones: made in place as data
-    /// arrives, or checked and stripped.
+    /// A digest in memory, the last 4 bytes that the mkey's layout maps, over all before, from all ones: made
+    /// in place as data arrives, or checked and stripped.
     pub const fn memory() -> Self {
         Self { domain: DomainKind::Memory, ..Self::wire() }
     }
@@ -134,12 +139,14 @@ impl Digest {
         if self.domain as u8 == domain as u8 && self.span.part().ends() { Self::BYTES as u64 } else { 0 }
     }
 
-    /// Returns the bytes of data behind an mkey that maps `memory_bytes`, `None` where there is no room for the digest.
+    /// Returns the bytes of data behind an mkey that maps `memory_bytes`, `None` where there is no room for
+    /// the digest.
     pub const fn data_bytes(&self, memory_bytes: u64) -> Option<u64> {
         memory_bytes.checked_sub(self.bytes_in(DomainKind::Memory))
     }
 
-    /// Returns how many bytes are on the wire of an mkey that maps `memory_bytes`, `None` where there is no room for the digest.
+    /// Returns how many bytes are on the wire of an mkey that maps `memory_bytes`, `None` where there is no
+    /// room for the digest.
     pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
         match self.data_bytes(memory_bytes) {
             Some(data) => data.checked_add(self.bytes_in(DomainKind::Wire)),

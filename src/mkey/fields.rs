@@ -1,6 +1,7 @@
 //! Fields of an mkey that few configurations change.
 
-/// Whether reads and writes of the device may pass one another (PCIe relaxed ordering): which of both a configuration can change.
+/// Whether reads and writes of the device may pass one another (PCIe relaxed ordering): which of both a
+/// configuration can change.
 ///
 /// Ask the device: [`GeneralCapabilities::relaxed_ordering_umr`](crate::command::GeneralCapabilities::relaxed_ordering_umr).
 ///

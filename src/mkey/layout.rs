@@ -19,8 +19,8 @@ use zerocopy::{Immutable, IntoBytes, transmute};
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 pub struct KlmEntry {
-    /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was registered with; of
-    /// an mkey or a zero-based region an offset.
+    /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was
+    /// registered with; of an mkey or a zero-based region an offset.
     pub address: u64,
     /// Bytes, 1 to [`KlmEntry::MAX_BYTES`].
     pub length: u32,
@@ -56,7 +56,8 @@ impl KlmEntry {
     }
 }
 
-/// One stream of an interleaved layout (`struct mlx5dv_mr_interleaved`): each cycle maps its next `bytes` bytes.
+/// One stream of an interleaved layout (`struct mlx5dv_mr_interleaved`): each cycle maps its next `bytes`
+/// bytes.
 ///
 /// `bytes + skip`, the stride, is at most 65,535: else posting returns
 /// [`ConfigError::StrideOver16Bits`](crate::error::ConfigError::StrideOver16Bits). Nothing else is checked, not even `bytes` of 0.
@@ -73,8 +74,8 @@ impl KlmEntry {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(C)]
 pub struct InterleavedEntry {
-    /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was registered with; of
-    /// an mkey or a zero-based region an offset.
+    /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was
+    /// registered with; of an mkey or a zero-based region an offset.
     pub address: u64,
     /// Bytes that each cycle maps.
     pub bytes: u16,
@@ -104,9 +105,10 @@ impl InterleavedEntry {
 
 /// What an mkey maps.
 ///
-/// Slices and arrays of [`KlmEntry`] convert to a list layout. It has at most as many entries as the mkey has room for
-/// ([`MkeyAttributes::max_entries`](super::MkeyAttributes::max_entries)), and as many
-/// bytes as a request may have (`max_inline_data` of the queue, plus 4); with BSFs it counts padded to 64 bytes, and each BSF 64.
+/// Slices and arrays of [`KlmEntry`] convert to a list layout. It has at most as many entries as the mkey has
+/// room for ([`MkeyAttributes::max_entries`](super::MkeyAttributes::max_entries)), and as many bytes as a
+/// request may have (`max_inline_data` of the queue, plus 4); with BSFs it counts padded to 64 bytes, and
+/// each BSF 64.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{KlmEntry, Layout};
@@ -125,8 +127,8 @@ pub enum Layout<'a> {
     Unchanged,
     /// The entries one after the other (`mlx5dv_wr_set_mkey_layout_list`).
     ///
-    /// The device knows a list from an interleaved layout by the second dword of the first entry, a key here. It would take
-    /// key 0x400, which no device gives out, for the header of an interleaved layout.
+    /// The device knows a list from an interleaved layout by the second dword of the first entry, a key here.
+    /// It would take key 0x400, which no device gives out, for the header of an interleaved layout.
     List(&'a [KlmEntry]),
     /// The next bytes of each entry in turn, `repeat` times over (`mlx5dv_wr_set_mkey_layout_interleaved`).
     Interleaved {
@@ -158,7 +160,8 @@ pub(crate) enum LayoutForm {
 }
 
 impl LayoutForm {
-    /// Returns the number of 16-byte translation entries that it takes, the header of an interleaved layout included.
+    /// Returns the number of 16-byte translation entries that it takes, the header of an interleaved layout
+    /// included.
     #[inline]
     pub(crate) const fn octowords(self) -> usize {
         match self {

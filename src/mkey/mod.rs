@@ -1,8 +1,8 @@
 //! What a user asks an mkey to do, valid by construction, and what the device is known to hold for it.
 //!
-//! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] has the changes of its
-//! access rights, block signature and crypto properties, and [`Layout`] which memory it maps. Each part is optional; what is not
-//! given stays as it is (man page `mlx5dv_wr_mkey_configure`).
+//! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] has the changes
+//! of its access rights, block signature and crypto properties, and [`Layout`] which memory it maps. Each
+//! part is optional; what is not given stays as it is (man page `mlx5dv_wr_mkey_configure`).
 //!
 //! ```
 //! use mlx5_mkey::mkey::{

@@ -1,7 +1,7 @@
 //! The rules: which parts of an mkey a request has to write, from what is in force and what is to change.
 //!
-//! They are those of the reference provider (rdma-core `_mlx5_send_wr_mkey_configure` and what it calls); of digests, which it does
-//! not post, those of SPDK's drivers.
+//! They are those of the reference provider (rdma-core `_mlx5_send_wr_mkey_configure` and what it calls); of
+//! digests, which it does not post, those of SPDK's drivers.
 
 use super::{Crypto, Digest, DigestSpan, MkeyConfig, MkeyKind, SignatureChange, UmrForm, XtsEngine};
 use crate::error::ConfigError;
@@ -18,8 +18,9 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// Nothing that a change would have to write again. Where the mkey has a count of signature errors to tell, the plan is another
-    /// one only if the signature stays or is a digest: those configurations are planned anew when they are posted.
+    /// Nothing that a change would have to write again. Where the mkey has a count of signature errors to
+    /// tell, the plan is another one only if the signature stays or is a digest: those configurations are
+    /// planned anew when they are posted.
     pub(crate) const NOTHING: Self =
         Self { signature: SignatureChange::Keep, crypto: None, error_count_pending: false };
 
@@ -39,8 +40,8 @@ impl InForce {
 pub(crate) struct Plan {
     /// The change of the access rights; signature and crypto as they are in force once the request is posted.
     pub(crate) config: MkeyConfig,
-    /// The BSFs are written: of an mkey with block signature that of the signature or digest, which is an empty one where none is in
-    /// force; and that of the crypto properties in force.
+    /// The BSFs are written: of an mkey with block signature that of the signature or digest, which is an
+    /// empty one where none is in force; and that of the crypto properties in force.
     pub(crate) writes_bsfs: bool,
     /// The PSVs of the signature or digest in force get their start values.
     pub(crate) sets_psvs: bool,
@@ -153,7 +154,8 @@ fn changes_bsfs(kind: &MkeyKind, config: &MkeyConfig) -> bool {
     }
 }
 
-/// Refuses a digest but in the two forms with AES-XTS that are known: plain, over the ciphertext of its domain.
+/// Refuses a digest but in the two forms with AES-XTS that are known: plain, over the ciphertext of its
+/// domain.
 fn check_digest_with_xts(kind: &MkeyKind, digest: &Digest, crypto: &Crypto) -> Result<(), ConfigError> {
     if kind.signature.is_some_and(|device| !device.digest_with_xts) {
         return Err(ConfigError::DigestWithXtsUnsupported);

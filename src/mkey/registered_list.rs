@@ -16,10 +16,10 @@ const BSFS: usize = 2;
 /// [`configure_mkey_by_pointer`](crate::queue::SendRequest::configure_mkey_by_pointer) and
 /// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer), which takes lists alone.
 ///
-/// It borrows the memory as the processor sees it, and knows address and key by which the device does. The device reads the memory
-/// when it executes the request: it stays registered and as it was posted until the request, or a later one of its queue, has
-/// completed. `memory` may also be a copy of that memory, which is written there between posting and ringing the doorbell
-/// ([`RegisteredList::blocks`]).
+/// It borrows the memory as the processor sees it, and knows address and key by which the device does. The
+/// device reads the memory when it executes the request: it stays registered and as it was posted until the
+/// request, or a later one of its queue, has completed. `memory` may also be a copy of that memory, which is
+/// written there between posting and ringing the doorbell ([`RegisteredList::blocks`]).
 ///
 /// ```
 /// use mlx5_mkey::error::PostError;
@@ -55,13 +55,15 @@ pub struct RegisteredList<'m> {
 }
 
 impl<'m> RegisteredList<'m> {
-    /// What its address has to be a multiple of, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM describes").
+    /// What its address has to be a multiple of, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM
+    /// describes").
     pub const ALIGNMENT: u64 = UmrControlSegment::POINTER_ALIGNMENT;
 
     /// The most entries: a UMR counts them with 16 bits, in whole blocks.
     pub const MAX_ENTRIES: usize = 65_532;
 
-    /// Returns how many blocks of memory a list of this number of entries takes, with room for the BSFs behind it.
+    /// Returns how many blocks of memory a list of this number of entries takes, with room for the BSFs
+    /// behind it.
     pub const fn blocks_for(entries: usize) -> usize {
         blocks_of(entries) + BSFS
     }
@@ -99,8 +101,9 @@ impl<'m> RegisteredList<'m> {
     }
 
     /// Writes entries that all have this length, for mkeys that were created for such (KSM,
-    /// [`MkeyFeatures::entry_size`](crate::command::MkeyFeatures::entry_size)). Their addresses need not be multiples of it: the
-    /// device adds the offset in the entry (kernel `mlx5e_build_shampo_hd_umr`, whose entries begin behind a headroom).
+    /// [`MkeyFeatures::entry_size`](crate::command::MkeyFeatures::entry_size)). Their addresses need not be
+    /// multiples of it: the device adds the offset in the entry (kernel `mlx5e_build_shampo_hd_umr`, whose
+    /// entries begin behind a headroom).
     ///
     /// # Errors
     /// [`ConfigError::TooManyEntries`]. The list is then as before.
@@ -112,8 +115,9 @@ impl<'m> RegisteredList<'m> {
         Ok(())
     }
 
-    /// Writes an interleaved layout: the header, which counts as an entry, and the streams, which `repeat` cycles map in turn
-    /// ([`Layout::Interleaved`](super::Layout::Interleaved); UCC `umr_strided_seg_create_noninline`).
+    /// Writes an interleaved layout: the header, which counts as an entry, and the streams, which `repeat`
+    /// cycles map in turn ([`Layout::Interleaved`](super::Layout::Interleaved); UCC
+    /// `umr_strided_seg_create_noninline`).
     ///
     /// # Errors
     /// [`ConfigError::TooManyEntries`], [`ConfigError::StrideOver16Bits`]. The layout is then as before.
@@ -196,7 +200,8 @@ impl<'m> RegisteredList<'m> {
         self.address
     }
 
-    /// Returns the blocks that the device may read: the entries, and room for BSFs, which a request writes when it is posted.
+    /// Returns the blocks that the device may read: the entries, and room for BSFs, which a request writes
+    /// when it is posted.
     pub fn blocks(&self) -> &[Wqebb] {
         self.blocks.get(..Self::blocks_for(self.entries.into())).unwrap_or_default()
     }

@@ -5,7 +5,8 @@ use crate::error::ConfigError;
 use crate::types::{BlockSize, DomainKind, Seed};
 use core::fmt;
 
-/// Ready check and copy masks (`enum mlx5dv_sig_mask`). Bit 7 is the first byte of a signature; any value is allowed.
+/// Ready check and copy masks (`enum mlx5dv_sig_mask`). Bit 7 is the first byte of a signature; any value is
+/// allowed.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{BlockSignature, check_mask};
@@ -144,7 +145,8 @@ impl Signature {
     }
 }
 
-/// The signature of one domain and the size of the blocks that it protects (`struct mlx5dv_sig_block_domain`).
+/// The signature of one domain and the size of the blocks that it protects (`struct
+/// mlx5dv_sig_block_domain`).
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Domain, Signature};
@@ -176,10 +178,11 @@ impl Domain {
     }
 }
 
-/// The block signature of an mkey: in memory, on the wire, or in both domains (`struct mlx5dv_sig_block_attr`).
+/// The block signature of an mkey: in memory, on the wire, or in both domains (`struct
+/// mlx5dv_sig_block_attr`).
 ///
-/// The device does what each direction needs: it checks the signature of the domain that data comes from, strips it, and
-/// adds that of the domain that data goes to.
+/// The device does what each direction needs: it checks the signature of the domain that data comes from,
+/// strips it, and adds that of the domain that data goes to.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{BlockSignature, Domain, Signature};
@@ -194,7 +197,8 @@ impl Domain {
 pub struct BlockSignature {
     memory: Option<Signature>,
     wire: Option<Signature>,
-    // Apart from the signatures, so that all of it is 32 bytes: posting a request copies it into the mkey's state.
+    // Apart from the signatures, so that all of it is 32 bytes: posting a request copies it into the mkey's
+    // state.
     memory_block: BlockSize,
     wire_block: BlockSize,
     check_mask: u8,
@@ -236,10 +240,12 @@ impl BlockSignature {
         Self { check_mask: mask, ..self }
     }
 
-    /// Copies those bytes of the signature whose bit is set and calculates the others, instead of choosing by itself.
+    /// Copies those bytes of the signature whose bit is set and calculates the others, instead of choosing by
+    /// itself.
     ///
     /// # Errors
-    /// [`ConfigError::CopyMaskNeedsSameStructure`] unless both domains are there with the same type and block size.
+    /// [`ConfigError::CopyMaskNeedsSameStructure`] unless both domains are there with the same type and block
+    /// size.
     pub const fn with_copy_mask(self, mask: u8) -> Result<Self, ConfigError> {
         match (self.memory_domain(), self.wire_domain()) {
             (Some(memory), Some(wire)) if memory.same_structure(&wire) => {
@@ -302,7 +308,8 @@ impl BlockSignature {
         self.copy_mask
     }
 
-    /// Returns which bytes of the signature are copied, `None` where the domains differ in structure or one is absent.
+    /// Returns which bytes of the signature are copied, `None` where the domains differ in structure or one
+    /// is absent.
     ///
     /// Without a mask of the user's a CRC is copied whole, and the parts of a T10-DIF whose parameters agree.
     pub const fn effective_copy_mask(&self) -> Option<u8> {
@@ -332,13 +339,14 @@ impl BlockSignature {
         })
     }
 
-    /// Returns how many bytes are on the wire for whole blocks that take `memory_bytes` in memory, `None` for a part of a
-    /// block. Work requests and offsets in an mkey count wire bytes.
+    /// Returns how many bytes are on the wire for whole blocks that take `memory_bytes` in memory, `None` for
+    /// a part of a block. Work requests and offsets in an mkey count wire bytes.
     pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
         convert(memory_bytes, self.memory_domain(), self.wire_domain())
     }
 
-    /// Returns how many bytes of memory whole blocks take that are `wire_bytes` on the wire, `None` for a part of a block.
+    /// Returns how many bytes of memory whole blocks take that are `wire_bytes` on the wire, `None` for a
+    /// part of a block.
     pub const fn memory_bytes(&self, wire_bytes: u64) -> Option<u64> {
         convert(wire_bytes, self.wire_domain(), self.memory_domain())
     }

@@ -13,8 +13,8 @@ use crate::wire::OCTOWORDS_PER_BLOCK;
 
 /// An mkey as software knows it: its key, its kind, and what the device holds for it.
 ///
-/// Requests that configure it take it by `&mut`: its state changes when, and only when, the request is posted. A clone is a
-/// second state, which learns nothing of what is posted with the first one.
+/// Requests that configure it take it by `&mut`: its state changes when, and only when, the request is
+/// posted. A clone is a second state, which learns nothing of what is posted with the first one.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes};
@@ -37,7 +37,8 @@ pub struct Mkey {
     errors_seen: u32,
     /// The next configuration has to tell the device how many.
     error_count_pending: bool,
-    /// What was set or reset last; `Keep` before the first. Signature errors are read by it also where the state is not known.
+    /// What was set or reset last; `Keep` before the first. Signature errors are read by it also where the
+    /// state is not known.
     signature: SignatureChange,
     crypto: Option<Crypto>,
     kind: MkeyKind,
@@ -55,8 +56,8 @@ const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
 impl Mkey {
     /// Tracks an mkey that was created with these attributes.
     ///
-    /// Where the tag of its key is not 0 and the device cannot change tags, the key can be used but not configured
-    /// ([`ConfigError::TagUpdateUnsupported`]), as with the reference provider.
+    /// Where the tag of its key is not 0 and the device cannot change tags, the key can be used but not
+    /// configured ([`ConfigError::TagUpdateUnsupported`]), as with the reference provider.
     pub const fn new(attributes: MkeyAttributes) -> Self {
         let (key, kind) = (attributes.key, attributes.kind());
         let tag_update = attributes.tag_update && matches!(kind.form, UmrForm::Complete);
@@ -107,15 +108,15 @@ impl Mkey {
         self.kind
     }
 
-    /// Returns how many bytes of memory the layout in force maps; 0 before the first, and after an invalidation or
-    /// [`Mkey::forget`].
+    /// Returns how many bytes of memory the layout in force maps; 0 before the first, and after an
+    /// invalidation or [`Mkey::forget`].
     #[inline]
     pub const fn length(&self) -> u64 {
         self.mapped.bytes()
     }
 
-    /// Returns its length on the wire in bytes, signatures included, which is what work requests count; `None` where its memory is
-    /// not whole blocks.
+    /// Returns its length on the wire in bytes, signatures included, which is what work requests count;
+    /// `None` where its memory is not whole blocks.
     pub fn wire_length(&self) -> Option<u64> {
         match &self.signature {
             SignatureChange::Set(signature) => signature.wire_bytes(self.length()),
@@ -147,11 +148,12 @@ impl Mkey {
         Some(ErrorCount { seen: self.errors_seen, pending: self.error_count_pending })
     }
 
-    /// Gives the key another tag. [`Mkey::key`] has it from now on; the device takes it with the next configuration.
+    /// Gives the key another tag. [`Mkey::key`] has it from now on; the device takes it with the next
+    /// configuration.
     ///
     /// # Errors
-    /// [`ConfigError::TagUpdateUnsupported`] where the device cannot change tags, or configurations do not write them
-    /// ([`UmrForm::Minimal`]).
+    /// [`ConfigError::TagUpdateUnsupported`] where the device cannot change tags, or configurations do not
+    /// write them ([`UmrForm::Minimal`]).
     pub const fn set_tag(&mut self, tag: u8) -> Result<(), ConfigError> {
         let same = match self.kind.form {
             UmrForm::Complete => 0,
@@ -180,14 +182,15 @@ impl Mkey {
         self.kind_word.set_mkey(self.kind_word.mkey().with_tag_refused(is_refused));
     }
 
-    /// Forgets what the device holds, because it may not have executed what was posted: the queue failed or was reset.
+    /// Forgets what the device holds, because it may not have executed what was posted: the queue failed or
+    /// was reset.
     ///
-    /// The next configuration must give access rights, a layout, and signature and crypto properties where the mkey can have them:
-    /// else [`ConfigError::StateUnknown`].
+    /// The next configuration must give access rights, a layout, and signature and crypto properties where
+    /// the mkey can have them: else [`ConfigError::StateUnknown`].
     ///
-    /// One thing does not come back: the device's own count of signature errors. If a completion queue was lost with a
-    /// signature error in it, the count written next may equal the device's, which then reports nothing (assumption; to be
-    /// asked of a board). Make such an mkey anew.
+    /// One thing does not come back: the device's own count of signature errors. If a completion queue was
+    /// lost with a signature error in it, the count written next may equal the device's, which then reports
+    /// nothing (assumption; to be asked of a board). Make such an mkey anew.
     pub const fn forget(&mut self) {
         self.note_invalidated();
         if self.kind.signature.is_some() {
@@ -220,14 +223,15 @@ impl Mkey {
         (self.signature, self.crypto) = (config.signature, config.crypto);
     }
 
-    /// Notes that a request was posted after which a list from registered memory is in force, of this many entries.
+    /// Notes that a request was posted after which a list from registered memory is in force, of this many
+    /// entries.
     pub(crate) const fn note_list(&mut self, entries: u32, length: u64) {
         self.mapped = Mapped::counted(length);
         self.entries = entries;
     }
 
-    /// Notes that a request was posted that replaces entries: those beyond the end make the list longer, and those that do not fill
-    /// their last block end it.
+    /// Notes that a request was posted that replaces entries: those beyond the end make the list longer, and
+    /// those that do not fill their last block end it.
     pub(crate) const fn note_replaced(&mut self, first: u32, entries: u32) {
         let end = first.saturating_add(entries);
         if entries > 0 && (end > self.entries || !entries.is_multiple_of(OCTOWORDS_PER_BLOCK as u32)) {
@@ -235,7 +239,8 @@ impl Mkey {
         }
     }
 
-    /// Notes that a request was posted that gave all that was not known: the next one may be written as it is prepared.
+    /// Notes that a request was posted that gave all that was not known: the next one may be written as it is
+    /// prepared.
     pub(crate) const fn note_known(&mut self) {
         self.kind_word.set_mkey(self.kind_word.mkey().with_state_unknown(false));
     }
@@ -325,7 +330,8 @@ impl Mkey {
         Err(ConfigError::StateUnknown { missing })
     }
 
-    /// Takes note of a signature error that a completion queue delivered, and returns whether it was this mkey's.
+    /// Takes note of a signature error that a completion queue delivered, and returns whether it was this
+    /// mkey's.
     ///
     /// The first error is kept until [`Mkey::take_error`] takes it. The next configuration rearms the device.
     pub fn record(&mut self, fault: &SignatureFault) -> bool {
@@ -345,8 +351,8 @@ impl Mkey {
     /// without this mkey in the router. [`CompletionQueue::check`](crate::queue::CompletionQueue::check) knows.
     ///
     /// # Errors
-    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this mkey has; it is told
-    /// once, too.
+    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this
+    /// mkey has; it is told once, too.
     pub fn take_error(&mut self) -> Result<Option<SignatureError>, CheckError> {
         if self.kind.signature.is_none() {
             return Err(CheckError::NotASignatureMkey);

@@ -2,8 +2,9 @@
 
 use crate::types::{Key, Qpn};
 
-/// A memory window of type 2, as software knows it (`struct ibv_mw`): a key that one queue pair binds to a range of a registered
-/// region for its peer, and revokes with one request. The region itself need not give the peer any right.
+/// A memory window of type 2, as software knows it (`struct ibv_mw`): a key that one queue pair binds to a
+/// range of a registered region for its peer, and revokes with one request. The region itself need not give
+/// the peer any right.
 ///
 /// It is an mkey with room for 4 entries that the peer may invalidate, made by
 /// [`CreateMkey`](crate::command::CreateMkey) with [`remote_invalidate`](crate::command::MkeyFeatures::remote_invalidate), or by

@@ -1,4 +1,5 @@
-//! Events of a completion queue: the device is asked for one by the arm word, and raises one for each of its sequence numbers.
+//! Events of a completion queue: the device is asked for one by the arm word, and raises one for each of its
+//! sequence numbers.
 
 use super::barrier;
 use super::completion::Completion;
@@ -8,7 +9,8 @@ use super::router::CompletionRouter;
 use crate::error::CompletionError;
 use crate::wire::cqe::CqeSlot;
 
-/// Bits of the arm word (PRM "CQ doorbell record"): its sequence number, and that only solicited entries count.
+/// Bits of the arm word (PRM "CQ doorbell record"): its sequence number, and that only solicited entries
+/// count.
 const ARM_SEQUENCE_SHIFT: u32 = 28;
 const ARM_SEQUENCE_MASK: u8 = 3;
 const ARM_SOLICITED: u32 = 1 << 24;
@@ -33,8 +35,9 @@ pub enum ArmFor {
 }
 
 impl<E: CqeSlot> CompletionQueue<'_, E> {
-    /// Continues after another reader, from the two words of the doorbell record: the consumer index, 24 bits, which also gives the
-    /// lap that the queue is in, and the arm word. The events that the other has asked for have come.
+    /// Continues after another reader, from the two words of the doorbell record: the consumer index, 24
+    /// bits, which also gives the lap that the queue is in, and the arm word. The events that the other has
+    /// asked for have come.
     // Assumption: a queue that was never armed may begin with any sequence number.
     #[must_use]
     pub const fn starting_at(mut self, [consumer, arm]: [u32; 2]) -> Self {
@@ -44,8 +47,8 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
         self
     }
 
-    /// Asks the device for an event (PRM "CQ doorbell"): when it writes an entry that counts, or at once if entries that count
-    /// are there which were not taken yet. Gives the slots of entries taken back.
+    /// Asks the device for an event (PRM "CQ doorbell"): when it writes an entry that counts, or at once if
+    /// entries that count are there which were not taken yet. Gives the slots of entries taken back.
     ///
     /// It has no effect where the event that was asked for before has been raised: first comes
     /// [`CompletionQueue::event_received`].
@@ -64,7 +67,8 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
         barrier::flush_doorbell();
     }
 
-    /// Notes that an event of this queue was received, so that the next [`CompletionQueue::arm`] asks for another.
+    /// Notes that an event of this queue was received, so that the next [`CompletionQueue::arm`] asks for
+    /// another.
     ///
     /// To be called once for each event, neither more nor less: the device ignores an arm word with the
     /// sequence number of its last event.
@@ -72,8 +76,8 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
         self.events = self.events.wrapping_add(1);
     }
 
-    /// Returns the next completion as [`CompletionQueue::poll`] does; if there is none, arms the queue for any entry. `None`: there
-    /// was none after that either, and the next one raises an event.
+    /// Returns the next completion as [`CompletionQueue::poll`] does; if there is none, arms the queue for
+    /// any entry. `None`: there was none after that either, and the next one raises an event.
     ///
     /// # Errors
     /// As [`CompletionQueue::poll`].

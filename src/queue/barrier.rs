@@ -1,13 +1,15 @@
 //! Order between the CPU's accesses and the device's. One function per pair of accesses that must not swap.
 //!
-//! The device reads ring and record through a coherent DMA path, so on x86-64 program order of plain stores is enough
-//! and only the compiler has to be held. Arm orders nothing by itself. Barriers for devices are of the outer shareable
-//! domain (`osh`), which the device's DMA path belongs to; those for other CPUs (`ish`) would not do.
+//! The device reads ring and record through a coherent DMA path, so on x86-64 program order of plain stores
+//! is enough and only the compiler has to be held. Arm orders nothing by itself. Barriers for devices are of
+//! the outer shareable domain (`osh`), which the device's DMA path belongs to; those for other CPUs (`ish`)
+//! would not do.
 //!
-//! Below, W and R are a write and a read of one place, CPU and device run side by side, and what is *forbidden* must not
-//! be seen. In each case the other side has an order of its own, named in brackets, and without that no barrier here
-//! would help: a forbidden outcome needs a cycle, and the two orders together break it. `cargo xtask test aarch64` reads
-//! these instructions in what the compiler wrote, with the accesses around them.
+//! Below, W and R are a write and a read of one place, CPU and device run side by side, and what
+//! is *forbidden* must not be seen. In each case the other side has an order of its own, named in
+//! brackets, and without that no barrier here would help: a forbidden outcome needs a cycle, and
+//! the two orders together break it. `cargo xtask test aarch64` reads these instructions in what
+//! the compiler wrote, with the accesses around them.
 //!
 //! ```text
 //! 1  CPU     W blocks;  dmb oshst;  W record
@@ -59,8 +61,8 @@
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 compile_error!("the order between the CPU's accesses and the device's is known for x86-64 and aarch64 only");
 
-/// Defines a barrier by its instruction on Arm and on x86-64. No instruction at all still holds the compiler, since the
-/// assembler block is taken to touch memory.
+/// Defines a barrier by its instruction on Arm and on x86-64. No instruction at all still holds the compiler,
+/// since the assembler block is taken to touch memory.
 macro_rules! barrier {
     ($(#[$doc:meta])* $name:ident: aarch64 $aarch64:literal, x86_64 $x86_64:literal) => {
         $(#[$doc])*
@@ -81,16 +83,17 @@ macro_rules! barrier {
 }
 
 barrier! {
-    /// Orders the blocks of a ring before the doorbell record: a device that sees the new counter sees whole requests.
+    /// Orders the blocks of a ring before the doorbell record: a device that sees the new counter sees whole
+    /// requests.
     blocks_before_record: aarch64 "dmb oshst", x86_64 ""
 }
 
 barrier! {
-    /// Orders the doorbell record, or a command, before the doorbell: a device that hears the doorbell reads the new counter, arm
-    /// word or command.
+    /// Orders the doorbell record, or a command, before the doorbell: a device that hears the doorbell reads
+    /// the new counter, arm word or command.
     ///
-    /// `dmb` would not do on Arm: the doorbell is a store to a non-cacheable or write-combining mapping, which only `dsb`
-    /// holds back until the record's store is complete.
+    /// `dmb` would not do on Arm: the doorbell is a store to a non-cacheable or write-combining mapping,
+    /// which only `dsb` holds back until the record's store is complete.
     record_before_doorbell: aarch64 "dsb st", x86_64 "sfence"
 }
 
@@ -100,13 +103,13 @@ barrier! {
 }
 
 barrier! {
-    /// Orders the read of an entry's owner bit before the reads of the rest: an entry that is ours is read as it was
-    /// written.
+    /// Orders the read of an entry's owner bit before the reads of the rest: an entry that is ours is read as
+    /// it was written.
     owner_before_entry: aarch64 "dmb oshld", x86_64 ""
 }
 
 barrier! {
-    /// Orders the reads of entries before the record that gives their slots back: the device cannot overwrite what is
-    /// being read. Loads before and a store after, so the full barrier.
+    /// Orders the reads of entries before the record that gives their slots back: the device cannot overwrite
+    /// what is being read. Loads before and a store after, so the full barrier.
     entries_before_record: aarch64 "dmb osh", x86_64 ""
 }

@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 
-/// What ticks of a device's free-running clock are in nanoseconds (`struct mlx5dv_clock_info`). Queue pairs are made with time stamps of
-/// that clock, or in real time ([`crate::command::TimestampFormat`]; see [`real_time`]).
+/// What ticks of a device's free-running clock are in nanoseconds (`struct mlx5dv_clock_info`). Queue pairs
+/// are made with time stamps of that clock, or in real time ([`crate::command::TimestampFormat`]; see
+/// [`real_time`]).
 ///
 /// ```
 /// use mlx5_mkey::queue::ClockInfo;
@@ -34,8 +35,9 @@ pub struct ClockInfo {
 
 impl ClockInfo {
     /// Returns what the ticks of a clock of this frequency in kHz are
-    /// ([`GeneralCapabilities::device_frequency_khz`](crate::command::GeneralCapabilities::device_frequency_khz)), from its 0 on,
-    /// as exact as the frequency is: the kernel, which corrects it, gives a new base from time to time. `None` under 245 kHz, which no device has.
+    /// ([`GeneralCapabilities::device_frequency_khz`](crate::command::GeneralCapabilities::device_frequency_khz)),
+    /// from its 0 on, as exact as the frequency is: the kernel, which corrects it, gives a new base from time
+    /// to time. `None` under 245 kHz, which no device has.
     pub const fn of_frequency(khz: u32) -> Option<Self> {
         const SHIFT: u32 = 20;
         if khz == 0 {
@@ -49,9 +51,9 @@ impl ClockInfo {
         Some(Self { base: 0, cycles: 0, fraction: 0, multiplier, shift: SHIFT, mask: u64::MAX })
     }
 
-    /// Returns the nanoseconds of a time stamp of the free-running clock, which may be from before the base or behind it
-    /// (`mlx5dv_ts_to_ns`, which overflows after some hours, as this does not). Wrong
-    /// numbers of the kernel give wrong nanoseconds, and no error.
+    /// Returns the nanoseconds of a time stamp of the free-running clock, which may be from before the base
+    /// or behind it (`mlx5dv_ts_to_ns`, which overflows after some hours, as this does not). Wrong numbers of
+    /// the kernel give wrong nanoseconds, and no error.
     pub const fn nanoseconds(&self, timestamp: u64) -> u64 {
         let (multiplier, fraction) = (self.multiplier as u128, self.fraction as u128);
         let ahead = timestamp.wrapping_sub(self.cycles) & self.mask;
@@ -65,7 +67,8 @@ impl ClockInfo {
     }
 }
 
-/// Returns the time of a stamp in real time: seconds in its high half, nanoseconds in its low one (kernel, `REAL_TIME_TO_NS`).
+/// Returns the time of a stamp in real time: seconds in its high half, nanoseconds in its low one (kernel,
+/// `REAL_TIME_TO_NS`).
 ///
 /// ```
 /// use core::time::Duration;

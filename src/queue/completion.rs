@@ -12,8 +12,9 @@ use crate::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 pub enum Completion {
     /// A request completed.
     Work(WorkCompletion),
-    /// A block's signature was wrong (`MLX5_CQE_SIG_ERR`). The mkey has recorded it: [`crate::mkey::Mkey::take_error`]
-    /// returns block and values. It belongs to no request: the one that moved the data completes as a success.
+    /// A block's signature was wrong (`MLX5_CQE_SIG_ERR`). The mkey has recorded it:
+    /// [`crate::mkey::Mkey::take_error`] returns block and values. It belongs to no request: the one that
+    /// moved the data completes as a success.
     SignatureError {
         /// The mkey, as the device names it.
         mkey: MkeyIndex,
@@ -53,7 +54,8 @@ pub enum Outcome {
     Sent {
         /// What it was.
         kind: RequestKind,
-        /// Bytes that an RDMA READ or an atomic delivered, as the device counts them; without meaning for other kinds.
+        /// Bytes that an RDMA READ or an atomic delivered, as the device counts them; without meaning for
+        /// other kinds.
         bytes: u32,
     },
     /// A receive request is done.
@@ -63,8 +65,8 @@ pub enum Outcome {
         /// Bytes of the message.
         bytes: u32,
     },
-    /// The request failed. The queue pair is in error, and what is posted after it will be flushed: also the SET_PSVs of a
-    /// configuration, so that its `wr_id` may come up to three times.
+    /// The request failed. The queue pair is in error, and what is posted after it will be flushed: also the
+    /// SET_PSVs of a configuration, so that its `wr_id` may come up to three times.
     Failed(Failure),
 }
 
@@ -110,7 +112,8 @@ pub(super) enum CqeEvent {
 pub(super) enum WorkEvent {
     /// A send request is done.
     Sent {
-        /// Bytes that an RDMA READ or an atomic delivered, as the device counts them; without meaning for other kinds.
+        /// Bytes that an RDMA READ or an atomic delivered, as the device counts them; without meaning for
+        /// other kinds.
         bytes: u32,
     },
     /// A receive request is done.

@@ -1,10 +1,12 @@
-//! The completion queue: takes entries from the device, and gives each to the request or the mkey that it is about.
+//! The completion queue: takes entries from the device, and gives each to the request or the mkey that it is
+//! about.
 //!
-//! Nearly all entries are successes of send requests. `CompletionQueue::next_success` finds them by one comparison of an entry's last
-//! byte ([`CqeEnd::is_send_success`]); the router finds the queue pair, whose number is verified, and the queue pair retires the
-//! request that the entry's counter names, with all that were silent before it. Any other entry is taken by
-//! `CompletionQueue::next_of_any_kind`: failures, receives, signature errors, and entries that are refused; so is the entry after the
-//! success of a part of a configuration, which the user does not see. What was taken is given back to the device by the doorbell
+//! Nearly all entries are successes of send requests. `CompletionQueue::next_success` finds them by one
+//! comparison of an entry's last byte ([`CqeEnd::is_send_success`]); the router finds the queue pair, whose
+//! number is verified, and the queue pair retires the request that the entry's counter names, with all that
+//! were silent before it. Any other entry is taken by `CompletionQueue::next_of_any_kind`: failures,
+//! receives, signature errors, and entries that are refused; so is the entry after the success of a part of a
+//! configuration, which the user does not see. What was taken is given back to the device by the doorbell
 //! record, once for each call.
 
 use super::completed::{CompletedReceive, CompletedSend, CqIdentity};
@@ -27,7 +29,8 @@ use zerocopy::transmute;
 /// Consumer indices have 24 bits in the doorbell record.
 pub(super) const CONSUMER_MASK: u32 = 0x00ff_ffff;
 
-/// Where 8 bytes of an entry begin that have the user index as their first 4, and those that have the byte count as their last 4.
+/// Where 8 bytes of an entry begin that have the user index as their first 4, and those that have the byte
+/// count as their last 4.
 const USER_INDEX_WORD: usize = core::mem::offset_of!(Cqe, user_index);
 const BYTE_COUNT_WORD: usize = core::mem::offset_of!(Cqe, byte_count) - 4;
 
@@ -38,7 +41,8 @@ const USER_INDEX_MASK: u32 = 0x00ff_ffff;
 /// ([`Cqe128`](crate::wire::cqe::Cqe128)).
 ///
 /// # Events
-/// Instead of polling all the time, a program can wait for an event of the device. One [`CompletionQueue::arm`] asks for one event:
+/// Instead of polling all the time, a program can wait for an event of the device. One
+/// [`CompletionQueue::arm`] asks for one event:
 ///
 /// ```
 /// use mlx5_mkey::error::CompletionError;
@@ -61,10 +65,11 @@ const USER_INDEX_MASK: u32 = 0x00ff_ffff;
 /// }
 /// ```
 ///
-/// No completion is slept over. The arm word carries the consumer index, and the device, which knows how many entries it has
-/// written, raises the event at once where there are more. It raises one event for each sequence number of the arm word. That
-/// number advances with each event received ([`CompletionQueue::event_received`]), and only then: a queue that is armed again
-/// before its event has come asks for the same event, not for a second one.
+/// No completion is slept over. The arm word carries the consumer index, and the device, which knows how many
+/// entries it has written, raises the event at once where there are more. It raises one event for each
+/// sequence number of the arm word. That number advances with each event received
+/// ([`CompletionQueue::event_received`]), and only then: a queue that is armed again before its event has
+/// come asks for the same event, not for a second one.
 pub struct CompletionQueue<'r, E = Cqe> {
     pub(super) ring: Ring<'r, E>,
     pub(super) record: &'r CqDoorbellRecord,
@@ -76,8 +81,9 @@ pub struct CompletionQueue<'r, E = Cqe> {
 }
 
 impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
-    /// Makes a completion queue over `ring`, whose entries are [`Cqe::UNWRITTEN`] but for what the device wrote since it was
-    /// created. It begins at the first entry; where another has taken entries before, see [`CompletionQueue::starting_at`].
+    /// Makes a completion queue over `ring`, whose entries are [`Cqe::UNWRITTEN`] but for what the device
+    /// wrote since it was created. It begins at the first entry; where another has taken entries before, see
+    /// [`CompletionQueue::starting_at`].
     ///
     /// # What is trusted
     /// An entry in the ring retires requests, whoever wrote it: their blocks are written anew, also where a
@@ -105,18 +111,19 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         entry(self.ring.peek(self.consumer).cqe()).is_none()
     }
 
-    /// Returns the first signature error of an mkey since the last call, if any (`mlx5dv_mkey_check`): an error
-    /// that polling has recorded in the mkey, or has kept here because the router lacked the mkey
+    /// Returns the first signature error of an mkey since the last call, if any (`mlx5dv_mkey_check`): an
+    /// error that polling has recorded in the mkey, or has kept here because the router lacked the mkey
     /// ([`CompletionError::UnknownMkey`]).
     ///
-    /// Ask after the completion of the data was taken from this queue, or after the peer's message that the data
-    /// is there. Of a queue pair with two completion queues, errors in sent data arrive at the queue of the send
-    /// queue, errors in received data at the other one: ask the queue that has the completion of the data.
+    /// Ask after the completion of the data was taken from this queue, or after the peer's message that the
+    /// data is there. Of a queue pair with two completion queues, errors in sent data arrive at the queue of
+    /// the send queue, errors in received data at the other one: ask the queue that has the completion of the
+    /// data.
     ///
     /// # Errors
-    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this mkey
-    /// has; it is told once, too. [`CheckError::ErrorsLost`] where routers lacked more than 8 mkeys with errors:
-    /// the data may be wrong.
+    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this
+    /// mkey has; it is told once, too. [`CheckError::ErrorsLost`] where routers lacked more than 8 mkeys with
+    /// errors: the data may be wrong.
     pub fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
         self.unclaimed.check(mkey)
     }
@@ -133,8 +140,9 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         self.unclaimed = Unclaimed::Shared(shared.clone());
     }
 
-    /// Takes the next entry as it is, for [`crate::inspect`] or a decoder of one's own, if the device has written one.
-    /// It retires nothing, and polling will not see the entry. Its slot stays taken until [`CompletionQueue::release`].
+    /// Takes the next entry as it is, for [`crate::inspect`] or a decoder of one's own, if the device has
+    /// written one. It retires nothing, and polling will not see the entry. Its slot stays taken until
+    /// [`CompletionQueue::release`].
     #[inline]
     pub fn take_entry(&mut self) -> Option<Cqe> {
         let entry = entry(self.ring.peek(self.consumer).cqe())?;
@@ -150,14 +158,15 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         self.record.set_consumer(consumed);
     }
 
-    /// Returns the next completion, if there is one. A signature error is recorded in its [`Mkey`](crate::mkey::Mkey).
+    /// Returns the next completion, if there is one. A signature error is recorded in its
+    /// [`Mkey`](crate::mkey::Mkey).
     ///
-    /// Entries that the user does not see are taken on the way, as many as the ring has at most: `None` also where more wait
-    /// after those.
+    /// Entries that the user does not see are taken on the way, as many as the ring has at most: `None` also
+    /// where more wait after those.
     ///
     /// # Errors
-    /// [`CompletionError`] for an entry that makes no sense or that is about no request and no mkey of the router's. It is
-    /// consumed, nothing is retired, and polling may go on.
+    /// [`CompletionError`] for an entry that makes no sense or that is about no request and no mkey of the
+    /// router's. It is consumed, nothing is retired, and polling may go on.
     // With `#[inline]`, a whole I/O takes 3 to 6 % more instructions on x86-64, and 6 % on A72.
     #[inline(always)]
     pub fn poll(
@@ -176,8 +185,9 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         completion
     }
 
-    /// Returns the next completion as [`CompletionQueue::poll`] does, and its entry, for what else is in that: when the request was done
-    /// ([`Cqe::timestamp`], see [`ClockInfo`](super::ClockInfo)), for example. It takes longer than polling without it.
+    /// Returns the next completion as [`CompletionQueue::poll`] does, and its entry, for what else is in
+    /// that: when the request was done ([`Cqe::timestamp`], see [`ClockInfo`](super::ClockInfo)), for
+    /// example. It takes longer than polling without it.
     ///
     /// ```
     /// use mlx5_mkey::error::CompletionError;
@@ -207,8 +217,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         completion
     }
 
-    /// Hands up to `max` completions and errors to `each`, gives the slots of all back after the last, and returns how many there
-    /// were. It takes them as [`CompletionQueue::poll`] does.
+    /// Hands up to `max` completions and errors to `each`, gives the slots of all back after the last, and
+    /// returns how many there were. It takes them as [`CompletionQueue::poll`] does.
     #[inline]
     pub fn poll_batch(
         &mut self,
@@ -256,8 +266,9 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         Err(CompletionError::TimedOut)
     }
 
-    /// Takes the next entry if it is the success of a send request that is outstanding, and returns what the user sees of it. `None`
-    /// where it is none, which was not taken, or that of a part of a configuration, which was. The device gets no slot back.
+    /// Takes the next entry if it is the success of a send request that is outstanding, and returns what the
+    /// user sees of it. `None` where it is none, which was not taken, or that of a part of a configuration,
+    /// which was. The device gets no slot back.
     // As a call, a whole I/O takes 14 % more instructions and half as much time again (x86-64).
     #[inline(always)]
     fn next_success(&mut self, router: &mut impl CompletionRouter) -> Option<WorkCompletion> {

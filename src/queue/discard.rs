@@ -4,15 +4,17 @@ use super::completion_queue::{CompletionQueue, entry};
 use crate::wire::cqe::{Cqe, CqeSlot};
 
 impl<E: CqeSlot> CompletionQueue<'_, E> {
-    /// Drops the entries that were not taken and that `is_stale` names, and returns how many there were. The others stay in order.
+    /// Drops the entries that were not taken and that `is_stale` names, and returns how many there were. The
+    /// others stay in order.
     ///
-    /// For entries of a queue pair that was reset or destroyed ([`Cqe::is_of`]): its next requests, or those of the next queue pair
-    /// of this number, could be taken for the ones that they are about.
+    /// For entries of a queue pair that was reset or destroyed ([`Cqe::is_of`]): its next requests, or those
+    /// of the next queue pair of this number, could be taken for the ones that they are about.
     pub fn discard(&mut self, mut is_stale: impl FnMut(&Cqe) -> bool) -> usize {
         self.discard_entries(&mut is_stale)
     }
 
-    /// As [`CompletionQueue::discard`], compiled once for all closures. Its additions wrap, so that overflow checks find nothing.
+    /// As [`CompletionQueue::discard`], compiled once for all closures. Its additions wrap, so that overflow
+    /// checks find nothing.
     fn discard_entries(&mut self, is_stale: &mut dyn FnMut(&Cqe) -> bool) -> usize {
         let mut index = self.consumer;
         while index.wrapping_sub(self.consumer) < self.ring.len().into()

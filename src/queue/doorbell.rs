@@ -1,13 +1,13 @@
-//! How the device learns of new requests, and that a completion queue wants an event: the doorbell record in memory, then the doorbell,
-//! of which `registers.rs` has those of real devices.
+//! How the device learns of new requests, and that a completion queue wants an event: the doorbell record in
+//! memory, then the doorbell, of which `registers.rs` has those of real devices.
 
 use super::ring::Ring;
 use crate::wire::Wqebb;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use zerocopy::FromBytes;
 
-/// The two counters in memory through which a queue pair's progress is published, big endian, 8 bytes: slots posted to the receive
-/// queue, then blocks posted to the send queue (16 bits each).
+/// The two counters in memory through which a queue pair's progress is published, big endian, 8 bytes: slots
+/// posted to the receive queue, then blocks posted to the send queue (16 bits each).
 ///
 /// The caller places it in memory whose address the device has (PRM `dbr_addr`).
 ///
@@ -52,8 +52,8 @@ impl DoorbellRecord {
     }
 }
 
-/// The two words in memory through which a completion queue talks to its device, big endian, 8 bytes: entries consumed (24 bits),
-/// then the arm word, which asks for an event (PRM "CQ doorbell record").
+/// The two words in memory through which a completion queue talks to its device, big endian, 8 bytes: entries
+/// consumed (24 bits), then the arm word, which asks for an event (PRM "CQ doorbell record").
 ///
 /// The caller places it in memory whose address the device has (PRM `dbr_addr`).
 ///
@@ -112,7 +112,8 @@ impl defmt::Format for CqDoorbellRecord {
     }
 }
 
-/// The last work request posted, which a doorbell passes to the device: of a configuration with signature the last SET_PSV.
+/// The last work request posted, which a doorbell passes to the device: of a configuration with signature the
+/// last SET_PSV.
 #[derive(Clone, Copy)]
 pub struct LastRequest<'q> {
     pub(super) ring: &'q Ring<'q, Wqebb>,
@@ -127,7 +128,8 @@ impl<'q> LastRequest<'q> {
         Self { ring, begin, end, alone }
     }
 
-    /// Returns whether it is the only work request since the last doorbell. Else the device is to read others before it.
+    /// Returns whether it is the only work request since the last doorbell. Else the device is to read others
+    /// before it.
     #[inline]
     pub const fn is_alone(&self) -> bool {
         self.alone
@@ -152,10 +154,12 @@ crate::fmt::format_counters!(['q] LastRequest ['q] { begin, end });
 
 /// Tells the device that a send queue has new requests.
 ///
-/// [`UarDoorbell`](super::UarDoorbell) writes to a device; software devices and recorders implement it too. The queue orders ring, doorbell record and this write,
-/// and flushes the write after it: implementations need no barriers.
+/// [`UarDoorbell`](super::UarDoorbell) writes to a device; software devices and recorders implement it too.
+/// The queue orders ring, doorbell record and this write, and flushes the write after it: implementations
+/// need no barriers.
 pub trait Doorbell {
-    /// Writes the first 8 bytes of the last request's control segment to the device ([`LastRequest::control`]).
+    /// Writes the first 8 bytes of the last request's control segment to the device
+    /// ([`LastRequest::control`]).
     fn ring(&mut self, last: &LastRequest<'_>);
 }
 
@@ -168,10 +172,12 @@ impl<D: Doorbell + ?Sized> Doorbell for &mut D {
 
 /// Tells the device that a completion queue was armed.
 ///
-/// [`UarCqDoorbell`](super::UarCqDoorbell) writes to a device; software devices and recorders implement it too. The completion queue orders record and this write,
-/// and flushes the write after it: implementations need no barriers.
+/// [`UarCqDoorbell`](super::UarCqDoorbell) writes to a device; software devices and recorders implement it
+/// too. The completion queue orders record and this write, and flushes the write after it: implementations
+/// need no barriers.
 pub trait CqDoorbell {
-    /// Writes the arm word, 4 bytes as they are in the doorbell record, and the completion queue's number to the device.
+    /// Writes the arm word, 4 bytes as they are in the doorbell record, and the completion queue's number to
+    /// the device.
     fn ring(&mut self, arm: [u8; 4]);
 }
 

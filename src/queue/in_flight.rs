@@ -1,12 +1,14 @@
-//! The work requests between post and completion: each filed under its first block, so that a completion finds its own by the
-//! counter that it carries.
+//! The work requests between post and completion: each filed under its first block, so that a completion
+//! finds its own by the counter that it carries.
 //!
-//! A completion retires the request that it names and all before it, which were silent: the tail moves past it. How many
-//! requests were silent does not matter: a queue with a limit of requests counts them when it looks for room.
+//! A completion retires the request that it names and all before it, which were silent: the tail moves past
+//! it. How many requests were silent does not matter: a queue with a limit of requests counts them when it
+//! looks for room.
 
 use bitfield_struct::bitfield;
 
-/// What a send request was (`ibv_wc_opcode`). A cancelled request keeps it, although the ring then holds a NOP.
+/// What a send request was (`ibv_wc_opcode`). A cancelled request keeps it, although the ring then holds a
+/// NOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
@@ -23,10 +25,12 @@ pub enum RequestKind {
     CompareSwap,
     /// Atomic fetch and add.
     FetchAdd,
-    /// Configuration of an mkey: its last work request, after which the mkey is configured (`IBV_WC_DRIVER1`).
+    /// Configuration of an mkey: its last work request, after which the mkey is configured
+    /// (`IBV_WC_DRIVER1`).
     MkeyConfigure,
-    /// Configuration of an mkey, another work request than the last: the UMR where SET_PSVs follow, and all SET_PSVs but one.
-    /// Polling leaves its success out; where the queue fails, it fails with the configuration's `wr_id`.
+    /// Configuration of an mkey, another work request than the last: the UMR where SET_PSVs follow, and all
+    /// SET_PSVs but one. Polling leaves its success out; where the queue fails, it fails with the
+    /// configuration's `wr_id`.
     MkeyConfigurePart,
     /// Start value of a PSV, for a digest.
     SetPsv,
@@ -65,7 +69,8 @@ impl RequestKind {
         }
     }
 
-    /// Returns whether it changes an mkey or a PSV, which the next request may use: the device may need a fence before that.
+    /// Returns whether it changes an mkey or a PSV, which the next request may use: the device may need a
+    /// fence before that.
     #[inline]
     pub(super) const fn changes_mkey(self) -> bool {
         matches!(self, Self::MkeyConfigure | Self::SetPsv | Self::LocalInvalidate | Self::BindWindow)
@@ -129,8 +134,9 @@ const _: () = assert!(size_of::<Filed>() == 16);
 
 /// The work requests of a ring of at most as many blocks as `filed` has slots, a power of two.
 ///
-/// Blocks are counted from the queue pair's start. Outstanding requests begin at blocks from `tail` on, and fill a lap at most:
-/// each has a slot of the table to itself. A slot may hold what was filed there in an earlier lap, with another `begin`.
+/// Blocks are counted from the queue pair's start. Outstanding requests begin at blocks from `tail` on, and
+/// fill a lap at most: each has a slot of the table to itself. A slot may hold what was filed there in an
+/// earlier lap, with another `begin`.
 pub(super) struct InFlight<F: ?Sized = [Filed]> {
     /// The first block of the oldest work request outstanding.
     tail: u64,
@@ -239,8 +245,8 @@ impl InFlight {
         }
     }
 
-    /// Returns the outstanding work request that begins at the block with this number modulo 2^16, if there is one and it
-    /// is published.
+    /// Returns the outstanding work request that begins at the block with this number modulo 2^16, if there
+    /// is one and it is published.
     #[inline]
     fn find(&self, counter: u16) -> Option<Filed> {
         // At most 2^15 blocks are outstanding: of all from the tail on, one has this counter.
@@ -254,7 +260,8 @@ impl InFlight {
         self.find(counter).map(|filed| filed.begin())
     }
 
-    /// Retires the work request that [`InFlight::find`] returns, and all before it. Where there is none, nothing changes.
+    /// Retires the work request that [`InFlight::find`] returns, and all before it. Where there is none,
+    /// nothing changes.
     #[inline]
     pub(super) fn retire(&mut self, counter: u16) -> Option<Retired> {
         let filed = self.find(counter)?;
@@ -299,8 +306,8 @@ mod tests {
 
     #[test]
     fn completions_retire_what_a_search_would() {
-        // Requests of 1 to 16 blocks in rings of all sizes, over many laps and over the ends of both counters; completions of
-        // requests that are there, and of any counter.
+        // Requests of 1 to 16 blocks in rings of all sizes, over many laps and over the ends of both
+        // counters; completions of requests that are there, and of any counter.
         for first_block in [0, 0xfff0, u64::from(u32::MAX) - 100] {
             for ring in [1, 2, 16, 64] {
                 let most = 1 << 16;

@@ -21,8 +21,8 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Takes any local key out of service, that of a memory window for example. An [`Mkey`] learns nothing of it: use
-    /// [`SendRequest::invalidate_mkey`].
+    /// Takes any local key out of service, that of a memory window for example. An [`Mkey`] learns nothing of
+    /// it: use [`SendRequest::invalidate_mkey`].
     ///
     /// # Errors
     /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].

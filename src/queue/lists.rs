@@ -13,9 +13,10 @@ use crate::wqe::lists::{self, POINTER_BLOCKS};
 impl SendRequest<'_, '_> {
     /// Changes an mkey as [`SendRequest::configure_mkey`] does, with a list, or an interleaved layout
     /// ([`RegisteredList::write_interleaved`]), that the device reads from registered memory. Only the room
-    /// of the mkey limits its length; the size of requests does not. An mkey that was created for entries of one length (KSM) takes a
-    /// list of such entries ([`RegisteredList::write_ksm`]), and no other layout. After an empty list the mkey maps nothing. This call
-    /// writes the BSFs into the memory behind the list; leave that memory as it is until the request has completed.
+    /// of the mkey limits its length; the size of requests does not. An mkey that was created for entries of
+    /// one length (KSM) takes a list of such entries ([`RegisteredList::write_ksm`]), and no other layout.
+    /// After an empty list the mkey maps nothing. This call writes the BSFs into the memory behind the list;
+    /// leave that memory as it is until the request has completed.
     ///
     /// # Errors
     /// As [`SendRequest::configure_mkey`].
@@ -44,16 +45,16 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Replaces entries of the list layout in force, from number `first` on. All else of the mkey stays, its length too: the new
-    /// entries have as many bytes together as the old ones.
+    /// Replaces entries of the list layout in force, from number `first` on. All else of the mkey stays, its
+    /// length too: the new entries have as many bytes together as the old ones.
     ///
-    /// Entries are replaced in blocks of 4 (kernel `MLX5_UMR_FLEX_ALIGNMENT`): `first` is a multiple of 4, and entries that do not
-    /// fill their last block end the list.
+    /// Entries are replaced in blocks of 4 (kernel `MLX5_UMR_FLEX_ALIGNMENT`): `first` is a multiple of 4,
+    /// and entries that do not fill their last block end the list.
     ///
     /// # Errors
-    /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], [`ConfigError::TooManyEntries`] for entries that the mkey or the
-    /// request has no room for, [`ConfigError::EntryLength`], [`ConfigError::NoList`] for an mkey without a known list in force; and as
-    /// [`SendRequest::configure_mkey`].
+    /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], [`ConfigError::TooManyEntries`] for entries
+    /// that the mkey or the request has no room for, [`ConfigError::EntryLength`], [`ConfigError::NoList`]
+    /// for an mkey without a known list in force; and as [`SendRequest::configure_mkey`].
     pub fn replace_entries(
         mut self,
         mkey: &mut Mkey,
@@ -72,8 +73,8 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Replaces entries as [`SendRequest::replace_entries`] does, by those of a list that the device takes from registered memory:
-    /// more than fit into a request.
+    /// Replaces entries as [`SendRequest::replace_entries`] does, by those of a list that the device takes
+    /// from registered memory: more than fit into a request.
     ///
     /// # Errors
     /// [`ConfigError::InterleavedInList`]; and as [`SendRequest::replace_entries`].
@@ -95,20 +96,23 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Appends the entries of a list, which the device takes from registered memory, to the list in force. The length of the mkey grows
-    /// by theirs; all else stays. The list in force came from registered memory as well
-    /// ([`SendRequest::configure_mkey_by_pointer`]), and ends with a whole block: it has a multiple of 4 entries, also after entries
-    /// were replaced. Replacing the end of a list by fewer whole blocks of entries does not
-    /// shorten it: to append to such a list, configure the mkey anew. An empty list changes nothing, and is posted all the same.
+    /// Appends the entries of a list, which the device takes from registered memory, to the list in force.
+    /// The length of the mkey grows by theirs; all else stays. The list in force came from registered memory
+    /// as well ([`SendRequest::configure_mkey_by_pointer`]), and ends with a whole block: it has a multiple
+    /// of 4 entries, also after entries were replaced. Replacing the end of a list by fewer whole blocks of
+    /// entries does not shorten it: to append to such a list, configure the mkey anew. An empty list changes
+    /// nothing, and is posted all the same.
     ///
-    /// Lists of more entries than a request counts ([`RegisteredList::MAX_ENTRIES`]) are laid in parts with this, as the kernel lays them
-    /// (`mlx5r_umr_update_xlt`). Where the space begins at an address
+    /// Lists of more entries than a request counts ([`RegisteredList::MAX_ENTRIES`]) are laid in parts with
+    /// this, as the kernel lays them (`mlx5r_umr_update_xlt`). Where the space begins at an address
     /// ([`PreparedConfig::with_start_address`]), it has to end before 2^64: that is not checked here.
     ///
     /// # Errors
-    /// [`PostError::Config`] with [`ConfigError::AppendWithBsf`] for an mkey with signature or crypto, [`ConfigError::NoList`] for one
-    /// without a known list in force, [`ConfigError::ListInRequest`], [`ConfigError::EntryInBlock`] for a list in force that ends
-    /// within a block, [`ConfigError::InterleavedInList`], [`ConfigError::TooManyEntries`], [`ConfigError::OtherEntries`]; and as [`SendRequest::configure_mkey`].
+    /// [`PostError::Config`] with [`ConfigError::AppendWithBsf`] for an mkey with signature or crypto,
+    /// [`ConfigError::NoList`] for one without a known list in force, [`ConfigError::ListInRequest`],
+    /// [`ConfigError::EntryInBlock`] for a list in force that ends within a block,
+    /// [`ConfigError::InterleavedInList`], [`ConfigError::TooManyEntries`], [`ConfigError::OtherEntries`];
+    /// and as [`SendRequest::configure_mkey`].
     pub fn append_entries_by_pointer(
         mut self,
         mkey: &mut Mkey,

@@ -73,7 +73,8 @@ pub struct MkeyPool<const N: usize> {
 pub struct PooledMkey(pub(crate) Handle);
 
 impl PooledMkey {
-    /// Returns its position in the pool: what a signature error names ([`super::Completion::SignatureError`]).
+    /// Returns its position in the pool: what a signature error names
+    /// ([`super::Completion::SignatureError`]).
     pub const fn position(self) -> usize {
         self.0.position()
     }
@@ -121,9 +122,10 @@ impl<const N: usize> MkeyPool<N> {
         Some((position, core::mem::replace(place, NONE)))
     }
 
-    /// Takes an mkey, to be configured; `None` while all are in use. Its key has another tag than at its last use, where the
-    /// device can change tags. It knows of no signature error of an earlier use; an error that was polled without
-    /// these mkeys in the router is told by the next [`CompletionQueue::check`](super::CompletionQueue::check).
+    /// Takes an mkey, to be configured; `None` while all are in use. Its key has another tag than at its last
+    /// use, where the device can change tags. It knows of no signature error of an earlier use; an error that
+    /// was polled without these mkeys in the router is told by the next
+    /// [`CompletionQueue::check`](super::CompletionQueue::check).
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
         let handle = self.slots.take()?;
@@ -200,8 +202,9 @@ impl<const N: usize> MkeyPool<N> {
         self.slots.in_use().map(PooledMkey)
     }
 
-    /// Returns all mkeys by position, for a router of completions ([`super::QpRouter`], [`super::QpTable::router`]). At the
-    /// position of one that was removed is a placeholder, which no completion names.
+    /// Returns all mkeys by position, for a router of completions ([`super::QpRouter`],
+    /// [`super::QpTable::router`]). At the position of one that was removed is a placeholder, which no
+    /// completion names.
     #[inline]
     pub fn mkeys(&mut self) -> &mut [Mkey] {
         &mut self.mkeys

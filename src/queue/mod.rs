@@ -1,8 +1,9 @@
 //! The rings: where work requests go and completions come from.
 //!
-//! Memory for rings and doorbell records is the caller's, and so is the doorbell. Requests are written into free blocks,
-//! and the device learns of them when [`SendQueue::ring_doorbell`] publishes; once they are published, only cancelling changes blocks. Rings
-//! are shared with the device: nothing read from them is trusted.
+//! Memory for rings and doorbell records is the caller's, and so is the doorbell. Requests are written into
+//! free blocks, and the device learns of them when [`SendQueue::ring_doorbell`] publishes; once they are
+//! published, only cancelling changes blocks. Rings are shared with the device: nothing read from them is
+//! trusted.
 //!
 //! ```
 //! use mlx5_mkey::queue::{
@@ -87,7 +88,8 @@ pub use send_config::SendQueueConfig;
 pub use shared::SharedSendQueue;
 pub use window_pool::{PooledWindow, WindowPool};
 
-/// The most slots of a send or receive queue: positions have 16 bits, of which one half is in use at most, so that old ones are not taken for new ones.
+/// The most slots of a send or receive queue: positions have 16 bits, of which one half is in use at most, so
+/// that old ones are not taken for new ones.
 const MAX_SLOTS: usize = 1 << 15;
 
 /// The most entries of a completion queue: positions have 24 bits.

@@ -12,14 +12,14 @@ const MAX_BLOCKS: usize = MAX_WHOLE_BLOCKS + 2;
 
 /// Hands out blocks of a ring to write, one after the other.
 ///
-/// Blocks are counted from the queue pair's start. Those from the producer on are not the device's to read: nothing that is
-/// written there counts before it is committed.
+/// Blocks are counted from the queue pair's start. Those from the producer on are not the device's to read:
+/// nothing that is written there counts before it is committed.
 pub(super) struct SqProducer<'r> {
     ring: Ring<'r, Wqebb>,
     /// The first block that is not committed.
     producer: u64,
-    /// Up to this block, all blocks from `producer` on are free and contiguous, and no limit stands against filling them. Where
-    /// it is before `producer`, none are known to be.
+    /// Up to this block, all blocks from `producer` on are free and contiguous, and no limit stands against
+    /// filling them. Where it is before `producer`, none are known to be.
     contiguous_end: u64,
     /// Takes what does not fit before the ring's end, until it is committed.
     scratch: [Block; MAX_BLOCKS],
@@ -48,9 +48,10 @@ impl<'r> SqProducer<'r> {
 
     /// Returns a block that is committed and not published, to change it.
     pub(super) fn unpublished(&mut self, index: u64) -> &mut Block {
-        // SAFETY: the pointer is that of a block of the ring, whatever the index (see `Ring::slot`), plain bytes without alignment.
-        // Nobody else writes it, and a device reads no block before the doorbell record counts it, which takes `self` again: after this
-        // borrow. The caller names blocks that were committed since.
+        // SAFETY: the pointer is that of a block of the ring, whatever the index (see `Ring::slot`), plain
+        // bytes without alignment. Nobody else writes it, and a device reads no block before the doorbell
+        // record counts it, which takes `self` again: after this borrow. The caller names blocks that were
+        // committed since.
         unsafe { &mut *self.ring.block(index) }
     }
 
@@ -67,12 +68,12 @@ impl<'r> SqProducer<'r> {
 
     /// Reserves blocks to write: in the ring, or in scratch space where too few are free before its end.
     ///
-    /// A full ring is refused by [`SqProducer::commit`] and not here: a request that can never be posted is to be refused for that
-    /// reason, which writing it finds.
+    /// A full ring is refused by [`SqProducer::commit`] and not here: a request that can never be posted is
+    /// to be refused for that reason, which writing it finds.
     ///
     /// # Errors
-    /// [`PostError::SendRingFull`] for more blocks than any request has, with the most that one may have for those free: no request asks
-    /// for more.
+    /// [`PostError::SendRingFull`] for more blocks than any request has, with the most that one may have for
+    /// those free: no request asks for more.
     #[inline]
     pub(super) fn reserve(&mut self, blocks: usize, in_flight: &InFlight) -> Result<&mut [Block], PostError> {
         let first = if self.is_known_free(blocks) || self.finds_free(blocks, in_flight) {
@@ -113,7 +114,8 @@ impl<'r> SqProducer<'r> {
         (self.producer | self.ring.last()) + 1
     }
 
-    /// Commits the blocks of `requests` work requests that were reserved and are written, up to the block before `end`.
+    /// Commits the blocks of `requests` work requests that were reserved and are written, up to the block
+    /// before `end`.
     ///
     /// # Errors
     /// [`PostError::TooManyRequests`], [`PostError::SendRingFull`].

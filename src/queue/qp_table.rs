@@ -9,8 +9,8 @@ use heapless::index_map::FnvIndexMap;
 /// Up to `QPS` queue pairs that complete to one completion queue; `QPS` is a power of two, 2 or more.
 ///
 /// A completion finds its queue pair at once if that was created with its position here as user index
-/// ([`QpTable::next_user_index`]), else by its number. `Q` is what [`QpQueues`] names: a [`super::SendQueue`], a pair of send and
-/// receive queue, a `devx::QueuePair`, or references to these.
+/// ([`QpTable::next_user_index`]), else by its number. `Q` is what [`QpQueues`] names: a
+/// [`super::SendQueue`], a pair of send and receive queue, a `devx::QueuePair`, or references to these.
 ///
 /// ```
 /// use mlx5_mkey::error::CompletionError;
@@ -37,8 +37,8 @@ impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
         Self { queues: FnvIndexMap::new() }
     }
 
-    /// Returns the user index to create the next queue pair with, so that its completions find it at once: the position that
-    /// [`QpTable::insert`] gives it.
+    /// Returns the user index to create the next queue pair with, so that its completions find it at once:
+    /// the position that [`QpTable::insert`] gives it.
     pub fn next_user_index(&self) -> u32 {
         self.queues.len() as u32
     }
@@ -59,8 +59,8 @@ impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
         }
     }
 
-    /// Gives a queue pair back. Completions of it that arrive later are refused. The last queue pair of the table takes its
-    /// position, and is found by its number from now on.
+    /// Gives a queue pair back. Completions of it that arrive later are refused. The last queue pair of the
+    /// table takes its position, and is found by its number from now on.
     pub fn remove(&mut self, qpn: Qpn) -> Option<Q> {
         self.queues.swap_remove(&qpn)
     }
@@ -75,8 +75,9 @@ impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
         self.queues.values_mut()
     }
 
-    /// Returns a router for [`super::CompletionQueue::poll`]: these queue pairs, and the mkeys whose signature errors arrive at
-    /// the completion queue. Mkeys are searched, and only when there is a signature error.
+    /// Returns a router for [`super::CompletionQueue::poll`]: these queue pairs, and the mkeys whose
+    /// signature errors arrive at the completion queue. Mkeys are searched, and only when there is a
+    /// signature error.
     #[inline]
     pub const fn router<'t>(&'t mut self, mkeys: &'t mut [Mkey]) -> QpTableRouter<'t, Q, QPS> {
         QpTableRouter { table: self, mkeys }

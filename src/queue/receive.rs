@@ -52,8 +52,8 @@ pub struct ReceiveQueue<'r, const N: usize> {
     ids: [u64; N],
     qpn: Qpn,
     entries_per_slot: u32,
-    /// Slots posted, published and retired, and how many may have been posted before the ring is full, all counted from the
-    /// queue pair's start.
+    /// Slots posted, published and retired, and how many may have been posted before the ring is full, all
+    /// counted from the queue pair's start.
     producer: u64,
     published: u64,
     consumer: u64,
@@ -93,8 +93,8 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         Ok(Self { ring, record, ids: [0; N], qpn, entries_per_slot, producer, published, consumer, limit })
     }
 
-    /// Continues after another poster, of whom nothing is outstanding: at the slot with this number (the receive counter of
-    /// its doorbell record, 16 bits).
+    /// Continues after another poster, of whom nothing is outstanding: at the slot with this number (the
+    /// receive counter of its doorbell record, 16 bits).
     #[must_use]
     pub const fn starting_at(mut self, first_slot: u16) -> Self {
         self.empty_at(first_slot as u64);
@@ -117,12 +117,12 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         (self.limit - self.producer) as u32
     }
 
-    /// Posts buffers for one message; `id` is what its completion will carry. A buffer under key 0x100, which no device gives
-    /// out, would end the list ([`DataSegment::END_OF_LIST_KEY`]).
+    /// Posts buffers for one message; `id` is what its completion will carry. A buffer under key 0x100, which
+    /// no device gives out, would end the list ([`DataSegment::END_OF_LIST_KEY`]).
     ///
     /// # Errors
-    /// [`PostError::TooManySges`] for more buffers than a slot has entries, [`PostError::SgeEmpty`], [`PostError::SgeTooLong`],
-    /// [`PostError::ReceiveRingFull`].
+    /// [`PostError::TooManySges`] for more buffers than a slot has entries, [`PostError::SgeEmpty`],
+    /// [`PostError::SgeTooLong`], [`PostError::ReceiveRingFull`].
     #[inline]
     pub fn post(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError> {
         let max = self.entries_per_slot as usize;
@@ -192,8 +192,8 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         }
     }
 
-    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first. Only for a queue pair that was reset
-    /// (2RST_QP), before it is made ready again.
+    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first. Only for a
+    /// queue pair that was reset (2RST_QP), before it is made ready again.
     pub fn restart(&mut self, each: impl FnMut(u64)) {
         self.each_outstanding(each);
         self.empty_at(0);

@@ -1,4 +1,5 @@
-//! The registers of a device that this crate reads and writes by itself: doorbells in a UAR page, and the clock.
+//! The registers of a device that this crate reads and writes by itself: doorbells in a UAR page, and the
+//! clock.
 
 #![allow(unsafe_code)]
 
@@ -8,11 +9,12 @@ use crate::types::Cqn;
 use crate::wire::{MAX_WQE_OCTOWORDS, WQEBB_BYTES, Wqebb};
 use core::ptr::NonNull;
 
-/// The doorbell of a real device: an 8-byte register in a UAR page (User Access Region, PRM "BlueFlame register").
+/// The doorbell of a real device: an 8-byte register in a UAR page (User Access Region, PRM "BlueFlame
+/// register").
 ///
-/// A page has two registers side by side. Programs that write whole requests there use them in turn; 8 bytes may go to the
-/// same one each time (SPDK and the kernel's Ethernet driver do so): the queue flushes each doorbell, and so two are never merged
-/// in the CPU's write-combining buffer.
+/// A page has two registers side by side. Programs that write whole requests there use them in turn; 8 bytes
+/// may go to the same one each time (SPDK and the kernel's Ethernet driver do so): the queue flushes each
+/// doorbell, and so two are never merged in the CPU's write-combining buffer.
 ///
 /// ```
 /// use core::ptr::NonNull;
@@ -40,20 +42,21 @@ impl UarDoorbell {
     /// Takes up a register.
     ///
     /// # Safety
-    /// This is where work requests become real: from here on the device executes what is posted to the queue that rings
-    /// this doorbell. The caller vouches that
-    /// - `register` is a mapped UAR register, 8-byte aligned, valid as long as the value lives, and rung by nobody else
-    ///   (BlueField: the Arm side's mapping, not cached);
-    /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created with, and stay
-    ///   allocated, for the device alone, until the queue pair is destroyed on the device: also where the Rust value is dropped
-    ///   before, or destroying fails;
+    /// This is where work requests become real: from here on the device executes what is posted to the queue
+    /// that rings this doorbell. The caller vouches that
+    /// - `register` is a mapped UAR register, 8-byte aligned, valid as long as the value lives, and rung by
+    ///   nobody else (BlueField: the Arm side's mapping, not cached);
+    /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created
+    ///   with, and stay allocated, for the device alone, until the queue pair is destroyed on the device:
+    ///   also where the Rust value is dropped before, or destroying fails;
     /// - completions that retire its requests are polled from the ring of that completion queue only
     ///   ([`super::CompletionQueue::new`]);
-    /// - the queue is restarted ([`super::SendQueue::restart`]) only while the queue pair is in RESET or INIT;
-    /// - memory under a key that a request names stays registered and allocated, and is not used by Rust code in a way that
-    ///   conflicts with the device's reads and writes, until the request has completed. Where a peer was given a key, of the
-    ///   memory or of an mkey laid over it, that holds until the key is invalidated and the invalidation has completed: a peer may
-    ///   use it at any time before.
+    /// - the queue is restarted ([`super::SendQueue::restart`]) only while the queue pair is in RESET or
+    ///   INIT;
+    /// - memory under a key that a request names stays registered and allocated, and is not used by Rust code
+    ///   in a way that conflicts with the device's reads and writes, until the request has completed. Where a
+    ///   peer was given a key, of the memory or of an mkey laid over it, that holds until the key is
+    ///   invalidated and the invalidation has completed: a peer may use it at any time before.
     pub const unsafe fn new(register: NonNull<u64>) -> Self {
         Self { register: register.as_ptr() }
     }
@@ -76,12 +79,13 @@ impl defmt::Format for UarDoorbell {
     }
 }
 
-/// The doorbell of a real device that takes whole requests (BlueFlame, PRM): a work request that is alone since the last doorbell, of
-/// two octowords or more, and that fits, is written to the register, 64 bytes at a time, and the device need not read it from memory.
-/// Of others the first 8 bytes are written, as [`UarDoorbell`] does.
+/// The doorbell of a real device that takes whole requests (BlueFlame, PRM): a work request that is alone
+/// since the last doorbell, of two octowords or more, and that fits, is written to the register, 64 bytes at
+/// a time, and the device need not read it from memory. Of others the first 8 bytes are written, as
+/// [`UarDoorbell`] does.
 ///
-/// The register has two halves, which are used in turn. It is worth its stores for requests that wait for nothing else, one at a
-/// time.
+/// The register has two halves, which are used in turn. It is worth its stores for requests that wait for
+/// nothing else, one at a time.
 ///
 /// Source: rdma-core, `post_send_db` and `mlx5_bf_copy` in `qp.c`.
 ///
@@ -113,8 +117,8 @@ impl BlueFlame {
     /// Takes up a register whose halves have `half` bytes.
     ///
     /// # Safety
-    /// As for [`UarDoorbell::new`]; and `register` begins two halves of `half` bytes, a power of two from 64 on, aligned to 64 bytes,
-    /// in a page that is mapped write-combining, or not cached.
+    /// As for [`UarDoorbell::new`]; and `register` begins two halves of `half` bytes, a power of two from 64
+    /// on, aligned to 64 bytes, in a page that is mapped write-combining, or not cached.
     pub const unsafe fn new(register: NonNull<u64>, half: usize) -> Self {
         Self { register: register.as_ptr(), half, offset: 0 }
     }
@@ -169,8 +173,8 @@ impl defmt::Format for BlueFlame {
     }
 }
 
-/// A completion queue's doorbell of a real device: an 8-byte register in a UAR page, which takes the arm word and the queue's
-/// number (PRM "CQ doorbell").
+/// A completion queue's doorbell of a real device: an 8-byte register in a UAR page, which takes the arm word
+/// and the queue's number (PRM "CQ doorbell").
 ///
 /// ```
 /// use core::ptr::NonNull;
@@ -200,11 +204,11 @@ impl UarCqDoorbell {
     /// Takes up the register of a UAR page for the completion queue with this number.
     ///
     /// # Safety
-    /// - `uar_page` is the beginning of the mapped UAR page that the completion queue was created with, valid as long as the value
-    ///   lives (BlueField: the Arm side's mapping, not cached). Queues may share a page, where a store of 8 bytes cannot be torn;
-    ///   else nobody rings meanwhile.
-    /// - `cqn` is the number of the completion queue that is armed with this doorbell: the device raises events of the one that
-    ///   the doorbell names.
+    /// - `uar_page` is the beginning of the mapped UAR page that the completion queue was created with, valid
+    ///   as long as the value lives (BlueField: the Arm side's mapping, not cached). Queues may share a page,
+    ///   where a store of 8 bytes cannot be torn; else nobody rings meanwhile.
+    /// - `cqn` is the number of the completion queue that is armed with this doorbell: the device raises
+    ///   events of the one that the doorbell names.
     pub const unsafe fn new(uar_page: NonNull<u64>, cqn: Cqn) -> Self {
         // SAFETY: the caller vouches for the page, which has 4 KiB.
         let register = unsafe { uar_page.as_ptr().byte_add(Self::OFFSET) };
@@ -229,8 +233,8 @@ impl defmt::Format for UarCqDoorbell {
     }
 }
 
-/// A device's free-running clock: two registers of 4 bytes, big endian, in its initialization segment (PRM `internal_timer_h`,
-/// `internal_timer_l`), which the kernel may map for a program.
+/// A device's free-running clock: two registers of 4 bytes, big endian, in its initialization segment (PRM
+/// `internal_timer_h`, `internal_timer_l`), which the kernel may map for a program.
 ///
 /// ```
 /// use core::ptr::NonNull;
@@ -260,7 +264,8 @@ impl DeviceClock {
     /// Takes up the registers.
     ///
     /// # Safety
-    /// Both are mapped, side by side, from an address that is a multiple of 4 on, and stay so as long as the value and its clones live.
+    /// Both are mapped, side by side, from an address that is a multiple of 4 on, and stay so as long as the
+    /// value and its clones live.
     pub const unsafe fn new(register: NonNull<u32>) -> Self {
         Self { register: register.as_ptr() }
     }

@@ -1,4 +1,5 @@
-//! The one way in: how a request gets into the ring. Every request reserves blocks, writes them, and commits them.
+//! The one way in: how a request gets into the ring. Every request reserves blocks, writes them, and commits
+//! them.
 //!
 //! [`SendRequest::configure_mkey`] compares the kind that the configuration was prepared for with that of the
 //! mkey, flags included. Where they are equal and the layout has room, the configuration is written as it was
@@ -23,7 +24,8 @@ use crate::wqe::control::{ControlFields, RequestFlags};
 use crate::wqe::layout::{Lay, ListOf};
 use crate::wqe::umr::UmrRequest;
 
-/// A send request under construction: flags first, then one of the methods that post it. Nothing is posted before.
+/// A send request under construction: flags first, then one of the methods that post it. Nothing is posted
+/// before.
 #[must_use = "nothing is posted until one of the posting methods is called"]
 pub struct SendRequest<'q, 'r> {
     pub(super) state: &'q mut SendState<'r>,
@@ -73,11 +75,12 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         self
     }
 
-    /// Changes an mkey: one UMR, and after it a SET_PSV for each domain whose signature is set, or begins again after a signature
-    /// error (man page `mlx5dv_wr_mkey_configure`). The last of them carries the completion.
+    /// Changes an mkey: one UMR, and after it a SET_PSV for each domain whose signature is set, or begins
+    /// again after a signature error (man page `mlx5dv_wr_mkey_configure`). The last of them carries the
+    /// completion.
     ///
-    /// Requests posted after it on the same queue may use the mkey. The device sees nothing of all that before
-    /// [`ring_doorbell`](crate::queue::SendQueue::ring_doorbell).
+    /// Requests posted after it on the same queue may use the mkey. The device sees nothing of all that
+    /// before [`ring_doorbell`](crate::queue::SendQueue::ring_doorbell).
     ///
     /// # Errors
     /// [`PostError::Config`] for what mkey or queue cannot hold, and else [`PostError::SendRingFull`] or
@@ -143,13 +146,15 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         let umr = UmrRequest::new(prepared, &layout);
         let is_prepared = prepared.kind_word() == mkey.kind_word();
         if is_prepared && umr.has_room(self.state.max_umr_blocks) {
-            // A copy for each number of SET_PSVs: a fifth fewer instructions where there is none (a list of 4 entries).
+            // A copy for each number of SET_PSVs: a fifth fewer instructions where there is none (a list of 4
+            // entries).
             let posted = match prepared.psv_count() {
                 0 => self.post(mkey, &mut AsPrepared::<_, 0>(&umr)),
                 1 => self.post(mkey, &mut AsPrepared::<_, 1>(&umr)),
                 _ => self.post(mkey, &mut AsPrepared::<_, 2>(&umr)),
             };
-            // The slow path finds the reason: with errors of its own, a whole I/O takes 3 % more instructions (x86-64).
+            // The slow path finds the reason: with errors of its own, a whole I/O takes 3 % more instructions
+            // (x86-64).
             if posted.is_ok() {
                 return Ok(());
             }
@@ -194,10 +199,12 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         Ok(())
     }
 
-    /// Has the UMR committed at block `begin` tell the device how many signature errors of the mkey were seen, if it has to know.
+    /// Has the UMR committed at block `begin` tell the device how many signature errors of the mkey were
+    /// seen, if it has to know.
     #[inline]
     fn tell_error_count(&mut self, begin: u64, mkey: &mut Mkey) {
-        // In the ring, as it is seldom: written with the rest of the request, a whole I/O takes 2 to 5 % more instructions (x86-64).
+        // In the ring, as it is seldom: written with the rest of the request, a whole I/O takes 2 to 5 % more
+        // instructions (x86-64).
         if mkey.error_count_is_pending() {
             self.state.add_error_count(begin, mkey);
         }
@@ -212,9 +219,10 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         Ok((producer.reserve(blocks, self.in_flight)?, fields))
     }
 
-    /// Posts what was written to the blocks reserved, from number `begin` on: a work request of `blocks` blocks, and `psvs` SET_PSVs
-    /// after it. The last of them is what the user waits for.
-    // With `#[inline]`, a whole I/O takes up to 2 % more instructions on x86-64, and a refusal 3 % there and 5 % on A72.
+    /// Posts what was written to the blocks reserved, from number `begin` on: a work request of `blocks`
+    /// blocks, and `psvs` SET_PSVs after it. The last of them is what the user waits for.
+    // With `#[inline]`, a whole I/O takes up to 2 % more instructions on x86-64, and a refusal 3 % there and
+    // 5 % on A72.
     #[inline(always)]
     pub(super) fn commit(
         &mut self,

@@ -10,8 +10,8 @@ use crate::error::PostError;
 use crate::wqe::control;
 
 impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
-    /// Returns how many work requests are posted and not retired. A configuration counts for its UMR and for each of its
-    /// SET_PSVs.
+    /// Returns how many work requests are posted and not retired. A configuration counts for its UMR and for
+    /// each of its SET_PSVs.
     ///
     /// They are counted one by one.
     pub fn outstanding(&self) -> u32 {
@@ -41,8 +41,9 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         }
     }
 
-    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first: published or not, silent or
-    /// signalled. Only for a queue pair that was reset (2RST_QP), before it is made ready again: the device goes on at block 0.
+    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first: published or
+    /// not, silent or signalled. Only for a queue pair that was reset (2RST_QP), before it is made ready
+    /// again: the device goes on at block 0.
     pub fn restart(&mut self, each: impl FnMut(Retired)) {
         self.each_outstanding(each);
         let in_flight: &mut InFlight = &mut self.in_flight;
@@ -51,14 +52,17 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         self.record.set_send(0);
     }
 
-    /// Turns every unexecuted work request named `id` into a NOP, which completes as the request would have, and returns how
-    /// many there were (`mlx5dv_qp_cancel_posted_send_wrs`). A configuration counts for its UMR and for each of its SET_PSVs.
+    /// Turns every unexecuted work request named `id` into a NOP, which completes as the request would have,
+    /// and returns how many there were (`mlx5dv_qp_cancel_posted_send_wrs`). A configuration counts for its
+    /// UMR and for each of its SET_PSVs.
     ///
-    /// Only for a queue pair in state SQD: `hw_counter` is the block at which the device will go on, as QUERY_QP reports it
-    /// (`hw_sq_wqebb_counter`). Call [`crate::mkey::Mkey::forget`] for an mkey whose configuration was cancelled.
+    /// Only for a queue pair in state SQD: `hw_counter` is the block at which the device will go on, as
+    /// QUERY_QP reports it (`hw_sq_wqebb_counter`). Call [`crate::mkey::Mkey::forget`] for an mkey whose
+    /// configuration was cancelled.
     ///
     /// # Errors
-    /// [`PostError::NotOutstanding`] where no outstanding request begins at `hw_counter`, and it is not the queue's end.
+    /// [`PostError::NotOutstanding`] where no outstanding request begins at `hw_counter`, and it is not the
+    /// queue's end.
     pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
         let in_flight: &InFlight = &self.in_flight;
         let published = in_flight.published();
@@ -72,7 +76,8 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
 }
 
 impl SendState<'_> {
-    /// Turns every work request named `id` that begins at this block or after it into a NOP, and returns how many there were.
+    /// Turns every work request named `id` that begins at this block or after it into a NOP, and returns how
+    /// many there were.
     // Alone, so that `cargo xtask test aarch64` finds its barrier.
     #[inline(never)]
     fn cancel_from(&mut self, in_flight: &InFlight, next: u64, id: u64) -> usize {

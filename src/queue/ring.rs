@@ -1,4 +1,5 @@
-//! Memory that a device shares: a power of two of slots, reached by a running index. Only this file and `producer.rs` touch it.
+//! Memory that a device shares: a power of two of slots, reached by a running index. Only this file and
+//! `producer.rs` touch it.
 
 #![allow(unsafe_code)]
 
@@ -11,9 +12,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A ring of slots that both the CPU and a device access.
 ///
-/// It takes the slots by exclusive reference, so no other Rust code can reach them while it lives, and keeps a raw
-/// pointer, since the device changes them behind the reference's back. All slot types are plain bytes: whatever the
-/// device leaves there is a valid value.
+/// It takes the slots by exclusive reference, so no other Rust code can reach them while it lives, and keeps
+/// a raw pointer, since the device changes them behind the reference's back. All slot types are plain bytes:
+/// whatever the device leaves there is a valid value.
 pub(crate) struct Ring<'r, T> {
     base: NonNull<T>,
     /// The distance in bytes between the first and the last slot: its bits are those of the distances of all.
@@ -67,16 +68,16 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     #[inline]
     fn slot_at(&self, distance: usize) -> *mut T {
-        // SAFETY: the number of slots and their size are powers of two, and `mask` is that of the slice that `new` took: any
-        // distance masked by it is that of a slot of the slice, which stays borrowed for 'r.
+        // SAFETY: the number of slots and their size are powers of two, and `mask` is that of the slice that
+        // `new` took: any distance masked by it is that of a slot of the slice, which stays borrowed for 'r.
         unsafe { self.base.as_ptr().byte_add(distance & self.mask) }
     }
 
     /// Writes a slot.
     #[inline]
     pub(crate) fn write(&mut self, index: u64, value: T) {
-        // SAFETY: the pointer is that of a slot (see `slot`), aligned, and ours to write. A plain store: the device looks
-        // only after the barrier and the doorbell that follow.
+        // SAFETY: the pointer is that of a slot (see `slot`), aligned, and ours to write. A plain store: the
+        // device looks only after the barrier and the doorbell that follow.
         unsafe { self.slot(index).write(value) }
     }
 
@@ -86,7 +87,8 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         unsafe { self.slot(index).copy_from_nonoverlapping(value, 1) }
     }
 
-    /// Overwrites a slot with zeros, in a way that the compiler does not leave out, nor do later than what follows.
+    /// Overwrites a slot with zeros, in a way that the compiler does not leave out, nor do later than what
+    /// follows.
     pub(crate) fn wipe(&mut self, index: u64) {
         // SAFETY: as in `write`; zeros are a valid T.
         unsafe { zeroize::zeroize_flat_type(self.slot(index)) }
@@ -110,8 +112,8 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     /// Copies a slot out.
     #[inline]
     pub(crate) fn read(&self, index: u64) -> T {
-        // SAFETY: as in `write`; any bytes are a valid T. A device that breaks the protocol and writes now can only make
-        // the copy wrong, and nothing trusts it.
+        // SAFETY: as in `write`; any bytes are a valid T. A device that breaks the protocol and writes now
+        // can only make the copy wrong, and nothing trusts it.
         unsafe { self.slot(index).read_volatile() }
     }
 }
@@ -134,19 +136,20 @@ pub(crate) struct Slot<'q, T> {
 }
 
 impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
-    /// Returns the owner bit of what the device writes in this lap of a completion queue: 0 in the first, 1 in the second, and
-    /// so on.
+    /// Returns the owner bit of what the device writes in this lap of a completion queue: 0 in the first, 1
+    /// in the second, and so on.
     #[inline]
     pub(super) const fn owner(self) -> u64 {
         self.owner
     }
 
-    /// Copies eight bytes out, those from number `AT` on, with one load: the fields of an entry have no alignment, and are
-    /// read byte by byte otherwise. As [`Ring::read`].
+    /// Copies eight bytes out, those from number `AT` on, with one load: the fields of an entry have no
+    /// alignment, and are read byte by byte otherwise. As [`Ring::read`].
     #[inline]
     pub(crate) fn read_u64<const AT: usize>(self) -> [u8; 8] {
         const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
-        // SAFETY: `at` is a slot, see `Ring::peek`. The place is within it, and aligned as slots are. The rest as in `Ring::read`.
+        // SAFETY: `at` is a slot, see `Ring::peek`. The place is within it, and aligned as slots are. The
+        // rest as in `Ring::read`.
         unsafe { self.at.cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()
     }
 }

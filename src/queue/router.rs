@@ -14,14 +14,16 @@ use crate::types::Qpn;
 pub struct CqeOrigin {
     /// Its number.
     pub qpn: Qpn,
-    /// Its user index, 24 bits: what it was created with (`user_index` of `command::CreateQp`), where the device writes entries
-    /// of version 1 (PRM `cqe_version`). Else the number of its shared receive queue, 0 without.
+    /// Its user index, 24 bits: what it was created with (`user_index` of `command::CreateQp`), where the
+    /// device writes entries of version 1 (PRM `cqe_version`). Else the number of its shared receive queue, 0
+    /// without.
     pub user_index: u32,
 }
 
 /// The queues of one queue pair, of which completions retire requests.
 ///
-/// A [`SendQueue`] and a [`ReceiveQueue`] alone are one, a pair of both is, and so is an exclusive reference to any of these.
+/// A [`SendQueue`] and a [`ReceiveQueue`] alone are one, a pair of both is, and so is an exclusive reference
+/// to any of these.
 pub trait QpQueues {
     /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;
@@ -97,8 +99,8 @@ impl<const N: usize> QpQueues for ReceiveQueue<'_, N> {
     }
 }
 
-/// The send queue and the receive queue of a queue pair, in this order. Its number is that of the first; a receive queue of another
-/// queue pair retires nothing.
+/// The send queue and the receive queue of a queue pair, in this order. Its number is that of the first; a
+/// receive queue of another queue pair retires nothing.
 impl<S: QpQueues, R: QpQueues> QpQueues for (S, R) {
     #[inline]
     fn qpn(&self) -> Qpn {
@@ -115,18 +117,21 @@ impl<S: QpQueues, R: QpQueues> QpQueues for (S, R) {
     }
 }
 
-/// Finds the queue pair and the mkey that a completion is about. [`QpRouter`] does for one queue pair, [`super::QpTable`] for
-/// many.
+/// Finds the queue pair and the mkey that a completion is about. [`QpRouter`] does for one queue pair,
+/// [`super::QpTable`] for many.
 pub trait CompletionRouter {
     /// The queues of a queue pair.
     type Queues: QpQueues;
 
-    /// Finds the queues of a queue pair. The user index is a hint: polling compares [`QpQueues::qpn`] with the number in the entry,
-    /// and reports [`CompletionError::UnknownQueuePair`](crate::error::CompletionError::UnknownQueuePair) where they differ.
+    /// Finds the queues of a queue pair. The user index is a hint: polling compares [`QpQueues::qpn`] with
+    /// the number in the entry, and reports
+    /// [`CompletionError::UnknownQueuePair`](crate::error::CompletionError::UnknownQueuePair) where they
+    /// differ.
     fn queues(&mut self, origin: CqeOrigin) -> Option<&mut Self::Queues>;
 
-    /// Hands a signature error to its mkey ([`Mkey::record`]), and returns the index of that mkey in the router, from 0, for
-    /// [`super::Completion::SignatureError`]; `None` where the error is of none of its mkeys.
+    /// Hands a signature error to its mkey ([`Mkey::record`]), and returns the index of that mkey in the
+    /// router, from 0, for [`super::Completion::SignatureError`]; `None` where the error is of none of its
+    /// mkeys.
     fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize>;
 }
 
@@ -174,7 +179,8 @@ impl<D: Doorbell, const N: usize> CompletionRouter for SendQueue<'_, D, N> {
 pub struct QpRouter<'m, Q> {
     /// The queues, often by reference: `(&mut send, &mut receive)`.
     pub queues: Q,
-    /// The mkeys whose signature errors arrive at the completion queue. They are searched, and only when there is one.
+    /// The mkeys whose signature errors arrive at the completion queue. They are searched, and only when
+    /// there is one.
     pub mkeys: &'m mut [Mkey],
 }
 

@@ -12,11 +12,11 @@ use crate::error::QueueError;
 use crate::types::Qpn;
 use crate::wire::Wqebb;
 
-/// A send queue over the caller's ring. `N` is the most blocks of 64 bytes that it can keep track of: a power of two, and at least
-/// the ring's length.
+/// A send queue over the caller's ring. `N` is the most blocks of 64 bytes that it can keep track of: a power
+/// of two, and at least the ring's length.
 ///
-/// Requests are posted through [`SendQueue::request`] and reach the device with [`SendQueue::ring_doorbell`]. Each post
-/// either happens as a whole or changes nothing.
+/// Requests are posted through [`SendQueue::request`] and reach the device with [`SendQueue::ring_doorbell`].
+/// Each post either happens as a whole or changes nothing.
 ///
 /// ```
 /// use mlx5_mkey::error::{PostError, QueueError};
@@ -74,8 +74,8 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         Ok(Self { state: SendState::new(&config, producer), record, doorbell, in_flight })
     }
 
-    /// Begins a request; `id` is what its completion will carry (`wr_id`). Nothing is posted until one of the posting methods of
-    /// the request is called.
+    /// Begins a request; `id` is what its completion will carry (`wr_id`). Nothing is posted until one of the
+    /// posting methods of the request is called.
     #[inline]
     pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'r> {
         SendRequest::new(&mut self.state, &mut self.in_flight, id)
@@ -98,7 +98,8 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.state.producer.free(in_flight.tail()) as u32
     }
 
-    /// Returns the number of the next block to post, modulo 2^32. That of a new queue is [`SendQueueConfig::first_block`].
+    /// Returns the number of the next block to post, modulo 2^32. That of a new queue is
+    /// [`SendQueueConfig::first_block`].
     pub const fn producer(&self) -> u32 {
         self.state.producer.producer() as u32
     }
@@ -120,7 +121,8 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         SendQueue { state, record, doorbell: map(doorbell), in_flight }
     }
 
-    /// Copies a block out of the ring, for [`crate::inspect`]; blocks are counted as [`SendQueue::producer`] counts them.
+    /// Copies a block out of the ring, for [`crate::inspect`]; blocks are counted as [`SendQueue::producer`]
+    /// counts them.
     pub fn block(&self, index: u32) -> Wqebb {
         self.state.producer.ring().read(u64::from(index))
     }
@@ -152,8 +154,8 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
 crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] { state });
 
-/// Requests that are published together: when it is dropped, one doorbell publishes all that is posted, also where a later request
-/// was refused.
+/// Requests that are published together: when it is dropped, one doorbell publishes all that is posted, also
+/// where a later request was refused.
 ///
 /// If it is leaked ([`core::mem::forget`]), the next doorbell of the queue publishes them.
 ///

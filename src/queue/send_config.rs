@@ -23,16 +23,20 @@ const INLINE_HEADER_BYTES: u32 = 4;
 pub struct SendQueueConfig {
     /// Number of the queue pair.
     pub qpn: Qpn,
-    /// Longest inline data in bytes (`max_inline_data`); plus 4 it is also the limit of an mkey's layout and BSFs.
+    /// Longest inline data in bytes (`max_inline_data`); plus 4 it is also the limit of an mkey's layout and
+    /// BSFs.
     pub max_inline_data: u32,
-    /// Most data segments of a request (`max_send_sge`); under 1 it counts as 1, over 60 as 60, which is what a request can hold.
+    /// Most data segments of a request (`max_send_sge`); under 1 it counts as 1, over 60 as 60, which is what
+    /// a request can hold.
     pub max_sge: usize,
     /// Most work requests between post and completion. A completion queue that gets nothing else
     /// cannot overrun if it has as many entries; the guide's page on sizing counts what else needs entries.
     pub max_requests: u32,
-    /// Every request is signalled (`sq_sig_all`), and of an mkey configuration every SET_PSV, as the reference provider has it.
+    /// Every request is signalled (`sq_sig_all`), and of an mkey configuration every SET_PSV, as the
+    /// reference provider has it.
     pub signal_all: bool,
-    /// Number of the first block to post (PRM `wqe_index`, 16 bits), for a queue pair that has been in use; 0 for a new one.
+    /// Number of the first block to post (PRM `wqe_index`, 16 bits), for a queue pair that has been in use; 0
+    /// for a new one.
     pub first_block: u32,
     /// The last request posted changed an mkey, for a queue pair that has been in use; false for a new one.
     pub small_fence: bool,
@@ -50,8 +54,8 @@ impl SendQueueConfig {
         (bytes / WQEBB_BYTES * WQEBB_BYTES) as u32 - INLINE_HEADER_BYTES
     };
 
-    /// A new queue pair: inline data up to the largest limit, 30 data segments, any number of requests, signalled one by one,
-    /// the small fence after changes of mkeys, no copies in memory.
+    /// A new queue pair: inline data up to the largest limit, 30 data segments, any number of requests,
+    /// signalled one by one, the small fence after changes of mkeys, no copies in memory.
     pub const fn new(qpn: Qpn) -> Self {
         Self {
             qpn,

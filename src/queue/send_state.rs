@@ -1,4 +1,5 @@
-//! What all requests of a send queue read and change, whatever its size and its doorbell: the producer, limits, fences.
+//! What all requests of a send queue read and change, whatever its size and its doorbell: the producer,
+//! limits, fences.
 
 use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
@@ -106,7 +107,8 @@ impl<'r> SendState<'r> {
         }
     }
 
-    /// Adds the count of an mkey's signature errors to the UMR at block `begin`, which is committed and not published.
+    /// Adds the count of an mkey's signature errors to the UMR at block `begin`, which is committed and not
+    /// published.
     #[cold]
     #[inline(never)]
     pub(super) fn add_error_count(&mut self, begin: u64, mkey: &mut Mkey) {

@@ -13,13 +13,14 @@ impl SendRequest<'_, '_> {
     /// Sends a message.
     ///
     /// # Errors
-    /// [`PostError::TooManySges`], [`PostError::InlineTooLong`], [`PostError::SgeEmpty`], [`PostError::SgeTooLong`],
-    /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
+    /// [`PostError::TooManySges`], [`PostError::InlineTooLong`], [`PostError::SgeEmpty`],
+    /// [`PostError::SgeTooLong`], [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn send<'p>(self, payload: impl Into<Payload<'p>>) -> Result<(), PostError> {
         self.data_path_call(RequestKind::Send, &DataPath::new(Opcode::SEND, payload.into()))
     }
 
-    /// Sends a message with 32 bits for the receiver's completion, as a number (`imm_data` of libibverbs is big endian).
+    /// Sends a message with 32 bits for the receiver's completion, as a number (`imm_data` of libibverbs is
+    /// big endian).
     ///
     /// # Errors
     /// As [`SendRequest::send`].

@@ -7,17 +7,19 @@ use crate::mkey::{Access, KlmEntry, MemoryWindow};
 use crate::wqe::window::{self, BIND_BLOCKS};
 
 impl SendRequest<'_, '_> {
-    /// Binds a memory window of type 2 to a range of a registered region (`IBV_WR_BIND_MW`, `ibv_wr_bind_mw`): under its next key,
-    /// the peer of this queue pair may do what `access` says, whatever the region allows it. The range begins at address `start` of
-    /// the window's space; `ibv_wr_bind_mw` has the address in the region there, or 0 (`IBV_ACCESS_ZERO_BASED`).
+    /// Binds a memory window of type 2 to a range of a registered region (`IBV_WR_BIND_MW`,
+    /// `ibv_wr_bind_mw`): under its next key, the peer of this queue pair may do what `access` says, whatever
+    /// the region allows it. The range begins at address `start` of the window's space; `ibv_wr_bind_mw` has
+    /// the address in the region there, or 0 (`IBV_ACCESS_ZERO_BASED`).
     ///
-    /// The region has to allow local writing where the peer may write, and has to be in the window's protection domain.
-    /// Binding does not check that; else the device refuses the peer's access.
+    /// The region has to allow local writing where the peer may write, and has to be in the window's
+    /// protection domain. Binding does not check that; else the device refuses the peer's access.
     ///
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::WindowBound`] for a window that was not invalidated, or
-    /// [`ConfigError::EntryLength`] for a range of 0 bytes or over 2 GiB, or [`ConfigError::SpaceBehindEnd`] for one that ends behind
-    /// address 2^64 - 1; [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
+    /// [`ConfigError::EntryLength`] for a range of 0 bytes or over 2 GiB, or [`ConfigError::SpaceBehindEnd`]
+    /// for one that ends behind address 2^64 - 1; [`PostError::SendRingFull`],
+    /// [`PostError::TooManyRequests`].
     pub fn bind_window(
         mut self,
         window: &mut MemoryWindow,

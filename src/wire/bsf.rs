@@ -17,7 +17,8 @@ pub struct BsfSize {
     pub same_block_structure: bool,
     #[bits(1)]
     __: u8,
-    /// Size code: [`BsfSize::WITH_INLINE`] for a BSF on its own, [`BsfSize::SIGNATURE_AND_CRYPTO`] for each of two.
+    /// Size code: [`BsfSize::WITH_INLINE`] for a BSF on its own, [`BsfSize::SIGNATURE_AND_CRYPTO`] for each
+    /// of two.
     #[bits(2, into = low8::<2>)]
     pub size: u8,
 }
@@ -42,7 +43,8 @@ pub struct BfsPsv {
     /// Index of the protection signature value.
     #[bits(24, into = low32::<24>)]
     pub psv: u32,
-    /// Block format selector: 0 for T10-DIF, else a CRC base with [`BfsPsv::SEED_ZERO`] and [`BfsPsv::REPEAT`].
+    /// Block format selector: 0 for T10-DIF, else a CRC base with [`BfsPsv::SEED_ZERO`] and
+    /// [`BfsPsv::REPEAT`].
     pub bfs: u8,
 }
 
@@ -61,13 +63,15 @@ impl BfsPsv {
     pub const BASE_MASK: u8 = 0xf0;
 }
 
-/// What an mkey does for the signature of a transaction (`ext_init_gen_pro_size`; as SPDK's `lib/mlx5` writes it).
+/// What an mkey does for the signature of a transaction (`ext_init_gen_pro_size`; as SPDK's `lib/mlx5` writes
+/// it).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct TransactionBits {
     #[bits(24)]
     __: u32,
-    /// The signature stands after the data in memory: it is checked where they are read, and generated where they are written.
+    /// The signature stands after the data in memory: it is checked where they are read, and generated where
+    /// they are written.
     pub memory_check_gen: bool,
     /// The signature starts from its seed with this mkey.
     pub memory_init: bool,
@@ -209,7 +213,8 @@ impl SignatureBsf {
 }
 
 codes! {
-    /// What is encrypted and in which order signatures are made (`enc_order`). An open set: a ring may hold any code.
+    /// What is encrypted and in which order signatures are made (`enc_order`). An open set: a ring may hold
+    /// any code.
     EncryptionOrder(u8), "encryption order {:#x}";
 
     /// The wire holds ciphertext; its signature is inside the cipher (`ENCRYPTED_WIRE_SIGNATURE`).

@@ -1,7 +1,7 @@
 //! Open sets of codes: a ring or a reply may hold any value, and those that have a name are constants.
 
-/// Makes the type of one set: its codes, their names, a `Display` that prints the name, else the number, and a `Debug` that
-/// prints the constant, else type and number.
+/// Makes the type of one set: its codes, their names, a `Display` that prints the name, else the number, and
+/// a `Debug` that prints the constant, else type and number.
 macro_rules! codes {
     (
         $(#[$type_doc:meta])* $type:ident($int:ident), $unknown:literal;

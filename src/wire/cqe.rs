@@ -101,8 +101,8 @@ pub struct OpcodeQpn {
     pub wqe_opcode: u8,
 }
 
-/// The last eight bytes of a completion entry, from [`Cqe::sop_qpn`] to [`Cqe::op_own`], as one number: who completed what,
-/// and whether it is there.
+/// The last eight bytes of a completion entry, from [`Cqe::sop_qpn`] to [`Cqe::op_own`], as one number: who
+/// completed what, and whether it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct CqeEnd(u64);
@@ -111,7 +111,8 @@ impl CqeEnd {
     /// Where an entry has it, in bytes.
     pub(crate) const OFFSET: usize = core::mem::offset_of!(Cqe, sop_qpn);
 
-    /// The bits of owner, format and opcode. Format and opcode are 0 in the plain entry of a send request that succeeded.
+    /// The bits of owner, format and opcode. Format and opcode are 0 in the plain entry of a send request
+    /// that succeeded.
     const STATUS: u64 = {
         assert!(CqeOpcode::REQUESTER.0 == 0);
         OpOwn::new().with_opcode(0xf).with_format(0b11).with_owner(true).into_bits() as u64
@@ -123,8 +124,8 @@ impl CqeEnd {
         Self(u64::from_be_bytes(bytes))
     }
 
-    /// Returns whether the device has written the entry, for a send request that succeeded. `owner` is the owner bit of the
-    /// entries that the device writes in this lap of the queue: 0 in the first.
+    /// Returns whether the device has written the entry, for a send request that succeeded. `owner` is the
+    /// owner bit of the entries that the device writes in this lap of the queue: 0 in the first.
     #[inline]
     pub(crate) const fn is_send_success(self, owner: u64) -> bool {
         (self.0 ^ owner) & Self::STATUS == 0
@@ -224,12 +225,13 @@ impl Default for Cqe {
     }
 }
 
-/// A completion entry of 128 bytes: a [`Cqe`] behind 64 bytes of which this library asks for none (`struct mlx5_cqe64` in the second
-/// half of a slot, `mlx5_poll_one` in rdma-core's `cq.c`).
+/// A completion entry of 128 bytes: a [`Cqe`] behind 64 bytes of which this library asks for none (`struct
+/// mlx5_cqe64` in the second half of a slot, `mlx5_poll_one` in rdma-core's `cq.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct Cqe128 {
-    /// Data of a message that was received into the entry (`inline_64`), where a queue pair was made for that; unused here.
+    /// Data of a message that was received into the entry (`inline_64`), where a queue pair was made for
+    /// that; unused here.
     pub inline_64: [u8; 64],
     /// The entry.
     pub cqe: Cqe,
@@ -319,8 +321,8 @@ pub struct ErrorCqe {
 }
 
 impl ErrorCqe {
-    /// Vendor syndrome of a page fault on on-demand memory, where the syndrome is [`Syndrome::REMOTE_ABORTED`]. Beside other
-    /// syndromes it says something else.
+    /// Vendor syndrome of a page fault on on-demand memory, where the syndrome is
+    /// [`Syndrome::REMOTE_ABORTED`]. Beside other syndromes it says something else.
     pub const VENDOR_ODP_FAULT: u8 = 0x93;
 
     /// Returns whether the request failed for a page fault on on-demand memory (libmlx5 `is_odp_pfault_err`).

@@ -82,14 +82,16 @@ pub struct OpcodeWord {
     pub opcode: u8,
     /// Number of the first 64-byte block, counted from the queue's start and modulo 2^16.
     pub wqe_index: u16,
-    /// Opcode modifier: [`OpcodeWord::OPMOD_MEMCPY`] for a copy in memory, and 0 for all else that this library posts.
+    /// Opcode modifier: [`OpcodeWord::OPMOD_MEMCPY`] for a copy in memory, and 0 for all else that this
+    /// library posts.
     pub opmod: u8,
 }
 
 impl OpcodeWord {
     /// `opmod` of [`Opcode::MMO`]: copies memory (`MLX5_OPC_MOD_MMO_DMA`).
     pub const OPMOD_MEMCPY: u8 = 1;
-    /// `opmod` of a masked atomic of 4 bytes; each step further doubles them (UCX `UCT_IB_MLX5_OPMOD_EXT_ATOMIC`).
+    /// `opmod` of a masked atomic of 4 bytes; each step further doubles them (UCX
+    /// `UCT_IB_MLX5_OPMOD_EXT_ATOMIC`).
     pub const OPMOD_EXTENDED_ATOMIC: u8 = 8;
 }
 
@@ -112,7 +114,8 @@ pub struct FmCeSe {
     __: u8,
     /// The receiver gets a solicited event (PRM `se`).
     pub solicited: bool,
-    /// Whether a completion is written (PRM `ce`): [`FmCeSe::CE_ERROR_ONLY`], [`FmCeSe::CE_ALWAYS`] and others.
+    /// Whether a completion is written (PRM `ce`): [`FmCeSe::CE_ERROR_ONLY`], [`FmCeSe::CE_ALWAYS`] and
+    /// others.
     #[bits(2, into = low8::<2>)]
     pub ce: u8,
     #[bits(1)]

@@ -1,9 +1,11 @@
-//! Segments of the data path: local data, inline data, remote address, atomic operands, what a copy in memory has.
+//! Segments of the data path: local data, inline data, remote address, atomic operands, what a copy in memory
+//! has.
 
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A data segment: a range of local memory, 16 bytes (PRM `wqe_data_seg`, `struct mlx5_wqe_data_seg`, `struct ibv_sge`).
+/// A data segment: a range of local memory, 16 bytes (PRM `wqe_data_seg`, `struct mlx5_wqe_data_seg`, `struct
+/// ibv_sge`).
 ///
 /// Also the entry of a receive queue.
 #[derive(
@@ -77,10 +79,11 @@ pub struct AtomicSegment {
 )]
 #[repr(C)]
 pub struct MmoMetadataSegment {
-    /// Low half of what the operation is told, 0 for a copy (`mmo_control_31_0`); DPDK has the high half in the control segment's
-    /// immediate data.
+    /// Low half of what the operation is told, 0 for a copy (`mmo_control_31_0`); DPDK has the high half in
+    /// the control segment's immediate data.
     pub control: U32,
-    /// Key of the opaque buffer, where the device may leave what it has to say of the operation (rdma-core: 64 bytes).
+    /// Key of the opaque buffer, where the device may leave what it has to say of the operation (rdma-core:
+    /// 64 bytes).
     pub opaque_lkey: U32,
     /// Address of the opaque buffer.
     pub opaque_address: U64,

@@ -1,10 +1,11 @@
-//! The address that requests of datagram queues and of dynamically connected ones have behind the control segment (PRM `ud_av`).
+//! The address that requests of datagram queues and of dynamically connected ones have behind the control
+//! segment (PRM `ud_av`).
 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The first part of an address, 16 bytes (`struct mlx5_wqe_av` of mlx5dv.h, `struct mlx5_base_av` of UCX). A compact address has no
-/// more.
+/// The first part of an address, 16 bytes (`struct mlx5_wqe_av` of mlx5dv.h, `struct mlx5_base_av` of UCX). A
+/// compact address has no more.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -32,7 +33,8 @@ impl BaseAddress {
     }
 }
 
-/// The second part of an address, 32 bytes: the way by MAC and GID (`struct mlx5_wqe_av`, from `reserved0` on).
+/// The second part of an address, 32 bytes: the way by MAC and GID (`struct mlx5_wqe_av`, from `reserved0`
+/// on).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

@@ -3,8 +3,8 @@
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The Ethernet segment, 16 bytes, with the first two bytes of the header that is in the request (`struct mlx5_wqe_eth_seg` of the
-/// kernel). The rest of the header follows, padded to octowords.
+/// The Ethernet segment, 16 bytes, with the first two bytes of the header that is in the request (`struct
+/// mlx5_wqe_eth_seg` of the kernel). The rest of the header follows, padded to octowords.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -20,8 +20,8 @@ pub struct EthernetSegment {
     pub mss: U16,
     /// What flow tables see (`flow_table_metadata`).
     pub metadata: U32,
-    /// Bytes of header in the request, in the low 10 bits; or [`EthernetSegment::VLAN`], [`EthernetSegment::TRAILER`]
-    /// (`inline_hdr.sz`, `insert.type`).
+    /// Bytes of header in the request, in the low 10 bits; or [`EthernetSegment::VLAN`],
+    /// [`EthernetSegment::TRAILER`] (`inline_hdr.sz`, `insert.type`).
     pub header_size: U16,
     /// The first two bytes of the header, or the VLAN tag (`inline_hdr.start`, `insert.vlan_tci`).
     pub header_start: [u8; 2],

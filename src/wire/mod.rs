@@ -1,10 +1,10 @@
 //! The bytes: one format per file, nothing but fields, units and where each number comes from.
 //!
-//! Every struct is a zerocopy view with big-endian fields; sizes and offsets are asserted beside it. Nothing here decides
-//! anything: words become bytes in [`crate::wqe`], bytes become words in [`crate::inspect`].
+//! Every struct is a zerocopy view with big-endian fields; sizes and offsets are asserted beside it. Nothing
+//! here decides anything: words become bytes in [`crate::wqe`], bytes become words in [`crate::inspect`].
 //!
-//! The setters of a word (`with_…`, `set_…`) take as many low bits of a value as the field has; a debug build stops at a
-//! value that has more.
+//! The setters of a word (`with_…`, `set_…`) take as many low bits of a value as the field has; a debug build
+//! stops at a value that has more.
 //!
 //! ```
 //! use mlx5_mkey::wire::ctrl::{ControlSegment, Opcode};

@@ -19,8 +19,8 @@ pub struct SetPsvSegment {
     pub transient_signature: U64,
 }
 
-/// What a signature starts with, 8 bytes (`transient_signature` of `struct mlx5_wqe_set_psv_seg`): the fields of a T10-DIF, or
-/// the seed of a CRC over all of them, one of 32 bits in the first four bytes.
+/// What a signature starts with, 8 bytes (`transient_signature` of `struct mlx5_wqe_set_psv_seg`): the fields
+/// of a T10-DIF, or the seed of a CRC over all of them, one of 32 bits in the first four bytes.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

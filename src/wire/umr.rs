@@ -75,7 +75,8 @@ pub struct MkeyMask {
 }
 
 const _: () = {
-    // The bit numbers of rdma-core (`MLX5_WQE_UMR_CTRL_MKEY_MASK_*`): a wrong padding above would shift every bit after it.
+    // The bit numbers of rdma-core (`MLX5_WQE_UMR_CTRL_MKEY_MASK_*`): a wrong padding above would shift every
+    // bit after it.
     assert!(MkeyMask::new().with_start_addr(true).into_bits() == 1 << 6);
     assert!(MkeyMask::new().with_sig_err(true).into_bits() == 1 << 9);
     assert!(MkeyMask::new().with_bsf_enable(true).into_bits() == 1 << 12);
@@ -101,8 +102,8 @@ pub struct UmrControlSegment {
     pub reserved0: [u8; 3],
     /// Size of the translation entries that follow, in octowords, padded to whole blocks.
     pub klm_octowords: U16,
-    /// Size of the BSFs that follow, in octowords; or the low 16 bits of the number of the first translation entry that is written, see
-    /// [`UmrFlags::translation_offset`] (`translation_offset`).
+    /// Size of the BSFs that follow, in octowords; or the low 16 bits of the number of the first translation
+    /// entry that is written, see [`UmrFlags::translation_offset`] (`translation_offset`).
     pub bsf_octowords: U16,
     /// See [`MkeyMask`].
     pub mkey_mask: U64,
@@ -114,7 +115,8 @@ pub struct UmrControlSegment {
 }
 
 impl UmrControlSegment {
-    /// Where translation entries and BSFs in memory have to begin, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM describes").
+    /// Where translation entries and BSFs in memory have to begin, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`:
+    /// "as PRM describes").
     pub const POINTER_ALIGNMENT: u64 = 2048;
 
     /// Returns the flags in their fields.
@@ -122,7 +124,8 @@ impl UmrControlSegment {
         UmrFlags::from_bits(self.flags)
     }
 
-    /// Returns the number of the first translation entry that is written, `None` where the request gives a whole layout.
+    /// Returns the number of the first translation entry that is written, `None` where the request gives a
+    /// whole layout.
     pub const fn first_entry(&self) -> Option<u64> {
         if !self.flag_bits().translation_offset() {
             return None;

@@ -12,8 +12,8 @@ use crate::wire::psv::TransientSignature;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::transmute;
 
-/// Returns the BSF of a signature but for the numbers of the PSVs; of none, one that lets data pass. `size` is one of the codes
-/// of [`BsfSize`].
+/// Returns the BSF of a signature but for the numbers of the PSVs; of none, one that lets data pass. `size`
+/// is one of the codes of [`BsfSize`].
 pub(crate) fn signature(signature: Option<&BlockSignature>, size: u8) -> SignatureBsf {
     let mut size_sbs = BsfSize::new().with_size(size);
     let mut bsf = SignatureBsf { raw_data_size: U32::MAX_VALUE, ..SignatureBsf::default() };
@@ -38,8 +38,8 @@ pub(crate) fn signature(signature: Option<&BlockSignature>, size: u8) -> Signatu
     bsf
 }
 
-/// Returns the BSF of a digest but for the bytes of data, and for the number of the PSV where that is the mkey's own. `size` is one
-/// of the codes of [`BsfSize`].
+/// Returns the BSF of a digest but for the bytes of data, and for the number of the PSV where that is the
+/// mkey's own. `size` is one of the codes of [`BsfSize`].
 pub(crate) fn digest(digest: &Digest, size: u8) -> SignatureBsf {
     let Digest { domain, seed, span } = *digest;
     let seed = match seed {

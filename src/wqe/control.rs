@@ -6,7 +6,8 @@ use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
 use zerocopy::big_endian::U64;
 use zerocopy::transmute;
 
-/// Fence, completion and event flags of a request (PRM `fm_ce_se`), as the third dword of a control segment has them.
+/// Fence, completion and event flags of a request (PRM `fm_ce_se`), as the third dword of a control segment
+/// has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct RequestFlags(u32);
@@ -14,8 +15,8 @@ pub(crate) struct RequestFlags(u32);
 impl RequestFlags {
     /// No fence, no completion but that of an error, no event.
     pub(crate) const NONE: Self = Self::new(FmCeSe::new());
-    /// Waits until changes of mkeys before it are done (small fence), so that the request does not overtake them. Devices that need
-    /// more have [`RequestFlags::AFTER_UMR_STRONG`].
+    /// Waits until changes of mkeys before it are done (small fence), so that the request does not overtake
+    /// them. Devices that need more have [`RequestFlags::AFTER_UMR_STRONG`].
     pub(crate) const AFTER_UMR: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_SMALL));
     /// As [`RequestFlags::AFTER_UMR`], for devices that need a strong fence.
     pub(crate) const AFTER_UMR_STRONG: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_STRONG));
@@ -81,7 +82,8 @@ pub(crate) struct ControlFields {
     pub(crate) begin: u64,
     /// What the request asks for.
     pub(crate) flags: RequestFlags,
-    /// What it gets beside: a completion, if each request of the queue does (`signal_all`), and a fence, unless it asks for one.
+    /// What it gets beside: a completion, if each request of the queue does (`signal_all`), and a fence,
+    /// unless it asks for one.
     pub(crate) default: RequestFlags,
 }
 
@@ -121,7 +123,8 @@ pub(crate) const fn nop_start(begin: u64) -> [u8; 4] {
     OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(begin as u16).into_bits().to_be_bytes()
 }
 
-/// Splits blocks into the work requests that they hold, each up to its size: after it the device does not read its last block.
+/// Splits blocks into the work requests that they hold, each up to its size: after it the device does not
+/// read its last block.
 #[cfg(test)]
 pub(crate) fn split_requests(blocks: &[u8]) -> std::vec::Vec<std::vec::Vec<u8>> {
     use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};

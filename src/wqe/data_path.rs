@@ -12,8 +12,9 @@ use zerocopy::{Immutable, IntoBytes, transmute};
 
 /// Local memory of a data-path request or of a receive request. Laid out as `struct ibv_sge` is.
 ///
-/// For an mkey of this library the address is an offset in its space, and both count bytes as they are on the wire. The
-/// length is checked when a request is posted: 1 to [`Sge::MAX_BYTES`]. The device reads 0 as 2 GiB: leave such a segment out.
+/// For an mkey of this library the address is an offset in its space, and both count bytes as they are on the
+/// wire. The length is checked when a request is posted: 1 to [`Sge::MAX_BYTES`]. The device reads 0 as 2
+/// GiB: leave such a segment out.
 ///
 /// ```
 /// use mlx5_mkey::{types::Key, wqe::Sge};

@@ -1,6 +1,7 @@
 //! Layouts to translation entries (PRM `klm`, `struct mlx5_wqe_umr_repeat_block_seg`).
 //!
-//! Entries stay as the user has them until they are in the ring: what is written is checked and summed up on the way.
+//! Entries stay as the user has them until they are in the ring: what is written is checked and summed up on
+//! the way.
 
 use crate::error::ConfigError;
 use crate::mkey::{InterleavedEntry, KlmEntry, Layout, LayoutForm};

@@ -16,14 +16,16 @@ use zerocopy::{transmute, transmute_mut};
 /// Blocks of a UMR whose lists are in memory, of which the pointer has the last one.
 pub(crate) const POINTER_BLOCKS: usize = UMR_HEAD_BLOCKS + 1;
 
-/// Octowords of such a UMR: the device wants just these (DPDK: "Non-inline KLM UMR WQE size must be 9 WQE_DS").
+/// Octowords of such a UMR: the device wants just these (DPDK: "Non-inline KLM UMR WQE size must be 9
+/// WQE_DS").
 const POINTER_OCTOWORDS: usize = UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + 1;
 
 /// Blocks of a UMR without a layout and of SET_PSVs, as many as there can be.
 const SCRATCH: usize = UMR_HEAD_BLOCKS + 2 + 2;
 
-/// Writes a UMR that takes its layout and its BSFs from memory, and `psvs` SET_PSVs. Returns the BSFs, which the caller writes behind
-/// the list once the request is posted ([`write_bsfs`]); from the number of the prepared ones on they mean nothing.
+/// Writes a UMR that takes its layout and its BSFs from memory, and `psvs` SET_PSVs. Returns the BSFs, which
+/// the caller writes behind the list once the request is posted ([`write_bsfs`]); from the number of the
+/// prepared ones on they mean nothing.
 ///
 /// # Errors
 /// [`ConfigError`] for a length that the BSFs cannot have.
@@ -118,8 +120,8 @@ fn pointer_block(list: &RegisteredList<'_>) -> Block {
     block
 }
 
-/// Writes the first two blocks of a UMR of `size` octowords that changes nothing but translation entries: those of `octowords`
-/// octowords from number `first` on.
+/// Writes the first two blocks of a UMR of `size` octowords that changes nothing but translation entries:
+/// those of `octowords` octowords from number `first` on.
 fn write_replacement(
     blocks: &mut [Block],
     fields: ControlFields,

@@ -24,8 +24,8 @@ use zerocopy::transmute;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MemcpyConfig {
-    /// The opaque buffer: [`MemcpyConfig::OPAQUE_BYTES`] of memory with local writing, where the device may write its report
-    /// of a copy. Nobody reads it; all queue pairs of a protection domain may share one.
+    /// The opaque buffer: [`MemcpyConfig::OPAQUE_BYTES`] of memory with local writing, where the device may
+    /// write its report of a copy. Nobody reads it; all queue pairs of a protection domain may share one.
     pub opaque: Local,
     /// Logarithm of the longest copy in bytes; over 31 it counts as 31.
     pub log_max_bytes: u8,

@@ -1,7 +1,8 @@
-//! Requests to 64-byte blocks: native values are checked while they are written. Pure functions; no I/O, no state.
+//! Requests to 64-byte blocks: native values are checked while they are written. Pure functions; no I/O, no
+//! state.
 //!
-//! The number of blocks is known before the first byte is written. Whoever posts reserves them and hands them over as a
-//! slice.
+//! The number of blocks is known before the first byte is written. Whoever posts reserves them and hands them
+//! over as a slice.
 //!
 //! ```
 //! use mlx5_mkey::error::PostError;

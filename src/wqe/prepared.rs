@@ -62,7 +62,8 @@ pub struct PreparedConfig {
     exact_size: bool,
     /// Data units need not be blocks with their signatures.
     any_data_unit: bool,
-    /// Which PSVs of an mkey the BSF of a block signature names: wire and memory domain have 32 bits of the word each.
+    /// Which PSVs of an mkey the BSF of a block signature names: wire and memory domain have 32 bits of the
+    /// word each.
     pub(super) psv_mask: u64,
     /// The domains whose PSVs are set, in this order, and how many they are: from there on they mean nothing.
     pub(super) psv_domains: [DomainKind; 2],
@@ -74,8 +75,9 @@ pub struct PreparedConfig {
 impl PreparedConfig {
     /// Checks and encodes a configuration for all mkeys of a kind ([`Mkey::kind`]).
     ///
-    /// Parts that the configuration does not change are taken from the mkey at each post. If mkeys of this kind have a signature or
-    /// crypto properties, and the configuration does not give them, every post encodes it again: give both where speed counts.
+    /// Parts that the configuration does not change are taken from the mkey at each post. If mkeys of this
+    /// kind have a signature or crypto properties, and the configuration does not give them, every post
+    /// encodes it again: give both where speed counts.
     ///
     /// # Errors
     /// What no mkey of this kind can hold: [`ConfigError::NotASignatureMkey`],
@@ -139,8 +141,9 @@ impl PreparedConfig {
         Ok(Self { config: *config, any_data_unit, ..Self::encode(kind_word, kind, &plan) })
     }
 
-    /// Returns what is written for an mkey: itself, or in `place` one that is encoded anew. That is needed where it keeps a part of the
-    /// mkey, which the request may have to write again, and where a digest begins anew after a signature error.
+    /// Returns what is written for an mkey: itself, or in `place` one that is encoded anew. That is needed
+    /// where it keeps a part of the mkey, which the request may have to write again, and where a digest
+    /// begins anew after a signature error.
     ///
     /// # Errors
     /// [`ConfigError`] for an mkey of another kind, or that cannot take it in its state.
@@ -170,8 +173,8 @@ impl PreparedConfig {
         Ok(completed)
     }
 
-    /// Also lets reads or writes through the mkey pass one another (PCIe relaxed ordering), or no longer: those that the device can
-    /// change.
+    /// Also lets reads or writes through the mkey pass one another (PCIe relaxed ordering), or no longer:
+    /// those that the device can change.
     pub fn with_relaxed_ordering(mut self, ordering: RelaxedOrdering, relaxed: bool) -> Self {
         self.changes.relaxed_ordering = Some((ordering, relaxed));
         self.encode_changes();
@@ -185,12 +188,12 @@ impl PreparedConfig {
         self
     }
 
-    /// Also has the space of the mkey begin at this address, by which requests name its first byte from then on; it is 0 until it is
-    /// given, and stays until it is given anew.
+    /// Also has the space of the mkey begin at this address, by which requests name its first byte from then
+    /// on; it is 0 until it is given, and stays until it is given anew.
     ///
     /// # Errors
-    /// [`ConfigError::StartWithBsf`] for a kind of mkey with signature or crypto. Posting returns [`ConfigError::SpaceBehindEnd`] for
-    /// a layout that is too long for it.
+    /// [`ConfigError::StartWithBsf`] for a kind of mkey with signature or crypto. Posting returns
+    /// [`ConfigError::SpaceBehindEnd`] for a layout that is too long for it.
     pub fn with_start_address(mut self, start: u64) -> Result<Self, ConfigError> {
         if start != 0 && (self.kind.signature.is_some() || self.kind.crypto.is_some()) {
             return Err(ConfigError::StartWithBsf);
@@ -200,7 +203,8 @@ impl PreparedConfig {
         Ok(self)
     }
 
-    /// Encodes the changes of fields, as far as the layout has no part in them: see [`PreparedConfig::finish_context`].
+    /// Encodes the changes of fields, as far as the layout has no part in them: see
+    /// [`PreparedConfig::finish_context`].
     fn encode_changes(&mut self) {
         let FieldChanges { relaxed_ordering, remote_invalidate, start_address } = self.changes;
         let mut mask = self.umr.mask();

@@ -46,7 +46,8 @@ impl<'a> RawWqe<'a> {
         matches!(Opcode(self.control.opcode_word().opcode()), Opcode::UMR | Opcode::SET_PSV)
     }
 
-    /// Writes it, with its place, its queue pair, and the flags of both. Behind its size the last block is left as it is.
+    /// Writes it, with its place, its queue pair, and the flags of both. Behind its size the last block is
+    /// left as it is.
     pub(crate) fn write(&self, blocks: &mut [Block], fields: ControlFields) {
         let mut slots = blocks.as_flattened_mut().iter_mut();
         if let Some(control) = slots.next() {
@@ -71,7 +72,8 @@ impl<'a> RawWqe<'a> {
     }
 }
 
-/// Returns a request's own flags with those that are asked for: its own fence goes first, and the louder completion.
+/// Returns a request's own flags with those that are asked for: its own fence goes first, and the louder
+/// completion.
 const fn flags(own: FmCeSe, asked: FmCeSe) -> FmCeSe {
     let fm = if own.fm() == FmCeSe::FM_NONE { asked.fm() } else { own.fm() };
     let ce = if own.ce() < asked.ce() { asked.ce() } else { own.ce() };

@@ -9,8 +9,8 @@ const CONTROL: usize = 1;
 const REMOTE: usize = 1;
 const ATOMIC: usize = 1;
 
-/// Blocks and work requests that a request takes of a send queue, or several requests together: how large a ring and a completion
-/// queue have to be.
+/// Blocks and work requests that a request takes of a send queue, or several requests together: how large a
+/// ring and a completion queue have to be.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{MkeyKind, SignatureCapabilities, UmrForm, XtsEngine};
@@ -43,9 +43,9 @@ impl RequestSize {
     /// Nothing.
     pub const NONE: Self = Self { blocks: 0, requests: 0 };
 
-    /// A configuration of an mkey of this kind, which changes signature or crypto properties if the kind has any: a list of up
-    /// to `entries` entries (an interleaved layout has one more, its header; 0 leaves the layout as it is), and a signature in up
-    /// to `domains` domains, 0 to 2.
+    /// A configuration of an mkey of this kind, which changes signature or crypto properties if the kind has
+    /// any: a list of up to `entries` entries (an interleaved layout has one more, its header; 0 leaves the
+    /// layout as it is), and a signature in up to `domains` domains, 0 to 2.
     pub const fn configure_mkey(kind: &MkeyKind, entries: usize, domains: u32) -> Self {
         let bsfs = kind.signature.is_some() as usize + kind.crypto.is_some() as usize;
         let umr = UMR_HEAD_BLOCKS + blocks_of(entries) + bsfs;
@@ -87,7 +87,8 @@ impl RequestSize {
         Self::octowords(Memcpy::OCTOWORDS)
     }
 
-    /// A work request that the caller built, of this many octowords of 16 bytes, its control segment included.
+    /// A work request that the caller built, of this many octowords of 16 bytes, its control segment
+    /// included.
     pub const fn raw(octowords: usize) -> Self {
         Self::octowords(octowords)
     }

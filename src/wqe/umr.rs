@@ -40,8 +40,9 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
         Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks }
     }
 
-    /// Returns whether its layout has room in the mkey, and all of it in a UMR of `max_blocks` blocks. It counts whole
-    /// blocks, while a request may end within one: where it returns false, a layout without BSFs may fit all the same.
+    /// Returns whether its layout has room in the mkey, and all of it in a UMR of `max_blocks` blocks. It
+    /// counts whole blocks, while a request may end within one: where it returns false, a layout without BSFs
+    /// may fit all the same.
     #[inline]
     pub(crate) const fn has_room(&self, max_blocks: usize) -> bool {
         // Both in one comparison: too many wrap around to more than `isize::MAX`.
@@ -50,8 +51,8 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
         blocks_left | entries_left <= isize::MAX as usize
     }
 
-    /// Writes the UMR and `psvs` SET_PSVs, and returns how many bytes the mkey maps once they are executed. The last of these work
-    /// requests gets the flag for a completion.
+    /// Writes the UMR and `psvs` SET_PSVs, and returns how many bytes the mkey maps once they are executed.
+    /// The last of these work requests gets the flag for a completion.
     ///
     /// # Errors
     /// [`ConfigError`] for an entry of the layout that cannot be, or for a length that the BSFs cannot have.
@@ -109,9 +110,9 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
         Ok(length)
     }
 
-    /// Finishes what [`UmrRequest::write`] has written of an mkey that maps `length` bytes, where few configurations need it: the
-    /// bytes of data in the BSFs of a digest or of a minimal UMR, the PSV of a digest, and the fields behind the length. A minimal UMR
-    /// has no tag.
+    /// Finishes what [`UmrRequest::write`] has written of an mkey that maps `length` bytes, where few
+    /// configurations need it: the bytes of data in the BSFs of a digest or of a minimal UMR, the PSV of a
+    /// digest, and the fields behind the length. A minimal UMR has no tag.
     ///
     /// # Errors
     /// [`ConfigError::DigestWithoutData`].
@@ -175,7 +176,8 @@ pub(crate) fn restart_digest(blocks: &mut [Block], fields: ControlFields, psv: P
     write_set_psv(block, fields, psv.get(), bsf::crc32_start(seed));
 }
 
-/// Writes a SET_PSV. The second half of its block is left as it is: the device reads no further than its size.
+/// Writes a SET_PSV. The second half of its block is left as it is: the device reads no further than its
+/// size.
 #[inline]
 fn write_set_psv(block: &mut Block, fields: ControlFields, psv: u32, start: TransientSignature) {
     const OCTOWORDS: usize = 1 + size_of::<SetPsvSegment>() / OCTOWORD_BYTES;

@@ -13,7 +13,8 @@ use zerocopy::transmute;
 /// Blocks of a request that binds a window: its entry has one.
 pub(crate) const BIND_BLOCKS: usize = UMR_HEAD_BLOCKS + 1;
 
-/// Writes the UMR that binds a window, known by `key`, to a range of a region: for the peer of this queue pair, under this tag.
+/// Writes the UMR that binds a window, known by `key`, to a range of a region: for the peer of this queue
+/// pair, under this tag.
 pub(crate) fn bind(
     blocks: &mut [Block],
     fields: ControlFields,

@@ -1,8 +1,10 @@
-//! The least that a program takes which does one kind of request and nothing else: written by hand, without the library.
+//! The least that a program takes which does one kind of request and nothing else: written by hand, without
+//! the library.
 //!
-//! It looks whether there is room, keeps the name of the request and what the mkey maps, and turns native values into the
-//! device's. It checks no entry, has no ring that ends in the middle of a request, and nothing can be said but what is here.
-//! Words are numbers of 64 bits as the PRM has them, most significant bit first.
+//! It looks whether there is room, keeps the name of the request and what the mkey maps, and turns native
+//! values into the device's. It checks no entry, has no ring that ends in the middle of a request, and
+//! nothing can be said but what is here. Words are numbers of 64 bits as the PRM has them, most significant
+//! bit first.
 
 #![allow(unsafe_code)]
 // Indices are taken modulo the length.

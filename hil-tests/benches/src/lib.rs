@@ -1,20 +1,21 @@
-//! The work whose instructions are counted, and who does it: the library ([`ours`]), a bare copy of the same bytes
-//! ([`copy`]), the least that a hand-written program takes ([`floor`]), and libmlx5, in the program.
+//! The work whose instructions are counted, and who does it: the library ([`ours`]), a bare copy of the same
+//! bytes ([`copy`]), the least that a hand-written program takes ([`floor`]), and libmlx5, in the program.
 //!
-//! Nothing here reads a clock or prints, so that the same work runs on bare metal. A measurement is the difference of two
-//! runs of [`Side::run`], one with more requests than the other: what a run costs beside its requests cancels out.
+//! Nothing here reads a clock or prints, so that the same work runs on bare metal. A measurement is the
+//! difference of two runs of [`Side::run`], one with more requests than the other: what a run costs beside
+//! its requests cancels out.
 //!
-//! What is counted is what a service does for each request. It has addresses, lengths and keys as native values in memory,
-//! of which the compiler knows nothing ([`Io`]), one mkey for each I/O, and 64 of them that it uses in turn; what is the
-//! same for all I/Os of a volume (access, signature, crypto) it has made ready. From there to the doorbell everything is
-//! counted, with one doorbell for each request. Rings have 256 blocks, completion queues 512 entries, and every field of a
-//! completion is used.
+//! What is counted is what a service does for each request. It has addresses, lengths and keys as native
+//! values in memory, of which the compiler knows nothing ([`Io`]), one mkey for each I/O, and 64 of them that
+//! it uses in turn; what is the same for all I/Os of a volume (access, signature, crypto) it has made ready.
+//! From there to the doorbell everything is counted, with one doorbell for each request. Rings have 256
+//! blocks, completion queues 512 entries, and every field of a completion is used.
 //!
-//! A run of requests begins at the ring's start and stays before its end, and completions are taken outside of what is
-//! counted. [`Work::List16Wrapped`] is about the ring's end, and those of whole I/Os ([`Work::IoList4`] and others) go round
-//! the ring and take their completions: they are means over whole laps. [`Work::RingFullList4`] and
-//! [`Work::MaxRequestsList4`] take a completion before each request: compare them with [`Work::List4`] and
-//! [`Work::Completion1`] together.
+//! A run of requests begins at the ring's start and stays before its end, and completions are taken outside
+//! of what is counted. [`Work::List16Wrapped`] is about the ring's end, and those of whole I/Os
+//! ([`Work::IoList4`] and others) go round the ring and take their completions: they are means over whole
+//! laps. [`Work::RingFullList4`] and [`Work::MaxRequestsList4`] take a completion before each request:
+//! compare them with [`Work::List4`] and [`Work::Completion1`] together.
 
 #![no_std]
 // As in the tests: what is impossible stops.
@@ -129,9 +130,11 @@ pub enum Work {
     RefusedMaxRequests,
     /// A completion on a full ring, and [`Work::List4`] in the room that this makes.
     RingFullList4,
-    /// A completion on a queue with as many requests as it may have, and [`Work::List4`] in the place of the one that is done.
+    /// A completion on a queue with as many requests as it may have, and [`Work::List4`] in the place of the
+    /// one that is done.
     MaxRequestsList4,
-    /// A whole I/O: [`Work::List4`], silent, an RDMA WRITE of all of it, signalled, the doorbell, and the completion.
+    /// A whole I/O: [`Work::List4`], silent, an RDMA WRITE of all of it, signalled, the doorbell, and the
+    /// completion.
     IoList4,
     /// [`Work::IoList4`], its number of entries not known.
     IoList4Dyn,
@@ -145,8 +148,8 @@ pub enum Work {
     IoT10DifXts4,
     /// An interleaved layout of 3 entries.
     Interleaved3,
-    /// [`Work::List16`] in a ring that comes to its end: one of 41 requests begins three blocks before it and goes on at its
-    /// start.
+    /// [`Work::List16`] in a ring that comes to its end: one of 41 requests begins three blocks before it and
+    /// goes on at its start.
     List16Wrapped,
     /// [`Work::List4`] through a queue that threads share.
     SharedList4,
@@ -238,8 +241,8 @@ impl Work {
         Self::ReconfigureRefTag,
     ];
 
-    /// Returns name, kind of mkey, entries of the layout, and how many requests may share a doorbell (or completions a
-    /// poll) in a measurement.
+    /// Returns name, kind of mkey, entries of the layout, and how many requests may share a doorbell (or
+    /// completions a poll) in a measurement.
     const fn row(self) -> (&'static str, Kind, usize, &'static [usize]) {
         use Kind::{Both, Encrypted, Plain, Signed};
         match self {
@@ -343,7 +346,8 @@ impl Work {
         )
     }
 
-    /// Returns whether it takes completions of RDMA WRITEs that are posted before, and how many of these there are for each.
+    /// Returns whether it takes completions of RDMA WRITEs that are posted before, and how many of these
+    /// there are for each.
     pub const fn writes_per_completion(self) -> Option<usize> {
         match self {
             Self::Completion1 | Self::Completion16 | Self::Completion64Queues => Some(1),
@@ -435,7 +439,8 @@ pub trait Side {
     /// [`Fault`].
     fn run(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), Fault>;
 
-    /// Returns how many blocks have been posted in all, modulo 2^16: every side must post as many for the same work.
+    /// Returns how many blocks have been posted in all, modulo 2^16: every side must post as many for the
+    /// same work.
     fn blocks(&self) -> u16;
 
     /// Takes all completions.

@@ -243,7 +243,8 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Posts short requests until the next one of each queue begins `blocks_to_end` blocks before the ring's end.
+    /// Posts short requests until the next one of each queue begins `blocks_to_end` blocks before the ring's
+    /// end.
     fn go_to(&mut self, blocks_to_end: usize) -> Result<(), Fault> {
         go_to(&mut self.queue, blocks_to_end)?;
         go_to(&mut self.limited, blocks_to_end)?;
@@ -277,7 +278,8 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Fills a queue with RDMA WRITEs, and writes the completion entries that a run takes: each makes room for one request.
+    /// Fills a queue with RDMA WRITEs, and writes the completion entries that a run takes: each makes room
+    /// for one request.
     fn fill(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Self { queue, limited, ios, entries, .. } = self;
         let (queue, freed) = if work.is_limited() { (limited, 1) } else { (queue, work.blocks() as u32) };

@@ -39,7 +39,8 @@ impl Publisher {
         Self { record: [0; 2], register: register() }
     }
 
-    /// Publishes all blocks before `producer`; `first_word` is the start of the last request, as the ring has it.
+    /// Publishes all blocks before `producer`; `first_word` is the start of the last request, as the ring has
+    /// it.
     #[inline(always)]
     pub(crate) fn send(&mut self, producer: u32, first_word: u64) {
         let [_, counter] = &mut self.record;

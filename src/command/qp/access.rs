@@ -21,8 +21,8 @@ pub struct QpAccess {
     pub remote_read: bool,
     /// RDMA WRITE.
     pub remote_write: bool,
-    /// Atomics, as the InfiniBand specification has them (`MLX5_ATOMIC_MODE_IB_COMP` of the kernel; an assumption until a
-    /// board confirms it for queue pairs that are not the kernel's).
+    /// Atomics, as the InfiniBand specification has them (`MLX5_ATOMIC_MODE_IB_COMP` of the kernel; an
+    /// assumption until a board confirms it for queue pairs that are not the kernel's).
     pub remote_atomic: bool,
 }
 

@@ -88,13 +88,14 @@ changes! {
     Rts2Rts = RTS2RTS_QP, AdjustQpRequest;
     /// Lets a queue pair send again whose send queue was drained after a signature error (SQD_RTS_QP).
     Sqd2Rts = SQD_RTS_QP, ModifyQpRequest;
-    /// Lets a queue pair send again whose send queue failed (SQERR2RTS_QP). Reliable connections go to full error instead.
+    /// Lets a queue pair send again whose send queue failed (SQERR2RTS_QP). Reliable connections go to full
+    /// error instead.
     SqErr2Rts = SQERR2RTS_QP, ModifyQpRequest;
 }
 
-/// Changes a queue pair that is initialised (INIT2INIT_QP): this is how signature errors are made to drain the send queue, and how
-/// copies in memory are allowed, since neither rdma-core nor the kernel asks for them earlier (`mlx5_modify_qp_drain_sigerr`,
-/// `qp_enable_mmo`).
+/// Changes a queue pair that is initialised (INIT2INIT_QP): this is how signature errors are made to drain
+/// the send queue, and how copies in memory are allowed, since neither rdma-core nor the kernel asks for them
+/// earlier (`mlx5_modify_qp_drain_sigerr`, `qp_enable_mmo`).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Init2Init};

@@ -111,8 +111,9 @@ impl Parts {
 
 /// Creates a queue pair of a reliable connection, its rings in user memory (CREATE_QP).
 ///
-/// The receive ring is first, the send ring after it. Received data never goes into completion entries: addresses of an
-/// mkey may start at 0, which that cannot tell from none. The reply is the queue pair's number; it is in reset.
+/// The receive ring is first, the send ring after it. Received data never goes into completion entries:
+/// addresses of an mkey may start at 0, which that cannot tell from none. The reply is the queue pair's
+/// number; it is in reset.
 ///
 /// ```
 /// use mlx5_mkey::command::{
@@ -196,11 +197,12 @@ impl Command for CreateQp {
     }
 }
 
-/// Creates a queue pair of a reliable connection, its rings in pages of memory (CREATE_QP): without a system, where nobody registers
-/// user memory.
+/// Creates a queue pair of a reliable connection, its rings in pages of memory (CREATE_QP): without a system,
+/// where nobody registers user memory.
 ///
-/// The receive ring is first; the send ring begins at the next multiple of 64 bytes behind it. As with [`CreateQp`], received data
-/// never goes into completion entries. The reply is the queue pair's number; it is in reset.
+/// The receive ring is first; the send ring begins at the next multiple of 64 bytes behind it. As with
+/// [`CreateQp`], received data never goes into completion entries. The reply is the queue pair's number; it
+/// is in reset.
 ///
 /// ```
 /// use mlx5_mkey::command::{

@@ -37,7 +37,8 @@ codes! {
 pub struct QpInfo {
     /// State.
     pub state: QpState,
-    /// The block of the send queue that the device executes next, modulo 2^16: in the drained state, where to cancel from.
+    /// The block of the send queue that the device executes next, modulo 2^16: in the drained state, where to
+    /// cancel from.
     pub next_send_block: u16,
     /// The block after the last that software announced.
     pub announced_send_block: u16,

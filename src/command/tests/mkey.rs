@@ -89,8 +89,9 @@ fn m4_entries_are_rounded_up_to_four() {
     );
 }
 
-/// As the kernel makes one (`mlx5e_create_umr_ksm_mkey`): free, for UMRs, access mode 3, the length of the entries where pages have
-/// theirs. The kernel gives a length of the space as well, which our first configuration gives.
+/// As the kernel makes one (`mlx5e_create_umr_ksm_mkey`): free, for UMRs, access mode 3, the length of the
+/// entries where pages have theirs. The kernel gives a length of the space as well, which our first
+/// configuration gives.
 #[test]
 fn m83_an_mkey_for_entries_of_one_length() {
     let entry_size = Some(KsmEntrySize::new(1 << 21).unwrap());
@@ -236,7 +237,8 @@ fn mkeys_have_no_more_entries_than_the_device_takes() {
     assert_eq!(GeneralCapabilities { log_max_entries: 63, ..device }.max_entries(), u32::MAX);
 }
 
-/// Entries behind number 65,535 are for devices whose requests can name them. A list that an mkey is created with is not changed.
+/// Entries behind number 65,535 are for devices whose requests can name them. A list that an mkey is created
+/// with is not changed.
 #[test]
 fn m84_mkeys_have_as_many_entries_as_requests_can_name() {
     let device = |log, bit: u32| general(&[(0x30, bit << 7 | log)]);
@@ -296,7 +298,8 @@ fn an_mkey_brings_its_list() {
     assert_encodes(&command, &from_words(command.input_bytes(), &golden));
     assert_eq!(command.decode(&from_words(16, &[(8, 0x12_3456)])), Ok(Key::from_raw(0x1234_565a)));
 
-    // All of one length: access mode 3, the length where pages have theirs, and no length in the entries (kernel `mlx5_ksm`).
+    // All of one length: access mode 3, the length where pages have theirs, and no length in the entries
+    // (kernel `mlx5_ksm`).
     let fixed = keys.map(|key| KsmEntry { address: 0x1122_3344_5566_7788, key });
     let command = new(MkeyEntries::Ksm(KsmEntrySize::new(1 << 21).unwrap(), &fixed[..2]))
         .with_length((2 << 21) - 1)

@@ -28,8 +28,8 @@ pub(in crate::devx) struct NextHop {
 }
 
 impl Pd {
-    /// Finds the next hop on Ethernet. libmlx5 has the kernel resolve it, when an address handle is made, from its routes and
-    /// neighbours; with kernels that do not, it looks there itself.
+    /// Finds the next hop on Ethernet. libmlx5 has the kernel resolve it, when an address handle is made,
+    /// from its routes and neighbours; with kernels that do not, it looks there itself.
     pub(in crate::devx) fn resolve(&self, route: Route) -> Result<NextHop, DevxError> {
         let api = self.context.api;
         let mut attr = IbvAhAttr {
@@ -46,8 +46,8 @@ impl Pd {
         let ah = NonNull::new(ah).ok_or_else(|| last_error("ibv_create_ah"))?;
         let mut out = Mlx5dvAh { av: ptr::null_mut(), comp_mask: 0 };
         let mut obj = Mlx5dvObj { ah: Described { object: ah.as_ptr(), out: &mut out }, ..Mlx5dvObj::NONE };
-        // SAFETY: the object names a live address handle and a place for its description, which is all that OBJ_AH reads and
-        // writes.
+        // SAFETY: the object names a live address handle and a place for its description, which is all that
+        // OBJ_AH reads and writes.
         let described = check("mlx5dv_init_obj", unsafe { (api.mlx5dv_init_obj)(&mut obj, OBJ_AH) });
         // SAFETY: the description points into the address handle, which still lives, or is null.
         let vector = unsafe { out.av.as_ref() };

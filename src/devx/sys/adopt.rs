@@ -49,7 +49,8 @@ fn place<T>(address: *mut c_void) -> Option<NonNull<T>> {
 /// Returns slots of a ring; none where there are none.
 ///
 /// # Safety
-/// As many slots of this size are there, and nobody else in this process uses them as long as what is made of them lives.
+/// As many slots of this size are there, and nobody else in this process uses them as long as what is made of
+/// them lives.
 unsafe fn slots<T>(address: *mut c_void, count: usize) -> Option<&'static mut [T]> {
     if count == 0 {
         return Some(&mut []);
@@ -73,8 +74,8 @@ impl Context {
     /// Describes a queue pair.
     ///
     /// # Safety
-    /// `qp` is a `struct ibv_qp` of libmlx5. It is not destroyed, and nobody else posts to it, as long as what is made of the parts
-    /// lives.
+    /// `qp` is a `struct ibv_qp` of libmlx5. It is not destroyed, and nobody else posts to it, as long as
+    /// what is made of the parts lives.
     pub(in crate::devx) unsafe fn describe_qp(&self, qp: NonNull<c_void>) -> Result<QpParts, DevxError> {
         let qp = qp.cast::<IbvQp>();
         // SAFETY: the caller vouches for the structure.
@@ -84,7 +85,8 @@ impl Context {
         let mut out = MaybeUninit::<Mlx5dvQp>::zeroed();
         let described = Described { object: qp.as_ptr(), out: out.as_mut_ptr() };
         let mut obj = Mlx5dvObj { qp: described, ..Mlx5dvObj::NONE };
-        // SAFETY: the object names a live queue pair and a place for its description, which is all that OBJ_QP reads and writes.
+        // SAFETY: the object names a live queue pair and a place for its description, which is all that
+        // OBJ_QP reads and writes.
         check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_QP) })?;
         // SAFETY: all fields may be zero, and those that are there were filled in.
         let Mlx5dvQp { dbrec, sq, rq, bf_reg, .. } = unsafe { out.assume_init() };
@@ -96,7 +98,8 @@ impl Context {
         if rq.wqe_cnt > 0 && !rq.stride.is_multiple_of(OCTOWORD_BYTES as u32) {
             return Err(AdoptError::Layout("the stride of the receive queue").into());
         }
-        // SAFETY: libmlx5 has the rings and the record there for the queue pair; the caller vouches that nobody else uses them.
+        // SAFETY: libmlx5 has the rings and the record there for the queue pair; the caller vouches that
+        // nobody else uses them.
         unsafe {
             Ok(QpParts {
                 qpn,
@@ -112,8 +115,8 @@ impl Context {
     /// Describes a completion queue.
     ///
     /// # Safety
-    /// `cq` is a `struct ibv_cq` of libmlx5. It is not destroyed, and nobody else polls it, as long as what is made of the parts
-    /// lives.
+    /// `cq` is a `struct ibv_cq` of libmlx5. It is not destroyed, and nobody else polls it, as long as what
+    /// is made of the parts lives.
     pub(in crate::devx) unsafe fn describe_cq(&self, cq: NonNull<c_void>) -> Result<CqParts, DevxError> {
         let cq = cq.cast::<IbvCq>();
         // SAFETY: the caller vouches for the structure.
@@ -129,8 +132,8 @@ impl Context {
         };
         let described = Described { object: cq.as_ptr(), out: &mut out };
         let mut obj = Mlx5dvObj { cq: described, ..Mlx5dvObj::NONE };
-        // SAFETY: the object names a live completion queue and a place for its description, which is all that OBJ_CQ reads and
-        // writes.
+        // SAFETY: the object names a live completion queue and a place for its description, which is all that
+        // OBJ_CQ reads and writes.
         check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_CQ) })?;
         let Mlx5dvCq { buf, dbrec, cqe_cnt, cqe_size, cq_uar, cqn, .. } = out;
         let (count, nowhere) = (cqe_cnt as usize, AdoptError::Layout("the ring"));

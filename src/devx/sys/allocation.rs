@@ -12,7 +12,8 @@ use std::vec::Vec;
 /// Bytes of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Memory of the allocator's, which is freed with the value. There are no references to it but those that its owner makes.
+/// Memory of the allocator's, which is freed with the value. There are no references to it but those that its
+/// owner makes.
 pub(in crate::devx) struct Allocation {
     base: NonNull<u8>,
     layout: Layout,
@@ -28,8 +29,8 @@ impl Allocation {
     /// Alignment in bytes: the smallest page of the device.
     pub(in crate::devx) const PAGE: usize = 4096;
 
-    /// Allocates zeros, aligned to pages; from 2 MiB on to huge pages, which the kernel is asked for. `what` is what cannot be
-    /// allocated where memory is used up.
+    /// Allocates zeros, aligned to pages; from 2 MiB on to huge pages, which the kernel is asked for. `what`
+    /// is what cannot be allocated where memory is used up.
     pub(in crate::devx) fn zeroed(length: usize, what: &'static str) -> Result<Self, DevxError> {
         let out_of_memory = || DevxError::call(what, io::ErrorKind::OutOfMemory.into());
         let align = if length >= HUGE_PAGE { HUGE_PAGE } else { Self::PAGE };
@@ -38,8 +39,8 @@ impl Allocation {
         // SAFETY: the size is not 0.
         let base = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or_else(out_of_memory)?;
         if align == HUGE_PAGE {
-            // Before the memory is touched: that is when it gets its pages. Whether the kernel has huge ones is of no account.
-            // SAFETY: the advice changes nothing that a program can see in its memory.
+            // Before the memory is touched: that is when it gets its pages. Whether the kernel has huge ones
+            // is of no account. SAFETY: the advice changes nothing that a program can see in its memory.
             unsafe { libc::madvise(base.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE) };
         }
         // SAFETY: just allocated, with this size.
@@ -62,7 +63,8 @@ impl Allocation {
     /// It is from there.
     pub(in crate::devx) unsafe fn into_vec(self) -> Vec<u8> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: these are the parts of a vector, which was given up for them; the memory has no other owner.
+        // SAFETY: these are the parts of a vector, which was given up for them; the memory has no other
+        // owner.
         unsafe { Vec::from_raw_parts(this.base.as_ptr(), this.length, this.layout.size()) }
     }
 

@@ -109,8 +109,8 @@ impl Context {
     /// Uses a context that the caller has opened.
     ///
     /// # Safety
-    /// `raw` is an open `struct ibv_context` of an mlx5 device with DEVX, and stays open while the value and all that is
-    /// made from it live.
+    /// `raw` is an open `struct ibv_context` of an mlx5 device with DEVX, and stays open while the value and
+    /// all that is made from it live.
     pub(in crate::devx) unsafe fn adopt(raw: NonNull<c_void>) -> Result<Arc<Self>, DevxError> {
         Ok(Arc::new(Self::new(api()?, raw.cast(), false)))
     }
@@ -165,7 +165,8 @@ impl Context {
         // SAFETY: it was all zeros, and parts of it were filled in.
         let Mlx5dvContext { comp_mask, hca_core_clock, .. } = unsafe { attributes.assume_init() };
         let register = NonNull::new(hca_core_clock.cast()).filter(|_| comp_mask & CONTEXT_CORE_CLOCK != 0);
-        // SAFETY: libmlx5 maps both registers as long as the context is open, and who gets the clock keeps that.
+        // SAFETY: libmlx5 maps both registers as long as the context is open, and who gets the clock keeps
+        // that.
         Ok(register.map(|register| unsafe { DeviceClock::new(register) }))
     }
 

@@ -70,7 +70,8 @@ impl Umem {
             comp_mask: if dmabuf.is_some() { UMEM_DMABUF } else { 0 },
             dmabuf_fd: dmabuf.map_or(-1, |dmabuf| dmabuf.as_raw_fd()),
         };
-        // SAFETY: the context is open, and the structure is read during the call; the caller vouches for the memory.
+        // SAFETY: the context is open, and the structure is read during the call; the caller vouches for the
+        // memory.
         let raw = unsafe { register(context.raw.as_ptr(), &mut input) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error(NAME))?;
         Ok(Self { context: context.clone(), raw })
@@ -105,8 +106,8 @@ impl Dma {
         // A length that has no whole pages is too long to be allocated.
         let length = length.max(1).checked_next_multiple_of(Allocation::PAGE).unwrap_or(usize::MAX);
         let memory = Allocation::zeroed(length, "allocation of a ring")?;
-        // SAFETY: the memory stays allocated until `drop` below, which ends the registration first. It is used through
-        // `slots` and `record` only.
+        // SAFETY: the memory stays allocated until `drop` below, which ends the registration first. It is
+        // used through `slots` and `record` only.
         let umem = unsafe { Umem::register(context, memory.base().as_ptr(), memory.length())? };
         Ok(Self { umem, memory: ManuallyDrop::new(memory) })
     }
@@ -164,8 +165,8 @@ impl Dma {
         offset: usize,
     ) -> Result<&'static R, DevxError> {
         let record = self.place::<R>(offset, 1)?;
-        // SAFETY: `place` vouches for room and alignment, the caller for life. Zero bytes are a record, which is changed
-        // through atomics only from here on.
+        // SAFETY: `place` vouches for room and alignment, the caller for life. Zero bytes are a record, which
+        // is changed through atomics only from here on.
         unsafe {
             record.write_bytes(0, 1);
             Ok(record.as_ref())

@@ -99,8 +99,8 @@ impl EventChannel {
         }
     }
 
-    /// Waits until there is an event. Returns whether there is: not when the time is over. Else the waiting was ended: `waker` was
-    /// used, the device is gone, or the context that the caller lent is closed.
+    /// Waits until there is an event. Returns whether there is: not when the time is over. Else the waiting
+    /// was ended: `waker` was used, the device is gone, or the context that the caller lent is closed.
     pub(in crate::devx) fn ready(
         &self,
         waker: Option<&Waker>,

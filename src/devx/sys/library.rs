@@ -33,7 +33,8 @@ unsafe fn find<F: Copy>(
     }
 }
 
-/// Declares the functions that are looked up, each in its library. One of a later version may be missing: who calls it is told.
+/// Declares the functions that are looked up, each in its library. One of a later version may be missing: who
+/// calls it is told.
 macro_rules! api {
     ($($library:ident = $file:literal {
         $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)+
@@ -52,13 +53,14 @@ macro_rules! api {
         impl Api {
             fn load() -> Result<Self, LibraryError> {
                 $(
-                    // SAFETY: loading runs the constructors of the library; these two are written to be loaded by programs.
+                    // SAFETY: loading runs the constructors of the library; these two are written to be
+                    // loaded by programs.
                     let $library = unsafe { libloading::Library::new($file) }
                         .map_err(|error| LibraryError::missing($file, &error.to_string()))?;
                 )+
                 Ok(Self {
-                    // SAFETY: the signatures are those of the library's public header, stable since the version that the
-                    // shared object name stands for.
+                    // SAFETY: the signatures are those of the library's public header, stable since the
+                    // version that the shared object name stands for.
                     $($($name: unsafe { find(&$library, $file, stringify!($name), VERSION)? },)+)+
                     // SAFETY: as above.
                     $($($later: unsafe { find(&$library, $file, stringify!($later), $version) },)*)+

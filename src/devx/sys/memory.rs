@@ -52,7 +52,8 @@ impl Pd {
         let mut pd = Self { context: context.clone(), raw, number: 0, owned };
         let mut out = Mlx5dvPd::default();
         let mut obj = Mlx5dvObj { pd: Described { object: raw.as_ptr(), out: &mut out }, ..Mlx5dvObj::NONE };
-        // SAFETY: the object names a live PD and a place for its description, which is all that OBJ_PD reads and writes.
+        // SAFETY: the object names a live PD and a place for its description, which is all that OBJ_PD reads
+        // and writes.
         check("mlx5dv_init_obj", unsafe { (context.api.mlx5dv_init_obj)(&mut obj, OBJ_PD) })?;
         pd.number = out.pdn;
         Ok(Arc::new(pd))
@@ -91,8 +92,8 @@ impl<K> Mr<K> {
     /// Registers memory. Where that is refused, `kept` comes back.
     ///
     /// # Safety
-    /// The memory stays mapped, and Rust code does not use it in a way that conflicts with the device's accesses, while
-    /// the value lives or, if ending the registration fails, while `kept` is not dropped.
+    /// The memory stays mapped, and Rust code does not use it in a way that conflicts with the device's
+    /// accesses, while the value lives or, if ending the registration fails, while `kept` is not dropped.
     pub(in crate::devx) unsafe fn register(
         pd: &Arc<Pd>,
         kept: K,
@@ -135,8 +136,8 @@ impl Mr {
     /// Registers a piece of a dma-buf, of which the kernel holds a reference of its own then.
     ///
     /// # Safety
-    /// Rust code does not use the memory in a way that conflicts with the device's accesses, while the value lives or, if ending
-    /// the registration fails, for ever.
+    /// Rust code does not use the memory in a way that conflicts with the device's accesses, while the value
+    /// lives or, if ending the registration fails, for ever.
     pub(in crate::devx) unsafe fn register_dmabuf(
         pd: &Arc<Pd>,
         dmabuf: BorrowedFd<'_>,
@@ -147,7 +148,8 @@ impl Mr {
         let register = pd.context.api.ibv_reg_dmabuf_mr.as_ref();
         let register = register.map_err(|error| DevxError::Library(error.clone()))?;
         let (offset, length) = (piece.start as u64, piece.len());
-        // SAFETY: the PD is live and the descriptor open; the caller vouches for the memory. The kernel checks the numbers.
+        // SAFETY: the PD is live and the descriptor open; the caller vouches for the memory. The kernel
+        // checks the numbers.
         let raw =
             unsafe { register(pd.raw.as_ptr(), offset, length, iova, dmabuf.as_raw_fd(), access as c_int) };
         Self::made("ibv_reg_dmabuf_mr", raw, pd, ()).map_err(|(error, ())| error)

@@ -36,8 +36,8 @@ unsafe impl<K: Send> Send for Object<K> {}
 unsafe impl<K: Sync> Sync for Object<K> {}
 
 impl<K> Object<K> {
-    /// Runs a create command. The reply is in `output` also when it fails, with status and syndrome. What the object uses is
-    /// dropped after it, and never if it cannot be destroyed.
+    /// Runs a create command. The reply is in `output` also when it fails, with status and syndrome. What the
+    /// object uses is dropped after it, and never if it cannot be destroyed.
     pub(in crate::devx) fn create(
         context: &Arc<Context>,
         kept: K,
@@ -153,7 +153,8 @@ unsafe fn run<T>(
     output: &mut [u8],
 ) -> Result<(), DevxError> {
     let (input_at, output_at) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
-    // SAFETY: the caller vouches for function and object; both mailboxes are valid for their lengths during the call.
+    // SAFETY: the caller vouches for function and object; both mailboxes are valid for their lengths during
+    // the call.
     check(name, unsafe { command(object.as_ptr(), input_at, input.len(), output_at, output.len()) })
 }
 

@@ -71,7 +71,8 @@ impl CommandChannel {
         check("mlx5dv_devx_obj_query_async", result)
     }
 
-    /// Returns the next answer and the number that it was asked for with; waits for it until the time is over.
+    /// Returns the next answer and the number that it was asked for with; waits for it until the time is
+    /// over.
     pub(in crate::devx) fn next(
         &self,
         timeout: Option<Duration>,

@@ -47,7 +47,8 @@ pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'
     }
 }
 
-/// Takes what could be read. The generic rules report an unknown code wherever it stands; this reports the rest.
+/// Takes what could be read. The generic rules report an unknown code wherever it stands; this reports the
+/// rest.
 fn known<T>(read: Result<Option<T>, Finding>, report: &mut Report<'_>) -> Option<T> {
     read.unwrap_or_else(|finding| {
         if !matches!(finding.problem, Problem::UnknownCode { .. }) {
@@ -65,7 +66,8 @@ fn data_bytes(signature: &BlockSignature, length: u64) -> Option<u64> {
     }
 }
 
-/// Checks that both domains have whole blocks: memory with its signatures, and the wire of the data that is in them.
+/// Checks that both domains have whole blocks: memory with its signatures, and the wire of the data that is
+/// in them.
 fn partial_block(signature: &BlockSignature, length: u64, report: &mut Report<'_>) {
     let Some(data) = data_bytes(signature, length) else {
         let stride = signature.memory_domain().map_or(0, |memory| memory.stride());

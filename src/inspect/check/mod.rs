@@ -36,8 +36,8 @@ impl WorkRequest<'_> {
         request(self, device, &mut report);
     }
 
-    /// Returns the first finding for which the device refuses the request, `None` if there is none. It may refuse what is not known
-    /// here, too.
+    /// Returns the first finding for which the device refuses the request, `None` if there is none. It may
+    /// refuse what is not known here, too.
     pub fn refusal(&self, device: &DeviceContext) -> Option<Finding> {
         let mut first = None;
         self.findings(device, |finding| {

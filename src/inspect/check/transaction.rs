@@ -1,4 +1,5 @@
-//! Rules for CRCs over transactions: what drivers write is all that is known (SPDK, `mlx5_set_umr_sig_bsf_seg`).
+//! Rules for CRCs over transactions: what drivers write is all that is known (SPDK,
+//! `mlx5_set_umr_sig_bsf_seg`).
 
 use super::super::finding::Problem;
 use super::protected::Protected;

@@ -212,8 +212,8 @@ fn length_of_list(sum: u64, length: Option<u64>, report: &mut Report<'_>) {
     report.when(sum > length, LEN_AT, Problem::ListTooLong { sum, length });
 }
 
-/// Returns the code of an interleaved layout's header that has the wrong one, so that it reads as a list entry: all its
-/// other numbers fit the request, and the list's do not.
+/// Returns the code of an interleaved layout's header that has the wrong one, so that it reads as a list
+/// entry: all its other numbers fit the request, and the list's do not.
 fn mistaken_header(entries: &[Klm], octowords: u16, length: Option<u64>) -> Option<u32> {
     let first = entries.first()?;
     let header = StridedHeader::ref_from_bytes(first.as_bytes()).ok()?;

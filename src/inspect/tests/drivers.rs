@@ -1,7 +1,7 @@
 //! Requests as the drivers of DPDK and SPDK write them, which run on hardware: none is called suspicious.
 //!
-//! The bytes are put together field by field, from reading `drivers/crypto/mlx5` of DPDK 22.11 and 38f72e50, `lib/mlx5` and
-//! `module/accel/mlx5` of SPDK 3230130e, and `lib/mlx5` of NVIDIA's SPDK v24.01.4.
+//! The bytes are put together field by field, from reading `drivers/crypto/mlx5` of DPDK 22.11 and 38f72e50,
+//! `lib/mlx5` and `module/accel/mlx5` of SPDK 3230130e, and `lib/mlx5` of NVIDIA's SPDK v24.01.4.
 
 use super::std;
 use super::std::string::{String, ToString};
@@ -151,7 +151,8 @@ fn dpdk_writes_through_the_mkey_and_fills_up_with_a_nop() {
         &[0; 4],
         &segment(512, LKEY, 0x1_7d00_0000),
     ]);
-    // Opcode and size are new. The rest was a data segment of an operation in more pieces, whose address is in the flags now.
+    // Opcode and size are new. The rest was a data segment of an operation in more pieces, whose address is
+    // in the flags now.
     let nop = joined(&[
         &[0, 0, 8, 0, 0, 0x01, 0x23, 8],
         &0x0000_0011_7d00_1200_u64.to_be_bytes(),
@@ -346,8 +347,8 @@ const SIZE: KsmEntrySize = match KsmEntrySize::new(4096) {
     Err(_) => panic!(),
 };
 
-/// The kernel's network driver replaces entries of an mkey for entries of one length (`build_ksm_umr` of 6.12): key and address, no
-/// length, nothing in the context, and a mask of the free bit.
+/// The kernel's network driver replaces entries of an mkey for entries of one length (`build_ksm_umr` of
+/// 6.12): key and address, no length, nothing in the context, and a mask of the free bit.
 #[test]
 fn the_kernel_replaces_entries_of_one_length() {
     let update = |mask, length: u64| {

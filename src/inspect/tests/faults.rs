@@ -308,7 +308,8 @@ fn m84_the_length_behind_an_offset_is_that_of_the_whole_list() {
     assert!(words.contains("from entry 4 on, list of 4 entries, "), "{words}");
 }
 
-/// Bytes, where they change, the bytes written there, and what is not found although something like it is looked for.
+/// Bytes, where they change, the bytes written there, and what is not found although something like it is
+/// looked for.
 type Harmless = (fn() -> Vec<u8>, usize, &'static [u8], fn(&Problem) -> bool);
 
 #[test]

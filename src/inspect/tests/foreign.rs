@@ -1,6 +1,8 @@
-//! Requests and completions of queues that are none of this library: those that other drivers post and get on hardware.
+//! Requests and completions of queues that are none of this library: those that other drivers post and get on
+//! hardware.
 //!
-//! The bytes are put together field by field, from reading libmlx5, UCX, UCC, NVSHMEM, DPDK and the kernel's mlx5_core.
+//! The bytes are put together field by field, from reading libmlx5, UCX, UCC, NVSHMEM, DPDK and the kernel's
+//! mlx5_core.
 
 use super::cqe::{CompletionEntry, EntryKind};
 use super::drivers::{context, control, joined, segment, umr_control};
@@ -21,7 +23,8 @@ fn remote() -> Vec<u8> {
     joined(&[&0x7f00_0000_0000_u64.to_be_bytes(), &RKEY.to_be_bytes(), &[0; 4]])
 }
 
-/// The address of a datagram: to queue pair 0x45 at fe80::b859:9fff:fe00:1, as `mlx5_create_ah` of libmlx5 makes it.
+/// The address of a datagram: to queue pair 0x45 at fe80::b859:9fff:fe00:1, as `mlx5_create_ah` of libmlx5
+/// makes it.
 fn address(key: u64) -> Vec<u8> {
     let gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0xb8, 0x59, 0x9f, 0xff, 0xfe, 0, 0, 1];
     joined(&[
@@ -93,7 +96,8 @@ fn sends_of_other_queues_have_their_address_in_words() {
     }
 }
 
-/// Without the kind of queue such a send is not read as one of a connected queue pair, whatever its first word.
+/// Without the kind of queue such a send is not read as one of a connected queue pair, whatever its first
+/// word.
 #[test]
 fn what_no_connected_queue_pair_posts_is_not_read_as_of_one() {
     for (opcode, parts) in [
@@ -198,7 +202,8 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
     assert!(matches!(parse(&cut).body(), Body::Unknown));
 }
 
-/// UCC's all-to-all: header and entries are in registered memory, and map more than a list of as many entries could.
+/// UCC's all-to-all: header and entries are in registered memory, and map more than a list of as many entries
+/// could.
 #[test]
 fn an_interleaved_layout_in_memory_is_none_that_is_too_short() {
     let length = |length| {

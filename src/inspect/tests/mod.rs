@@ -109,7 +109,8 @@ const QUEUES: [QueueKind; 6] = [
     QueueKind::Ethernet,
 ];
 
-/// Looks at everything that there is of a request, on a queue of any kind: one of them, by the bytes, beside the unknown.
+/// Looks at everything that there is of a request, on a queue of any kind: one of them, by the bytes, beside
+/// the unknown.
 fn exercise(bytes: &[u8]) {
     exercise_on(QueueKind::Unknown, bytes);
     let sum = bytes.iter().fold(0, |sum: usize, byte| sum + usize::from(*byte));

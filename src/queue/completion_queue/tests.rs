@@ -177,7 +177,8 @@ fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
     assert!(mkeys[1].error_count().is_some_and(|count| count.pending && count.seen == 3));
 }
 
-/// An error whose mkey the router lacks is kept until the mkey is asked: data that was wrong is never called right.
+/// An error whose mkey the router lacks is kept until the mkey is asked: data that was wrong is never called
+/// right.
 #[test]
 fn an_error_that_the_router_has_no_mkey_for_is_told_when_the_mkey_is_asked() {
     let of = |key: u32| -> Cqe {
@@ -279,8 +280,8 @@ fn word(entry: &[u8; 64], at: usize) -> u32 {
 /// Indices of the mkeys that the router has.
 const MKEYS: [u32; 2] = [0x77, 0x78];
 
-/// Reads an entry, byte by byte, and retires what it names in a search: what a poll has to return, or `None` for what the user
-/// does not see.
+/// Reads an entry, byte by byte, and retires what it names in a search: what a poll has to return, or `None`
+/// for what the user does not see.
 fn expected(entry: &[u8; 64], models: &mut [(u32, Model)]) -> Option<Result<Completion, CompletionError>> {
     let (opcode, format) = (entry[63] >> 4, entry[63] >> 2 & 3);
     match opcode {
@@ -348,7 +349,8 @@ impl Dice {
 
 type Qp<'r> = (Send<'r>, ReceiveQueue<'r, 4>);
 
-/// Queue pairs that complete to one completion queue, and what is known of them. Some are not in the table for a while.
+/// Queue pairs that complete to one completion queue, and what is known of them. Some are not in the table
+/// for a while.
 struct World<'r> {
     dice: Dice,
     table: QpTable<Qp<'r>, 8>,
@@ -496,8 +498,9 @@ impl World<'_> {
 
 #[test]
 fn polling_retires_what_a_search_would() {
-    // Five queue pairs that complete to one queue of eight entries, over many laps. Some are where their user index says, some
-    // are not. Requests of one block and more, silent or not; entries that a device would write, and others.
+    // Five queue pairs that complete to one queue of eight entries, over many laps. Some are where their user
+    // index says, some are not. Requests of one block and more, silent or not; entries that a device would
+    // write, and others.
     let mut rings = [[Wqebb::ZERO; 16]; 5];
     let mut receive_rings = [[DataSegment::default(); 4]; 5];
     let records = [const { DoorbellRecord::new() }; 5];

@@ -82,7 +82,8 @@ fn m63_the_record_is_written_before_the_doorbell_rings() {
     assert_eq!(queue.doorbell().seen, [], "nothing is rung before it is asked for");
     queue.ring_doorbell();
     queue.ring_doorbell();
-    // Opcode 0, block 0x0000 (the third after 0xfffe), queue pair 0x77, one octoword; counter 0x20001 in 16 bits.
+    // Opcode 0, block 0x0000 (the third after 0xfffe), queue pair 0x77, one octoword; counter 0x20001 in 16
+    // bits.
     let control = [0, 0, 0, 0, 0, 0, 0x77, 1];
     assert_eq!(queue.doorbell().seen, [(control, [0, 0, 0, 1])]);
 }
@@ -142,8 +143,8 @@ fn the_limit_of_requests_counts_set_psvs() {
 
 #[test]
 fn room_and_requests_are_counted_over_many_laps() {
-    // Requests of 1 to 3 blocks, completed one by one or with some before them; a queue that is filled to its limit of
-    // requests again and again, one that is filled to its ring's end, and what both should say.
+    // Requests of 1 to 3 blocks, completed one by one or with some before them; a queue that is filled to its
+    // limit of requests again and again, one that is filled to its ring's end, and what both should say.
     for max_requests in [5, u32::MAX] {
         let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
         let config = SendQueueConfig {
@@ -188,8 +189,8 @@ fn room_and_requests_are_counted_over_many_laps() {
 
 #[test]
 fn a_batch_posts_what_its_queue_posts() {
-    // Requests of 1 to 3 blocks and configurations, in batches of up to 7, over many laps of a ring that is full again and
-    // again; without a limit of requests, and with a low one.
+    // Requests of 1 to 3 blocks and configurations, in batches of up to 7, over many laps of a ring that is
+    // full again and again; without a limit of requests, and with a low one.
     for max_requests in [5, u32::MAX] {
         let (mut rings, record) = ([vec![Wqebb::ZERO; 16], vec![Wqebb::ZERO; 16]], DoorbellRecord::new());
         let start = SendQueueConfig::new(Qpn::from_low_bits(0x77));

@@ -199,7 +199,8 @@ pub struct ReplyHeader {
     pub syndrome: U32,
 }
 
-/// A request that names one object by a 24-bit number, or none: 16 bytes (PRM `destroy_mkey_in` and many others).
+/// A request that names one object by a 24-bit number, or none: 16 bytes (PRM `destroy_mkey_in` and many
+/// others).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -213,7 +214,8 @@ pub struct NumberRequest {
     pub reserved: U32,
 }
 
-/// A reply that names one object by a 24-bit number, or none: 16 bytes (PRM `create_mkey_out` and many others).
+/// A reply that names one object by a 24-bit number, or none: 16 bytes (PRM `create_mkey_out` and many
+/// others).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

@@ -1,5 +1,5 @@
-//! The command queue: how requests reach a device that no driver has, and replies come back (PRM "HCA driver queues"; Linux
-//! `struct mlx5_init_seg`, `mlx5_cmd_layout`, `mlx5_cmd_prot_block`).
+//! The command queue: how requests reach a device that no driver has, and replies come back (PRM "HCA driver
+//! queues"; Linux `struct mlx5_init_seg`, `mlx5_cmd_layout`, `mlx5_cmd_prot_block`).
 
 use crate::wire::codes::codes;
 use crate::wire::low::{low8, low32};
@@ -7,7 +7,8 @@ use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Where the registers are in the initialization segment, at the beginning of BAR 0: big-endian words (PRM "initialization segment").
+/// Where the registers are in the initialization segment, at the beginning of BAR 0: big-endian words (PRM
+/// "initialization segment").
 pub mod offset {
     /// Revision of the command interface in the upper half.
     pub const INTERFACE_REVISION: usize = 0x4;
@@ -59,8 +60,8 @@ pub struct Initializing {
 }
 
 codes! {
-    /// How a command was delivered (PRM `status` of a command queue entry, `MLX5_CMD_DELIVERY_STAT_*`). An open set; what the command
-    /// came to is in its reply.
+    /// How a command was delivered (PRM `status` of a command queue entry, `MLX5_CMD_DELIVERY_STAT_*`). An
+    /// open set; what the command came to is in its reply.
     DeliveryStatus(u8), "delivery status {:#x}";
 
     /// It was carried out.

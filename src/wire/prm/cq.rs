@@ -1,4 +1,5 @@
-//! CREATE_CQ: the context of a completion queue (PRM `cqc`, from the kernel's and DPDK's headers: rdma-core has none).
+//! CREATE_CQ: the context of a completion queue (PRM `cqc`, from the kernel's and DPDK's headers: rdma-core
+//! has none).
 
 use super::command::RequestHeader;
 use crate::wire::low::{low8, low32};

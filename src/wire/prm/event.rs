@@ -38,7 +38,8 @@ pub struct EventEntry {
 }
 
 impl EventEntry {
-    /// What entries hold before the device learns of them: they are its own in the first lap (`MLX5_EQE_OWNER_INIT_VAL`).
+    /// What entries hold before the device learns of them: they are its own in the first lap
+    /// (`MLX5_EQE_OWNER_INIT_VAL`).
     pub const UNWRITTEN: Self = Self {
         reserved0: 0,
         event_type: 0,

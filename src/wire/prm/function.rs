@@ -17,7 +17,8 @@ pub struct FunctionId {
     pub embedded_cpu_function: bool,
 }
 
-/// Request, 16 bytes without a list of pages (PRM `enable_hca_in`, `disable_hca_in`, `query_pages_in`, `manage_pages_in`).
+/// Request, 16 bytes without a list of pages (PRM `enable_hca_in`, `disable_hca_in`, `query_pages_in`,
+/// `manage_pages_in`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

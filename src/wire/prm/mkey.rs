@@ -11,7 +11,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(PartialEq, Eq)]
 pub struct MkcFlags {
     __: u8,
-    /// How addresses are translated: [`MkcFlags::PA`], [`MkcFlags::MTT`], [`MkcFlags::KLM`] or [`MkcFlags::KSM`].
+    /// How addresses are translated: [`MkcFlags::PA`], [`MkcFlags::MTT`], [`MkcFlags::KLM`] or
+    /// [`MkcFlags::KSM`].
     #[bits(2, into = low8::<2>)]
     pub access_mode_1_0: u8,
     /// Local reads.
@@ -82,7 +83,8 @@ pub struct MkcPd {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct MkcPages {
-    /// Logarithm of the page size in bytes; with [`MkcFlags::KSM`] of the bytes of each entry (`log_entity_size`).
+    /// Logarithm of the page size in bytes; with [`MkcFlags::KSM`] of the bytes of each entry
+    /// (`log_entity_size`).
     #[bits(5, into = low8::<5>)]
     pub log_page_size: u8,
     #[bits(1)]

@@ -1,5 +1,5 @@
-//! What is changed in place between posts: tweak, key, tags, and what a digest is over. Configuration and encoded form change
-//! together.
+//! What is changed in place between posts: tweak, key, tags, and what a digest is over. Configuration and
+//! encoded form change together.
 
 use super::PreparedConfig;
 use crate::error::ConfigError;
@@ -12,7 +12,8 @@ use zerocopy::big_endian::{U16, U32};
 use zerocopy::{transmute, transmute_mut};
 
 impl PreparedConfig {
-    /// Replaces the tweak of the first data unit, a number of 128 bits; it is put into the byte order of the engine.
+    /// Replaces the tweak of the first data unit, a number of 128 bits; it is put into the byte order of the
+    /// engine.
     ///
     /// # Errors
     /// [`ConfigError::NoCrypto`] where no crypto properties are set.

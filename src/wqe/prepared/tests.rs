@@ -30,7 +30,8 @@ impl Doorbell for Silent {
 
 type Queue<'r> = SendQueue<'r, Silent, 64>;
 
-/// Returns the bytes of each work request that `post` posts, from block 60 of 64 on, so that the ring's end comes in between.
+/// Returns the bytes of each work request that `post` posts, from block 60 of 64 on, so that the ring's end
+/// comes in between.
 fn posted(post: impl FnOnce(&mut Queue<'_>)) -> Vec<Vec<u8>> {
     let (mut ring, record) = (vec![Wqebb([0xa5; 64]); 64], DoorbellRecord::new());
     let config = SendQueueConfig { first_block: 60, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
@@ -150,7 +151,8 @@ fn all_configs() -> impl Iterator<Item = (Mkey, MkeyConfig)> {
         .filter(|(mkey, config)| PreparedConfig::with_any_data_unit(mkey.kind(), config).is_ok())
 }
 
-/// Posts what was changed and what is prepared anew to copies of an mkey in several states, and compares bytes and mkeys.
+/// Posts what was changed and what is prepared anew to copies of an mkey in several states, and compares
+/// bytes and mkeys.
 fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
     let anew = PreparedConfig::with_any_data_unit(mkey.kind(), config).unwrap();
     assert_eq!((changed, changed.config()), (&anew, config));

@@ -1,4 +1,5 @@
-//! `cargo xtask decode`: prints or draws work requests or completion entries, and says what a device would refuse in them.
+//! `cargo xtask decode`: prints or draws work requests or completion entries, and says what a device would
+//! refuse in them.
 
 mod card;
 mod memory;

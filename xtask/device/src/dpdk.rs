@@ -1,4 +1,5 @@
-//! What DPDK's test programs need besides the device: vectors, computed by other means than the device's, and credentials.
+//! What DPDK's test programs need besides the device: vectors, computed by other means than the device's, and
+//! credentials.
 
 use hil_tests::expected;
 use mlx5_mkey::types::{BlockSize, Tweak};
@@ -29,8 +30,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     written.map_or_else(|error| run::lost(&error), |()| ExitCode::SUCCESS)
 }
 
-/// Returns vectors as `dpdk-test-crypto-perf` reads them, called `UNIT-KEY-ORDER-IMPORT`: bytes, bits, order of the tweak, and how
-/// the key is imported.
+/// Returns vectors as `dpdk-test-crypto-perf` reads them, called `UNIT-KEY-ORDER-IMPORT`: bytes, bits, order
+/// of the tweak, and how the key is imported.
 fn vectors() -> String {
     let mut text = String::new();
     for unit in [BlockSize::B512, BlockSize::B4096] {

@@ -18,7 +18,8 @@ pub struct Boards {
     group: BTreeMap<String, Vec<String>>,
 }
 
-/// A board: how to reach it, what it can do, how long things may take there, and how to get it back when it is lost.
+/// A board: how to reach it, what it can do, how long things may take there, and how to get it back when it
+/// is lost.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
@@ -64,8 +65,8 @@ pub enum Reach {
         /// How keys are loaded: in plaintext, unless this is `wrapped`.
         #[serde(default)]
         crypto: Crypto,
-        /// The AES-XTS engine: of many data units, unless this is `single-block`; `multi-block-le` takes tweaks in
-        /// little endian.
+        /// The AES-XTS engine: of many data units, unless this is `single-block`; `multi-block-le` takes
+        /// tweaks in little endian.
         #[serde(default)]
         engine: Engine,
         /// More variables for the program and the stand-in, which may give the device other limits.

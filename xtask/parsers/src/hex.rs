@@ -5,9 +5,10 @@ pub use super::row::WordOrder;
 use super::rows::{self, Dumps};
 use std::fmt;
 
-/// The most bytes of a dump that is text, so that a repeated line cannot fill memory: four of the largest send rings, of 32768
-/// blocks of 64 bytes. In it fits the completion queue of such a ring, too, with entries of 128 bytes. The largest completion queue
-/// of all has 1 GiB (2^23 entries of 128 bytes): who dumps that does not print it, and raw bytes have no limit.
+/// The most bytes of a dump that is text, so that a repeated line cannot fill memory: four of the largest
+/// send rings, of 32768 blocks of 64 bytes. In it fits the completion queue of such a ring, too, with entries
+/// of 128 bytes. The largest completion queue of all has 1 GiB (2^23 entries of 128 bytes): who dumps that
+/// does not print it, and raw bytes have no limit.
 pub(super) const MOST: usize = 4 * 32768 * 64;
 
 /// Why a dump is not read.
@@ -45,7 +46,8 @@ pub enum Input {
     Bytes(Vec<u8>),
     /// Dumps among other text, or several of them.
     Dumps(Dumps),
-    /// Requests and completion entries, one by one, as `cargo xtask emulate --log` and `--log-json` write them.
+    /// Requests and completion entries, one by one, as `cargo xtask emulate --log` and `--log-json` write
+    /// them.
     Log(Vec<Logged>),
 }
 
@@ -62,8 +64,9 @@ pub struct Logged {
     pub bytes: Vec<u8>,
 }
 
-/// Returns what a file holds: a log if a request of one is in it, else bytes, as they are, or as hex if it is text, alone or among
-/// other text. `order` is that of the bytes in the words of a dump, where somebody knows.
+/// Returns what a file holds: a log if a request of one is in it, else bytes, as they are, or as hex if it is
+/// text, alone or among other text. `order` is that of the bytes in the words of a dump, where somebody
+/// knows.
 ///
 /// # Errors
 /// What line is not hex, and why; or that it is too long.
@@ -279,8 +282,8 @@ fn order_unknown(words: &str) -> String {
     format!("behind an offset, the order of bytes in words is not known: {}", quoted(words.trim()))
 }
 
-/// Splits off an offset without a colon, if there is one: a first word of another length than those behind it.
-/// Those must then be single bytes. `expected` says that earlier lines had one.
+/// Splits off an offset without a colon, if there is one: a first word of another length than those behind
+/// it. Those must then be single bytes. `expected` says that earlier lines had one.
 fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), String> {
     let (first, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     let mut others = rest.split_whitespace();

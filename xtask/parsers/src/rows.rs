@@ -1,4 +1,5 @@
-//! Dumps within other text: a log of the kernel or of a program, a session of a debugger, several dumps in one file.
+//! Dumps within other text: a log of the kernel or of a program, a session of a debugger, several dumps in
+//! one file.
 //!
 //! A dump is a run of rows. A row may stand anywhere in its line: behind a time, a host, an offset.
 
@@ -266,7 +267,8 @@ impl Reader {
         }
     }
 
-    /// Repeats the last row up to an offset where a `*` says that; returns whether rows reach this offset now.
+    /// Repeats the last row up to an offset where a `*` says that; returns whether rows reach this offset
+    /// now.
     fn fill(&mut self, offset: u64) -> Result<bool, HexError> {
         let Some(dump) = self.dumps.found.last_mut() else { return Ok(false) };
         let at = offset.checked_sub(dump.offset).and_then(|at| usize::try_from(at).ok());
@@ -339,8 +341,8 @@ impl Reader {
         if self.total > MOST { Err(HexError::Long) } else { Ok(()) }
     }
 
-    /// Whether a row at an odd offset begins a dump: the first of a text, one where the last began, and after other
-    /// lines any that a debugger prints.
+    /// Whether a row at an odd offset begins a dump: the first of a text, one where the last began, and after
+    /// other lines any that a debugger prints.
     fn is_first_of_another(&self, row: &Row, between: bool) -> bool {
         let again = |last: &Dump| row.offsets.contains(&last.offset);
         self.dumps.found.last().map_or(!self.lost, again) || row.address && between

@@ -235,8 +235,8 @@ pub(super) fn writes(queue: &mut Queue<'_>, io: &Io, count: usize) -> Result<(),
     Ok(())
 }
 
-/// Declares functions that do whole I/Os: a silent configuration, an RDMA WRITE of all of the mkey, the doorbell, and the
-/// completion.
+/// Declares functions that do whole I/Os: a silent configuration, an RDMA WRITE of all of the mkey, the
+/// doorbell, and the completion.
 macro_rules! ios {
     ($($name:ident($our:ident, $volume:ident) $prepare:block $entries:expr;)*) => {
         $(

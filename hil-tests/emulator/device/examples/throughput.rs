@@ -1,4 +1,5 @@
-//! Prints MB/s of the cipher, the CRCs and the whole device on one core: `cargo run --release --example throughput`.
+//! Prints MB/s of the cipher, the CRCs and the whole device on one core: `cargo run --release --example
+//! throughput`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};

@@ -82,7 +82,8 @@ const ROCE: &[Field] = &[
     number(0x1a, 0, 16, 0xc000), // r_roce_min_src_udp_port
 ];
 
-/// The kinds of capabilities (`op_mod` of QUERY_HCA_CAP without its lowest bit, which asks for now or at most).
+/// The kinds of capabilities (`op_mod` of QUERY_HCA_CAP without its lowest bit, which asks for now or at
+/// most).
 const KIND_GENERAL: u16 = 0;
 const KIND_ATOMIC: u16 = 3;
 const KIND_ROCE: u16 = 4;
@@ -179,7 +180,8 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns the context of the function's port on the network (PRM `nic_vport_context`): RoCE is on, and who it is.
+/// Returns the context of the function's port on the network (PRM `nic_vport_context`): RoCE is on, and who
+/// it is.
 pub fn nic_vport(guid: u64, mac: [u8; 6]) -> Vec<u8> {
     let mut bytes = vec![0; 0x100];
     let address = mac.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));

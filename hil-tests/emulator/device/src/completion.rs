@@ -95,7 +95,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// A send request failed: completes it whether it asked or not, and the queue pair, or its send queue alone, is in error.
+    /// A send request failed: completes it whether it asked or not, and the queue pair, or its send queue
+    /// alone, is in error.
     pub(crate) fn fail(&mut self, qpn: u32, posted: Posted, status: Status, cause: Cause) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         qp.sq_consumer = posted.end();
@@ -127,7 +128,8 @@ impl<M: Memory> Device<M> {
         self.post_with(cqn, cqe::error(subject, CqeOpcode::RESPONDER_ERROR, status), Some(cause));
     }
 
-    /// Carries out what transfers have changed: CRCs of transactions, and reports of signature errors, each once for its PSV and its mkey. Returns whether an entry was written.
+    /// Carries out what transfers have changed: CRCs of transactions, and reports of signature errors, each
+    /// once for its PSV and its mkey. Returns whether an entry was written.
     ///
     /// Assumption: requesters report to their send queue's `cqn`, responders to their receive queue's.
     pub(crate) fn report(&mut self, cqn: u32, reports: &[Report]) -> bool {

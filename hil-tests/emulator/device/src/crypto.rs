@@ -87,8 +87,8 @@ impl Xts {
 
 /// One key size.
 ///
-/// `xts-mode` would give the cipher one block at a time, which costs most of the speed. This is the same (IEEE 1619 5.3), with as
-/// many blocks at a time as the cipher takes; the tests compare both.
+/// `xts-mode` would give the cipher one block at a time, which costs most of the speed. This is the same
+/// (IEEE 1619 5.3), with as many blocks at a time as the cipher takes; the tests compare both.
 struct Engine<C> {
     data: C,
     tweak: C,
@@ -105,8 +105,8 @@ const BLOCK: usize = 16;
 /// Units whose tweaks are encrypted together, at most.
 const UNITS: usize = 64;
 
-/// Masks of a unit that are made together. The compiler makes vectors of a loop this long; a shorter one it unrolls first, which is
-/// slower.
+/// Masks of a unit that are made together. The compiler makes vectors of a loop this long; a shorter one it
+/// unrolls first, which is slower.
 const LANES: usize = 32;
 
 /// Blocks of a unit, and their masks.
@@ -128,7 +128,8 @@ where
         Some(Box::new(Self { data: C::new_from_slice(first).ok()?, tweak: C::new_from_slice(second).ok()? }))
     }
 
-    /// Processes units of at least one block, of which `i` has the tweak `tweak + i * step`. The last may be shorter.
+    /// Processes units of at least one block, of which `i` has the tweak `tweak + i * step`. The last may be
+    /// shorter.
     fn units(&self, direction: Direction, stream: &mut [u8], unit: usize, tweak: u128, step: u128) {
         // Assumption: the tweak carries beyond 64 bits (measured by `gap04_tweaks`).
         let mut tweaks = core::iter::successors(Some(tweak), |tweak| Some(tweak.wrapping_add(step)));
@@ -160,7 +161,8 @@ where
 
 /// Units for a cipher that takes several blocks at a time.
 ///
-/// Masks are made and added where the cipher works: there the compiler may use the instructions that the cipher was found to have.
+/// Masks are made and added where the cipher works: there the compiler may use the instructions that the
+/// cipher was found to have.
 struct Units<'a> {
     bytes: &'a mut [u8],
     unit: usize,
@@ -227,8 +229,8 @@ fn pass<N: ArraySize>(
     }
 }
 
-/// Ends units that are no multiple of a block, whose whole blocks are done. The part of a block behind those takes what it lacks
-/// from the last of them, which goes through the cipher again.
+/// Ends units that are no multiple of a block, whose whole blocks are done. The part of a block behind those
+/// takes what it lacks from the last of them, which goes through the cipher again.
 #[inline(always)]
 fn steal<N: ArraySize>(
     bytes: &mut [u8],
@@ -323,8 +325,8 @@ impl Chain {
         self.high = high << LANES | low >> (64 - LANES);
     }
 
-    /// Returns the mask for the block that is stolen from, where `masks` are the last that were handed out, for `count` blocks.
-    /// Decryption meets the last two in the other order.
+    /// Returns the mask for the block that is stolen from, where `masks` are the last that were handed out,
+    /// for `count` blocks. Decryption meets the last two in the other order.
     #[inline(always)]
     fn split(&self, masks: &mut Piece<Mask>, count: usize, direction: Direction) -> Block {
         let behind = [self.low, self.high];
@@ -395,8 +397,8 @@ pub fn wrap_key(kek: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
 /// Stack that working with a key takes, and more: half of it is enough.
 const STACK_BYTES: usize = 24 << 10;
 
-/// Does something with a key and overwrites the stack below: what expands a key and what moves the result leave copies there,
-/// which no value owns that could wipe them.
+/// Does something with a key and overwrites the stack below: what expands a key and what moves the result
+/// leave copies there, which no value owns that could wipe them.
 fn leaving_nothing<T>(work: impl FnOnce() -> T) -> T {
     #[inline(never)]
     fn call<T>(work: impl FnOnce() -> T) -> T {

@@ -222,8 +222,8 @@ impl<M: Memory> Device<M> {
     /// Creates an indirect key, which UMRs configure (CREATE_MKEY).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for a crypto key on a device without crypto,
-    /// [`Error::BadAttribute`] for entries of one length that no device has.
+    /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for a crypto key on a device without
+    /// crypto, [`Error::BadAttribute`] for entries of one length that no device has.
     pub fn create_mkey(&mut self, attributes: MkeyAttributes) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
         if attributes.crypto && self.profile.crypto == CryptoMode::None {
@@ -233,11 +233,13 @@ impl<M: Memory> Device<M> {
         self.insert_mkey(Mkey::indirect(attributes))
     }
 
-    /// Creates an indirect key with its entries, which no UMR changes (CREATE_MKEY of access mode KLM or KSM without `umr_en`).
+    /// Creates an indirect key with its entries, which no UMR changes (CREATE_MKEY of access mode KLM or KSM
+    /// without `umr_en`).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] for the domain; [`Error::BadAttribute`] for features that only a UMR configures, for more entries
-    /// than there is room for, or for a space that they do not cover; [`Error::AtomicOverRelaxed`].
+    /// [`Error::NoSuchObject`] for the domain; [`Error::BadAttribute`] for features that only a UMR
+    /// configures, for more entries than there is room for, or for a space that they do not cover;
+    /// [`Error::AtomicOverRelaxed`].
     pub fn create_mkey_over(&mut self, attributes: MkeyAttributes, space: MkeySpace) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
         check_entries(&attributes)?;
@@ -358,7 +360,8 @@ impl<M: Memory> Device<M> {
         self.objects.cqs.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "CQ", number })
     }
 
-    /// Gives new objects of a kind numbers from `first` to `last`, so that those of several devices differ, or are the same.
+    /// Gives new objects of a kind numbers from `first` to `last`, so that those of several devices differ,
+    /// or are the same.
     ///
     /// # Errors
     /// [`Error::BadAttribute`] for an empty range or numbers of more than 24 bits.
@@ -388,8 +391,8 @@ impl<M: Memory> Device<M> {
     }
 }
 
-/// Refuses entries that no device has: more than there can be, or of one length that is over 2^31 bytes or (assumption) with
-/// signatures or crypto.
+/// Refuses entries that no device has: more than there can be, or of one length that is over 2^31 bytes or
+/// (assumption) with signatures or crypto.
 const fn check_entries(attributes: &MkeyAttributes) -> Result<(), Error> {
     if attributes.translations > 1 << LOG_MAX_ENTRIES {
         return Err(Error::BadAttribute("entries of an mkey"));

@@ -1,4 +1,5 @@
-//! What a device that takes wrapped keys is commissioned with, so that tests can log in and wrap keys. Not secrets.
+//! What a device that takes wrapped keys is commissioned with, so that tests can log in and wrap keys. Not
+//! secrets.
 
 use crate::crypto::wrap_key;
 use crate::device::{Device, Error};
@@ -32,7 +33,8 @@ pub fn commission<M: Memory>(device: &mut Device<M>) -> Result<Numbers, Error> {
     Ok(Numbers { keks, credential: device.import_credential(&CREDENTIAL)? })
 }
 
-/// Returns a key, credential or key with tag as a commissioned device wants it. `None` for lengths that cannot be wrapped.
+/// Returns a key, credential or key with tag as a commissioned device wants it. `None` for lengths that
+/// cannot be wrapped.
 pub fn wrapped(plain: &[u8]) -> Option<Vec<u8>> {
     wrap_key(&KEK, plain)
 }

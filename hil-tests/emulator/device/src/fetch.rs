@@ -40,8 +40,8 @@ pub(crate) struct Umr {
 pub(crate) enum UmrLists {
     /// In the request.
     Inline { translations: Vec<[u8; OCTOWORD_BYTES]>, bsfs: Vec<[u8; 64]> },
-    /// In memory, where this says: the length that it gives is not looked at, since drivers write bytes, entries or nothing there
-    /// (DEVICE.md, "UMR by pointer").
+    /// In memory, where this says: the length that it gives is not looked at, since drivers write bytes,
+    /// entries or nothing there (DEVICE.md, "UMR by pointer").
     InMemory(Klm),
 }
 
@@ -106,7 +106,8 @@ impl ReadAhead {
         Self { first, blocks: blocks.to_vec() }
     }
 
-    /// Returns at least `count` blocks from block `counter` on, of which `rung` blocks from there on are rung.
+    /// Returns at least `count` blocks from block `counter` on, of which `rung` blocks from there on are
+    /// rung.
     fn blocks(
         &mut self,
         memory: &impl Memory,
@@ -225,7 +226,8 @@ impl Wqe {
                 Operation::Atomic { remote: rest.take()?, operands: rest.take()?, scatter: scatter(rest)? }
             }
             Opcode::MMO => {
-                // Assumption: the opaque buffer, where other operations leave their results, is not looked at by a copy.
+                // Assumption: the opaque buffer, where other operations leave their results, is not looked at
+                // by a copy.
                 rest.skip(OCTOWORD_BYTES)?;
                 let operation = Operation::Copy { from: rest.take()?, to: rest.take()? };
                 rest.end()?;
@@ -360,7 +362,8 @@ pub(crate) fn receive(
     receive_list(&bytes)
 }
 
-/// Reads a slot of a shared receive queue: the number of the next one, and the segments. `None` where there is no memory.
+/// Reads a slot of a shared receive queue: the number of the next one, and the segments. `None` where there
+/// is no memory.
 pub(crate) fn shared_receive(
     memory: &impl Memory,
     srq: &SrqAttributes,

@@ -14,8 +14,8 @@ pub enum Passage {
     Twice,
     /// It is not written.
     Never,
-    /// It waits with all behind it in its queue, until [`crate::Device::release`], or until an object is taken from the device that
-    /// it may be about.
+    /// It waits with all behind it in its queue, until [`crate::Device::release`], or until an object is
+    /// taken from the device that it may be about.
     Later,
     /// Another entry is written before it, whose owner bit is filled in.
     Behind([u8; 64]),

@@ -99,8 +99,8 @@ impl<M: Memory> Device<M> {
     /// Loads a data encryption key and returns its number (object 0x0c).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for the other import method, [`Error::NoLogin`],
-    /// [`Error::BadKey`].
+    /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for the other import method,
+    /// [`Error::NoLogin`], [`Error::BadKey`].
     pub fn create_dek(&mut self, attributes: DekAttributes<'_>) -> Result<u32, Error> {
         let dek = self.load(attributes)?;
         self.objects.deks.insert(dek).ok_or(Error::Exhausted)
@@ -108,10 +108,12 @@ impl<M: Memory> Device<M> {
 
     /// Gives a DEK another value (MODIFY_GENERAL_OBJECT).
     ///
-    /// Assumption: one that was used since [`Device::sync_crypto`] goes on with the value that it had until the next of these.
+    /// Assumption: one that was used since [`Device::sync_crypto`] goes on with the value that it had until
+    /// the next of these.
     ///
     /// # Errors
-    /// As [`Device::create_dek`], and [`Error::NoSuchObject`] for the DEK; [`Error::BadAttribute`] for another domain.
+    /// As [`Device::create_dek`], and [`Error::NoSuchObject`] for the DEK; [`Error::BadAttribute`] for
+    /// another domain.
     pub fn modify_dek(&mut self, number: u32, attributes: DekAttributes<'_>) -> Result<(), Error> {
         let new = self.load(attributes)?;
         let dek = self.objects.deks.get_mut(number).ok_or(Error::NoSuchObject { what: "DEK", number })?;

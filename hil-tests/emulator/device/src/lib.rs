@@ -1,7 +1,7 @@
 //! A software mlx5 device: it knows memory and ring bytes, and executes the requests in them.
 //!
-//! Nothing here uses the encoder of `mlx5-mkey`; only its wire structs and value types. So a request that this device
-//! accepts was read by someone who did not write it.
+//! Nothing here uses the encoder of `mlx5-mkey`; only its wire structs and value types. So a request that
+//! this device accepts was read by someone who did not write it.
 //!
 //! ```text
 //! doorbell ──▶ fetch (ring ──▶ Operation) ──▶ execute ──┬─▶ umr, PSV: objects change

@@ -30,8 +30,8 @@ pub trait Memory {
 
     /// Stores one byte, ordered behind all writes before it.
     ///
-    /// It is the last byte of a completion entry, by which the host learns that the other 63 are there. Shared memory
-    /// needs a release store here; memory of one thread does not.
+    /// It is the last byte of a completion entry, by which the host learns that the other 63 are there.
+    /// Shared memory needs a release store here; memory of one thread does not.
     ///
     /// # Errors
     /// [`Fault`] where `address` is no memory.

@@ -104,8 +104,8 @@ pub enum Message {
         from: u32,
         /// Number of the responder's queue pair.
         to: u32,
-        /// Counts the requests of a queue pair in its lower 24 bits, as packet sequence numbers do. The upper 8 bits differ after
-        /// a reset, so that nothing of before is taken for an answer. See [`is_first`].
+        /// Counts the requests of a queue pair in its lower 24 bits, as packet sequence numbers do. The upper
+        /// 8 bits differ after a reset, so that nothing of before is taken for an answer. See [`is_first`].
         sequence: u32,
         /// What it asks.
         request: Request,

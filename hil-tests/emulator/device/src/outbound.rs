@@ -3,7 +3,8 @@
 use crate::message::{Message, Request};
 use alloc::collections::VecDeque;
 
-/// No message without answer is added while those of its kind have this number of bytes: nobody else holds them back.
+/// No message without answer is added while those of its kind have this number of bytes: nobody else holds
+/// them back.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// What a message takes besides its data.

@@ -108,7 +108,8 @@ pub struct Transform<'a> {
     pub wire: Option<Domain>,
     /// Which bytes of the input's signatures are checked.
     pub check_mask: u8,
-    /// Which bytes are copied from the input's to the output's signatures; 0 unless both have the same structure.
+    /// Which bytes are copied from the input's to the output's signatures; 0 unless both have the same
+    /// structure.
     pub copy_mask: u8,
     /// The cipher, if any.
     pub cipher: Option<Cipher<'a>>,
@@ -349,7 +350,8 @@ impl<'a> Transform<'a> {
             return Err(Reason::OffsetInBlock { offset, block: unit });
         }
         let length = bytes.len() as u64;
-        // Assumption: a single-block engine refuses what its first unit does not hold; real ones give non-standard bytes.
+        // Assumption: a single-block engine refuses what its first unit does not hold; real ones give
+        // non-standard bytes.
         if cipher.single_block && (length > unit || offset != 0) {
             return Err(Reason::OneUnit { length: length.saturating_add(offset), unit });
         }
@@ -436,7 +438,8 @@ impl<'a> Transform<'a> {
         Ok((data, signatures, error))
     }
 
-    /// Puts the signatures of a domain into data, after each whole block. Bytes of the copy mask come from the input.
+    /// Puts the signatures of a domain into data, after each whole block. Bytes of the copy mask come from
+    /// the input.
     fn insert(
         &self,
         domain: Option<Domain>,

@@ -75,7 +75,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Limits what the peer of a queue pair may ask for, whatever the keys allow (`qp_access_flags`); all of it at first.
+    /// Limits what the peer of a queue pair may ask for, whatever the keys allow (`qp_access_flags`); all of
+    /// it at first.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -102,7 +103,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Has requests of a queue pair copy memory, or not (opcode MMO; INIT2INIT, `mmo`). At first they may not.
+    /// Has requests of a queue pair copy memory, or not (opcode MMO; INIT2INIT, `mmo`). At first they may
+    /// not.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a device that does not copy.
@@ -114,7 +116,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Changes how often a request is repeated while the peer has no receive (`rnr_retry`, set on the way to RTS).
+    /// Changes how often a request is repeated while the peer has no receive (`rnr_retry`, set on the way to
+    /// RTS).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -123,7 +126,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Takes a request that comes with the doorbell (BlueFlame), before it is rung: it is not read from the ring, if it is the next.
+    /// Takes a request that comes with the doorbell (BlueFlame), before it is rung: it is not read from the
+    /// ring, if it is the next.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -186,7 +190,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Has a reset queue pair begin at block `counter`, as one does that moves here from elsewhere (`hw_sq_wqebb_counter`).
+    /// Has a reset queue pair begin at block `counter`, as one does that moves here from elsewhere
+    /// (`hw_sq_wqebb_counter`).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::InUse`] unless it is in [`QpState::Reset`].

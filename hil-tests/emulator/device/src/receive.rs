@@ -1,4 +1,5 @@
-//! Receives that are posted, of a queue pair alone or shared with others: how many there are, and the next of them.
+//! Receives that are posted, of a queue pair alone or shared with others: how many there are, and the next of
+//! them.
 
 use crate::device::{Device, Error, Event};
 use crate::fetch;
@@ -46,7 +47,8 @@ impl<M: Memory> Device<M> {
         self.objects.srqs.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "SRQ", number })
     }
 
-    /// Has [`Event::SrqLimit`] raised, once, when a shared queue has fewer than `limit` receives; 0 takes it back.
+    /// Has [`Event::SrqLimit`] raised, once, when a shared queue has fewer than `limit` receives; 0 takes it
+    /// back.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a limit that is always undercut.
@@ -138,7 +140,8 @@ impl<M: Memory> Device<M> {
         Some(Receive { counter, pd, segments: Ok(segments) })
     }
 
-    /// Flushes at most one receive of a queue pair in error. Returns whether there was one. Those of a shared queue stay.
+    /// Flushes at most one receive of a queue pair in error. Returns whether there was one. Those of a shared
+    /// queue stay.
     pub(crate) fn step_receive(&mut self, qpn: u32) -> bool {
         let failed = |qp: &&mut Qp| qp.state == QpState::Error;
         let Some(qp) = self.objects.qps.get_mut(qpn).filter(failed) else { return false };

@@ -303,11 +303,14 @@ reasons! {
     BufferTooShort { length: u64, room: u64 } Length "{length} bytes do not fit the buffers, of {room} bytes";
     OffsetInBlock { offset: u64, block: u64 } Alignment
         "offset {offset} is not where a block or data unit of {block} bytes begins";
-    EndInBlock { end: u64, block: u64 } PartialBlock "offset {end}, the end, is inside a block of {block} bytes";
-    BehindTransaction { end: u64, all: u64 } Bounds "the range ends at {end}, the transaction has {all} bytes";
+    EndInBlock { end: u64, block: u64 } PartialBlock
+        "offset {end}, the end, is inside a block of {block} bytes";
+    BehindTransaction { end: u64, all: u64 } Bounds
+        "the range ends at {end}, the transaction has {all} bytes";
     PartOfTransaction { offset: u64, length: u64 } PartialBlock
         "{length} bytes from offset {offset} on are neither the transaction nor its CRC";
-    JobSize { length: u64, unit: u64 } JobSize "{length} bytes cannot be encrypted in data units of {unit} bytes";
+    JobSize { length: u64, unit: u64 } JobSize
+        "{length} bytes cannot be encrypted in data units of {unit} bytes";
     TweakCarry JobSize "the upper half of the tweak would change";
     OneUnit { length: u64, unit: u64 } SingleBlock
         "{length} bytes exceed the data unit of {unit} bytes, the limit of this engine";
@@ -335,19 +338,24 @@ reasons! {
     BsfUnderList { key: u32 } Bsf "a list of entries in memory of key {key:#010x}, which has BSFs";
     CryptoUnconfigured CryptoUnconfigured "a crypto mkey without crypto attributes";
     UnknownDek { dek: u32 } Dek "there is no DEK {dek:#x}";
-    DekDomain { dek: u32, domain: u32 } Dek "DEK {dek:#x} is in protection domain {domain:#x}, the mkey is not";
+    DekDomain { dek: u32, domain: u32 } Dek
+        "DEK {dek:#x} is in protection domain {domain:#x}, the mkey is not";
     Keytag { dek: u32 } Keytag "the keytag is not that of DEK {dek:#x}";
     UnknownPsv { psv: u32 } Psv "there is no PSV {psv:#x}";
-    PsvDomain { psv: u32, domain: u32 } Psv "PSV {psv:#x} is in protection domain {domain:#x}, its user is not";
+    PsvDomain { psv: u32, domain: u32 } Psv
+        "PSV {psv:#x} is in protection domain {domain:#x}, its user is not";
     TransactionNotBegun { psv: u32 } Psv "PSV {psv:#x} carries no CRC: no transaction has begun";
 
     // Requests.
     AnotherQueue { qpn: u32 } Malformed "the request names queue pair {qpn:#x}, which is not its own";
-    AnotherIndex { index: u16, place: u16 } Malformed "the request names index {index}, and stands at {place}";
+    AnotherIndex { index: u16, place: u16 } Malformed
+        "the request names index {index}, and stands at {place}";
     Modifier { opmod: u8 } Malformed "opcode modifier {opmod:#04x} is not known";
-    SizeField { octowords: u8 } Malformed "the size field says {octowords} octowords, from 1 to 63 are possible";
+    SizeField { octowords: u8 } Malformed
+        "the size field says {octowords} octowords, from 1 to 63 are possible";
     LongerThanRung { blocks: u16, rung: u16 } Malformed "the request has {blocks} blocks, {rung} were rung";
-    SegmentMissing { octowords: u64 } Malformed "the {octowords} octowords of the request end inside a segment";
+    SegmentMissing { octowords: u64 } Malformed
+        "the {octowords} octowords of the request end inside a segment";
     SegmentsLeft { octowords: u64 } Malformed "{octowords} octowords stand behind the last segment";
     Opcode { opcode: u8 } Malformed "opcode {opcode:#04x} is none that this queue pair executes";
     InlineInScatter Malformed "inline data in a request that brings data in";
@@ -369,15 +377,18 @@ reasons! {
     UmrDomain { domain: u32 } UmrUnsupported "the mask moves the mkey into protection domain {domain:#x}";
     UmrBinding UmrUnsupported "the mask binds the mkey to a queue pair";
     BsfOctowords { octowords: u16 } UmrUnsupported "{octowords} octowords are no whole BSFs";
-    PointerAlignment { address: u64 } UmrUnsupported "the lists are at {address:#x}, which is no multiple of 2048";
+    PointerAlignment { address: u64 } UmrUnsupported
+        "the lists are at {address:#x}, which is no multiple of 2048";
     ReplacedInBlock { first: u64 } UmrUnsupported "entry {first} is not the first in a block of 4";
     OffsetTooLarge { first: u64 } UmrUnsupported "an mkey cannot have entry {first}";
     StridedCount { entries: u16, octowords: u64 } UmrUnsupported
         "a header and {entries} entries do not fit {octowords} octowords";
-    BsfOrder { count: u64 } UmrUnsupported "{count} BSFs are not a signature BSF, a crypto BSF, or both in this order";
+    BsfOrder { count: u64 } UmrUnsupported
+        "{count} BSFs are not a signature BSF, a crypto BSF, or both in this order";
     BsfNotThere UmrUnsupported "the mkey was created without the feature of a BSF";
     BsfSizeCode { wanted: u8 } UmrUnsupported "the size code of a BSF is not {wanted}";
-    LengthOver32Bits { length: u64 } UmrUnsupported "{length} bytes are too long for an mkey with BSFs (32 bits)";
+    LengthOver32Bits { length: u64 } UmrUnsupported
+        "{length} bytes are too long for an mkey with BSFs (32 bits)";
     EntriesOverRoom { entries: u64, room: u32 } UmrRoom "{entries} entries, the mkey has room for {room}";
 
     // What is no request's fault.

@@ -39,7 +39,8 @@ impl<M: Memory> Device<M> {
     /// Registers `length` bytes at `address` and returns their key, local and remote in one.
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] for the domain, [`Error::BadAttribute`] for a range past the end of the address space.
+    /// [`Error::NoSuchObject`] for the domain, [`Error::BadAttribute`] for a range past the end of the
+    /// address space.
     pub fn register(&mut self, pd: u32, address: u64, length: u64, access: Access) -> Result<Key, Error> {
         self.register_at(pd, address, address, length, access)
     }
@@ -76,8 +77,8 @@ impl<M: Memory> Device<M> {
     /// Changes a region, which keeps its key (REREG_MR).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] for key or domain, [`Error::BadAttribute`] for a key that is no region, or a range past the end of
-    /// the address space.
+    /// [`Error::NoSuchObject`] for key or domain, [`Error::BadAttribute`] for a key that is no region, or a
+    /// range past the end of the address space.
     pub fn reregister(&mut self, index: MkeyIndex, change: RegionChange) -> Result<(), Error> {
         if let Some(pd) = change.pd {
             self.known_pd(pd)?;

@@ -204,7 +204,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Reads, changes and writes 8 bytes. Assumption: in the order of the host that tests run on, little endian.
+    /// Reads, changes and writes 8 bytes. Assumption: in the order of the host that tests run on, little
+    /// endian.
     fn atomic(
         &mut self,
         qpn: u32,
@@ -235,8 +236,8 @@ impl<M: Memory> Device<M> {
         Ok(value)
     }
 
-    /// Finds the key that a SEND with invalidation to queue pair `qpn` may invalidate: not one that another queue pair has bound
-    /// (a memory window of type 2B).
+    /// Finds the key that a SEND with invalidation to queue pair `qpn` may invalidate: not one that another
+    /// queue pair has bound (a memory window of type 2B).
     fn invalidable(&self, qpn: u32, pd: u32, key: u32) -> Result<u32, Cause> {
         let refused = Cause::from(Reason::NotInvalidable { key });
         let key = Key::from_raw(key);

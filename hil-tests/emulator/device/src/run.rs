@@ -7,11 +7,13 @@ use crate::object::qp::{Qp, QpState};
 use crate::tap::Seen;
 use alloc::vec::Vec;
 
-/// A run ends behind this number of rounds over the queues, for rings that feed themselves: the next run continues.
+/// A run ends behind this number of rounds over the queues, for rings that feed themselves: the next run
+/// continues.
 const MAX_ROUNDS: u32 = 1 << 17;
 
 impl<M: Memory> Device<M> {
-    /// Takes a doorbell: executes what the doorbell record of the queue pair rings, and all that follows from it.
+    /// Takes a doorbell: executes what the doorbell record of the queue pair rings, and all that follows from
+    /// it.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -44,8 +46,8 @@ impl<M: Memory> Device<M> {
 
     /// Runs all queues until nothing moves. One run is one period of the receiver-not-ready timer.
     ///
-    /// Reads all doorbell records, so a thread that only calls this needs no doorbells. Only queue pairs that have
-    /// something to do are looked at further.
+    /// Reads all doorbell records, so a thread that only calls this needs no doorbells. Only queue pairs that
+    /// have something to do are looked at further.
     pub fn run(&mut self) {
         for number in self.objects.qps.numbers() {
             let Some(qp) = self.objects.qps.get_mut(number) else { continue };
@@ -117,8 +119,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Answers a request that is the next of its peer. Others follow one that has to be sent again, and are sent again with it:
-    /// they have no answer. A peer that was reset begins anew.
+    /// Answers a request that is the next of its peer. Others follow one that has to be sent again, and are
+    /// sent again with it: they have no answer. A peer that was reset begins anew.
     fn take_request(&mut self, qpn: u32, sequence: u32, request: Request) -> Option<Response> {
         let answers = |qp: &&Qp| qp.state.responds() && qp.attributes.transport.is_reliable();
         let Some(qp) = self.objects.qps.get(qpn).filter(answers) else {
@@ -137,9 +139,11 @@ impl<M: Memory> Device<M> {
         Some(response)
     }
 
-    /// Returns the next message for another device. A transport that loses one answers [`Response::Unreachable`].
+    /// Returns the next message for another device. A transport that loses one answers
+    /// [`Response::Unreachable`].
     ///
-    /// Queue pairs whose messages have no answer go on as these are taken: no more than about 1 MiB of them waits here.
+    /// Queue pairs whose messages have no answer go on as these are taken: no more than about 1 MiB of them
+    /// waits here.
     pub fn take_message(&mut self) -> Option<Message> {
         let message = self.outbound.take();
         if !self.held.is_empty() && !self.outbound.is_full() {

@@ -19,7 +19,8 @@ const CRC32: Algorithm<u32> = Algorithm {
     check: 0,
     residue: 0,
 };
-// Device facts say "AD93D23594C93659, reflected, final ones": CRC-64/NVME, spelled out because the seed varies.
+// Device facts say "AD93D23594C93659, reflected, final ones": CRC-64/NVME, spelled out because the seed
+// varies.
 const CRC64: Algorithm<u64> = Algorithm { poly: 0xad93_d235_94c9_3659, ..CRC_64_XZ };
 
 static GUARD: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_T10_DIF);
@@ -64,7 +65,8 @@ pub fn crc32c(block: &[u8], seed_ones: bool) -> u32 {
     digest.finalize()
 }
 
-/// Computes the CRC32C of bytes behind others, from the CRC32C of those; [`crc32c`] of nothing is where it starts.
+/// Computes the CRC32C of bytes behind others, from the CRC32C of those; [`crc32c`] of nothing is where it
+/// starts.
 pub fn crc32c_continued(crc: u32, bytes: &[u8]) -> u32 {
     // The register holds the bits in the other order, before the final inversion.
     let mut digest = ENGINE_CRC32C.digest_with_initial((!crc).reverse_bits());

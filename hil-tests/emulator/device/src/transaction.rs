@@ -1,8 +1,8 @@
 //! Transaction signatures: one CRC32C behind all data of a transaction, which may pass several mkeys
 //! (DEVICE.md, "Transaction signatures" and "Transaction signatures with AES-XTS").
 //!
-//! The PSV holds the CRC of what has passed: the first mkey of a transaction starts it, each adds its data, and the CRC stands
-//! behind the data of the last.
+//! The PSV holds the CRC of what has passed: the first mkey of a transaction starts it, each adds its data,
+//! and the CRC stands behind the data of the last.
 
 use crate::pipeline::{BlockError, Side, SignatureType, Span, room};
 use crate::refusal::Reason;
@@ -48,8 +48,8 @@ impl Transaction {
         if self.ends { CRC_BYTES } else { 0 }
     }
 
-    /// Finds the bytes behind `length` wire bytes at `offset` of the mkey: all data, with or without the CRC where that is on the
-    /// wire, or the CRC alone.
+    /// Finds the bytes behind `length` wire bytes at `offset` of the mkey: all data, with or without the CRC
+    /// where that is on the wire, or the CRC alone.
     ///
     /// Assumption: other parts are refused; drivers ask for these only.
     ///

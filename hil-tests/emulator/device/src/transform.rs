@@ -138,8 +138,8 @@ fn signature(
 
 /// Decodes the extension of a signature BSF. `Ok(None)`: no transaction.
 ///
-/// Assumption: CRCs other than CRC32C and an epilogue are refused. Of two domains that of the wire counts; bits of a
-/// domain without a format, the check mask and a length unlike the mkey's say nothing.
+/// Assumption: CRCs other than CRC32C and an epilogue are refused. Of two domains that of the wire counts;
+/// bits of a domain without a format, the check mask and a length unlike the mkey's say nothing.
 fn transaction(
     bsf: &SignatureBsf,
     mkey: &Mkey,

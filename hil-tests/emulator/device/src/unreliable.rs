@@ -58,7 +58,8 @@ impl<M: Memory> Device<M> {
         self.send(peer, Message::Unanswered { from, to: peer.number(), datagram, request });
     }
 
-    /// Carries out a request that has no answer, or drops it: nobody is there, or has a receive, or the right.
+    /// Carries out a request that has no answer, or drops it: nobody is there, or has a receive, or the
+    /// right.
     pub(crate) fn take_unanswered(
         &mut self,
         from: u32,

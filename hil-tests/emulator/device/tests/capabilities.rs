@@ -16,7 +16,8 @@ fn objects_are_told_that_there_are() {
     }
 }
 
-/// `atomic_caps`: operations compare-and-swap and fetch-and-add, of 8 bytes; and nothing in the second structure of generals.
+/// `atomic_caps`: operations compare-and-swap and fetch-and-add, of 8 bytes; and nothing in the second
+/// structure of generals.
 #[test]
 fn kinds_with_little_in_them_are_there() {
     let profile = DeviceProfile::default();

@@ -1,5 +1,5 @@
-//! Commands that make, change and destroy objects: what each field does, and what is refused with which status.
-//! Field offsets are those of the PRM (`mlx5_ifc.h` of Linux).
+//! Commands that make, change and destroy objects: what each field does, and what is refused with which
+//! status. Field offsets are those of the PRM (`mlx5_ifc.h` of Linux).
 
 use crate::common::*;
 use mlx5_mkey::types::MkeyIndex;
@@ -18,7 +18,8 @@ const BAD_QP_STATE: u8 = 0x10;
 const NO_RESOURCES: u8 = 0xf;
 const BAD_INPUT_LENGTH: u8 = 0x50;
 
-/// Where the list of pages begins in CREATE_EQ, CREATE_CQ and CREATE_QP, the context of a queue pair, and that of an mkey.
+/// Where the list of pages begins in CREATE_EQ, CREATE_CQ and CREATE_QP, the context of a queue pair, and
+/// that of an mkey.
 const PAGES: usize = 0x110;
 const QPC: usize = 0x18;
 const MKC: usize = 0x10;
@@ -29,7 +30,8 @@ const REMOTE_READ: u8 = 0x80;
 const REMOTE_WRITE: u8 = 0x40;
 const REMOTE_ATOMIC: u8 = 0x20;
 
-/// A device whose command interface runs, and an object of each kind that others are made of. The host's own queue pairs are not used.
+/// A device whose command interface runs, and an object of each kind that others are made of. The host's own
+/// queue pairs are not used.
 struct Setup {
     host: Host,
     queue: u64,
@@ -153,8 +155,8 @@ impl Setup {
         Queue { qpn: self.good(words), ..queue }
     }
 
-    /// Puts two new queue pairs into the host that are connected to each other: their peers have these rights, and try a SEND
-    /// that finds no receive so often.
+    /// Puts two new queue pairs into the host that are connected to each other: their peers have these
+    /// rights, and try a SEND that finds no receive so often.
     fn connect(&mut self, rights: u8, rnr_retry: u8) {
         let [a, b] = [self.made_qp(), self.made_qp()];
         for (at, one, other) in [(A, a, b), (B, b, a)] {
@@ -403,7 +405,8 @@ fn a_queue_pair_has_good_fields() {
     setup.good(good);
 }
 
-/// Without a receive queue the send ring is the first, and a receive CQ need not be there, but is kept where it is named.
+/// Without a receive queue the send ring is the first, and a receive CQ need not be there, but is kept where
+/// it is named.
 #[test]
 fn a_queue_pair_may_do_without_receives() {
     let mut setup = Setup::new();
@@ -445,7 +448,8 @@ fn a_queue_pair_that_a_command_has_made_sends_and_receives() {
     }
 }
 
-/// INIT, RTR and RTS in this order; each state that is skipped is refused, and leaves the queue pair where it is.
+/// INIT, RTR and RTS in this order; each state that is skipped is refused, and leaves the queue pair where it
+/// is.
 #[test]
 fn states_of_a_queue_pair_follow_each_other() {
     let mut setup = Setup::new();
@@ -521,7 +525,8 @@ fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
     }
 }
 
-/// CREATE_MKEY of a key that UMRs fill: `free`, access, `umr_en`, tag, `bsf_en`, `en_rinval`, domain, octowords.
+/// CREATE_MKEY of a key that UMRs fill: `free`, access, `umr_en`, tag, `bsf_en`, `en_rinval`, domain,
+/// octowords.
 fn umr_mkey(pd: u32, free: u8, access: u8, tag: u8, flags: u8) -> Words {
     Words::new(0x200, 0x110)
         .u8(MKC, free)
@@ -648,7 +653,8 @@ fn an_mkey_of_physical_addresses_is_of_all_memory() {
 
 const TAG: [u8; 8] = *b"key tag!";
 
-/// Sends a block through an mkey that encrypts with a DEK, and shows a keytag. Returns what is on the wire, if it comes there.
+/// Sends a block through an mkey that encrypts with a DEK, and shows a keytag. Returns what is on the wire,
+/// if it comes there.
 fn encrypted(setup: &mut Setup, dek: u32, tag: [u8; 8]) -> Option<Vec<u8>> {
     setup.connect(0, 7);
     let host = &mut setup.host;

@@ -1,4 +1,5 @@
-//! The way of completion entries: a gate before the rings, rings that fail, and what entries of failed requests say.
+//! The way of completion entries: a gate before the rings, rings that fail, and what entries of failed
+//! requests say.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};

@@ -308,8 +308,9 @@ fn a_tweak_can_grow_by_two_to_the_64() {
     }
 }
 
-/// Key, tweak and ciphertext of the tests that came with DPDK's driver for this hardware: the KEK is 16 zero bytes, the plaintext
-/// 79 in all bytes, and the engine takes single units, whose tweak is the 16 bytes as they stand.
+/// Key, tweak and ciphertext of the tests that came with DPDK's driver for this hardware: the KEK is 16 zero
+/// bytes, the plaintext 79 in all bytes, and the engine takes single units, whose tweak is the 16 bytes as
+/// they stand.
 #[test]
 fn dpdk_wrapped_key_vectors() {
     const WRAPPED: [u8; 48] = [

@@ -52,7 +52,8 @@ fn a_datagram_arrives_behind_its_route() {
     assert_eq!(seen.0.reserved0[24..28], (0x1100_0000 | host.q[A].qpn).to_be_bytes());
     assert_eq!(host.get(to + 40, 22), b"to whom it may concern");
     let route = host.get(to, GRH);
-    // Version 6, traffic class and flow label; length of UDP, BTH, DETH, immediate data, data with its padding, ICRC.
+    // Version 6, traffic class and flow label; length of UDP, BTH, DETH, immediate data, data with its
+    // padding, ICRC.
     assert_eq!(route[0..8], [0x64, 0x21, 0x23, 0x45, 0, 8 + 12 + 8 + 4 + 24 + 4, 17, 63]);
     assert_eq!((&route[8..24], &route[24..40]), (&GID[..], &GID[..]));
 }

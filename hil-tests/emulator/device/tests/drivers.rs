@@ -9,8 +9,8 @@ const LEN: u64 = 1;
 const FREE: u64 = 1 << 29;
 const TWEAK: u128 = 0x77;
 
-/// SPDK writes length and free bit, DPDK the length alone, on an mkey that was made in use. Neither enables the BSF. The raw data
-/// size is exact, and entries of an older request are left behind those in use.
+/// SPDK writes length and free bit, DPDK the length alone, on an mkey that was made in use. Neither enables
+/// the BSF. The raw data size is exact, and entries of an older request are left behind those in use.
 #[test]
 fn length_and_bsf_are_all_that_a_umr_needs() {
     let data = pattern(1536, 1);

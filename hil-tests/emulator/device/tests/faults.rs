@@ -4,8 +4,8 @@ use crate::common::*;
 use mlx5_mkey::wire::cqe::CqeOpcode;
 use mlx5_softdev::*;
 
-/// A region that the peer may not write, under an mkey that it may: one of both faults is enough, and the region's own key is
-/// not concerned by that of regions.
+/// A region that the peer may not write, under an mkey that it may: one of both faults is enough, and the
+/// region's own key is not concerned by that of regions.
 #[test]
 fn rights_of_a_region_are_ignored_by_either_fault() {
     let faults = |host: &mut Host, key, region| {

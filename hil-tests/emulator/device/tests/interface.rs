@@ -1,4 +1,5 @@
-//! The command interface, given entries and blocks that were written by hand: what is not whole is refused, and changes nothing.
+//! The command interface, given entries and blocks that were written by hand: what is not whole is refused,
+//! and changes nothing.
 
 use crate::common::{DOORBELL, ENTRY, Posted, Words, xor};
 use mlx5_softdev::{Arena, Device, DeviceProfile, Fault, Memory, Phase};
@@ -267,7 +268,8 @@ fn nothing_but_enable_is_heard_at_reset_and_enable_nowhere_else() {
     assert_eq!(status(&ENABLE), (4, Phase::Running));
 }
 
-/// While it runs the firmware keeps the pages that it has asked for at its start, 5 and 150, and gives others back.
+/// While it runs the firmware keeps the pages that it has asked for at its start, 5 and 150, and gives others
+/// back.
 #[test]
 fn pages_that_are_not_needed_are_given_back() {
     let mut device = ready();
@@ -339,7 +341,8 @@ fn a_driver_chooses_what_is_signed() {
     assert_eq!(checksum(&mut device, 1), 1);
 }
 
-/// Replies that say nothing have 12 bytes for ENABLE_HCA of Linux; fewer than status and syndrome are no room.
+/// Replies that say nothing have 12 bytes for ENABLE_HCA of Linux; fewer than status and syndrome are no
+/// room.
 #[test]
 fn a_short_reply_has_room_for_status_and_syndrome() {
     let mut device = ready();

@@ -1,5 +1,5 @@
-//! One judge: each row of `inspect`'s table of problems is run on this device, and has a verdict here.
-//! The device refuses all that `inspect` calls refused, and executes the rest. A row whose requests have several
+//! One judge: each row of `inspect`'s table of problems is run on this device, and has a verdict here. The
+//! device refuses all that `inspect` calls refused, and executes the rest. A row whose requests have several
 //! forms is tried in each of them.
 
 use crate::common::*;
@@ -147,7 +147,8 @@ fn forms(name: &str) -> usize {
     }
 }
 
-/// Tries a row in one of its forms: `inspect` must find it in the request, and the device must do what is returned.
+/// Tries a row in one of its forms: `inspect` must find it in the request, and the device must do what is
+/// returned.
 fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
     let single = DeviceContext { engine: Some(Engine::SingleBlock), ..DeviceContext::UNKNOWN };
     let old =

@@ -490,8 +490,8 @@ fn umrs_that_do_not_fit_change_nothing() {
     }
 }
 
-/// An interleaved layout says twice how many bytes a cycle has: the entries decide. Entries behind the bytes that are asked for
-/// are not looked at.
+/// An interleaved layout says twice how many bytes a cycle has: the entries decide. Entries behind the bytes
+/// that are asked for are not looked at.
 #[test]
 fn cycles_are_as_long_as_their_entries() {
     let mut host = Host::new();

@@ -1,5 +1,5 @@
-//! Several requests of a queue pair on their way to another device: what may follow before an answer, and what is told when
-//! one of them fails.
+//! Several requests of a queue pair on their way to another device: what may follow before an answer, and
+//! what is told when one of them fails.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

@@ -74,7 +74,8 @@ impl Memory for Reused {
     }
 }
 
-/// A completion tells that all is done up to the next request that does something: what is NOPs behind it may be overwritten.
+/// A completion tells that all is done up to the next request that does something: what is NOPs behind it may
+/// be overwritten.
 #[test]
 fn a_completion_comes_behind_the_nops_that_follow() {
     let mut host = Host::new();

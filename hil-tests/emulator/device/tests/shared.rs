@@ -189,7 +189,8 @@ fn buffers_are_in_the_domain_of_the_shared_queue() {
     assert_eq!(shared.host.device.dealloc_pd(shared.host.pd), Err(Error::InUse));
 }
 
-/// Receives are not the queue pair's own: with it in error they stay, and an event says that it takes no more.
+/// Receives are not the queue pair's own: with it in error they stay, and an event says that it takes no
+/// more.
 #[test]
 fn shared_receives_outlive_an_error() {
     let mut shared = Shared::new(STRAIGHT);

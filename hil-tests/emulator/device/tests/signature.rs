@@ -150,7 +150,8 @@ fn d1_d2_contents_of_a_signature_error() {
         errors.iter().map(words).collect::<Vec<_>>(),
         [(1, 1 << 13, 0x9916_5678_0000_0064, 0xec7d_5678_0000_0064, 519, index)]
     );
-    // The field of a CRC32 block corrupted, on the wire, block 1: the offset counts signatures that memory has not (7.5).
+    // The field of a CRC32 block corrupted, on the wire, block 1: the offset counts signatures that memory
+    // has not (7.5).
     let block = [&[0xa5; 512][..], &[0x69, 0x9a, 0xca, 0x21]].concat();
     let mut wire = [block.clone(), block].concat();
     wire[516 + 512] = 0x96;

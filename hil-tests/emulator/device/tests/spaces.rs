@@ -1,4 +1,5 @@
-//! Keys that are created with their entries: lists, and entries of one length (PRM CREATE_MKEY, access modes KLM and KSM).
+//! Keys that are created with their entries: lists, and entries of one length (PRM CREATE_MKEY, access modes
+//! KLM and KSM).
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -129,8 +130,8 @@ fn list(mkey: &Mkey, entries: &[(u64, u32, Key)], length: u64) -> Wqe {
     config.umr()
 }
 
-/// A UMR of entries in the request, and one that replaces some. The words where a list entry has its length, and an interleaved layout
-/// its code, say nothing.
+/// A UMR of entries in the request, and one that replaces some. The words where a list entry has its length,
+/// and an interleaved layout its code, say nothing.
 #[test]
 fn umrs_write_entries_of_one_length() {
     let mut host = Host::new();

@@ -1,4 +1,5 @@
-//! Transport services without answers: what is told to the sender, and what happens to messages that nobody can take.
+//! Transport services without answers: what is told to the sender, and what happens to messages that nobody
+//! can take.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};

@@ -1,4 +1,5 @@
-//! Memory windows, as the kernel makes them and libmlx5 binds them: an mkey of a few entries, changed by a UMR of one.
+//! Memory windows, as the kernel makes them and libmlx5 binds them: an mkey of a few entries, changed by a
+//! UMR of one.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

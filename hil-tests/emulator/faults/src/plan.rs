@@ -4,7 +4,8 @@ use super::word::{Ending, Fault, Place};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-/// Which method a call is of: object and method, or a command of the older interface, or opening the device's file.
+/// Which method a call is of: object and method, or a command of the older interface, or opening the device's
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallId(u64);
 
@@ -195,7 +196,8 @@ impl Plan {
         })
     }
 
-    /// Returns a number below `end` for what a fault leaves open: without a seed, by how much was asked before.
+    /// Returns a number below `end` for what a fault leaves open: without a seed, by how much was asked
+    /// before.
     pub fn below(&mut self, end: u64) -> u64 {
         let mut asked = Dice(self.asked.iter().sum());
         self.seeded.as_mut().map_or(&mut asked, |seeded| &mut seeded.dice).below(end)

@@ -47,10 +47,12 @@ impl Place {
 /// How a device ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It is taken out: nothing outstanding is completed, and the kernel has destroyed all objects. It takes no call any more but to
-    /// destroy them (`rdma_lookup_get_uobject` in drivers/infiniband/core/rdma_core.c).
+    /// It is taken out: nothing outstanding is completed, and the kernel has destroyed all objects. It takes
+    /// no call any more but to destroy them (`rdma_lookup_get_uobject` in
+    /// drivers/infiniband/core/rdma_core.c).
     Removed,
-    /// It fails: all that is outstanding is flushed, what is destroyed is destroyed, and all other calls fail.
+    /// It fails: all that is outstanding is flushed, what is destroyed is destroyed, and all other calls
+    /// fail.
     Failed,
 }
 
@@ -64,7 +66,8 @@ pub enum Fault {
         /// What the device says, where a command goes to it; 0 for nothing.
         status: u8,
     },
-    /// A command that changes something is carried out, and said to have failed. Another call is not carried out.
+    /// A command that changes something is carried out, and said to have failed. Another call is not carried
+    /// out.
     Unheard,
     /// The answer or the completion takes its time.
     Late,

@@ -1,4 +1,5 @@
-//! A host for tests: memory, two queue pairs wired to each other, and a small encoder of its own made of wire structs.
+//! A host for tests: memory, two queue pairs wired to each other, and a small encoder of its own made of wire
+//! structs.
 #![allow(missing_docs, clippy::new_without_default)]
 
 use mlx5_mkey::types::Key;

@@ -32,7 +32,8 @@ pub fn preloaded(name: &str, body: impl FnOnce()) {
     prepared(name, |_, _| (), body);
 }
 
-/// Runs `body` in a program of its own, after `prepare` has changed how it is started; that is told the test's directory.
+/// Runs `body` in a program of its own, after `prepare` has changed how it is started; that is told the
+/// test's directory.
 pub fn prepared(name: &str, prepare: impl FnOnce(&mut Command, &Path), body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         body();

@@ -32,7 +32,8 @@ impl Needle {
     }
 }
 
-/// What a look needs, made before there is a secret: memory that is allocated later may be that in which a secret was left.
+/// What a look needs, made before there is a secret: memory that is allocated later may be that in which a
+/// secret was left.
 pub struct Scan {
     memory: File,
     maps: File,

@@ -18,12 +18,14 @@
 //! ground    numbers of the kernel, system calls, descriptors, this process's memory, settings, faults
 //! ```
 //!
-//! The worker and the program's own threads are the device in turns. libmlx5 holds a lock while it posts or polls; whoever gives
-//! it back looks at the doorbells and at what peers have sent, and so does whoever calls the device. Drivers with queues of their
-//! own take no such lock: theirs, and those of a program that sleeps, are the worker's.
+//! The worker and the program's own threads are the device in turns. libmlx5 holds a lock while it posts or
+//! polls; whoever gives it back looks at the doorbells and at what peers have sent, and so does whoever calls
+//! the device. Drivers with queues of their own take no such lock: theirs, and those of a program that
+//! sleeps, are the worker's.
 //!
-//! Preloaded into any verbs program, it makes that program find and open `mlx5_0`. Everything that the program hands to
-//! the device is checked as the kernel and the device check it, and refused with their errno.
+//! Preloaded into any verbs program, it makes that program find and open `mlx5_0`. Everything that the
+//! program hands to the device is checked as the kernel and the device check it, and refused with their
+//! errno.
 
 // Without what calls it, the interface of programs.
 #![cfg_attr(feature = "fuzz", allow(dead_code))]

@@ -40,7 +40,8 @@ impl QpQueues for Endless<'_> {
     }
 }
 
-/// Hands a queue over a ring that never runs dry to `take`, and returns what that returns and how many entries it took.
+/// Hands a queue over a ring that never runs dry to `take`, and returns what that returns and how many
+/// entries it took.
 fn taking<T>(
     kind: RequestKind,
     take: impl FnOnce(&mut CompletionQueue<'_>, &mut QpRouter<'_, &mut Endless<'_>>) -> T,

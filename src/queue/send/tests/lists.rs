@@ -13,7 +13,8 @@ fn with_list(mut mkey: Mkey) -> Mkey {
     mkey
 }
 
-/// Posts by pointer and inline to queues that are as far; returns both, split into requests, and the memory of the list.
+/// Posts by pointer and inline to queues that are as far; returns both, split into requests, and the memory
+/// of the list.
 fn both(mkey: &Mkey, prepared: &PreparedConfig, entries: &[KlmEntry]) -> [Vec<Vec<u8>>; 2] {
     let mut requests = [(); 2].map(|()| vec![Wqebb::ZERO; 64]);
     let mut memory = vec![Wqebb::ZERO; 64];
@@ -68,8 +69,9 @@ fn m79_by_pointer_is_inline_but_for_where_the_lists_are() {
     both(&signed, &signing(BlockSignature::wire(CRC32)), &entries[..4]);
 }
 
-/// As DPDK's drivers for regular expressions and AES-GCM write it (`complete_umr_wqe`, `mlx5_crypto_gcm_build_umr`): control with 9
-/// octowords, no flags, octowords of the list, length, pointer. They leave the length of the pointer 0, or count entries in it.
+/// As DPDK's drivers for regular expressions and AES-GCM write it (`complete_umr_wqe`,
+/// `mlx5_crypto_gcm_build_umr`): control with 9 octowords, no flags, octowords of the list, length, pointer.
+/// They leave the length of the pointer 0, or count entries in it.
 #[test]
 fn m79_a_minimal_umr_by_pointer_is_dpdks_and_frees() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
@@ -84,7 +86,8 @@ fn m79_a_minimal_umr_by_pointer_is_dpdks_and_frees() {
     let mut golden = [0; 9 * 16];
     golden[..16].copy_from_slice(&[0, 0, 0, 0x25, 0, 0, 0x77, 9, 0, 0, 0, 0, 0, 0x12, 0x34, 0]);
     golden[20..22].copy_from_slice(&[0, 8]);
-    // Length, and free: our mkeys are made free, as SPDK's are. DPDK's are made in use, and it writes the length alone.
+    // Length, and free: our mkeys are made free, as SPDK's are. DPDK's are made in use, and it writes the
+    // length alone.
     golden[28..32].copy_from_slice(&[0x20, 0, 0, 1]);
     golden[64 + 24..64 + 32].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0x0a, 0]);
     golden[128..].copy_from_slice(&[0, 0, 0, 128, 0x87, 0x65, 0x43, 0, 0, 0, 0x7f, 0, 0, 0, 0x10, 0]);
@@ -92,7 +95,8 @@ fn m79_a_minimal_umr_by_pointer_is_dpdks_and_frees() {
     assert_eq!(bytes[..144], golden);
 }
 
-/// As the kernel replaces entries (`mlx5r_umr_update_xlt`): the flag, the first entry in octowords, nothing in the mask.
+/// As the kernel replaces entries (`mlx5r_umr_update_xlt`): the flag, the first entry in octowords, nothing
+/// in the mask.
 #[test]
 fn m80_entries_are_replaced_as_the_kernel_does() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
@@ -190,7 +194,8 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
 }
 
-/// As the kernel writes it (`mlx5r_umr_update_offset`): 16 bits of the offset where it always was, the others behind the mask.
+/// As the kernel writes it (`mlx5r_umr_update_offset`): 16 bits of the offset where it always was, the others
+/// behind the mask.
 #[test]
 fn m84_entries_have_numbers_of_more_than_16_bits() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
@@ -230,8 +235,8 @@ fn m84_entries_have_numbers_of_more_than_16_bits() {
     assert_eq!(queue.producer(), 0);
 }
 
-/// As the kernel fills long lists (`mlx5r_umr_update_xlt`): parts with an offset, of which one tells the length
-/// (`mlx5r_umr_final_update_xlt`).
+/// As the kernel fills long lists (`mlx5r_umr_update_xlt`): parts with an offset, of which one tells the
+/// length (`mlx5r_umr_final_update_xlt`).
 #[test]
 fn m84_a_list_grows_by_parts() {
     const PART: usize = RegisteredList::MAX_ENTRIES;
@@ -354,9 +359,10 @@ fn m84_what_cannot_be_appended_to_is_refused_and_stays() {
     assert_eq!((mkey, queue.producer()), (before, 2));
 }
 
-/// A list of entries of one length is one in registered memory: of its entries the kernel leaves the first word 0 (`struct mlx5_ksm`),
-/// and their length stands in the mkey (`mlx5e_create_umr_ksm_mkey`, PRM `log_entity_size`): no request writes it. As the kernel's
-/// UMRs from memory (`mlx5r_umr_final_update_xlt`) it gives the space's length.
+/// A list of entries of one length is one in registered memory: of its entries the kernel leaves the first
+/// word 0 (`struct mlx5_ksm`), and their length stands in the mkey (`mlx5e_create_umr_ksm_mkey`, PRM
+/// `log_entity_size`): no request writes it. As the kernel's UMRs from memory (`mlx5r_umr_final_update_xlt`)
+/// it gives the space's length.
 #[test]
 fn m83_entries_of_one_length_are_a_list_in_memory() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
@@ -378,7 +384,8 @@ fn m83_entries_of_one_length_are_a_list_in_memory() {
     let mut golden = [0; 9 * 16];
     golden[..16].copy_from_slice(&[0, 0, 0, 0x25, 0, 0, 0x77, 9, 0, 0, 0, 0, 0, 0x12, 0x34, 0]);
     golden[20..22].copy_from_slice(&[0, 8]);
-    // Free, rights, tag and length; neither the size of the entries (bit 1) nor the translation (access mode).
+    // Free, rights, tag and length; neither the size of the entries (bit 1) nor the translation (access
+    // mode).
     golden[24..32].copy_from_slice(&[0, 0, 0, 0, 0x20, 0x3c, 0x20, 1]);
     golden[66] = 0x78;
     golden[68..71].copy_from_slice(&[0xff; 3]);
@@ -456,8 +463,8 @@ fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
     }
 }
 
-/// What UCC posts for its all-to-all (`tl_mlx5_wqe.c`, `ucc_tl_mlx5_post_umr`): header and entries in registered memory, 9
-/// octowords.
+/// What UCC posts for its all-to-all (`tl_mlx5_wqe.c`, `ucc_tl_mlx5_post_umr`): header and entries in
+/// registered memory, 9 octowords.
 const UCC: [u8; 144] = {
     let mut bytes = [0; 144];
     let parts: [(usize, &[u8]); 6] = [
@@ -515,8 +522,8 @@ fn m85_an_interleaved_layout_in_memory_is_uccs() {
     assert_eq!(list.blocks()[0].0, rings[0][7].0, "header and entries");
     let ours: Vec<u8> = rings[1][5..8].iter().flat_map(|block| block.0).take(144).collect();
     let differing: Vec<usize> = (0..144).filter(|at| ours[*at] != UCC[*at]).collect();
-    // The number of the queue pair, the mask (no LR, but MKEY, which changes nothing), and the length in the pointer, at which the
-    // device does not look.
+    // The number of the queue pair, the mask (no LR, but MKEY, which changes nothing), and the length in the
+    // pointer, at which the device does not look.
     let qpn = (4..7).filter(|at| ours[*at] != UCC[*at]);
     let expected: Vec<usize> = qpn.chain([29, 30, 131]).collect();
     assert_eq!(differing, expected, "{ours:02x?}");

@@ -5,7 +5,8 @@ use crate::mkey::InterleavedEntry;
 use crate::queue::SendRequest;
 use crate::wqe::Local;
 
-/// What the device and the user may see of a queue: counters, fence, record, doorbells, and the blocks that are posted.
+/// What the device and the user may see of a queue: counters, fence, record, doorbells, and the blocks that
+/// are posted.
 type Known = ([u32; 4], u8, [[u8; 4]; 2], usize, Vec<Wqebb>);
 
 fn known(queue: &Queue<'_>) -> Known {
@@ -114,8 +115,8 @@ const fn wrong(length: u32) -> KlmEntry {
     KlmEntry { length, ..ENTRY }
 }
 
-/// Requests that are posted before one that is refused: none, some that are published, and some that are not; the next request
-/// is fenced or not, and is posted with a look for room or not.
+/// Requests that are posted before one that is refused: none, some that are published, and some that are not;
+/// the next request is fenced or not, and is posted with a look for room or not.
 fn prologue(queue: &mut Queue<'_>, mkey: &mut Mkey, number: u32) {
     for at in 0..number {
         match at % 3 {

@@ -1,4 +1,5 @@
-//! Wherever in the ring requests begin, over its end too, they are the same, and nothing beside them is written.
+//! Wherever in the ring requests begin, over its end too, they are the same, and nothing beside them is
+//! written.
 
 use super::*;
 use crate::mkey::InterleavedEntry;

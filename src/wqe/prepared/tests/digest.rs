@@ -127,8 +127,9 @@ fn the_psv_of_one_mkey_is_set_only_after_an_error() {
 const SPDK_KEY: u32 = 0x0000_1342;
 const LKEY: u32 = 0x0056_7800;
 
-/// A UMR over two pieces of half the `bytes` of memory each, as `lib/mlx5` of NVIDIA's SPDK v24.01.4 writes it: the fields of
-/// `a_transaction_with_aes_xts_has_two_forms` of `inspect`, by hand. The error count is told where `counted` says so.
+/// A UMR over two pieces of half the `bytes` of memory each, as `lib/mlx5` of NVIDIA's SPDK v24.01.4 writes
+/// it: the fields of `a_transaction_with_aes_xts_has_two_forms` of `inspect`, by hand. The error count is
+/// told where `counted` says so.
 fn spdk_umr(bytes: u32, counted: bool, bsfs: &[u8]) -> Vec<u8> {
     let octowords = 8 + 4 + bsfs.len() / 16;
     let piece = |at: u64| {
@@ -156,7 +157,8 @@ fn spdk_umr(bytes: u32, counted: bool, bsfs: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// The BSF of a digest: its size, the bytes of data, where the CRC begins and ends, and formats and PSVs of wire and memory.
+/// The BSF of a digest: its size, the bytes of data, where the CRC begins and ends, and formats and PSVs of
+/// wire and memory.
 fn spdk_digest(size: u8, data: u32, bits: u32, wire: u32, memory: u32) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>();
     let [bits, wire, memory] = [bits, wire, memory].map(|word| words(&[word]));

@@ -35,7 +35,8 @@ fn in_force(engine: Option<XtsEngine>) -> Vec<(Mkey, MkeyConfig)> {
     configured.collect()
 }
 
-/// Posts what keeps a part and what gives it to copies of an mkey, and returns the requests of both. The mkeys agree then.
+/// Posts what keeps a part and what gives it to copies of an mkey, and returns the requests of both. The
+/// mkeys agree then.
 fn both_ways(mkey: &Mkey, keeping: &MkeyConfig, whole: &MkeyConfig) -> [Vec<Vec<u8>>; 2] {
     let (mut one, mut other) = (mkey.clone(), mkey.clone());
     let requests = [configure(&mut one, keeping), configure(&mut other, whole)];

@@ -110,7 +110,8 @@ fn lengths_are_summed_in_64_bits() {
     }
 }
 
-/// Returns the most bytes that an mkey may map after this configuration, if there is a limit, and what is refused beyond.
+/// Returns the most bytes that an mkey may map after this configuration, if there is a limit, and what is
+/// refused beyond.
 fn limit(mkey: &Mkey, config: &MkeyConfig) -> Option<(u32, ConfigError)> {
     if config.crypto.is_some() && mkey.kind().crypto == Some(XtsEngine::SingleBlock) {
         let unit = BlockSize::B4096;

@@ -38,7 +38,8 @@ impl Memory {
     }
 }
 
-/// Writes the first ones of `total` bytes in lines of 16, and as characters where they are some; many on demand.
+/// Writes the first ones of `total` bytes in lines of 16, and as characters where they are some; many on
+/// demand.
 pub(super) fn dump(page: &mut String, bytes: &[u8], total: u64) -> fmt::Result {
     let bytes = bytes.get(..MOST).unwrap_or(bytes);
     let lines: Vec<&[u8]> = bytes.chunks(LINE).collect();

@@ -114,7 +114,8 @@ impl Known {
         if ends { CRC } else { 0 }
     }
 
-    /// Returns where the memory behind bytes on the wire begins, and how much it is; `None` for parts of blocks.
+    /// Returns where the memory behind bytes on the wire begins, and how much it is; `None` for parts of
+    /// blocks.
     pub(super) fn place(&self, offset: u64, wire: u64) -> Option<(u64, u64)> {
         if offset == 0 && Some(wire) == self.wire_bytes() {
             return Some((0, self.length?));

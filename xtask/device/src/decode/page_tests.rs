@@ -51,7 +51,8 @@ fn value<'t>(attributes: &'t [(String, String)], wanted: &str) -> Option<&'t str
     attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
 }
 
-/// Checks that tags come in pairs, that each link leads somewhere, and that the page needs nothing but itself.
+/// Checks that tags come in pairs, that each link leads somewhere, and that the page needs nothing but
+/// itself.
 fn well_formed(page: &str) {
     let (mut open, mut ids, mut links) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for token in tokens(page) {
@@ -152,7 +153,8 @@ fn drawn(input: &Input, options: &Options) -> String {
     page::page("<a & b>", &pieces, options).expect("a page")
 }
 
-/// Two blocks with T10-DIF on the wire, inside AES-XTS; a WRITE through that; a SEND of bytes that HTML knows.
+/// Two blocks with T10-DIF on the wire, inside AES-XTS; a WRITE through that; a SEND of bytes that HTML
+/// knows.
 fn ring() -> Vec<u8> {
     let text = concat!(
         // Request in 5 blocks: control, UMR control, context, two entries, both BSFs.

@@ -41,8 +41,8 @@ impl EntrySize {
     }
 }
 
-/// Returns the size of the entries, `None` for requests: as it is wanted, as the heading of a dump says, or as the
-/// bytes make sense.
+/// Returns the size of the entries, `None` for requests: as it is wanted, as the heading of a dump says, or
+/// as the bytes make sense.
 pub(super) fn entry_size(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -> Option<EntrySize> {
     let sensible = || {
         let full =

@@ -1,4 +1,5 @@
-//! Both sides of an mkey and of a transfer, in bytes, as far as the requests tell, and the memory beside them.
+//! Both sides of an mkey and of a transfer, in bytes, as far as the requests tell, and the memory beside
+//! them.
 
 use super::memory::{MOST, Memory, dump};
 use super::mkeys::Known;
@@ -139,7 +140,8 @@ impl<'m> Sides<'m> {
         Ok(())
     }
 
-    /// Adds a part of one end, `bytes` on the wire: what is in memory there. Memory by address is that of this program.
+    /// Adds a part of one end, `bytes` on the wire: what is in memory there. Memory by address is that of
+    /// this program.
     fn end(&self, end: &mut End, key: u32, address: u64, bytes: u64, own: bool) {
         let Some(known) = self.known(key) else {
             let text = format!("{bytes} bytes at {address:#x}, key {key:#010x}");

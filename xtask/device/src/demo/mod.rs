@@ -102,7 +102,8 @@ fn open(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-/// Runs all three parts, each on a device of its own, and prints them one by one. Returns whether all was correct.
+/// Runs all three parts, each on a device of its own, and prints them one by one. Returns whether all was
+/// correct.
 fn perform(
     out: &mut impl Write,
     painter: Painter,

@@ -132,7 +132,8 @@ impl Libmlx5 {
         })
     }
 
-    /// Issues a chain for each batch, as a program does with the functions of the headers. `one` issues one request.
+    /// Issues a chain for each batch, as a program does with the functions of the headers. `one` issues one
+    /// request.
     #[inline(always)]
     fn post<const BATCHED: usize>(
         &self,
@@ -358,8 +359,8 @@ impl Libmlx5 {
         })
     }
 
-    /// Does whole I/Os: a silent configuration, a signalled RDMA WRITE of all of the mkey, the doorbell, and the completion.
-    /// `configure` issues one request.
+    /// Does whole I/Os: a silent configuration, a signalled RDMA WRITE of all of the mkey, the doorbell, and
+    /// the completion. `configure` issues one request.
     #[inline(always)]
     fn io(&self, requests: usize, configure: impl Fn(*mut Mlx5QpEx, &RefIo)) -> Result<(), Fault> {
         let (ex, mlx5) = (self.queue.ex(), self.queue.mlx5());
@@ -444,7 +445,8 @@ impl Libmlx5 {
         let mut taken = [WorkCompletion::default(); BATCHED];
         let mut last = 0;
         for _ in 0..completions / BATCHED {
-            // SAFETY: context and completion queue are live and of libmlx5; there is room for `BATCHED` entries.
+            // SAFETY: context and completion queue are live and of libmlx5; there is room for `BATCHED`
+            // entries.
             let count = unsafe { ((*context).poll_cq)(self.device.cq(), BATCHED as i32, taken.as_mut_ptr()) };
             if usize::try_from(count) != Ok(BATCHED) {
                 return Err("libmlx5 finds no completion");
@@ -551,8 +553,8 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Posts RDMA WRITEs until the queue is full, and writes completions of the first of them. The queue counts requests, whatever
-    /// their length: each completion makes room for one.
+    /// Posts RDMA WRITEs until the queue is full, and writes completions of the first of them. The queue
+    /// counts requests, whatever their length: each completion makes room for one.
     fn fill(&mut self, requests: usize) {
         let start = producer(&self.queue);
         while self.rdma_write::<1>(1).is_ok() {}

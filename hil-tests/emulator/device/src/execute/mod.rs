@@ -104,7 +104,8 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    /// Executes a request. Returns whether it could be: what fails, or reports an error, waits until it is the oldest.
+    /// Executes a request. Returns whether it could be: what fails, or reports an error, waits until it is
+    /// the oldest.
     fn start(&mut self, qpn: u32, wqe: &Wqe) -> bool {
         let posted = wqe.posted;
         let outcome = self.execute(qpn, wqe);
@@ -222,8 +223,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Reads what a UMR has in memory: its translation entries, padded to blocks of 64 bytes, and its BSFs right behind them
-    /// (DEVICE.md, "UMR by pointer").
+    /// Reads what a UMR has in memory: its translation entries, padded to blocks of 64 bytes, and its BSFs
+    /// right behind them (DEVICE.md, "UMR by pointer").
     fn fetch_lists(&self, qpn: u32, pd: u32, umr: &mut Umr) -> Result<(), Cause> {
         let UmrLists::InMemory(pointer) = &umr.lists else { return Ok(()) };
         let address = pointer.address.get();
@@ -300,7 +301,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Sends what is outstanding again, if the peer had no receive for the oldest. It has dropped all that followed.
+    /// Sends what is outstanding again, if the peer had no receive for the oldest. It has dropped all that
+    /// followed.
     pub(crate) fn ask_again(&mut self, qpn: u32) {
         let Some(qp) = self.objects.qps.get_mut(qpn).filter(|qp| qp.outstanding.is_not_ready()) else {
             return;

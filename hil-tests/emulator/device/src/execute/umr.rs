@@ -173,8 +173,8 @@ enum Change {
 fn layout(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]]) -> Result<Change, Reason> {
     let Some(first) = translations.first() else { return Ok(Change::None) };
     let header: StridedHeader = zerocopy::transmute!(*first);
-    // Assumption: a strided block stands alone, and is told by the code where a list entry has its key. An mkey for entries of one
-    // length has none (assumption).
+    // Assumption: a strided block stands alone, and is told by the code where a list entry has its key. An
+    // mkey for entries of one length has none (assumption).
     if mkey.log_entry.is_none() && header.op.get() == StridedHeader::OPCODE {
         let count = usize::from(header.num_entries.get());
         let octowords = translations.len() as u64;
@@ -187,7 +187,8 @@ fn layout(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]
     let mut entries: Vec<Klm> = translations.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
     let written = entries.len();
     trim(&mut entries);
-    // Entries are written in blocks of 64 bytes (kernel `MLX5_UMR_FLEX_ALIGNMENT`): padding is written as well.
+    // Entries are written in blocks of 64 bytes (kernel `MLX5_UMR_FLEX_ALIGNMENT`): padding is written as
+    // well.
     if let Some(offset) = offset
         && mkey.layout.is_list()
     {
@@ -213,7 +214,8 @@ fn room(mkey: &Mkey, entries: usize) -> Result<(), Reason> {
 
 type Bsfs = (Option<BsfBytes>, Option<BsfBytes>);
 
-/// Sorts BSFs into signature and crypto, `None` where both stay. They are written together: one that is missing is gone.
+/// Sorts BSFs into signature and crypto, `None` where both stay. They are written together: one that is
+/// missing is gone.
 fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Reason> {
     let kind = |bytes: &BsfBytes| {
         let word = BsfSize::from_bits(bytes.first().copied().unwrap_or(0));

@@ -75,8 +75,8 @@ impl Outstanding {
         self.requests.front().is_some_and(|oldest| oldest.not_ready)
     }
 
-    /// Whether a request that pushes data may follow before these are answered: all push data as well, they are not too many, and
-    /// none stops the queue behind it.
+    /// Whether a request that pushes data may follow before these are answered: all push data as well, they
+    /// are not too many, and none stops the queue behind it.
     pub(crate) fn has_room(&self) -> bool {
         self.requests.len() < MAX_REQUESTS
             && self.bytes < MAX_BYTES

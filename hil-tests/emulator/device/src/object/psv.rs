@@ -1,4 +1,5 @@
-//! Protection signature values: what a signature domain starts from, and whether it still reports (PRM `psv`).
+//! Protection signature values: what a signature domain starts from, and whether it still reports (PRM
+//! `psv`).
 
 /// The life of a PSV (DEVICE.md, "SET_PSV").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,8 +54,8 @@ impl QpState {
 pub enum Transport {
     /// Each request has an answer, and is repeated until there is one (RC).
     ReliableConnection,
-    /// Requests to one peer that have no answer (UC): a request is done when it is sent, and what the peer does not take is
-    /// dropped.
+    /// Requests to one peer that have no answer (UC): a request is done when it is sent, and what the peer
+    /// does not take is dropped.
     UnreliableConnection,
     /// Single packets to anybody, each with its address, which have no answer (UD).
     UnreliableDatagram,
@@ -78,7 +78,8 @@ impl Transport {
         }
     }
 
-    /// The state that a send request which fails leads to (InfiniBand 10.3.1): without answers, receives go on.
+    /// The state that a send request which fails leads to (InfiniBand 10.3.1): without answers, receives go
+    /// on.
     pub(crate) const fn failed(self) -> QpState {
         if self.is_reliable() { QpState::Error } else { QpState::SendQueueError }
     }
@@ -224,7 +225,8 @@ pub(crate) struct Qp {
     pub(crate) rq_consumer: u16,
     /// Requests that were sent, in their order.
     pub(crate) outstanding: Outstanding,
-    /// The request at this block starts only when nothing is outstanding: it was found to fail or to report an error.
+    /// The request at this block starts only when nothing is outstanding: it was found to fail or to report
+    /// an error.
     pub(crate) alone: Option<u16>,
     /// Number of the next request message.
     pub(crate) sequence: u32,

@@ -20,8 +20,8 @@ pub struct SrqAttributes {
     pub ring: u64,
     /// Logarithm of their number, 0 to 16.
     pub log_slots: u8,
-    /// Size of a slot in bytes: a power of two from 32 to 1024. Its first 16 bytes lead to the next one of a linked list, and
-    /// say nothing in a cyclic queue.
+    /// Size of a slot in bytes: a power of two from 32 to 1024. Its first 16 bytes lead to the next one of a
+    /// linked list, and say nothing in a cyclic queue.
     pub stride: u16,
     /// Address of the doorbell record, a big-endian u32: count of receives that were posted, modulo 2^16.
     pub doorbell_record: u64,

@@ -1,4 +1,5 @@
-//! Commands written by hand: entries and blocks of the command queue, and requests as fields at their offsets.
+//! Commands written by hand: entries and blocks of the command queue, and requests as fields at their
+//! offsets.
 
 use mlx5_softdev::{Device, Memory};
 
@@ -21,7 +22,8 @@ pub struct Posted {
 }
 
 impl Posted {
-    /// The blocks of the request begin 4 KiB behind the beginning of the queue, those of the reply 16 KiB behind it.
+    /// The blocks of the request begin 4 KiB behind the beginning of the queue, those of the reply 16 KiB
+    /// behind it.
     pub fn new(queue: u64, request: &[u8], room: usize) -> Self {
         let mut entry = [0; 64];
         entry[0] = 7;

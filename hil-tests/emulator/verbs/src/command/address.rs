@@ -1,4 +1,5 @@
-//! Addresses on the wire: all processes of a fabric are behind one port, which has one GID and one MAC address.
+//! Addresses on the wire: all processes of a fabric are behind one port, which has one GID and one MAC
+//! address.
 
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_OUT};

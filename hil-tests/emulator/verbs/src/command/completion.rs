@@ -81,8 +81,8 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Notes in a completion queue's record that it was never armed: the first arm word that programs write is 0, like the record that
-/// they hand over. The device itself hears the doorbell.
+/// Notes in a completion queue's record that it was never armed: the first arm word that programs write is 0,
+/// like the record that they hand over. The device itself hears the doorbell.
 pub(super) fn never_armed(record: u64) -> Option<()> {
     ProcessMemory.write(record.wrapping_add(4), &NEVER_ARMED).ok()
 }

@@ -28,7 +28,8 @@ const CORE_SUPPORT: u64 = 1;
 /// The port's maximum transfer unit (`IBV_MTU_4096`).
 const MTU_4096: u8 = 5;
 
-/// Addresses are given by IP or link-local rules (`IB_UVERBS_PCF_IP_BASED_GIDS`), and the port has connection management.
+/// Addresses are given by IP or link-local rules (`IB_UVERBS_PCF_IP_BASED_GIDS`), and the port has connection
+/// management.
 const PORT_CAPABILITIES: u32 = 1 << 26 | 1 << 16;
 
 /// `IB_UVERBS_GID_TYPE_ROCE_V2`.

@@ -127,9 +127,10 @@ pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(CORE_OUT, keys.as_flattened())
 }
 
-/// REG_DMABUF_MR. Anything that can be mapped stands for a dma-buf, a memfd for one: its pages are mapped here, where the device
-/// finds them by address, as long as the region is there. The descriptor is not needed behind that. The kernel does not look at
-/// what a dma-buf's descriptor was opened for; here one for reading only cannot be written through.
+/// REG_DMABUF_MR. Anything that can be mapped stands for a dma-buf, a memfd for one: its pages are mapped
+/// here, where the device finds them by address, as long as the region is there. The descriptor is not needed
+/// behind that. The kernel does not look at what a dma-buf's descriptor was opened for; here one for reading
+/// only cannot be written through.
 pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
     let pd = call.pd(call.request.handle(1)?).map_err(|_| Errno::INVAL)?;
     let [offset, length, iova, descriptor, flags] = [2, 3, 4, 5, 6].map(|id| call.request.number(id));

@@ -4,7 +4,8 @@
 pub(crate) const UHW_IN: u16 = 0x1000;
 pub(crate) const UHW_OUT: u16 = 0x1001;
 
-/// INVOKE_WRITE: a command of the older interface, its structure and its answer (`uverbs_attrs_invoke_write_cmd_attr_ids`).
+/// INVOKE_WRITE: a command of the older interface, its structure and its answer
+/// (`uverbs_attrs_invoke_write_cmd_attr_ids`).
 pub(crate) const CORE_IN: u16 = 0;
 pub(crate) const CORE_OUT: u16 = 1;
 pub(crate) const COMMAND: u16 = 2;

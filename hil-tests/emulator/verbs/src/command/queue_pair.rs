@@ -24,7 +24,8 @@ const KINDS: &[(u64, Transport)] = &[
 const SIGNAL_ALL: u64 = 1 << 12;
 /// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`: there are no groups.
 const NO_OWN_MULTICAST: u64 = 1 << 1;
-/// Scatter to CQE (which a device may do, and this one does not), the two ways to name a doorbell, packet based credits.
+/// Scatter to CQE (which a device may do, and this one does not), the two ways to name a doorbell, packet
+/// based credits.
 const HARMLESS_FLAGS: u32 = SCATTER_CQE | 1 << 3 | ALLOW_SCATTER_CQE | 1 << 9 | 1 << 10;
 /// `MLX5_QP_FLAG_SCATTER_CQE`.
 const SCATTER_CQE: u32 = 1 << 1;
@@ -147,8 +148,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Returns where the kernel would have received data go: into completion entries if the program does not mind, in requesters only
-/// if all requests are signalled or it asks for it by name.
+/// Returns where the kernel would have received data go: into completion entries if the program does not
+/// mind, in requesters only if all requests are signalled or it asks for it by name.
 fn scatter(call: &mut Call<'_>, asked: &CreateQp, flags: u64) -> Result<QpcScatter, Errno> {
     // MLX5_RES_SCAT_DATA32_CQE and _DATA64_CQE, MLX5_REQ_SCAT_DATA32_CQE and _DATA64_CQE.
     let code = |entry_bytes, [small, large]: [u8; 2]| if entry_bytes == 128 { large } else { small };

@@ -1,4 +1,5 @@
-//! One call of the kernel's interface: a header, attributes, and what may stand in them (`rdma_user_ioctl_cmds.h`).
+//! One call of the kernel's interface: a header, attributes, and what may stand in them
+//! (`rdma_user_ioctl_cmds.h`).
 
 use crate::ground::errno::Errno;
 use crate::ground::process_memory::ProcessMemory;
@@ -98,7 +99,8 @@ impl Request {
     /// Reads the call that stands at `address`.
     ///
     /// # Errors
-    /// [`Errno::FAULT`] for an address that is no memory, [`Errno::INVAL`] and [`Errno::PROTONOSUPPORT`] as the kernel.
+    /// [`Errno::FAULT`] for an address that is no memory, [`Errno::INVAL`] and [`Errno::PROTONOSUPPORT`] as
+    /// the kernel.
     pub(crate) fn read(address: u64) -> Result<Self, Errno> {
         let header: Header = load(address)?;
         if header.attributes > MAX_ATTRIBUTES {
@@ -126,7 +128,8 @@ impl Request {
     /// Checks all attributes against what the method has.
     ///
     /// # Errors
-    /// As the kernel: [`Errno::PROTONOSUPPORT`] for what is unknown and must not be skipped, else [`Errno::INVAL`].
+    /// As the kernel: [`Errno::PROTONOSUPPORT`] for what is unknown and must not be skipped, else
+    /// [`Errno::INVAL`].
     pub(crate) fn check(&self, specs: &[Spec]) -> Result<(), Errno> {
         for attribute in &self.attributes {
             match specs.iter().find(|spec| spec.id == attribute.id) {

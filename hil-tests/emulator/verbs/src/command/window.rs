@@ -7,7 +7,8 @@ use crate::ground::errno::Errno;
 use crate::state::object::Object;
 use mlx5_softdev::{Access, MkeyAttributes};
 
-/// Kinds of windows (`enum ib_mw_type`): bound by verbs, and by work requests of the queue pair that they then belong to.
+/// Kinds of windows (`enum ib_mw_type`): bound by verbs, and by work requests of the queue pair that they
+/// then belong to.
 const TYPE_1: u8 = 1;
 const TYPE_2: u8 = 2;
 

@@ -1,4 +1,5 @@
-//! Messages between devices as bytes. What a peer sends is never trusted: what does not parse ends the connection.
+//! Messages between devices as bytes. What a peer sends is never trusted: what does not parse ends the
+//! connection.
 
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Cause, Datagram, Message, Payload, Reason, Request, Response};
@@ -130,7 +131,8 @@ fn encode_response<'a>(response: &'a Response, out: &mut Vec<u8>) -> &'a [u8] {
     &[]
 }
 
-/// Takes the first whole message out of `bytes`: how many bytes it took and what it says. `Ok(None)`: more must come.
+/// Takes the first whole message out of `bytes`: how many bytes it took and what it says. `Ok(None)`: more
+/// must come.
 ///
 /// # Errors
 /// The bytes are no message, and none behind them can be found.

@@ -1,8 +1,9 @@
 //! The wire between processes: all devices under one directory are ports of one adapter.
 //!
-//! Each process takes a slot, which is a locked file, and listens at a socket beside it. The slot is the upper part of its
-//! queue pairs' numbers, so a number alone says which process it is in. A message goes out over a connection of the
-//! sender's; answers come back over one of the receiver's. Both ends may vanish at any time.
+//! Each process takes a slot, which is a locked file, and listens at a socket beside it. The slot is the
+//! upper part of its queue pairs' numbers, so a number alone says which process it is in. A message goes out
+//! over a connection of the sender's; answers come back over one of the receiver's. Both ends may vanish at
+//! any time.
 
 pub(crate) mod codec;
 
@@ -223,7 +224,8 @@ impl Fabric {
         !self.is_behind() && self.outgoing.values().any(|peer| !peer.unanswered.is_empty())
     }
 
-    /// Moves bytes both ways and hands over the messages that have come, with answers in place of those that cannot.
+    /// Moves bytes both ways and hands over the messages that have come, with answers in place of those that
+    /// cannot.
     pub(crate) fn exchange(&mut self, mut deliver: impl FnMut(Message)) {
         let descriptors: Vec<RawFd> = self.descriptors().collect();
         let ready = sys::wait(&descriptors, Some(Duration::ZERO));
@@ -327,8 +329,8 @@ impl Outgoing {
         Ok(Self { stream, backlog: VecDeque::new(), unanswered: VecDeque::new() })
     }
 
-    /// Writes the backlog, and `data` behind it. What does not fit now is kept. A peer that is gone is noticed when it is
-    /// looked for.
+    /// Writes the backlog, and `data` behind it. What does not fit now is kept. A peer that is gone is
+    /// noticed when it is looked for.
     fn write(&mut self, mut data: &[u8]) {
         while !self.backlog.is_empty() || !data.is_empty() {
             let (front, back) = self.backlog.as_slices();
@@ -345,7 +347,8 @@ impl Outgoing {
         self.backlog.extend(data);
     }
 
-    /// A request has its answer; nearly always it is the oldest. Or it is to be sent `again`, with all that follow it.
+    /// A request has its answer; nearly always it is the oldest. Or it is to be sent `again`, with all that
+    /// follow it.
     fn is_answered(&mut self, from: u32, sequence: u32, again: bool) {
         if again {
             self.unanswered.retain(|(waiting, _)| *waiting != from);

@@ -1,8 +1,9 @@
 //! Memory of this library's own: not that of the program's allocator.
 //!
-//! A thread of the program is the device for a moment when it gives a spin lock back, and it may hold any lock then: UCX watches
-//! calls for memory, and gives spin locks back while its thread is inside `malloc`. There the program's allocator must not be
-//! called again. Pages come from the kernel by system calls, since UCX has put itself before `mmap` too.
+//! A thread of the program is the device for a moment when it gives a spin lock back, and it may hold any
+//! lock then: UCX watches calls for memory, and gives spin locks back while its thread is inside `malloc`.
+//! There the program's allocator must not be called again. Pages come from the kernel by system calls, since
+//! UCX has put itself before `mmap` too.
 #![allow(unsafe_code)]
 
 use dlmalloc::{Allocator, Dlmalloc};
@@ -14,10 +15,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// What the kernel gives.
 struct Pages;
 
-/// Makes a call for memory. Returns the address of what it gives, null where it fails; `errno` stays as it is.
+/// Makes a call for memory. Returns the address of what it gives, null where it fails; `errno` stays as it
+/// is.
 fn call(number: libc::c_long, arguments: [usize; 6]) -> *mut u8 {
     let [first, second, third, fourth, fifth, sixth] = arguments;
-    // SAFETY: the location of errno is always valid for its thread; the call is for memory that is the allocator's alone.
+    // SAFETY: the location of errno is always valid for its thread; the call is for memory that is the
+    // allocator's alone.
     let result = unsafe {
         let errno = *libc::__errno_location();
         let result = libc::syscall(number, first, second, third, fourth, fifth, sixth);
@@ -103,8 +106,8 @@ unsafe impl GlobalAlloc for Own {
 /// The allocator's lock, held over a fork by the thread that forks.
 struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Dlmalloc<Pages>>>>);
 
-// SAFETY: the cell is only touched by the thread that forks, between taking the lock and giving it back; two threads
-// cannot be there at once, since both would hold the lock.
+// SAFETY: the cell is only touched by the thread that forks, between taking the lock and giving it back; two
+// threads cannot be there at once, since both would hold the lock.
 unsafe impl Sync for HeldOverFork {}
 
 static HELD: HeldOverFork = HeldOverFork(UnsafeCell::new(None));

@@ -41,7 +41,8 @@ impl Bits {
 static OURS: Bits = Bits::new();
 
 /// Descriptors that this library keeps for itself. A program that closes all that it does not know, as
-/// daemons do, must not close these: other files would get their numbers, and the device would write into them.
+/// daemons do, must not close these: other files would get their numbers, and the device would write into
+/// them.
 static KEPT: Bits = Bits::new();
 
 /// Keeps a descriptor from being closed by the program.
@@ -59,8 +60,8 @@ pub(crate) fn let_go(descriptor: RawFd) {
     KEPT.clear(descriptor);
 }
 
-/// Closes those of a range of descriptors that are contexts or channels with `close`, and hands the parts of the range that
-/// lie between those that the program may not close to `rest`, until one of them fails.
+/// Closes those of a range of descriptors that are contexts or channels with `close`, and hands the parts of
+/// the range that lie between those that the program may not close to `rest`, until one of them fails.
 pub(crate) fn close_range(
     first: c_uint,
     last: c_uint,

@@ -182,8 +182,8 @@ fn below(end: u64) -> u64 {
     plan().as_mut().map_or(0, |plan| plan.below(end))
 }
 
-/// Makes an entry that is about nothing: a queue pair that there is not, a request that is not outstanding, an opcode of no
-/// completion.
+/// Makes an entry that is about nothing: a queue pair that there is not, a request that is not outstanding,
+/// an opcode of no completion.
 fn stranger(mut entry: [u8; 64], way: u64) -> [u8; 64] {
     let is_of_mkey = is_of_mkey(&entry);
     let (at, bits) = match way {

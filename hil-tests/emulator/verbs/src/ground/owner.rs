@@ -38,8 +38,8 @@ pub(crate) fn owner() -> i32 {
     }
 }
 
-/// Whether the state belongs to another process: this one is a child that shares its parent's memory until it executes
-/// another program (vfork). It must not touch anything.
+/// Whether the state belongs to another process: this one is a child that shares its parent's memory until it
+/// executes another program (vfork). It must not touch anything.
 pub(crate) fn is_borrowed() -> bool {
     owner() != sys::pid()
 }

@@ -1,7 +1,8 @@
-//! This process's memory, moved through a pipe: for where the kernel has no `process_vm_readv` (qemu-user) or a sandbox
-//! forbids it.
+//! This process's memory, moved through a pipe: for where the kernel has no `process_vm_readv` (qemu-user) or
+//! a sandbox forbids it.
 //!
-//! `write` takes bytes from any address and `read` stores them at any, and both answer EFAULT where there is no memory.
+//! `write` takes bytes from any address and `read` stores them at any, and both answer EFAULT where there is
+//! no memory.
 #![allow(unsafe_code)]
 
 use crate::ground::{descriptors, sys};
@@ -9,7 +10,8 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 
-/// The most that is moved at once: what an empty pipe takes without blocking, whatever the limits (`PIPE_BUF`).
+/// The most that is moved at once: what an empty pipe takes without blocking, whatever the limits
+/// (`PIPE_BUF`).
 const CHUNK: usize = 4096;
 
 /// An empty pipe, and the process that made it. A child of a fork makes its own: it would share its parent's.
@@ -42,8 +44,8 @@ impl Pipe {
     fn store(&mut self, address: u64, bytes: &[u8]) -> Option<()> {
         self.writer.write_all(bytes).ok()?;
         let target = std::ptr::without_provenance_mut(address as usize);
-        // SAFETY: the kernel writes to the address, which the program has handed to the device: not memory of this library,
-        // unless the program lies, as it may to hardware.
+        // SAFETY: the kernel writes to the address, which the program has handed to the device: not memory of
+        // this library, unless the program lies, as it may to hardware.
         let moved = unsafe { libc::read(self.reader.as_raw_fd(), target, bytes.len()) };
         (usize::try_from(moved) == Ok(bytes.len())).then_some(())
     }
@@ -61,8 +63,8 @@ fn with_pipe(body: impl FnOnce(&mut Pipe) -> Option<()>) -> Option<()> {
     Some(())
 }
 
-/// Fills `out` from an address on. Returns how many bytes were read before the first bad address, in chunks of the
-/// pipe's size.
+/// Fills `out` from an address on. Returns how many bytes were read before the first bad address, in chunks
+/// of the pipe's size.
 pub(crate) fn load(address: u64, out: &mut [u8]) -> usize {
     let chunks = out.chunks_mut(CHUNK).scan(address, |next, chunk| {
         let length = chunk.len();

@@ -1,9 +1,9 @@
 //! This process's memory as the device sees it: any address may be asked for, and a bad one is refused.
 //!
-//! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at any time. So
-//! every access goes through the kernel (`process_vm_readv` and `process_vm_writev` on this process), which answers EFAULT
-//! where plain loads and stores would end the program, and which respects the protection of pages. Where those calls are
-//! not to be had, a pipe does the same.
+//! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at
+//! any time. So every access goes through the kernel (`process_vm_readv` and `process_vm_writev` on this
+//! process), which answers EFAULT where plain loads and stores would end the program, and which respects the
+//! protection of pages. Where those calls are not to be had, a pipe does the same.
 #![allow(unsafe_code)]
 
 use crate::ground::{owner, pipe};
@@ -60,7 +60,8 @@ const fn is_visible(_: u64, _: u64) -> bool {
     true
 }
 
-/// Makes a call that moves bytes, or does the same by pipe. Returns how many bytes were moved before the first bad address.
+/// Makes a call that moves bytes, or does the same by pipe. Returns how many bytes were moved before the
+/// first bad address.
 fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize {
     if !BY_PIPE.load(Ordering::Relaxed) {
         if let Ok(count) = usize::try_from(call()) {
@@ -74,16 +75,16 @@ fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize
     by_pipe()
 }
 
-/// Reads the ranges, which are as long as `out` together, one after the other into it. Returns how many bytes were read
-/// before the first bad address.
+/// Reads the ranges, which are as long as `out` together, one after the other into it. Returns how many bytes
+/// were read before the first bad address.
 fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
     let is_hidden = |iovec: &&libc::iovec| !is_visible(iovec.iov_base.addr() as u64, iovec.iov_len as u64);
     if iovecs.iter().find(is_hidden).is_some() {
         return 0;
     }
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
-    // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The remote addresses are only looked at by the
-    // kernel, which reports those that are not mapped.
+    // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The remote addresses are only
+    // looked at by the kernel, which reports those that are not mapped.
     let call = || unsafe {
         libc::process_vm_readv(owner::owner(), &raw const local, 1, iovecs.as_ptr(), iovecs.len() as u64, 0)
     };
@@ -102,11 +103,12 @@ fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
 }
 
 impl ProcessMemory {
-    /// Reads 8 bytes at each address: pairs of doorbell records. `None` where there is no memory. What is in one page is read at
-    /// once, where the addresses follow one another: the kernel takes longer to find a page than to copy it.
+    /// Reads 8 bytes at each address: pairs of doorbell records. `None` where there is no memory. What is in
+    /// one page is read at once, where the addresses follow one another: the kernel takes longer to find a
+    /// page than to copy it.
     ///
-    /// The host writes records of 4 bytes, each at once; the kernel copies bytes. So each is read twice, until both copies
-    /// are equal.
+    /// The host writes records of 4 bytes, each at once; the kernel copies bytes. So each is read twice,
+    /// until both copies are equal.
     pub(crate) fn records(self, addresses: &[u64], out: &mut Vec<Option<[u8; 8]>>) {
         out.clear();
         let spans: Vec<&[u64]> =
@@ -187,8 +189,9 @@ impl Memory for ProcessMemory {
             let local = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
             let from = address.wrapping_add(done as u64);
             let remote = iovec(from, rest.len());
-            // SAFETY: the kernel reads from `local`, which covers `rest`, and writes to the remote address, which the
-            // program has handed to the device: not memory of this library, unless the program lies, as it may to hardware.
+            // SAFETY: the kernel reads from `local`, which covers `rest`, and writes to the remote address,
+            // which the program has handed to the device: not memory of this library, unless the program
+            // lies, as it may to hardware.
             let call = || unsafe {
                 libc::process_vm_writev(owner::owner(), &raw const local, 1, &raw const remote, 1, 0)
             };
@@ -213,14 +216,16 @@ fn page(address: u64) -> Option<u64> {
     (address / PAGE == last / PAGE).then_some(address / PAGE)
 }
 
-/// Returns the range of memory that holds all these pairs of records, of one page or only one: address and length.
+/// Returns the range of memory that holds all these pairs of records, of one page or only one: address and
+/// length.
 fn range(addresses: &[u64]) -> (u64, usize) {
     let first = addresses.iter().copied().min().unwrap_or_default();
     let last = addresses.iter().copied().max().unwrap_or_default();
     (first, (last - first) as usize + 8)
 }
 
-/// Whether `length` bytes at `address` are mapped, readable, and writable if `write`. True where that cannot be known.
+/// Whether `length` bytes at `address` are mapped, readable, and writable if `write`. True where that cannot
+/// be known.
 pub(crate) fn mapped(address: u64, length: u64, write: bool) -> bool {
     let Some(end) = address.checked_add(length).filter(|_| is_visible(address, length)) else { return false };
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return true };

@@ -111,14 +111,15 @@ pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<
     usize::try_from(length).ok()
 }
 
-/// Writes pieces to a socket, as much as it takes now, and returns how much. A peer that is gone is an error and no signal, which
-/// would end the program: it has never heard of this socket.
+/// Writes pieces to a socket, as much as it takes now, and returns how much. A peer that is gone is an error
+/// and no signal, which would end the program: it has never heard of this socket.
 pub(crate) fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> std::io::Result<usize> {
     // SAFETY: a header of zeros names no address and no ancillary data.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = pieces.as_ptr().cast_mut().cast();
     header.msg_iovlen = pieces.len() as _;
-    // SAFETY: `header` lives until the call is over, and names `pieces`, which have the layout of `iovec` and are only read.
+    // SAFETY: `header` lives until the call is over, and names `pieces`, which have the layout of `iovec` and
+    // are only read.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
     usize::try_from(sent).map_err(|_| std::io::Error::last_os_error())
 }
@@ -132,12 +133,14 @@ pub(crate) fn eventfd(descriptor: RawFd) -> Result<File, Errno> {
     if target != Path::new("anon_inode:[eventfd]") {
         return Err(Errno::INVAL);
     }
-    // SAFETY: it is open, as was just seen; a program that closes it at this moment has lied, and gets EBADF here.
+    // SAFETY: it is open, as was just seen; a program that closes it at this moment has lied, and gets EBADF
+    // here.
     let ours = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().map_err(|_| Errno::BADF)?;
     Ok(File::from(ours))
 }
 
-/// The first bytes of a file, in this process's memory, as all who map it share them. They are mapped until it is dropped.
+/// The first bytes of a file, in this process's memory, as all who map it share them. They are mapped until
+/// it is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     address: u64,
@@ -148,7 +151,8 @@ impl Mapping {
     /// Maps `length` bytes, to be read, and written if `write`.
     ///
     /// # Errors
-    /// [`Errno::BADF`] for a descriptor that is none, [`Errno::INVAL`] for one of what cannot be mapped like that, or is shorter.
+    /// [`Errno::BADF`] for a descriptor that is none, [`Errno::INVAL`] for one of what cannot be mapped like
+    /// that, or is shorter.
     pub(crate) fn new(descriptor: RawFd, length: u64, write: bool) -> Result<Self, Errno> {
         // SAFETY: a structure of numbers, which the call fills or leaves.
         let mut status: libc::stat = unsafe { std::mem::zeroed() };
@@ -177,8 +181,8 @@ impl Mapping {
         self.address
     }
 
-    /// Writes a word of 8 bytes at once, for those who read it at the same time. `at` is a multiple of 8 within the mapping, which is
-    /// writable.
+    /// Writes a word of 8 bytes at once, for those who read it at the same time. `at` is a multiple of 8
+    /// within the mapping, which is writable.
     pub(crate) fn store(&self, at: u64, word: u64) {
         self.word(at).store(word, Ordering::Release);
     }
@@ -191,15 +195,16 @@ impl Mapping {
 
     fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.length as u64, "a word within the mapping");
-        // SAFETY: it is mapped as long as `self` lives, and begins at a page; all who share it read and write it as words.
+        // SAFETY: it is mapped as long as `self` lives, and begins at a page; all who share it read and write
+        // it as words.
         unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut((self.address + at) as usize)) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and unmapped here only. There are no references to it: the device finds it by its address,
-        // through the kernel.
+        // SAFETY: mapped by `new`, and unmapped here only. There are no references to it: the device finds it
+        // by its address, through the kernel.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.address as usize), self.length) };
     }
 }
@@ -235,11 +240,11 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE`.
 const NO_CANCELLATION: c_int = 1;
 
-/// Runs `body` on a thread of the program so that it comes to its end and leaves no trace: signals and cancellation wait, and
-/// `errno` is as before.
+/// Runs `body` on a thread of the program so that it comes to its end and leaves no trace: signals and
+/// cancellation wait, and `errno` is as before.
 pub(crate) fn undisturbed<T>(body: impl FnOnce() -> T) -> T {
-    // SAFETY: signal sets of zeros are some; all calls fill or read what lives until they are over, and change this thread alone.
-    // The location of errno is always valid for its thread.
+    // SAFETY: signal sets of zeros are some; all calls fill or read what lives until they are over, and
+    // change this thread alone. The location of errno is always valid for its thread.
     unsafe {
         let errno = *libc::__errno_location();
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
@@ -258,7 +263,8 @@ pub(crate) fn undisturbed<T>(body: impl FnOnce() -> T) -> T {
 
 /// Keeps signals from this thread: they are meant for the program's own.
 pub(crate) fn block_signals() {
-    // SAFETY: a signal set of zeros is one; both calls fill or read `signals`, which lives until they are over.
+    // SAFETY: a signal set of zeros is one; both calls fill or read `signals`, which lives until they are
+    // over.
     unsafe {
         let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut signals);
@@ -278,7 +284,8 @@ mod tests {
         let (ours, its) = UnixStream::pair().unwrap();
         assert_eq!(send(ours.as_fd(), &[b"one", b"two"].map(|piece| IoSlice::new(piece))).unwrap(), 6);
         drop(its);
-        // SAFETY: both signal sets are filled by the calls; tests ignore the signal, and do so again behind this.
+        // SAFETY: both signal sets are filled by the calls; tests ignore the signal, and do so again behind
+        // this.
         let pending = unsafe {
             let mut signals: libc::sigset_t = std::mem::zeroed();
             libc::sigaddset(&raw mut signals, libc::SIGPIPE);

@@ -17,7 +17,8 @@ pub(crate) const CONNECTION_MANAGER: &str = "/dev/infiniband/rdma_cm";
 /// What [`write`] writes stands for files below this.
 pub(crate) const ROOT: &str = "/sys";
 
-/// The directories below [`ROOT`] that programs see as they are written, by whatever way a program reads them.
+/// The directories below [`ROOT`] that programs see as they are written, by whatever way a program reads
+/// them.
 pub(crate) const TAKEN_OVER: &[&str] = &["/sys/class/infiniband", "/sys/class/infiniband_verbs"];
 
 /// What is opened in its place: a character device that can be mapped as shared memory.
@@ -40,7 +41,8 @@ pub(crate) const PCI_DEVICES: &str = "bus/pci/devices";
 /// Its memory, as none of it can be mapped: start, end and flags of each of 6 regions and the ROM.
 const RESOURCE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
 
-/// Links: UCX finds the PCI function by where the device's leads, and DPDK takes only functions that a driver has.
+/// Links: UCX finds the PCI function by where the device's leads, and DPDK takes only functions that a driver
+/// has.
 const LINKS: &[(&str, &str)] = &[
     ("bus/pci/devices/0000:c1:00.0", "../../../devices/pci0000:c0/0000:c1:00.0"),
     ("class/infiniband/mlx5_0", "../../devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0"),

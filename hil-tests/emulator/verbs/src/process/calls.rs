@@ -16,7 +16,8 @@ use std::os::fd::RawFd;
 /// A program has opened the device.
 ///
 /// # Errors
-/// As [`State::new`]; [`Errno::INVAL`] for an environment that makes no sense, after a line to standard error.
+/// As [`State::new`]; [`Errno::INVAL`] for an environment that makes no sense, after a line to standard
+/// error.
 pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
     life::prepare();
     match fault::call(CallId::OPEN) {
@@ -118,7 +119,8 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
         if let Some(made) = outcome.as_ref().ok().copied().flatten() {
             descriptors::give(made);
         }
-        // Calls about anything but queues leave the worker nothing to do: programs make mkeys by the ten thousand.
+        // Calls about anything but queues leave the worker nothing to do: programs make mkeys by the ten
+        // thousand.
         if state.has_changed() || schedule::was_missed() {
             bell::ring();
         }
@@ -128,7 +130,8 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     outcome.map(drop)
 }
 
-/// Returns the file of the clock, and from where on in it a program maps that maps `offset` of a device; `None` for what is not the clock.
+/// Returns the file of the clock, and from where on in it a program maps that maps `offset` of a device;
+/// `None` for what is not the clock.
 ///
 /// # Errors
 /// [`Errno::IO`] for a device that a parent process has.

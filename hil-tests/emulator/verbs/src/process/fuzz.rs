@@ -1,6 +1,7 @@
 //! For fuzzing: the interface without a file behind it, called with whatever bytes there are.
 //!
-//! All memory that a call can name is one arena at an address that does not change. What is read or written beside it is no memory.
+//! All memory that a call can name is one arena at an address that does not change. What is read or written
+//! beside it is no memory.
 #![allow(unsafe_code, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use crate::command::commands::{COMMANDS, Command};
@@ -192,14 +193,15 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     assert_eq!(held(state), [0; 3], "contexts, objects and channels are left");
 }
 
-/// Another process sends bytes, mostly such as could be a message: a right length before them, a length that a message has, and
-/// few kinds. A message that is read is written as it was meant.
+/// Another process sends bytes, mostly such as could be a message: a right length before them, a length that
+/// a message has, and few kinds. A message that is read is written as it was meant.
 fn message(state: &mut State, input: &mut Input<'_>) {
     const LENGTHS: [usize; 6] = [10, 11, 18, 30, 34, 42];
     let length = if input.below(2) == 0 { input.pick(&LENGTHS) } else { input.below(64) };
     let mut body = input.bytes::<64>();
     if input.below(4) != 0 {
-        // Kinds, flags, and queue pairs; where the kinds of responses and of requests are, there are more of them.
+        // Kinds, flags, and queue pairs; where the kinds of responses and of requests are, there are more of
+        // them.
         for (at, byte) in body[..16].iter_mut().enumerate() {
             *byte &= if matches!(at, 9 | 10 | 13) { 7 } else { 3 };
         }
@@ -434,7 +436,8 @@ mod tests {
         assert_eq!(written, [0x14, 0, 0, 0]);
     }
 
-    /// A channel that the program cannot be told of is closed. It was found by fuzzing: nobody knew of the channel, nor closed it.
+    /// A channel that the program cannot be told of is closed. It was found by fuzzing: nobody knew of the
+    /// channel, nor closed it.
     fn an_untold_channel_is_closed() {
         STANDIN.with_borrow_mut(|standin| {
             let [state, _] = &mut standin.as_mut().expect("it was made").states;

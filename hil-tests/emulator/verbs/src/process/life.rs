@@ -19,7 +19,8 @@ static PREPARED: Once = Once::new();
 pub(crate) fn prepare() {
     PREPARED.call_once(|| {
         owner::take_over();
-        // SAFETY: all four are functions without arguments that stay loaded: a preloaded library is never unloaded.
+        // SAFETY: all four are functions without arguments that stay loaded: a preloaded library is never
+        // unloaded.
         unsafe {
             libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child));
             libc::atexit(at_exit);
@@ -30,8 +31,8 @@ pub(crate) fn prepare() {
 /// The lock, held over a fork by the thread that forks.
 struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Inside>>>);
 
-// SAFETY: the cell is only touched by the thread that forks, between taking the lock and giving it back; two threads
-// cannot be there at once, since both would hold the lock.
+// SAFETY: the cell is only touched by the thread that forks, between taking the lock and giving it back; two
+// threads cannot be there at once, since both would hold the lock.
 unsafe impl Sync for HeldOverFork {}
 
 static HELD: HeldOverFork = HeldOverFork(UnsafeCell::new(None));
@@ -72,7 +73,8 @@ extern "C" fn at_exit() {
     }
     let _ = catch_unwind(|| {
         let deadline = Instant::now() + LAST_WORDS;
-        // The worker gives the lock back soon; a thread that ends the process in the middle of a call never does.
+        // The worker gives the lock back soon; a thread that ends the process in the middle of a call never
+        // does.
         while Instant::now() < deadline {
             if let Some(mut inside) = lock::try_lock() {
                 if let Some(state) = inside.state.as_mut() {

@@ -41,7 +41,8 @@ pub(super) fn try_lock() -> Option<MutexGuard<'static, Inside>> {
     }
 }
 
-/// Runs `body` with the state under the lock, behind all calls that wait for it. `None` where there is no state.
+/// Runs `body` with the state under the lock, behind all calls that wait for it. `None` where there is no
+/// state.
 pub(super) fn in_turn<T>(body: impl FnOnce(&mut State) -> T) -> Option<T> {
     while WAITING.load(Ordering::Acquire) > 0 {
         sys::yield_now();

@@ -1,5 +1,5 @@
-//! What there is once in a process: the lock around the state, the thread that works, and the functions that stand before those of the
-//! C library.
+//! What there is once in a process: the lock around the state, the thread that works, and the functions that
+//! stand before those of the C library.
 
 mod bell;
 mod calls;

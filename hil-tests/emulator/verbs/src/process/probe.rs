@@ -1,7 +1,7 @@
 //! For tests of programs: has a call fail that would not, and tells what the device still holds.
 //!
-//! Exported by name, since a test is the very program that this library stands before. Who does not call this notices
-//! nothing of it.
+//! Exported by name, since a test is the very program that this library stands before. Who does not call this
+//! notices nothing of it.
 #![allow(unsafe_code)]
 
 use crate::ground::errno::Errno;
@@ -19,9 +19,9 @@ pub(crate) extern "C" fn mlx5_uverbs_keep(nth: u32) {
     fault::set_one(Place::End, nth, Errno::BUSY, 0);
 }
 
-/// Has the `nth` call from now fail, counted from 1, with `errno`; or with `status`, if that is not 0 and the call is a
-/// command to the device; and all of the same method behind it, since libraries try again. Opening the device's file
-/// counts, destroying does not. 0 takes it back. It replaces any other plan.
+/// Has the `nth` call from now fail, counted from 1, with `errno`; or with `status`, if that is not 0 and the
+/// call is a command to the device; and all of the same method behind it, since libraries try again. Opening
+/// the device's file counts, destroying does not. 0 takes it back. It replaces any other plan.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_fail(nth: u32, errno: c_int, status: u8) {
@@ -56,7 +56,8 @@ pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
     owner::as_device(|| calls::with_device(|device| device.fill(number)));
 }
 
-/// Returns how much there is in this process: 0 contexts, 1 objects, 2 channels, 3 destroyings refused so far.
+/// Returns how much there is in this process: 0 contexts, 1 objects, 2 channels, 3 destroyings refused so
+/// far.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
@@ -64,8 +65,8 @@ pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
     [contexts, objects, channels, refused].get(what as usize).copied().unwrap_or(0)
 }
 
-/// Has the faults of a plan come from now on, in the words of `mlx5-emulate --faults`; none for an empty one. Returns 0, or -1 for
-/// words that make no sense.
+/// Has the faults of a plan come from now on, in the words of `mlx5-emulate --faults`; none for an empty one.
+/// Returns 0, or -1 for words that make no sense.
 ///
 /// # Safety
 /// `words` is a C string.
@@ -83,7 +84,8 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_in
     }
 }
 
-/// Writes the faults that have come, as words with a zero behind, and returns how long all of them are. What has no room is left out.
+/// Writes the faults that have come, as words with a zero behind, and returns how long all of them are. What
+/// has no room is left out.
 ///
 /// # Safety
 /// `buffer` has `room` bytes.
@@ -94,8 +96,8 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_trace(buffer: *mut u8, room: usize) 
     unsafe { write_out(&fault::trace(), buffer, room) }
 }
 
-/// Writes the last completions of the device, a line for each, those of errors with their cause, with a zero behind, and
-/// returns how long all of them are. What has no room is left out.
+/// Writes the last completions of the device, a line for each, those of errors with their cause, with a zero
+/// behind, and returns how long all of them are. What has no room is left out.
 ///
 /// # Safety
 /// `buffer` has `room` bytes.
@@ -129,7 +131,8 @@ unsafe fn write_out(words: &str, buffer: *mut u8, room: usize) -> usize {
     words.len()
 }
 
-/// Has the device do nothing by itself from now on, or as always where `on` is 0: [`mlx5_uverbs_work`] moves it.
+/// Has the device do nothing by itself from now on, or as always where `on` is 0: [`mlx5_uverbs_work`] moves
+/// it.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_by_hand(on: c_int) {

@@ -1,4 +1,5 @@
-//! Whose turn it is to do the device's work: the worker's, or that of a thread of the program that posts or polls.
+//! Whose turn it is to do the device's work: the worker's, or that of a thread of the program that posts or
+//! polls.
 
 use crate::ground::{owner, sys};
 use crate::process::{bell, lock};
@@ -9,8 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A thread found the lock taken; whoever holds it is to look once more. Where that comes too late, the worker or the next thread
-/// that posts or polls looks instead: no doorbell is lost, it waits as long as the worker sleeps.
+/// A thread found the lock taken; whoever holds it is to look once more. Where that comes too late, the
+/// worker or the next thread that posts or polls looks instead: no doorbell is lost, it waits as long as the
+/// worker sleeps.
 static MISSED: AtomicBool = AtomicBool::new(false);
 
 /// A thread of the program has looked since the worker last asked.
@@ -22,11 +24,13 @@ static WAITS_FOR_EVENTS: AtomicBool = AtomicBool::new(false);
 /// How often in a row threads of the program have looked for nothing.
 static IDLE_LOOKS: AtomicUsize = AtomicUsize::new(0);
 
-/// So long a thread that has looked does not look again while an answer is to come: what it posts meanwhile is sent together.
+/// So long a thread that has looked does not look again while an answer is to come: what it posts meanwhile
+/// is sent together.
 const TOGETHER: Duration = Duration::from_micros(5);
 
 thread_local! {
-    /// When the last look of this thread ended, if it was short and left nothing to do but wait for an answer.
+    /// When the last look of this thread ended, if it was short and left nothing to do but wait for an
+    /// answer.
     static AWAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -60,17 +64,17 @@ pub(crate) fn work() -> Found {
     Found { moved: moved || was_missed(), awake, descriptors }
 }
 
-/// Does what there is to do for a thread of the program that calls the device and has the lock: it may ask what has become of what
-/// it rang. On a busy machine it takes many milliseconds until another thread has its turn, and who asks again and again would
-/// wait for it each time.
+/// Does what there is to do for a thread of the program that calls the device and has the lock: it may ask
+/// what has become of what it rang. On a busy machine it takes many milliseconds until another thread has its
+/// turn, and who asks again and again would wait for it each time.
 pub(crate) fn work_before_call(state: &mut State) {
     if !by_hand() && !state.is_quiet() {
         turn(state, |state| caught(state, Pace::Clock));
     }
 }
 
-/// Does what there is to do, on a thread of the program, unless another thread is at it or waits for its turn. Signals and
-/// cancellation wait until that is done.
+/// Does what there is to do, on a thread of the program, unless another thread is at it or waits for its
+/// turn. Signals and cancellation wait until that is done.
 pub(crate) fn look() {
     if !bell::is_heard() || owner::is_inside() || by_hand() || has_just_looked() {
         return;
@@ -150,7 +154,8 @@ pub(crate) fn was_missed() -> bool {
     MISSED.load(Ordering::Acquire)
 }
 
-/// Whether the program polls, and has done so since this was last asked: then it does what the worker is there for.
+/// Whether the program polls, and has done so since this was last asked: then it does what the worker is
+/// there for.
 pub(crate) fn is_polled() -> bool {
     LOOKED.swap(false, Ordering::Relaxed) && !WAITS_FOR_EVENTS.load(Ordering::Relaxed)
 }

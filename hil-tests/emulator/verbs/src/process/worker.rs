@@ -1,9 +1,9 @@
-//! The thread that is the device while no thread of the program polls: it watches doorbell records, which are plain memory that
-//! nobody announces.
+//! The thread that is the device while no thread of the program polls: it watches doorbell records, which are
+//! plain memory that nobody announces.
 //!
-//! After work it looks again soon, then ever less often; not at all while a thread of the program polls, which then does the
-//! device's work. Without a queue pair that can send, and without a completion channel, there is no doorbell to miss, and it
-//! sleeps until it is called.
+//! After work it looks again soon, then ever less often; not at all while a thread of the program polls,
+//! which then does the device's work. Without a queue pair that can send, and without a completion channel,
+//! there is no doorbell to miss, and it sleeps until it is called.
 
 use crate::ground::{owner, sys};
 use crate::process::schedule::{self, Found};
@@ -12,8 +12,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// So long after work it looks without sleeping: the program is probably waiting for the answer. Not for long, since the program
-/// may need the core to go on.
+/// So long after work it looks without sleeping: the program is probably waiting for the answer. Not for
+/// long, since the program may need the core to go on.
 const EAGER: Duration = Duration::from_micros(50);
 /// So long it sleeps only shortly.
 const ATTENTIVE: Duration = Duration::from_millis(20);
@@ -21,13 +21,15 @@ const ATTENTIVE: Duration = Duration::from_millis(20);
 const SHORT: Duration = Duration::from_micros(50);
 /// So long it sleeps for [`LONG`].
 const PATIENT: Duration = Duration::from_secs(1);
-/// So long it sleeps for [`LONGER`], then for [`LONGEST`]: a program that does nothing at present is to take next to nothing.
+/// So long it sleeps for [`LONGER`], then for [`LONGEST`]: a program that does nothing at present is to take
+/// next to nothing.
 const BORED: Duration = Duration::from_secs(3);
 /// The sleep between two looks when nothing has happened for a while.
 const LONG: Duration = Duration::from_millis(1);
 /// The sleep after a pause.
 const LONGER: Duration = Duration::from_millis(4);
-/// The longest sleep while there are doorbells to be rung: what the first request after a long pause has to wait.
+/// The longest sleep while there are doorbells to be rung: what the first request after a long pause has to
+/// wait.
 const LONGEST: Duration = Duration::from_millis(16);
 
 /// Starts the worker, which hears this bell. Returns whether it could be.

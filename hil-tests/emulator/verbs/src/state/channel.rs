@@ -1,8 +1,10 @@
-//! Events on their way to the program: what it reads from a file descriptor (completion channels, asynchronous events).
+//! Events on their way to the program: what it reads from a file descriptor (completion channels,
+//! asynchronous events).
 //!
-//! The program gets one end of a pair of sockets that keep messages apart, so reading, polling and non-blocking mode are
-//! the kernel's own. Answers to commands that were not waited for go the same way. A second descriptor of that end stays here: with it, events that nobody has read yet are taken back
-//! when their object is destroyed, as the kernel does.
+//! The program gets one end of a pair of sockets that keep messages apart, so reading, polling and
+//! non-blocking mode are the kernel's own. Answers to commands that were not waited for go the same way. A
+//! second descriptor of that end stays here: with it, events that nobody has read yet are taken back when
+//! their object is destroyed, as the kernel does.
 
 use crate::ground::{descriptors, sys};
 use std::collections::VecDeque;

@@ -1,8 +1,9 @@
-//! The device's clock, as the kernel maps it for programs: a page with the register, and one that says what its ticks are in time.
+//! The device's clock, as the kernel maps it for programs: a page with the register, and one that says what
+//! its ticks are in time.
 //!
-//! The clock has 1 GHz (`capabilities`), and is this system's. The register is memory: it is written when a completion is stamped and
-//! whenever somebody does the device's work, so that it may show a moment that is past, but never one behind a stamp that a program
-//! has seen.
+//! The clock has 1 GHz (`capabilities`), and is this system's. The register is memory: it is written when a
+//! completion is stamped and whenever somebody does the device's work, so that it may show a moment that is
+//! past, but never one behind a stamp that a program has seen.
 
 use crate::ground::errno::Errno;
 use crate::ground::sys::{self, Mapping};
@@ -11,22 +12,24 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// The pages that a program maps (`MLX5_IB_MMAP_CORE_CLOCK`, `MLX5_IB_MMAP_CLOCK_INFO` of version 1): command and index, which are
-/// the number of the page in the file.
+/// The pages that a program maps (`MLX5_IB_MMAP_CORE_CLOCK`, `MLX5_IB_MMAP_CLOCK_INFO` of version 1): command
+/// and index, which are the number of the page in the file.
 const CORE_CLOCK: u64 = 5 << 8;
 const CLOCK_INFO: u64 = 7 << 8;
 
 /// Ticks in a millisecond: as `device_frequency_khz` of the capabilities.
 pub(crate) const KILOHERTZ: u64 = 1_000_000;
 
-/// The bits of the clock that count, and by how many nanoseconds are shifted (kernel `mlx5_core`, `CLOCKSOURCE_MASK(41)`, `MLX5_CYCLES_SHIFT`).
+/// The bits of the clock that count, and by how many nanoseconds are shifted (kernel `mlx5_core`,
+/// `CLOCKSOURCE_MASK(41)`, `MLX5_CYCLES_SHIFT`).
 const MASK: u64 = (1 << 41) - 1;
 const SHIFT: u32 = 31;
 
 /// Nanoseconds until the base is given anew: long before the clock ends.
 const OVERFLOW: u64 = 1 << 30;
 
-/// `struct ib_uverbs_clock_info`, as words of 8 bytes: sign, nanoseconds, cycles, fraction, multiplier and shift, mask, overflow.
+/// `struct ib_uverbs_clock_info`, as words of 8 bytes: sign, nanoseconds, cycles, fraction, multiplier and
+/// shift, mask, overflow.
 const SIGN: u64 = 0;
 const NANOSECONDS: u64 = 8;
 const CYCLES: u64 = 16;
@@ -69,7 +72,8 @@ impl ClockPages {
         now
     }
 
-    /// Says what the time of day is at which ticks. Whoever reads meanwhile sees an odd sign, and reads again.
+    /// Says what the time of day is at which ticks. Whoever reads meanwhile sees an odd sign, and reads
+    /// again.
     fn give_base(&mut self) {
         // In this order: what is stamped has never a time of day that is still to come.
         let (day, now) = (sys::time_of_day(), sys::nanoseconds());
@@ -96,8 +100,8 @@ impl ClockPages {
         self.base = Some(now);
     }
 
-    /// Returns the file of the pages, and where in it the page is that a program maps from `offset` on; `None` for other pages, which
-    /// are memory of nobody else.
+    /// Returns the file of the pages, and where in it the page is that a program maps from `offset` on;
+    /// `None` for other pages, which are memory of nobody else.
     pub(crate) fn page(&self, offset: u64) -> Option<(&OwnedFd, u64)> {
         match offset / PAGE {
             CORE_CLOCK => Some((&self.file, 0)),

@@ -1,5 +1,5 @@
-//! Events of the device as programs get them: by the kernel's numbers on a context's channel for queues of verbs, and as the
-//! device's own entries on a channel of DEVX for queues that commands made.
+//! Events of the device as programs get them: by the kernel's numbers on a context's channel for queues of
+//! verbs, and as the device's own entries on a channel of DEVX for queues that commands made.
 
 use crate::state::channel::Channel;
 use mlx5_mkey::wire::prm::event::EventEntry;
@@ -34,7 +34,8 @@ mod device {
     pub(super) const SRQ_LIMIT: u8 = 0x14;
 }
 
-/// Events that the kernel lets programs ask for without a list of the device's: completions, path, connection, queues.
+/// Events that the kernel lets programs ask for without a list of the device's: completions, path,
+/// connection, queues.
 const ASKABLE: [u16; 15] =
     [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13, 0x14, 0x18, 0x1c, 0x1d];
 
@@ -140,8 +141,8 @@ impl Subscriptions {
         self.0.extend(all);
     }
 
-    /// Whether someone wants to know of completions. The device raises their events even where nobody does; without one who
-    /// wants them, nobody sees the difference.
+    /// Whether someone wants to know of completions. The device raises their events even where nobody does;
+    /// without one who wants them, nobody sees the difference.
     pub(crate) fn want_completions(&self, cqn: u32) -> bool {
         let number = u16::from(device::COMPLETION);
         self.0.iter().any(|wanted| wanted.subject == Subject::Cq(cqn) && wanted.number == number)

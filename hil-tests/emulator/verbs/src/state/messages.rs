@@ -5,11 +5,13 @@ use crate::ground::process_memory::ProcessMemory;
 use mlx5_softdev::{Device, Message, QpState, Response};
 use std::time::{Duration, Instant};
 
-/// How long a request waits for the queue pair that it is sent to to become ready, as a requester would retry.
+/// How long a request waits for the queue pair that it is sent to to become ready, as a requester would
+/// retry.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a requester tries to reach a queue pair that is gone: eight times 67 ms, as most programs ask for (ibv_rc_pingpong,
-/// perftest). A program whose peer has what it needs and ends takes its completions meanwhile, and never hears of the rest.
+/// How long a requester tries to reach a queue pair that is gone: eight times 67 ms, as most programs ask for
+/// (ibv_rc_pingpong, perftest). A program whose peer has what it needs and ends takes its completions
+/// meanwhile, and never hears of the rest.
 const RETRYING: Duration = Duration::from_millis(8 * 67);
 
 impl State {
@@ -44,8 +46,8 @@ impl State {
     }
 }
 
-/// Returns how long a message waits before it is delivered: a request that comes before the queue pair that it is for is ready, and
-/// the news that a queue pair is gone.
+/// Returns how long a message waits before it is delivered: a request that comes before the queue pair that
+/// it is for is ready, and the news that a queue pair is gone.
 fn patience(device: &Device<ProcessMemory>, message: &Message) -> Duration {
     match message {
         Message::Request { to, .. } => match device.query(*to).map(|view| view.state) {

@@ -1,4 +1,5 @@
-//! Everything that this process has of the device, behind one lock: the device, open contexts, channels, the fabric.
+//! Everything that this process has of the device, behind one lock: the device, open contexts, channels, the
+//! fabric.
 
 pub(crate) mod channel;
 pub(crate) mod clock;
@@ -46,7 +47,8 @@ pub(crate) struct State {
     pub(crate) write_combining: bool,
     /// The device.
     pub(crate) device: Device<ProcessMemory>,
-    /// What the program's descriptors stand for. Several may stand for one thing, which lives until the last is closed.
+    /// What the program's descriptors stand for. Several may stand for one thing, which lives until the last
+    /// is closed.
     files: BTreeMap<RawFd, File>,
     /// Contexts by their numbers.
     pub(crate) contexts: BTreeMap<u32, Context>,
@@ -103,7 +105,8 @@ impl State {
     /// Makes the device and joins the fabric.
     ///
     /// # Errors
-    /// [`Errno::IO`] when a file of a log cannot be written, or the fabric cannot be joined: why is said on standard error.
+    /// [`Errno::IO`] when a file of a log cannot be written, or the fabric cannot be joined: why is said on
+    /// standard error.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
         let mut device = Device::new(ProcessMemory, settings.profile);
         device.keep_completions(KEPT);
@@ -159,7 +162,8 @@ impl State {
         }
     }
 
-    /// A program has closed a descriptor. What it stood for is released with the last one. Others are nothing to us.
+    /// A program has closed a descriptor. What it stood for is released with the last one. Others are nothing
+    /// to us.
     pub(crate) fn close(&mut self, descriptor: RawFd) {
         let Some(file) = self.files.remove(&descriptor) else { return };
         if self.files.values().any(|other| *other == file) {
@@ -230,8 +234,8 @@ impl State {
             .map(|(descriptor, _)| *descriptor)
     }
 
-    /// Returns the file of the clock, and from where on in it a program maps that maps `offset` of a device; `None` for what is not
-    /// the clock.
+    /// Returns the file of the clock, and from where on in it a program maps that maps `offset` of a device;
+    /// `None` for what is not the clock.
     pub(crate) fn clock_page(&self, offset: i64) -> Option<(RawFd, i64)> {
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, from) = clock.page(u64::try_from(offset).ok()?)?;

@@ -1,4 +1,5 @@
-//! What has happened in the device, on its way to the program: asynchronous events, and completion queues that are armed.
+//! What has happened in the device, on its way to the program: asynchronous events, and completion queues
+//! that are armed.
 
 use super::{NEVER_ARMED, State};
 use crate::ground::abi::AsyncEvent;
@@ -41,8 +42,8 @@ impl State {
         }
     }
 
-    /// Answers completion queues that are armed and have entries: on their channel those of verbs, as an event of the device
-    /// those that commands made.
+    /// Answers completion queues that are armed and have entries: on their channel those of verbs, as an
+    /// event of the device those that commands made.
     pub(super) fn notify(&mut self) {
         let Self { device, channels, subscriptions, contexts, armed, .. } = self;
         for object in contexts.values_mut().flat_map(Context::queues_mut) {
@@ -72,8 +73,8 @@ fn arm_word(cq: &Cq) -> Option<u32> {
     (word != NEVER_ARMED).then_some(u32::from_be_bytes(word))
 }
 
-/// Returns the sequence number of a completion queue's arm word if an event is to be raised for it: it was not answered yet, and
-/// there are entries that count behind its consumer index.
+/// Returns the sequence number of a completion queue's arm word if an event is to be raised for it: it was
+/// not answered yet, and there are entries that count behind its consumer index.
 fn due(device: &Device<ProcessMemory>, cq: &Cq, word: u32) -> Option<u8> {
     let sequence = (word >> 28 & 3) as u8;
     let (solicited, consumer) = (word >> 24 & 1 == 1, word & 0x00ff_ffff);

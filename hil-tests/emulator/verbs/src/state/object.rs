@@ -9,7 +9,8 @@ use mlx5_softdev::{QpState, Transport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a queue that a command made is over: handles of memory (umem) and of a page for doorbells. They stay while it is there.
+/// What a queue that a command made is over: handles of memory (umem) and of a page for doorbells. They stay
+/// while it is there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Base {
     /// Memory of ring and doorbell record.
@@ -200,10 +201,12 @@ pub(crate) struct Context {
     pub(crate) async_channel: Option<u32>,
     /// How its device has ended.
     pub(crate) ending: Option<Ending>,
-    /// Apart from the rest, of which programs have tens of thousands: the device looks through these at each turn.
+    /// Apart from the rest, of which programs have tens of thousands: the device looks through these at each
+    /// turn.
     queues: BTreeMap<u32, Object>,
     others: BTreeMap<u32, Object>,
-    /// What was destroyed when the device was taken out, until the program destroys it: the device knows none of it.
+    /// What was destroyed when the device was taken out, until the program destroys it: the device knows none
+    /// of it.
     buried: BTreeMap<u32, Object>,
     next: u32,
 }

@@ -49,7 +49,8 @@ fn next<const S: usize, const R: usize>(
 #[test]
 fn queues_continue_where_libibverbs_stopped() {
     adopting("adopt::queues_continue_where_libibverbs_stopped", || {
-        // In the first lap of each ring, of 4, 16 and 64, in later ones, and where the 16 bits of a counter are full.
+        // In the first lap of each ring, of 4, 16 and 64, in later ones, and where the 16 bits of a counter
+        // are full.
         for before in [0, 3, 16, 17, 63, 4_680] {
             // With that much inline data 4,680 requests fill 65,520 blocks.
             let inline = if before > 100 { 800 } else { 0 };

@@ -1,5 +1,5 @@
-//! The core without the shim, as on bare metal: objects by raw calls of libmlx5, rings, records and doorbells of this program's.
-//! For the ways to ask for events that the shim does not use.
+//! The core without the shim, as on bare metal: objects by raw calls of libmlx5, rings, records and doorbells
+//! of this program's. For the ways to ask for events that the shim does not use.
 #![allow(unsafe_code)]
 
 use crate::verbs::Opened;
@@ -159,7 +159,8 @@ impl Bare {
         assert!(set(SEND_CQN, 0).0.is_null(), "sends do need one");
         connect(&opened, qp, qpn);
         let uar_page = NonNull::new(uar.base_addr.cast::<u64>()).unwrap();
-        // SAFETY: both registers are of the page that the queues were made with; it is never unmapped, and nobody else rings.
+        // SAFETY: both registers are of the page that the queues were made with; it is never unmapped, and
+        // nobody else rings.
         let (rings, doorbell) = unsafe {
             (UarDoorbell::new(NonNull::new(uar.reg_addr.cast()).unwrap()), UarCqDoorbell::new(uar_page, cqn))
         };

@@ -1,4 +1,5 @@
-//! Completions by event: waiting, its limit, the descriptor, and that no completion is slept over; and their time.
+//! Completions by event: waiting, its limit, the descriptor, and that no completion is slept over; and their
+//! time.
 
 use crate::verbs;
 use crate::{Bench, MOMENT, TIMEOUT};
@@ -58,7 +59,8 @@ fn waiting_ends_with_a_completion_or_in_time() {
     });
 }
 
-/// The stand-in's device has a clock of 1 GHz, which is this system's. libmlx5 has mapped its register and what its ticks are in time.
+/// The stand-in's device has a clock of 1 GHz, which is this system's. libmlx5 has mapped its register and
+/// what its ticks are in time.
 #[test]
 fn completions_tell_their_time() {
     preloaded("completions::completions_tell_their_time", || {
@@ -164,8 +166,8 @@ fn no_completion_is_slept_over() {
         let (_device, [mut receiver, mut sender]) = ends();
         let taken = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            // Sends one to three messages and no more before they were taken: each must wake the receiver, at whatever moment of
-            // its looking, arming and falling asleep the device writes the entry.
+            // Sends one to three messages and no more before they were taken: each must wake the receiver, at
+            // whatever moment of its looking, arming and falling asleep the device writes the entry.
             scope.spawn(|| {
                 let (mut sent, mut acknowledged) = (0, 0);
                 while sent < ROUNDS {
@@ -256,7 +258,8 @@ fn entries_of_one_s_own_making_retire_nothing() {
         queue.publish_receives();
         queue.ring_doorbell();
         let outstanding = (queue.outstanding(), queue.free_slots());
-        // A completion queue over memory of the program's, whose entries name the requests that are outstanding.
+        // A completion queue over memory of the program's, whose entries name the requests that are
+        // outstanding.
         let entry = |opcode: CqeOpcode| Cqe {
             sop_qpn: queue.qpn().get().into(),
             wqe_counter: 0.into(),

@@ -258,7 +258,8 @@ fn commands_of_the_callers_own_are_carried() {
         assert_eq!((general.len(), general.iter().all(|byte| *byte == 0)), (4096, false));
         let refused = device.execute(&Capabilities(0x7f)).unwrap_err();
         assert!(matches!(refused, DevxError::Command(CommandError::Status { .. })), "{refused:?}");
-        // Of the device itself the kernel carries no command about an object, of an object none about another.
+        // Of the device itself the kernel carries no command about an object, of an object none about
+        // another.
         let einval = |outcome: Result<(), DevxError>| match outcome {
             Err(DevxError::Call { cause, .. }) => assert_eq!(cause.raw_os_error(), Some(libc::EINVAL)),
             other => panic!("{other:?}"),

@@ -109,7 +109,8 @@ fn keys_are_loaded_once_and_erased_at_once() {
     });
 }
 
-/// Its number stays, and so do the mkeys that have it; what was used is in force until the device is told to forget it.
+/// Its number stays, and so do the mkeys that have it; what was used is in force until the device is told to
+/// forget it.
 #[test]
 fn a_key_gets_another_value() {
     preloaded("deks::a_key_gets_another_value", || {

@@ -135,8 +135,9 @@ fn what_cannot_be_destroyed_keeps_its_memory() {
             other.write(&plain, plain.rkey());
             other.completed();
         }
-        // In the order of dropping. Of a queue pair its own rings stay and those of its completion queue; an mkey keeps the
-        // completion queue that its signature errors arrive at. Of a UAR page libmlx5 tells nobody.
+        // In the order of dropping. Of a queue pair its own rings stay and those of its completion queue; an
+        // mkey keeps the completion queue that its signature errors arrive at. Of a UAR page libmlx5 tells
+        // nobody.
         const OBJECT: &str = "mlx5dv_devx_obj_destroy";
         const UMEM: &str = "mlx5dv_devx_umem_dereg";
         let (dek, address, mkey, psv) = ((OBJECT, 0), ("ibv_destroy_ah", 0), (OBJECT, 1), (OBJECT, 0));

@@ -1,5 +1,5 @@
-//! The shim through the real libibverbs and libmlx5, with the library before this program: events, borrowed contexts, and
-//! what goes wrong.
+//! The shim through the real libibverbs and libmlx5, with the library before this program: events, borrowed
+//! contexts, and what goes wrong.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[macro_use]
@@ -130,7 +130,8 @@ fn executed(queue: &QueuePair<64, 16>) {
 #[test]
 fn who_asks_hears_what_has_become_of_what_it_rang() {
     preloaded("who_asks_hears_what_has_become_of_what_it_rang", || {
-        // By no other thread, for whose turn the program would wait: each time, and long where the machine has much to do.
+        // By no other thread, for whose turn the program would wait: each time, and long where the machine
+        // has much to do.
         let Bench { mut queue, mut completions, .. } = Bench::new(QueuePairSpec::default()).unwrap();
         for id in 0..500 {
             queue.request(id).signaled().nop().unwrap();
@@ -159,7 +160,8 @@ fn next(events: &Events) -> Event {
     events.wait(TIMEOUT).unwrap().expect("an event")
 }
 
-/// Configures an mkey with a T10-DIF in memory over a page that holds none, and sends it off: the check fails.
+/// Configures an mkey with a T10-DIF in memory over a page that holds none, and sends it off: the check
+/// fails.
 fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
     let spec = MkeySpec { max_entries: 4, signature: Some(&bench.cq), ..MkeySpec::default() };
     let mut object = bench.pd.create_mkey(spec).unwrap();
@@ -486,7 +488,8 @@ fn a_failure_half_way_leaves_nothing_behind_of_a_login() {
     half_way("a_failure_half_way_leaves_nothing_behind_of_a_login", "wrapped");
 }
 
-/// Makes everything, again and again, with the first call failing, then the second, until nothing fails any more.
+/// Makes everything, again and again, with the first call failing, then the second, until nothing fails any
+/// more.
 fn half_way(name: &str, crypto: &str) {
     let prepare = |command: &mut Command, _: &Path| {
         command.env("MLX5_UVERBS_CRYPTO", crypto);

@@ -39,8 +39,8 @@ fn domain(ref_tag: u32) -> Domain {
     Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 }
 }
 
-/// Lays an mkey over a block with a signature on the wire, and writes all of it to `to`. Returns the position of the mkey that has
-/// an error, and what its check says.
+/// Lays an mkey over a block with a signature on the wire, and writes all of it to `to`. Returns the position
+/// of the mkey that has an error, and what its check says.
 fn pass(
     bench: &mut Bench,
     mkeys: &mut [Mkey],
@@ -76,7 +76,8 @@ fn pass(
     }
 }
 
-/// Adds a T10-DIF to a block through an mkey, changes a byte of it where `corrupt` says so, and has the T10-DIF checked and replaced.
+/// Adds a T10-DIF to a block through an mkey, changes a byte of it where `corrupt` says so, and has the
+/// T10-DIF checked and replaced.
 fn round(
     bench: &mut Bench,
     mkeys: &mut [Mkey],
@@ -513,8 +514,8 @@ fn a_cache_keeps_what_is_in_use() {
     });
 }
 
-/// Of a queue pair with two completion queues, an error in received data comes to the one that the mkey was not
-/// made for. Polled without the mkey, it is told when the mkey is asked, at either queue.
+/// Of a queue pair with two completion queues, an error in received data comes to the one that the mkey was
+/// not made for. Polled without the mkey, it is told when the mkey is asked, at either queue.
 #[test]
 fn an_error_at_the_other_completion_queue_is_told() {
     preloaded("pools::an_error_at_the_other_completion_queue_is_told", || {

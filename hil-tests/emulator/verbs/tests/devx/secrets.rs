@@ -1,4 +1,5 @@
-//! Keys and credentials are nowhere in a process's memory when who held them is dropped: on no stack, in no freed mailbox.
+//! Keys and credentials are nowhere in a process's memory when who held them is dropped: on no stack, in no
+//! freed mailbox.
 
 use super::{Bench, Outcome, deks, preloaded, prepared, umem};
 use mlx5_mkey::command::{
@@ -9,7 +10,8 @@ use mlx5_softdev::{Arena, CryptoMode, DekAttributes, Device, DeviceProfile, KeyM
 use mlx5_testing::secrets::{LENGTH, Needle, Scan, fill};
 use std::os::unix::fs::FileExt;
 
-/// Makes a secret, has it used, and returns what is searched for behind that. While it is there it must be found.
+/// Makes a secret, has it used, and returns what is searched for behind that. While it is there it must be
+/// found.
 #[inline(never)]
 fn used<const N: usize>(scan: &mut Scan, user: impl FnOnce(&Secret<N>)) -> Vec<Needle> {
     let mut secret = Secret::new([0; N]);
@@ -132,7 +134,8 @@ fn m66_the_shim_and_the_stand_in_leave_no_key_behind() {
     });
 }
 
-/// Until the device is told to forget a value that was used, that is in force (and there), whatever came since.
+/// Until the device is told to forget a value that was used, that is in force (and there), whatever came
+/// since.
 #[test]
 fn m66_a_value_that_another_replaces_is_left_nowhere() {
     preloaded("secrets::m66_a_value_that_another_replaces_is_left_nowhere", || {

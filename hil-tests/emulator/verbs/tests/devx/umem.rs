@@ -118,7 +118,8 @@ fn rings_are_in_a_dma_buf() {
         let pd = device.alloc_pd().unwrap();
         let file = exporter();
         let memory = mapped(&file);
-        // SAFETY: the program uses the memory through the queues below, which are those of the objects over it.
+        // SAFETY: the program uses the memory through the queues below, which are those of the objects over
+        // it.
         let register = |piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
         let umem = register(FIRST..FIRST + LENGTH, UmemSpec::default()).unwrap();
         let uar_page = device.alloc_uar().unwrap();
@@ -221,8 +222,8 @@ fn memory_of_commands_is_refused_where_it_does_not_fit() {
     });
 }
 
-/// The kernel takes the largest page of those that are asked for in which the memory lies, or refuses (`ib_umem_find_best_pgoff`); of
-/// memory here nobody knows more than that it is in pages of 4096 bytes.
+/// The kernel takes the largest page of those that are asked for in which the memory lies, or refuses
+/// (`ib_umem_find_best_pgoff`); of memory here nobody knows more than that it is in pages of 4096 bytes.
 #[test]
 fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
     preloaded("umem::memory_of_commands_is_in_the_page_sizes_that_are_asked_for", || {
@@ -254,7 +255,8 @@ fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
                     assert_eq!(errno(umem), Some(libc::EINVAL), "{bitmap:#x}");
                     continue;
                 }
-                // A queue in the middle of it, which is where the sizes of pages matter (mlx5dv_devx_umem_reg(3)).
+                // A queue in the middle of it, which is where the sizes of pages matter
+                // (mlx5dv_devx_umem_reg(3)).
                 let umem = umem.unwrap();
                 let command = CreateCq {
                     size: CqSize::new(64).unwrap(),

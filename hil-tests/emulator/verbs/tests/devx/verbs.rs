@@ -1,4 +1,5 @@
-//! What the shim does not do itself: contexts that a program opens, memory, and what the stand-in tells tests.
+//! What the shim does not do itself: contexts that a program opens, memory, and what the stand-in tells
+//! tests.
 #![allow(unsafe_code)]
 
 use libloading::Library;
@@ -24,8 +25,8 @@ struct ContextAttr {
 macro_rules! call {
     ($library:expr, $name:literal: fn($($argument:expr => $kind:ty),*) $(-> $result:ty)?) => {{
         let library: &libloading::Library = $library;
-        // SAFETY: each name stands in its library's public header (or in the stand-in's `probe`) with these types, and what
-        // is handed over is as it says there.
+        // SAFETY: each name stands in its library's public header (or in the stand-in's `probe`) with these
+        // types, and what is handed over is as it says there.
         unsafe {
             let function = library
                 .get::<unsafe extern "C" fn($($kind),*) $(-> $result)?>(concat!($name, "\0").as_bytes())

@@ -213,7 +213,8 @@ impl VerbsQp {
         };
         let mut bad = ptr::null();
         type PostSend = unsafe extern "C" fn(*mut IbvQp, *const SendWr, *mut *const SendWr) -> c_int;
-        // SAFETY: `post_send` is the function before `post_recv`, with this signature; queue pair and request live.
+        // SAFETY: `post_send` is the function before `post_recv`, with this signature; queue pair and request
+        // live.
         unsafe {
             let [.., post_send] = self.context().between;
             let post_send = std::mem::transmute::<*const c_void, PostSend>(post_send);
@@ -286,7 +287,8 @@ impl VerbsQp {
     /// Waits for an event of the context, and returns its number (`enum ibv_event_type`).
     fn take_async_event(&self) -> c_int {
         const OPERATIONS: usize = 32;
-        // SAFETY: `struct ibv_context` has this descriptor behind a pointer, its operations and another descriptor.
+        // SAFETY: `struct ibv_context` has this descriptor behind a pointer, its operations and another
+        // descriptor.
         let descriptor = unsafe { self.opened.raw.cast::<c_int>().add(2 + 2 * OPERATIONS + 1).read() };
         // SAFETY: the context is open.
         let channel = unsafe { BorrowedFd::borrow_raw(descriptor) };
@@ -355,7 +357,8 @@ impl VerbsQp {
     }
 }
 
-/// What the queue pair forbids its peer is an event of libibverbs, and the device tells the cause of the completion.
+/// What the queue pair forbids its peer is an event of libibverbs, and the device tells the cause of the
+/// completion.
 #[test]
 fn a_peer_that_asks_for_what_is_forbidden_makes_an_event() {
     const REQ_ERR: c_int = 2;

@@ -19,7 +19,8 @@ fn encoded<C: Command>(command: &C) -> Vec<u8> {
 /// Where the number of a path's port stands in a change of state.
 const PORT: usize = 0x18 + 0x18 + 0x25;
 
-/// The commands that connect a queue pair to itself: loopback is forced, and there is neither an address nor a port.
+/// The commands that connect a queue pair to itself: loopback is forced, and there is neither an address nor
+/// a port.
 fn loopback(qpn: u32, access: QpAccess) -> [Vec<u8>; 3] {
     let qp = Qpn::new(qpn).unwrap();
     let (first_psn, log_max_rd_atomic) = (Psn::default(), LogMaxRdAtomic::new(4).unwrap());

@@ -11,7 +11,8 @@ const ALL_RIGHTS: u8 = 0x7f;
 const LOG_ENTRY: u8 = 31;
 const CONTEXT: usize = 0x10;
 
-/// CREATE_MKEY over two entries of 2 GiB each, the first of which has `memory`; the space begins `shift` bytes behind it.
+/// CREATE_MKEY over two entries of 2 GiB each, the first of which has `memory`; the space begins `shift`
+/// bytes behind it.
 fn command(memory: u64, key: u32, shift: u64) -> (u64, Vec<u8>) {
     let (mut input, base) = (vec![0; 0x110 + 32], memory & !((1 << LOG_ENTRY) - 1));
     let mut put = |at: usize, bytes: &[u8]| input[at..at + bytes.len()].copy_from_slice(bytes);

@@ -14,7 +14,8 @@ const DEVICE: &CStr = c"/dev/infiniband/uverbs0";
 const PORT: &CStr = c"/sys/class/infiniband/mlx5_0/ports/1/state";
 const NOWHERE: &CStr = c"/sys/class/infiniband/mlx5_1";
 
-/// Functions that say with 0 that a file is there, and those of older C libraries, which are found by name alone.
+/// Functions that say with 0 that a file is there, and those of older C libraries, which are found by name
+/// alone.
 fn looks(path: &CStr) -> Vec<(&'static str, c_int)> {
     // SAFETY: as the C library declares it.
     unsafe extern "C" {
@@ -23,8 +24,8 @@ fn looks(path: &CStr) -> Vec<(&'static str, c_int)> {
     type Old = unsafe extern "C" fn(c_int, *const c_char, *mut c_void) -> c_int;
     let (path, mut room) = (path.as_ptr(), [0_u64; 64]);
     let out = room.as_mut_ptr();
-    // SAFETY: `path` is a string, and `room` is larger than what is written there; both live until the calls are over. The
-    // old function has the arguments of `Old`, with 1 for the version on 64-bit machines.
+    // SAFETY: `path` is a string, and `room` is larger than what is written there; both live until the calls
+    // are over. The old function has the arguments of `Old`, with 1 for the version on 64-bit machines.
     unsafe {
         let old = libc::dlsym(libc::RTLD_DEFAULT, c"__xstat".as_ptr());
         assert!(!old.is_null());
@@ -87,15 +88,16 @@ fn scanned(path: &CStr) -> c_int {
         ) -> c_int;
     }
     let mut list = std::ptr::null_mut();
-    // SAFETY: the path is a string, the list's place lives until the call is over, and nothing is selected or sorted. What the
-    // list holds is never given back.
+    // SAFETY: the path is a string, the list's place lives until the call is over, and nothing is selected or
+    // sorted. What the list holds is never given back.
     unsafe { scandir(path.as_ptr(), &raw mut list, std::ptr::null(), std::ptr::null()) }
 }
 
 /// Reads a file as a stream.
 fn read(path: &CStr) -> String {
     let mut line = [0_u8; 64];
-    // SAFETY: both arguments are strings; the stream is closed once, and the line's place is as long as is said.
+    // SAFETY: both arguments are strings; the stream is closed once, and the line's place is as long as is
+    // said.
     let length = unsafe {
         let stream = libc::fopen(path.as_ptr(), c"r".as_ptr());
         assert!(!stream.is_null());

@@ -74,8 +74,8 @@ pub(crate) fn create(context: &Context, input: &[u8]) -> Result<(u32, u32), i32>
     Ok((handle, u32::from_be_bytes(output[8..12].try_into().unwrap())))
 }
 
-/// CREATE_RMP of 8 slots of 64 bytes at the beginning of a umem, with its record at 1024. That both are in umems is for the
-/// kernel to say.
+/// CREATE_RMP of 8 slots of 64 bytes at the beginning of a umem, with its record at 1024. That both are in
+/// umems is for the kernel to say.
 fn pool(umem: u32, pd: u32) -> Vec<u8> {
     let mut input = vec![0; 0x110];
     input[..2].copy_from_slice(&[0x09, 0x0c]);

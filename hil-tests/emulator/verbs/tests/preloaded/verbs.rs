@@ -1,4 +1,5 @@
-//! The smallest user of the kernel's interface: builds calls, posts requests, polls completions. No other library is in it.
+//! The smallest user of the kernel's interface: builds calls, posts requests, polls completions. No other
+//! library is in it.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int};
@@ -490,11 +491,12 @@ impl End {
     }
 }
 
-/// Takes a spin lock and gives it back, as libmlx5 does around what it posts, and returns the `errno` that it finds behind that.
+/// Takes a spin lock and gives it back, as libmlx5 does around what it posts, and returns the `errno` that it
+/// finds behind that.
 pub(crate) fn errno_behind_a_lock(before: i32) -> i32 {
     let mut lock = 0;
-    // SAFETY: the lock is initialised before it is taken, lives until it is given back, and this thread is its only user. The
-    // location of errno is always valid for its thread.
+    // SAFETY: the lock is initialised before it is taken, lives until it is given back, and this thread is
+    // its only user. The location of errno is always valid for its thread.
     unsafe {
         libc::pthread_spin_init(&raw mut lock, libc::PTHREAD_PROCESS_PRIVATE);
         libc::pthread_spin_lock(&raw mut lock);

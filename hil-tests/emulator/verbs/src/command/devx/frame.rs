@@ -137,7 +137,8 @@ pub(crate) fn answer(call: &Call<'_>, attribute: u16, outcome: Result<Vec<u8>, S
     }
 }
 
-/// Writes the refusal of a command that the device is to refuse with `status`. `None` where the call carries none.
+/// Writes the refusal of a command that the device is to refuse with `status`. `None` where the call carries
+/// none.
 pub(crate) fn refuse(call: &Call<'_>, status: u8) -> Option<Errno> {
     let output = match (call.request.object, call.request.method) {
         (DEVX, 0x1000) => OTHER_OUT,

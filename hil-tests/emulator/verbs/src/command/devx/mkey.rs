@@ -16,7 +16,8 @@ const ENTRIES: usize = 0x110;
 /// Bytes of an entry.
 const ENTRY: usize = 16;
 
-/// Access modes (PRM `mkc.access_mode_4_2`, `access_mode_1_0`): entries of their own lengths, and of one length.
+/// Access modes (PRM `mkc.access_mode_4_2`, `access_mode_1_0`): entries of their own lengths, and of one
+/// length.
 const KLM: u8 = 2;
 const KSM: u8 = 3;
 

@@ -1,4 +1,5 @@
-//! Commands of the device itself, carried through as bytes (DEVX): big endian, at the places that the PRM gives.
+//! Commands of the device itself, carried through as bytes (DEVX): big endian, at the places that the PRM
+//! gives.
 
 pub(crate) mod frame;
 mod keys;

@@ -1,4 +1,5 @@
-//! Questions about objects, asked by commands of the device (DEVX): answered at once, or through a descriptor.
+//! Questions about objects, asked by commands of the device (DEVX): answered at once, or through a
+//! descriptor.
 
 use super::frame::{BODY, Command, HANDLE, HEADER, IN, OUT, Status, answer, opcode, refusal, reply};
 use super::keys::valid_login;
@@ -25,8 +26,8 @@ pub(crate) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     answer(call, OUT, outcome)
 }
 
-/// OBJ_ASYNC_QUERY: the answer comes through a descriptor, behind the number that the program gave. It is there when the call is
-/// over.
+/// OBJ_ASYNC_QUERY: the answer comes through a descriptor, behind the number that the program gave. It is
+/// there when the call is over.
 ///
 /// The kernel refuses more than it keeps, 1 MiB; here that is what a socket holds. One that is read with too
 /// little room is cut off, where the kernel keeps it.

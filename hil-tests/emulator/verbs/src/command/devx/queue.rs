@@ -36,7 +36,8 @@ const FOR_EVER: u8 = 7;
 /// Bytes of a doorbell record.
 const RECORD: u64 = 8;
 
-/// UMEM_REG: of memory of the program, or of a dma-buf, for which anything stands that can be mapped (REG_DMABUF_MR).
+/// UMEM_REG: of memory of the program, or of a dma-buf, for which anything stands that can be mapped
+/// (REG_DMABUF_MR).
 pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     let (address, length) = (call.request.number(0x1001), call.request.number(0x1002));
     let access = call.request.number(0x1003);
@@ -87,8 +88,8 @@ pub(crate) fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) ->
     umem.address.checked_add(offset).ok_or(Status::BAD_PARAMETER)
 }
 
-/// Returns what a queue is over: memory that [`place`] has found, and a page that must be there if it has one. Numbers are handles
-/// and one.
+/// Returns what a queue is over: memory that [`place`] has found, and a page that must be there if it has
+/// one. Numbers are handles and one.
 pub(crate) fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: Option<u32>) -> Result<Base, Status> {
     let umems = umems.map(|umem| umem.checked_sub(1));
     let Some(page) = uar_page else { return Ok(Base { umems, uar: None }) };
@@ -111,8 +112,8 @@ const IN_UMEMS: &[(u16, usize, u8)] = &[
     (opcode::CREATE_RMP, 0x74, 0xc0),
 ];
 
-/// Writes into a command what the kernel writes there, whatever the program has: UCX has nothing (kernel `devx.c`,
-/// `devx_set_umem_valid`).
+/// Writes into a command what the kernel writes there, whatever the program has: UCX has nothing (kernel
+/// `devx.c`, `devx_set_umem_valid`).
 pub(crate) fn in_umems(command: &mut Command) {
     let opcode = command.opcode();
     for (_, at, bits) in IN_UMEMS.iter().filter(|(known, ..)| *known == opcode) {

@@ -55,7 +55,8 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     unsafe { next(descriptor, request, argument) }
 }
 
-/// Whether a descriptor may be closed: the program may close none that this library keeps; this library may close its own.
+/// Whether a descriptor may be closed: the program may close none that this library keeps; this library may
+/// close its own.
 fn may_close(descriptor: c_int) -> bool {
     if !descriptors::is_kept(descriptor) {
         return true;

@@ -1,4 +1,5 @@
-//! How programs find the device: not by the kernel's list, but in files that this library writes as it is loaded.
+//! How programs find the device: not by the kernel's list, but in files that this library writes as it is
+//! loaded.
 #![allow(unsafe_code)]
 
 use super::next::{fail, next};
@@ -14,7 +15,8 @@ use std::path::PathBuf;
 /// `NETLINK_RDMA`.
 const NETLINK_RDMA: c_int = 20;
 
-/// Makes a socket, but none to the kernel's list of RDMA devices: libibverbs then looks where we have put ours.
+/// Makes a socket, but none to the kernel's list of RDMA devices: libibverbs then looks where we have put
+/// ours.
 ///
 /// # Safety
 /// As the function of the C library.

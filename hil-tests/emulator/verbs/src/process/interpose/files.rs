@@ -1,7 +1,8 @@
 //! Files by their names: the device's is the device, and what names it in `/sys` is there.
 //!
-//! Functions that take a path, and what else: the 64-bit twins, those that a C compiler puts in place of others where it checks
-//! lengths (`__open_2`, `__realpath_chk`), and those of programs that were built against an older C library (`__xstat`).
+//! Functions that take a path, and what else: the 64-bit twins, those that a C compiler puts in place of
+//! others where it checks lengths (`__open_2`, `__realpath_chk`), and those of programs that were built
+//! against an older C library (`__xstat`).
 #![allow(unsafe_code)]
 
 use super::descriptors::adopt;

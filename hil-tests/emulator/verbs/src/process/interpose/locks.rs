@@ -24,8 +24,8 @@ pub(crate) unsafe extern "C" fn pthread_spin_lock(lock: *mut libc::pthread_spinl
     unsafe { next(lock) }
 }
 
-/// Gives a lock back. Whoever gives the last one back may have rung a doorbell, or is waiting for an answer, so this thread is
-/// the device for a moment.
+/// Gives a lock back. Whoever gives the last one back may have rung a doorbell, or is waiting for an answer,
+/// so this thread is the device for a moment.
 ///
 /// # Safety
 /// As the function of the C library.

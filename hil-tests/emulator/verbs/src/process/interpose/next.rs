@@ -63,7 +63,8 @@ pub(super) fn guarded(body: impl FnOnce() -> Result<(), Errno>) -> Result<(), Er
     owner::as_device(|| catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)))
 }
 
-/// The next library's function of this name, these arguments and this result; the caller ends with `ENOSYS` where there is none.
+/// The next library's function of this name, these arguments and this result; the caller ends with `ENOSYS`
+/// where there is none.
 macro_rules! next {
     ($name:ident($($argument:ty),* $(,)?) -> $result:ty) => {{
         const NAME: &std::ffi::CStr =
@@ -76,8 +77,8 @@ macro_rules! next {
         if found.is_null() {
             return $crate::process::interpose::next::fail($crate::ground::errno::Errno(libc::ENOSYS));
         }
-        // SAFETY: the C library's function of this name takes these arguments; a mode that it does not look at does no
-        // harm in the calling conventions of Linux.
+        // SAFETY: the C library's function of this name takes these arguments; a mode that it does not look
+        // at does no harm in the calling conventions of Linux.
         unsafe {
             std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($argument),*) -> $result>(found)
         }

@@ -68,8 +68,8 @@ unsafe fn place(path: *const c_char) -> Place {
 /// # Safety
 /// `string` is a C string.
 unsafe fn behind(string: *const c_char, name: &str) -> Option<u8> {
-    // SAFETY: `index` is at most one more than the bytes that were found equal to those of the name, which are not zero: the
-    // string goes on until there.
+    // SAFETY: `index` is at most one more than the bytes that were found equal to those of the name, which
+    // are not zero: the string goes on until there.
     let byte = |index| unsafe { *string.add(index) } as u8;
     let equal = name.bytes().enumerate().all(|(index, expected)| byte(index) == expected);
     equal.then(|| byte(name.len()))

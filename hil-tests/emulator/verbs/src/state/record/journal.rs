@@ -1,4 +1,5 @@
-//! The log as lines of JSON: what is posted, what peers ask for, what completes. Processes may share the file.
+//! The log as lines of JSON: what is posted, what peers ask for, what completes. Processes may share the
+//! file.
 
 use super::log::Queue;
 use crate::ground::{descriptors, sys};
@@ -33,7 +34,8 @@ impl Journal {
         self.write(&posted(Line::now("request"), queue, block, bytes));
     }
 
-    /// A message or completion has passed. Messages that leave are requests that were posted, or answers to them.
+    /// A message or completion has passed. Messages that leave are requests that were posted, or answers to
+    /// them.
     pub(crate) fn seen(&self, seen: Seen<'_>) {
         match seen {
             Seen::Completion { cqn, entry, cause } => {
@@ -48,7 +50,8 @@ impl Journal {
         }
     }
 
-    /// Appends a line with one call, which does not mix with those of other processes. A full disk ends nothing.
+    /// Appends a line with one call, which does not mix with those of other processes. A full disk ends
+    /// nothing.
     fn write(&self, line: &str) {
         let _ = (&*self.0).write_all(line.as_bytes());
     }

@@ -10,7 +10,8 @@ use std::io::Write as _;
 
 const BLOCK: u64 = 64;
 
-/// Hands the requests of a send queue that were rung since the last call to `take`, each with the number of its block.
+/// Hands the requests of a send queue that were rung since the last call to `take`, each with the number of
+/// its block.
 pub(crate) fn requests(qp: &mut Qp, mut take: impl FnMut(u16, &[u8])) {
     let mut record = [0; 4];
     if qp.blocks == 0 || ProcessMemory.read(qp.record.wrapping_add(4), &mut record).is_err() {

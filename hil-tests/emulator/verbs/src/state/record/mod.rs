@@ -1,4 +1,5 @@
-//! What is written down of the device's work: the log as text and as JSON, and the capture. Nothing, unless it is asked for.
+//! What is written down of the device's work: the log as text and as JSON, and the capture. Nothing, unless
+//! it is asked for.
 
 mod journal;
 mod log;

@@ -151,7 +151,8 @@ impl Books {
         self.sends.iter().map(|posted| posted.parts).sum()
     }
 
-    /// Takes a send request that has completed, or one of whose parts has failed. `left` work requests are outstanding now.
+    /// Takes a send request that has completed, or one of whose parts has failed. `left` work requests are
+    /// outstanding now.
     pub(super) fn send(
         &mut self,
         id: u64,

@@ -1,4 +1,5 @@
-//! A program between opening and closing its device: two queue pairs that are connected to each other, and all that it may do.
+//! A program between opening and closing its device: two queue pairs that are connected to each other, and
+//! all that it may do.
 
 use super::Dice;
 use super::books::{Books, Tally};
@@ -40,8 +41,8 @@ pub(super) struct Life {
     qpns: [Qpn; 2],
     queues: QpTable<Box<Queue>, 2>,
     next: u64,
-    /// Queue pairs that may have been reset although that was said to have failed. What the device flushes then, from the ring's
-    /// beginning on, the queue knows by other positions.
+    /// Queue pairs that may have been reset although that was said to have failed. What the device flushes
+    /// then, from the ring's beginning on, the queue knows by other positions.
     unsure: [bool; 2],
     // Dropped in this order, which need not be any other.
     completions: CqReader,
@@ -375,7 +376,8 @@ impl Life {
         Ok(false)
     }
 
-    /// Ends a life. Returns whether it could have gone on: not where the device is gone, or nothing completes any more.
+    /// Ends a life. Returns whether it could have gone on: not where the device is gone, or nothing completes
+    /// any more.
     pub(super) fn end(mut self, tally: &mut Tally) -> Result<bool, String> {
         (0..LOOKS).for_each(|_| verbs::work());
         self.poll(tally)?;

@@ -1,6 +1,7 @@
 //! Whatever device and kernel do, each request is told of once, nothing is left behind, and nothing hangs.
 //!
-//! A seed says which faults come (`mlx5-emulate --help`), and what the program does meanwhile. `cargo xtask chaos` runs more seeds.
+//! A seed says which faults come (`mlx5-emulate --help`), and what the program does meanwhile. `cargo xtask
+//! chaos` runs more seeds.
 
 mod books;
 mod life;
@@ -132,14 +133,16 @@ fn live_through(seed: u64, tally: &mut Tally) {
     }
 }
 
-/// Has the faults of a seed come while a program works, then none, and sees that all is well. `came`: the faults, when they are over.
+/// Has the faults of a seed come while a program works, then none, and sees that all is well. `came`: the
+/// faults, when they are over.
 fn run(seed: u64, tally: &mut Tally, came: &mut String) -> Result<(), String> {
     let refuses = seed % REFUSING == REFUSING - 1;
     let mut dice = Dice(!seed);
     let only = format!("call+read+completion+signature{}", if refuses { "+end" } else { "" });
     verbs::faults(&format!("seed={seed},only={only}"));
     for _ in 0..LIVES {
-        // What cannot be destroyed keeps a context that the shim has opened, with its descriptors: so this one is the program's own.
+        // What cannot be destroyed keeps a context that the shim has opened, with its descriptors: so this
+        // one is the program's own.
         let opened = if refuses { Opened::try_new() } else { None };
         let device = match &opened {
             Some(opened) => opened.adopt(),

@@ -1,5 +1,5 @@
-//! What is on the emulated wire, as a capture of RoCEv2 packets. A process writes what its queue pairs send, also to each other;
-//! several may share a file, which then has the whole of what they say.
+//! What is on the emulated wire, as a capture of RoCEv2 packets. A process writes what its queue pairs send,
+//! also to each other; several may share a file, which then has the whole of what they say.
 
 mod packet;
 mod split;
@@ -17,7 +17,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A file of packets behind Ethernet headers, whose times have nanoseconds, in the byte order of this machine.
+/// A file of packets behind Ethernet headers, whose times have nanoseconds, in the byte order of this
+/// machine.
 const HEAD: [u32; 6] = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 0x0004_0000, 1];
 
 /// Packets are written together until they are this many bytes.
@@ -89,7 +90,8 @@ impl Wire {
         self.route(flow.from).or(self.route(flow.to)).unwrap_or(Route::UNKNOWN).mtu()
     }
 
-    /// Takes note of a request and returns the number of its first packet. One that is sent again has the same.
+    /// Takes note of a request and returns the number of its first packet. One that is sent again has the
+    /// same.
     fn ask(&mut self, flow: Flow, sequence: u32, request: &Request) -> u32 {
         let numbers = split::numbers(request, self.mtu(flow));
         let own = self.route(flow.from).map(|route| route.send_psn);
@@ -111,8 +113,8 @@ impl Wire {
         psn
     }
 
-    /// Takes note of a request of `numbers` packets that has no answer, of a queue pair of this process, and returns the number of
-    /// its first packet.
+    /// Takes note of a request of `numbers` packets that has no answer, of a queue pair of this process, and
+    /// returns the number of its first packet.
     fn send_unanswered(&mut self, flow: Flow, numbers: u32) -> u32 {
         let first = self.route(flow.from).unwrap_or(Route::UNKNOWN).send_psn;
         let (begin, next) = self.unanswered.entry(flow.from).or_insert((first, first));

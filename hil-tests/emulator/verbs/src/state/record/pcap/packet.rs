@@ -1,4 +1,5 @@
-//! RoCEv2 packets: Ethernet, IPv6, UDP, BTH, extended headers, payload, ICRC (InfiniBand 1, chapter 9, and its annex A17).
+//! RoCEv2 packets: Ethernet, IPv6, UDP, BTH, extended headers, payload, ICRC (InfiniBand 1, chapter 9, and
+//! its annex A17).
 
 use crate::fabric;
 use crate::ground::sysfs;
@@ -96,8 +97,8 @@ fn moved(last: [u8; 2], qpn: u32) -> [u8; 2] {
     u16::from_be_bytes(last).wrapping_add(fabric::slot_of(qpn) as u16).to_be_bytes()
 }
 
-/// Returns the invariant CRC of a packet that begins with its IPv6 header and ends before the CRC. What routers may change
-/// counts as ones, and so does a header of the link that there is none of.
+/// Returns the invariant CRC of a packet that begins with its IPv6 header and ends before the CRC. What
+/// routers may change counts as ones, and so does a header of the link that there is none of.
 fn icrc(datagram: &[u8]) -> u32 {
     let (head, rest) = datagram.split_at_checked(IP + UDP + BTH).unwrap_or((datagram, &[]));
     let mut head = head.to_vec();

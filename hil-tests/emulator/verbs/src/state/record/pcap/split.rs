@@ -139,7 +139,8 @@ pub(super) fn deth(qkey: u32, from: u32) -> [u8; 8] {
     deth
 }
 
-/// Hands the packets of a request that has no answer to `emit`, as [`request`]; of a datagram, its header is `head`.
+/// Hands the packets of a request that has no answer to `emit`, as [`request`]; of a datagram, its header is
+/// `head`.
 pub(super) fn unanswered(
     asked: &Request,
     head: Option<[u8; 8]>,
@@ -166,8 +167,8 @@ pub(super) struct Asked {
     pub(super) sequence: u32,
 }
 
-/// Hands the packets of an answer to `emit`. What is not there answers with nothing. `timer` is the responder's code of how
-/// long to wait for a receive.
+/// Hands the packets of an answer to `emit`. What is not there answers with nothing. `timer` is the
+/// responder's code of how long to wait for a receive.
 pub(super) fn response(
     response: &Response,
     asked: Asked,
