@@ -4,7 +4,8 @@
 //!
 //! ```
 //! use mlx5_mkey::error::PostError;
-//! /// Returns whether the request can be posted when completions were taken, to a queue with a ring of `blocks` and at most
+//! /// Returns whether the request can be posted when completions were taken, to a queue with a ring of
+//! /// `blocks` and at most
 //! /// `max_requests` outstanding. Else it is a fault of the program.
 //! fn is_temporary(error: &PostError, blocks: u16, max_requests: u32) -> bool {
 //!     match *error {
@@ -500,7 +501,8 @@ impl fmt::Display for QueueError {
             Self::Size { entries, max } => {
                 write!(
                     f,
-                    "a queue of {entries} entries: a power of two up to {max}, the capacity of its type, is wanted"
+                    "a queue of {entries} entries: a power of two up to {max}, the capacity of its type, is \
+                     wanted"
                 )
             }
             Self::InlineLimit { bytes, max } => {

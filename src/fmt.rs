@@ -7,7 +7,8 @@ macro_rules! defmt_as_bytes {
         #[cfg(feature = "defmt")]
         impl defmt::Format for $name {
             fn format(&self, f: defmt::Formatter<'_>) {
-                defmt::write!(f, "{=str} {=[u8]:02x}", stringify!($name), zerocopy::IntoBytes::as_bytes(self));
+                let bytes = zerocopy::IntoBytes::as_bytes(self);
+                defmt::write!(f, "{=str} {=[u8]:02x}", stringify!($name), bytes);
             }
         }
     )+ };

@@ -18,7 +18,8 @@ use zerocopy::transmute;
 /// use mlx5_mkey::mkey::KsmEntry;
 /// use mlx5_mkey::types::{Key, KsmEntrySize};
 /// // Two huge pages, far from each other.
-/// let entries = [0x7f00_0000_0000, 0x7e00_0000_0000].map(|address| KsmEntry { address, key: Key::from_raw(0x5600) });
+/// let key = Key::from_raw(0x5600);
+/// let entries = [0x7f00_0000_0000, 0x7e00_0000_0000].map(|address| KsmEntry { address, key });
 /// let list = MkeyEntries::Ksm(KsmEntrySize::new(2 << 20)?, &entries);
 /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
 /// ```

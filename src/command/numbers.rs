@@ -90,7 +90,8 @@ macro_rules! powers_of_two {
         pub struct $name(u8);
 
         impl $name {
-            #[doc = concat!("Takes a number of ", $unit, ": a power of two from ", stringify!($least), " to ")]
+            #[doc = concat!("Takes a number of ", $unit, ": a power of two from ")]
+            #[doc = concat!(stringify!($least), " to ")]
             #[doc = concat!(stringify!($max), ".")]
             ///
             /// # Errors

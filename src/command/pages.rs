@@ -22,7 +22,8 @@ pub(super) const fn aligned(what: &'static str, address: u64, alignment: u64) ->
 /// use mlx5_mkey::command::{LogPageSize, PageList};
 /// let pages = PageList::new(LogPageSize::P4K, [0x8000_0000, 0x8000_5000])?;
 /// assert_eq!(pages.bytes(), 8192);
-/// assert_eq!(PageList::contiguous(LogPageSize::P4K, 0x8000_0000)?, PageList::new(LogPageSize::P4K, [0x8000_0000, 0x8000_1000])?);
+/// let pages = PageList::new(LogPageSize::P4K, [0x8000_0000, 0x8000_1000])?;
+/// assert_eq!(PageList::contiguous(LogPageSize::P4K, 0x8000_0000)?, pages);
 /// let error = PageList::new(LogPageSize::P64K, [0x8000_1000]).unwrap_err();
 /// assert_eq!(error.to_string(), "page at 0x80001000: its address is no multiple of 65536");
 /// # Ok::<(), mlx5_mkey::error::CommandError>(())

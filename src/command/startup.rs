@@ -48,7 +48,8 @@ macro_rules! function_commands {
         /// ```
         #[doc = concat!("use mlx5_mkey::command::{Command, Function, ", stringify!($name), "};")]
         #[doc = concat!("let mut mailbox = [0; ", stringify!($name), "::INPUT];")]
-        #[doc = concat!("let request = ", stringify!($name), "(Function { number: 7, embedded_cpu: true }).encode(&mut mailbox)?;")]
+        #[doc = "let function = Function { number: 7, embedded_cpu: true };"]
+        #[doc = concat!("let request = ", stringify!($name), "(function).encode(&mut mailbox)?;")]
         /// assert_eq!(request[8..12], [0x80, 0, 0, 7]);
         /// # Ok::<(), mlx5_mkey::error::CommandError>(())
         /// ```

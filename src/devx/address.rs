@@ -21,7 +21,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmut
 ///     let mut peer = [0; QpAddress::BYTES];
 ///     socket.read_exact(&mut peer)?;
 ///     queue.control().connect(&QpAddress::from_bytes(&peer)?, &options)?;
-///     // Requests may be sent once the peer has connected as well, which it must say: until then they are tried again.
+///     // Requests may be sent once the peer has connected as well, which it must say: until then they are
+///     // tried again.
 ///     Ok(())
 /// }
 /// ```

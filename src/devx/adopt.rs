@@ -118,7 +118,8 @@ impl Device {
     /// /// Takes over a connection, after RDMA_CM_EVENT_ESTABLISHED.
     /// ///
     /// /// # Safety
-    /// /// `id` is connected, of an mlx5 device, and is destroyed (`rdma_destroy_qp`, `rdma_destroy_id`) after the connection.
+    /// /// `id` is connected, of an mlx5 device, and is destroyed (`rdma_destroy_qp`, `rdma_destroy_id`)
+    /// /// after the connection.
     /// unsafe fn take_over(id: &CmId) -> Result<Connection, DevxError> {
     ///     // SAFETY: the caller vouches for the objects, and nothing but the connection posts or polls.
     ///     unsafe {

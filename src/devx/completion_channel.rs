@@ -87,7 +87,8 @@ impl CqReader {
     /// use mlx5_mkey::devx::{CqReader, DevxError};
     /// use mlx5_mkey::queue::{ArmFor, Completion, CompletionRouter};
     ///
-    /// /// Sleeps until there is a completion. `take_event` is the channel's maker: `ibv_get_cq_event`, then `ibv_ack_cq_events`.
+    /// /// Sleeps until there is a completion. `take_event` is the channel's maker: `ibv_get_cq_event`, then
+    /// /// `ibv_ack_cq_events`.
     /// fn wait(
     ///     completions: &mut CqReader,
     ///     router: &mut impl CompletionRouter,
@@ -140,7 +141,8 @@ impl CqReader {
     /// # use mlx5_mkey::devx::{CqReader, DevxError, Mkeys, QueuePair};
     /// # use mlx5_mkey::queue::QpRouter;
     /// # use std::time::Duration;
-    /// # fn serve(completions: &mut CqReader, queue: &mut QueuePair<256, 64>, mkeys: &mut Mkeys) -> Result<(), DevxError> {
+    /// # fn serve(completions: &mut CqReader, queue: &mut QueuePair<256, 64>, mkeys: &mut Mkeys)
+    /// #     -> Result<(), DevxError> {
     /// let mut router = QpRouter { queues: queue, mkeys };
     /// match completions.wait(&mut router, Some(Duration::from_secs(1)))? {
     ///     Some(completion) => println!("{completion:?}"),

@@ -15,7 +15,8 @@ use crate::types::Qpn;
 /// use mlx5_mkey::command::AckTimeout;
 /// use mlx5_mkey::devx::ConnectOptions;
 ///
-/// // RoCE v2 in the traffic class of DSCP 26, and a dead peer is noticed sooner: 4.096 us * 2^12, and up to 7 times again.
+/// // RoCE v2 in the traffic class of DSCP 26, and a dead peer is noticed sooner: 4.096 us * 2^12, and up to
+/// // 7 times again.
 /// let options = ConnectOptions {
 ///     source_gid_index: 3,
 ///     traffic_class: 26 << 2,

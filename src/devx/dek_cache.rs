@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// ```no_run
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
 /// use mlx5_mkey::devx::{DekCache, ProtectionDomain};
-/// # fn example(pd: ProtectionDomain, key_of: fn(&str) -> Secret<64>) -> Result<(), Box<dyn std::error::Error>> {
+/// # fn example(pd: ProtectionDomain, key_of: fn(&str) -> Secret<64>)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
 /// let mut deks = DekCache::new(pd);
 /// let volume = String::from("volume 7");
 /// let lease = deks.lease(volume, |pd| {

@@ -105,7 +105,9 @@ pub enum AdoptError {
 impl fmt::Display for AdoptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OtherDevice => f.write_str("the object is of another context (ibv_context) than the device"),
+            Self::OtherDevice => {
+                f.write_str("the object is of another context (ibv_context) than the device")
+            }
             Self::OtherDomain => f.write_str("the queue pair is of another protection domain"),
             Self::OtherCompletionQueue { wanted } => {
                 write!(f, "the queue pair completes to completion queue {wanted}, not to the one given")
@@ -115,20 +117,25 @@ impl fmt::Display for AdoptError {
             }
             Self::NotReady(state) => write!(f, "the queue pair is not connected: {state}"),
             Self::NoReceiveQueue => {
-                f.write_str("the queue pair has no receive queue of its own: ask for one request at least (max_recv_wr)")
+                f.write_str("the queue pair has no receive queue: ask for one request at least (max_recv_wr)")
             }
             Self::SendsOutstanding { announced, next } => {
-                write!(f, "send requests are outstanding: posted up to block {announced}, executed up to {next}")
+                write!(f, "sends are outstanding: posted up to block {announced}, executed up to {next}")
             }
             Self::ReceivesOutstanding { announced, taken } => {
-                write!(f, "receive requests are outstanding: {announced} posted, {taken} taken (modulo 65536)")
+                write!(f, "receives are outstanding: {announced} posted, {taken} taken (modulo 65536)")
             }
-            Self::CompletionsWaiting => f.write_str("the completion queue holds completions that were not polled: poll them first"),
+            Self::CompletionsWaiting => {
+                f.write_str("the completion queue holds completions: poll them first")
+            }
             Self::ScatterToCqe => f.write_str(
-                "received data may go into completion entries, as it does by default: set MLX5_SCATTER_TO_CQE=0, or make the \
-                 queue pair with MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE",
+                "received data may go into completion entries, as it does by default: \
+                 set MLX5_SCATTER_TO_CQE=0, or make the queue pair with \
+                 MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE",
             ),
-            Self::ChecksRequests => f.write_str("work requests must carry a checksum: unset MLX5_QP_SIGNATURE"),
+            Self::ChecksRequests => {
+                f.write_str("work requests must carry a checksum: unset MLX5_QP_SIGNATURE")
+            }
             Self::EntryBytes(bytes) => {
                 write!(f, "entries of the completion queue have {bytes} bytes, neither 64 nor 128")
             }
@@ -350,8 +357,9 @@ impl fmt::Display for DevxError {
             Self::EqualHalves(error) => error.fmt(f),
             Self::CompletionQueueTooSmall { cq, needed, free } => write!(
                 f,
-                "completion queue {cq} could overrun: {needed} entries are needed, {free} are free. Make it larger, limit what is \
-                 outstanding (max_requests), or ask for ignore_overrun. Entries of what was dropped are free once the queue is polled"
+                "completion queue {cq} could overrun: {needed} entries are needed, {free} are free. Make it \
+                 larger, limit what is outstanding (max_requests), or ask for ignore_overrun. Entries of \
+                 what was dropped are free once the queue is polled"
             ),
             Self::ErrorsOverwritten { cq } => write!(
                 f,
@@ -380,8 +388,8 @@ fn opening(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
         // libibverbs looks for the file elsewhere when it may not be opened, and says that there is none.
         Some(libc::EACCES | libc::EPERM | libc::ENOENT) => {
-            "This user needs read and write access to the device's file in /dev/infiniband, and a container needs that file \
-             inside (docker: --device=/dev/infiniband/uverbs0)"
+            "This user needs read and write access to the device's file in /dev/infiniband, and a \
+             container needs that file inside (docker: --device=/dev/infiniband/uverbs0)"
         }
         Some(libc::EINVAL | libc::EOPNOTSUPP) => {
             "Its firmware has no user contexts for DEVX, or the kernel's mlx5_ib was built without \
@@ -401,7 +409,8 @@ fn opening(cause: &io::Error) -> &'static str {
 fn calling(what: &str, cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
         Some(libc::ENOMEM) => {
-            ". Objects or memory for them are used up: free some, or raise the limit of locked memory (ulimit -l)"
+            ". Objects or memory for them are used up: free some, or raise the limit of locked memory \
+             (ulimit -l)"
         }
         Some(libc::EPERM | libc::EACCES) => {
             ". This user may not: run as root, or ask for CAP_NET_RAW and CAP_IPC_LOCK"
@@ -415,7 +424,8 @@ fn calling(what: &str, cause: &io::Error) -> &'static str {
         Some(libc::EREMOTEIO) => ". The device refused: the kernel's log may say why (dmesg)",
         Some(libc::EMFILE | libc::ENFILE) => ". File descriptors are used up: raise the limit (ulimit -n)",
         Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ETIMEDOUT) if what == "ibv_create_ah" => {
-            ". The peer's GID leads nowhere: see `ip route get` and `ip neigh`, or give its MAC address (ConnectOptions)"
+            ". The peer's GID leads nowhere: see `ip route get` and `ip neigh`, or give its MAC address \
+             (ConnectOptions)"
         }
         Some(libc::ETIMEDOUT) => {
             ". The device did not answer the kernel in time, which may say why in its log (dmesg)"

@@ -133,7 +133,8 @@ impl QpControl {
     /// Has `events` tell of these kinds; each event will carry `cookie`.
     ///
     /// # Errors
-    /// [`DevxError::Call`]: EINVAL for a kind that the device does not report. [`DevxError::Adopt`] for a queue pair that was taken
+    /// [`DevxError::Call`]: EINVAL for a kind that the device does not report. [`DevxError::Adopt`] for a
+    /// queue pair that was taken
     /// over.
     pub fn notify(&self, events: &Events, kinds: &[EventKind], cookie: u64) -> Result<(), DevxError> {
         events.subscribe(self.object(), kinds, cookie)

@@ -513,7 +513,8 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     /// # Errors
     /// [`DevxError::OtherCompletionQueue`] where a reader is missing, before anything has changed;
     /// [`DevxError::Command`],
-    /// [`DevxError::Call`]: the queue pair may be in RESET or INIT. Call this again: it returns what was outstanding then. Where it never
+    /// [`DevxError::Call`]: the queue pair may be in RESET or INIT. Call this again: it returns what was
+    /// outstanding then. Where it never
     /// succeeds, since the device is gone, [`QueuePair::into_outstanding`] does.
     pub fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError> {
         let QpObject { qpn, cqs, .. } = &*self.control.0;

@@ -82,8 +82,10 @@ impl Device {
     /// Registers `length` bytes at `address` for commands (`mlx5dv_devx_umem_reg_ex`).
     ///
     /// # Errors
-    /// [`DevxError::Library`]: libmlx5 has no `mlx5dv_devx_umem_reg_ex`, which came with version 35 of rdma-core.
-    /// [`DevxError::Call`]: the memory is not mapped like that (EFAULT), or has no page size that was asked for (EINVAL).
+    /// [`DevxError::Library`]: libmlx5 has no `mlx5dv_devx_umem_reg_ex`, which came with version 35 of
+    /// rdma-core.
+    /// [`DevxError::Call`]: the memory is not mapped like that (EFAULT), or has no page size that was asked
+    /// for (EINVAL).
     ///
     /// # Safety
     /// - The memory stays mapped while the value lives, and for ever if [`Umem::deregister`] fails (dropping
@@ -109,7 +111,8 @@ impl Device {
     /// Source: mlx5dv_devx_umem_reg(3), `MLX5DV_UMEM_MASK_DMABUF`.
     ///
     /// # Errors
-    /// [`DevxError::Library`] as [`Device::register_umem`]; [`DevxError::Call`]: the piece is empty or not in the dma-buf, its exporter
+    /// [`DevxError::Library`] as [`Device::register_umem`]; [`DevxError::Call`]: the piece is empty or not in
+    /// the dma-buf, its exporter
     /// does not let it be pinned, libmlx5 knows no dma-bufs here (EOPNOTSUPP), or there is no page size that
     /// was asked for (EINVAL).
     ///
@@ -236,7 +239,8 @@ impl Device {
     /// use mlx5_mkey::command::{CqSize, CqeSize, CreateCq, LogPageSize};
     /// use mlx5_mkey::devx::{Device, DevxError, DevxObject, Uar, Umem};
     /// use mlx5_mkey::types::Cqn;
-    /// /// Makes a completion queue of 64 entries in memory of the caller's, whose entries are unwritten; nobody arms it.
+    /// /// Makes a completion queue of 64 entries in memory of the caller's, whose entries are unwritten;
+    /// /// nobody arms it.
     /// ///
     /// /// # Safety
     /// /// The first 4104 bytes of the memory are the queue's.

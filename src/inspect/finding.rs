@@ -145,7 +145,8 @@ problems! {
     OtherQueuePair { qpn: u32, before: u32 } Suspicious "mlx5_wqe_ctrl_seg.qpn_ds"
         "the request is of queue pair {qpn:#x}, the one before it of {before:#x}";
     QueueKindMissing Note "mlx5dv.h mlx5_wqe_datagram_seg, mlx5_wqe_eth_seg"
-        "no request of a connected queue pair: its parts depend on the kind of queue, which is not known here";
+        "no request of a connected queue pair: its parts depend on the kind of queue, which is not known \
+         here";
 
     // UMR: control and context.
     ByPointer Note "kernel mlx5_wqe_umr_ctrl_seg.flags, MLX5_UMR_INLINE"
@@ -186,7 +187,8 @@ problems! {
     BoundToQueuePair { qpn: u32 } Note "mlx5_wqe_mkey_context_seg.qpn_mkey"
         "the key is bound to queue pair {qpn:#x}";
     BoundWithSignature Note "NVIDIA firmware issue 2878841"
-        "a bound mkey with a signature: ConnectX-6, ConnectX-6 Lx and BlueField-2 may fail to send such data again";
+        "a bound mkey with a signature: ConnectX-6, ConnectX-6 Lx and BlueField-2 may fail to send such \
+         data again";
     FreesAndConfigures Suspicious "mlx5_wqe_mkey_context_seg.free"
         "the request takes the key out of service and configures it too";
     NonZeroStart { address: u64 } Note "man mlx5dv_wr_mkey_configure, layouts are zero-based"
@@ -272,7 +274,8 @@ problems! {
     TransactionWithBlocks Suspicious "SPDK mlx5_set_umr_sig_bsf_seg"
         "block signatures beside a CRC over a transaction";
     TransactionOrder Suspicious "SPDK of NVIDIA, mlx5_umr.c"
-        "a CRC over a transaction is on the wire with order 2 and in memory with order 3: no other form is known";
+        "a CRC over a transaction is on the wire with order 2 and in memory with order 3: no other form is \
+         known";
 
     // Crypto.
     BothOutsideCipher Refused "libmlx5 get_crypto_order"

@@ -80,7 +80,8 @@ impl SignatureAttributes {
 /// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
 /// use mlx5_mkey::mkey::{Access, UmrForm};
 /// // What every configuration would write is given once.
-/// let features = MkeyFeatures { form: UmrForm::Minimal, access: Access::REMOTE_READ, ..MkeyFeatures::default() };
+/// let (form, access) = (UmrForm::Minimal, Access::REMOTE_READ);
+/// let features = MkeyFeatures { form, access, ..MkeyFeatures::default() };
 /// let command = CreateMkey { pd: Pdn::new(7)?, max_entries: EntryCount::new(16)?, features, tag: 0x42 };
 /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
 /// ```

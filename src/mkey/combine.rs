@@ -8,7 +8,8 @@ macro_rules! combine {
         ///
         /// ```
         #[doc = concat!("use mlx5_mkey::{mkey::", stringify!($name), ", types::Seed};")]
-        #[doc = concat!("const BLOCK: ", stringify!($name), " = ", stringify!($name), "::behind(512, Seed::Ones);")]
+        #[doc = concat!("const BLOCK: ", stringify!($name), " =")]
+        #[doc = concat!("    ", stringify!($name), "::behind(512, Seed::Ones);")]
         /// // The CRC of no data is 0, so a sum of CRCs begins with it.
         /// assert_eq!(BLOCK.combine(0, 0x1234), 0x1234);
         /// ```
@@ -161,15 +162,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn two_ranges_are_as_one(data in proptest::collection::vec(any::<u8>(), 0..3000), cut in any::<prop::sample::Index>()) {
+        fn two_ranges_are_as_one(
+            data in proptest::collection::vec(any::<u8>(), 0..3000),
+            cut in any::<prop::sample::Index>(),
+        ) {
             let (first, second) = data.split_at(cut.index(data.len() + 1));
             for (seed, crc) in CRC32C {
                 let parts = Crc32cCombine::behind(second.len() as u64, seed);
-                prop_assert_eq!(parts.combine(crc.checksum(first), crc.checksum(second)), crc.checksum(&data));
+                let combined = parts.combine(crc.checksum(first), crc.checksum(second));
+                prop_assert_eq!(combined, crc.checksum(&data));
             }
             for (seed, crc) in CRC64 {
                 let parts = Crc64Combine::behind(second.len() as u64, seed);
-                prop_assert_eq!(parts.combine(crc.checksum(first), crc.checksum(second)), crc.checksum(&data));
+                let combined = parts.combine(crc.checksum(first), crc.checksum(second));
+                prop_assert_eq!(combined, crc.checksum(&data));
             }
         }
     }

@@ -55,7 +55,8 @@ impl SignatureChange {
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Access, MkeyConfig};
-/// let config = MkeyConfig { access: Some(Access::REMOTE_READ | Access::REMOTE_WRITE), ..MkeyConfig::UNCHANGED };
+/// let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
+/// let config = MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED };
 /// assert_eq!(config.crypto, None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

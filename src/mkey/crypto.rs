@@ -7,7 +7,8 @@ use crate::wire::bsf::EncryptionOrder;
 ///
 /// ```
 /// use mlx5_mkey::mkey::Direction;
-/// /// Which way, for a volume whose blocks are kept in plaintext or encrypted, where the peer wants the other.
+/// /// Which way, for a volume whose blocks are kept in plaintext or encrypted, where the peer wants the
+/// /// other.
 /// fn direction(is_encrypted: bool) -> Direction {
 ///     if is_encrypted { Direction::DecryptOnTx } else { Direction::EncryptOnTx }
 /// }

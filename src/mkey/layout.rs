@@ -65,7 +65,8 @@ impl KlmEntry {
 /// ```
 /// use mlx5_mkey::mkey::{InterleavedEntry, Layout};
 /// use mlx5_mkey::types::Key;
-/// // Blocks of 512 bytes in one buffer, the 8 bytes that belong to each in another: 8 blocks as they are on the wire.
+/// // Blocks of 512 bytes in one buffer, the 8 bytes that belong to each in another: 8 blocks as they are on
+/// // the wire.
 /// let blocks = InterleavedEntry { address: 0x1_0000, bytes: 512, skip: 0, key: Key::from_raw(0x5600) };
 /// let fields = InterleavedEntry { address: 0x2_0000, bytes: 8, skip: 0, key: Key::from_raw(0x5700) };
 /// let layout = Layout::Interleaved { repeat: 8, entries: &[blocks, fields] };

@@ -14,45 +14,50 @@
 //! ```text
 //! 1  CPU     W blocks;  dmb oshst;  W record
 //!    device  R record   [address: which blocks it reads depends on the counter]   R blocks
-//!    forbidden: the new record and old blocks. oshst orders stores before against stores after, which is all there are.
+//!    forbidden: the new record and old blocks. oshst orders stores before against stores after, which is all
+//!    there are.
 //!
 //! 2  CPU     W record;  dsb st;  W doorbell
 //!    device  doorbell arrives   [cause: it looks because it heard]   R record
-//!    forbidden: the doorbell and the old record, for the device would stop at that and nobody rings again. The doorbell
-//!    is not in shared memory: it goes through a non-cacheable mapping to another observer, by another path. dmb orders
-//!    what observers of one domain see of memory; dsb waits until the record's store is complete for all of them, and
-//!    only then lets the next instruction begin.
+//!    forbidden: the doorbell and the old record, for the device would stop at that and nobody rings again.
+//!    The doorbell is not in shared memory: it goes through a non-cacheable mapping to another observer, by
+//!    another path. dmb orders what observers of one domain see of memory; dsb waits until the record's store
+//!    is complete for all of them, and only then lets the next instruction begin.
 //!
-//! 3  CPU     W doorbell of request n;  dsb st;  W doorbell of request n+1, by this CPU or the next holder of the lock
+//! 3  CPU     W doorbell of request n;  dsb st;  W doorbell of request n+1, by the lock's next holder too
 //!    device  takes doorbells in the order of their arrival
-//!    forbidden: n+1 before n, or n held in a write buffer for as long as nothing pushes it out. A mapping that gathers
-//!    (x86-64 write-combining, Arm Normal non-cacheable) gives no order between two stores; after dsb the first is gone.
+//!    forbidden: n+1 before n, or n held in a write buffer for as long as nothing pushes it out. A mapping
+//!    that gathers (x86-64 write-combining, Arm Normal non-cacheable) gives no order between two stores;
+//!    after dsb the first is gone.
 //!
 //! 4  device  W entry, its owner bit last   [PCIe: writes of one requester stay in order]
 //!    CPU     R owner bit;  dmb oshld;  R entry, R data that it is about
-//!    forbidden: the new owner bit and an old entry, or old data of a message. Branches do not order reads on Arm: it may
-//!    read the entry ahead of the bit and keep what it found. oshld orders the read before against all accesses after,
-//!    so that what the request brought into memory may be read after it too.
+//!    forbidden: the new owner bit and an old entry, or old data of a message. Branches do not order reads on
+//!    Arm: it may read the entry ahead of the bit and keep what it found. oshld orders the read before
+//!    against all accesses after, so that what the request brought into memory may be read after it too.
 //!
 //! 5  CPU     R entries;  dmb osh;  W record
 //!    device  R record   [address: which slots are free]   W entries of the next lap
-//!    forbidden: an entry of the next lap in a read that belongs to this one. The reads must be over before the write:
-//!    oshst leaves reads out. oshld would be enough; the full barrier also orders what the caller wrote before.
+//!    forbidden: an entry of the next lap in a read that belongs to this one. The reads must be over before
+//!    the write: oshst leaves reads out. oshld would be enough; the full barrier also orders what the caller
+//!    wrote before.
 //!
 //! 6  CPU     W arm word;  dsb st;  W completion queue's doorbell;  dsb st
 //!    device  doorbell arrives   [cause: it looks because it heard]   R arm word
-//!    forbidden: the doorbell and the old arm word; and two doorbells that swap. As 2 and 3. The consumer index in both is that
-//!    of 5, whose barrier comes before: entries up to it were read.
+//!    forbidden: the doorbell and the old arm word; and two doorbells that swap. As 2 and 3. The consumer
+//!    index in both is that of 5, whose barrier comes before: entries up to it were read.
 //!
 //! 7  CPU     W doorbell with the consumer index;  R entry, and sleeps if there is none
-//!    device  W entry   [the device's own order: it knows what it has written when a doorbell arrives]   compares the index
-//!    forbidden: a CPU that sleeps and a device that raises no event. No barrier could order a read after the arrival of a
-//!    doorbell, and none is needed: an entry that was written before is more than the index says, and raises the event then; one
-//!    that is written after raises it as the queue is armed. (The kernel's driver relies on it: it arms and does not look again.)
+//!    device  W entry   [own order: it knows its writes when a doorbell arrives]   compares the index
+//!    forbidden: a CPU that sleeps and a device that raises no event. No barrier could order a read after the
+//!    arrival of a doorbell, and none is needed: an entry that was written before is more than the index
+//!    says, and raises the event then; one that is written after raises it as the queue is armed. (The
+//!    kernel's driver relies on it: it arms and does not look again.)
 //!
 //! 8  CPU     W blocks and entry of a command;  dsb st;  W command doorbell;  dsb st
-//!    device  doorbell arrives   [cause: it looks because it heard]   R entry   [address: which blocks]   R blocks
-//!    forbidden: the doorbell and an old entry or block. As 2 and 3. The reply comes as an entry in 4 does, its owner bit last.
+//!    device  doorbell arrives   [cause: it heard]   R entry   [address: which blocks]   R blocks
+//!    forbidden: the doorbell and an old entry or block. As 2 and 3. The reply comes as an entry in 4 does,
+//!    its owner bit last.
 //! ```
 
 #![allow(unsafe_code)]

@@ -48,7 +48,8 @@ const USER_INDEX_MASK: u32 = 0x00ff_ffff;
 /// use mlx5_mkey::error::CompletionError;
 /// use mlx5_mkey::queue::{Completion, CompletionQueue, CompletionRouter, CqDoorbell};
 ///
-/// /// Sleeps until there is a completion. `sleep` returns when the event queue has an event of this completion queue.
+/// /// Sleeps until there is a completion. `sleep` returns when the event queue has an event of this
+/// /// completion queue.
 /// fn next(
 ///     completions: &mut CompletionQueue<'_>,
 ///     router: &mut impl CompletionRouter,

@@ -14,7 +14,8 @@ use zerocopy::FromBytes;
 /// ```
 /// use mlx5_mkey::queue::DoorbellRecord;
 /// static RECORD: DoorbellRecord = DoorbellRecord::new();
-/// // Without a system the device can be given the address of the static; with `devx` the shim has the records.
+/// // Without a system the device can be given the address of the static; with `devx` the shim has the
+/// // records.
 /// assert_eq!(RECORD.bytes(), [[0; 4]; 2]);
 /// ```
 #[derive(Debug, Default, FromBytes)]

@@ -7,8 +7,8 @@
 //!
 //! ```
 //! use mlx5_mkey::queue::{
-//!     CompletionQueue, CqDoorbellRecord, DeviceClock, Doorbell, DoorbellRecord, LastRequest, QpRouter, SendQueue,
-//!     SendQueueConfig,
+//!     CompletionQueue, CqDoorbellRecord, DeviceClock, Doorbell, DoorbellRecord, LastRequest, QpRouter,
+//!     SendQueue, SendQueueConfig,
 //! };
 //! use mlx5_mkey::types::Qpn;
 //! use mlx5_mkey::wire::{Wqebb, cqe::Cqe};

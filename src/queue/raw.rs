@@ -29,7 +29,8 @@ impl SendRequest<'_, '_> {
     /// use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
     /// use mlx5_mkey::queue::{Doorbell, SendQueue};
     ///
-    /// fn post<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, wqe: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::error::Error;
+    /// fn post<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, wqe: &[u8]) -> Result<(), Box<dyn Error>> {
     ///     if let Some(finding) = WorkRequest::parse(wqe)?.refusal(&DeviceContext::UNKNOWN) {
     ///         return Err(finding.into());
     ///     }

@@ -201,7 +201,9 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
     }
 }
 
-crate::fmt::format_counters!(['r, const N: usize] ReceiveQueue ['r, N] { qpn, producer, published, consumer });
+crate::fmt::format_counters!(
+    ['r, const N: usize] ReceiveQueue ['r, N] { qpn, producer, published, consumer }
+);
 
 #[cfg(test)]
 mod tests;

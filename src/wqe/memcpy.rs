@@ -17,7 +17,8 @@ use zerocopy::transmute;
 /// use mlx5_mkey::wqe::{Local, MemcpyConfig};
 /// /// For a queue pair that was allowed to copy (`command::Init2Init`), if the device has copies at all.
 /// fn with_memcpy(config: SendQueueConfig, device: &GeneralCapabilities, opaque: Local) -> SendQueueConfig {
-///     let memcpy = device.log_max_memcpy_bytes().map(|log_max_bytes| MemcpyConfig { opaque, log_max_bytes });
+///     let most = device.log_max_memcpy_bytes();
+///     let memcpy = most.map(|log_max_bytes| MemcpyConfig { opaque, log_max_bytes });
 ///     SendQueueConfig { memcpy, ..config }
 /// }
 /// ```

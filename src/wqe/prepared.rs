@@ -23,7 +23,9 @@ use zerocopy::transmute;
 /// times; the layout is given there. Tweak, tags and DEK can be changed in place between posts.
 ///
 /// ```
-/// use mlx5_mkey::mkey::{Access, Crypto, Direction, Keytag, Mkey, MkeyAttributes, MkeyConfig, SignatureOrder, XtsEngine};
+/// use mlx5_mkey::mkey::{
+///     Access, Crypto, Direction, Keytag, Mkey, MkeyAttributes, MkeyConfig, SignatureOrder, XtsEngine,
+/// };
 /// use mlx5_mkey::types::{BlockSize, DekId, Key, Tweak};
 /// use mlx5_mkey::wqe::PreparedConfig;
 /// let plain = MkeyAttributes::plain(Key::from_raw(0x1234_00), 4);

@@ -16,7 +16,8 @@ const ATOMIC: usize = 1;
 /// use mlx5_mkey::mkey::{MkeyKind, SignatureCapabilities, UmrForm, XtsEngine};
 /// use mlx5_mkey::wqe::RequestSize;
 ///
-/// /// An I/O: an mkey with a list of up to 4 entries, T10-DIF on the wire and AES-XTS, then an RDMA WRITE of all of it.
+/// /// An I/O: an mkey with a list of up to 4 entries, T10-DIF on the wire and AES-XTS, then an RDMA WRITE of
+/// /// all of it.
 /// const KIND: MkeyKind = MkeyKind {
 ///     max_entries: 4,
 ///     signature: Some(SignatureCapabilities::ALL),

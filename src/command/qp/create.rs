@@ -117,7 +117,8 @@ impl Parts {
 ///
 /// ```
 /// use mlx5_mkey::command::{
-///     Command, CreateQp, LogPageSize, Pdn, SendRingSize, TimestampFormat, UarPage, UmemId, UmemSlice, UserIndex,
+///     Command, CreateQp, LogPageSize, Pdn, SendRingSize, TimestampFormat, UarPage, UmemId, UmemSlice,
+///     UserIndex,
 /// };
 /// use mlx5_mkey::types::Cqn;
 /// let command = CreateQp {
@@ -206,7 +207,8 @@ impl Command for CreateQp {
 ///
 /// ```
 /// use mlx5_mkey::command::{
-///     Command, CreateQpOnPages, LogPageSize, PageList, Pdn, SendRingSize, TimestampFormat, UarPage, UserIndex,
+///     Command, CreateQpOnPages, LogPageSize, PageList, Pdn, SendRingSize, TimestampFormat, UarPage,
+///     UserIndex,
 /// };
 /// use mlx5_mkey::types::Cqn;
 /// let command = CreateQpOnPages {

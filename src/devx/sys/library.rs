@@ -108,11 +108,13 @@ api! {
         mlx5dv_devx_query_eqn: fn(*mut IbvContext, u32, *mut u32) -> c_int;
         mlx5dv_devx_create_event_channel: fn(*mut IbvContext, c_int) -> *mut EventChannelRaw;
         mlx5dv_devx_destroy_event_channel: fn(*mut EventChannelRaw);
-        mlx5dv_devx_subscribe_devx_event: fn(*mut EventChannelRaw, *mut DevxObj, u16, *const u16, u64) -> c_int;
+        mlx5dv_devx_subscribe_devx_event:
+            fn(*mut EventChannelRaw, *mut DevxObj, u16, *const u16, u64) -> c_int;
         mlx5dv_devx_get_event: fn(*mut EventChannelRaw, *mut c_void, usize) -> isize;
         mlx5dv_devx_create_cmd_comp: fn(*mut IbvContext) -> *mut CommandChannelRaw;
         mlx5dv_devx_destroy_cmd_comp: fn(*mut CommandChannelRaw);
-        mlx5dv_devx_obj_query_async: fn(*mut DevxObj, *const c_void, usize, usize, u64, *mut CommandChannelRaw) -> c_int;
+        mlx5dv_devx_obj_query_async:
+            fn(*mut DevxObj, *const c_void, usize, usize, u64, *mut CommandChannelRaw) -> c_int;
         mlx5dv_devx_get_async_cmd_comp: fn(*mut CommandChannelRaw, *mut c_void, usize) -> c_int;
         [since 35] mlx5dv_devx_umem_reg_ex: fn(*mut IbvContext, *mut DevxUmemIn) -> *mut DevxUmem;
     }

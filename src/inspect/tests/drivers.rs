@@ -302,8 +302,8 @@ fn spdk_makes_a_crc_over_a_transaction() {
     );
     assert_eq!(
         words[0],
-        "UMR configure mkey 0x000013/42: list of 2 entries, 4096 bytes, CRC32C over a transaction on the wire, \
-         seed ones, PSV 0x000022, begins and ends here, error count 1"
+        "UMR configure mkey 0x000013/42: list of 2 entries, 4096 bytes, CRC32C over a transaction on the \
+         wire, seed ones, PSV 0x000022, begins and ends here, error count 1"
     );
     for (index, text) in [
         (1, "seed 0, PSV 0x000022, begins here, error count 1"),
@@ -411,6 +411,7 @@ fn a_length_that_no_list_in_memory_can_map_is_suspicious() {
     }
     assert_eq!(
         parse(&umr(8, 5 * 4096)).summary(KSM).to_string(),
-        "UMR configure mkey 0x000012/00: 8 octowords of entries of 4096 bytes each at 0x180000000 key 0x00567800, 20480 bytes"
+        "UMR configure mkey 0x000012/00: 8 octowords of entries of 4096 bytes each at 0x180000000 key \
+         0x00567800, 20480 bytes"
     );
 }

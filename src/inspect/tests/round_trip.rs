@@ -23,7 +23,9 @@ fn normalised(block: BlockSignature) -> BlockSignature {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 1000, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn configurations_come_back(
@@ -38,7 +40,8 @@ proptest! {
         let posted = configured(attributes(signature_mkey, engine), &config, entries.layout());
         // What the library refuses has no bytes.
         let Ok(bytes) = posted else { return Ok(()) };
-        let device = DeviceContext { engine, capabilities: Some(SignatureCapabilities::ALL), ..DeviceContext::UNKNOWN };
+        let capabilities = Some(SignatureCapabilities::ALL);
+        let device = DeviceContext { engine, capabilities, ..DeviceContext::UNKNOWN };
 
         let requests: Vec<_> = Requests::new(&bytes).map(|(_, request)| request).collect();
         for request in &requests {
@@ -171,7 +174,8 @@ proptest! {
         match &inline {
             Some(data) if data.is_empty() => prop_assert!(segments.is_empty()),
             Some(data) => {
-                prop_assert_eq!(segments, [DataSegmentView::Inline { length: data.len() as u32, bytes: data }]);
+                let length = data.len() as u32;
+                prop_assert_eq!(segments, [DataSegmentView::Inline { length, bytes: data }]);
             }
             None => {
                 let want: Vec<_> = sges.iter().map(|sge| DataSegmentView::Memory(sge.to_wire())).collect();

@@ -23,8 +23,9 @@ fn a_request_reads_in_words() {
         parse(&bytes).summary(device).to_string(),
         "UMR configure mkey 0x000012/34: access remote read+write, list of 2 entries, 1040 bytes, \
          memory T10-DIF crc/512 seed ones app 0x0001 ref 0x00000002 growing, \
-         wire T10-DIF crc/512 seed ones app 0x0003 ref 0x00000002 growing, check 0xff, copy 0xcf (automatic), \
-         AES-XTS wire encrypted, signature inside, unit 520, DEK 0x99, tweak 0x7 (big endian), error count 1"
+         wire T10-DIF crc/512 seed ones app 0x0003 ref 0x00000002 growing, check 0xff, copy 0xcf \
+         (automatic), AES-XTS wire encrypted, signature inside, unit 520, DEK 0x99, tweak 0x7 (big endian), \
+         error count 1"
     );
 }
 

@@ -17,7 +17,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tables::{CIRCLES, FLOWS, PREDICTABLE, Row, TOP, UNSAFE, WIDE};
+use tables::{CIRCLES, FLOWS, PREDICTABLE, Row, TOP, UNSAFE};
 use xtask::run::{self, root};
 
 const HELP: &str = "\
@@ -150,10 +150,6 @@ fn check_unsafe(name: &str, file: &syn::File, allowed: &[&str], faults: &mut Vec
 }
 
 fn check_width(source: &Source, faults: &mut Vec<String>) {
-    let (folder, _) = source.name.rsplit_once('/').unwrap_or_default();
-    if WIDE.contains(&folder) {
-        return;
-    }
     let most = width::MOST;
     let lines = width::wide(&source.text);
     faults.extend(lines.map(|line| format!("{}:{line}: more than {most} columns", source.name)));
@@ -272,15 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn wide_lines_are_refused_but_where_they_are_still_allowed() {
-        let found = |name: &str| {
-            let mut faults = Vec::new();
-            let source = Source::new(name, format!("// {}", "word ".repeat(30))).unwrap();
-            check_width(&source, &mut faults);
-            faults
-        };
-        assert_eq!(found("new/src/a.rs"), ["new/src/a.rs:1: more than 110 columns"]);
-        assert_eq!(found(&format!("{}/a.rs", WIDE[0])), [""; 0]);
+    fn wide_lines_are_refused() {
+        let mut faults = Vec::new();
+        let source = Source::new("new/src/a.rs", format!("// {}", "word ".repeat(30))).unwrap();
+        check_width(&source, &mut faults);
+        assert_eq!(faults, ["new/src/a.rs:1: more than 110 columns"]);
     }
 
     #[test]

@@ -324,30 +324,6 @@ pub(crate) const UNSAFE: &[&str] = &[
     "src/queue/ring.rs",
 ];
 
-/// Folders that may still contain lines of more than 110 columns. No folder is added; a folder is removed
-/// when its lines are wrapped.
-pub(crate) const WIDE: &[&str] = &[
-    "hil-tests/emulator/device/src",
-    "hil-tests/emulator/device/tests",
-    "hil-tests/emulator/verbs/src",
-    "hil-tests/emulator/verbs/src/fabric",
-    "hil-tests/emulator/verbs/src/process/interpose",
-    "hil-tests/emulator/verbs/tests/devx",
-    "hil-tests/emulator/verbs/tests/devx/chaos",
-    "src",
-    "src/command",
-    "src/command/qp",
-    "src/devx",
-    "src/devx/sys",
-    "src/guide",
-    "src/inspect",
-    "src/inspect/tests",
-    "src/mkey",
-    "src/queue",
-    "src/wqe",
-    "xtask/device/src/decode",
-];
-
 /// The files that may name a path below the folder for temporary files. Other files use `tempfile`, whose
 /// names cannot be predicted.
 pub(crate) const PREDICTABLE: &[&str] = &[

@@ -4,10 +4,10 @@
 //! this device accepts was read by someone who did not write it.
 //!
 //! ```text
-//! doorbell ──▶ fetch (ring ──▶ Operation) ──▶ execute ──┬─▶ umr, PSV: objects change
-//!                                                       └─▶ data path: translate ─▶ gather ─▶ pipeline ─▶ Request
-//! peer's Request ──▶ respond (receive ring, remote keys) ──▶ pipeline ─▶ translate ─▶ scatter ──▶ Response
-//! both ──▶ cqe (entries) ──▶ completion ring
+//! doorbell ─▶ fetch (ring ─▶ Operation) ─▶ execute ─┬─▶ umr, PSV: objects change
+//!                                                   └─▶ data path: translate ─▶ gather ─▶ pipeline ─▶ Request
+//! peer's Request ─▶ respond (receive ring, remote keys) ─▶ pipeline ─▶ translate ─▶ scatter ─▶ Response
+//! both ─▶ cqe (entries) ─▶ completion ring
 //! ```
 //!
 //! Requester and responder share no state: a [`Message`] carries wire bytes from one to the other, inside one

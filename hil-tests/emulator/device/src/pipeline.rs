@@ -4,8 +4,8 @@
 //! order", rows A to J):
 //!
 //! ```text
-//! memory ─▶ cipher over memory bytes ─▶ strip memory signatures ─▶ cipher over data ─▶ insert wire signatures ─▶ cipher over wire bytes ─▶ wire
-//!            (order 1)                                              (orders 2, 3)                                 (order 0)
+//! memory ─▶ cipher over memory bytes (order 1) ─▶ strip memory signatures ─▶ cipher over data (orders 2, 3)
+//!        ─▶ insert wire signatures ─▶ cipher over wire bytes (order 0) ─▶ wire
 //! ```
 //!
 //! The CRC of a transaction is over the outermost bytes of its side, and behind them.

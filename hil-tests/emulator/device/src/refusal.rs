@@ -446,7 +446,8 @@ mod tests {
         let cause = Cause { key: Some(0x500), reason: Reason::KeyFree { key: 0x700 } };
         assert_eq!(
             cause.to_string(),
-            "the mkey of key 0x00000700 is free: never configured, or invalidated (the request names key 0x00000500)"
+            "the mkey of key 0x00000700 is free: never configured, or invalidated (the request names key \
+             0x00000500)"
         );
     }
 }

@@ -50,7 +50,9 @@ fn survive(host: &mut Host) {
 
 fn opcode() -> impl Strategy<Value = u8> {
     prop_oneof![
-        4 => prop::sample::select(vec![0x00u8, 0x01, 0x08, 0x09, 0x0a, 0x0b, 0x10, 0x11, 0x12, 0x20, 0x25, 0x2f]),
+        4 => prop::sample::select(vec![
+            0x00u8, 0x01, 0x08, 0x09, 0x0a, 0x0b, 0x10, 0x11, 0x12, 0x20, 0x25, 0x2f,
+        ]),
         1 => any::<u8>(),
     ]
 }
@@ -61,7 +63,9 @@ fn word(keys: Vec<Key>) -> impl Strategy<Value = [u8; 4]> {
     prop_oneof![
         3 => prop::sample::select(keys).prop_map(u32::to_be_bytes),
         3 => (0u32..16).prop_map(u32::to_be_bytes),
-        2 => prop::sample::select(vec![0x400u32, 0x8000_0010, 512, 520, 1 << 31, u32::MAX, 0x7f00, 0x8000_0000])
+        2 => prop::sample::select(vec![
+            0x400u32, 0x8000_0010, 512, 520, 1 << 31, u32::MAX, 0x7f00, 0x8000_0000,
+        ])
             .prop_map(u32::to_be_bytes),
         1 => any::<[u8; 4]>(),
     ]
@@ -95,7 +99,8 @@ proptest! {
             let mut wqe = Wqe::new(Opcode(opcode), imm);
             // Requests to change keys are mostly refused for their flags: give them good ones.
             if opcode == 0x25 {
-                wqe = wqe.with(&[0x80u8, 0, 0, 0, 0, 4 * (imm as u8 & 1), 0, 4, 0, 0, 0, 0, 0x20, 0x3c, 0x72, 1][..]);
+                let octowords = 4 * (imm as u8 & 1);
+                wqe = wqe.with(&[0x80u8, 0, 0, 0, 0, octowords, 0, 4, 0, 0, 0, 0, 0x20, 0x3c, 0x72, 1][..]);
             }
             // The one operation of this kind is a copy.
             if opcode == 0x2f {
@@ -112,7 +117,8 @@ proptest! {
     #[test]
     fn random_bsfs(
         mut signature in any::<[[u8; 16]; 4]>(), mut crypto in any::<[[u8; 16]; 4]>(), same in any::<bool>(),
-        selectors in (0u8..8, 0u8..8, 0u8..8), families in (0u8..8, 0u8..8), length in 0u32..6000, offset in 0u64..6000,
+        selectors in (0u8..8, 0u8..8, 0u8..8), families in (0u8..8, 0u8..8),
+        length in 0u32..6000, offset in 0u64..6000,
     ) {
         let (mut host, keys) = world();
         let at = region_address(&host);
@@ -163,7 +169,10 @@ proptest! {
         let rkey = u32::from_be_bytes(rkey);
         let request = match kind {
             0 => Request::Send { data: data.into(), payload: Payload::Invalidate(rkey), solicited: true },
-            1 => Request::Write { rkey, address: address & 0xfff, data: data.into(), immediate: None, solicited: false },
+            1 => {
+                let address = address & 0xfff;
+                Request::Write { rkey, address, data: data.into(), immediate: None, solicited: false }
+            }
             2 => Request::Read { rkey, address: address & 0xfff, length },
             3 => Request::Read { rkey, address: address & 0xfff, length: length & 0xffff },
             4 => Request::CompareSwap { rkey, address: address & 0xff8, compare: 0, swap: 1 },

@@ -40,7 +40,8 @@ proptest! {
     ) {
         let key = Xts::new(&[seed; 32]).unwrap();
         let orders = [Order::WireSignature, Order::MemorySignature, Order::RawWire, Order::RawMemory];
-        let mut transform = Transform { memory, wire, check_mask, copy_mask: 0, cipher: None, transaction: None };
+        let (copy_mask, cipher, transaction) = (0, None, None);
+        let mut transform = Transform { memory, wire, check_mask, copy_mask, cipher, transaction };
         let bytes = |domain: Option<Domain>| 512 + domain.map_or(0, |domain| u64::from(domain.rule.bytes()));
         if let Some(order) = orders.get(order) {
             let (inner, outer) = (bytes(memory), bytes(wire));
@@ -49,11 +50,13 @@ proptest! {
                 Order::MemorySignature => inner,
                 _ => 512,
             };
-            let cipher = Cipher { key: &key, order: *order, unit: unit as u32, tweak, step: 1, single_block: false };
+            let (order, unit) = (*order, unit as u32);
+            let cipher = Cipher { key: &key, order, unit, tweak, step: 1, single_block: false };
             transform.cipher = Some(cipher);
         }
         let none = Faults::default();
-        let span = transform.span(first * bytes(wire), blocks * bytes(wire), PartialBlocks::Refuse, &none).unwrap();
+        let (offset, length) = (first * bytes(wire), blocks * bytes(wire));
+        let span = transform.span(offset, length, PartialBlocks::Refuse, &none).unwrap();
         prop_assert_eq!(span.memory_length, blocks * bytes(memory));
         // Wire bytes made from any memory are good wire bytes; memory made from those is good memory.
         let any = vec![seed; span.memory_length as usize];
@@ -80,7 +83,8 @@ proptest! {
 
     #[test]
     fn spans_of_anything_do_not_overflow(
-        memory in domain(), wire in domain(), offset in any::<u64>(), length in any::<u64>(), faulty in any::<bool>(),
+        memory in domain(), wire in domain(),
+        offset in any::<u64>(), length in any::<u64>(), faulty in any::<bool>(),
     ) {
         let faults = Faults { length_counts_memory_bytes: faulty, ..Default::default() };
         let transform = Transform { memory, wire, ..Default::default() };

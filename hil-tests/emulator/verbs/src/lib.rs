@@ -11,7 +11,7 @@
 //! Five folders are layers; each knows those below it, and `cargo xtask tidy` refuses all else:
 //!
 //! ```text
-//! process   the lock around the state, the worker, fork and exit, the functions that stand before the C library's
+//! process   the lock around the state, the worker, fork and exit, functions instead of the C library's
 //! command   requests of the program, each checked as the kernel checks it
 //! state     the device, open contexts and their objects, channels, what is recorded
 //! fabric    messages between processes

@@ -87,7 +87,8 @@ fn entries_of_completion_queues_are_recognized() {
     says(
         &text,
         &[
-            "read as completion entries of 128 bytes\nREQ: queue pair 0x91, counter 3, RDMA_READ, 64 bytes\n0x040",
+            "read as completion entries of 128 bytes\nREQ: queue pair 0x91, counter 3, RDMA_READ, 64 \
+             bytes\n0x040",
             "from byte 128 (0x80):\nRESP_SEND: queue pair 0x91, counter 4, 40 bytes, inline data\n",
             "0x000  00010203 04050607 08090a0b 0c0d0e0f  inline data",
             "from byte 256 (0x100):\nan entry that the device has not written",

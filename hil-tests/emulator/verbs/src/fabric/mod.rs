@@ -85,8 +85,8 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
     let (shown, longest) = (directory.display(), socket(directory, SLOTS - 1).as_os_str().len());
     if longest > SOCKET_NAME {
         return Err(format!(
-            "the path {shown} is too long: sockets in it have names of up to {longest} bytes, and no more than \
-             {SOCKET_NAME} can be had (mlx5-emulate --dir PATH)"
+            "the path {shown} is too long: sockets in it have names of up to {longest} bytes, and no more \
+             than {SOCKET_NAME} can be had (mlx5-emulate --dir PATH)"
         ));
     }
     private_directory(directory)

@@ -214,7 +214,10 @@ fn a_queue_can_do_without_a_channel() {
             let failed = completions.wait(&mut router, TIMEOUT);
             assert!(verbs::has_failed());
             assert!(
-                matches!(&failed, Err(DevxError::Call { cause, .. }) if cause.raw_os_error() == Some(libc::EMFILE)),
+                matches!(
+                    &failed,
+                    Err(DevxError::Call { cause, .. }) if cause.raw_os_error() == Some(libc::EMFILE)
+                ),
                 "{failed:?}"
             );
             assert_eq!(verbs::Counts::now(), before);

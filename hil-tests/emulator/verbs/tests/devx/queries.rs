@@ -23,7 +23,10 @@ fn answers_are_taken_when_they_have_come() {
         }
         let refused = control.query_later(&queries, &QueryQp(Qpn::from_low_bits(0xfff)), 99);
         assert!(
-            matches!(&refused, Err(DevxError::Call { cause, .. }) if cause.raw_os_error() == Some(libc::EINVAL)),
+            matches!(
+                &refused,
+                Err(DevxError::Call { cause, .. }) if cause.raw_os_error() == Some(libc::EINVAL)
+            ),
             "{refused:?}"
         );
         // A shorter answer than the longest that was asked for.

@@ -201,7 +201,9 @@ macro_rules! controls {
             /// As the function of the C library.
             // SAFETY: the name is that of the function that it stands before.
             #[unsafe(no_mangle)]
-            pub(crate) unsafe extern "C" fn $name(descriptor: c_int, command: c_int, argument: *mut c_void) -> c_int {
+            pub(crate) unsafe extern "C" fn $name(
+                descriptor: c_int, command: c_int, argument: *mut c_void
+            ) -> c_int {
                 let next = next!($name(c_int, c_int, *mut c_void) -> c_int);
                 // SAFETY: handed on from the caller.
                 let result = unsafe { next(descriptor, command, argument) };

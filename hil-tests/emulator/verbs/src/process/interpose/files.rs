@@ -14,7 +14,10 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// Functions that open files: those of the device are devices. `[path]` is where they take the path.
 macro_rules! opens {
-    ($($(#[$doc:meta])* $name:ident($($before:ident: $first:ty,)* [path] $(, $after:ident: $last:ty)*);)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($before:ident: $first:ty,)* [path] $(, $after:ident: $last:ty)*);
+    )*) => {
         $(
             $(#[$doc])*
             ///
@@ -22,7 +25,9 @@ macro_rules! opens {
             /// As the function of the C library.
             // SAFETY: the name is that of the function that it stands before.
             #[unsafe(no_mangle)]
-            pub(crate) unsafe extern "C" fn $name($($before: $first,)* path: *const c_char $(, $after: $last)*) -> c_int {
+            pub(crate) unsafe extern "C" fn $name(
+                $($before: $first,)* path: *const c_char $(, $after: $last)*
+            ) -> c_int {
                 let next = next!($name($($first,)* *const c_char $(, $last)*) -> c_int);
                 // SAFETY: handed on from the caller.
                 unsafe {
@@ -58,7 +63,10 @@ opens! {
 
 /// Functions that do something else with a file.
 macro_rules! looks {
-    ($($(#[$doc:meta])* $name:ident($($before:ident: $first:ty,)* [path] $(, $after:ident: $last:ty)*) -> $result:ty;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($before:ident: $first:ty,)* [path] $(, $after:ident: $last:ty)*) -> $result:ty;
+    )*) => {
         $(
             $(#[$doc])*
             ///
@@ -66,7 +74,9 @@ macro_rules! looks {
             /// As the function of the C library.
             // SAFETY: the name is that of the function that it stands before.
             #[unsafe(no_mangle)]
-            pub(crate) unsafe extern "C" fn $name($($before: $first,)* path: *const c_char $(, $after: $last)*) -> $result {
+            pub(crate) unsafe extern "C" fn $name(
+                $($before: $first,)* path: *const c_char $(, $after: $last)*
+            ) -> $result {
                 let next = next!($name($($first,)* *const c_char $(, $last)*) -> $result);
                 // SAFETY: handed on from the caller.
                 unsafe { placed(path, |path| next($($before,)* path $(, $after)*)) }

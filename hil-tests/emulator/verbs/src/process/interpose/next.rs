@@ -72,7 +72,8 @@ macro_rules! next {
                 Ok(name) => name,
                 Err(_) => panic!("a name has a zero inside"),
             };
-        static NEXT: $crate::process::interpose::next::Next = $crate::process::interpose::next::Next::new(NAME);
+        static NEXT: $crate::process::interpose::next::Next =
+            $crate::process::interpose::next::Next::new(NAME);
         let found = NEXT.find();
         if found.is_null() {
             return $crate::process::interpose::next::fail($crate::ground::errno::Errno(libc::ENOSYS));
@@ -80,7 +81,10 @@ macro_rules! next {
         // SAFETY: the C library's function of this name takes these arguments; a mode that it does not look
         // at does no harm in the calling conventions of Linux.
         unsafe {
-            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($argument),*) -> $result>(found)
+            std::mem::transmute::<
+                *mut std::ffi::c_void,
+                unsafe extern "C" fn($($argument),*) -> $result,
+            >(found)
         }
     }};
 }

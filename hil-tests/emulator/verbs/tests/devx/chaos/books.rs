@@ -98,7 +98,8 @@ impl fmt::Display for Tally {
         writeln!(f)?;
         write!(
             f,
-            "{} requests: {} completed, {} by a later completion (of them {} whose own was lost), {} failed, {} handed back; {} parts \
+            "{} requests: {} completed, {} by a later completion (of them {} whose own was lost), {} \
+             failed, {} handed back; {} parts \
              of configurations that failed besides, {} strange entries, {} signature errors",
             self.posted,
             self.completed,
