@@ -16,10 +16,11 @@ use xtask::run::{self, program};
 pub(crate) const HELP: &str = "\
 cargo xtask guest [--qemu PROGRAM] [--seconds N] [--log] [--check | -- COMMAND…]
 
-Boots Debian's kernel in QEMU, on an InfiniBand port of the software device as a PCI function: its own
-mlx5_core and mlx5_ib drive the device. Runs COMMAND in a shell of the guest (ibv_devinfo without one),
-prints what it says, and ends as it does. Whatever the kernel warns of is an error. Kernel and programs
-are unpacked from Debian's packages below `target`. Needs an x86-64 machine; KVM is not used.
+Boots Debian's kernel in QEMU, on an InfiniBand port of the software device as a PCI function. The
+kernel's own mlx5_core and mlx5_ib drive the device. Runs COMMAND in a shell of the guest (without
+one: ibv_devinfo), prints its output, and ends with its exit status. A warning of the kernel is an
+error. Kernel and programs are unpacked from Debian's packages below `target`. Needs an x86-64
+machine; KVM is not used.
 
   --qemu PROGRAM   qemu-system-x86_64 of 10.1 or later, which knows vfio-user-pci (else that in PATH)
   --seconds N      how long all of it may take (300)
