@@ -1,4 +1,4 @@
-//! Stands in for the kernel's uverbs device: a preload library, behind it a software mlx5 device.
+//! A stand-in for the kernel's uverbs device: a preload library with a software mlx5 device behind it.
 //!
 //! ```text
 //! program ─ libibverbs ─ libmlx5 ── open, stat, ioctl, close ─▶ interpose ─▶ calls ─▶ command ─▶ state
@@ -8,7 +8,8 @@
 //!                              worker (a thread) ── doorbells, events ─────────┴── fabric ─▶ other processes
 //! ```
 //!
-//! Five folders are layers; each knows those below it, and `cargo xtask tidy` refuses all else:
+//! The five folders are layers. Each knows the layers below it, and `cargo xtask tidy` refuses all other
+//! imports:
 //!
 //! ```text
 //! process   the lock around the state, the worker, fork and exit, functions instead of the C library's
@@ -18,16 +19,15 @@
 //! ground    numbers of the kernel, system calls, descriptors, this process's memory, settings, faults
 //! ```
 //!
-//! The worker and the program's own threads are the device in turns. libmlx5 holds a lock while it posts or
-//! polls; whoever gives it back looks at the doorbells and at what peers have sent, and so does whoever calls
-//! the device. Drivers with queues of their own take no such lock: theirs, and those of a program that
-//! sleeps, are the worker's.
+//! The worker and the program's own threads do the device's work in turns. libmlx5 holds a lock while it
+//! posts or polls. A thread that releases this lock, or calls the device, looks at the doorbells and at
+//! messages of peers. Drivers with queues of their own take no such lock. The worker handles their queues,
+//! and the queues of a program that sleeps.
 //!
-//! Preloaded into any verbs program, it makes that program find and open `mlx5_0`. Everything that the
-//! program hands to the device is checked as the kernel and the device check it, and refused with their
-//! errno.
+//! A verbs program with this library preloaded finds and opens `mlx5_0`. Everything that the program hands to
+//! the device is checked as the kernel and the device check it, and refused with the same errno.
 
-// Without what calls it, the interface of programs.
+// The fuzzing build leaves out the callers of the interface for programs.
 #![cfg_attr(feature = "fuzz", allow(dead_code))]
 
 mod command;

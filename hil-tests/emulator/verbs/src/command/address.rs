@@ -1,5 +1,4 @@
-//! Addresses on the wire: all processes of a fabric are behind one port, which has one GID and one MAC
-//! address.
+//! Network addresses. All processes of a fabric share one port, which has one GID and one MAC address.
 
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_OUT};
@@ -10,11 +9,11 @@ use crate::state::object::Object;
 use mlx5_mkey::wire::prm::qp_context::{AddressPath, PathFlags, PathHops, PathPort};
 use zerocopy::IntoBytes;
 
-/// CREATE_AH: of mlx5, this resolves a GID as well. Nobody answers for another than the port's.
+/// CREATE_AH: on mlx5, this call also resolves a GID. Only the port's own GID gets an answer.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateAh = call.request.structure(CORE_IN)?;
     call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
-    // Ethernet knows no other addresses than global ones.
+    // An Ethernet port has only global addresses.
     if asked.port != 1 || asked.is_global == 0 || asked.source_gid_index != 0 {
         return Err(Errno::INVAL);
     }
@@ -36,7 +35,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     call.destroy(handle, |object| matches!(object, Object::AddressHandle))
 }
 
-/// Returns whether there is such a path; if so, whether anybody is at its end.
+/// Returns `None` for an invalid path, otherwise whether the path ends at the port.
 pub(super) fn leads_to_a_port(path: &AddressPath) -> Option<bool> {
     let port = PathPort::from_bits(path.port.get()).vhca_port_num();
     // Traffic that never leaves the device needs neither port nor address (DEVICE.md, "Queue pairs moved by
@@ -48,6 +47,7 @@ pub(super) fn leads_to_a_port(path: &AddressPath) -> Option<bool> {
         return None;
     }
     let own = PathHops::from_bits(path.hops.get()).src_addr_index() == 0;
-    // No MAC address is what programs have that look for it at a network interface, and find none: pyverbs.
+    // A zero MAC address is allowed too: programs such as pyverbs look it up at a network interface, and find
+    // none.
     own.then(|| path.rgid_rip == sysfs::gid() && [[0; 6], sysfs::mac()].contains(&path.rmac))
 }

@@ -1,4 +1,4 @@
-//! A call on its way, and what all methods need.
+//! A call in progress, and functions that all methods share.
 
 use crate::command::request::Request;
 use crate::ground::errno::Errno;
@@ -8,16 +8,16 @@ use crate::state::channel::Kind;
 use crate::state::object::{Context, Cq, Object};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// What carries out a call.
+/// A function that carries out a call.
 pub(crate) type Run = fn(&mut Call<'_>) -> Result<(), Errno>;
 
-/// A call on its way.
+/// A call in progress.
 pub(crate) struct Call<'a> {
     pub(crate) state: &'a mut State,
-    /// The number of the context that it is made on.
+    /// The number of the call's context.
     pub(crate) context: u32,
     pub(crate) request: &'a Request,
-    /// A file descriptor that the program gets, if the call succeeds.
+    /// A file descriptor that the program gets if the call succeeds.
     pub(crate) made: Option<OwnedFd>,
 }
 
@@ -30,7 +30,7 @@ impl Call<'_> {
         Ok((number, raw))
     }
 
-    /// Returns the context that the call is made on.
+    /// Returns the call's context.
     pub(crate) fn context(&mut self) -> Result<&mut Context, Errno> {
         self.state.contexts.get_mut(&self.context).ok_or(Errno::IO)
     }
@@ -56,7 +56,7 @@ impl Call<'_> {
         }
     }
 
-    /// Gives an object a handle and tells the program. An object that it cannot be told of is destroyed.
+    /// Gives an object a handle and reports it to the program. If the report fails, the object is destroyed.
     pub(crate) fn publish(
         &mut self,
         object: Object,
@@ -79,7 +79,7 @@ impl Call<'_> {
         told
     }
 
-    /// Destroys the object of a handle, if `wanted` says that it is of the right kind.
+    /// Destroys the object of a handle, if `wanted` accepts it.
     pub(crate) fn destroy(&mut self, handle: u32, wanted: impl FnOnce(&Object) -> bool) -> Result<(), Errno> {
         let object = self.object(handle)?.clone();
         if !wanted(&object) {

@@ -1,10 +1,10 @@
-//! The table of commands of the older interface: what each takes, and who carries it out.
+//! The table of commands of the older interface: their lengths, and the functions that carry them out.
 
 use super::{address, completion, device, memory, queue_pair, shared_receive, window};
 use crate::command::call::Run;
 use crate::command::numbers::EXTENDED;
 
-/// A command of the older interface: number, least length of its structure and of its answer.
+/// A command of the older interface: number, minimum length of its structure and of its answer.
 pub(crate) struct Command {
     pub(crate) number: u64,
     pub(crate) input: usize,

@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 /// The most entries of a queue.
 const MAX_ENTRIES: u64 = (1 << 22) - 1;
 
-/// `MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX`, the only flag that changes nothing here.
+/// `MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX`, the only flag without an effect here.
 const UAR_PAGE_INDEX: u16 = 1 << 1;
 
 /// `IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN` (DEVICE.md, "Completion queues that ignore overruns").
@@ -81,8 +81,8 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Notes in a completion queue's record that it was never armed: the first arm word that programs write is 0,
-/// like the record that they hand over. The device itself hears the doorbell.
+/// Marks a completion queue's record as never armed. Without the mark, a record of zeros would look like the
+/// first arm word of programs, which is 0. A real device sees the doorbell itself.
 pub(super) fn never_armed(record: u64) -> Option<()> {
     ProcessMemory.write(record.wrapping_add(4), &NEVER_ARMED).ok()
 }

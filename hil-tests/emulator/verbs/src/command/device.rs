@@ -1,4 +1,4 @@
-//! Opening a context and asking what the device is.
+//! Opening a context and querying the device.
 
 use super::shared_receive::{MAX_RECEIVES, MAX_SEGMENTS};
 use crate::command::call::Call;
@@ -22,13 +22,14 @@ const RESPONSE_MASK: u32 = 1 << 0 | 1 << 3 | 1 << 5;
 /// `MLX5_IB_CLOCK_INFO_V1`, as a bit.
 const CLOCK_INFO_VERSIONS: u8 = 1 << 0;
 
-/// Registration without relaxed ordering falls back by itself (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
+/// The kernel accepts optional access flags such as relaxed ordering, and drops those that a device lacks
+/// (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
 const CORE_SUPPORT: u64 = 1;
 
 /// The port's maximum transfer unit (`IBV_MTU_4096`).
 const MTU_4096: u8 = 5;
 
-/// Addresses are given by IP or link-local rules (`IB_UVERBS_PCF_IP_BASED_GIDS`), and the port has connection
+/// GIDs follow IP or link-local rules (`IB_UVERBS_PCF_IP_BASED_GIDS`), and the port supports connection
 /// management.
 const PORT_CAPABILITIES: u32 = 1 << 26 | 1 << 16;
 
@@ -65,7 +66,7 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
         commands_with_uhw: 3,
         eth_min_inline: 1,
         clock_info_versions: CLOCK_INFO_VERSIONS,
-        // The register is at the start of its page.
+        // The clock register is at the start of its page.
         core_clock_offset: 0,
         log_uar_size: 12,
         uars_per_page: 1,
@@ -87,7 +88,7 @@ const CAPABILITIES: u32 = 1 << 11 | 1 << 12 | 1 << 21;
 const WINDOWS: u32 = 1 << 17 | 1 << 24;
 
 fn description(profile: &DeviceProfile) -> DeviceResponse {
-    // Windows give rights that their regions do not.
+    // Windows exist only where they may grant rights that their regions lack.
     let windows = !profile.inner_remote_rights;
     DeviceResponse {
         firmware: 22 << 32 | 99 << 16,
@@ -129,20 +130,21 @@ pub(super) fn query_device(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(CORE_OUT, description(call.state.device.profile()).as_bytes())
 }
 
-/// QUERY_DEVICE, extended: what this device lacks is left out by being zero.
+/// QUERY_DEVICE, extended: the fields of missing features are zero.
 pub(super) fn query_device_extended(call: &mut Call<'_>) -> Result<(), Errno> {
     let base = description(call.state.device.profile());
     let response = DeviceResponseExtended {
         base,
         response_length: call.request.room(CORE_OUT).min(size_of::<DeviceResponseExtended>()) as u32,
-        // Time stamps are of the device's clock, whatever their width (kernel `mlx5_ib_query_device`).
+        // The kernel reports this mask for every device, whatever the width of its clock (kernel
+        // `mlx5_ib_query_device`).
         timestamp_mask: i64::MAX as u64,
         core_clock_khz: clock::KILOHERTZ,
         capabilities: base.capabilities.into(),
         ..DeviceResponseExtended::default()
     };
     call.request.answer(CORE_OUT, response.as_bytes())?;
-    // `struct mlx5_ib_query_device_resp`: no mask, and the length of what is filled in.
+    // `struct mlx5_ib_query_device_resp`: an empty mask, and the length of the filled part.
     let mut driver = vec![0; call.request.room(UHW_OUT)];
     let length = (driver.len() as u32).to_ne_bytes();
     if let Some(place) = driver.get_mut(4..8) {

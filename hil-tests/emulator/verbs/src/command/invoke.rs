@@ -1,4 +1,4 @@
-//! Carries calls out, those of the older interface among them.
+//! Carries out calls, including commands of the older interface.
 
 use crate::command::call::{Call, Run};
 use crate::command::commands::COMMANDS;
@@ -8,7 +8,7 @@ use crate::command::request::Request;
 use crate::ground::errno::Errno;
 use crate::ground::fault::{self, CallId, Course};
 
-/// Carries a call out, or fails where a plan says so.
+/// Carries out a call, or fails as the plan of faults says.
 pub(super) fn perform(call: &mut Call<'_>, run: Run) -> Result<(), Errno> {
     let Request { object, method, .. } = *call.request;
     let command = if (object, method) == INVOKE_WRITE { call.request.number(COMMAND) } else { 0 };

@@ -1,4 +1,4 @@
-//! Calls for what is not there, by which it is named.
+//! Recognises calls for missing features, and names the feature.
 
 use crate::command::numbers::{COMMAND, CORE_IN, EXTENDED, UHW_IN};
 use crate::command::numbers::{INVOKE_WRITE, MR, QP, SRQ};
@@ -6,7 +6,7 @@ use crate::command::request::Request;
 use crate::ground::abi::{CreateQp, RegisterRequest};
 use crate::ground::missing::{self, Missing};
 
-/// Objects of which there are none.
+/// Object types that this device lacks.
 const FLOW: u16 = 9;
 const XRC_DOMAIN: u16 = 10;
 const INDIRECTION_TABLE: u16 = 11;
@@ -16,7 +16,7 @@ const DEVICE_MEMORY: u16 = 14;
 const FLOW_MATCHER: u16 = 0x1003;
 const STEERING_ANCHOR: u16 = 0x1009;
 
-/// Methods of memory regions: of the device's memory, and advice on pages.
+/// Methods of memory regions for missing features: registration of device memory, and advice on pages.
 const REGISTER_DEVICE_MEMORY: (u16, u16) = (MR, 0);
 const ADVISE: (u16, u16) = (MR, 2);
 
@@ -33,10 +33,11 @@ const XRC_RECEIVES: u64 = 1;
 /// `IB_UVERBS_ACCESS_ON_DEMAND`.
 const ON_DEMAND: u32 = 1 << 6;
 
-/// Whether a call asks for something.
+/// Whether a call asks for a certain feature.
 type Sign = fn(&Request) -> bool;
 
-/// How calls ask for each (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`, `ib_user_verbs.h`).
+/// The calls that ask for each missing feature (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`,
+/// `ib_user_verbs.h`).
 const SIGNS: &[(Missing, Sign)] = &[
     (Missing::Xrc, |request| {
         let receives = is(request, (SRQ, 0)) && request.number(9) == XRC_RECEIVES;
@@ -66,7 +67,7 @@ const SIGNS: &[(Missing, Sign)] = &[
     (Missing::Multicast, |request| [30, 31].contains(&command(request))),
 ];
 
-/// A call was refused: names what is not there, if it was for that.
+/// Names the missing features that a refused call asks for.
 pub(super) fn name(request: &Request) {
     for (missing, _) in SIGNS.iter().filter(|(_, asks)| asks(request)) {
         missing::met(*missing);
@@ -77,12 +78,13 @@ fn is(request: &Request, method: (u16, u16)) -> bool {
     (request.object, request.method) == method
 }
 
-/// Returns the number of a command of the older interface, 0 (which is none here) for other calls.
+/// Returns the number of a command of the older interface. For other calls returns 0, which is no command
+/// here.
 fn command(request: &Request) -> u64 {
     if is(request, INVOKE_WRITE) { request.number(COMMAND) } else { 0 }
 }
 
-/// Returns the kind of a queue pair that is to be made, 0 (which is none here) for other calls.
+/// Returns the kind of a queue pair that a call makes. For other calls returns 0, which is no kind here.
 fn kind_of_qp(request: &Request) -> u64 {
     if is(request, (QP, 0)) { request.number(9) } else { 0 }
 }

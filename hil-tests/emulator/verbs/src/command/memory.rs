@@ -1,4 +1,4 @@
-//! Protection domains, registered memory, pages for doorbells.
+//! Protection domains, registered memory, doorbell pages.
 
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_OUT};
@@ -34,13 +34,13 @@ const KNOWN: u32 = LOCAL_WRITE
     | HUGETLB
     | OPTIONAL;
 
-/// What of a region is to change (`enum ib_uverbs_rereg_mr_flags`).
+/// Parts of a region that a call changes (`enum ib_uverbs_rereg_mr_flags`).
 const CHANGE_TRANSLATION: u32 = 1;
 const CHANGE_PD: u32 = 1 << 1;
 const CHANGE_ACCESS: u32 = 1 << 2;
 const CHANGES: u32 = CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS;
 
-/// What a region of a dma-buf can have.
+/// Access flags that a region over a dma-buf may have.
 const DMABUF: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | RELAXED_ORDERING;
 
 const PAGE: u64 = 4096;
@@ -83,7 +83,7 @@ pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// REREG_MR: the region keeps its key. What is not asked for stays.
+/// REREG_MR: the region keeps its key and all properties that the call does not change.
 pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ReregisterRequest = call.request.structure(CORE_IN)?;
     let has = |flag: u32| asked.flags & flag != 0;
@@ -127,10 +127,10 @@ pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(CORE_OUT, keys.as_flattened())
 }
 
-/// REG_DMABUF_MR. Anything that can be mapped stands for a dma-buf, a memfd for one: its pages are mapped
-/// here, where the device finds them by address, as long as the region is there. The descriptor is not needed
-/// behind that. The kernel does not look at what a dma-buf's descriptor was opened for; here one for reading
-/// only cannot be written through.
+/// REG_DMABUF_MR. Any file that can be mapped, such as a memfd, stands for a dma-buf. Its pages are mapped in
+/// this process as long as the region exists, so that the device finds them by address. The descriptor may be
+/// closed afterwards. The kernel ignores how a dma-buf's descriptor was opened. Here, a descriptor that was
+/// opened for reading only allows no writes.
 pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
     let pd = call.pd(call.request.handle(1)?).map_err(|_| Errno::INVAL)?;
     let [offset, length, iova, descriptor, flags] = [2, 3, 4, 5, 6].map(|id| call.request.number(id));
@@ -151,13 +151,13 @@ pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Checks access flags of a region that can have those of `possible` (`ib_check_mr_access`).
+/// Checks access flags of a region whose possible flags are `possible` (`ib_check_mr_access`).
 fn check_access(flags: u32, possible: u32) -> Result<(), Errno> {
     let changes = flags & (REMOTE_WRITE | REMOTE_ATOMIC) != 0;
     if flags & !possible != 0 || changes && flags & LOCAL_WRITE == 0 {
         return Err(Errno::INVAL);
     }
-    // Pages are where they are: nothing is brought in on demand.
+    // This device has no paging on demand.
     if flags & ON_DEMAND != 0 { Err(Errno::OPNOTSUPP) } else { Ok(()) }
 }
 
@@ -188,7 +188,7 @@ impl Call<'_> {
     }
 }
 
-/// UAR_ALLOC: all pages are one and the same kind of shared memory that nobody reads.
+/// UAR_ALLOC: every page is the same kind of shared memory, which nobody reads.
 pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
     /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF`, `_NC`.
     const GATHERING: u64 = 0;

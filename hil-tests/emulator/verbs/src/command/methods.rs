@@ -1,4 +1,4 @@
-//! The tables of methods: what each takes, and who carries it out.
+//! The tables of methods: their attributes, and the functions that carry them out.
 
 use super::devx::{self, query as devx_query, queue as devx_queue};
 use super::invoke::invoke_write;
@@ -15,9 +15,9 @@ use crate::command::request::{Spec, needs, takes};
 pub(crate) struct Method {
     pub(crate) object: u16,
     pub(crate) method: u16,
-    /// Works before GET_CONTEXT.
+    /// Whether the method works before GET_CONTEXT.
     pub(crate) early: bool,
-    /// Destroys something.
+    /// Whether the method destroys an object.
     pub(crate) ends: bool,
     pub(crate) attributes: &'static [Spec],
     pub(crate) run: Run,

@@ -1,4 +1,4 @@
-//! From a call to what it does.
+//! Commands: from the bytes of a call to its effects.
 
 mod address;
 mod call;
@@ -27,10 +27,10 @@ use numbers::INVOKE_WRITE;
 use request::Request;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 
-/// Carries out a call. Returns a file descriptor that it has made for the program.
+/// Carries out a call. Returns the file descriptor that the call has made for the program, if any.
 ///
 /// # Errors
-/// What the kernel would say.
+/// The errno of the kernel.
 pub(crate) fn dispatch(state: &mut State, context: u32, address: u64) -> Result<Option<RawFd>, Errno> {
     let request = Request::read(address)?;
     let outcome = carry_out(state, context, &request);
@@ -50,7 +50,8 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
     if !method.early && !call.context()?.opened {
         return Err(Errno::INVAL);
     }
-    // Asking whether the older interface is there is no call of its own.
+    // The plan of faults counts INVOKE_WRITE once, by the command in it. A mere probe for the older
+    // interface does not count.
     let outcome = if method.ends {
         let outcome = fault::end().map_or_else(|| (method.run)(&mut call), Err);
         outcome.inspect_err(|_| call.state.refuse_destroying())
@@ -61,7 +62,7 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
     };
     let made = call.made.take();
     if let (Err(_), Some(descriptor)) = (&outcome, &made) {
-        // The program does not know of it: nobody would ever close what it stands for.
+        // The program never learns of the descriptor, and so would never close its channel.
         state.close(descriptor.as_raw_fd());
     }
     outcome.map(|()| made.map(IntoRawFd::into_raw_fd))

@@ -13,7 +13,7 @@ pub(crate) const COMMAND: u16 = 2;
 /// Commands of the older interface with structures that can grow (`IB_USER_VERBS_CMD_FLAG_EXTENDED`).
 pub(crate) const EXTENDED: u64 = 0x8000_0000;
 
-/// Objects.
+/// Types of objects.
 pub(crate) const DEVICE: u16 = 0;
 pub(crate) const PD: u16 = 1;
 pub(crate) const CQ: u16 = 3;
@@ -25,7 +25,7 @@ pub(crate) const MW: u16 = 8;
 pub(crate) const ASYNC_EVENT: u16 = 0x10;
 pub(crate) const DEVX: u16 = 0x1000;
 pub(crate) const DEVX_OBJECT: u16 = 0x1001;
-/// The method of [`DEVX_OBJECT`] that changes one.
+/// The method of [`DEVX_OBJECT`] that modifies an object.
 pub(crate) const MODIFY: u16 = 0x1002;
 pub(crate) const DEVX_UMEM: u16 = 0x1002;
 pub(crate) const DEVX_COMMANDS: u16 = 0x1004;

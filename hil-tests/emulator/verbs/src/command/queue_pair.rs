@@ -1,4 +1,4 @@
-//! Queue pairs: making them, and their way through the states.
+//! Queue pairs: creation, changes of state, queries.
 
 use super::memory;
 use super::steps::{self, mask};
@@ -22,10 +22,10 @@ const KINDS: &[(u64, Transport)] = &[
 ];
 /// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
 const SIGNAL_ALL: u64 = 1 << 12;
-/// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`: there are no groups.
+/// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`, without an effect here: there are no multicast groups.
 const NO_OWN_MULTICAST: u64 = 1 << 1;
-/// Scatter to CQE (which a device may do, and this one does not), the two ways to name a doorbell, packet
-/// based credits.
+/// Flags without an effect here: scatter to CQE (optional for a device, and absent in this one), the two ways
+/// to name a doorbell, packet based credits.
 const HARMLESS_FLAGS: u32 = SCATTER_CQE | 1 << 3 | ALLOW_SCATTER_CQE | 1 << 9 | 1 << 10;
 /// `MLX5_QP_FLAG_SCATTER_CQE`.
 const SCATTER_CQE: u32 = 1 << 1;
@@ -33,9 +33,9 @@ const SCATTER_CQE: u32 = 1 << 1;
 const ALLOW_SCATTER_CQE: u32 = 1 << 8;
 /// The longest ring in blocks or slots.
 const MAX_RING: u32 = 1 << 15;
-/// Values of `rnr_retry` end with "for ever".
+/// The value of `rnr_retry` that means "retry for ever".
 const FOR_EVER: u8 = 7;
-/// A block of a send ring in bytes.
+/// Bytes of a block of a send ring.
 const BLOCK: u64 = 64;
 
 /// QP_CREATE.
@@ -43,7 +43,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateQp = call.request.structure(UHW_IN)?;
     let mut capabilities: QpCapabilities = call.request.structure(8)?;
     let flags = call.request.number(10);
-    // XRC domains, indirection tables, another's number: nothing that this device has.
+    // This device lacks XRC domains, indirection tables, and a choice of the source number.
     let unknown = [1, 6, 11].into_iter().any(|attribute| call.request.has(attribute));
     let kind = call.request.number(9);
     let transport = KINDS.iter().find(|(number, _)| *number == kind).ok_or(Errno::OPNOTSUPP)?.1;
@@ -69,7 +69,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     if receives && !(4..=10).contains(&asked.rq_shift) {
         return Err(Errno::INVAL);
     }
-    // What the receive ring holds, whatever was asked for.
+    // The queue pair reports the size of its receive ring, which may differ from the requested size.
     capabilities.max_recv_wr = asked.rq_slots;
     capabilities.max_recv_sge = if receives { 1 << (asked.rq_shift - 4) } else { 0 };
     let rq_bytes = u64::from(asked.rq_slots) << asked.rq_shift.min(10);
@@ -121,7 +121,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     context.dbr_addr.set(asked.doorbell_record);
     context.receive_queue.set(receive_queue.into_bits());
     context.scatter.set(scatter(call, &asked, flags)?.into_bits());
-    // What a program reads before it has set anything (DEVICE.md, "Queue pairs in RESET").
+    // The attributes that a query returns before the program has set any (DEVICE.md, "Queue pairs in RESET").
     let attributes = ModifyQp { port: 1, ..ModifyQp::default() };
     describe(&mut context, &attributes);
     let qp = Qp {
@@ -148,8 +148,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Returns where the kernel would have received data go: into completion entries if the program does not
-/// mind, in requesters only if all requests are signalled or it asks for it by name.
+/// Returns where the kernel would let received data go. Data go into completion entries if the program allows
+/// it. For requesters, all requests must be signalled, or the program must ask explicitly.
 fn scatter(call: &mut Call<'_>, asked: &CreateQp, flags: u64) -> Result<QpcScatter, Errno> {
     // MLX5_RES_SCAT_DATA32_CQE and _DATA64_CQE, MLX5_REQ_SCAT_DATA32_CQE and _DATA64_CQE.
     let code = |entry_bytes, [small, large]: [u8; 2]| if entry_bytes == 128 { large } else { small };
@@ -223,7 +223,7 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(UHW_OUT, &[0; 16])
 }
 
-/// Keeps what was set, to be asked for again.
+/// Keeps the attributes of a modification for later queries.
 fn remember(kept: &mut ModifyQp, asked: &ModifyQp) {
     macro_rules! keep {
         ($($bit:ident => $($field:ident),+;)*) => {
@@ -250,7 +250,8 @@ fn remember(kept: &mut ModifyQp, asked: &ModifyQp) {
     }
 }
 
-/// Has commands of the device see what was set, as far as a program may go on from there.
+/// Copies the attributes into the context that commands of the device see, as far as later commands need
+/// them.
 fn describe(context: &mut Qpc, kept: &ModifyQp) {
     context.primary_path.port.set(PathPort::new().with_vhca_port_num(kept.port).into_bits());
     context.peer.set(kept.destination_qpn);

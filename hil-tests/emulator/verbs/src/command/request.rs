@@ -1,5 +1,4 @@
-//! One call of the kernel's interface: a header, attributes, and what may stand in them
-//! (`rdma_user_ioctl_cmds.h`).
+//! One call of the kernel's interface: a header, attributes, and their data (`rdma_user_ioctl_cmds.h`).
 
 use crate::ground::errno::Errno;
 use crate::ground::process_memory::ProcessMemory;
@@ -9,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `RDMA_VERBS_IOCTL`.
 pub(crate) const VERBS_IOCTL: u64 = 0xc018_1b01;
 
-/// The driver that calls for an mlx5 device name (`RDMA_DRIVER_MLX5`).
+/// The driver number of an mlx5 device (`RDMA_DRIVER_MLX5`).
 const DRIVER_MLX5: u32 = 1;
 
 /// More attributes than any method has.
@@ -46,7 +45,7 @@ struct Attribute {
 }
 const _: () = assert!(size_of::<Attribute>() == 16);
 
-/// What an attribute is, and how long.
+/// Kind and length of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Bytes for the device: at least this number; more must be zero.
@@ -59,48 +58,48 @@ pub(crate) enum Kind {
     OutAny,
     /// The handle or file descriptor of an object.
     Object,
-    /// Where the handle or file descriptor of a new object goes.
+    /// The place for the handle or file descriptor of a new object.
     NewObject,
 }
 
-/// One attribute that a method has.
+/// An attribute of a method.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
     /// Its number.
     pub(crate) id: u16,
-    /// What it is.
+    /// Its kind and length.
     pub(crate) kind: Kind,
-    /// The call is nothing without.
+    /// Whether a call without the attribute is refused.
     pub(crate) required: bool,
 }
 
-/// An attribute that a method needs.
+/// Returns the specification of a required attribute.
 pub(crate) const fn needs(id: u16, kind: Kind) -> Spec {
     Spec { id, kind, required: true }
 }
 
-/// An attribute that a method takes.
+/// Returns the specification of an optional attribute.
 pub(crate) const fn takes(id: u16, kind: Kind) -> Spec {
     Spec { id, kind, required: false }
 }
 
-/// A call as it was made.
+/// A call as the program made it.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Which kind of object it is about.
+    /// The type of the object.
     pub(crate) object: u16,
-    /// What is to be done.
+    /// The method of the object.
     pub(crate) method: u16,
     address: u64,
     attributes: Vec<Attribute>,
 }
 
 impl Request {
-    /// Reads the call that stands at `address`.
+    /// Reads the call at `address`.
     ///
     /// # Errors
-    /// [`Errno::FAULT`] for an address that is no memory, [`Errno::INVAL`] and [`Errno::PROTONOSUPPORT`] as
-    /// the kernel.
+    /// [`Errno::FAULT`] for an unmapped address, [`Errno::INVAL`] and [`Errno::PROTONOSUPPORT`] as the
+    /// kernel.
     pub(crate) fn read(address: u64) -> Result<Self, Errno> {
         let header: Header = load(address)?;
         if header.attributes > MAX_ATTRIBUTES {
@@ -125,10 +124,10 @@ impl Request {
         Ok(Self { object: header.object, method: header.method, address, attributes })
     }
 
-    /// Checks all attributes against what the method has.
+    /// Checks all attributes against those of the method.
     ///
     /// # Errors
-    /// As the kernel: [`Errno::PROTONOSUPPORT`] for what is unknown and must not be skipped, else
+    /// As the kernel: [`Errno::PROTONOSUPPORT`] for an unknown attribute that is marked as mandatory, else
     /// [`Errno::INVAL`].
     pub(crate) fn check(&self, specs: &[Spec]) -> Result<(), Errno> {
         for attribute in &self.attributes {
@@ -157,10 +156,10 @@ impl Request {
         self.find(id).is_some()
     }
 
-    /// Returns the bytes of an input; none where it is missing.
+    /// Returns the bytes of an input, or none if the attribute is missing.
     ///
     /// # Errors
-    /// [`Errno::FAULT`].
+    /// [`Errno::FAULT`] for an unmapped address.
     pub(crate) fn bytes(&self, id: u16) -> Result<Vec<u8>, Errno> {
         let Some((_, attribute)) = self.find(id) else { return Ok(Vec::new()) };
         let length = usize::from(attribute.length);
@@ -172,10 +171,10 @@ impl Request {
         Ok(bytes)
     }
 
-    /// Returns an input as a structure: what is not there is zero, and what is too much must be.
+    /// Returns an input as a structure. Missing bytes read as zero. Surplus bytes must be zero.
     ///
     /// # Errors
-    /// [`Errno::FAULT`], [`Errno::OPNOTSUPP`] for fields of a later version.
+    /// [`Errno::FAULT`] for an unmapped address, [`Errno::OPNOTSUPP`] for fields of a later version.
     pub(crate) fn structure<T: FromBytes + IntoBytes>(&self, id: u16) -> Result<T, Errno> {
         let mut bytes = self.bytes(id)?;
         if bytes.iter().skip(size_of::<T>()).any(|byte| *byte != 0) {
@@ -185,7 +184,7 @@ impl Request {
         T::read_from_bytes(&bytes).map_err(|_| Errno::INVAL)
     }
 
-    /// Returns an input number, of 4 or 8 bytes; 0 where it is missing.
+    /// Returns an input number of 4 or 8 bytes, or 0 if the attribute is missing.
     pub(crate) fn number(&self, id: u16) -> u64 {
         match self.find(id) {
             None => 0,
@@ -197,25 +196,25 @@ impl Request {
     /// Returns the handle of an object.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] where it is missing.
+    /// [`Errno::INVAL`] if the attribute is missing.
     pub(crate) fn handle(&self, id: u16) -> Result<u32, Errno> {
         self.find(id).map(|(_, attribute)| attribute.data as u32).ok_or(Errno::INVAL)
     }
 
-    /// Returns a file descriptor, if there is one.
+    /// Returns a file descriptor, or `None` if the attribute is missing.
     pub(crate) fn descriptor(&self, id: u16) -> Option<i32> {
         self.find(id).map(|(_, attribute)| attribute.data as i64 as i32)
     }
 
-    /// Returns how much room there is for an output; none where it is missing.
+    /// Returns the room for an output in bytes, or 0 if the attribute is missing.
     pub(crate) fn room(&self, id: u16) -> usize {
         self.find(id).map_or(0, |(_, attribute)| attribute.length.into())
     }
 
-    /// Writes an output, as much of it as there is room for. One that nobody wants is dropped.
+    /// Writes an output, cut off if it does not fit. Does nothing if the attribute is missing.
     ///
     /// # Errors
-    /// [`Errno::FAULT`].
+    /// [`Errno::FAULT`] for an unmapped address.
     pub(crate) fn answer(&self, id: u16, bytes: &[u8]) -> Result<(), Errno> {
         let Some((index, attribute)) = self.find(id) else { return Ok(()) };
         let fits = bytes.get(..bytes.len().min(attribute.length.into())).unwrap_or_default();
@@ -229,7 +228,7 @@ impl Request {
     /// Writes the handle or file descriptor of a new object.
     ///
     /// # Errors
-    /// [`Errno::FAULT`]; [`Errno::INVAL`] where there is no place for it.
+    /// [`Errno::FAULT`] for an unmapped address; [`Errno::INVAL`] if the attribute is missing.
     pub(crate) fn answer_object(&self, id: u16, number: i64) -> Result<(), Errno> {
         let (index, _) = self.find(id).ok_or(Errno::INVAL)?;
         ProcessMemory

@@ -17,7 +17,7 @@ pub(super) const MAX_SEGMENTS: u32 = 31;
 /// Bits of `attr_mask` (`enum ib_srq_attr_mask`).
 const LIMIT: u32 = 1 << 1;
 
-/// A slot has at least this number of bytes, and one segment less than it has octowords.
+/// Minimum bytes of a slot. A slot has one segment less than it has octowords.
 const LEAST: u32 = 32;
 const OCTOWORD: u32 = 16;
 
@@ -25,7 +25,7 @@ const OCTOWORD: u32 = 16;
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateSrq = call.request.structure(UHW_IN)?;
     let [receives, segments, kind] = [5, 6, 9].map(|attribute| call.request.number(attribute) as u32);
-    // A signature of each slot, domains, tags: nothing that this device has.
+    // This device lacks signatures of slots, XRC domains and tag matching.
     if kind != 0 || asked.flags != 0 {
         return Err(Errno::OPNOTSUPP);
     }
@@ -70,7 +70,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(1, &events.to_ne_bytes())
 }
 
-/// MODIFY_SRQ: its size stays.
+/// MODIFY_SRQ: sets the limit. The size cannot change.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ModifySrq = call.request.structure(CORE_IN)?;
     let number = call.srq(asked.handle).map_err(|_| Errno::INVAL)?.number;

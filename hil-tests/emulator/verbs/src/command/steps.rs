@@ -1,4 +1,4 @@
-//! The way of a queue pair through its states: what each step needs to be told.
+//! The states of a queue pair, and the attributes that each change of state needs.
 
 use crate::ground::abi::ModifyQp;
 use crate::ground::errno::Errno;
@@ -26,15 +26,16 @@ pub(super) mod mask {
     pub(in super::super) const DESTINATION: u32 = 1 << 20;
     pub(in super::super) const KNOWN: u32 = (1 << 21) - 1;
 
-    /// What only queue pairs have that know their peer.
+    /// Attributes of queue pairs with one connected peer.
     pub(in super::super) const OF_CONNECTIONS: u32 = ADDRESS | MTU | DESTINATION | RQ_PSN;
 
-    /// What only requests with answers have.
+    /// Attributes of queue pairs whose requests have answers.
     pub(in super::super) const OF_ANSWERS: u32 =
         TIMEOUT | RETRIES | RNR_RETRIES | MAX_RD_ATOMIC | MIN_RNR_TIMER | MAX_DEST_RD_ATOMIC;
 }
 
-/// What each step needs that a kind of queue pair has at all (InfiniBand, table 91 ff.).
+/// The attributes that each step needs, without those that a kind of queue pair lacks (InfiniBand, table 91
+/// ff.).
 const STEPS: &[(QpState, QpState, u32)] = &[
     (QpState::Reset, QpState::Init, mask::PKEY | mask::PORT | mask::ACCESS | mask::QKEY),
     (
@@ -54,7 +55,7 @@ const STEPS: &[(QpState, QpState, u32)] = &[
     ),
 ];
 
-/// Checks what is asked of a queue pair by itself, whatever its state.
+/// Checks the attributes of a call that are independent of the queue pair's state.
 ///
 /// # Errors
 /// As the kernel.
@@ -74,7 +75,7 @@ pub(super) fn check(asked: &ModifyQp, transport: Transport) -> Result<(), Errno>
     if has(mask::ADDRESS) && !address_is_good { Err(Errno::INVAL) } else { Ok(()) }
 }
 
-/// What queue pairs of a kind do not have.
+/// Returns the attributes that queue pairs of a kind lack.
 const fn foreign(transport: Transport) -> u32 {
     match transport {
         Transport::ReliableConnection => mask::QKEY,
@@ -83,7 +84,7 @@ const fn foreign(transport: Transport) -> u32 {
     }
 }
 
-/// Whether all is said that a step needs.
+/// Whether a call has all attributes that a step needs.
 pub(super) fn is_complete(asked: u32, transport: Transport, from: QpState, to: QpState) -> bool {
     let needed = STEPS.iter().find(|(first, second, _)| (*first, *second) == (from, to));
     needed.is_none_or(|(_, _, needed)| !asked & needed & !foreign(transport) == 0)
@@ -93,7 +94,7 @@ pub(super) fn is_complete(asked: u32, transport: Transport, from: QpState, to: Q
 mod tests {
     use super::*;
 
-    /// What programs set on their way, by kind: to INIT, RTR and RTS (`libibverbs/examples`).
+    /// The attributes that programs set for the steps to INIT, RTR and RTS, by kind (`libibverbs/examples`).
     const WAYS: &[(Transport, [u32; 3])] = &[
         (Transport::ReliableConnection, [0x39, 0x12_9181, 0x1_2e01]),
         (Transport::UnreliableConnection, [0x39, 0x10_1181, 0x1_0001]),

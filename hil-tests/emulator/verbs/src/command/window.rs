@@ -7,12 +7,12 @@ use crate::ground::errno::Errno;
 use crate::state::object::Object;
 use mlx5_softdev::{Access, MkeyAttributes};
 
-/// Kinds of windows (`enum ib_mw_type`): bound by verbs, and by work requests of the queue pair that they
-/// then belong to.
+/// Kinds of windows (`enum ib_mw_type`). Type 1 is bound by verbs. Type 2 is bound by work requests of a
+/// queue pair, and then belongs to this queue pair.
 const TYPE_1: u8 = 1;
 const TYPE_2: u8 = 2;
 
-/// Entries of an mkey come in blocks of this number.
+/// The entries of an mkey come in groups of this size.
 const BLOCK: u32 = 4;
 
 /// ALLOC_MW.

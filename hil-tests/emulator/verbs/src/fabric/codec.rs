@@ -1,10 +1,10 @@
-//! Messages between devices as bytes. What a peer sends is never trusted: what does not parse ends the
+//! Messages between devices as bytes. Bytes of a peer are never trusted: bytes that do not parse end the
 //! connection.
 
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Cause, Datagram, Message, Payload, Reason, Request, Response};
 
-/// No message is longer: the longest data and its head.
+/// The longest message: the longest data and its head.
 pub(crate) const LONGEST: usize = (1 << 30) + 64;
 
 const REQUEST: u8 = 1;
@@ -24,7 +24,7 @@ const NOT_READY: u8 = 4;
 const REFUSED: u8 = 5;
 const UNREACHABLE: u8 = 6;
 
-/// Returns a message as its length, its head, and the data behind it.
+/// Returns a message in two parts: length and head, then the data after them.
 pub(crate) fn encode(message: &Message) -> (Vec<u8>, &[u8]) {
     let mut head = vec![0; 4];
     let data = match message {
@@ -131,11 +131,11 @@ fn encode_response<'a>(response: &'a Response, out: &mut Vec<u8>) -> &'a [u8] {
     &[]
 }
 
-/// Takes the first whole message out of `bytes`: how many bytes it took and what it says. `Ok(None)`: more
-/// must come.
+/// Decodes the first message in `bytes`. Returns the number of bytes it took, and the message. Returns
+/// `Ok(None)` if the message is incomplete.
 ///
 /// # Errors
-/// The bytes are no message, and none behind them can be found.
+/// [`Malformed`] if the bytes are not a message. The start of the next message is then unknown.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(usize, Message)>, Malformed> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
@@ -147,7 +147,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(usize, Message)>, Malformed
     Ok(Some((length + 4, message)))
 }
 
-/// Bytes that are no message.
+/// Bytes that are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -262,7 +262,7 @@ fn parse_response(reader: &mut Reader<'_>) -> Option<Response> {
     })
 }
 
-/// Reads why a peer refuses a request: its key, the numbers of the reason, and its name.
+/// Reads the reason why a peer refuses a request: its key, the numbers of the reason, and its name.
 fn parse_cause(reader: &mut Reader<'_>) -> Option<Cause> {
     let (named, key) = (reader.flag()?, reader.u32()?);
     let values = [reader.u64()?, reader.u64()?, reader.u64()?];

@@ -1,9 +1,9 @@
-//! The wire between processes: all devices under one directory are ports of one adapter.
+//! The network between processes: all devices under one directory are ports of one adapter.
 //!
-//! Each process takes a slot, which is a locked file, and listens at a socket beside it. The slot is the
-//! upper part of its queue pairs' numbers, so a number alone says which process it is in. A message goes out
-//! over a connection of the sender's; answers come back over one of the receiver's. Both ends may vanish at
-//! any time.
+//! Each process takes a slot, which is a locked file, and listens at a socket beside this file. The slot is
+//! the upper part of the process's queue pair numbers, so a number alone identifies its process. A message
+//! leaves over a connection of the sender, and its answer comes back over a connection of the receiver. Both
+//! ends may vanish at any time.
 
 pub(crate) mod codec;
 
@@ -19,28 +19,28 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How many processes can be on one fabric.
+/// The most processes on one fabric.
 const SLOTS: u32 = 256;
 
 /// The bits of a queue pair's number below the slot.
 const SLOT_SHIFT: u32 = 16;
 
-/// The lowest numbers have a meaning of their own (InfiniBand QP0, QP1).
+/// The first free queue pair number. Lower numbers are reserved (InfiniBand QP0, QP1).
 const FIRST_QPN: u32 = 0x40;
 
-/// Bytes that are taken from one peer before others have their turn.
+/// Bytes that are taken from one peer before other peers have their turn.
 const READ_AT_ONCE: usize = 1 << 22;
 
-/// Messages with as much data are written at once, shorter ones together.
+/// Messages with at least this much data are written at once. Shorter ones are written together.
 const LONG: usize = 1 << 13;
 
-/// With more bytes waiting for a peer, messages without answers are dropped.
+/// The most bytes that may wait for a peer. Beyond, messages without answers are dropped.
 const MAX_BACKLOG: usize = 1 << 26;
 
-/// What a short read returns.
+/// The bytes that a short read returns.
 const SHORT: usize = 7;
 
-/// Bytes that are read with one call, at first.
+/// The initial size of a read buffer in bytes.
 const BUFFER: usize = 1 << 18;
 
 /// This process's place on the fabric and its connections.
@@ -48,7 +48,7 @@ const BUFFER: usize = 1 << 18;
 pub(crate) struct Fabric {
     directory: PathBuf,
     slot: u32,
-    /// Locked as long as it is open.
+    /// The slot's file, locked as long as it is open.
     _lock: File,
     listener: UnixListener,
     incoming: Vec<Incoming>,
@@ -58,7 +58,7 @@ pub(crate) struct Fabric {
 #[derive(Debug)]
 struct Incoming {
     stream: UnixStream,
-    /// Bytes that were read and are no whole message yet, then room for more.
+    /// Bytes of an incomplete message, then free room.
     buffer: Vec<u8>,
     filled: usize,
 }
@@ -67,20 +67,20 @@ struct Incoming {
 struct Outgoing {
     stream: UnixStream,
     backlog: VecDeque<u8>,
-    /// Requests that have no answer yet: queue pair and message number.
+    /// Unanswered requests: queue pair and message number.
     unanswered: VecDeque<(u32, u32)>,
 }
 
 /// The longest name of a socket, in bytes (`sun_path` without its zero).
 const SOCKET_NAME: usize = 107;
 
-/// Mode bits with which group and others may write.
+/// Mode bits that let group and others write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Makes the directory in which devices meet, this user's alone, and all above it.
+/// Makes the directory in which devices meet, for this user alone, and its parent directories.
 ///
 /// # Errors
-/// Why it cannot be used, in a sentence.
+/// A sentence that says why the directory cannot be used.
 pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
     let (shown, longest) = (directory.display(), socket(directory, SLOTS - 1).as_os_str().len());
     if longest > SOCKET_NAME {
@@ -106,7 +106,7 @@ fn private_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the slot of the process that has a queue pair.
+/// Returns the slot of a queue pair's process.
 pub(crate) const fn slot_of(qpn: u32) -> u32 {
     qpn >> SLOT_SHIFT
 }
@@ -115,7 +115,7 @@ impl Fabric {
     /// Takes the first free slot under `directory`.
     ///
     /// # Errors
-    /// Why there is none, in a sentence.
+    /// A sentence that says why no slot could be taken.
     pub(crate) fn join(directory: &Path) -> Result<Self, String> {
         prepare(directory)?;
         Self::take_slot(directory).map_err(|error| format!("{}: {error}", directory.display()))
@@ -129,7 +129,7 @@ impl Fabric {
                 continue;
             }
             let socket = socket(directory, slot);
-            // What a process that is gone left behind.
+            // A process that is gone may have left its socket behind.
             match fs::remove_file(&socket) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -156,24 +156,25 @@ impl Fabric {
         (base + FIRST_QPN, base + (1 << SLOT_SHIFT) - 1)
     }
 
-    /// Whether a queue pair number is one of this process's.
+    /// Whether a queue pair number belongs to this process.
     pub(crate) const fn is_local(&self, qpn: u32) -> bool {
         slot_of(qpn) == self.slot
     }
 
-    /// Returns what to wait on for peers.
+    /// Returns the descriptors to wait on for messages of peers.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let incoming = self.incoming.iter().map(|peer| peer.stream.as_raw_fd());
         let outgoing = self.outgoing.values().map(|peer| peer.stream.as_raw_fd());
         incoming.chain(outgoing).chain([self.listener.as_raw_fd()])
     }
 
-    /// Whether something is still to be written.
+    /// Whether some bytes still wait to be written.
     pub(crate) fn is_behind(&self) -> bool {
         self.outgoing.values().any(|peer| !peer.backlog.is_empty())
     }
 
-    /// Sends a message, at the latest with [`Fabric::flush`], or returns what is answered in its place.
+    /// Sends a message, at the latest with [`Fabric::flush`]. If that is impossible, returns the answer to
+    /// give instead.
     pub(crate) fn send(&mut self, message: &Message) -> Option<Message> {
         if fault::at(Place::Message) == Some(Fault::Lost) && matches!(message, Message::Request { .. }) {
             return unreachable(message);
@@ -191,7 +192,7 @@ impl Fabric {
         let Some(peer) = self.outgoing.get_mut(&to) else { return unreachable(message) };
         match message {
             Message::Request { from, sequence, .. } => peer.unanswered.push_back((*from, *sequence)),
-            // Nothing else holds a sender back that waits for no answers.
+            // Only this limit slows down a sender that waits for no answers.
             Message::Unanswered { .. } if peer.backlog.len() > MAX_BACKLOG => return None,
             _ => {}
         }
@@ -205,7 +206,7 @@ impl Fabric {
         None
     }
 
-    /// Writes what was sent and not written yet, as far as peers take it.
+    /// Writes waiting bytes, as far as peers take them.
     pub(crate) fn flush(&mut self) {
         self.outgoing.values_mut().for_each(|peer| peer.write(&[]));
     }
@@ -219,13 +220,13 @@ impl Fabric {
         }
     }
 
-    /// Whether all is written, and an answer of another process is to come.
+    /// Whether all bytes are written, and an answer of another process is still to come.
     pub(crate) fn awaits_answers(&self) -> bool {
         !self.is_behind() && self.outgoing.values().any(|peer| !peer.unanswered.is_empty())
     }
 
-    /// Moves bytes both ways and hands over the messages that have come, with answers in place of those that
-    /// cannot.
+    /// Writes and reads bytes, and delivers the received messages. Requests to a peer that is gone get an
+    /// answer that says so.
     pub(crate) fn exchange(&mut self, mut deliver: impl FnMut(Message)) {
         let descriptors: Vec<RawFd> = self.descriptors().collect();
         let ready = sys::wait(&descriptors, Some(Duration::ZERO));
@@ -234,7 +235,7 @@ impl Fabric {
         }
         let Self { incoming, outgoing, .. } = self;
         let mut take = |message: Message| {
-            // A peer may die at any.
+            // The plan of faults may end this process at any message.
             let _ = fault::at(Place::Message);
             if let Message::Response { to, sequence, response } = &message {
                 let again = *response == Response::ReceiverNotReady;
@@ -273,7 +274,7 @@ fn unreachable(message: &Message) -> Option<Message> {
 }
 
 impl Incoming {
-    /// Reads what has come. Returns whether there may be more later.
+    /// Reads available bytes. Returns whether the connection goes on.
     fn read(&mut self, deliver: &mut impl FnMut(Message)) -> bool {
         let mut taken = 0;
         while taken < READ_AT_ONCE {
@@ -311,7 +312,7 @@ impl Incoming {
         self.buffer.copy_within(done..self.filled, 0);
         self.filled -= done;
         if self.filled == self.buffer.len() {
-            // A long message.
+            // The buffer is full of one long message.
             self.buffer.resize(self.filled * 2, 0);
         } else if self.filled == 0 && self.buffer.len() > BUFFER {
             self.buffer.truncate(BUFFER);
@@ -329,8 +330,8 @@ impl Outgoing {
         Ok(Self { stream, backlog: VecDeque::new(), unanswered: VecDeque::new() })
     }
 
-    /// Writes the backlog, and `data` behind it. What does not fit now is kept. A peer that is gone is
-    /// noticed when it is looked for.
+    /// Writes the backlog, then `data`. Bytes that do not fit now are kept. [`Outgoing::is_alive`] notices a
+    /// peer that is gone.
     fn write(&mut self, mut data: &[u8]) {
         while !self.backlog.is_empty() || !data.is_empty() {
             let (front, back) = self.backlog.as_slices();
@@ -347,8 +348,8 @@ impl Outgoing {
         self.backlog.extend(data);
     }
 
-    /// A request has its answer; nearly always it is the oldest. Or it is to be sent `again`, with all that
-    /// follow it.
+    /// Removes an answered request, which is nearly always the oldest. With `again`, removes all requests of
+    /// the queue pair, since they will be sent again.
     fn is_answered(&mut self, from: u32, sequence: u32, again: bool) {
         if again {
             self.unanswered.retain(|(waiting, _)| *waiting != from);
@@ -357,10 +358,10 @@ impl Outgoing {
         }
     }
 
-    /// Writes what was kept, and looks whether the peer is still there.
+    /// Writes the backlog, and checks whether the peer still exists.
     fn is_alive(&mut self) -> bool {
         self.write(&[]);
-        // Nothing ever comes this way, apart from the end.
+        // Nothing is ever received on this connection, except its end.
         let nothing = self.stream.read(&mut [0; 1]);
         matches!(nothing, Err(error) if error.kind() == io::ErrorKind::WouldBlock
             || error.kind() == io::ErrorKind::Interrupted)
@@ -380,7 +381,7 @@ mod tests {
         peer.unanswered.extend([(1, 5), (2, 5), (1, 6), (1, 7)]);
         peer.is_answered(1, 6, false);
         assert_eq!(peer.unanswered, [(1, 5), (2, 5), (1, 7)]);
-        // The peer had no receive for the first, and has dropped the other.
+        // The peer had no receive for the first request, and has dropped the second.
         peer.is_answered(1, 5, true);
         assert_eq!(peer.unanswered, [(2, 5)]);
     }
@@ -390,9 +391,9 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let [own, link, given] = ["own", "link", "given"].map(|name| home.path().join(name));
         assert_eq!([prepare(&own), prepare(&own)], [Ok(()), Ok(())], "it was not there, and is this user's");
-        // A link leads to where whoever made it likes.
+        // The owner of a link decides its target.
         std::os::unix::fs::symlink(&own, &link).unwrap();
-        // Only root can give one away; to everybody else root's is someone else's.
+        // Only root can give a directory away. For other users, root's directory belongs to someone else.
         fs::create_dir(&given).unwrap();
         let is_given = std::os::unix::fs::chown(&given, Some(65534), None).is_ok();
         for path in [&*link, if is_given { &given } else { Path::new("/") }] {

@@ -1,9 +1,9 @@
-//! Memory of this library's own: not that of the program's allocator.
+//! Memory for this library alone, apart from the program's allocator.
 //!
-//! A thread of the program is the device for a moment when it gives a spin lock back, and it may hold any
-//! lock then: UCX watches calls for memory, and gives spin locks back while its thread is inside `malloc`.
-//! There the program's allocator must not be called again. Pages come from the kernel by system calls, since
-//! UCX has put itself before `mmap` too.
+//! The library must not call the program's allocator. A thread of the program does the device's work for a
+//! moment when it releases a spin lock, and the thread may hold any lock then: UCX watches calls for memory,
+//! and releases spin locks while its thread is inside `malloc`. Pages come from the kernel by system calls,
+//! since UCX also replaces `mmap`.
 #![allow(unsafe_code)]
 
 use dlmalloc::{Allocator, Dlmalloc};
@@ -12,11 +12,11 @@ use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the kernel gives.
+/// Pages of the kernel.
 struct Pages;
 
-/// Makes a call for memory. Returns the address of what it gives, null where it fails; `errno` stays as it
-/// is.
+/// Makes a system call for memory. Returns the address of the memory, or null if the call fails. Leaves
+/// `errno` as it is.
 fn call(number: libc::c_long, arguments: [usize; 6]) -> *mut u8 {
     let [first, second, third, fourth, fifth, sixth] = arguments;
     // SAFETY: the location of errno is always valid for its thread; the call is for memory that is the
@@ -30,7 +30,7 @@ fn call(number: libc::c_long, arguments: [usize; 6]) -> *mut u8 {
     if result < 0 { null_mut() } else { std::ptr::with_exposed_provenance_mut(result as usize) }
 }
 
-// SAFETY: what is given is mapped, of nobody else, of at least the size that was asked for, and all zero.
+// SAFETY: the pages are newly mapped, used by nobody else, at least as large as requested, and all zero.
 unsafe impl Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let rights = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -70,7 +70,7 @@ unsafe impl Allocator for Pages {
 /// The allocator behind a lock.
 struct Own(Mutex<Dlmalloc<Pages>>);
 
-// In the fuzzing program it would be that of all targets.
+// The fuzzing program has its own global allocator, which serves all targets.
 #[cfg_attr(not(feature = "fuzz"), global_allocator)]
 static OWN: Own = Own(Mutex::new(Dlmalloc::new_with_allocator(Pages)));
 
@@ -80,7 +80,7 @@ impl Own {
     }
 }
 
-// SAFETY: all calls are handed on, with what was given, to one allocator under its lock.
+// SAFETY: all calls go, with their arguments unchanged, to one allocator under its lock.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: handed on from the caller.
@@ -119,7 +119,8 @@ pub(crate) fn hold() {
     unsafe { *HELD.0.get() = Some(guard) };
 }
 
-/// Gives back what [`hold`] has taken, in the same thread; in a child too, which has this one thread.
+/// Releases the lock that [`hold`] has taken, in the same thread. A forked child has only this thread, and
+/// calls this too.
 pub(crate) fn release() {
     // SAFETY: as in `hold`, which this thread has been through.
     drop(unsafe { (*HELD.0.get()).take() });

@@ -1,10 +1,10 @@
-//! Descriptors that this library has to do with: those that it gives out, and those that it keeps for itself.
+//! Sets of file descriptors: those that this library gives out, and those that it keeps for itself.
 
 use std::ffi::{c_int, c_uint};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// File descriptors from here on are not given out as devices.
+/// A device never gets a file descriptor of this number or above.
 pub(crate) const DESCRIPTORS: usize = 1 << 16;
 
 /// A set of descriptors, one bit each.
@@ -37,31 +37,31 @@ impl Bits {
     }
 }
 
-/// Descriptors that are contexts or channels, for a quick answer without the lock.
+/// Descriptors that stand for contexts or channels. The set answers quickly, without the lock.
 static OURS: Bits = Bits::new();
 
-/// Descriptors that this library keeps for itself. A program that closes all that it does not know, as
-/// daemons do, must not close these: other files would get their numbers, and the device would write into
-/// them.
+/// Descriptors that this library keeps for itself. Daemons close all descriptors that they do not know. They
+/// must not close these: other files would get the same numbers, and the device would write into those files.
 static KEPT: Bits = Bits::new();
 
-/// Keeps a descriptor from being closed by the program.
+/// Keeps a descriptor, so that the program cannot close it.
 pub(crate) fn keep(descriptor: &impl AsRawFd) {
     KEPT.set(descriptor.as_raw_fd());
 }
 
-/// Whether this library keeps a descriptor for itself.
+/// Whether this library keeps this descriptor for itself.
 pub(crate) fn is_kept(descriptor: RawFd) -> bool {
     KEPT.has(descriptor)
 }
 
-/// This library closes a descriptor of its own.
+/// Notes that this library closes a descriptor of its own.
 pub(crate) fn let_go(descriptor: RawFd) {
     KEPT.clear(descriptor);
 }
 
-/// Closes those of a range of descriptors that are contexts or channels with `close`, and hands the parts of
-/// the range that lie between those that the program may not close to `rest`, until one of them fails.
+/// Closes a range of descriptors. Closes contexts and channels of the range with `close`. Hands the parts of
+/// the range between kept descriptors to `rest`, and returns the result of the first call of `rest` that
+/// fails.
 pub(crate) fn close_range(
     first: c_uint,
     last: c_uint,
@@ -94,17 +94,17 @@ pub(crate) fn is_ours(descriptor: RawFd) -> bool {
     OURS.has(descriptor)
 }
 
-/// Whether a descriptor is so high that it cannot be remembered.
+/// Whether a descriptor is too high for these sets.
 pub(crate) fn is_too_high(descriptor: RawFd) -> bool {
     OURS.word(descriptor).is_none()
 }
 
-/// A descriptor is a context or a channel from now on.
+/// Notes that a descriptor stands for a context or a channel.
 pub(crate) fn give(descriptor: RawFd) {
     OURS.set(descriptor);
 }
 
-/// A descriptor is neither from now on.
+/// Notes that a descriptor no longer stands for a context or a channel.
 pub(crate) fn take_back(descriptor: RawFd) {
     OURS.clear(descriptor);
 }

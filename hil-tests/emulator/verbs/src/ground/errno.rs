@@ -1,33 +1,33 @@
-//! Why a call of the kernel's interface is refused: the numbers that the kernel gives.
+//! Reasons for which a call of the kernel's interface is refused: the kernel's error numbers.
 
 /// An error number (errno.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
 
 impl Errno {
-    /// The object is not there.
+    /// The object does not exist.
     pub(crate) const NOENT: Self = Self(libc::ENOENT);
     /// There is no room at the moment.
     pub(crate) const AGAIN: Self = Self(libc::EAGAIN);
     /// The device is gone.
     pub(crate) const IO: Self = Self(libc::EIO);
-    /// The file descriptor is not what was asked for.
+    /// The file descriptor is of another kind than the call needs, or is not open.
     pub(crate) const BADF: Self = Self(libc::EBADF);
     /// No numbers or no memory left.
     pub(crate) const NOMEM: Self = Self(libc::ENOMEM);
-    /// An address is no memory.
+    /// The memory at an address is not accessible.
     pub(crate) const FAULT: Self = Self(libc::EFAULT);
     /// The object is used by another.
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
-    /// An argument makes no sense.
+    /// An argument is invalid.
     pub(crate) const INVAL: Self = Self(libc::EINVAL);
-    /// There is no room for the answer.
+    /// The answer does not fit into the caller's buffer.
     pub(crate) const NOSPC: Self = Self(libc::ENOSPC);
-    /// The device does not do this.
+    /// The device does not have this feature.
     pub(crate) const OPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
     /// The interface does not have this method or attribute.
     pub(crate) const PROTONOSUPPORT: Self = Self(libc::EPROTONOSUPPORT);
-    /// Nobody answers at an address of the network.
+    /// No peer answers at a network address.
     pub(crate) const TIMEDOUT: Self = Self(libc::ETIMEDOUT);
     /// The device refused the command; its reply says why.
     pub(crate) const REMOTEIO: Self = Self(libc::EREMOTEIO);

@@ -1,6 +1,6 @@
-//! Faults on purpose: a plan says when which one comes, and everything that can go wrong asks it first.
+//! Deliberate faults: a plan says which fault comes when. All code that can fail asks the plan first.
 //!
-//! Without a plan a question is one look at an atomic.
+//! Without a plan, a question costs one load of an atomic.
 
 pub(crate) use mlx5_faults::{CallId, Ending, Fault, Place, Plan};
 
@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long an answer takes that is late.
+/// How much time passes before a late answer.
 const LATE: Duration = Duration::from_micros(200);
 
-/// The most looks of the device for which a completion is late.
+/// A late completion is written after at most this many turns of the device.
 const MAX_LOOKS: u64 = 8;
 
-/// Where a completion entry says what it is about.
+/// Bytes of a completion entry that name its subject.
 const COUNTER: usize = 60;
 const QPN: usize = 57;
 const OPCODE: usize = 63;
@@ -26,58 +26,58 @@ const OPCODE: usize = 63;
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
 
-/// The plan came with the environment: each fault is told of.
+/// Whether each fault is reported on standard error: the plan came with the environment.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// The call that was just carried out is answered late.
+/// Whether the answer of the last call is to be late.
 static PAUSE: AtomicBool = AtomicBool::new(false);
 
-/// Looks until completions that are late are written.
+/// Turns of the device until late completions are written.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// What has become of the device and nobody has seen yet: 0 nothing, 1 removed, 2 failed.
+/// How the device has ended, until somebody asks: 0 not at all, 1 removed, 2 failed.
 static ENDING: AtomicU8 = AtomicU8::new(0);
 
 fn plan() -> MutexGuard<'static, Option<Plan>> {
     PLAN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the faults of a plan come from now on, and those of no other.
+/// Replaces the plan: from now on only faults of this plan come.
 pub(crate) fn set(new: Option<Plan>) {
     ACTIVE.store(new.is_some(), Ordering::Release);
     ENDING.store(0, Ordering::Release);
     *plan() = new;
 }
 
-/// As [`set`], for the whole life of the process, and each fault is told of on standard error.
+/// As [`set`], for the whole life of the process. Each fault is reported on standard error.
 pub(crate) fn set_for_good(new: Plan) {
     TOLD.store(true, Ordering::Release);
     set(Some(new));
 }
 
-/// Has one fault come.
+/// Plans a single fault, at the `nth` visit to a place. An `nth` of 0 plans none.
 pub(crate) fn set_one(place: Place, nth: u32, errno: Errno, status: u8) {
     let fault = Fault::Fails { errno: errno.0, status };
     let rule = Rule { place, nth: nth.into(), fault, stays: place == Place::Call };
     set((nth > 0).then(|| Plan::of(rule)));
 }
 
-/// Returns how many times a place is still to be reached until its first fault of a list.
+/// Returns how many more visits to a place there are until its first listed fault.
 pub(crate) fn left(place: Place) -> u64 {
     plan().as_ref().map_or(0, |plan| plan.left(place))
 }
 
-/// Returns the faults that have come, as a plan.
+/// Returns the faults that have come, in the form of a plan.
 pub(crate) fn trace() -> String {
     plan().as_ref().map(Plan::trace).unwrap_or_default()
 }
 
-/// Whether faults of this process are told of.
+/// Whether faults of this process are reported on standard error.
 pub(crate) fn is_told() -> bool {
     TOLD.load(Ordering::Acquire)
 }
 
-/// Says what goes wrong at a place that is reached, if anything does.
+/// Notes a visit to a place. Returns the fault that the plan has for it, if any.
 pub(crate) fn at(place: Place) -> Option<Fault> {
     ask(place, CallId::NONE)
 }
@@ -99,18 +99,18 @@ fn ask(place: Place, id: CallId) -> Option<Fault> {
     None
 }
 
-/// What becomes of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Course {
-    /// It is carried out.
+    /// The call is carried out.
     Good,
-    /// It fails with this errno and, if it is a command, with this status.
+    /// The call fails with this errno and, if it is a command, with this status.
     Fails(Errno, u8),
-    /// It is carried out, and said to have failed.
+    /// The call is carried out, but the caller is told that it has failed.
     Unheard,
 }
 
-/// Says what becomes of a call that makes, changes or asks something.
+/// Returns the outcome of a call that makes, changes or queries an object.
 pub(crate) fn call(id: CallId) -> Course {
     match ask(Place::Call, id) {
         None => Course::Good,
@@ -123,7 +123,7 @@ pub(crate) fn call(id: CallId) -> Course {
     }
 }
 
-/// Says how a destroying is refused, if it is.
+/// Returns the errno with which the destruction of an object is refused, if the plan refuses it.
 pub(crate) fn end() -> Option<Errno> {
     match at(Place::End)? {
         Fault::Fails { errno, .. } => Some(Errno(errno)),
@@ -131,14 +131,14 @@ pub(crate) fn end() -> Option<Errno> {
     }
 }
 
-/// Waits, where the answer of the last call is late.
+/// Waits if the answer of the last call is to be late.
 pub(crate) fn pause() {
     if PAUSE.swap(false, Ordering::AcqRel) {
         std::thread::sleep(LATE);
     }
 }
 
-/// Returns what has become of the device, once.
+/// Returns how the device has ended, once for each ending.
 pub(crate) fn ending() -> Option<Ending> {
     if !ACTIVE.load(Ordering::Acquire) {
         return None;
@@ -150,13 +150,13 @@ pub(crate) fn ending() -> Option<Ending> {
     }
 }
 
-/// Whether completions that are late are to be written, asked once for each look of the device.
+/// Whether late completions are to be written now. The device asks once in each turn.
 pub(crate) fn late_ones_are_due() -> bool {
     let less = |looks: u32| looks.checked_sub(1);
     LOOKS.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)
 }
 
-/// Says what becomes of a completion entry.
+/// Returns the fate of a completion entry.
 pub(crate) fn completion(entry: &[u8; 64]) -> Passage {
     let place = if is_of_mkey(entry) { Place::Signature } else { Place::Completion };
     match at(place) {
@@ -172,7 +172,7 @@ pub(crate) fn completion(entry: &[u8; 64]) -> Passage {
     }
 }
 
-/// Whether an entry is about an mkey, not about a request.
+/// Whether an entry is about an mkey instead of a request.
 fn is_of_mkey(entry: &[u8; 64]) -> bool {
     const SIGNATURE_ERROR: u8 = 12;
     entry.get(OPCODE).is_some_and(|byte| byte >> 4 == SIGNATURE_ERROR)
@@ -182,8 +182,8 @@ fn below(end: u64) -> u64 {
     plan().as_mut().map_or(0, |plan| plan.below(end))
 }
 
-/// Makes an entry that is about nothing: a queue pair that there is not, a request that is not outstanding,
-/// an opcode of no completion.
+/// Makes an entry with an unknown subject: a queue pair that does not exist, a request that is not
+/// outstanding, or an opcode that no completion has.
 fn stranger(mut entry: [u8; 64], way: u64) -> [u8; 64] {
     let is_of_mkey = is_of_mkey(&entry);
     let (at, bits) = match way {

@@ -1,23 +1,24 @@
-//! What the device and the stand-in do not have, each named once on standard error when a program meets it.
+//! Features that the device and the stand-in lack. Each is named once on standard error when a program asks
+//! for it.
 //!
 //! The same table is in `mlx5-emulate --help` and in EMULATOR.md; a test compares them.
 
 use crate::ground::notice;
 
-/// What is not there.
+/// A missing feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// librdmacm's file.
+    /// librdmacm's file `/dev/infiniband/rdma_cm`.
     ConnectionManager,
     /// Extended reliable connections.
     Xrc,
-    /// Queue pairs of packets.
+    /// Queue pairs that send raw packets.
     RawPacket,
     /// Steering, by the kernel or by commands.
     Flows,
     /// Dynamic connections.
     Dc,
-    /// Pages that are brought in when they are needed.
+    /// Pages that are made present when a program first touches them.
     OnDemand,
     /// Memory of the device.
     DeviceMemory,
@@ -27,7 +28,7 @@ pub(crate) enum Missing {
     Forked,
 }
 
-/// Each with its name and what comes of it.
+/// Each missing feature with its name and the consequence for a program.
 const TABLE: &[(Missing, &str, &str)] = &[
     (
         Missing::ConnectionManager,
@@ -48,7 +49,7 @@ const TABLE: &[(Missing, &str, &str)] = &[
     ),
 ];
 
-/// A program has met something that is not there.
+/// Reports that a program has asked for a missing feature.
 pub(crate) fn met(missing: Missing) {
     for (_, name, what) in TABLE.iter().filter(|(row, ..)| *row == missing) {
         notice::once(&format!("{name} is not there: {what}"));
@@ -59,14 +60,15 @@ pub(crate) fn met(missing: Missing) {
 mod tests {
     use super::*;
 
-    /// What this library cannot tell of: it is not in those programs, or does not see their calls.
+    /// Limits that this library cannot report: the program does not load it, or the library does not see the
+    /// call.
     const UNTOLD: &[(&str, &str)] = &[
         ("static programs", "they see no device, nor do set-user-id ones: both load no library of ours"),
         ("system calls", "those that go past the C library do not see the device"),
         ("netlink", "the kernel's list has no device; a `rdma` that answers [] is first in PATH"),
     ];
 
-    /// The table, each row written by `row`, with an empty line behind it.
+    /// Returns the table as text, each row formatted by `row`, followed by an empty line.
     fn table(row: impl Fn(&str, &str) -> String) -> String {
         let told = TABLE.iter().map(|(_, name, what)| row(name, what));
         told.chain(UNTOLD.iter().map(|(name, what)| row(name, what))).collect()

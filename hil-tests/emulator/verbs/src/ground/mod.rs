@@ -1,5 +1,5 @@
-//! What everything else stands on: the numbers of the kernel and of libibverbs, system calls, descriptors,
-//! memory, settings. Nothing here knows of a device or of an object.
+//! The lowest layer: the numbers of the kernel and of libibverbs, system calls, descriptors, memory,
+//! settings. Nothing here knows of a device or of an object.
 
 pub(crate) mod abi;
 pub(crate) mod allocator;

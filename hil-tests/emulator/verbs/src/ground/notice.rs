@@ -1,10 +1,10 @@
-//! What this library tells whoever runs the program.
+//! Messages of this library to the person who runs the program.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 
-/// Says something on standard error, once in a process.
+/// Writes a message to standard error, only once in a process.
 pub(crate) fn once(what: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if !SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned()) {
@@ -13,8 +13,8 @@ pub(crate) fn once(what: &str) {
     always(what);
 }
 
-/// Says something on standard error.
+/// Writes a message to standard error.
 pub(crate) fn always(what: &str) {
-    // At once, so that nothing of others comes between.
+    // One write, so that the output of other threads does not split the line.
     let _ = std::io::stderr().write_all(format!("mlx5-uverbs: {what}\n").as_bytes());
 }

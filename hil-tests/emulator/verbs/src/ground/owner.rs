@@ -1,23 +1,23 @@
-//! Whose call it is, the program's or the device's own, and whose process.
+//! Tells calls of the program from calls of the device, and the process that owns the state from others.
 
 use crate::ground::sys;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 thread_local! {
-    /// This thread is inside the device, whose own closing is real.
+    /// Whether this thread runs code of the device. Files that the device closes are really closed.
     static INSIDE_DEVICE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The process that the state belongs to; 0 before there is one.
+/// The number of the process that owns the state, or 0 before there is a state.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Whether this thread is inside the device: files that it opens and closes there are the device's own.
+/// Whether this thread runs code of the device: files that it opens and closes are then the device's own.
 pub(crate) fn is_inside() -> bool {
     INSIDE_DEVICE.try_with(Cell::get).unwrap_or(true)
 }
 
-/// Runs `body` as the device: a file that it closes is closed.
+/// Runs `body` as code of the device, so that files which `body` closes are really closed.
 pub(crate) fn as_device<T>(body: impl FnOnce() -> T) -> T {
     let before = INSIDE_DEVICE.try_with(|inside| inside.replace(true)).unwrap_or(true);
     let result = body();
@@ -25,12 +25,12 @@ pub(crate) fn as_device<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The state belongs to this process from now on.
+/// Makes this process the owner of the state.
 pub(crate) fn take_over() {
     OWNER.store(sys::pid(), Ordering::Release);
 }
 
-/// Returns the number of the process that the state belongs to.
+/// Returns the number of the process that owns the state.
 pub(crate) fn owner() -> i32 {
     match OWNER.load(Ordering::Acquire) {
         0 => sys::pid(),
@@ -38,8 +38,8 @@ pub(crate) fn owner() -> i32 {
     }
 }
 
-/// Whether the state belongs to another process: this one is a child that shares its parent's memory until it
-/// executes another program (vfork). It must not touch anything.
+/// Whether another process owns the state. This process is then a child that shares its parent's memory until
+/// it executes another program (vfork), and it must not touch the state.
 pub(crate) fn is_borrowed() -> bool {
     owner() != sys::pid()
 }

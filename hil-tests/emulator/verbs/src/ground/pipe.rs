@@ -1,5 +1,5 @@
-//! This process's memory, moved through a pipe: for where the kernel has no `process_vm_readv` (qemu-user) or
-//! a sandbox forbids it.
+//! Moves this process's memory through a pipe, where the kernel has no `process_vm_readv` (qemu-user) or a
+//! sandbox forbids the call.
 //!
 //! `write` takes bytes from any address and `read` stores them at any, and both answer EFAULT where there is
 //! no memory.
@@ -10,11 +10,12 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 
-/// The most that is moved at once: what an empty pipe takes without blocking, whatever the limits
+/// The most bytes moved at once: an empty pipe takes this many without blocking, whatever its limits
 /// (`PIPE_BUF`).
 const CHUNK: usize = 4096;
 
-/// An empty pipe, and the process that made it. A child of a fork makes its own: it would share its parent's.
+/// An empty pipe, and the process that made it. A forked child makes its own pipe, to share none with its
+/// parent.
 struct Pipe {
     owner: i32,
     reader: PipeReader,
@@ -31,27 +32,27 @@ impl Pipe {
         Ok(Self { owner: sys::pid(), reader, writer })
     }
 
-    /// Fills `out` from an address on, or says that it cannot.
+    /// Fills `out` from an address on. Returns `None` if it cannot.
     fn load(&mut self, address: u64, out: &mut [u8]) -> Option<()> {
         let source = std::ptr::without_provenance(address as usize);
-        // SAFETY: the kernel reads the address, which may be any, and moves nothing where it is no memory.
+        // SAFETY: any address is allowed: the kernel reads it, and moves nothing if it is not mapped.
         let moved = unsafe { libc::write(self.writer.as_raw_fd(), source, out.len()) };
         (usize::try_from(moved) == Ok(out.len())).then_some(())?;
         self.reader.read_exact(out).ok()
     }
 
-    /// Stores `bytes` from an address on, or says that it cannot.
+    /// Stores `bytes` from an address on. Returns `None` if it cannot.
     fn store(&mut self, address: u64, bytes: &[u8]) -> Option<()> {
         self.writer.write_all(bytes).ok()?;
         let target = std::ptr::without_provenance_mut(address as usize);
-        // SAFETY: the kernel writes to the address, which the program has handed to the device: not memory of
-        // this library, unless the program lies, as it may to hardware.
+        // SAFETY: the kernel writes to the address, which the program has handed to the device. It is not
+        // memory of this library unless the program lies; hardware would write there as well.
         let moved = unsafe { libc::read(self.reader.as_raw_fd(), target, bytes.len()) };
         (usize::try_from(moved) == Ok(bytes.len())).then_some(())
     }
 }
 
-/// Runs `body` with an empty pipe. After a failure there may be bytes in it, and it is given up.
+/// Runs `body` with an empty pipe. A pipe is dropped after a failure, since it may still hold bytes.
 fn with_pipe(body: impl FnOnce(&mut Pipe) -> Option<()>) -> Option<()> {
     let mut held = PIPE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut pipe = match held.take() {
@@ -75,7 +76,8 @@ pub(crate) fn load(address: u64, out: &mut [u8]) -> usize {
     chunks.sum()
 }
 
-/// Stores `bytes` from an address on. Returns how many, as [`load`].
+/// Stores `bytes` from an address on. Returns how many bytes were stored before the first bad address, as
+/// [`load`].
 pub(crate) fn store(address: u64, bytes: &[u8]) -> usize {
     let chunks = bytes.chunks(CHUNK).scan(address, |next, chunk| {
         with_pipe(|pipe| pipe.store(*next, chunk))?;
@@ -101,7 +103,7 @@ mod tests {
         assert_eq!(load(0x10, &mut got), 0);
         assert_eq!(store(0x10, &sent), 0);
         assert_eq!(load(u64::MAX - 4, &mut got), 0);
-        // What the failures left behind is in nobody's way.
+        // Bytes that the failures left in a pipe do not disturb later calls.
         assert_eq!(load(address, &mut got), got.len());
         assert!(got == sent);
     }

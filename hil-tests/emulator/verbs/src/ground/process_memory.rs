@@ -1,9 +1,9 @@
-//! This process's memory as the device sees it: any address may be asked for, and a bad one is refused.
+//! This process's memory as the device sees it: the device may ask for any address, and a bad one is refused.
 //!
 //! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at
 //! any time. So every access goes through the kernel (`process_vm_readv` and `process_vm_writev` on this
-//! process), which answers EFAULT where plain loads and stores would end the program, and which respects the
-//! protection of pages. Where those calls are not to be had, a pipe does the same.
+//! process). The kernel answers EFAULT where plain loads and stores would end the program, and respects the
+//! protection of pages. Where those calls are not available, a pipe moves the bytes.
 #![allow(unsafe_code)]
 
 use crate::ground::{owner, pipe};
@@ -15,16 +15,16 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// The kernel takes no more ranges in one call (UIO_MAXIOV).
+/// The most ranges that the kernel takes in one call (UIO_MAXIOV).
 const MAX_IOVECS: usize = 1024;
 
-/// No page is smaller.
+/// The smallest page of any system.
 const PAGE: u64 = 4096;
 
-/// How often a doorbell record that changes under our eyes is read again.
+/// How often a doorbell record is read again that changes between two reads.
 const RETRIES: usize = 8;
 
-/// The kernel was asked for the calls on processes and has none for us.
+/// Whether the kernel has refused `process_vm_readv` and `process_vm_writev`, so that a pipe moves the bytes.
 static BY_PIPE: AtomicBool = AtomicBool::new(false);
 
 /// The memory of this process.
@@ -37,31 +37,31 @@ fn iovec(address: u64, length: usize) -> libc::iovec {
 
 #[cfg(any(test, feature = "fuzz"))]
 thread_local! {
-    /// All that is memory for this thread.
+    /// The only range of addresses that counts as memory for this thread.
     static WINDOW: Cell<(u64, u64)> = const { Cell::new((0, u64::MAX)) };
 }
 
-/// Has nothing be memory for this thread but this.
+/// Limits this thread's memory to a range of addresses.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn set_window(window: Range<u64>) {
     WINDOW.set((window.start, window.end));
 }
 
-/// Whether memory of the process may be looked at.
+/// Whether this thread may access a range of the process's memory.
 #[cfg(any(test, feature = "fuzz"))]
 fn is_visible(address: u64, length: u64) -> bool {
     let (first, end) = WINDOW.get();
     address >= first && address.checked_add(length).is_some_and(|last| last <= end)
 }
 
-/// Whether memory of the process may be looked at: all of it.
+/// Whether this thread may access a range of the process's memory: always outside tests.
 #[cfg(not(any(test, feature = "fuzz")))]
 const fn is_visible(_: u64, _: u64) -> bool {
     true
 }
 
-/// Makes a call that moves bytes, or does the same by pipe. Returns how many bytes were moved before the
-/// first bad address.
+/// Moves bytes by the call, or by a pipe if the kernel refuses the call. Returns how many bytes were moved
+/// before the first bad address.
 fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize {
     if !BY_PIPE.load(Ordering::Relaxed) {
         if let Ok(count) = usize::try_from(call()) {
@@ -75,7 +75,7 @@ fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize
     by_pipe()
 }
 
-/// Reads the ranges, which are as long as `out` together, one after the other into it. Returns how many bytes
+/// Reads the ranges one after the other into `out`, whose length is the sum of theirs. Returns how many bytes
 /// were read before the first bad address.
 fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
     let is_hidden = |iovec: &&libc::iovec| !is_visible(iovec.iov_base.addr() as u64, iovec.iov_len as u64);
@@ -83,8 +83,8 @@ fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
         return 0;
     }
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
-    // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The remote addresses are only
-    // looked at by the kernel, which reports those that are not mapped.
+    // SAFETY: `local` covers exactly `out`, which is borrowed for the call. Only the kernel looks at the
+    // remote addresses, and it reports those that are not mapped.
     let call = || unsafe {
         libc::process_vm_readv(owner::owner(), &raw const local, 1, iovecs.as_ptr(), iovecs.len() as u64, 0)
     };
@@ -103,12 +103,12 @@ fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
 }
 
 impl ProcessMemory {
-    /// Reads 8 bytes at each address: pairs of doorbell records. `None` where there is no memory. What is in
-    /// one page is read at once, where the addresses follow one another: the kernel takes longer to find a
+    /// Reads 8 bytes at each address: pairs of doorbell records. The result is `None` for an address without
+    /// memory. Consecutive addresses in one page are read together, because the kernel takes longer to find a
     /// page than to copy it.
     ///
-    /// The host writes records of 4 bytes, each at once; the kernel copies bytes. So each is read twice,
-    /// until both copies are equal.
+    /// The host writes a record of 4 bytes with one store, but the kernel copies bytes. So each record is
+    /// read twice, until both copies are equal.
     pub(crate) fn records(self, addresses: &[u64], out: &mut Vec<Option<[u8; 8]>>) {
         out.clear();
         let spans: Vec<&[u64]> =
@@ -141,7 +141,7 @@ impl ProcessMemory {
         Some(bytes)
     }
 
-    /// Reads what another thread may be writing until it reads the same twice.
+    /// Reads bytes that another thread may be writing, until two reads return the same.
     fn steady(self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
         let length = out.len();
         let mut twice = [0; 16];
@@ -190,8 +190,8 @@ impl Memory for ProcessMemory {
             let from = address.wrapping_add(done as u64);
             let remote = iovec(from, rest.len());
             // SAFETY: the kernel reads from `local`, which covers `rest`, and writes to the remote address,
-            // which the program has handed to the device: not memory of this library, unless the program
-            // lies, as it may to hardware.
+            // which the program has handed to the device. It is not memory of this library unless the program
+            // lies; hardware would write there as well.
             let call = || unsafe {
                 libc::process_vm_writev(owner::owner(), &raw const local, 1, &raw const remote, 1, 0)
             };
@@ -204,28 +204,29 @@ impl Memory for ProcessMemory {
     }
 
     fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
-        // Orders the entry's other bytes before this one. All are stored by this thread, inside the kernel.
+        // Orders the entry's other bytes before this byte. All stores are made by this thread, inside the
+        // kernel.
         fence(Ordering::Release);
         self.write(address, &[byte])
     }
 }
 
-/// Returns the page of a pair of doorbell records, if it is in one.
+/// Returns the page that holds a pair of doorbell records, or `None` if the pair crosses a page's end.
 fn page(address: u64) -> Option<u64> {
     let last = address.checked_add(7)?;
     (address / PAGE == last / PAGE).then_some(address / PAGE)
 }
 
-/// Returns the range of memory that holds all these pairs of records, of one page or only one: address and
-/// length.
+/// Returns address and length of the memory that holds all these pairs of records. They are in one page, or
+/// there is only one pair.
 fn range(addresses: &[u64]) -> (u64, usize) {
     let first = addresses.iter().copied().min().unwrap_or_default();
     let last = addresses.iter().copied().max().unwrap_or_default();
     (first, (last - first) as usize + 8)
 }
 
-/// Whether `length` bytes at `address` are mapped, readable, and writable if `write`. True where that cannot
-/// be known.
+/// Whether `length` bytes at `address` are mapped, readable, and writable if `write`. True if the process
+/// cannot read its map.
 pub(crate) fn mapped(address: u64, length: u64, write: bool) -> bool {
     let Some(end) = address.checked_add(length).filter(|_| is_visible(address, length)) else { return false };
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return true };
@@ -293,7 +294,7 @@ mod tests {
 
     #[test]
     fn records_of_pages_are_told_apart() {
-        // Pages from the second on, with records in two of them and over the end between them.
+        // Four pages of data. Records lie in two pages from the second on, and across the end between them.
         let bytes: Vec<u8> = (0..4 * PAGE).map(|at| (at % 251) as u8).collect();
         let first = (bytes.as_ptr().expose_provenance() as u64).next_multiple_of(PAGE);
         let begin = (first - bytes.as_ptr() as u64) as usize;

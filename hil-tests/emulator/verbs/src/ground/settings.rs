@@ -1,4 +1,4 @@
-//! What the environment asks for.
+//! Settings of the stand-in, taken from environment variables.
 
 use crate::ground::fault::Plan;
 use crate::ground::sysfs;
@@ -8,54 +8,53 @@ use std::path::PathBuf;
 
 /// Directory in which devices of several processes find each other.
 pub(crate) const DIRECTORY: &str = "MLX5_UVERBS_DIR";
-/// `plaintext`, which it is if not set, `wrapped` or `none`: how data encryption keys are imported.
+/// How data encryption keys are imported: `plaintext` (the default), `wrapped` or `none`.
 pub(crate) const CRYPTO: &str = "MLX5_UVERBS_CRYPTO";
-/// `multi-block`, which it is if not set, `multi-block-le` or `single-block`: the AES-XTS engine.
+/// The AES-XTS engine: `multi-block` (the default), `multi-block-le` or `single-block`.
 pub(crate) const ENGINE: &str = "MLX5_UVERBS_ENGINE";
-/// `yes`, which it is if not set, or `no`: whether queue pairs can be made to drain on signature errors.
+/// Whether queue pairs can be made to drain on signature errors: `yes` (the default) or `no`.
 pub(crate) const DRAIN: &str = "MLX5_UVERBS_DRAIN";
-/// `yes`, which it is if not set, `unordered` or `no`: whether queue pairs can be allowed to copy memory, and
-/// keep an order then.
+/// Whether queue pairs can be allowed to copy memory, and whether the copies keep their order: `yes` (the
+/// default), `unordered` or `no`.
 pub(crate) const MEMCPY: &str = "MLX5_UVERBS_MEMCPY";
-/// `free-running`, which it is if not set, `real-time` or `both`: the time stamps that queue pairs can have.
+/// The time stamps that queue pairs can have: `free-running` (the default), `real-time` or `both`.
 pub(crate) const TIMESTAMPS: &str = "MLX5_UVERBS_TIMESTAMPS";
-/// `usual`, which it is if not set, or `low`: 4 READs in flight and messages of 16 MiB, where devices have 16
-/// and 1 GiB.
+/// The device's limits: `usual` (the default) for 16 READs in flight and messages of 1 GiB, `low` for 4 READs
+/// in flight and messages of 16 MiB.
 pub(crate) const LIMITS: &str = "MLX5_UVERBS_LIMITS";
-/// `yes`, which it is if not set, or `no`: whether the kernel has pages for doorbells that gather stores
-/// (BlueFlame).
+/// Whether the kernel has write-combining pages for doorbells (BlueFlame): `yes` (the default) or `no`.
 pub(crate) const WRITE_COMBINING: &str = "MLX5_UVERBS_WRITE_COMBINING";
-/// Any value but `0`: every work request is written to standard error.
+/// With any value but `0`, every work request is written to standard error.
 pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";
 
-/// A file to which every request, completion and request of a peer is appended, as a line of JSON.
+/// A file. Every request, completion and request of a peer is appended to it as a line of JSON.
 pub(crate) const LOG_JSON: &str = "MLX5_UVERBS_LOG_JSON";
 
-/// Faults that come on purpose, in the words of `mlx5-emulate --help`.
+/// A plan of deliberate faults, in the words of `mlx5-emulate --help`.
 pub(crate) const FAULTS: &str = "MLX5_UVERBS_FAULTS";
 
-/// A capture to which the packets on the emulated wire are appended.
+/// A capture file. The packets on the emulated wire are appended to it.
 pub(crate) const PCAP: &str = "MLX5_UVERBS_PCAP";
 
-/// The longest message: as the port says, 1 GiB.
+/// The longest message that the port reports: 1 GiB.
 const MAX_MESSAGE: u32 = 1 << 30;
 
-/// How this process's device is to be.
+/// The settings of this process's device.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Where devices meet.
+    /// The directory in which devices of several processes find each other.
     pub(crate) directory: PathBuf,
-    /// What kind of device it is.
+    /// The features of the device.
     pub(crate) profile: DeviceProfile,
-    /// There are pages for doorbells that gather stores.
+    /// Whether the kernel has write-combining pages for doorbells.
     pub(crate) write_combining: bool,
-    /// Every request is printed.
+    /// Whether every request is printed.
     pub(crate) log: bool,
-    /// Where every request and completion goes as a line of JSON.
+    /// The file to which every request and completion is appended as a line of JSON.
     pub(crate) log_json: Option<PathBuf>,
-    /// Where packets go.
+    /// The capture file to which packets are appended.
     pub(crate) pcap: Option<PathBuf>,
-    /// What is to go wrong.
+    /// The plan of deliberate faults.
     pub(crate) faults: Option<Plan>,
 }
 
@@ -63,7 +62,7 @@ impl Settings {
     /// Takes the settings from the environment.
     ///
     /// # Errors
-    /// What is wrong with which variable, in a sentence.
+    /// A sentence that names the wrong variable and the reason.
     pub(crate) fn from_environment() -> Result<Self, String> {
         let crypto = [
             ("plaintext", CryptoMode::Plaintext),
@@ -116,7 +115,7 @@ impl Settings {
     }
 }
 
-/// Returns what `value` stands for; the first of the choices if it is empty or not set.
+/// Returns the choice that `value` names, or the first choice if `value` is empty or not set.
 fn choice<T: Copy, const N: usize>(
     name: &str,
     value: Option<OsString>,
@@ -135,7 +134,8 @@ fn path(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Returns where devices meet unless the environment says otherwise: one place for each user.
+/// Returns the directory in which devices find each other. If the environment names none, each user has one
+/// directory.
 pub(crate) fn directory() -> PathBuf {
     match std::env::var_os(DIRECTORY) {
         Some(directory) if !directory.is_empty() => directory.into(),

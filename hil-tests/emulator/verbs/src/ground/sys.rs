@@ -1,4 +1,4 @@
-//! The few system calls that the standard library has no safe form of.
+//! The few system calls for which the standard library has no safe form.
 #![allow(unsafe_code)]
 
 use crate::ground::descriptors;
@@ -17,21 +17,21 @@ pub(crate) fn pid() -> i32 {
     unsafe { libc::getpid() }
 }
 
-/// Ends this process as a signal does that nobody can catch.
+/// Ends this process as by a signal that nobody can catch.
 pub(crate) fn die() -> ! {
     // SAFETY: takes no memory.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     std::process::abort()
 }
 
-/// Gives the rest of this thread's time away.
+/// Yields the rest of this thread's time slice.
 pub(crate) fn yield_now() {
     std::thread::yield_now();
 }
 
-/// Waits until one of `fds` can be read or has failed, or the time is over. `None` waits without end.
+/// Waits until one of `fds` can be read or has failed, or until `time` has passed. `None` waits without end.
 ///
-/// Returns which are ready.
+/// Returns for each descriptor whether it is ready.
 pub(crate) fn wait(fds: &[RawFd], time: Option<Duration>) -> Vec<bool> {
     let mut polled: Vec<libc::pollfd> =
         fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
@@ -46,7 +46,7 @@ pub(crate) fn wait(fds: &[RawFd], time: Option<Duration>) -> Vec<bool> {
     polled.iter().map(|entry| ready > 0 && entry.revents != 0).collect()
 }
 
-/// Returns what the monotonic clock shows.
+/// Returns the time of the monotonic clock, in nanoseconds.
 pub(crate) fn nanoseconds() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills in `now`, which lives until it is over.
@@ -60,7 +60,7 @@ pub(crate) fn time_of_day() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Returns a file of zeros that is memory only, and that a program does not close.
+/// Returns a file of zeros that exists in memory only. The program cannot close its descriptor.
 ///
 /// # Errors
 /// [`Errno::NOMEM`] where there is no memory, or no descriptor.
@@ -70,14 +70,14 @@ pub(crate) fn memory(name: &CStr, length: u64) -> Result<OwnedFd, Errno> {
     if descriptor < 0 {
         return Err(Errno::NOMEM);
     }
-    // SAFETY: it was just made, and nobody else has it.
+    // SAFETY: the descriptor was just made, and nobody else has it.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
     descriptors::keep(&file);
     file.set_len(length).map_err(|_| Errno::NOMEM)?;
     Ok(file.into())
 }
 
-/// Maps a file by the system call, past everything that stands before the C library's function.
+/// Maps a file by the system call, so that no replacement of the C library's function sees the call.
 ///
 /// # Safety
 /// As `mmap` of the C library.
@@ -111,8 +111,8 @@ pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<
     usize::try_from(length).ok()
 }
 
-/// Writes pieces to a socket, as much as it takes now, and returns how much. A peer that is gone is an error
-/// and no signal, which would end the program: it has never heard of this socket.
+/// Writes as many bytes of `pieces` to a socket as it takes now, and returns how many. If the peer is gone,
+/// returns an error without a signal, which would end the program: the program knows nothing of this socket.
 pub(crate) fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> std::io::Result<usize> {
     // SAFETY: a header of zeros names no address and no ancillary data.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -127,20 +127,20 @@ pub(crate) fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> std::io::R
 /// Returns a descriptor of our own for an eventfd of the program.
 ///
 /// # Errors
-/// [`Errno::BADF`] for none that is open, [`Errno::INVAL`] for one of something else.
+/// [`Errno::BADF`] if the descriptor is not open, [`Errno::INVAL`] if it is not an eventfd.
 pub(crate) fn eventfd(descriptor: RawFd) -> Result<File, Errno> {
     let target = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).map_err(|_| Errno::BADF)?;
     if target != Path::new("anon_inode:[eventfd]") {
         return Err(Errno::INVAL);
     }
-    // SAFETY: it is open, as was just seen; a program that closes it at this moment has lied, and gets EBADF
-    // here.
+    // SAFETY: the descriptor is open, as the call before has shown. A program that closes it at this moment
+    // breaks its contract, and gets EBADF here.
     let ours = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().map_err(|_| Errno::BADF)?;
     Ok(File::from(ours))
 }
 
-/// The first bytes of a file, in this process's memory, as all who map it share them. They are mapped until
-/// it is dropped.
+/// The first bytes of a file, mapped in this process's memory and shared with all processes that map the
+/// file. Dropping the value unmaps them.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     address: u64,
@@ -148,22 +148,22 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `length` bytes, to be read, and written if `write`.
+    /// Maps `length` bytes for reading, and for writing if `write`.
     ///
     /// # Errors
-    /// [`Errno::BADF`] for a descriptor that is none, [`Errno::INVAL`] for one of what cannot be mapped like
-    /// that, or is shorter.
+    /// [`Errno::BADF`] if the descriptor is not open, [`Errno::INVAL`] if the file is shorter or cannot be
+    /// mapped with these rights, [`Errno::NOMEM`] if there is no memory.
     pub(crate) fn new(descriptor: RawFd, length: u64, write: bool) -> Result<Self, Errno> {
-        // SAFETY: a structure of numbers, which the call fills or leaves.
+        // SAFETY: a structure of numbers, for which zeros are valid. The call fills it or leaves it.
         let mut status: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: `status` lives until the call is over. A descriptor that is none is refused.
+        // SAFETY: `status` lives until the call is over. The call refuses a descriptor that is not open.
         if unsafe { libc::fstat(descriptor, &raw mut status) } != 0 {
             return Err(Errno::BADF);
         }
         let size = u64::try_from(status.st_size).unwrap_or(0);
         let length = usize::try_from(length).ok().filter(|_| length <= size).ok_or(Errno::INVAL)?;
         let rights = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
-        // SAFETY: the kernel finds a place that nobody else uses, and checks the rest.
+        // SAFETY: the kernel finds an address range that nobody else uses, and checks the other arguments.
         let place =
             unsafe { libc::mmap(std::ptr::null_mut(), length, rights, libc::MAP_SHARED, descriptor, 0) };
         if place == libc::MAP_FAILED {
@@ -181,8 +181,8 @@ impl Mapping {
         self.address
     }
 
-    /// Writes a word of 8 bytes at once, for those who read it at the same time. `at` is a multiple of 8
-    /// within the mapping, which is writable.
+    /// Writes a word of 8 bytes with one store, so that processes that read it at the same time see it whole.
+    /// `at` is a multiple of 8 within the mapping, which is writable.
     pub(crate) fn store(&self, at: u64, word: u64) {
         self.word(at).store(word, Ordering::Release);
     }
@@ -195,27 +195,27 @@ impl Mapping {
 
     fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.length as u64, "a word within the mapping");
-        // SAFETY: it is mapped as long as `self` lives, and begins at a page; all who share it read and write
-        // it as words.
+        // SAFETY: the file is mapped as long as `self` lives, and the mapping begins at a page. All processes
+        // that share the file read and write it as words.
         unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut((self.address + at) as usize)) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and unmapped here only. There are no references to it: the device finds it
-        // by its address, through the kernel.
+        // SAFETY: `new` has mapped the range, and only this line unmaps it. There are no references to it:
+        // the device reaches it by its address, through the kernel.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.address as usize), self.length) };
     }
 }
 
-/// Ends a socket: whoever reads from it, from whichever descriptor, gets nothing from now on.
+/// Ends a socket: from now on a read from any of its descriptors returns nothing.
 pub(crate) fn end_socket(socket: BorrowedFd<'_>) {
     // SAFETY: the descriptor is open as long as `socket` is borrowed.
     unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Sets an environment variable, as the library is loaded, unless it is set.
+/// Sets an environment variable while the library is loaded, unless it is already set.
 pub(crate) fn set_default(name: &CStr, value: &CStr) {
     // SAFETY: called by the loader before the program's first line, while there is one thread.
     unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 0) };
@@ -227,7 +227,7 @@ pub(crate) fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Ends this thread's sleeps when they are over, where the kernel would add 50 µs.
+/// Has this thread's sleeps end on time. By default the kernel delays their end by up to 50 µs.
 pub(crate) fn wake_on_time() {
     // SAFETY: takes a number, and changes nothing but this thread's timers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
@@ -240,11 +240,11 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE`.
 const NO_CANCELLATION: c_int = 1;
 
-/// Runs `body` on a thread of the program so that it comes to its end and leaves no trace: signals and
-/// cancellation wait, and `errno` is as before.
+/// Runs `body` to its end on a thread of the program, and leaves no trace: signals and cancellation wait, and
+/// `errno` is as before.
 pub(crate) fn undisturbed<T>(body: impl FnOnce() -> T) -> T {
-    // SAFETY: signal sets of zeros are some; all calls fill or read what lives until they are over, and
-    // change this thread alone. The location of errno is always valid for its thread.
+    // SAFETY: a signal set of zeros is valid. All calls fill or read variables that live until the call is
+    // over, and change only this thread. The location of errno is always valid for its thread.
     unsafe {
         let errno = *libc::__errno_location();
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
@@ -261,9 +261,9 @@ pub(crate) fn undisturbed<T>(body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Keeps signals from this thread: they are meant for the program's own.
+/// Blocks all signals in this thread, since they are meant for the program's own threads.
 pub(crate) fn block_signals() {
-    // SAFETY: a signal set of zeros is one; both calls fill or read `signals`, which lives until they are
+    // SAFETY: a signal set of zeros is valid. Both calls fill or read `signals`, which lives until they are
     // over.
     unsafe {
         let mut signals: libc::sigset_t = std::mem::zeroed();
@@ -284,8 +284,8 @@ mod tests {
         let (ours, its) = UnixStream::pair().unwrap();
         assert_eq!(send(ours.as_fd(), &[b"one", b"two"].map(|piece| IoSlice::new(piece))).unwrap(), 6);
         drop(its);
-        // SAFETY: both signal sets are filled by the calls; tests ignore the signal, and do so again behind
-        // this.
+        // SAFETY: the calls fill the signal set. Tests ignore the signal, and the handler from before is put
+        // back after `send`.
         let pending = unsafe {
             let mut signals: libc::sigset_t = std::mem::zeroed();
             libc::sigaddset(&raw mut signals, libc::SIGPIPE);

@@ -11,38 +11,42 @@ pub(crate) const DEVICE: &str = "mlx5_0";
 /// The character device that the program opens.
 pub(crate) const CHARACTER_DEVICE: &str = "/dev/infiniband/uverbs0";
 
-/// The connection manager's, which is nowhere.
+/// The connection manager's character device, which does not exist here.
 pub(crate) const CONNECTION_MANAGER: &str = "/dev/infiniband/rdma_cm";
 
-/// What [`write`] writes stands for files below this.
+/// Programs see the files of [`write`] below this directory.
 pub(crate) const ROOT: &str = "/sys";
 
-/// The directories below [`ROOT`] that programs see as they are written, by whatever way a program reads
-/// them.
+/// The directories below [`ROOT`] that programs see exactly as [`write`] wrote them, by whichever call a
+/// program reads them.
 pub(crate) const TAKEN_OVER: &[&str] = &["/sys/class/infiniband", "/sys/class/infiniband_verbs"];
 
-/// What is opened in its place: a character device that can be mapped as shared memory.
+/// The file that is opened in place of [`CHARACTER_DEVICE`]: a character device that can be mapped as shared
+/// memory.
 pub(crate) const STAND_IN: &std::ffi::CStr = c"/dev/zero";
 
-/// Number of [`STAND_IN`], by which libibverbs recognises what it has opened.
+/// Device number of [`STAND_IN`]. libibverbs compares it with the number of the opened file.
 const STAND_IN_NUMBER: &str = "1:5";
 
 /// The device's GUID, in the order of the wire. The prefix is a locally administered one.
 pub(crate) const GUID: [u8; 8] = [0x02, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 0x01];
 
-/// PCI vendor and device: a ConnectX-6 Dx, which has all of this and is in every libmlx5's table.
+/// PCI vendor and device: a ConnectX-6 Dx, which has all features of this device and is in the table of every
+/// libmlx5.
 pub(crate) const VENDOR: u32 = 0x15b3;
 /// See [`VENDOR`].
 pub(crate) const PART: u32 = 0x101d;
 
-/// Where devices of the PCI bus are, below what [`write`] returns. DPDK looks where `SYSFS_PCI_DEVICES` says.
+/// Directory of the PCI devices, below the path that [`write`] returns. DPDK reads the directory that
+/// `SYSFS_PCI_DEVICES` names.
 pub(crate) const PCI_DEVICES: &str = "bus/pci/devices";
 
-/// Its memory, as none of it can be mapped: start, end and flags of each of 6 regions and the ROM.
+/// The PCI function's memory, of which none can be mapped: start, end and flags of each of 6 regions and the
+/// ROM.
 const RESOURCE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
 
-/// Links: UCX finds the PCI function by where the device's leads, and DPDK takes only functions that a driver
-/// has.
+/// Symbolic links. UCX finds the PCI function by the target of the device's link. DPDK takes only functions
+/// that have a driver.
 const LINKS: &[(&str, &str)] = &[
     ("bus/pci/devices/0000:c1:00.0", "../../../devices/pci0000:c0/0000:c1:00.0"),
     ("class/infiniband/mlx5_0", "../../devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0"),
@@ -50,13 +54,13 @@ const LINKS: &[(&str, &str)] = &[
     ("devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0/device", "../../../0000:c1:00.0"),
 ];
 
-/// The PCI function, and the device that it has.
+/// The PCI function, below [`ROOT`].
 const FUNCTION: &str = "devices/pci0000:c0/0000:c1:00.0";
-/// See [`FUNCTION`].
+/// The RDMA device of [`FUNCTION`].
 const OF_FUNCTION: &str = "devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0";
 const VERBS: &str = "class/infiniband_verbs";
 
-/// Writes the files below `directory` and returns what `SYSFS_PATH` has to be.
+/// Writes the files below `directory` and returns the value for `SYSFS_PATH`.
 ///
 /// Several processes may do so at once: each file appears whole.
 ///
@@ -99,7 +103,7 @@ pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
         (OF_FUNCTION, "ports/1/pkeys/0", "0xffff"),
         (OF_FUNCTION, "ports/1/gid_attrs/types/0", "RoCE v2"),
     ];
-    // Beside the tree: libibverbs takes every entry of a directory for a device.
+    // Drafts are outside the tree: libibverbs takes every entry of a directory for a device.
     let draft = |name: &str| {
         directory.join(format!("draft-{}-{}", crate::ground::sys::pid(), name.replace('/', "-")))
     };
@@ -128,7 +132,7 @@ pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
     Ok(root)
 }
 
-/// Returns the port's MAC address: that from which its GUID would be made (EUI-64).
+/// Returns the port's MAC address, the address from which EUI-64 makes the port's GUID.
 pub(crate) const fn mac() -> [u8; 6] {
     let [a, b, c, _, _, d, e, f] = GUID;
     [a ^ 2, b, c, d, e, f]

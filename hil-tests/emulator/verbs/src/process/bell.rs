@@ -1,4 +1,4 @@
-//! What wakes the worker: one of a pair of sockets, a byte in which ends its sleep.
+//! The bell that wakes the worker: a pair of sockets. A byte written to one end ends the worker's sleep.
 
 use crate::ground::{descriptors, owner};
 use std::io::Write;
@@ -6,18 +6,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Our end of the pair.
+/// The end of the pair that rings the bell.
 static BELL: Mutex<Option<UnixStream>> = Mutex::new(None);
 
 /// Whether a worker was started in this process.
 static HEARD: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is a worker.
+/// Whether a worker was started in this process.
 pub(super) fn is_heard() -> bool {
     HEARD.load(Ordering::Acquire)
 }
 
-/// Has `start` make a worker that hears the bell, unless there is one. Returns whether there is one.
+/// Lets `start` make the worker that waits on the bell, unless there is one. Returns whether there is a
+/// worker.
 pub(super) fn hang(start: impl FnOnce(UnixStream) -> bool) -> bool {
     if HEARD.swap(true, Ordering::AcqRel) {
         return true;
@@ -39,18 +40,19 @@ fn hang_new(start: impl FnOnce(UnixStream) -> bool) -> Option<()> {
     started.then_some(())
 }
 
-/// Ends the worker's sleep.
+/// Wakes the worker.
 pub(super) fn ring() {
     if let Some(bell) = BELL.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-        // A full socket has woken it already.
+        // A full socket has already woken the worker.
         let _ = bell.write(&[1]);
     }
 }
 
-/// Forgets the worker that a fork has left behind.
+/// Forgets the parent's worker after a fork. The child has no such thread.
 pub(super) fn forget() {
     HEARD.store(false, Ordering::Release);
-    // Another thread may have held this lock at the fork; then it is given up, with its two descriptors.
+    // Another thread may have held this lock at the fork. The bell is then abandoned, with its two
+    // descriptors.
     if let Ok(mut bell) = BELL.try_lock() {
         owner::as_device(|| *bell = None);
     }

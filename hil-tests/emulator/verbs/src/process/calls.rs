@@ -1,4 +1,4 @@
-//! What a program does with the device: it opens and closes descriptors, and calls.
+//! Calls of a program to the device: opening and closing descriptors, and requests.
 
 use crate::command;
 use crate::ground::errno::Errno;
@@ -13,11 +13,10 @@ use crate::state::{Counts, State};
 use mlx5_softdev::Device;
 use std::os::fd::RawFd;
 
-/// A program has opened the device.
+/// Opens the device for a program.
 ///
 /// # Errors
-/// As [`State::new`]; [`Errno::INVAL`] for an environment that makes no sense, after a line to standard
-/// error.
+/// As [`State::new`]; [`Errno::INVAL`] for invalid environment variables, after a line on standard error.
 pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
     life::prepare();
     match fault::call(CallId::OPEN) {
@@ -30,7 +29,7 @@ pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
         inside.orphans.remove(&descriptor);
         if inside.state.is_none() {
             let settings = Settings::from_environment().map_err(|what| {
-                // Without it nobody would know what the kernel's word means.
+                // The kernel's errno alone would not tell the user the reason.
                 notice::once(&what);
                 Errno::INVAL
             })?;
@@ -46,7 +45,7 @@ pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
         if !bell::hang(worker::start) {
             return Err(Errno::NOMEM);
         }
-        // Under the lock, so that no fork comes between.
+        // The bell rings under the lock, so that no fork happens in between.
         bell::ring();
     }
     Ok(())
@@ -61,19 +60,19 @@ pub(crate) fn revoke() {
     }
 }
 
-/// Changes the device, if there is one.
+/// Changes the device, if it exists.
 pub(crate) fn with_device(change: impl FnOnce(&mut Device<ProcessMemory>)) {
     if let Some(state) = lock().state.as_mut() {
         change(&mut state.device);
     }
 }
 
-/// Returns how much there is in this process.
+/// Returns the numbers of contexts, objects and channels in this process.
 pub(crate) fn counts() -> Counts {
     lock().state.as_ref().map(State::counts).unwrap_or_default()
 }
 
-/// A program is about to close a descriptor that [`descriptors::is_ours`].
+/// Notes that a program is about to close a descriptor for which [`descriptors::is_ours`] holds.
 pub(crate) fn close(descriptor: RawFd) {
     let mut inside = lock();
     descriptors::take_back(descriptor);
@@ -83,7 +82,8 @@ pub(crate) fn close(descriptor: RawFd) {
     }
 }
 
-/// A program has made `new` of `old`, one of which [`descriptors::is_ours`]; what `new` was before is closed.
+/// Notes that a program has made `new` as a duplicate of `old`. [`descriptors::is_ours`] holds for one of
+/// them. The former file of `new` is closed.
 pub(crate) fn duplicate(old: RawFd, new: RawFd) {
     let mut inside = lock();
     if descriptors::is_ours(old) {
@@ -100,10 +100,10 @@ pub(crate) fn duplicate(old: RawFd, new: RawFd) {
     }
 }
 
-/// A program calls the device.
+/// Carries out a call of a program to the device.
 ///
 /// # Errors
-/// The call's own; [`Errno::IO`] for a device that a parent process has.
+/// The errors of the call; [`Errno::IO`] for a device that belongs to a parent process.
 pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     let outcome = {
         let mut inside = lock();
@@ -119,8 +119,8 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
         if let Some(made) = outcome.as_ref().ok().copied().flatten() {
             descriptors::give(made);
         }
-        // Calls about anything but queues leave the worker nothing to do: programs make mkeys by the ten
-        // thousand.
+        // Only calls that change queues wake the worker. Other calls leave it no work, and programs make
+        // mkeys by the ten thousand.
         if state.has_changed() || schedule::was_missed() {
             bell::ring();
         }
@@ -130,11 +130,11 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     outcome.map(drop)
 }
 
-/// Returns the file of the clock, and from where on in it a program maps that maps `offset` of a device;
-/// `None` for what is not the clock.
+/// Returns the file of the clock, and the position in it that a program maps for `offset` of a device.
+/// Returns `None` for an offset of other pages.
 ///
 /// # Errors
-/// [`Errno::IO`] for a device that a parent process has.
+/// [`Errno::IO`] for a device that belongs to a parent process.
 #[cfg(not(feature = "fuzz"))]
 pub(crate) fn clock_page(descriptor: RawFd, offset: i64) -> Result<Option<(RawFd, i64)>, Errno> {
     let inside = lock();

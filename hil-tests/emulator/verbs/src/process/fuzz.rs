@@ -1,7 +1,6 @@
-//! For fuzzing: the interface without a file behind it, called with whatever bytes there are.
+//! The fuzzing entry: the interface without a file behind it, called with arbitrary bytes.
 //!
-//! All memory that a call can name is one arena at an address that does not change. What is read or written
-//! beside it is no memory.
+//! All memory that a call can name is one arena at a fixed address. All other addresses count as unmapped.
 #![allow(unsafe_code, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use crate::command::commands::{COMMANDS, Command};
@@ -20,23 +19,23 @@ use std::cell::RefCell;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use tempfile::TempDir;
 
-/// Where the arena is, and its bytes.
+/// Address and length of the arena.
 const ARENA: u64 = 0x10_0000_0000;
 const ARENA_BYTES: u64 = 1 << 16;
 
-/// Where calls, their inputs, and their outputs are in it; the rest is for queues.
+/// Places in the arena for calls, their inputs, and their outputs. The rest holds queues.
 const CALL: u64 = ARENA;
 const INPUTS: u64 = ARENA + 0x1000;
 const OUTPUTS: u64 = ARENA + 0x5000;
 const QUEUES: u64 = ARENA + 0x8000;
 
-/// A descriptor that no file has.
+/// A descriptor number without a file.
 const DESCRIPTOR: RawFd = 1_000_000;
 
-/// Which of the methods opens a context.
+/// Index of the method that opens a context.
 const GET_CONTEXT: usize = 1;
 
-/// What commands of the device begin with, and the types of general objects.
+/// First words of the device's commands, and the types of general objects.
 const OPCODES: [u16; 21] = [
     0x100, 0x200, 0x400, 0x500, 0x502, 0x503, 0x504, 0x507, 0x50a, 0x50b, 0x50c, 0x50e, 0x600, 0x754, 0x842,
     0x90c, 0x90d, 0xa00, 0xa01, 0xa02, 0xb12,
@@ -54,7 +53,7 @@ const CALLS: usize = 64;
 const HEADER: u64 = 24;
 const ATTRIBUTE: u64 = 16;
 
-/// The bytes that are left; zeros behind their end.
+/// The remaining input bytes. Reads after their end return zeros.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -78,7 +77,7 @@ impl Input<'_> {
         *choices.get(self.below(choices.len())).expect("a choice")
     }
 
-    /// A number that means something here, or any.
+    /// Returns a number that is likely to be meaningful, or an arbitrary one.
     fn number(&mut self) -> u64 {
         match self.below(8) {
             0..3 => self.byte().into(),
@@ -91,17 +90,17 @@ impl Input<'_> {
     }
 }
 
-/// The device of this thread. It lives as long as the thread: joining the fabric takes time.
+/// The devices of this thread. They live as long as the thread, because joining the fabric takes time.
 struct Standin {
     states: [State; 2],
-    /// Where they meet, and no other process.
+    /// The directory in which only these devices meet.
     _directory: TempDir,
 }
 
 impl Standin {
     fn new() -> Self {
         life::prepare();
-        // SAFETY: the kernel is asked for memory at an address that must be free.
+        // SAFETY: the call asks the kernel for memory at an address that must be free.
         let arena = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
             let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -123,7 +122,7 @@ impl Standin {
                 faults: None,
             };
             let mut state = State::new(&settings).expect("a device");
-            // An input means the same whatever was before it.
+            // Object numbers are reused, so that an input does not depend on earlier inputs.
             state.device.reuse_numbers();
             state
         };
@@ -136,7 +135,7 @@ thread_local! {
     static STANDIN: RefCell<Option<Standin>> = const { RefCell::new(None) };
 }
 
-/// Makes the calls that the bytes say, and closes the device: nothing is left then.
+/// Makes the calls that the bytes encode, and closes the device, after which no object is left.
 pub fn run(bytes: &[u8]) {
     STANDIN.with_borrow_mut(|standin| {
         let Standin { states, .. } = standin.get_or_insert_with(Standin::new);
@@ -147,7 +146,7 @@ pub fn run(bytes: &[u8]) {
     });
 }
 
-/// Returns how many contexts, objects and channels there are.
+/// Returns the numbers of contexts, objects and channels.
 fn held(state: &State) -> [u64; 3] {
     let Counts { contexts, objects, channels, .. } = state.counts();
     [contexts, objects, channels]
@@ -157,7 +156,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     ProcessMemory.write(ARENA, &[0; ARENA_BYTES as usize]).expect("the arena is memory");
     state.open(DESCRIPTOR);
     let mut made = Vec::new();
-    // Mostly the device is opened first.
+    // Most sequences open the device first.
     if input.below(16) != 0 {
         call(state, GET_CONTEXT, &mut Input(&[]), &mut made);
     }
@@ -169,7 +168,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
             0 => {
                 let (address, value) =
                     (QUEUES + u64::from(u16::from_le_bytes(input.bytes())) % 0x8000, input.number());
-                // Where it ends at the arena's end, part of it is written.
+                // A write over the arena's end stores a part of the value.
                 let _ = ProcessMemory.write(address, &value.to_be_bytes());
             }
             1 => {
@@ -185,7 +184,8 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     state.work(Pace::Clock);
     for descriptor in made {
         state.close(descriptor);
-        // SAFETY: it was made for the program, which this is, and nobody else closes it.
+        // SAFETY: the descriptor was made for the program. This function is the program, and nobody else
+        // closes it.
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
     }
     state.close(DESCRIPTOR);
@@ -193,15 +193,16 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     assert_eq!(held(state), [0; 3], "contexts, objects and channels are left");
 }
 
-/// Another process sends bytes, mostly such as could be a message: a right length before them, a length that
-/// a message has, and few kinds. A message that is read is written as it was meant.
+/// Sends bytes as another process would. Most of them resemble a message: a correct length prefix, a
+/// plausible length, and a known kind. A message that decodes must stay the same when it is encoded and decoded
+/// again.
 fn message(state: &mut State, input: &mut Input<'_>) {
     const LENGTHS: [usize; 6] = [10, 11, 18, 30, 34, 42];
     let length = if input.below(2) == 0 { input.pick(&LENGTHS) } else { input.below(64) };
     let mut body = input.bytes::<64>();
     if input.below(4) != 0 {
-        // Kinds, flags, and queue pairs; where the kinds of responses and of requests are, there are more of
-        // them.
+        // Masks kinds, flags and queue pair numbers to small values. The bytes for kinds of responses and
+        // requests keep more bits, since there are more kinds.
         for (at, byte) in body[..16].iter_mut().enumerate() {
             *byte &= if matches!(at, 9 | 10 | 13) { 7 } else { 3 };
         }
@@ -216,7 +217,7 @@ fn message(state: &mut State, input: &mut Input<'_>) {
     }
 }
 
-/// Makes a call of a method, right in most of its attributes.
+/// Makes a call of a method with mostly valid attributes.
 fn call(state: &mut State, method: usize, input: &mut Input<'_>, made: &mut Vec<RawFd>) {
     let Some(method) = METHODS.get(method) else { return };
     let mut call = Vec::new();
@@ -252,18 +253,18 @@ fn call(state: &mut State, method: usize, input: &mut Input<'_>, made: &mut Vec<
     made.extend(dispatch(state, context, address).ok().flatten());
 }
 
-/// What a call is of.
+/// The properties of a call that its inputs depend on.
 #[derive(Clone, Copy)]
 struct CallKind<'a> {
-    /// A command of the older interface.
+    /// The command, if the call is of the older interface.
     command: Option<&'a Command>,
-    /// A command of the device.
+    /// Whether the call carries a command of the device.
     is_devx: bool,
-    /// It opens a context.
+    /// Whether the call opens a context.
     opens: bool,
 }
 
-/// Length and data of an attribute. What does not fit into the data is put into the arena.
+/// Returns length and data of an attribute. Bytes that do not fit into the data are put into the arena.
 fn attribute(
     spec: &Spec,
     CallKind { command, is_devx, opens }: CallKind<'_>,
@@ -291,12 +292,12 @@ fn attribute(
             let extra = if input.below(4) == 0 { input.byte().into() } else { 0 };
             let mut bytes = structure(input, least + extra);
             if opens {
-                // With DEVX.
+                // The context is opened with DEVX.
                 bytes.resize(bytes.len().max(32), 0);
                 bytes[8..12].copy_from_slice(&1_u32.to_ne_bytes());
             }
             if is_devx {
-                // Mostly: the input's own opcode and type may be any.
+                // In one of eight cases, the opcode or type comes from the input and is arbitrary.
                 if input.below(8) != 0 {
                     bytes[..2].copy_from_slice(&input.pick(&OPCODES).to_be_bytes());
                 }
@@ -319,12 +320,12 @@ fn attribute(
     }
 }
 
-/// The numbers of events that a program asks for, mostly one or two that there are.
+/// Returns a list of event numbers to subscribe to, mostly one or two valid numbers.
 fn events(input: &mut Input<'_>, inputs: &mut u64) -> (u16, u64) {
     let count = if input.below(8) == 0 { input.below(32) } else { input.below(3) };
     let numbers: Vec<u8> = (0..count).flat_map(|_| u16::from(input.byte() % 0x18).to_ne_bytes()).collect();
     match numbers.len() {
-        // What fits into the data is there.
+        // A list of at most 8 bytes stands in the data itself.
         length @ ..=8 => {
             let mut data = [0; 8];
             data[..length].copy_from_slice(&numbers);
@@ -334,7 +335,7 @@ fn events(input: &mut Input<'_>, inputs: &mut u64) -> (u16, u64) {
     }
 }
 
-/// Puts an input into the arena. Returns its length and where it is.
+/// Puts an input into the arena. Returns its length and its address.
 fn put(bytes: &[u8], inputs: &mut u64) -> (u16, u64) {
     let at = if *inputs + bytes.len() as u64 > OUTPUTS { INPUTS } else { *inputs };
     *inputs = (at + bytes.len() as u64).next_multiple_of(8);
@@ -342,7 +343,7 @@ fn put(bytes: &[u8], inputs: &mut u64) -> (u16, u64) {
     (bytes.len() as u16, at)
 }
 
-/// Numbers of 4 or 8 bytes, as structures have them; commands to the device are big endian.
+/// Returns a structure of numbers of 4 or 8 bytes. Some numbers are big endian, as in commands to the device.
 fn structure(input: &mut Input<'_>, length: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < length {
@@ -374,7 +375,8 @@ mod tests {
         source.lines().filter_map(number).collect()
     }
 
-    /// The commands that have a name in the source, those that change a queue pair, and the types there.
+    /// The list has all opcodes with a name in the source, the commands that change a queue pair, and all
+    /// types.
     #[test]
     fn all_commands_of_the_device_are_made() {
         let source = include_str!("../command/devx/frame.rs");
@@ -383,7 +385,7 @@ mod tests {
         let mut known = numbers(opcodes, "");
         assert_eq!(known.len(), opcodes.matches("const ").count(), "all are understood");
         known.extend((0..=u16::MAX).filter(|opcode| changes_qp(*opcode)));
-        // Linux lets it through to no device.
+        // The list also has a command that Linux lets through to no device.
         assert!(known.insert(SQD_RTS_QP));
         assert_eq!(known, BTreeSet::from(OPCODES));
         let mut types = numbers(include_str!("../command/devx/frame.rs"), "TYPE_");
@@ -391,7 +393,7 @@ mod tests {
         assert_eq!(types, BTreeSet::from(TYPES));
     }
 
-    // One test: there is one arena.
+    // All of this is in one test, since there is only one arena.
     #[test]
     fn calls_of_any_kind_leave_nothing_behind() {
         for seed in 1..200_u64 {
@@ -410,7 +412,7 @@ mod tests {
         events_are_asked_for();
     }
 
-    /// The corpus of the target `standin`.
+    /// Runs the corpus of the fuzz target `standin`.
     fn inputs_that_fuzzing_found() {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/standin");
         let files: Vec<_> = std::fs::read_dir(corpus).expect("there is a corpus").collect();
@@ -422,7 +424,8 @@ mod tests {
         }
     }
 
-    /// Lists of events reach the call that takes them: of one number, in the data, and of many, in the arena.
+    /// Lists of events reach the call that takes them: a list of one number in the data, a longer list in the
+    /// arena.
     fn events_are_asked_for() {
         let length = |bytes: &[u8]| {
             let mut inputs = INPUTS;
@@ -436,14 +439,14 @@ mod tests {
         assert_eq!(written, [0x14, 0, 0, 0]);
     }
 
-    /// A channel that the program cannot be told of is closed. It was found by fuzzing: nobody knew of the
-    /// channel, nor closed it.
+    /// Closes a channel whose descriptor cannot be written to the program. Found by fuzzing: such a channel
+    /// stayed open, because nobody knew its descriptor.
     fn an_untold_channel_is_closed() {
         STANDIN.with_borrow_mut(|standin| {
             let [state, _] = &mut standin.as_mut().expect("it was made").states;
             state.open(DESCRIPTOR);
             call(state, GET_CONTEXT, &mut Input(&[]), &mut Vec::new());
-            // CREATE_COMP_CHANNEL, whose answer goes where no memory is.
+            // CREATE_COMP_CHANNEL, with an unmapped address for the answer.
             let attributes = [[0_u64, 8, 0], [1, 4, 0x10], [2, 8, 17]];
             let mut bytes: Vec<u8> = [72_u16, 0, 0, 3].iter().flat_map(|word| word.to_ne_bytes()).collect();
             bytes.extend([0; 8]);

@@ -1,4 +1,4 @@
-//! What happens to the state when the process forks, and when it ends.
+//! The state at a fork and at the end of the process.
 #![allow(unsafe_code)]
 
 use crate::ground::{allocator, fault, notice, owner, sys};
@@ -10,12 +10,12 @@ use std::panic::catch_unwind;
 use std::sync::{MutexGuard, Once};
 use std::time::{Duration, Instant};
 
-/// How long the end of the process waits for peers to take what is theirs.
+/// How long the end of the process waits for peers to read their last messages.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 static PREPARED: Once = Once::new();
 
-/// Makes this process ready to fork and to end.
+/// Registers the handlers for a fork and for the end of this process.
 pub(crate) fn prepare() {
     PREPARED.call_once(|| {
         owner::take_over();
@@ -52,7 +52,7 @@ extern "C" fn after_fork_in_parent() {
 
 extern "C" fn after_fork_in_child() {
     allocator::release();
-    // SAFETY: as in `before_fork`; the child has this one thread.
+    // SAFETY: as in `before_fork`. The child has only this thread.
     let guard = unsafe { (*HELD.0.get()).take() };
     owner::take_over();
     lock::forget();
@@ -62,7 +62,8 @@ extern "C" fn after_fork_in_child() {
         && let Some(state) = inside.state.take()
     {
         inside.orphans.extend(state.context_descriptors());
-        // Closes this process's copies of lock and sockets. The parent keeps its own.
+        // Dropping the state closes this process's copies of lock and sockets. The parent keeps its own
+        // copies.
         owner::as_device(|| drop(state));
     }
 }
@@ -73,8 +74,8 @@ extern "C" fn at_exit() {
     }
     let _ = catch_unwind(|| {
         let deadline = Instant::now() + LAST_WORDS;
-        // The worker gives the lock back soon; a thread that ends the process in the middle of a call never
-        // does.
+        // The worker releases the lock soon. A thread that ends the process in the middle of a call never
+        // releases it.
         while Instant::now() < deadline {
             if let Some(mut inside) = lock::try_lock() {
                 if let Some(state) = inside.state.as_mut() {

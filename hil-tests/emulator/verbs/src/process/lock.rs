@@ -1,4 +1,4 @@
-//! The one state of this process, behind one lock.
+//! The state of this process, behind one lock.
 
 use crate::ground::sys;
 use crate::state::State;
@@ -7,20 +7,20 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// What the lock protects.
+/// The contents of the lock.
 #[derive(Debug, Default)]
 pub(super) struct Inside {
     pub(super) state: Option<State>,
-    /// Descriptors of contexts that a parent had open at its fork. Their device is not in this process.
+    /// Descriptors of contexts that the parent had open at its fork. Their device belongs to the parent.
     pub(super) orphans: BTreeSet<RawFd>,
 }
 
 static INSIDE: Mutex<Inside> = Mutex::new(Inside { state: None, orphans: BTreeSet::new() });
 
-/// Calls that wait for the lock; the worker steps back for them.
+/// Number of calls that wait for the lock. The worker lets them pass.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Another thread has the lock, or waits for it.
+/// Another thread holds the lock or waits for it.
 #[derive(Debug)]
 pub(super) struct Taken;
 
@@ -32,7 +32,7 @@ pub(super) fn lock() -> MutexGuard<'static, Inside> {
     guard
 }
 
-/// Takes the lock, if no thread has it.
+/// Takes the lock if no thread holds it.
 pub(super) fn try_lock() -> Option<MutexGuard<'static, Inside>> {
     match INSIDE.try_lock() {
         Ok(inside) => Some(inside),
@@ -41,8 +41,8 @@ pub(super) fn try_lock() -> Option<MutexGuard<'static, Inside>> {
     }
 }
 
-/// Runs `body` with the state under the lock, behind all calls that wait for it. `None` where there is no
-/// state.
+/// Runs `body` with the state under the lock, after all calls that wait for the lock. Returns `None` if there
+/// is no state.
 pub(super) fn in_turn<T>(body: impl FnOnce(&mut State) -> T) -> Option<T> {
     while WAITING.load(Ordering::Acquire) > 0 {
         sys::yield_now();
@@ -50,10 +50,10 @@ pub(super) fn in_turn<T>(body: impl FnOnce(&mut State) -> T) -> Option<T> {
     INSIDE.lock().unwrap_or_else(PoisonError::into_inner).state.as_mut().map(body)
 }
 
-/// Runs `body` with the state under the lock, if that is free. `None` where there is no state.
+/// Runs `body` with the state under the lock, if the lock is free. Returns `Ok(None)` if there is no state.
 ///
 /// # Errors
-/// [`Taken`].
+/// [`Taken`] if another thread holds the lock or waits for it.
 pub(super) fn if_free<T>(body: impl FnOnce(&mut State) -> T) -> Result<Option<T>, Taken> {
     if WAITING.load(Ordering::Acquire) > 0 {
         return Err(Taken);
@@ -61,7 +61,7 @@ pub(super) fn if_free<T>(body: impl FnOnce(&mut State) -> T) -> Result<Option<T>
     try_lock().map(|mut inside| inside.state.as_mut().map(body)).ok_or(Taken)
 }
 
-/// Forgets the calls that waited in the process that this one is a fork of.
+/// Forgets the waiting calls of the parent process after a fork.
 pub(super) fn forget() {
     WAITING.store(0, Ordering::Release);
 }

@@ -1,11 +1,11 @@
-//! What there is once in a process: the lock around the state, the thread that works, and the functions that
-//! stand before those of the C library.
+//! The parts that exist once in a process: the lock around the state, the worker thread, and the functions
+//! that replace those of the C library.
 
 mod bell;
 mod calls;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
-// Fuzzing opens files of its own.
+// The fuzzing program needs the C library's own functions for its files.
 #[cfg(not(feature = "fuzz"))]
 mod interpose;
 mod life;

@@ -1,7 +1,8 @@
-//! For tests of programs: has a call fail that would not, and tells what the device still holds.
+//! Functions for tests of programs: they make calls fail on purpose, and report the objects that the device
+//! still holds.
 //!
-//! Exported by name, since a test is the very program that this library stands before. Who does not call this
-//! notices nothing of it.
+//! The functions are exported by name, since a test is itself a program that preloads this library. Programs
+//! that do not call them are unaffected.
 #![allow(unsafe_code)]
 
 use crate::ground::errno::Errno;
@@ -12,23 +13,24 @@ use crate::state::Counts;
 use mlx5_softdev::Device;
 use std::ffi::{CStr, c_char, c_int};
 
-/// Has the `nth` destroying from now be refused, counted from 1, with EBUSY. 0 takes it back.
+/// Makes the `nth` destruction of an object from now fail with EBUSY, counted from 1. 0 cancels this.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_keep(nth: u32) {
     fault::set_one(Place::End, nth, Errno::BUSY, 0);
 }
 
-/// Has the `nth` call from now fail, counted from 1, with `errno`; or with `status`, if that is not 0 and the
-/// call is a command to the device; and all of the same method behind it, since libraries try again. Opening
-/// the device's file counts, destroying does not. 0 takes it back. It replaces any other plan.
+/// Makes the `nth` call from now fail, counted from 1, with `errno`, or with `status` if that is not 0 and
+/// the call is a command to the device. All later calls of the same method fail too, since libraries try
+/// again. Opening the device's file counts as a call, destruction of an object does not. 0 cancels this. The
+/// function replaces any other plan of faults.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_fail(nth: u32, errno: c_int, status: u8) {
     fault::set_one(Place::Call, nth, Errno(errno), status);
 }
 
-/// Returns how many calls are left until one fails: 0 when it has.
+/// Returns the number of calls until the planned failure, or 0 after it.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_left() -> u32 {
@@ -42,21 +44,21 @@ pub(crate) extern "C" fn mlx5_uverbs_revoke() {
     owner::as_device(calls::revoke);
 }
 
-/// Has the device give numbers of objects that are gone out again at once.
+/// Makes the device reuse the numbers of destroyed objects at once.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_reuse_numbers() {
     owner::as_device(|| calls::with_device(Device::reuse_numbers));
 }
 
-/// Has a completion queue overrun with its next entry.
+/// Makes a completion queue overrun with its next entry.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
     owner::as_device(|| calls::with_device(|device| device.fill(number)));
 }
 
-/// Returns how much there is in this process: 0 contexts, 1 objects, 2 channels, 3 destroyings refused so
+/// Returns a number of objects in this process: 0 contexts, 1 objects, 2 channels, 3 refused destructions so
 /// far.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
@@ -65,8 +67,8 @@ pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
     [contexts, objects, channels, refused].get(what as usize).copied().unwrap_or(0)
 }
 
-/// Has the faults of a plan come from now on, in the words of `mlx5-emulate --faults`; none for an empty one.
-/// Returns 0, or -1 for words that make no sense.
+/// Replaces the plan of faults. `words` are those of `mlx5-emulate --faults`; an empty string ends all
+/// faults. Returns 0, or -1 for invalid words.
 ///
 /// # Safety
 /// `words` is a C string.
@@ -84,8 +86,8 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_in
     }
 }
 
-/// Writes the faults that have come, as words with a zero behind, and returns how long all of them are. What
-/// has no room is left out.
+/// Writes the trace of past faults as text that ends with a zero, and returns the whole text's length. Text
+/// that does not fit is cut off.
 ///
 /// # Safety
 /// `buffer` has `room` bytes.
@@ -96,8 +98,8 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_trace(buffer: *mut u8, room: usize) 
     unsafe { write_out(&fault::trace(), buffer, room) }
 }
 
-/// Writes the last completions of the device, a line for each, those of errors with their cause, with a zero
-/// behind, and returns how long all of them are. What has no room is left out.
+/// Writes the last completions of the device as text that ends with a zero, one per line, errors with their
+/// cause. Returns the whole text's length. Text that does not fit is cut off.
 ///
 /// # Safety
 /// `buffer` has `room` bytes.
@@ -115,14 +117,14 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_completions(buffer: *mut u8, room: u
     unsafe { write_out(&words, buffer, room) }
 }
 
-/// Writes words with a zero behind, as far as there is room, and returns how long all of them are.
+/// Writes text that ends with a zero, cut off if it does not fit, and returns the whole text's length.
 ///
 /// # Safety
 /// `buffer` has `room` bytes.
 unsafe fn write_out(words: &str, buffer: *mut u8, room: usize) -> usize {
     if let Some(most) = room.checked_sub(1) {
         let length = words.len().min(most);
-        // SAFETY: by contract there is room for this and a zero.
+        // SAFETY: by contract there is room for these bytes and a zero.
         unsafe {
             buffer.copy_from_nonoverlapping(words.as_ptr(), length);
             buffer.add(length).write(0);
@@ -131,15 +133,15 @@ unsafe fn write_out(words: &str, buffer: *mut u8, room: usize) -> usize {
     words.len()
 }
 
-/// Has the device do nothing by itself from now on, or as always where `on` is 0: [`mlx5_uverbs_work`] moves
-/// it.
+/// Stops the device's own threads, so that only [`mlx5_uverbs_work`] drives it. With 0 for `on`, they go on
+/// as usual.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_by_hand(on: c_int) {
     schedule::set_by_hand(on != 0);
 }
 
-/// Has the device do what there is to do. Returns whether there was anything.
+/// Does the device's work once. Returns whether there was any.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_work() -> c_int {

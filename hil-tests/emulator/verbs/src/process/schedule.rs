@@ -1,5 +1,4 @@
-//! Whose turn it is to do the device's work: the worker's, or that of a thread of the program that posts or
-//! polls.
+//! Decides which thread does the device's work: the worker, or a thread of the program that posts or polls.
 
 use crate::ground::{owner, sys};
 use crate::process::{bell, lock};
@@ -10,48 +9,47 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A thread found the lock taken; whoever holds it is to look once more. Where that comes too late, the
-/// worker or the next thread that posts or polls looks instead: no doorbell is lost, it waits as long as the
-/// worker sleeps.
+/// Whether a thread found the lock taken, so that the holder must look once more. If the holder has already
+/// looked, the worker or the next thread that posts or polls looks instead. No doorbell is lost: it waits at
+/// most as long as the worker sleeps.
 static MISSED: AtomicBool = AtomicBool::new(false);
 
-/// A thread of the program has looked since the worker last asked.
+/// Whether a thread of the program has looked since the worker last asked.
 static LOOKED: AtomicBool = AtomicBool::new(false);
 
-/// The program waits for events, not only by polling.
+/// Whether the program waits for events, in addition to polling.
 static WAITS_FOR_EVENTS: AtomicBool = AtomicBool::new(false);
 
-/// How often in a row threads of the program have looked for nothing.
+/// How many looks in a row by threads of the program found no work.
 static IDLE_LOOKS: AtomicUsize = AtomicUsize::new(0);
 
-/// So long a thread that has looked does not look again while an answer is to come: what it posts meanwhile
-/// is sent together.
+/// How long after a look a thread does not look again while it awaits an answer. Requests that it posts
+/// meanwhile are sent together.
 const TOGETHER: Duration = Duration::from_micros(5);
 
 thread_local! {
-    /// When the last look of this thread ended, if it was short and left nothing to do but wait for an
-    /// answer.
+    /// The end of this thread's last look, if the look was short and only an answer is still to come.
     static AWAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// A test moves the device: nobody else does.
+/// Whether a test drives the device step by step, and no other thread does its work.
 static BY_HAND: AtomicBool = AtomicBool::new(false);
 
-/// Looks in a row without work after which a thread yields its core.
+/// Number of looks in a row without work after which a thread yields its core.
 const PATIENCE: usize = 16;
 
-/// What the worker finds.
+/// The findings of the worker.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// There was something to do.
+    /// Whether there was work.
     pub(crate) moved: bool,
-    /// A doorbell could come.
+    /// Whether a doorbell may ring.
     pub(crate) awake: bool,
-    /// What else to wait on.
+    /// Descriptors to wait on, besides the bell.
     pub(crate) descriptors: Vec<RawFd>,
 }
 
-/// Does what there is to do, for the worker.
+/// Does the device's work for the worker.
 pub(crate) fn work() -> Found {
     if by_hand() {
         return Found::default();
@@ -64,29 +62,29 @@ pub(crate) fn work() -> Found {
     Found { moved: moved || was_missed(), awake, descriptors }
 }
 
-/// Does what there is to do for a thread of the program that calls the device and has the lock: it may ask
-/// what has become of what it rang. On a busy machine it takes many milliseconds until another thread has its
-/// turn, and who asks again and again would wait for it each time.
+/// Does the device's work for a thread of the program that calls the device and holds the lock. The call may
+/// query the effects of a doorbell. On a busy machine it takes many milliseconds until another thread runs,
+/// and a program that queries repeatedly would wait that long each time.
 pub(crate) fn work_before_call(state: &mut State) {
     if !by_hand() && !state.is_quiet() {
         turn(state, |state| caught(state, Pace::Clock));
     }
 }
 
-/// Does what there is to do, on a thread of the program, unless another thread is at it or waits for its
-/// turn. Signals and cancellation wait until that is done.
+/// Does the device's work on a thread of the program, unless another thread does it or waits for its turn.
+/// Signals and cancellation wait until the work is done.
 pub(crate) fn look() {
     if !bell::is_heard() || owner::is_inside() || by_hand() || has_just_looked() {
         return;
     }
-    // Once more for a thread that came meanwhile, and no oftener: this one has its own work.
+    // A second turn serves a thread that came meanwhile. More turns would keep this thread from its own work.
     for _ in 0..2 {
         let Some(moved) = sys::undisturbed(|| owner::as_device(look_once)) else { return };
         LOOKED.store(true, Ordering::Relaxed);
         if moved {
             IDLE_LOOKS.store(0, Ordering::Relaxed);
         } else if IDLE_LOOKS.fetch_add(1, Ordering::Relaxed) >= PATIENCE {
-            // Whoever is waited for may need the core.
+            // The thread or process with the awaited answer may need the core.
             sys::yield_now();
         }
         if !MISSED.load(Ordering::Acquire) {
@@ -100,7 +98,7 @@ fn has_just_looked() -> bool {
     since.is_some_and(|since| since.elapsed() < TOGETHER)
 }
 
-/// Returns whether there was something to do, `None` where another thread does it.
+/// Returns whether there was work, or `None` if another thread does it.
 fn look_once() -> Option<bool> {
     let work = |state: &mut State| {
         let begun = Instant::now();
@@ -118,12 +116,13 @@ fn look_once() -> Option<bool> {
     }
 }
 
-/// Does the work, on a thread of the program, for which a panic is no end: it is a fault of the device.
+/// Does the device's work on a thread of the program. A panic is a fault of the device and does not end the
+/// program.
 fn caught(state: &mut State, pace: Pace) -> bool {
     catch_unwind(AssertUnwindSafe(|| state.work(pace))).unwrap_or(false)
 }
 
-/// Does the work, under the lock. Who comes meanwhile has missed it.
+/// Does the device's work under the lock. Threads that come during the work set [`MISSED`].
 fn turn(state: &mut State, work: impl FnOnce(&mut State) -> bool) -> bool {
     MISSED.store(false, Ordering::Release);
     let moved = work(state);
@@ -131,20 +130,20 @@ fn turn(state: &mut State, work: impl FnOnce(&mut State) -> bool) -> bool {
     moved
 }
 
-/// Whether the device does nothing by itself.
+/// Whether only a test drives the device.
 pub(crate) fn by_hand() -> bool {
     BY_HAND.load(Ordering::Acquire)
 }
 
-/// Has the device do nothing by itself, or as always.
+/// Sets whether only a test drives the device.
 pub(crate) fn set_by_hand(on: bool) {
     BY_HAND.store(on, Ordering::Release);
-    // A turn that had begun is over behind this.
+    // Waiting for the lock makes sure that a turn in progress is over.
     let _ = lock::in_turn(|_| ());
     bell::ring();
 }
 
-/// Does what there is to do, once. Returns whether there was anything.
+/// Does the device's work once. Returns whether there was any.
 pub(crate) fn work_by_hand() -> bool {
     lock::in_turn(|state| turn(state, |state| caught(state, Pace::Step))).unwrap_or(false)
 }
@@ -154,13 +153,12 @@ pub(crate) fn was_missed() -> bool {
     MISSED.load(Ordering::Acquire)
 }
 
-/// Whether the program polls, and has done so since this was last asked: then it does what the worker is
-/// there for.
+/// Whether the program polls, and has polled since the last call. It then does the worker's work.
 pub(crate) fn is_polled() -> bool {
     LOOKED.swap(false, Ordering::Relaxed) && !WAITS_FOR_EVENTS.load(Ordering::Relaxed)
 }
 
-/// Forgets what was in the process that this one is a fork of.
+/// Forgets the parent's state after a fork.
 pub(crate) fn forget() {
     MISSED.store(false, Ordering::Release);
     IDLE_LOOKS.store(0, Ordering::Relaxed);

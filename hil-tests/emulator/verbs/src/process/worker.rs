@@ -1,9 +1,9 @@
-//! The thread that is the device while no thread of the program polls: it watches doorbell records, which are
-//! plain memory that nobody announces.
+//! The worker: the thread that does the device's work while no thread of the program polls. It watches
+//! doorbell records, which are plain memory whose changes nothing announces.
 //!
-//! After work it looks again soon, then ever less often; not at all while a thread of the program polls,
-//! which then does the device's work. Without a queue pair that can send, and without a completion channel,
-//! there is no doorbell to miss, and it sleeps until it is called.
+//! The worker looks again soon after work, then less and less often. It does not look while a thread of the
+//! program polls, because that thread does the device's work. Without a queue pair that can send, and without
+//! a completion channel, no doorbell can ring, and the worker sleeps until a call wakes it.
 
 use crate::ground::{owner, sys};
 use crate::process::schedule::{self, Found};
@@ -12,27 +12,26 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// So long after work it looks without sleeping: the program is probably waiting for the answer. Not for
-/// long, since the program may need the core to go on.
+/// How long after work the worker looks without sleeping, because the program probably waits for an answer.
+/// The time is short, since the program may need the core.
 const EAGER: Duration = Duration::from_micros(50);
-/// So long it sleeps only shortly.
+/// How long after work the worker sleeps for [`SHORT`] between two looks.
 const ATTENTIVE: Duration = Duration::from_millis(20);
-/// The sleep between two looks while attentive.
+/// The sleep between two looks soon after work.
 const SHORT: Duration = Duration::from_micros(50);
-/// So long it sleeps for [`LONG`].
+/// How long after work the worker sleeps for [`LONG`].
 const PATIENT: Duration = Duration::from_secs(1);
-/// So long it sleeps for [`LONGER`], then for [`LONGEST`]: a program that does nothing at present is to take
-/// next to nothing.
+/// How long after work the worker sleeps for [`LONGER`]. After this time it sleeps for [`LONGEST`], so that
+/// an idle program uses almost no processor time.
 const BORED: Duration = Duration::from_secs(3);
 /// The sleep between two looks when nothing has happened for a while.
 const LONG: Duration = Duration::from_millis(1);
-/// The sleep after a pause.
+/// The sleep between two looks after [`PATIENT`].
 const LONGER: Duration = Duration::from_millis(4);
-/// The longest sleep while there are doorbells to be rung: what the first request after a long pause has to
-/// wait.
+/// The longest sleep while a doorbell may ring. The first request after a long pause waits up to this long.
 const LONGEST: Duration = Duration::from_millis(16);
 
-/// Starts the worker, which hears this bell. Returns whether it could be.
+/// Starts the worker, which waits on this bell. Returns whether the thread could be started.
 pub(super) fn start(bell: UnixStream) -> bool {
     let worker = std::thread::Builder::new().name("mlx5-device".into());
     worker.spawn(move || without_signals(|| owner::as_device(|| run(bell)))).is_ok()
@@ -48,7 +47,7 @@ fn run(mut bell: UnixStream) {
     let mut idle_since = Instant::now();
     loop {
         let done = std::panic::catch_unwind(schedule::work);
-        // A panic is a fault of the device; it goes on with what is whole.
+        // A panic is a fault of the device. The worker continues with the parts of the state that are intact.
         let Found { moved, awake, mut descriptors } =
             done.unwrap_or_else(|_| Found { awake: true, ..Found::default() });
         let mut stepped_aside = false;
@@ -58,7 +57,7 @@ fn run(mut bell: UnixStream) {
             drain(&mut bell);
         }
         if stepped_aside {
-            // What was found is old by now.
+            // The findings are out of date by now.
             idle_since = Instant::now();
             continue;
         }

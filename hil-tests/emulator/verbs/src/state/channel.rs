@@ -1,10 +1,10 @@
-//! Events on their way to the program: what it reads from a file descriptor (completion channels,
-//! asynchronous events).
+//! Channels of events, which the program reads from a file descriptor: completion channels and asynchronous
+//! events.
 //!
-//! The program gets one end of a pair of sockets that keep messages apart, so reading, polling and
-//! non-blocking mode are the kernel's own. Answers to commands that were not waited for go the same way. A
-//! second descriptor of that end stays here: with it, events that nobody has read yet are taken back when
-//! their object is destroyed, as the kernel does.
+//! The program gets one end of a pair of sockets that keeps messages apart, so the kernel itself provides
+//! reading, polling and non-blocking mode. Answers to asynchronous commands go the same way. This library
+//! keeps a second descriptor of the program's end. With it, the library takes back unread events when their
+//! object is destroyed, as the kernel does.
 
 use crate::ground::{descriptors, sys};
 use std::collections::VecDeque;
@@ -15,14 +15,14 @@ use std::os::unix::net::UnixDatagram;
 /// The longest event: a cookie and an entry of an event queue (`struct mlx5_ib_uapi_devx_async_event_hdr`).
 const LONGEST: usize = 8 + 64;
 
-/// What a channel is for.
+/// The purpose of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Asynchronous events, or completions.
     Verbs,
     /// Events of the device, with or without their data.
     Devx {
-        /// Cookies alone.
+        /// Whether events carry only their cookies.
         omit_data: bool,
     },
     /// Answers to commands.
@@ -33,16 +33,16 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Channel {
     kind: Kind,
-    /// The context that it was made on.
+    /// The context of the channel.
     context: u32,
     writer: UnixDatagram,
     reader: OwnedFd,
-    /// What did not fit into the socket yet.
+    /// Events that did not yet fit into the socket.
     backlog: VecDeque<Vec<u8>>,
 }
 
 impl Channel {
-    /// Makes a queue. The second value is the program's end, which belongs to the program.
+    /// Makes a queue. The second value is the descriptor for the program, which owns it.
     ///
     /// # Errors
     /// When there are no file descriptors left.
@@ -55,27 +55,27 @@ impl Channel {
         Ok((Self { kind, context, writer, reader: ours, backlog: VecDeque::new() }, reader.into()))
     }
 
-    /// Returns what it is for.
+    /// Returns the purpose of the channel.
     pub(crate) const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether events go without their data.
+    /// Whether events are sent without their data.
     pub(crate) fn omits_data(&self) -> bool {
         self.kind == Kind::Devx { omit_data: true }
     }
 
-    /// Whether it was made on this context.
+    /// Whether the channel belongs to this context.
     pub(crate) const fn is_of(&self, context: u32) -> bool {
         self.context == context
     }
 
-    /// Ends it: who waits for an event wakes up and gets none, for its context is gone.
+    /// Ends the channel because its context is gone: threads that wait for an event wake up without one.
     pub(crate) fn end(&self) {
         sys::end_socket(self.reader.as_fd());
     }
 
-    /// Whether more was appended than the socket held when that was tried last.
+    /// Whether some events did not fit into the socket at the last attempt.
     pub(crate) fn is_behind(&self) -> bool {
         !self.backlog.is_empty()
     }
@@ -86,7 +86,7 @@ impl Channel {
         self.flush();
     }
 
-    /// Moves what waited into the socket, as far as there is room.
+    /// Moves events of the backlog into the socket, as far as there is room.
     pub(crate) fn flush(&mut self) {
         while let Some(event) = self.backlog.front() {
             if self.writer.send(event).is_err() {
@@ -96,7 +96,7 @@ impl Channel {
         }
     }
 
-    /// Takes back the events that were not read and that `of` names. Returns how many.
+    /// Takes back the unread events that `of` selects. Returns their number.
     pub(crate) fn retract(&mut self, of: impl Fn(&[u8]) -> bool) -> u32 {
         let mut unread: VecDeque<Vec<u8>> = VecDeque::new();
         let mut buffer = [0; LONGEST];

@@ -1,9 +1,9 @@
-//! The device's clock, as the kernel maps it for programs: a page with the register, and one that says what
-//! its ticks are in time.
+//! The device's clock, as the kernel maps it for programs: a page with the clock register, and a page that
+//! relates its ticks to the time of day.
 //!
-//! The clock has 1 GHz (`capabilities`), and is this system's. The register is memory: it is written when a
-//! completion is stamped and whenever somebody does the device's work, so that it may show a moment that is
-//! past, but never one behind a stamp that a program has seen.
+//! The clock runs at 1 GHz (`capabilities`), and shows this system's monotonic time. The register is memory.
+//! It is written when a completion gets its stamp, and whenever a thread does the device's work. So it may
+//! show a past moment, but never a moment before a stamp that a program has seen.
 
 use crate::ground::errno::Errno;
 use crate::ground::sys::{self, Mapping};
@@ -12,24 +12,24 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// The pages that a program maps (`MLX5_IB_MMAP_CORE_CLOCK`, `MLX5_IB_MMAP_CLOCK_INFO` of version 1): command
-/// and index, which are the number of the page in the file.
+/// The pages that a program maps (`MLX5_IB_MMAP_CORE_CLOCK`, `MLX5_IB_MMAP_CLOCK_INFO` of version 1). Command
+/// and index together are the number of the page in the file.
 const CORE_CLOCK: u64 = 5 << 8;
 const CLOCK_INFO: u64 = 7 << 8;
 
 /// Ticks in a millisecond: as `device_frequency_khz` of the capabilities.
 pub(crate) const KILOHERTZ: u64 = 1_000_000;
 
-/// The bits of the clock that count, and by how many nanoseconds are shifted (kernel `mlx5_core`,
+/// The valid bits of the clock, and the shift from ticks to nanoseconds (kernel `mlx5_core`,
 /// `CLOCKSOURCE_MASK(41)`, `MLX5_CYCLES_SHIFT`).
 const MASK: u64 = (1 << 41) - 1;
 const SHIFT: u32 = 31;
 
-/// Nanoseconds until the base is given anew: long before the clock ends.
+/// Nanoseconds until the base is updated: long before the clock's 41 bits overflow.
 const OVERFLOW: u64 = 1 << 30;
 
-/// `struct ib_uverbs_clock_info`, as words of 8 bytes: sign, nanoseconds, cycles, fraction, multiplier and
-/// shift, mask, overflow.
+/// Offsets in `struct ib_uverbs_clock_info`, in words of 8 bytes: sign, nanoseconds, cycles, fraction,
+/// multiplier and shift, mask, overflow.
 const SIGN: u64 = 0;
 const NANOSECONDS: u64 = 8;
 const CYCLES: u64 = 16;
@@ -37,18 +37,18 @@ const FACTORS: u64 = 32;
 const MASKED: u64 = 40;
 const OVERFLOWS: u64 = 48;
 
-/// Both pages.
+/// Both pages of the clock.
 #[derive(Debug)]
 pub(crate) struct ClockPages {
     file: OwnedFd,
     pages: Mapping,
-    /// When the base was given, if it was.
+    /// The ticks at the last update of the base.
     base: Option<u64>,
     sign: u32,
 }
 
 impl ClockPages {
-    /// Makes the pages, and shows the time of now.
+    /// Makes the pages, which then show the current time.
     ///
     /// # Errors
     /// [`Errno::NOMEM`] where there is no memory, or no descriptor.
@@ -61,10 +61,11 @@ impl ClockPages {
         Ok(clock)
     }
 
-    /// Shows the time of now, and returns it.
+    /// Writes the current time to the register, and returns it.
     pub(crate) fn ticks(&mut self) -> u64 {
         let now = sys::nanoseconds();
-        // Both halves at once: who reads the high one twice sees whether the low one belongs to it.
+        // One store writes both halves. A reader that reads the high half twice sees whether the low half
+        // belongs to it.
         self.pages.store(0, now.to_be());
         if self.base.is_some_and(|base| now.saturating_sub(base) > OVERFLOW) {
             self.give_base();
@@ -72,14 +73,13 @@ impl ClockPages {
         now
     }
 
-    /// Says what the time of day is at which ticks. Whoever reads meanwhile sees an odd sign, and reads
-    /// again.
+    /// Writes the base: a time of day and its ticks. A reader that sees an odd sign reads again.
     fn give_base(&mut self) {
-        // In this order: what is stamped has never a time of day that is still to come.
+        // The time of day is taken first, so that no stamp converts to a time of day in the future.
         let (day, now) = (sys::time_of_day(), sys::nanoseconds());
         let factors = [(1_u32 << SHIFT).to_ne_bytes(), SHIFT.to_ne_bytes()].concat();
         let factors = factors.try_into().map_or(0, u64::from_ne_bytes);
-        // The sign is the first half of its word, whatever the order of bytes; the other half is reserved.
+        // The sign is the first half of its word, in either byte order. The other half is reserved.
         let sign = |number: u32| {
             let [a, b, c, d] = number.to_ne_bytes();
             self.pages.store(PAGE + SIGN, u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]));
@@ -100,8 +100,8 @@ impl ClockPages {
         self.base = Some(now);
     }
 
-    /// Returns the file of the pages, and where in it the page is that a program maps from `offset` on;
-    /// `None` for other pages, which are memory of nobody else.
+    /// Returns the file of the pages, and the position in it of the page that a program maps from `offset`
+    /// on. Returns `None` for pages that are not of the clock.
     pub(crate) fn page(&self, offset: u64) -> Option<(&OwnedFd, u64)> {
         match offset / PAGE {
             CORE_CLOCK => Some((&self.file, 0)),
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(u64::from_be(read(&clock, 0)), now);
         assert_eq!(read(&clock, PAGE + MASKED), MASK);
         let base = (read(&clock, PAGE + NANOSECONDS), read(&clock, PAGE + CYCLES), read(&clock, PAGE + SIGN));
-        // It is given anew once a second has passed.
+        // The base is updated once a second has passed.
         clock.base = Some(now - OVERFLOW - 1);
         let now = clock.ticks();
         assert!(read(&clock, PAGE + CYCLES).wrapping_sub(now) & MASK < OVERFLOW);

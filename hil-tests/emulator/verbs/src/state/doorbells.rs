@@ -1,9 +1,9 @@
-//! Doorbell records: memory of the program that is looked at, since nobody says when it changes.
+//! Doorbell records: memory of the program. The device reads it regularly, since nothing announces a change.
 
 use crate::ground::process_memory::ProcessMemory;
 use crate::state::events::Subject;
 
-/// A record that is looked at.
+/// A watched record.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     queue: Subject,
@@ -11,24 +11,24 @@ struct Watched {
     last: [u8; 8],
 }
 
-/// The records, as they were last seen.
+/// The watched records with their last seen contents.
 #[derive(Debug, Default)]
 pub(super) struct Doorbells(Vec<Watched>);
 
 impl Doorbells {
-    /// Looks at these records from now on, all of which count as changed.
+    /// Replaces the watched records. All of them count as changed.
     pub(super) fn watch(&mut self, records: impl Iterator<Item = (Subject, u64)>) {
         self.0 = records.map(|(queue, address)| Watched { queue, address, last: [0xff; 8] }).collect();
-        // Those of one page are read together.
+        // Records in one page are read together.
         self.0.sort_by_key(|watched| watched.address);
     }
 
-    /// Whether there are none.
+    /// Whether no record is watched.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the records that have changed, and whose they are.
+    /// Returns the records that have changed, each with its queue.
     pub(super) fn look(&mut self) -> Vec<(Subject, [u8; 8])> {
         let addresses: Vec<u64> = self.0.iter().map(|watched| watched.address).collect();
         let mut records = Vec::new();

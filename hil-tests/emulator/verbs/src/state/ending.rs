@@ -1,4 +1,4 @@
-//! What a program sees of a device that ends while it is open.
+//! The effects on a program when its open device ends.
 
 use crate::ground::abi::AsyncEvent;
 use crate::ground::errno::Errno;
@@ -12,14 +12,15 @@ use zerocopy::IntoBytes;
 const DEVICE_FATAL: u32 = 8;
 
 impl State {
-    /// Ends the device for all contexts that are open, if that is due. Who opens it anew has a whole one.
+    /// Ends the device for all open contexts if the plan of faults has ended it. A program that opens the
+    /// device anew gets a working one.
     pub(crate) fn end_if_due(&mut self) {
         let Some(ending) = fault::ending() else { return };
         let numbers: Vec<u32> = self.contexts.keys().copied().collect();
         for number in numbers {
             self.fail_queue_pairs(number);
             if ending == Ending::Failed {
-                // What is outstanding is flushed.
+                // The device flushes the outstanding requests.
                 self.device.run();
             }
             let Some(context) = self.contexts.get_mut(&number) else { continue };
@@ -50,12 +51,12 @@ impl State {
         };
         let numbers: Vec<u32> = context.queues().filter_map(number).collect();
         for number in numbers {
-            // From RESET there is no such step, and nothing outstanding.
+            // A queue pair in RESET refuses this step, and has no outstanding requests.
             let _ = self.modify(number, QpState::Error);
         }
     }
 
-    /// Refuses a call of a context whose device has ended.
+    /// Refuses a call of a context whose device has ended, unless the call only destroys (`ends`).
     ///
     /// # Errors
     /// [`Errno::IO`].

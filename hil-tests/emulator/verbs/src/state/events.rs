@@ -1,5 +1,6 @@
-//! Events of the device as programs get them: by the kernel's numbers on a context's channel for queues of
-//! verbs, and as the device's own entries on a channel of DEVX for queues that commands made.
+//! Events of the device in the two forms that programs get. Events of verbs queues go to a context's channel
+//! with the kernel's numbers. Events of queues that commands made go to a DEVX channel as the device's own
+//! entries.
 
 use crate::state::channel::Channel;
 use mlx5_mkey::wire::prm::event::EventEntry;
@@ -10,7 +11,7 @@ use std::io::Write;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// What an event is about.
+/// The object that an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// A queue pair by its number.
@@ -34,12 +35,12 @@ mod device {
     pub(super) const SRQ_LIMIT: u8 = 0x14;
 }
 
-/// Events that the kernel lets programs ask for without a list of the device's: completions, path,
-/// connection, queues.
+/// Numbers of the events that the kernel lets programs subscribe to without consulting the device's list:
+/// completions, path, connection, queues.
 const ASKABLE: [u16; 15] =
     [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13, 0x14, 0x18, 0x1c, 0x1d];
 
-/// `MLX5_EVENT_TYPE_CQ_ERROR`, syndrome: more entries than room.
+/// Syndrome of `MLX5_EVENT_TYPE_CQ_ERROR`: a completion queue got more entries than it has room for.
 const OVERRUN: u8 = 1;
 
 /// The kernel's numbers of events (`enum ib_event_type`).
@@ -54,7 +55,7 @@ mod kernel {
     pub(super) const QP_LAST_WQE_REACHED: u32 = 16;
 }
 
-/// Returns what an event is about, and the kernel's number for it.
+/// Returns the object that an event is about, and the kernel's number of the event.
 pub(crate) const fn of_kernel(event: Event) -> (Subject, u32) {
     match event {
         Event::SqDrained(number) => (Subject::Qp(number), kernel::SQ_DRAINED),
@@ -68,12 +69,12 @@ pub(crate) const fn of_kernel(event: Event) -> (Subject, u32) {
     }
 }
 
-/// Returns the event of a completion queue that was armed, as the device writes it.
+/// Returns the entry of the device for an armed completion queue with new completions.
 pub(crate) fn completion(cqn: u32) -> EventEntry {
     EventEntry { event_type: device::COMPLETION, number: cqn.into(), ..EventEntry::default() }
 }
 
-/// Returns an event as the device writes it.
+/// Returns an event as the entry that the device writes.
 pub(crate) fn entry(event: Event) -> EventEntry {
     match event {
         Event::SqDrained(number) => of_queue(device::SQ_DRAINED, number),
@@ -96,18 +97,18 @@ fn of_queue(event_type: u8, number: u32) -> EventEntry {
     EventEntry { event_type, number: number.into(), ..EventEntry::default() }
 }
 
-/// Whether a program may ask for events of this number.
+/// Whether a program may subscribe to events of this number.
 pub(crate) fn is_askable(number: u16) -> bool {
     ASKABLE.contains(&number)
 }
 
-/// Whether a program may ask for events of this number of the device as a whole: a port's change.
+/// Whether a program may subscribe to events of this number of the device as a whole: changes of a port.
 pub(crate) fn is_askable_of_the_device(number: u16) -> bool {
     const PORT_CHANGE: u16 = 0x9;
     number == PORT_CHANGE
 }
 
-/// One number of events of one object, and where they go.
+/// A subscription to one number of events of one object.
 #[derive(Clone, Debug)]
 struct Subscription {
     channel: u32,
@@ -116,21 +117,21 @@ struct Subscription {
     target: Target,
 }
 
-/// What an event does to who wants it.
+/// The way in which a subscriber gets an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// The channel carries the event with this cookie.
+    /// The channel carries this cookie with the event.
     Cookie(u64),
-    /// This eventfd is signalled. The channel only keeps the subscription.
+    /// This eventfd is signalled. The channel only holds the subscription.
     Signal(Arc<File>),
 }
 
-/// Who wants which events of the device.
+/// All subscriptions to events of the device.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions(Vec<Subscription>);
 
 impl Subscriptions {
-    /// Sends events with these numbers to a target, as long as the channel is there.
+    /// Subscribes a target to events with these numbers. The subscription ends with the channel.
     pub(crate) fn add(&mut self, channel: u32, subject: Subject, numbers: &[u16], target: &Target) {
         let all = numbers.iter().map(|number| Subscription {
             channel,
@@ -141,24 +142,24 @@ impl Subscriptions {
         self.0.extend(all);
     }
 
-    /// Whether someone wants to know of completions. The device raises their events even where nobody does;
-    /// without one who wants them, nobody sees the difference.
+    /// Whether there is a subscription to completions of a queue. The device raises these events in any case;
+    /// the library may skip them without a subscriber.
     pub(crate) fn want_completions(&self, cqn: u32) -> bool {
         let number = u16::from(device::COMPLETION);
         self.0.iter().any(|wanted| wanted.subject == Subject::Cq(cqn) && wanted.number == number)
     }
 
-    /// Forgets what was asked for an object that is gone.
+    /// Removes the subscriptions to an object that is gone.
     pub(crate) fn forget(&mut self, subject: Subject) {
         self.0.retain(|subscription| subscription.subject != subject);
     }
 
-    /// Forgets what goes to a channel that is gone.
+    /// Removes the subscriptions of a channel that is gone.
     pub(crate) fn forget_channel(&mut self, channel: u32) {
         self.0.retain(|subscription| subscription.channel != channel);
     }
 
-    /// Hands out an event, with its data unless the channel leaves them out.
+    /// Delivers an event to its subscribers. Channels get its data, unless they omit data.
     pub(crate) fn deliver(
         &self,
         subject: Subject,
@@ -179,7 +180,8 @@ impl Subscriptions {
                         channel.push(&bytes);
                     }
                 }
-                // A counter that is full has been signalled.
+                // A write fails only if the eventfd's counter is full, and then the eventfd is already
+                // signalled.
                 Target::Signal(eventfd) => _ = (&**eventfd).write(&1_u64.to_ne_bytes()),
             }
         }

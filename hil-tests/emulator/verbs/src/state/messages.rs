@@ -5,17 +5,16 @@ use crate::ground::process_memory::ProcessMemory;
 use mlx5_softdev::{Device, Message, QpState, Response};
 use std::time::{Duration, Instant};
 
-/// How long a request waits for the queue pair that it is sent to to become ready, as a requester would
-/// retry.
+/// How long a request waits until its queue pair is ready. A requester would retry as long.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a requester tries to reach a queue pair that is gone: eight times 67 ms, as most programs ask for
-/// (ibv_rc_pingpong, perftest). A program whose peer has what it needs and ends takes its completions
-/// meanwhile, and never hears of the rest.
+/// How long a requester tries to reach a queue pair that is gone: eight times 67 ms, as most programs request
+/// (ibv_rc_pingpong, perftest). A peer that has all it needs may end early. The program takes its completions
+/// in this time, and never learns of the peer's end.
 const RETRYING: Duration = Duration::from_millis(8 * 67);
 
 impl State {
-    /// Takes messages of other processes. Returns whether there were any that could be carried out.
+    /// Takes messages of other processes. Returns whether at least one was carried out.
     pub(super) fn receive(&mut self) -> bool {
         let Self { device, fabric, waiting, .. } = self;
         let mut any = false;
@@ -33,7 +32,7 @@ impl State {
         any
     }
 
-    /// Hands messages to other processes.
+    /// Hands messages to other processes. Returns whether there were any.
     pub(super) fn transmit(&mut self) -> bool {
         let mut any = false;
         while let Some(message) = self.device.take_message() {
@@ -46,8 +45,8 @@ impl State {
     }
 }
 
-/// Returns how long a message waits before it is delivered: a request that comes before the queue pair that
-/// it is for is ready, and the news that a queue pair is gone.
+/// Returns how long a message waits before it is delivered. A request waits while its queue pair is not
+/// ready. The message that a queue pair is gone waits as long as a requester retries.
 fn patience(device: &Device<ProcessMemory>, message: &Message) -> Duration {
     match message {
         Message::Request { to, .. } => match device.query(*to).map(|view| view.state) {

@@ -1,5 +1,4 @@
-//! Everything that this process has of the device, behind one lock: the device, open contexts, channels, the
-//! fabric.
+//! The state of the device in this process, behind one lock: the device, open contexts, channels, the fabric.
 
 pub(crate) mod channel;
 pub(crate) mod clock;
@@ -34,67 +33,68 @@ use std::time::{Duration, Instant};
 /// The period of the receiver-not-ready timer.
 const NOT_READY_PERIOD: Duration = Duration::from_millis(1);
 
-/// Completions that are kept for who asks what has happened.
+/// Number of past completions that are kept for questions about the device's history.
 const KEPT: usize = 16;
 
-/// An arm word that no program has written.
+/// An arm word that no program writes.
 pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
 
-/// The device of this process and all that hangs on it.
+/// The device of this process and everything that belongs to it.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The kernel has pages for doorbells that gather stores.
+    /// Whether the kernel has write-combining pages for doorbells.
     pub(crate) write_combining: bool,
     /// The device.
     pub(crate) device: Device<ProcessMemory>,
-    /// What the program's descriptors stand for. Several may stand for one thing, which lives until the last
-    /// is closed.
+    /// The context or channel that each of the program's descriptors stands for. Several descriptors may
+    /// stand for the same one, which lives until the last of them is closed.
     files: BTreeMap<RawFd, File>,
     /// Contexts by their numbers.
     pub(crate) contexts: BTreeMap<u32, Context>,
-    /// What the device was built with, if it takes wrapped keys.
+    /// The device's factory numbers, if it takes wrapped keys.
     pub(crate) factory: Option<factory::Numbers>,
     clock: Arc<Mutex<ClockPages>>,
     fabric: Fabric,
     channels: BTreeMap<u32, Channel>,
     next_file: u32,
-    /// Who wants which events of queues that commands made.
+    /// Subscriptions to events of queues that commands made.
     pub(crate) subscriptions: Subscriptions,
-    /// Messages that are not delivered yet, and since when.
+    /// Messages that are not delivered yet, each with the time of its arrival.
     waiting: Vec<(Instant, Message)>,
     doorbells: Doorbells,
-    /// Queues have changed: `doorbells` are to be found anew, and queues may move without a doorbell.
+    /// Whether queues have changed: `doorbells` must be collected anew, and queues may have work without a
+    /// doorbell.
     changed: bool,
     last_period: Instant,
-    /// Peers were not looked at, since there were doorbells.
+    /// Whether the last turn skipped peers, because there were doorbells.
     peers_wait: bool,
-    /// A completion queue was armed once.
+    /// Whether a completion queue was ever armed.
     armed: bool,
-    /// Objects that could not be destroyed when the program asked for it.
+    /// Number of refused destructions of objects.
     refused: u64,
     record: Record,
 }
 
-/// How much there is in a process.
+/// Numbers of the objects in a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) contexts: u64,
     pub(crate) objects: u64,
     pub(crate) channels: u64,
-    /// Destroyings that were refused so far.
+    /// Number of refused destructions so far.
     pub(crate) refused: u64,
 }
 
-/// By what the timers of the device go.
+/// The clock of the device's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// By the clock.
+    /// Timers follow the system's clock.
     Clock,
-    /// A test moves the device: each look is a period.
+    /// Each turn is one timer period, for tests that run the device step by step.
     Step,
 }
 
-/// What a descriptor stands for, by its number.
+/// The number of the context or channel that a descriptor stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum File {
     Context(u32),
@@ -105,8 +105,8 @@ impl State {
     /// Makes the device and joins the fabric.
     ///
     /// # Errors
-    /// [`Errno::IO`] when a file of a log cannot be written, or the fabric cannot be joined: why is said on
-    /// standard error.
+    /// [`Errno::IO`] when a log file cannot be written, or the fabric cannot be joined. A line on standard
+    /// error names the reason.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
         let mut device = Device::new(ProcessMemory, settings.profile);
         device.keep_completions(KEPT);
@@ -147,14 +147,14 @@ impl State {
         })
     }
 
-    /// A program has opened the device as `descriptor`.
+    /// Notes that a program has opened the device as `descriptor`.
     pub(crate) fn open(&mut self, descriptor: RawFd) {
         let number = self.number();
         self.contexts.insert(number, Context::default());
         self.place(descriptor, File::Context(number));
     }
 
-    /// A program has made another descriptor for what `old` stands for.
+    /// Notes that a program has duplicated the descriptor `old` as `new`.
     pub(crate) fn duplicate(&mut self, old: RawFd, new: RawFd) {
         match self.files.get(&old) {
             Some(file) => self.place(new, *file),
@@ -162,8 +162,8 @@ impl State {
         }
     }
 
-    /// A program has closed a descriptor. What it stood for is released with the last one. Others are nothing
-    /// to us.
+    /// Notes that a program has closed a descriptor. The last descriptor of a context or channel releases it.
+    /// Descriptors of other files are ignored.
     pub(crate) fn close(&mut self, descriptor: RawFd) {
         let Some(file) = self.files.remove(&descriptor) else { return };
         if self.files.values().any(|other| *other == file) {
@@ -181,7 +181,7 @@ impl State {
     fn close_context(&mut self, number: u32) {
         let Some(mut context) = self.contexts.remove(&number) else { return };
         for object in context.drain() {
-            // With their context, all go, whatever the device thinks of it.
+            // All objects end with their context, even if the device refuses to destroy them.
             let _ = self.destroy(object);
         }
         self.changed = true;
@@ -195,19 +195,19 @@ impl State {
         }
     }
 
-    /// Hands an event to a channel, if it is there.
+    /// Hands an event to a channel, if the channel exists.
     pub(crate) fn push(&mut self, channel: Option<u32>, event: &[u8]) {
         if let Some(channel) = channel.and_then(|number| self.channels.get_mut(&number)) {
             channel.push(event);
         }
     }
 
-    /// Has a descriptor stand for something from now on.
+    /// Makes a descriptor stand for a context or channel.
     fn place(&mut self, descriptor: RawFd, file: File) {
         if self.files.get(&descriptor) == Some(&file) {
             return;
         }
-        // A number that was closed behind our back.
+        // The number may still stand for another file, if the program closed it unseen.
         self.close(descriptor);
         self.files.insert(descriptor, file);
     }
@@ -234,8 +234,8 @@ impl State {
             .map(|(descriptor, _)| *descriptor)
     }
 
-    /// Returns the file of the clock, and from where on in it a program maps that maps `offset` of a device;
-    /// `None` for what is not the clock.
+    /// Returns the file of the clock, and the position in it that a program maps for `offset` of a device.
+    /// Returns `None` for an offset of other pages.
     pub(crate) fn clock_page(&self, offset: i64) -> Option<(RawFd, i64)> {
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, from) = clock.page(u64::try_from(offset).ok()?)?;
@@ -254,7 +254,7 @@ impl State {
         Ok((number, descriptor))
     }
 
-    /// Returns the channel that a descriptor stands for, and what it is for.
+    /// Returns the channel that a descriptor stands for, and the channel's purpose.
     pub(crate) fn channel_of(&self, descriptor: RawFd) -> Option<(u32, Kind)> {
         match self.files.get(&descriptor) {
             Some(File::Channel(number)) => Some((*number, self.channels.get(number)?.kind())),
@@ -267,7 +267,7 @@ impl State {
         self.channels.get_mut(&number)
     }
 
-    /// Takes unread events back. Returns how many of those sent were read.
+    /// Takes unread events back. Returns how many of the `sent` events were read.
     pub(crate) fn read_events(&mut self, channel: Option<u32>, sent: u32, user_handle: Option<u64>) -> u32 {
         let Some(user_handle) = user_handle else { return 0 };
         let element = user_handle.to_ne_bytes();
@@ -276,7 +276,7 @@ impl State {
         sent.saturating_sub(unread)
     }
 
-    /// Returns how much there is.
+    /// Returns the numbers of contexts, objects and channels.
     pub(crate) fn counts(&self) -> Counts {
         let objects = self.contexts.values().map(Context::count).sum();
         let [contexts, objects, channels] =
@@ -284,7 +284,7 @@ impl State {
         Counts { contexts, objects, channels, refused: self.refused }
     }
 
-    /// Notes that an object could not be destroyed.
+    /// Counts an object that could not be destroyed.
     pub(crate) fn refuse_destroying(&mut self) {
         self.refused += 1;
     }
@@ -296,7 +296,7 @@ impl State {
     pub(crate) fn modify(&mut self, number: u32, state: QpState) -> Result<(), Error> {
         self.device.modify(number, state)?;
         if state == QpState::Reset {
-            // What came for it before is for a queue pair that is no more.
+            // Messages that arrived before the reset are void.
             self.waiting.retain(|(_, message)| match message {
                 Message::Request { to, .. }
                 | Message::Unanswered { to, .. }
@@ -306,7 +306,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether queues have changed, or events wait until others are read, so that the worker is to look.
+    /// Whether the worker has work: queues have changed, or events wait for room in a channel.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed || self.channels.values().any(Channel::is_behind)
     }
@@ -356,7 +356,8 @@ impl State {
         Ok(())
     }
 
-    /// Whether there is nothing that a doorbell could ring.
+    /// Whether the device has nothing to watch and nothing to do: no doorbell record, no waiting or unsent
+    /// message, no changed queue.
     pub(crate) fn is_quiet(&self) -> bool {
         self.doorbells.is_empty()
             && self.waiting.is_empty()
@@ -364,7 +365,7 @@ impl State {
             && !self.has_changed()
     }
 
-    /// Whether the program has armed a completion queue, and so sleeps at times.
+    /// Whether the program has armed a completion queue, and therefore sleeps at times.
     pub(crate) const fn waits_for_events(&self) -> bool {
         self.armed
     }
@@ -374,12 +375,12 @@ impl State {
         self.fabric.awaits_answers()
     }
 
-    /// Returns what to wait on besides doorbells.
+    /// Returns the descriptors to wait on, besides doorbell records.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
         self.fabric.descriptors().collect()
     }
 
-    /// Does what there is to do: doorbells, messages, timers, events. Returns whether there was anything.
+    /// Does all outstanding work: doorbells, messages, timers, events. Returns whether there was any.
     pub(crate) fn work(&mut self, pace: Pace) -> bool {
         self.end_if_due();
         let mut moved = std::mem::take(&mut self.changed);
@@ -392,7 +393,7 @@ impl State {
         }
         let rung = self.doorbells.look();
         moved |= !rung.is_empty();
-        // Peers have their turn when the program has nothing new, and every other time.
+        // Peers have their turn when no doorbell has rung, and in every second turn otherwise.
         self.peers_wait = !rung.is_empty() && !self.peers_wait;
         if !self.peers_wait {
             moved |= self.receive();
@@ -424,7 +425,7 @@ impl State {
         moved
     }
 
-    /// Writes what peers are still to get, before the process ends.
+    /// Sends the remaining messages to peers before the process ends.
     pub(crate) fn finish(&mut self, deadline: Instant) {
         self.work(Pace::Clock);
         while self.fabric.is_behind() && Instant::now() < deadline {
@@ -433,7 +434,7 @@ impl State {
         }
     }
 
-    /// Finds the doorbell records anew: those that can make something happen.
+    /// Collects anew the doorbell records that can cause work.
     fn watch(&mut self) {
         self.record.queues(self.contexts.values());
         let device = &self.device;

@@ -1,5 +1,4 @@
-//! What has happened in the device, on its way to the program: asynchronous events, and completion queues
-//! that are armed.
+//! Delivers the device's news to the program: asynchronous events, and events of armed completion queues.
 
 use super::{NEVER_ARMED, State};
 use crate::ground::abi::AsyncEvent;
@@ -42,8 +41,8 @@ impl State {
         }
     }
 
-    /// Answers completion queues that are armed and have entries: on their channel those of verbs, as an
-    /// event of the device those that commands made.
+    /// Answers completion queues that are armed and have entries. A queue of verbs is answered on its
+    /// channel, a queue that a command made by an event of the device.
     pub(super) fn notify(&mut self) {
         let Self { device, channels, subscriptions, contexts, armed, .. } = self;
         for object in contexts.values_mut().flat_map(Context::queues_mut) {
@@ -66,15 +65,15 @@ impl State {
     }
 }
 
-/// Returns the word by which a completion queue was armed last, if ever.
+/// Returns the word that armed a completion queue last, or `None` if it was never armed.
 fn arm_word(cq: &Cq) -> Option<u32> {
     let mut word = [0; 4];
     ProcessMemory.read(cq.record.wrapping_add(4), &mut word).ok()?;
     (word != NEVER_ARMED).then_some(u32::from_be_bytes(word))
 }
 
-/// Returns the sequence number of a completion queue's arm word if an event is to be raised for it: it was
-/// not answered yet, and there are entries that count behind its consumer index.
+/// Returns the sequence number of a completion queue's arm word if an event is due: the arm word is not
+/// answered yet, and relevant entries wait after its consumer index.
 fn due(device: &Device<ProcessMemory>, cq: &Cq, word: u32) -> Option<u8> {
     let sequence = (word >> 28 & 3) as u8;
     let (solicited, consumer) = (word >> 24 & 1 == 1, word & 0x00ff_ffff);
@@ -86,7 +85,8 @@ fn due(device: &Device<ProcessMemory>, cq: &Cq, word: u32) -> Option<u8> {
     counts.then_some(sequence)
 }
 
-/// Whether an entry wakes those who wait for solicited ones: it is marked, or an error.
+/// Whether an entry wakes a program that waits for solicited entries: the entry is marked as solicited, or
+/// reports an error.
 fn is_solicited(cq: &Cq, index: u32) -> bool {
     let slot = u64::from(index & (cq.entries.wrapping_sub(1)));
     let last = cq.ring.wrapping_add((slot + 1) * u64::from(cq.entry_bytes)).wrapping_sub(1);

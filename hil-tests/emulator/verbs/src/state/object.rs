@@ -1,4 +1,4 @@
-//! What a context holds: objects under their handles.
+//! The objects of a context, under their handles.
 
 use crate::ground::abi::{ModifyQp, QpCapabilities};
 use crate::ground::fault::Ending;
@@ -9,13 +9,13 @@ use mlx5_softdev::{QpState, Transport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a queue that a command made is over: handles of memory (umem) and of a page for doorbells. They stay
-/// while it is there.
+/// The objects that a queue made by a command depends on: handles of memory (umem) and of a doorbell page.
+/// They cannot be destroyed before the queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Base {
     /// Memory of ring and doorbell record.
     pub(crate) umems: [Option<u32>; 2],
-    /// The page.
+    /// The doorbell page.
     pub(crate) uar: Option<u32>,
 }
 
@@ -24,9 +24,9 @@ pub(crate) struct Base {
 pub(crate) struct Cq {
     /// Its number.
     pub(crate) number: u32,
-    /// What the program calls it in events, unless a command of the device made it.
+    /// The program's name for the queue in events, unless a command of the device made the queue.
     pub(crate) user_handle: Option<u64>,
-    /// What a command of the device made it over.
+    /// The objects below the queue, if a command of the device made it.
     pub(crate) base: Base,
     /// The completion channel.
     pub(crate) channel: Option<u32>,
@@ -38,11 +38,11 @@ pub(crate) struct Cq {
     pub(crate) entry_bytes: u32,
     /// Address of the doorbell record: consumer index, then the arm word.
     pub(crate) record: u64,
-    /// Sequence number of the arm word that was answered last.
+    /// Sequence number of the last answered arm word.
     pub(crate) fired: Option<u8>,
-    /// Events sent to the channel.
+    /// Number of events sent to the channel.
     pub(crate) completion_events: u32,
-    /// Asynchronous events.
+    /// Number of asynchronous events.
     pub(crate) async_events: u32,
 }
 
@@ -51,29 +51,29 @@ pub(crate) struct Cq {
 pub(crate) struct Qp {
     /// Its number.
     pub(crate) number: u32,
-    /// What it does with messages.
+    /// The transport service.
     pub(crate) transport: Transport,
-    /// What the program calls it in events, unless a command of the device made it.
+    /// The program's name for the queue pair in events, unless a command of the device made it.
     pub(crate) user_handle: Option<u64>,
-    /// What a command of the device made it over.
+    /// The objects below the queue pair, if a command of the device made it.
     pub(crate) base: Base,
     /// Address of the doorbell record.
     pub(crate) record: u64,
     /// Address of the send ring.
     pub(crate) sq: u64,
-    /// Number of its blocks.
+    /// Number of the send ring's blocks.
     pub(crate) blocks: u32,
     /// The next block to be logged.
     pub(crate) logged: u16,
-    /// Asynchronous events.
+    /// Number of asynchronous events.
     pub(crate) async_events: u32,
-    /// What it was created for.
+    /// The limits that the queue pair was created with.
     pub(crate) capabilities: QpCapabilities,
-    /// All requests complete.
+    /// Whether every request gets a completion.
     pub(crate) signal_all: bool,
-    /// What commands of the device see of it, but for what changes by itself.
+    /// The queue pair context that commands of the device read, without the fields that change by themselves.
     pub(crate) context: Qpc,
-    /// What it was last set to.
+    /// The attributes of the last modification.
     pub(crate) attributes: ModifyQp,
 }
 
@@ -82,15 +82,15 @@ pub(crate) struct Qp {
 pub(crate) struct Srq {
     /// Its number.
     pub(crate) number: u32,
-    /// What the program calls it in events, unless a command of the device made it.
+    /// The program's name for the queue in events, unless a command of the device made it.
     pub(crate) user_handle: Option<u64>,
-    /// What a command of the device made it over.
+    /// The objects below the queue, if a command of the device made it.
     pub(crate) base: Base,
     /// The most receives that it holds.
     pub(crate) receives: u32,
-    /// The most segments of each.
+    /// The most segments of a receive.
     pub(crate) segments: u32,
-    /// Asynchronous events.
+    /// Number of asynchronous events.
     pub(crate) async_events: u32,
 }
 
@@ -105,21 +105,21 @@ pub(crate) enum Devx {
     Dek {
         /// Its number.
         number: u32,
-        /// Its owner's bytes.
+        /// Its owner's 8 bytes.
         opaque: [u8; 8],
     },
     /// A crypto login.
     Login(u32),
 }
 
-/// Memory that queues can be made in.
+/// Memory for queues that commands make.
 #[derive(Clone, Debug)]
 pub(crate) struct Umem {
     /// First address.
     pub(crate) address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) length: u64,
-    /// What is mapped for it alone, as long as it is there.
+    /// A mapping that exists only for this memory, and lives as long.
     pub(crate) _mapping: Option<Arc<Mapping>>,
 }
 
@@ -130,15 +130,15 @@ pub(crate) struct Mr {
     pub(crate) key: Key,
     /// Its first address.
     pub(crate) address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) length: u64,
     /// Access flags.
     pub(crate) access: u32,
-    /// What is mapped for it alone, as long as it is there.
+    /// A mapping that exists only for this region, and lives as long.
     pub(crate) mapping: Option<Arc<Mapping>>,
 }
 
-/// Anything that has a handle.
+/// Any object with a handle.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
     /// A protection domain.
@@ -155,16 +155,17 @@ pub(crate) enum Object {
     Qp(Box<Qp>),
     /// An address of a peer.
     AddressHandle,
-    /// A page for doorbells.
+    /// A doorbell page.
     Uar,
-    /// Memory for queues of commands.
+    /// Memory for queues that commands make.
     Umem(Umem),
-    /// Made by a command.
+    /// An object that a command made.
     Devx(Devx),
 }
 
 impl Object {
-    /// The order in which objects are destroyed with their context: who uses others first.
+    /// The order in which objects are destroyed with their context: an object comes before those that it
+    /// uses.
     pub(crate) const fn rank(&self) -> u8 {
         match self {
             Self::Qp(_) => 0,
@@ -179,40 +180,40 @@ impl Object {
         }
     }
 
-    /// Whether queues can be made over it.
+    /// Whether queues can depend on this object.
     pub(crate) const fn may_be_base(&self) -> bool {
         matches!(self, Self::Umem(_) | Self::Uar)
     }
 
-    /// Whether the device has to look at it when it looks for work.
+    /// Whether the device looks at this object when it looks for work.
     pub(crate) const fn is_queue(&self) -> bool {
         matches!(self, Self::Qp(_) | Self::Cq(_) | Self::Srq(_))
     }
 }
 
-/// One open of the device.
+/// One opening of the device.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
-    /// GET_CONTEXT was called.
+    /// Whether GET_CONTEXT was called.
     pub(crate) opened: bool,
-    /// It may send commands of its own to the device.
+    /// Whether the program may send its own commands to the device.
     pub(crate) devx: bool,
-    /// Where asynchronous events go.
+    /// The channel for asynchronous events.
     pub(crate) async_channel: Option<u32>,
-    /// How its device has ended.
+    /// How the device has ended for this context.
     pub(crate) ending: Option<Ending>,
-    /// Apart from the rest, of which programs have tens of thousands: the device looks through these at each
-    /// turn.
+    /// Queues, apart from the other objects. The device looks through all queues in each turn, and a program
+    /// may have tens of thousands of other objects.
     queues: BTreeMap<u32, Object>,
     others: BTreeMap<u32, Object>,
-    /// What was destroyed when the device was taken out, until the program destroys it: the device knows none
-    /// of it.
+    /// Objects that were destroyed when the device was removed, until the program destroys them too. The
+    /// device no longer knows them.
     buried: BTreeMap<u32, Object>,
     next: u32,
 }
 
 impl Context {
-    /// Whether a queue is made over the memory or page of a handle.
+    /// Whether a queue depends on the memory or page of a handle.
     pub(crate) fn is_base(&self, handle: u32) -> bool {
         self.queues().any(|object| {
             let base = match object {
@@ -225,7 +226,7 @@ impl Context {
         })
     }
 
-    /// Stores an object and returns its handle, `None` when the handles are used up.
+    /// Stores an object and returns its handle, or `None` when all handles are in use.
     pub(crate) fn insert(&mut self, object: Object) -> Option<u32> {
         let free = |handle: &u32| !self.queues.contains_key(handle) && !self.others.contains_key(handle);
         let handle = (self.next..=i32::MAX as u32).find(free).or_else(|| (0..self.next).find(free))?;
@@ -234,7 +235,7 @@ impl Context {
         Some(handle)
     }
 
-    /// Returns an object to change it.
+    /// Returns an object for changes.
     pub(crate) fn get_mut(&mut self, handle: u32) -> Option<&mut Object> {
         let Self { queues, others, buried, .. } = self;
         [queues, others, buried].into_iter().find_map(|objects| objects.get_mut(&handle))
@@ -251,7 +252,7 @@ impl Context {
         self.queues.values().chain(self.others.values())
     }
 
-    /// Returns how many objects there are that the program has not destroyed.
+    /// Returns the number of objects that the program has not destroyed.
     pub(crate) fn count(&self) -> usize {
         self.queues.len() + self.others.len() + self.buried.len()
     }
@@ -261,12 +262,13 @@ impl Context {
         self.queues.values()
     }
 
-    /// Returns all queues to change them.
+    /// Returns all queues for changes.
     pub(crate) fn queues_mut(&mut self) -> impl Iterator<Item = &mut Object> {
         self.queues.values_mut()
     }
 
-    /// Takes all objects out as [`Context::drain`] does. Their handles stay, to be destroyed.
+    /// Takes all objects out as [`Context::drain`] does. Their handles stay valid until the program destroys
+    /// them.
     pub(crate) fn bury(&mut self) -> Vec<Object> {
         self.buried =
             self.queues.iter().chain(&self.others).map(|(at, object)| (*at, object.clone())).collect();
@@ -282,7 +284,7 @@ impl Context {
     }
 }
 
-/// The number that the kernel's interface has for a state (`enum ib_qp_state`).
+/// Returns the kernel interface's number for a state (`enum ib_qp_state`).
 pub(crate) const fn state_number(state: QpState) -> u8 {
     match state {
         QpState::Reset => 0,
@@ -295,7 +297,7 @@ pub(crate) const fn state_number(state: QpState) -> u8 {
     }
 }
 
-/// The state of a number.
+/// Returns the state with this number.
 pub(crate) const fn state_of(number: u8) -> Option<QpState> {
     Some(match number {
         0 => QpState::Reset,

@@ -1,4 +1,4 @@
-//! Queues that libibverbs has made and connected become ours.
+//! The shim takes over queues that libibverbs has made and connected.
 
 use super::verbs::Counts;
 use super::verbs_qp::{Sizes, VerbsQp};
@@ -15,10 +15,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// The completion queue has 16 entries, and 4 are for receives.
+/// The completion queue has 16 entries, 4 of them for receives.
 const SPEC: AdoptSpec = AdoptSpec { signal_all: false, max_requests: Some(8) };
 
-/// Runs a test with libmlx5 receiving to memory only.
+/// Runs a test with libmlx5 set to receive into memory only.
 fn adopting(name: &str, body: impl FnOnce()) {
     with("MLX5_SCATTER_TO_CQE", "0", name, body);
 }
@@ -30,7 +30,7 @@ fn with(variable: &str, value: &str, name: &str, body: impl FnOnce()) {
     prepared(name, prepare, body);
 }
 
-/// Waits for the next completion, which must be of a request.
+/// Waits for the next completion, which must belong to a request.
 fn next<const S: usize, const R: usize>(
     completions: &mut CqReader,
     queue: &mut QueuePair<S, R>,
@@ -49,10 +49,10 @@ fn next<const S: usize, const R: usize>(
 #[test]
 fn queues_continue_where_libibverbs_stopped() {
     adopting("adopt::queues_continue_where_libibverbs_stopped", || {
-        // In the first lap of each ring, of 4, 16 and 64, in later ones, and where the 16 bits of a counter
-        // are full.
+        // The numbers cover the first lap of each ring (of 4, 16 and 64 slots), later laps, and the wrap of a
+        // 16-bit counter.
         for before in [0, 3, 16, 17, 63, 4_680] {
-            // With that much inline data 4,680 requests fill 65,520 blocks.
+            // With this much inline data, 4,680 requests fill 65,520 blocks.
             let inline = if before > 100 { 800 } else { 0 };
             let mut theirs = VerbsQp::connected(Sizes { inline, ..Sizes::SMALL });
             for first in (0..before).step_by(16) {
@@ -119,7 +119,7 @@ fn what_the_library_is_for_works_on_them() {
         assert_eq!(next(&mut completions, &mut queue).id, 2);
         assert_eq!(theirs.written(), 0x5a5a);
 
-        // It fails, is reset and connected anew, as one of ours.
+        // The queue pair fails, is reset and connected anew, like a queue pair of the shim.
         queue
             .request(3)
             .signaled()
@@ -135,7 +135,7 @@ fn what_the_library_is_for_works_on_them() {
         queue.ring_doorbell();
         assert_eq!(next(&mut completions, &mut queue).id, 4);
 
-        // Events are of objects that a command made.
+        // Only objects that a command made have DEVX events.
         let events = device.events().unwrap();
         let refused = queue.control().notify(&events, &[EventKind::QP_ACCESS], 1);
         assert!(matches!(refused, Err(DevxError::Adopt(AdoptError::NotMadeHere))), "{refused:?}");
@@ -149,7 +149,7 @@ fn what_the_library_is_for_works_on_them() {
 #[test]
 fn events_come_to_the_channel_of_the_maker() {
     adopting("adopt::events_come_to_the_channel_of_the_maker", || {
-        // The other library has asked for no event, or for some: the sequence number goes on.
+        // The other library may have requested events before. The sequence number continues from there.
         for before in 0..6 {
             let theirs = VerbsQp::connected(Sizes::SMALL);
             for _ in 0..before {
@@ -177,12 +177,13 @@ fn events_come_to_the_channel_of_the_maker() {
     });
 }
 
-/// Returns why the queues are refused.
+/// Returns the error with which the shim refuses the queues.
 fn refusal<const S: usize, const R: usize>(theirs: &VerbsQp, spec: AdoptSpec) -> DevxError {
     theirs.adopt::<S, R>(spec).map(drop).unwrap_err()
 }
 
-/// Returns why the queues are refused, for a reason that only queues of others have.
+/// Returns the reason for which the shim refuses the queues. Only queues of another library have such
+/// reasons.
 fn adoption(theirs: &VerbsQp) -> AdoptError {
     match refusal::<64, 16>(theirs, SPEC) {
         DevxError::Adopt(error) => error,
@@ -194,7 +195,7 @@ fn adoption(theirs: &VerbsQp) -> AdoptError {
 fn queues_that_are_not_idle_are_refused() {
     adopting("adopt::queues_that_are_not_idle_are_refused", || {
         let theirs = VerbsQp::connected(Sizes::SMALL);
-        // A message that has no buffer yet.
+        // The message waits, since no buffer is posted yet.
         theirs.post_message();
         std::thread::sleep(MOMENT.unwrap());
         assert_eq!(adoption(&theirs), AdoptError::SendsOutstanding { announced: 1, next: 0 });
@@ -203,7 +204,7 @@ fn queues_that_are_not_idle_are_refused() {
         theirs.post_receive();
         assert_eq!(adoption(&theirs), AdoptError::ReceivesOutstanding { announced: 2, taken: 1 });
         theirs.post_message();
-        // One of the send and one of the receive, one behind the other.
+        // One completion of the send and one of the receive arrive one after the other.
         let device = theirs.opened.adopt().unwrap();
         for _ in 0..2 {
             while theirs.adopt_cq(&device).is_ok() {}
@@ -211,7 +212,7 @@ fn queues_that_are_not_idle_are_refused() {
             theirs.poll(1);
         }
         drop(device);
-        // What was refused was left as it was, and is accepted now.
+        // A refused queue pair is unchanged, and is accepted now.
         let (queue, completions, device) = theirs.adopt::<64, 16>(SPEC).unwrap();
         drop((queue, completions, device));
         theirs.destroy();
@@ -262,7 +263,7 @@ fn queues_of_others_and_of_other_sizes_are_refused() {
 fn queues_that_could_overrun_are_refused() {
     adopting("adopt::queues_that_could_overrun_are_refused", || {
         let theirs = VerbsQp::connected(Sizes::SMALL);
-        // Without a limit there may be as many requests as blocks.
+        // Without a limit, there may be as many requests as blocks.
         for (max_requests, needed) in [(None, 64), (Some(1000), 64), (Some(17), 17)] {
             let refused = refusal::<64, 16>(&theirs, AdoptSpec { max_requests, ..SPEC });
             let wanted = format!("needed: {needed}, free: 16");
@@ -280,7 +281,7 @@ fn queues_that_could_overrun_are_refused() {
 
 #[test]
 fn queues_that_receive_into_completions_are_refused() {
-    // As libmlx5 makes them by default.
+    // The test uses the default of libmlx5.
     with("MLX5_SCATTER_TO_CQE", "1", "adopt::queues_that_receive_into_completions_are_refused", || {
         let theirs = VerbsQp::connected(Sizes::SMALL);
         assert_eq!(adoption(&theirs), AdoptError::ScatterToCqe);

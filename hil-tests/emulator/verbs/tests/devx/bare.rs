@@ -1,5 +1,6 @@
-//! The core without the shim, as on bare metal: objects by raw calls of libmlx5, rings, records and doorbells
-//! of this program's. For the ways to ask for events that the shim does not use.
+//! The library without the shim, as on bare metal: raw calls of libmlx5 make the objects, and this program
+//! has its own rings, records and doorbells. The tests cover the ways to request events that the shim does
+//! not use.
 #![allow(unsafe_code)]
 
 use crate::verbs::Opened;
@@ -31,21 +32,21 @@ struct Uar {
     page_id: u32,
 }
 
-/// `struct mlx5dv_obj`, of which the seventh pair is used, and `struct mlx5dv_pd`.
+/// `struct mlx5dv_obj`, of which only the seventh pair is used, and `struct mlx5dv_pd`.
 #[repr(C)]
 struct Dv([*mut c_void; 16]);
 
-/// Where things are in one piece of memory, in bytes.
+/// Offsets in one piece of memory, and its length, in bytes.
 const CQ_RECORD: usize = 4096;
 const QP_RECORD: usize = CQ_RECORD + 64;
 const SEND_RING: usize = 8192;
 const LENGTH: usize = 12_288;
 
-/// Where CREATE_QP names its completion queues.
+/// Offsets of the completion queues' numbers in CREATE_QP.
 const SEND_CQN: usize = 0x18 + 0x7c;
 const RECEIVE_CQN: usize = 0x18 + 0x9c;
 
-/// A send queue and its completion queue. Nothing of them is destroyed but by the process's end.
+/// A send queue and its completion queue. They are only destroyed when the process ends.
 struct Bare {
     opened: Opened,
     qp: *mut c_void,
@@ -68,7 +69,7 @@ fn create<C: Command>(opened: &Opened, command: &C) -> (*mut c_void, C::Reply) {
     (object, command.decode(&output).unwrap())
 }
 
-/// Returns null for what was refused.
+/// Makes an object by a raw command. Returns null if the command is refused.
 fn create_raw(opened: &Opened, input: &[u8], length: usize) -> (*mut c_void, Vec<u8>) {
     let mut output = vec![0_u8; length];
     let object = call!(&opened.mlx5, "mlx5dv_devx_obj_create": fn(
@@ -104,7 +105,7 @@ impl Bare {
         let umem = call!(&opened.mlx5, "mlx5dv_devx_umem_reg": fn(
             context => *mut c_void, memory => *mut u8, LENGTH => usize, 1 => u32
         ) -> *const u32);
-        // SAFETY: libmlx5 has made both; the first field of a umem is its number.
+        // SAFETY: libmlx5 has made both structures. The first field of a umem is its number.
         let (uar, umem) = unsafe { (&*uar, UmemId(*umem)) };
         let at = |offset: usize| UmemSlice { umem, offset: offset as u64 };
         let page = UarPage::new(uar.page_id).unwrap();
@@ -147,7 +148,7 @@ impl Bare {
             page_size,
             timestamps: TimestampFormat::DeviceDefault,
         };
-        // As some write it that have no receive queue: no completion queue for it either.
+        // Some programs write 0 for the completion queue of a missing receive queue.
         let mut input = encoded(&request);
         let mut set = |at: usize, cqn: u32| {
             input[at..at + 4].copy_from_slice(&cqn.to_be_bytes());
@@ -159,8 +160,8 @@ impl Bare {
         assert!(set(SEND_CQN, 0).0.is_null(), "sends do need one");
         connect(&opened, qp, qpn);
         let uar_page = NonNull::new(uar.base_addr.cast::<u64>()).unwrap();
-        // SAFETY: both registers are of the page that the queues were made with; it is never unmapped, and
-        // nobody else rings.
+        // SAFETY: both registers belong to the page that the queues were made with. The page is never
+        // unmapped, and nobody else rings.
         let (rings, doorbell) = unsafe {
             (UarDoorbell::new(NonNull::new(uar.reg_addr.cast()).unwrap()), UarCqDoorbell::new(uar_page, cqn))
         };
@@ -169,12 +170,12 @@ impl Bare {
         Self { opened, qp, qpn, cq, cqn, uar_page, completions, doorbell, send }
     }
 
-    /// Makes a channel and returns it, and its descriptor as a file.
+    /// Makes a channel. Returns the channel, and its descriptor as a file.
     fn channel(&self, flags: c_int) -> (*mut c_int, File) {
         let channel = call!(&self.opened.mlx5, "mlx5dv_devx_create_event_channel": fn(
             self.opened.raw.as_ptr() => *mut c_void, flags => c_int
         ) -> *mut c_int);
-        // SAFETY: a channel begins with its descriptor, which is never closed by libmlx5 here.
+        // SAFETY: a channel begins with its descriptor, which libmlx5 never closes here.
         let file = unsafe {
             assert_eq!(libc::fcntl(*channel, libc::F_SETFL, libc::O_NONBLOCK), 0);
             File::from_raw_fd(*channel)
@@ -205,7 +206,7 @@ impl Bare {
         self.completions.arm(&mut self.doorbell, entries);
     }
 
-    /// Takes the next completion, which comes soon.
+    /// Waits for the next completion.
     fn completed(&mut self) {
         let end = Instant::now() + Duration::from_secs(60);
         while self.completions.poll(&mut QpRouter { queues: &mut self.send, mkeys: &mut [] }).is_none() {
@@ -254,7 +255,7 @@ fn connect(opened: &Opened, qp: *mut c_void, qpn: Qpn) {
     }
 }
 
-/// Reads what there is, or comes in time.
+/// Reads the available bytes, or waits for some within the limit.
 fn read(file: &mut File, limit: Option<Duration>) -> Option<Vec<u8>> {
     let mut bytes = [0; 128];
     crate::verbs::readable(file, limit.unwrap()).then(|| {
@@ -270,7 +271,7 @@ fn events_go_to_channels_and_eventfds() {
         let ((full, mut full_file), (short, mut short_file)) = (bare.channel(0), bare.channel(1));
         bare.subscribe(full, 5);
         bare.subscribe(short, 6);
-        // SAFETY: makes a descriptor, which is this file's.
+        // SAFETY: the call makes a descriptor, which belongs to this file alone.
         let mut eventfd = unsafe { File::from_raw_fd(libc::eventfd(0, libc::EFD_NONBLOCK)) };
         assert_eq!(bare.signal(full, full_file.as_raw_fd()), libc::EINVAL, "no eventfd");
         assert_eq!(bare.signal(full, 9999), libc::EBADF, "nothing");
@@ -291,7 +292,7 @@ fn events_go_to_channels_and_eventfds() {
             bare.arm(ArmFor::Any);
             assert_eq!(told(TIMEOUT), once, "{round}");
             let (sequence, index) = (2 * round % 4, 3 * round + 1);
-            // SAFETY: the page is mapped; the device only reads it.
+            // SAFETY: the page is mapped, and the device never writes it.
             let register = unsafe { bare.uar_page.as_ptr().byte_add(0x20).read_volatile() };
             let [.., a, b, c] = bare.cqn.get().to_be_bytes();
             assert_eq!(register.to_ne_bytes(), [sequence << 4, 0, 0, index, 0, a, b, c]);
@@ -344,7 +345,7 @@ fn answers_that_nobody_waits_for_come_through_a_descriptor() {
                 channel => *mut c_int, answer.as_mut_ptr() => *mut u8, answer.len() => usize
             ) -> c_int);
             assert_eq!((read, &answer[..8]), (0, &number.to_ne_bytes()[..]));
-            // Status, and the state in the context: ready to send.
+            // The status is good, and the state in the context is "ready to send".
             assert_eq!((answer[8], answer[8 + 0x18] >> 4), (0, 3));
         }
         call!(mlx5, "mlx5dv_devx_destroy_cmd_comp": fn(channel => *mut c_int));

@@ -1,5 +1,5 @@
-//! Completions by event: waiting, its limit, the descriptor, and that no completion is slept over; and their
-//! time.
+//! Completions by event: waiting, time limits, the descriptor, and prompt wake-ups; and the times of
+//! completions.
 
 use crate::verbs;
 use crate::{Bench, MOMENT, TIMEOUT};
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 type Queue = QueuePair<64, 16>;
 
-/// Posts a request that does nothing but complete.
+/// Posts a NOP, a request that only completes.
 fn nop(queue: &mut Queue, id: u64) {
     queue.request(id).signaled().nop().unwrap();
     queue.ring_doorbell();
 }
 
-/// Waits for a completion, which must not be found at the limit only.
+/// Waits for a completion. A completion must arrive well before the limit.
 fn wait(completions: &mut CqReader, queue: &mut Queue, timeout: Option<Duration>) -> Option<u64> {
     let mut router = QpRouter { queues: queue, mkeys: &mut [] };
     let start = Instant::now();
@@ -52,15 +52,16 @@ fn waiting_ends_with_a_completion_or_in_time() {
             assert_eq!(wait(&mut completions, &mut queue, TIMEOUT), Some(id));
         }
         assert_eq!(wait(&mut completions, &mut queue, MOMENT), None);
-        // Without a limit, where it need not sleep: it would for ever, were it broken.
+        // The completion is already there, so the wait without a limit need not sleep. A broken wait would
+        // sleep for ever.
         nop(&mut queue, 20);
         std::thread::sleep(MOMENT.unwrap());
         assert_eq!(wait(&mut completions, &mut queue, None), Some(20));
     });
 }
 
-/// The stand-in's device has a clock of 1 GHz, which is this system's. libmlx5 has mapped its register and
-/// what its ticks are in time.
+/// The stand-in's device has a clock of 1 GHz, which shows this system's time. libmlx5 has mapped its
+/// register and the page that relates ticks to time.
 #[test]
 fn completions_tell_their_time() {
     preloaded("completions::completions_tell_their_time", || {
@@ -81,16 +82,16 @@ fn completions_tell_their_time() {
             let done = clock.nanoseconds(entry.timestamp.get());
             assert_eq!(completion.unwrap().work().unwrap().id, id);
             assert!((before..=verbs::monotonic()).contains(&done), "{before} {done}");
-            // The register is never behind a stamp that was seen.
+            // The register is never behind a time stamp that a program has seen.
             assert!((shown..=register.ticks()).contains(&entry.timestamp.get()), "{shown} {done}");
-            // The time of day, as the kernel keeps it.
+            // The time of day, by the kernel's conversion.
             let info = device.clock_info().unwrap();
             let then = UNIX_EPOCH + Duration::from_nanos(info.nanoseconds(done));
             // The system's time may have been set back a little.
             let ago = (SystemTime::now() + Duration::from_millis(1)).duration_since(then).unwrap();
             assert!(ago < TIMEOUT.unwrap(), "{ago:?}");
         }
-        // It goes on while nothing is posted.
+        // The clock goes on while no request is posted.
         let shown = register.ticks();
         std::thread::sleep(2 * MOMENT.unwrap());
         while register.ticks() == shown {
@@ -102,13 +103,13 @@ fn completions_tell_their_time() {
     });
 }
 
-/// A queue pair with a completion queue of its own.
+/// A queue pair with its own completion queue.
 struct End {
     completions: CqReader,
     queue: Queue,
 }
 
-/// Two that are connected to each other.
+/// Returns two queue pairs that are connected to each other.
 fn ends() -> (Device, [End; 2]) {
     let device = Device::open(None).unwrap();
     let pd = device.alloc_pd().unwrap();
@@ -166,8 +167,8 @@ fn no_completion_is_slept_over() {
         let (_device, [mut receiver, mut sender]) = ends();
         let taken = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            // Sends one to three messages and no more before they were taken: each must wake the receiver, at
-            // whatever moment of its looking, arming and falling asleep the device writes the entry.
+            // Sends one to three messages, and waits until they are taken. Each must wake the receiver,
+            // whether the device writes its entry while the receiver polls, arms or falls asleep.
             scope.spawn(|| {
                 let (mut sent, mut acknowledged) = (0, 0);
                 while sent < ROUNDS {
@@ -207,7 +208,7 @@ fn a_queue_can_do_without_a_channel() {
     preloaded("completions::a_queue_can_do_without_a_channel", || {
         let Bench { mut completions, mut queue, .. } = Bench::new(QueuePairSpec::default()).unwrap();
         let before = verbs::Counts::now();
-        // The channel, and the subscription.
+        // First the creation of the channel fails, then the subscription.
         for nth in [1, 2] {
             verbs::fail(nth, libc::EMFILE, 0);
             let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
@@ -242,7 +243,8 @@ fn the_descriptor_is_readable_while_an_event_is_untaken() {
             assert!(!verbs::readable(&channel, moment), "{id}: nothing has come");
             nop(&mut queue, id);
             assert!(verbs::readable(&completions.channel().unwrap(), TIMEOUT.unwrap()), "{id}");
-            // Polled entries leave the event where it is; it is taken with the next look that finds none.
+            // Polled entries leave the event in the channel. The next poll that finds no entry takes the
+            // event.
             assert_eq!(poll_or_arm(&mut completions, &mut queue), Some(id));
             assert!(verbs::readable(&channel, Duration::ZERO), "{id}");
         }
@@ -261,8 +263,7 @@ fn entries_of_one_s_own_making_retire_nothing() {
         queue.publish_receives();
         queue.ring_doorbell();
         let outstanding = (queue.outstanding(), queue.free_slots());
-        // A completion queue over memory of the program's, whose entries name the requests that are
-        // outstanding.
+        // The completion queue is memory of the program. Its entries name outstanding requests.
         let entry = |opcode: CqeOpcode| Cqe {
             sop_qpn: queue.qpn().get().into(),
             wqe_counter: 0.into(),

@@ -1,4 +1,4 @@
-//! Connecting queue pairs by what the two sides tell each other.
+//! Connects queue pairs by the addresses that both sides exchange.
 
 use super::verbs::{Counts, modify};
 use super::{TIMEOUT, page, says, write};
@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 type Queue = QueuePair<64, 16>;
 
-/// Two queue pairs of a device, not connected, and the reader of the first one's completions.
+/// Two unconnected queue pairs of a device, and the reader of the first one's completions.
 struct Pair {
     device: Device,
     page: Buffer,
@@ -42,7 +42,7 @@ impl Pair {
         Self { device, page, near, far, completions }
     }
 
-    /// Writes from the first one, and waits for what comes of it.
+    /// Writes from the first queue pair, and returns the outcome of the request.
     fn outcome(&mut self) -> Outcome {
         write(&mut self.near, 1, &self.page);
         let end = Instant::now() + TIMEOUT.unwrap();
@@ -100,7 +100,8 @@ fn a_small_packet_size_of_the_peer_is_kept_to() {
     });
 }
 
-/// Connects the first one over another way than the resolved one, the second one to the first.
+/// Connects the first queue pair over a changed address instead of the resolved one, and the second one to
+/// the first.
 fn with_address(change: impl FnOnce(&mut QpAddress, &mut ConnectOptions)) -> Outcome {
     let mut pair = Pair::new();
     let mut options = options();
@@ -146,7 +147,7 @@ fn an_address_that_leads_nowhere_is_refused() {
         let other = ConnectOptions { source_gid_index: 1, ..options() };
         assert!(matches!(control.address(&other), Err(DevxError::Call { what: "ibv_query_gid", .. })));
         refused(&far, &other);
-        // With a MAC address nobody is asked but the device.
+        // With a MAC address in the options, nothing is resolved, and only the device is asked.
         let refusal = refused(&far, &ConnectOptions { mac: Some(MAC), ..other });
         assert!(matches!(refusal, DevxError::Command(CommandError::Status { .. })), "{refusal:?}");
         let greedy = ConnectOptions { log_max_dest_rd_atomic: Some(LogMaxRdAtomic::MAX), ..options() };
@@ -156,7 +157,7 @@ fn an_address_that_leads_nowhere_is_refused() {
     });
 }
 
-/// QUERY_QP, with the context as it is.
+/// QUERY_QP, which returns the whole context.
 pub(super) struct Context(pub(super) Qpn);
 
 impl Command for Context {
@@ -202,7 +203,8 @@ fn each_option_reaches_the_device() {
             QpAddress { first_psn: Psn::new(2).unwrap(), ..pair.far.control().address(&options).unwrap() };
         control.connect(&peer, &options).unwrap();
         let context = control.execute_query(&Context(control.qpn())).unwrap();
-        // Bit places of the PRM, as the tests of the commands have them from rdma-core's macros.
+        // The bit positions are those of the PRM. The tests of the commands took them from rdma-core's
+        // macros.
         let path = context.primary_path;
         assert_eq!(path.hops.get(), 19 << 27 | 33, "acknowledgement time-out, GID index, hop limit");
         assert_eq!(path.flow.get(), 0x6a << 20 | 0xa_bcde, "traffic class, flow label");
@@ -223,7 +225,7 @@ fn each_option_reaches_the_device() {
     });
 }
 
-/// QUERY_HCA_CAP of any kind, as bytes.
+/// QUERY_HCA_CAP of any kind, as raw bytes.
 struct Capabilities(u16);
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -258,8 +260,8 @@ fn commands_of_the_callers_own_are_carried() {
         assert_eq!((general.len(), general.iter().all(|byte| *byte == 0)), (4096, false));
         let refused = device.execute(&Capabilities(0x7f)).unwrap_err();
         assert!(matches!(refused, DevxError::Command(CommandError::Status { .. })), "{refused:?}");
-        // Of the device itself the kernel carries no command about an object, of an object none about
-        // another.
+        // For the device itself, the kernel passes on no command about an object. For an object, it passes on
+        // no command about another object.
         let einval = |outcome: Result<(), DevxError>| match outcome {
             Err(DevxError::Call { cause, .. }) => assert_eq!(cause.raw_os_error(), Some(libc::EINVAL)),
             other => panic!("{other:?}"),

@@ -1,4 +1,4 @@
-//! Which values the contexts of objects get that are not the user's choice: by the device's capabilities.
+//! Fields of the objects' contexts that the device's capabilities determine instead of the user.
 
 use super::connect::Context;
 use super::umem::created_with;
@@ -9,8 +9,9 @@ use mlx5_mkey::error::CommandError;
 use mlx5_mkey::queue::QpRouter;
 use mlx5_testing::preload::prepared;
 
-/// What CREATE_QP, INIT2RTR and RTR2RTS wrote into a context: format of time stamps, logarithms of the
-/// longest message, of READs as responder and as requester, and of the packets for an acknowledgement.
+/// Returns fields that CREATE_QP, INIT2RTR and RTR2RTS wrote into a context: the format of time stamps, then
+/// logarithms of the longest message, of READs as responder and as requester, and of the packets per
+/// acknowledgement.
 fn written(bench: &Bench) -> [u32; 5] {
     let control = bench.queue.control();
     let context = control.execute_query(&Context(control.qpn())).unwrap();
@@ -18,7 +19,7 @@ fn written(bench: &Bench) -> [u32; 5] {
     [sizes >> 6 & 3, sizes >> 24 & 0x1f, context.rights.get() >> 21 & 7, retry >> 21 & 7, retry >> 28]
 }
 
-/// The library's queue pair of a spec.
+/// Makes a queue pair by the library, from a spec.
 fn create(device: &Device, spec: QueuePairSpec) -> Result<QueuePair<64, 16>, DevxError> {
     let pd = device.alloc_pd()?;
     let (cq, _completions) = device.create_cq(128)?;

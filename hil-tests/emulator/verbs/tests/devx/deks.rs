@@ -1,4 +1,4 @@
-//! Keys by the user's own names.
+//! A cache of keys, found by names of the user's own.
 
 use super::{Bench, Counts, Outcome, page, preloaded, prepared, verbs};
 use mlx5_mkey::command::{Credential, CredentialId, DekKey, DekState, ImportKekId, LoginState, XtsKey};
@@ -13,7 +13,7 @@ use mlx5_softdev::{crypto, factory};
 use std::path::Path;
 use std::process::Command;
 
-/// Each byte of what is encrypted.
+/// The value of each plain byte.
 const PLAIN: u8 = 0x5a;
 
 fn load(pd: &ProtectionDomain, byte: u8) -> Outcome<Dek> {
@@ -31,7 +31,7 @@ fn encrypted(bench: &mut Bench, lease: &DekLease) -> Option<[u8; 512]> {
     encrypted_by(bench, lease.id())
 }
 
-/// As [`encrypted`]; `None` where the device cannot.
+/// As [`encrypted`]. Returns `None` if the device cannot encrypt.
 pub(super) fn encrypted_by(bench: &mut Bench, dek: DekId) -> Option<[u8; 512]> {
     let spec = MkeySpec { max_entries: 4, crypto: true, ..MkeySpec::default() };
     let mut mkeys = bench.pd.create_mkeys(1, spec).unwrap();
@@ -97,7 +97,7 @@ fn keys_are_loaded_once_and_erased_at_once() {
         drop((again, other));
         assert_eq!((deks.remove_unused(), deks.len()), (1, 1), "one is in use");
 
-        // What the device does not destroy is still there, and can be erased again.
+        // A key that the device does not destroy remains, and can be erased again.
         verbs::keep(1);
         deks.erase("one").unwrap_err();
         verbs::keep(0);
@@ -109,8 +109,8 @@ fn keys_are_loaded_once_and_erased_at_once() {
     });
 }
 
-/// Its number stays, and so do the mkeys that have it; what was used is in force until the device is told to
-/// forget it.
+/// The key's number and the mkeys that use it stay the same. A used value stays in force until the device is
+/// told to forget it.
 #[test]
 fn a_key_gets_another_value() {
     preloaded("deks::a_key_gets_another_value", || {
@@ -131,7 +131,7 @@ fn a_key_gets_another_value() {
         dek.replace(one).unwrap();
         assert_eq!(encrypted_by(&mut bench, dek.id()), Some(ones), "at once, behind the command");
 
-        // What is refused changes nothing.
+        // A refused replacement changes nothing.
         let wrapped = dek.replace(DekKey::Wrapped128(&[0; 40]));
         assert!(matches!(wrapped, Err(DevxError::Command(_))), "{wrapped:?}");
         bench.device.sync_crypto().unwrap();
@@ -139,7 +139,7 @@ fn a_key_gets_another_value() {
     });
 }
 
-/// A commissioned device has two keys that wrap others, and a login names one of them.
+/// A commissioned device has two key encryption keys, and a login names one of them.
 #[test]
 fn a_login_names_the_key_that_wraps() {
     let name = "deks::a_login_names_the_key_that_wraps";
@@ -176,7 +176,7 @@ fn a_login_names_the_key_that_wraps() {
                 assert_eq!((load(number), load(other)), (true, false), "{number}");
             }
             assert!(login(2, 0).is_err(), "there are two");
-            // A wrapped key is asked for, and changed, under a login.
+            // Queries and changes of a wrapped key need a login.
             let key = wrap(0, &[7; 64]);
             let key = DekKey::Wrapped256(key.first_chunk().unwrap());
             let session = login(0, 0).unwrap();
@@ -187,7 +187,7 @@ fn a_login_names_the_key_that_wraps() {
             for refused in [dek.query().map(drop), dek.replace(key)] {
                 assert!(matches!(refused, Err(DevxError::Command(_))), "{refused:?}");
             }
-            // What was refused has left the place free, and another context has its own.
+            // A refused login does not count. Another context has its own login.
             let held = login(0, 0).unwrap();
             let second = Device::open(None).unwrap();
             let shown = wrap(0, &factory::CREDENTIAL);

@@ -1,4 +1,4 @@
-//! Regions of a dma-buf, for which a memfd stands: the stand-in takes any descriptor that can be mapped.
+//! Regions over a dma-buf. A memfd stands for it, since the stand-in takes any descriptor that can be mapped.
 #![allow(unsafe_code)]
 
 use super::{Bench, Counts, Opened, Outcome, page, preloaded, says, take, verbs};
@@ -14,16 +14,16 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Mutex;
 
-/// What a memfd is called in lists of mappings and descriptors.
+/// The name of the memfd in lists of mappings and descriptors.
 const NAME: &str = "memfd:exporter";
-/// Bytes of a memfd here: whole pages, as a dma-buf has.
+/// Bytes of the memfd: whole pages, as a dma-buf has.
 const SIZE: usize = 5 * 4096;
-/// What is registered: neither its start nor its end is that of a page.
+/// The registered range. Neither its start nor its end is on a page boundary.
 const PIECE: Range<usize> = 5000..17000;
-/// Where it is for requests: nowhere in this process, with the same offset in its page.
+/// The address of the range in requests. It is unmapped in this process, and has the same offset in its page.
 const IOVA: u64 = (0xd0 << 40) + PIECE.start as u64 % 4096;
 
-/// Memory that can be shared by its descriptor, with bytes of which no two pages have the same.
+/// Returns memory that can be shared by its descriptor. No two of its pages have the same bytes.
 pub(crate) fn exporter() -> File {
     // SAFETY: the name ends with a zero.
     let descriptor = unsafe { libc::memfd_create(c"exporter".as_ptr(), libc::MFD_CLOEXEC) };
@@ -49,12 +49,12 @@ fn register(pd: &ProtectionDomain, file: &impl AsFd, access: Access) -> Outcome<
     unsafe { pd.register_dmabuf(file.as_fd(), PIECE, IOVA, access) }
 }
 
-/// Registers some dma-buf that nobody else has.
+/// Registers a new dma-buf, which nothing else uses.
 pub(crate) fn any(pd: &ProtectionDomain) -> Outcome<MemoryRegion> {
     register(pd, &exporter(), Access::ALL)
 }
 
-/// Returns how often memfds are mapped in this process.
+/// Returns the number of mappings of memfds in this process.
 fn mappings() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().filter(|line| line.contains(NAME)).count()
@@ -71,7 +71,7 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
         drop(given);
         let mut other = page(&bench.pd, &[0xee; 256]).unwrap();
 
-        // Out of it: directly, and by an mkey over its second page and memory of another kind.
+        // Data leave the region directly, and through an mkey over its second page and other memory.
         let (from, to) = (5100, other.address());
         let sge = region.sge(100..164).unwrap();
         assert_eq!((sge.address, sge.length, sge.lkey), (IOVA + 100, 64, region.lkey()));
@@ -97,7 +97,7 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
         assert_eq!(found[64..], [0xee; 32]);
         assert_eq!(content(&file), pattern(), "what is read stays");
 
-        // Into it, up to the last byte.
+        // Data enter the region up to its last byte.
         let end = IOVA + PIECE.len() as u64;
         other.write(0, &[0x99; 64]).unwrap();
         let sge = other.sge(0..64).unwrap();
@@ -109,14 +109,14 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
         expected[PIECE.end - 64..PIECE.end].fill(0x99);
         assert_eq!(content(&file), expected, "it and nothing else is written");
 
-        // The page goes on behind that, the region does not.
+        // The page has more bytes after the region, which a request must not reach.
         bench.queue.request(5).signaled().rdma_write(into(end - 63), &[sge]).unwrap();
         bench.queue.ring_doorbell();
         let refused = take(&mut bench.completions, &mut bench.queue, 1)[0].work().unwrap();
         assert!(matches!(refused.outcome, Done::Failed(_)), "{refused:?}");
         assert_eq!(content(&file), expected);
 
-        // The region alone kept the memory mapped.
+        // Only the region kept the memory mapped.
         assert_eq!(mappings(), 1);
         region.deregister().unwrap();
         assert_eq!(mappings(), 0);
@@ -187,7 +187,7 @@ fn what_the_kernel_refuses_leaves_nothing_behind() {
             ((SIZE as u64, 1, 0), memory, 0, libc::EINVAL),
             ((!0xfff, 4096, 0), memory, 0, libc::EINVAL),
             ((1, 1, 0), memory, 0, libc::EINVAL),
-            // The space of the region would go round.
+            // The addresses of the region would wrap around.
             ((0, SIZE, !0xfff), memory, 0, libc::EINVAL),
         ] {
             let what = format!("{piece:x?}, descriptor {descriptor}, access {access:#x}");
@@ -200,7 +200,7 @@ fn what_the_kernel_refuses_leaves_nothing_behind() {
             assert_eq!(call!(&opened.verbs, "ibv_dereg_mr": fn(region => *mut c_void) -> c_int), 0);
             assert_eq!((Counts::now(), mappings()), (before, 0));
         }
-        // What a program leaves goes with its context.
+        // A region that the program leaves ends with its context.
         register(whole, memory, LOCAL_WRITE).unwrap();
         assert_eq!(mappings(), 1);
         opened.close();
@@ -208,7 +208,7 @@ fn what_the_kernel_refuses_leaves_nothing_behind() {
     });
 }
 
-/// What the hook was told.
+/// The errors that the hook has received.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[test]
@@ -225,7 +225,7 @@ fn refusals_are_errors() {
             };
         assert_eq!(refusal(0..SIZE + 1, 0), Some(libc::EINVAL));
         assert_eq!(refusal(PIECE, 0), Some(libc::EINVAL));
-        // What has no bytes does not get as far as the kernel, which would take some of it.
+        // The shim refuses an empty range itself, since the kernel would accept some of them.
         #[expect(clippy::reversed_empty_ranges, reason = "it is as one without bytes")]
         let reversed = 4096..0;
         for piece in [4096..4096, 5000..5000, reversed] {
@@ -238,7 +238,7 @@ fn refusals_are_errors() {
         assert!(verbs::has_failed());
         assert_eq!((Counts::now(), mappings()), (before, 0));
 
-        // A region that cannot be ended is still there, and so is its memory.
+        // A region that cannot be deregistered remains, and so does its memory.
         on_drop_error(|error| TOLD.lock().unwrap().push(error.to_string()));
         let region = register(&bench.pd, &file, Access::ALL).unwrap();
         verbs::keep(1);

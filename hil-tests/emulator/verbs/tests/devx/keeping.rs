@@ -1,4 +1,4 @@
-//! What cannot be destroyed keeps its memory, and is told of.
+//! Objects that cannot be destroyed keep their memory, and are reported.
 #![allow(unsafe_code)]
 
 use super::{Bench, Counts, everything, page, preloaded, verbs};
@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the allocations that are aligned to pages: rings and buffers are.
+/// An allocator that counts page-aligned allocations, which are rings and buffers.
 struct CountsPages;
 
 static PAGES: AtomicUsize = AtomicUsize::new(0);
@@ -16,7 +16,7 @@ static PAGES: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: CountsPages = CountsPages;
 
-// SAFETY: hands everything on to the system's allocator.
+// SAFETY: all calls go to the system's allocator.
 unsafe impl GlobalAlloc for CountsPages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         PAGES.fetch_add(usize::from(layout.align() >= 4096), Ordering::Relaxed);
@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for CountsPages {
     }
 }
 
-/// What the hook was told.
+/// The errors that the hook has received.
 static TOLD: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
 fn note(error: &DevxError) {
@@ -49,7 +49,7 @@ fn large_buffers_are_in_huge_pages_where_there_are_any() {
         assert_eq!((buffer.address() % (2 << 20), buffer.len()), (0, (4 << 20) + 1));
         let mut last = [1];
         assert_eq!((buffer.read(4 << 20, &mut last), last), (Ok(()), [0]));
-        // What was asked for is a flag of the mapping, if the kernel knows it.
+        // The requested advice shows as a flag of the mapping, if the kernel knows it.
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let range = |line: &str| {
             let (first, rest) = line.split_once('-')?;
@@ -119,7 +119,8 @@ fn what_cannot_be_destroyed_keeps_its_memory() {
         let plain = page(&other.pd, &[9; 64]).unwrap();
         everything().unwrap();
         on_drop_error(note);
-        // Of each destroying of `everything` that is refused: what was told, and how many allocations stay.
+        // For each refused destruction of `everything`: the reported calls, and the number of allocations
+        // that stay.
         let mut seen = Vec::new();
         for nth in 1.. {
             let (pages, refused) = (PAGES.load(Ordering::Relaxed), Counts::now().refused);
@@ -131,20 +132,20 @@ fn what_cannot_be_destroyed_keeps_its_memory() {
             }
             let told = std::mem::take(&mut *TOLD.lock().unwrap());
             seen.push((told, PAGES.load(Ordering::Relaxed) - pages));
-            // The device, and whoever else uses it, goes on.
+            // The device and its other users go on.
             other.write(&plain, plain.rkey());
             other.completed();
         }
-        // In the order of dropping. Of a queue pair its own rings stay and those of its completion queue; an
-        // mkey keeps the completion queue that its signature errors arrive at. Of a UAR page libmlx5 tells
-        // nobody.
+        // The order is that of dropping. A queue pair keeps its own rings and those of its completion queue.
+        // An mkey keeps the completion queue for its signature errors. libmlx5 reports no failure for a UAR
+        // page.
         const OBJECT: &str = "mlx5dv_devx_obj_destroy";
         const UMEM: &str = "mlx5dv_devx_umem_dereg";
         let (dek, address, mkey, psv) = ((OBJECT, 0), ("ibv_destroy_ah", 0), (OBJECT, 1), (OBJECT, 0));
         let (buffer, region) = (("ibv_dereg_mr", 1), ("ibv_dereg_mr", 0));
         let (queue_pair, its_rings) = ((OBJECT, 2), (UMEM, 1));
         let (domain, completion_queue, its_ring) = (("ibv_dealloc_pd", 0), (OBJECT, 1), (UMEM, 1));
-        // One copies memory: it keeps a buffer, too.
+        // The second queue pair copies memory, and so keeps a buffer too.
         let queue_pairs = [queue_pair, its_rings, (OBJECT, 3), its_rings, buffer];
         let told = [dek, address, mkey, psv, psv, buffer, region].into_iter().chain(queue_pairs);
         let told = told.chain([domain, completion_queue, its_ring]);

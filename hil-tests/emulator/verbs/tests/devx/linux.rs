@@ -1,4 +1,4 @@
-//! What Linux refuses, and what the shim does about it.
+//! Commands that Linux refuses, and the shim's ways around them.
 
 use super::verbs::{self, Counts};
 use super::verbs_qp::{Sizes, VerbsQp};
@@ -36,7 +36,7 @@ fn a_queue_pair_that_could_not_go_on_is_refused_before_it_stops() {
     });
 }
 
-/// A queue pair of libibverbs that was taken over and stops at signature errors.
+/// Takes over a queue pair of libibverbs, and makes it stop at signature errors.
 fn adopted(theirs: &VerbsQp) -> Bench {
     let device = theirs.opened.adopt().unwrap();
     let pd = theirs.adopt_pd(&device).unwrap();
@@ -51,8 +51,7 @@ fn adopted(theirs: &VerbsQp) -> Bench {
     bench
 }
 
-/// Takes completions of requests until there are this many; what is said of the mkey beside them is the
-/// mkey's.
+/// Takes completions until there are `count` of requests. Signature errors between them go to the mkey.
 fn names(bench: &mut Bench, object: &mut MkeyObject, count: usize) -> Vec<u64> {
     let end = Instant::now() + TIMEOUT.unwrap();
     let mut taken = Vec::new();
@@ -68,7 +67,7 @@ fn names(bench: &mut Bench, object: &mut MkeyObject, count: usize) -> Vec<u64> {
     taken
 }
 
-/// Waits until the queue stands, and returns where.
+/// Waits until the queue has drained. Returns the next block to execute.
 fn stands(bench: &Bench) -> u16 {
     let end = Instant::now() + TIMEOUT.unwrap();
     loop {
@@ -81,7 +80,7 @@ fn stands(bench: &Bench) -> u16 {
     }
 }
 
-/// As scenario m19 of the software device.
+/// Scenario m19 of the software device, for a queue pair of libibverbs.
 #[test]
 fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
     let name = "linux::a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error";
@@ -97,7 +96,7 @@ fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
         assert_eq!(names(&mut bench, &mut object, 1), [3]);
         assert_eq!(bench.queue.control().query().unwrap().state, QpState::RTS);
         assert!(bench.completions.check(&mut object.mkey).unwrap().is_some());
-        // One that is not drained does not go on.
+        // A queue pair that has not drained cannot be resumed.
         assert!(matches!(bench.queue.control().resume(), Err(DevxError::Call { what: "ibv_modify_qp", .. })));
         assert_eq!(bench.queue.control().query().unwrap().state, QpState::RTS);
         drop((page, object, bench));
@@ -106,8 +105,8 @@ fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
     });
 }
 
-/// As scenario m17 of the software device: what is cancelled while the queue stands completes and does
-/// nothing.
+/// Scenario m17 of the software device, for a queue pair of libibverbs: requests that are cancelled while the
+/// queue is drained complete without an effect.
 #[test]
 fn requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands() {
     let name = "linux::requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands";

@@ -1,5 +1,5 @@
-//! The shim through the real libibverbs and libmlx5, with the library before this program: events, borrowed
-//! contexts, and what goes wrong.
+//! Tests of the shim through the real libibverbs and libmlx5, with the preloaded library: events, borrowed
+//! contexts, and failures.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[macro_use]
@@ -48,9 +48,9 @@ use verbs::{Counts, Opened};
 
 type Outcome<T = ()> = Result<T, DevxError>;
 
-/// So long a test waits for what must come.
+/// How long a test waits for something that must happen.
 const TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
-/// So long it waits for what must not.
+/// How long a test waits for something that must not happen.
 const MOMENT: Option<Duration> = Some(Duration::from_millis(20));
 
 /// A queue pair that is connected to itself.
@@ -67,8 +67,8 @@ impl Bench {
         Self::on(Device::open(None)?, spec, 128)
     }
 
-    /// One that stops at signature errors: made so by a command of the program's own, since the library makes
-    /// none that cannot go on.
+    /// Makes a queue pair that stops at signature errors, by a command of the program's own. The library
+    /// itself makes no queue pair that cannot be resumed.
     fn draining() -> Self {
         let mut bench = Self::new(QueuePairSpec::default()).unwrap();
         bench.queue.reset(&mut [&mut bench.completions]).unwrap();
@@ -87,7 +87,7 @@ impl Bench {
         Ok(Self { device, pd, cq, completions, queue })
     }
 
-    /// Writes from a page to itself, to `remote`.
+    /// Writes 64 bytes from the start of a page to its middle.
     fn write(&mut self, from: &Buffer, rkey: Key) {
         let remote = Remote { address: from.address() + 512, rkey };
         let sge = Sge { address: from.address(), length: 64, lkey: from.lkey() };
@@ -97,7 +97,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// Waits for a completion, which must be a good one.
+    /// Waits for a completion, which must be without an error.
     fn completed(&mut self) {
         let work = take(&mut self.completions, &mut self.queue, 1)[0].work().unwrap();
         assert!(
@@ -107,7 +107,7 @@ impl Bench {
     }
 }
 
-/// Takes completions until there are this many.
+/// Takes completions until there are `count`.
 fn take(reader: &mut CqReader, queue: &mut QueuePair<64, 16>, count: usize) -> Vec<Completion> {
     let end = Instant::now() + TIMEOUT.unwrap();
     let mut router = QpRouter { queues: queue, mkeys: &mut [] };
@@ -120,7 +120,7 @@ fn take(reader: &mut CqReader, queue: &mut QueuePair<64, 16>, count: usize) -> V
     taken
 }
 
-/// Waits until the device has executed all that was posted.
+/// Waits until the device has executed all posted requests.
 fn executed(queue: &QueuePair<64, 16>) {
     while queue.control().query().unwrap().next_send_block != queue.producer() as u16 {
         std::thread::yield_now();
@@ -130,8 +130,8 @@ fn executed(queue: &QueuePair<64, 16>) {
 #[test]
 fn who_asks_hears_what_has_become_of_what_it_rang() {
     preloaded("who_asks_hears_what_has_become_of_what_it_rang", || {
-        // By no other thread, for whose turn the program would wait: each time, and long where the machine
-        // has much to do.
+        // No other thread executes the requests. The program would have to wait for that thread's turn each
+        // time, which takes long on a busy machine.
         let Bench { mut queue, mut completions, .. } = Bench::new(QueuePairSpec::default()).unwrap();
         for id in 0..500 {
             queue.request(id).signaled().nop().unwrap();
@@ -143,25 +143,25 @@ fn who_asks_hears_what_has_become_of_what_it_rang() {
     });
 }
 
-/// A page that is registered with all rights and holds these bytes.
+/// Returns a page that is registered with all rights and begins with these bytes.
 fn page(pd: &ProtectionDomain, bytes: &[u8]) -> Outcome<Buffer> {
     let mut page = pd.alloc_buffer(4096, Access::ALL)?;
     page.write(0, bytes)?;
     Ok(page)
 }
 
-/// What a queue pair is to be like that stops at signature errors.
+/// Returns the spec of a queue pair that stops at signature errors.
 fn draining() -> QueuePairSpec {
     QueuePairSpec { drain_on_signature_error: true, ..QueuePairSpec::default() }
 }
 
-/// Waits for the next event, which must come.
+/// Waits for the next event, which must arrive.
 fn next(events: &Events) -> Event {
     events.wait(TIMEOUT).unwrap().expect("an event")
 }
 
-/// Configures an mkey with a T10-DIF in memory over a page that holds none, and sends it off: the check
-/// fails.
+/// Configures an mkey over a page, with a T10-DIF in memory that the page lacks, and sends its data, so that
+/// the check fails.
 fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
     let spec = MkeySpec { max_entries: 4, signature: Some(&bench.cq), ..MkeySpec::default() };
     let mut object = bench.pd.create_mkey(spec).unwrap();
@@ -203,7 +203,7 @@ fn a_drained_queue_is_told_of() {
         assert_eq!(next(&events), Event { cookie: 77, kind: EventKind::SQ_DRAINED });
         assert_eq!(bench.queue.control().query().unwrap().state, QpState::SQ_DRAINED);
         assert_eq!(events.wait(MOMENT).unwrap(), None, "told once");
-        // Linux has no way for it to go on, and it begins anew.
+        // Linux cannot resume the queue pair, so the queue pair is reset.
         let refused = bench.queue.control().resume().unwrap_err();
         assert!(matches!(refused, DevxError::KernelRefuses { command: Opcode::SQD_RTS_QP, .. }), "{refused}");
         assert_eq!(bench.queue.control().query().unwrap().state, QpState::SQ_DRAINED, "as it was");
@@ -276,7 +276,7 @@ fn an_event_goes_to_one_of_those_who_wait() {
         while bench.queue.control().query().unwrap().state != QpState::SQ_DRAINED {
             std::thread::yield_now();
         }
-        // The event has come, so it is handed out before the others hear that the channel is closed.
+        // The event has arrived, so a thread gets it before the others see that the channel is closed.
         events.closer().close();
         let seen: u64 = waiting.into_iter().map(|thread| thread.join().unwrap()).sum();
         assert_eq!(seen, 9, "handed out once");
@@ -293,7 +293,7 @@ fn closing_ends_the_waiting() {
         drop(device);
         let waiting =
             std::thread::spawn(move || (events.wait(None).map(drop), events.wait(MOMENT).map(drop)));
-        // Whether it waits already or not yet makes no difference.
+        // The thread may already wait or not; the result is the same.
         std::thread::sleep(Duration::from_millis(20));
         closer.close();
         closer.clone().close();
@@ -318,7 +318,7 @@ fn a_borrowed_context_stays_open() {
             bench.completed();
             assert!(Counts::now().objects > before.objects);
         }
-        // All that was made is gone, in an order that the device accepts; the context is not.
+        // All objects are gone, destroyed in an order that the device accepts. The context remains.
         assert_eq!(Counts::now(), before);
         assert!(opened.works());
         opened.close();
@@ -355,7 +355,7 @@ fn queue_pairs_of_one_completion_queue_are_told_apart() {
             write(table.get_mut(*qpn).unwrap(), id, &page);
             assert_eq!(completed(&mut table), Ok(Some((*qpn, id))));
         }
-        // One that has left is a stranger; that which took its place is still found.
+        // A removed queue pair is unknown. The queue pair that took its place in the table is still found.
         let mut gone = table.remove(qpns[0]).unwrap();
         write(&mut gone, 7, &page);
         assert_eq!(completed(&mut table), Err(CompletionError::UnknownQueuePair { qpn: qpns[0].get() }));
@@ -364,7 +364,7 @@ fn queue_pairs_of_one_completion_queue_are_told_apart() {
     });
 }
 
-/// Writes from a page to itself.
+/// Writes 64 bytes from the start of a page to its middle.
 fn write(queue: &mut QueuePair<64, 16>, id: u64, page: &Buffer) {
     let remote = Remote { address: page.address() + 512, rkey: page.rkey() };
     let sge = Sge { address: page.address(), length: 64, lkey: page.lkey() };
@@ -378,7 +378,7 @@ fn sizes_that_no_queue_pair_has_are_refused() {
         let device = Device::open(None).unwrap();
         let pd = device.alloc_pd().unwrap();
         let (cq, _completions) = device.create_cq(16).unwrap();
-        // The bytes of the largest wrap to those of one entry in 32 bits.
+        // For the largest value, the byte count wraps in 32 bits to that of one entry.
         for entries_per_slot in [0, 3, 1 << 28, (1 << 28) + 1, u32::MAX] {
             let spec = QueuePairSpec { entries_per_slot, ..QueuePairSpec::default() };
             let refused = device.create_qp::<64, 16>(&pd, &cq, &cq, spec).map(drop);
@@ -391,7 +391,7 @@ fn sizes_that_no_queue_pair_has_are_refused() {
     });
 }
 
-/// Drops a protection domain before the only thing that was made in it.
+/// Drops a protection domain before the only object that was made in it.
 fn outlives_its_domain<T>(device: &Device, make: impl FnOnce(&ProtectionDomain) -> Outcome<T>) {
     let before = Counts::now();
     let pd = device.alloc_pd().unwrap();
@@ -430,7 +430,7 @@ const PLAIN: [u8; 64] = {
     key
 };
 
-/// Logs in where keys are wrapped, and loads one either way.
+/// Loads a key. Logs in first if the device takes wrapped keys.
 fn load_key(device: &Device, pd: &ProtectionDomain) -> Outcome {
     if device.crypto().key_import() != KeyImport::Wrapped {
         let dek =
@@ -451,7 +451,7 @@ fn load_key(device: &Device, pd: &ProtectionDomain) -> Outcome {
     Ok(())
 }
 
-/// Makes one of everything, and drops it.
+/// Makes one object of each kind, and drops all of them.
 fn everything() -> Outcome {
     let device = Device::open(None)?;
     let events = device.events()?;
@@ -475,7 +475,7 @@ fn everything() -> Outcome {
     Ok(())
 }
 
-/// How a call fails: errno, and what the device says if the call is a command to it.
+/// Ways in which a call fails: the errno, and the device's status if the call is a command.
 const FAILURES: [(i32, u8); 3] = [(libc::ENOMEM, 0), (libc::EPERM, 0), (libc::EREMOTEIO, 8)];
 
 #[test]
@@ -488,15 +488,14 @@ fn a_failure_half_way_leaves_nothing_behind_of_a_login() {
     half_way("a_failure_half_way_leaves_nothing_behind_of_a_login", "wrapped");
 }
 
-/// Makes everything, again and again, with the first call failing, then the second, until nothing fails any
-/// more.
+/// Makes all objects repeatedly: the first call fails, then the second, until no call fails.
 fn half_way(name: &str, crypto: &str) {
     let prepare = |command: &mut Command, _: &Path| {
         command.env("MLX5_UVERBS_CRYPTO", crypto);
     };
     prepared(name, prepare, || {
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-        // What was there before must go on as if nothing had happened.
+        // Earlier objects must go on working.
         let mut other = Bench::new(QueuePairSpec::default()).unwrap();
         let page = page(&other.pd, &[9; 64]).unwrap();
         everything().unwrap();
@@ -535,7 +534,7 @@ fn half_way(name: &str, crypto: &str) {
     });
 }
 
-/// What `Device::open` says, in words.
+/// Returns the error of `Device::open` in words.
 fn refusal(name: Option<&str>) -> String {
     match Device::open(name) {
         Ok(_) => panic!("it opens"),
@@ -551,7 +550,7 @@ fn says(message: &str, words: &[&str]) {
 
 const PACKAGES: &str = "libibverbs1 and ibverbs-providers";
 
-/// Puts a folder before those where the loader looks for libraries, and nothing before the program.
+/// Puts a directory before those in which the loader looks for libraries, and preloads nothing.
 fn with_libraries(command: &mut Command, directory: &Path) {
     command.env_remove("LD_PRELOAD").env("LD_LIBRARY_PATH", directory);
 }
@@ -570,7 +569,7 @@ fn a_missing_library_is_named() {
 #[test]
 fn a_library_without_a_function_is_named() {
     let prepare = |command: &mut Command, directory: &Path| {
-        // Any library will do that has other functions.
+        // Any library with other functions stands for an old libmlx5.
         std::fs::copy(built().join("libmlx5_uverbs.so"), directory.join("libmlx5.so.1")).unwrap();
         with_libraries(command, directory);
     };
@@ -583,7 +582,7 @@ fn a_library_without_a_function_is_named() {
 #[test]
 fn a_function_of_a_later_version_is_missed_where_it_is_called() {
     let prepare = |command: &mut Command, directory: &Path| {
-        // The installed library, but for the name.
+        // The library is the installed one with one changed function name.
         let mut library = std::fs::read(verbs::libibverbs()).unwrap();
         let name = b"\0ibv_reg_dmabuf_mr\0";
         let at = library.windows(name.len()).position(|bytes| bytes == name).unwrap();
@@ -598,7 +597,7 @@ fn a_function_of_a_later_version_is_missed_where_it_is_called() {
             other => panic!("{:?}", other.map(drop)),
         };
         says(&refused, &["libibverbs.so.1 is too old", "ibv_reg_dmabuf_mr", "version 34 or later", PACKAGES]);
-        // All else works.
+        // All other calls work.
         let page = page(&bench.pd, &[9; 64]).unwrap();
         bench.write(&page, page.rkey());
         bench.completed();
@@ -608,7 +607,7 @@ fn a_function_of_a_later_version_is_missed_where_it_is_called() {
 #[test]
 fn a_machine_without_a_device_is_told_of() {
     let prepare = |command: &mut Command, _: &Path| {
-        // An empty tree in place of the kernel's, so that it does not matter what this machine has.
+        // An empty tree replaces the kernel's, so that devices of this machine do not matter.
         command.env("SYSFS_PATH", "/proc/self/fdinfo");
     };
     prepared("a_machine_without_a_device_is_told_of", prepare, || {
@@ -646,7 +645,7 @@ fn a_device_that_lacks_something_says_what() {
     }
 }
 
-/// Asks a device for what it does not have.
+/// Requests features that the device lacks.
 fn lacking() {
     let crypto = std::env::var("MLX5_UVERBS_CRYPTO").unwrap();
     let device = Device::open(None).unwrap();
@@ -688,7 +687,7 @@ fn lacking() {
         }
         _ => {
             unsupported(plain, "plaintext keys: it is commissioned");
-            // No login is in force: this one shows another credential.
+            // The login is not valid, because it shows another credential.
             login.unwrap();
             let refused = wrapped.unwrap_err().to_string();
             says(&refused, &["CREATE_GENERAL_OBJECT refused", "syndrome"]);

@@ -19,14 +19,14 @@ use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
-/// Where a page holds a block of plain data.
+/// Offset in a page of a block of plain data.
 const PLAIN: usize = 0;
-/// Where it holds the block with its T10-DIF.
+/// Offset of the block with its T10-DIF.
 const SIGNED: usize = 1024;
-/// Where it holds what came out of the check, with a T10-DIF of other tags.
+/// Offset of the block after the check, with a T10-DIF of other tags.
 const FOUND: usize = 2048;
 
-/// A T10-DIF whose reference tag begins with this one.
+/// Returns a T10-DIF domain whose reference tags begin with `ref_tag`.
 fn domain(ref_tag: u32) -> Domain {
     let dif = T10Dif {
         guard: Guard::Crc,
@@ -39,8 +39,8 @@ fn domain(ref_tag: u32) -> Domain {
     Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 }
 }
 
-/// Lays an mkey over a block with a signature on the wire, and writes all of it to `to`. Returns the position
-/// of the mkey that has an error, and what its check says.
+/// Configures an mkey over a block, with a signature on the wire, and writes the mkey's whole space to `to`.
+/// If there is a signature error, returns the position of its mkey, and the error.
 fn pass(
     bench: &mut Bench,
     mkeys: &mut [Mkey],
@@ -76,8 +76,8 @@ fn pass(
     }
 }
 
-/// Adds a T10-DIF to a block through an mkey, changes a byte of it where `corrupt` says so, and has the
-/// T10-DIF checked and replaced.
+/// Adds a T10-DIF to a block through an mkey, and changes a byte of the block if `corrupt` is set. Then has
+/// the T10-DIF checked and replaced.
 fn round(
     bench: &mut Bench,
     mkeys: &mut [Mkey],
@@ -121,13 +121,13 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
         assert_eq!(Counts::now().objects - before.objects, 2 + 4);
         let positions = [0, 1, 2, 3, 2, 1, 1, 0];
         for (number, &position) in positions.iter().enumerate() {
-            // Twice in a row, too: the PSVs report again when they are set again.
+            // Some errors come twice in a row: PSVs report again after they are set again.
             let corrupt = [2, 3, 6].contains(&number);
             let error = round(&mut bench, &mut mkeys, position, &mut page, corrupt);
             let named = error.map(|(position, error)| (position, error.block_index()));
             assert_eq!(named, corrupt.then_some((position, 0)), "round {number}");
         }
-        // The PSVs are there as long as anything uses them.
+        // The PSVs exist as long as an mkey uses them.
         drop(psvs);
         assert_eq!(Counts::now().objects - before.objects, 2 + 4);
         assert_eq!(round(&mut bench, &mut mkeys, 3, &mut page, false), None);
@@ -138,11 +138,11 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
         assert_eq!(Counts::now().objects - before.objects, 2);
         drop(psvs);
         assert_eq!(Counts::now(), before);
-        // Without them each has its own.
+        // Without shared PSVs, each mkey has its own.
         let own = bench.pd.create_mkeys(4, signed(&bench)).unwrap();
         assert_eq!(Counts::now().objects - before.objects, 4 * 3);
         drop(own);
-        // They keep the domain.
+        // PSVs keep their protection domain.
         let pd = bench.device.alloc_pd().unwrap();
         let psvs = pd.create_psvs().unwrap();
         let with = Counts::now();
@@ -153,7 +153,7 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
     });
 }
 
-/// A signature error names the position in the pool, whichever mkey is there.
+/// A signature error names the position in the pool, whichever mkey is at this position.
 #[test]
 fn errors_of_mkeys_in_pools_and_caches_are_named() {
     preloaded("pools::errors_of_mkeys_in_pools_and_caches_are_named", || {
@@ -178,7 +178,7 @@ fn errors_of_mkeys_in_pools_and_caches_are_named() {
         assert_eq!(positions.len(), 4);
         drop((pool, handles, psvs));
         assert_eq!(Counts::now(), before);
-        // Two caches of one completion queue, in turn, with mkeys that were in the other before.
+        // Two caches with one completion queue take mkeys in turn. The mkeys were in the other cache before.
         let store = MkeyStore::new(&bench.pd, 2, signed(&bench)).unwrap();
         let mut caches = [Cache::new(&store), Cache::new(&store)];
         for number in 0..12 {
@@ -217,7 +217,7 @@ fn refused_pools_leave_nothing_behind() {
             assert!(verbs::has_failed());
             assert_eq!(Counts::now(), with);
         }
-        // The second PSV of the second mkey.
+        // The failing call creates the second PSV of the second mkey.
         verbs::fail(5, libc::ENOMEM, 0);
         assert!(MkeyStore::new(&bench.pd, 4, signed(&bench)).is_err());
         assert!(verbs::has_failed());
@@ -227,7 +227,7 @@ fn refused_pools_leave_nothing_behind() {
     });
 }
 
-/// Mkeys of a store, and of threads.
+/// Number of mkeys in a store that threads share.
 const MKEYS: usize = 6;
 type Cache = MkeyCache<4>;
 
@@ -241,7 +241,7 @@ fn prepared(store: &MkeyStore) -> PreparedConfig {
     PreparedConfig::new(store.kind().unwrap(), &config).unwrap()
 }
 
-/// What a thread has of its own.
+/// The objects that each thread has for itself.
 struct Worker {
     queue: QueuePair<64, 16>,
     completions: CqReader,
@@ -259,7 +259,7 @@ impl Worker {
         Self { queue, completions, page, mkeys: Cache::new(store), prepared: prepared(store) }
     }
 
-    /// Takes an mkey and lays it over 64 bytes.
+    /// Takes an mkey and configures it over 64 bytes.
     fn begin(&mut self, from: usize) -> Option<PooledMkey> {
         let (handle, mkey) = self.mkeys.take()?;
         let layout = [self.page.entry(from..from + 64).unwrap()];
@@ -271,7 +271,7 @@ impl Worker {
         self.mkeys.get_mut(handle).unwrap().key()
     }
 
-    /// Has the queue pair write 64 bytes through a key of itself.
+    /// Writes 64 bytes through a key of the same queue pair.
     fn write(&mut self, from: usize, rkey: Key) {
         let remote = Remote { address: 0, rkey };
         let sge = self.page.sge(from..from + 64).unwrap();
@@ -282,13 +282,13 @@ impl Worker {
         self.mkeys.invalidate(handle, self.queue.request(3).signaled()).unwrap();
     }
 
-    /// Takes completions up to one of this name. Returns whether all were good.
+    /// Takes completions up to the one with this name. Returns whether all were good.
     fn completed(&mut self, id: u64) -> bool {
         let completions = self.completions_to(id);
         completions.iter().all(|work| matches!(work.outcome, Done::Sent { .. }))
     }
 
-    /// Takes completions up to one of this name.
+    /// Takes completions up to the one with this name.
     fn completions_to(&mut self, id: u64) -> Vec<WorkCompletion> {
         self.queue.ring_doorbell();
         let mut taken = Vec::new();
@@ -300,13 +300,13 @@ impl Worker {
         taken
     }
 
-    /// Puts an mkey back when its invalidation, which comes next, has completed.
+    /// Waits until the mkey's invalidation has completed, and puts the mkey back.
     fn put(&mut self, handle: PooledMkey) {
         let completions = self.completions_to(3);
         self.mkeys.put(handle, completions.last().unwrap()).unwrap();
     }
 
-    /// Has the queue pair read 64 bytes through a key of itself, and returns whether it may.
+    /// Reads 64 bytes through a key of the same queue pair. Returns whether the key permits it.
     fn reads(&mut self, rkey: Key) -> bool {
         self.page.write(1024, &[0; 64]).unwrap();
         let sge = self.page.sge(1024..1088).unwrap();
@@ -318,13 +318,13 @@ impl Worker {
         may
     }
 
-    /// Begins anew with the queue pair.
+    /// Resets and reconnects the queue pair.
     fn reconnect(&mut self) {
         self.queue.reset(&mut [&mut self.completions]).unwrap();
         self.queue.control().connect_loopback().unwrap();
     }
 
-    /// From configuring to putting back. Returns the key.
+    /// Uses an mkey once, from configuration to return. Returns its key.
     fn use_one(&mut self) -> Key {
         let handle = self.begin(0).unwrap();
         let key = self.key(handle);
@@ -346,7 +346,7 @@ fn threads_exchange_mkeys() {
         let store = store(&pd);
         let with_store = Counts::now();
         assert_eq!(with_store.objects - empty.objects, MKEYS as u64);
-        // Those in use, and who has ever used which.
+        // The mkeys in use, and how often each thread has used each mkey.
         let in_use = Mutex::new(HashSet::<MkeyIndex>::new());
         let used = Mutex::new(HashMap::<MkeyIndex, [usize; 2]>::new());
         std::thread::scope(|threads| {
@@ -355,7 +355,7 @@ fn threads_exchange_mkeys() {
                 let (in_use, used) = (&in_use, &used);
                 threads.spawn(move || {
                     for number in 0..ROUNDS {
-                        // One thread leaves mkeys for the other.
+                        // Each thread takes few mkeys at a time, and leaves others for the other thread.
                         let count = 1 + number % 3;
                         let handles: Vec<_> = (0..count).filter_map(|at| worker.begin(at * 64)).collect();
                         for (at, &handle) in handles.iter().enumerate() {
@@ -413,7 +413,7 @@ fn no_peer_reaches_what_another_thread_took() {
             let handle = worker.begin(0).unwrap();
             let key = worker.key(handle);
             assert!(!known.contains(&key));
-            // What the others knew, of earlier uses, while it is in use again.
+            // The keys of earlier uses must be refused while the mkey is in use again.
             for old in &known {
                 refuses(&mut peer, *old);
             }
@@ -432,7 +432,7 @@ fn no_peer_reaches_what_another_thread_took() {
     });
 }
 
-/// The peer cannot write through the key, and begins anew.
+/// Checks that the peer cannot write through the key, and reconnects the peer.
 fn refuses(peer: &mut Worker, key: Key) {
     peer.write(1024, key);
     assert!(!peer.completed(2), "{key}");
@@ -454,7 +454,7 @@ fn a_cache_keeps_what_is_in_use() {
         let keys: Vec<_> = handles.iter().map(|handle| one.key(*handle)).collect();
         let positions: Vec<_> = handles.iter().map(|handle| handle.position()).collect();
         assert_eq!(positions.iter().map(|at| one.mkeys.mkeys()[*at].key()).collect::<Vec<_>>(), keys);
-        // One of another cache is not known there, where another has its position.
+        // A cache refuses the handle of another cache, even where its own mkey has the same position.
         let kept = other.mkeys.take().unwrap().0;
         assert_eq!(kept.position(), positions[0]);
         let [first, second, third, fourth] = <[_; 4]>::try_from(handles).unwrap_or_else(|_| panic!());
@@ -468,7 +468,7 @@ fn a_cache_keeps_what_is_in_use() {
         other.mkeys.give_back();
         one.mkeys.give_back();
         assert_eq!(store.available(), 2, "its key is in service");
-        // Where there is no room for the request, it is still in use.
+        // If there is no room for the invalidation, the mkey stays in use.
         one.queue.ring_doorbell();
         while one.queue.request(4).nop().is_ok() {}
         let refused = one.mkeys.invalidate(second, one.queue.request(3));
@@ -476,7 +476,7 @@ fn a_cache_keeps_what_is_in_use() {
         one.queue.control().fail().unwrap();
         one.queue.reset(&mut [&mut one.completions]).unwrap();
         one.queue.control().connect_loopback().unwrap();
-        // What was not executed is posted again.
+        // An invalidation that was not executed can be posted again.
         one.mkeys.invalidate(second, one.queue.request(3)).unwrap();
         one.queue.reset(&mut [&mut one.completions]).unwrap();
         one.queue.control().connect_loopback().unwrap();
@@ -484,17 +484,17 @@ fn a_cache_keeps_what_is_in_use() {
         one.put(second);
         one.mkeys.give_back();
         assert_eq!(store.available(), 3);
-        // Those in use have stayed where they were.
+        // The mkeys in use have kept their positions.
         for (handle, at) in [(third, 2), (fourth, 3)] {
             assert_eq!((one.key(handle), handle.position()), (keys[at], positions[at]));
             assert_eq!(one.mkeys.mkeys()[positions[at]].key(), keys[at]);
         }
-        // An mkey that goes back unused can be used by others.
+        // Other caches can use an mkey that was put back unused.
         let (unused, mkey) = one.mkeys.take().unwrap();
         let index = mkey.key().index();
         one.mkeys.put_unused(unused).unwrap();
         one.mkeys.give_back();
-        // The store's others were there before.
+        // The store's other mkeys were returned earlier.
         let use_another = |_| {
             other.mkeys.give_back();
             other.use_one().index()
@@ -514,8 +514,9 @@ fn a_cache_keeps_what_is_in_use() {
     });
 }
 
-/// Of a queue pair with two completion queues, an error in received data comes to the one that the mkey was
-/// not made for. Polled without the mkey, it is told when the mkey is asked, at either queue.
+/// A queue pair has two completion queues, and an error in received data arrives at the one that the mkey was
+/// not made for. The mkey is absent from the router that polls the error. A later check of the mkey reports
+/// it, at either queue.
 #[test]
 fn an_error_at_the_other_completion_queue_is_told() {
     preloaded("pools::an_error_at_the_other_completion_queue_is_told", || {
@@ -534,7 +535,7 @@ fn an_error_at_the_other_completion_queue_is_told() {
         let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), signature, crypto: None };
         let prepared = PreparedConfig::new(object.mkey.kind(), &config).unwrap();
         let index = object.mkey.key().index();
-        // Receives 520 bytes that are no T10-DIF, and checks them; neither router has the mkey.
+        // Receives 520 bytes without a valid T10-DIF, and checks them. Neither router has the mkey.
         let mut receive = |mkey: &mut Mkey, sends: &mut CqReader, receives: &mut CqReader| {
             let place = [page.entry(1024..1536).unwrap()];
             queue.request(1).configure_mkey(mkey, &prepared, &place).unwrap();
@@ -567,7 +568,7 @@ fn an_error_at_the_other_completion_queue_is_told() {
                 (Ok(None), Ok(None))
             );
         }
-        // Another mkey of the same number has none of it.
+        // Another mkey of the same number gets none of these errors.
         receive(&mut object.mkey, &mut sends, &mut receives);
         drop(object);
         assert_eq!(sends.take_entry(), None);
@@ -580,7 +581,8 @@ fn an_error_at_the_other_completion_queue_is_told() {
     });
 }
 
-/// A LOCAL_INV that was flushed revokes nothing: the window is free when the peer is refused, and not before.
+/// A flushed LOCAL_INV revokes no key. The window is free only after the LOCAL_INV is executed, and from then
+/// on the peer is refused.
 #[test]
 fn a_revocation_is_done_when_it_was_executed() {
     preloaded("pools::a_revocation_is_done_when_it_was_executed", || {
@@ -602,7 +604,7 @@ fn a_revocation_is_done_when_it_was_executed() {
         let refused = pool.invalidate(handle, other.queue.request(3));
         assert_eq!(refused, Err(ConfigError::WindowOfOtherQueuePair { qpn }.into()));
         assert_eq!(other.queue.outstanding(), 0, "nothing is posted");
-        // The queue pair fails with the revocation behind it.
+        // The queue pair fails before it executes the revocation.
         worker.write(0, Key::from_raw(0));
         pool.invalidate(handle, worker.queue.request(3).signaled()).unwrap();
         let completions = worker.completions_to(3);
@@ -611,7 +613,7 @@ fn a_revocation_is_done_when_it_was_executed() {
         assert_eq!(pool.put(handle, flushed), Err(PoolError::KeyInService));
         worker.reconnect();
         assert!(worker.reads(key), "the key is in service");
-        // A reset before it is executed.
+        // A reset discards the revocation before it is executed.
         pool.invalidate(handle, worker.queue.request(3).signaled()).unwrap();
         worker.reconnect();
         assert!(worker.reads(key), "the key is in service");
@@ -621,7 +623,7 @@ fn a_revocation_is_done_when_it_was_executed() {
         assert!(!worker.reads(key), "the peer is refused before the window is free");
         worker.reconnect();
         assert_eq!((pool.available(), pool.put(handle, completions.last().unwrap())), (0, Ok(())));
-        // The window is as good as new.
+        // The window can be used again like a new one.
         let (handle, window) = pool.take().unwrap();
         worker.queue.request(1).signaled().bind_window(window, range, Access::REMOTE_READ, 0).unwrap();
         let again = window.key();

@@ -1,4 +1,4 @@
-//! Queries whose answers are taken later.
+//! Asynchronous queries, whose answers are taken later.
 
 use super::verbs::readable;
 use super::{Bench, Counts, MOMENT, TIMEOUT, preloaded};
@@ -29,7 +29,7 @@ fn answers_are_taken_when_they_have_come() {
             ),
             "{refused:?}"
         );
-        // A shorter answer than the longest that was asked for.
+        // The answer is shorter than the longest requested length.
         let first = queries.next(TIMEOUT).unwrap().unwrap();
         let info = first.decode(&QueryDek(dek.object())).unwrap();
         assert_eq!((first.id, info.state, info.opaque), (u64::MAX, DekState::READY, *b"volume 7"));
@@ -40,7 +40,7 @@ fn answers_are_taken_when_they_have_come() {
         }
         assert!(!readable(&queries, Duration::ZERO));
 
-        // Who takes none is refused more at some time, and nothing is lost.
+        // A program that takes no answers is refused further queries at some point. No answer is lost.
         let mut asked = 0;
         let full = loop {
             match control.query_later(&queries, &query, asked) {

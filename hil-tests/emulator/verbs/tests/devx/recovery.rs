@@ -1,11 +1,11 @@
-//! A queue pair that is reset begins anew, also where the device refuses a step on the way.
+//! A queue pair starts anew after a reset, even if the device refuses a step of it.
 
 use super::{Bench, executed, page, preloaded, take, verbs};
 use mlx5_mkey::devx::{Buffer, CqReader, QueuePair, QueuePairSpec};
 use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::wqe::{Local, Remote};
 
-/// Waits for a completion, which must be a good one, and returns its name.
+/// Waits for a completion, which must be without an error, and returns its name.
 fn completed(queue: &mut QueuePair<64, 16>, completions: &mut CqReader) -> u64 {
     let done = take(completions, queue, 1)[0].work().unwrap();
     assert!(matches!(done.outcome, Outcome::Sent { .. }), "{done:?}");
@@ -20,7 +20,7 @@ fn a_reset_that_is_refused_half_way_runs_nothing_again() {
         let sge = |page: &Buffer| page.sge(0..8).unwrap();
         let remote = Remote { address: page.address() + 512, rkey: page.rkey() };
         let mut id = 0;
-        // To RESET, to INIT, and to copies of memory.
+        // The failing steps: to RESET, to INIT, and permission to copy memory.
         for (nth, refused) in [(1, true), (2, true), (3, true), (4, false)] {
             let Bench { queue, completions, .. } = &mut bench;
             page.write(0, b"old data").unwrap();
@@ -29,14 +29,14 @@ fn a_reset_that_is_refused_half_way_runs_nothing_again() {
             queue.publish_receives();
             queue.ring_doorbell();
             executed(queue);
-            // The memory is used for something else now.
+            // The program now uses the memory for something else.
             page.write(512, b"new use!").unwrap();
             verbs::fail(nth, libc::EREMOTEIO, 8);
             let outcome = queue.reset(&mut [completions]);
             verbs::fail(0, 0, 0);
             let outstanding = if refused {
                 outcome.unwrap_err();
-                // In INIT it can be connected: what was executed is not executed again.
+                // In INIT, the queue pair can be connected. Executed requests are not executed again.
                 let is_connected = queue.control().connect_loopback().is_ok();
                 assert_eq!(is_connected, nth == 3);
                 if nth > 1 {

@@ -1,4 +1,4 @@
-//! A completion queue has room for all that can complete, and knows nothing of queue pairs that are gone.
+//! A completion queue has room for all possible completions, and forgets destroyed queue pairs.
 
 use super::{Bench, Outcome, TIMEOUT, executed, page, preloaded, send_badly_signed, take, verbs, write};
 use mlx5_mkey::devx::{Cq, CqSpec, Device, DevxError, MkeySpec, ProtectionDomain, QueuePair, QueuePairSpec};
@@ -14,7 +14,7 @@ fn connected(device: &Device, pd: &ProtectionDomain, cq: &Cq, spec: QueuePairSpe
     Ok(queue)
 }
 
-/// How many entries are wanted and how many there are, where something is refused for that.
+/// Returns needed and free entries if a call is refused for lack of entries.
 fn lacking<T>(outcome: Outcome<T>) -> Option<(u32, u32)> {
     match outcome.map(drop) {
         Err(DevxError::CompletionQueueTooSmall { needed, free, .. }) => Some((needed, free)),
@@ -40,7 +40,7 @@ fn what_may_complete_is_counted() {
         assert_eq!(lacking(connected(&device, &pd, &cq, spec)), Some((64, 8)));
         let more = pd.create_mkeys(8, signature).unwrap();
         assert_eq!(lacking(pd.create_mkey(signature)), Some((1, 0)));
-        // The limit holds where it is posted, and silent requests that are flushed have room.
+        // The limit applies when a request is posted. Flushed silent requests have room.
         for id in 0..24 {
             queue.request(id).nop().unwrap();
         }
@@ -52,18 +52,18 @@ fn what_may_complete_is_counted() {
             completion.work(),
             Some(work) if matches!(work.outcome, Done::Failed(_))
         )));
-        // What is dropped gives its entries back when the queue is looked at.
+        // Dropped mkeys return their entries at the next poll of the queue.
         drop((mkeys, more));
         assert_eq!(cq.free_entries(), 0);
         take(&mut reader, &mut queue, 0);
         assert_eq!(reader.poll(&mut QpRouter { queues: &mut queue, mkeys: &mut [] }), None);
         assert_eq!(cq.free_entries(), 88);
         drop(queue);
-        // Who asks for it may overrun.
+        // A program may explicitly choose a completion queue that ignores overruns.
         let (unbounded, _reader) =
             device.create_cq(CqSpec { ignore_overrun: true, ..CqSpec::from(4) }).unwrap();
         connected(&device, &pd, &unbounded, spec).unwrap();
-        // An error that was overwritten would be one that nobody hears.
+        // A signature error could be overwritten, and never be reported.
         let signature = MkeySpec { signature: Some(&unbounded), ..signature };
         let refused = pd.create_mkey(signature).map(drop);
         assert!(matches!(refused, Err(DevxError::ErrorsOverwritten { cq }) if cq == unbounded.number()));
@@ -79,7 +79,7 @@ fn completions_go_with_their_queue_pair() {
         let page = page(&pd, &[7; 64]).unwrap();
         let spec = QueuePairSpec { max_requests: Some(4), ..QueuePairSpec::default() };
         for round in 0..100 {
-            // Completions of both are there when one goes.
+            // Completions of both queue pairs are waiting when one of them is dropped.
             let mut goes = connected(&device, &pd, &cq, spec).unwrap();
             write(&mut goes, 1000, &page);
             write(&mut stays, round, &page);
@@ -89,7 +89,7 @@ fn completions_go_with_their_queue_pair() {
             let gone = goes.qpn();
             drop(goes);
             if round % 4 == 3 {
-                // The next one is made before anybody has looked.
+                // The next queue pair is made before the queue is polled.
                 let mut next = connected(&device, &pd, &cq, spec).unwrap();
                 assert_ne!(next.qpn(), gone, "its completions are still there");
                 write(&mut next, 2000, &page);

@@ -1,4 +1,4 @@
-//! Queues that the program makes itself, in memory of a dma-buf, for which a memfd stands.
+//! Queues that the program makes itself, in memory of a dma-buf. A memfd stands for the dma-buf.
 #![allow(unsafe_code)]
 
 use super::dmabuf::exporter;
@@ -24,14 +24,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::time::Instant;
 
-/// What of the dma-buf is registered, and where in it the rings and records are.
+/// The registered part of the dma-buf, and the offsets of rings and records in it.
 const FIRST: usize = 4096;
 const SEND_RING: usize = 4096;
 const CQ_RECORD: usize = 8192;
 const QP_RECORD: usize = 8192 + 64;
 const LENGTH: usize = 3 * 4096;
 
-/// Why a registration is refused.
+/// Returns the errno with which a registration is refused.
 fn errno<T>(outcome: Result<T, DevxError>) -> Option<c_int> {
     match outcome.map(drop) {
         Err(DevxError::Call { cause, .. }) => cause.raw_os_error(),
@@ -39,18 +39,18 @@ fn errno<T>(outcome: Result<T, DevxError>) -> Option<c_int> {
     }
 }
 
-/// Maps the dma-buf, for good, and returns where the piece begins.
+/// Maps the dma-buf for the rest of the process. Returns the address of the registered part.
 pub(super) fn mapped(file: &File) -> *mut u8 {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the kernel finds a place that nobody else uses.
     let base =
         unsafe { libc::mmap(ptr::null_mut(), FIRST + LENGTH, rights, libc::MAP_SHARED, file.as_raw_fd(), 0) };
     assert_ne!(base, libc::MAP_FAILED);
-    // SAFETY: inside of what was mapped.
+    // SAFETY: the address is inside of the mapping.
     unsafe { base.cast::<u8>().add(FIRST) }
 }
 
-/// Carries a command that changes nothing that was executed.
+/// Sends a command that affects no executed request.
 fn change<K>(object: &DevxObject<K>, command: &impl Command) {
     // SAFETY: nothing is posted yet.
     unsafe { object.modify(command) }.map(drop).unwrap();
@@ -84,7 +84,7 @@ fn connect<K>(object: &DevxObject<K>, qp: Qpn) {
     change(object, &to_send);
 }
 
-/// A program's own CREATE_QP, which asks for a format whatever the device can.
+/// Sends the program's own CREATE_QP, with a time stamp format that the device may lack.
 pub(super) fn created_with(device: &Device, timestamps: TimestampFormat) -> Result<(), DevxError> {
     let pd = device.alloc_pd()?;
     let (cq, _completions) = device.create_cq(64)?;
@@ -106,7 +106,7 @@ pub(super) fn created_with(device: &Device, timestamps: TimestampFormat) -> Resu
         page_size: LogPageSize::P4K,
         timestamps,
     };
-    // SAFETY: as above.
+    // SAFETY: nothing is posted, and the memory is mapped for good.
     let (_qp, _number): (DevxObject<()>, Qpn) = unsafe { device.create_object(&command, ()) }?;
     Ok(())
 }
@@ -118,12 +118,12 @@ fn rings_are_in_a_dma_buf() {
         let pd = device.alloc_pd().unwrap();
         let file = exporter();
         let memory = mapped(&file);
-        // SAFETY: the program uses the memory through the queues below, which are those of the objects over
-        // it.
+        // SAFETY: the program uses the memory only through the queues below, which belong to the objects made
+        // over it.
         let register = |piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
         let umem = register(FIRST..FIRST + LENGTH, UmemSpec::default()).unwrap();
         let uar_page = device.alloc_uar().unwrap();
-        // SAFETY: aligned, mapped for good, and each part goes to one queue.
+        // SAFETY: the addresses are aligned and mapped for good, and each part goes to one queue.
         let (ring, send_ring, cq_record, qp_record) = unsafe {
             memory.write_bytes(0, LENGTH);
             for entry in 0..64 {
@@ -162,12 +162,13 @@ fn rings_are_in_a_dma_buf() {
             page_size: LogPageSize::P4K,
             timestamps: TimestampFormat::DeviceDefault,
         };
-        // SAFETY: as above.
+        // SAFETY: the memory outlives the program's use of the device.
         let (qp, qpn): (_, Qpn) = unsafe { device.create_object(&create_qp, ()) }.unwrap();
         connect(&qp, qpn);
         assert_eq!(qp.query(&QueryQp(qpn)).unwrap().state, QpState::RTS);
 
-        // SAFETY: the register is of the page that the queue pair was made with, and rung here only.
+        // SAFETY: the register belongs to the page that the queue pair was made with, and only this queue
+        // rings it.
         let doorbell = unsafe { UarDoorbell::new(uar_page.register().unwrap()) };
         let mut completions = CompletionQueue::new(ring, cq_record).unwrap();
         let mut send: SendQueue<'_, _, 16> =
@@ -185,7 +186,7 @@ fn rings_are_in_a_dma_buf() {
             };
             assert_eq!(done.id, id);
         }
-        // What is in use stays registered.
+        // Memory in use cannot be deregistered.
         let Err((_, umem)) = umem.deregister() else { panic!("queues are over it") };
         for destroyed in [qp.destroy(), cq.destroy()] {
             destroyed.unwrap_or_else(|(error, _)| panic!("{error}"));
@@ -204,7 +205,7 @@ fn memory_of_commands_is_refused_where_it_does_not_fit() {
         let read_only = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
         let (spec, before) = (UmemSpec::default(), Counts::now());
         let huge = UmemSpec { page_sizes: PageSizes::new(2 << 20).unwrap(), ..spec };
-        // SAFETY: nothing is made over the memory.
+        // SAFETY: no object is made over the memory.
         let of = |file: &File, piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
         assert_eq!(errno(of(&file, 0..4096, huge)), Some(libc::EINVAL), "pages of 2 MiB");
         assert_eq!(errno(of(&file, 0..6 * 4096, spec)), Some(libc::EINVAL), "longer than the file");
@@ -212,7 +213,7 @@ fn memory_of_commands_is_refused_where_it_does_not_fit() {
         assert_eq!(errno(of(&read_only, 0..4096, spec)), Some(libc::EINVAL), "it cannot be written");
         drop(of(&read_only, 0..4096, UmemSpec { access: Access::NONE, ..spec }).unwrap());
         let mut page = vec![0_u8; 3 * 4096];
-        // SAFETY: as above.
+        // SAFETY: no object is made over the memory.
         let at = |address: *mut u8, spec| unsafe { device.register_umem(address, 4096, spec) };
         let both = UmemSpec { page_sizes: PageSizes::new(4096 | 2 << 20).unwrap(), ..spec };
         drop(at(page.as_mut_ptr(), both).unwrap());
@@ -222,8 +223,8 @@ fn memory_of_commands_is_refused_where_it_does_not_fit() {
     });
 }
 
-/// The kernel takes the largest page of those that are asked for in which the memory lies, or refuses
-/// (`ib_umem_find_best_pgoff`); of memory here nobody knows more than that it is in pages of 4096 bytes.
+/// The kernel takes the largest requested page size in which the memory is contiguous, or refuses
+/// (`ib_umem_find_best_pgoff`). In a user's process, memory is only known to be in pages of 4096 bytes.
 #[test]
 fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
     preloaded("umem::memory_of_commands_is_in_the_page_sizes_that_are_asked_for", || {
@@ -242,7 +243,7 @@ fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
         ];
         for (bitmap, is_taken) in sizes {
             let spec = UmemSpec { page_sizes: PageSizes::new(bitmap).unwrap(), ..UmemSpec::default() };
-            // SAFETY: mapped for good, and used through the queues below.
+            // SAFETY: the memory is mapped for good, and only the queues below use it.
             let umems = unsafe {
                 let piece = FIRST..FIRST + LENGTH;
                 [
@@ -255,7 +256,7 @@ fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
                     assert_eq!(errno(umem), Some(libc::EINVAL), "{bitmap:#x}");
                     continue;
                 }
-                // A queue in the middle of it, which is where the sizes of pages matter
+                // The queue is in the middle of the memory, where the page size matters
                 // (mlx5dv_devx_umem_reg(3)).
                 let umem = umem.unwrap();
                 let command = CreateCq {
@@ -279,7 +280,7 @@ fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
     });
 }
 
-/// A command whose request is as long as it is told, and that no device knows.
+/// A command with a request of a chosen length, which no device knows.
 struct Long(usize);
 
 impl Command for Long {
@@ -313,11 +314,11 @@ fn what_the_kernel_s_interface_cannot_carry_is_refused() {
         let (command, max) = (Opcode::CREATE_MKEY, 4076);
         let expected = CommandError::TooManyEntries { command, entries: 4077, max };
         assert!(matches!(too_many, DevxError::Command(error) if error == expected), "{too_many}");
-        // The longest list is carried.
+        // The longest list fits into a command.
         let list = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries[1..])).unwrap();
         assert_eq!(list.length(), 4076 * 16);
 
-        // So is any request up to that length: the device refuses it, or the kernel.
+        // Any request up to this length is passed on, and refused by the device or the kernel.
         for (bytes, is_too_long) in [(65535, false), (65536, true)] {
             let error = device.execute(&Long(bytes)).unwrap_err();
             match error {

@@ -1,5 +1,4 @@
-//! What the shim does not do itself: contexts that a program opens, memory, and what the stand-in tells
-//! tests.
+//! Helpers beside the shim: contexts that a program opens, memory, and the stand-in's functions for tests.
 #![allow(unsafe_code)]
 
 use libloading::Library;
@@ -13,7 +12,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// `struct mlx5dv_context_attr`: flags for DEVX, and nothing more.
+/// `struct mlx5dv_context_attr`, used only for the DEVX flag.
 #[repr(C)]
 struct ContextAttr {
     flags: u32,
@@ -25,8 +24,8 @@ struct ContextAttr {
 macro_rules! call {
     ($library:expr, $name:literal: fn($($argument:expr => $kind:ty),*) $(-> $result:ty)?) => {{
         let library: &libloading::Library = $library;
-        // SAFETY: each name stands in its library's public header (or in the stand-in's `probe`) with these
-        // types, and what is handed over is as it says there.
+        // SAFETY: each name is in its library's public header (or in the stand-in's `probe`) with these
+        // types, and the arguments are as documented there.
         unsafe {
             let function = library
                 .get::<unsafe extern "C" fn($($kind),*) $(-> $result)?>(concat!($name, "\0").as_bytes())
@@ -41,7 +40,7 @@ fn library(name: &str) -> Library {
     unsafe { Library::new(name) }.unwrap()
 }
 
-/// Returns where the libibverbs is that programs load.
+/// Returns the path of the libibverbs that programs load.
 pub(crate) fn libibverbs() -> PathBuf {
     let _loaded = library("libibverbs.so.1");
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -49,10 +48,10 @@ pub(crate) fn libibverbs() -> PathBuf {
     paths.find(|path| path.contains("/libibverbs.so.1")).unwrap().into()
 }
 
-/// A context that this program opened, as any verbs program does.
+/// A context that this program has opened, as any verbs program does.
 pub(crate) struct Opened {
     pub(crate) verbs: Library,
-    /// Loaded as long as the context is open: the context's functions are in it.
+    /// Loaded as long as the context is open, since the context's functions are in it.
     pub(crate) mlx5: Library,
     pub(crate) raw: NonNull<c_void>,
 }
@@ -63,7 +62,7 @@ impl Opened {
         Self::try_new().unwrap()
     }
 
-    /// Opens the first device for DEVX, if it can be opened.
+    /// Opens the first device for DEVX. Returns `None` on failure.
     pub(crate) fn try_new() -> Option<Self> {
         let (verbs, mlx5) = (library("libibverbs.so.1"), library("libmlx5.so.1"));
         let mut count: c_int = 0;
@@ -80,31 +79,31 @@ impl Opened {
         Some(Self { verbs, mlx5, raw: NonNull::new(raw)? })
     }
 
-    /// Lends it to the shim. The caller closes it after all that was made.
+    /// Lends the context to the shim. The caller closes it after all objects that the shim has made in it.
     pub(crate) fn adopt(&self) -> Result<Device, DevxError> {
         // SAFETY: opened by `new` with DEVX; tests close it last.
         unsafe { Device::adopt(self.raw) }
     }
 
-    /// Whether it can still be used.
+    /// Whether the context can still be used.
     pub(crate) fn works(&self) -> bool {
         let pd = call!(&self.verbs, "ibv_alloc_pd": fn(self.raw.as_ptr() => *mut c_void) -> *mut c_void);
         !pd.is_null() && call!(&self.verbs, "ibv_dealloc_pd": fn(pd => *mut c_void) -> c_int) == 0
     }
 
-    /// Closes it.
+    /// Closes the context.
     pub(crate) fn close(self) {
         let result = call!(&self.verbs, "ibv_close_device": fn(self.raw.as_ptr() => *mut c_void) -> c_int);
         assert_eq!(result, 0);
     }
 }
 
-/// The stand-in, which is in this program.
+/// Returns the stand-in as a library. It is preloaded into this program.
 pub(crate) fn stand_in() -> Library {
     libloading::os::unix::Library::this().into()
 }
 
-/// Returns what the monotonic clock of this system shows, in nanoseconds.
+/// Returns the time of this system's monotonic clock, in nanoseconds.
 pub(crate) fn monotonic() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills in `now`, which lives until it is over.
@@ -112,41 +111,41 @@ pub(crate) fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Has the `nth` call from now fail, and all of its kind behind it.
+/// Makes the `nth` call from now and all later calls of its kind fail.
 pub(crate) fn fail(nth: u32, errno: c_int, status: u8) {
     call!(&stand_in(), "mlx5_uverbs_fail": fn(nth => u32, errno => c_int, status => u8));
 }
 
-/// Has the `nth` destroying from now be refused.
+/// Makes the `nth` destruction of an object from now fail.
 pub(crate) fn keep(nth: u32) {
     call!(&stand_in(), "mlx5_uverbs_keep": fn(nth => u32));
 }
 
-/// Has the device give numbers of objects that are gone out again at once.
+/// Makes the device reuse the numbers of destroyed objects at once.
 pub(crate) fn reuse_numbers() {
     call!(&stand_in(), "mlx5_uverbs_reuse_numbers": fn());
 }
 
-/// Has a completion queue overrun with its next entry, as if nobody had taken any for long.
+/// Makes a completion queue overrun with its next entry, as if no entry had been taken for long.
 pub(crate) fn overrun(cq: Cqn) {
     call!(&stand_in(), "mlx5_uverbs_overrun": fn(cq.get() => u32));
 }
 
-/// Whether the call that was to fail has failed; else it need not fail any more.
+/// Returns whether the planned failure of [`fail`] has happened, and cancels it otherwise.
 pub(crate) fn has_failed() -> bool {
     let left = call!(&stand_in(), "mlx5_uverbs_left": fn() -> u32);
     fail(0, 0, 0);
     left == 0
 }
 
-/// Has these faults come from now on, in the words of `mlx5-emulate --faults`; none for no words.
+/// Replaces the plan of faults, in the words of `mlx5-emulate --faults`. An empty string ends all faults.
 pub(crate) fn faults(words: &str) {
     let words = CString::new(words).unwrap();
     let set = call!(&stand_in(), "mlx5_uverbs_faults": fn(words.as_ptr() => *const c_char) -> c_int);
     assert_eq!(set, 0, "{words:?}");
 }
 
-/// Returns the faults that have come, in such words.
+/// Returns the past faults, in the words of [`faults`].
 pub(crate) fn trace() -> String {
     let mut buffer = vec![0; 1 << 16];
     let length = call!(&stand_in(), "mlx5_uverbs_trace": fn(
@@ -157,24 +156,24 @@ pub(crate) fn trace() -> String {
     String::from_utf8(buffer).unwrap()
 }
 
-/// Has the device do nothing by itself from now on: [`work`] moves it.
+/// Stops the device's own threads, so that only [`work`] drives it.
 pub(crate) fn by_hand() {
     call!(&stand_in(), "mlx5_uverbs_by_hand": fn(1 => c_int));
 }
 
-/// Has the device do what there is to do, once.
+/// Does the device's work once.
 pub(crate) fn work() {
     call!(&stand_in(), "mlx5_uverbs_work": fn() -> c_int);
 }
 
-/// Returns how many bytes are allocated, by this program and by the libraries below the shim.
+/// Returns the number of allocated bytes, of this program and of the libraries below the shim.
 pub(crate) fn heap() -> usize {
     // SAFETY: takes nothing.
     let info = unsafe { libc::mallinfo2() };
     info.uordblks + info.hblkhd
 }
 
-/// What there is on the device.
+/// The numbers of objects on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) contexts: u64,
@@ -184,10 +183,10 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Nothing, and nothing went wrong.
+    /// No objects, and no refused destructions.
     pub(crate) const NONE: Self = Self { contexts: 0, objects: 0, channels: 0, refused: 0 };
 
-    /// Asks the stand-in.
+    /// Returns the stand-in's current numbers.
     pub(crate) fn now() -> Self {
         let library = stand_in();
         let [contexts, objects, channels, refused] =
@@ -196,9 +195,10 @@ impl Counts {
     }
 }
 
-/// Changes a queue pair by any command. Tests post nothing that a reset would have the device execute again.
+/// Modifies a queue pair by any command. Tests post no request that the device would execute again after a
+/// reset.
 pub(crate) fn modify<C: Command<Reply = ()>>(control: &QpControl, command: &C) -> Result<(), DevxError> {
-    // SAFETY: see above.
+    // SAFETY: the tests post no request that a reset would repeat.
     unsafe { control.execute_modify(command) }
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Whether a descriptor is readable, or becomes so in time.
+/// Whether a descriptor is readable, or becomes readable within the limit.
 pub(crate) fn readable(descriptor: &impl AsFd, limit: Duration) -> bool {
     let fd = descriptor.as_fd().as_raw_fd();
     let mut polled = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -220,7 +220,7 @@ pub(crate) fn readable(descriptor: &impl AsFd, limit: Duration) -> bool {
     ready == 1
 }
 
-/// Rings a send queue for more than its ring holds, as only a broken program does.
+/// Rings a send queue for more blocks than its ring has, as only a broken program does.
 pub(crate) fn ring_nonsense(record: u64, counter: u16) {
     let second = ptr::with_exposed_provenance::<AtomicU32>(record as usize + 4);
     // SAFETY: the caller's queue pair lives, and with it its record: two words, which only atomics change.

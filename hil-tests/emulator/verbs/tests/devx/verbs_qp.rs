@@ -1,4 +1,4 @@
-//! A queue pair of libibverbs, made, connected and used as any verbs program does.
+//! A queue pair of libibverbs, made, connected and used as by any verbs program.
 #![allow(unsafe_code)]
 
 use super::TIMEOUT;
@@ -39,13 +39,13 @@ const INLINE: u32 = 8;
 /// `IBV_ACCESS_LOCAL_WRITE`, `_REMOTE_WRITE`, `_REMOTE_READ`.
 const ACCESS: c_int = 7;
 
-/// What a queue pair is made with.
+/// The sizes of a queue pair.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) entries: c_int,
     pub(crate) sends: u32,
     pub(crate) receives: u32,
-    /// Bytes of an RDMA WRITE that are in the request itself.
+    /// Bytes of an RDMA WRITE that are inline in the request.
     pub(crate) inline: u32,
 }
 
@@ -54,11 +54,11 @@ impl Sizes {
     pub(crate) const SMALL: Self = Self { entries: 15, sends: 16, receives: 4, inline: 0 };
 }
 
-/// A queue pair, and a page that it sends from and receives to.
+/// A queue pair of libibverbs, and a page from which it sends and to which it receives.
 pub(crate) struct VerbsQp {
     pub(crate) opened: Opened,
     pub(crate) pd: NonNull<c_void>,
-    /// Its completion queue's.
+    /// The channel of the completion queue.
     channel: NonNull<c_void>,
     pub(crate) cq: NonNull<c_void>,
     pub(crate) qp: NonNull<IbvQp>,
@@ -68,7 +68,7 @@ pub(crate) struct VerbsQp {
 }
 
 impl VerbsQp {
-    /// Makes one that is not connected.
+    /// Makes an unconnected queue pair.
     pub(crate) fn new(sizes: Sizes) -> Self {
         let opened = Opened::new();
         let (verbs, raw) = (&opened.verbs, opened.raw.as_ptr());
@@ -88,7 +88,7 @@ impl VerbsQp {
             max_recv_sge: 1,
             max_inline_data: sizes.inline,
         };
-        // `struct ibv_qp_init_attr` is how the extended one begins.
+        // `struct ibv_qp_init_attr` is the beginning of the extended structure.
         let mut attr = QpInitAttr {
             context: ptr::null_mut(),
             send_cq: cq,
@@ -115,12 +115,12 @@ impl VerbsQp {
         Self { pd, channel, cq, qp: NonNull::new(qp).unwrap(), region, page, opened, inline: sizes.inline }
     }
 
-    /// Makes one that is connected to itself.
+    /// Makes a queue pair that is connected to itself.
     pub(crate) fn connected(sizes: Sizes) -> Self {
         Self::connected_for(sizes, ACCESS)
     }
 
-    /// Makes one that is connected to itself, and allows its peer this much.
+    /// Makes a queue pair that is connected to itself, with these access rights for its peer.
     fn connected_for(sizes: Sizes, access: c_int) -> Self {
         let new = Self::new(sizes);
         let mut gid = [0_u64; 2];
@@ -160,27 +160,27 @@ impl VerbsQp {
         &self.opened.verbs
     }
 
-    /// Its number.
+    /// Returns the queue pair's number.
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: the structure lives until it is destroyed.
         unsafe { self.qp.as_ref() }.qp_num
     }
 
-    /// The first bytes of the page.
+    /// Returns the data segment over the first bytes of the page.
     pub(crate) fn sge(&self) -> Sge {
-        // SAFETY: `struct ibv_mr` has the local key behind 36 bytes.
+        // SAFETY: `struct ibv_mr` has the local key at offset 36.
         let lkey = unsafe { self.region.cast::<u32>().add(9).read() };
         Sge { address: self.page.as_ptr().expose_provenance() as u64, length: 64, lkey: Key::from_raw(lkey) }
     }
 
-    /// Where requests write to: the second half of the page.
+    /// Returns the target of requests: the second half of the page.
     pub(crate) fn remote(&self) -> Remote {
-        // SAFETY: `struct ibv_mr` has the remote key behind 40 bytes.
+        // SAFETY: `struct ibv_mr` has the remote key at offset 40.
         let rkey = unsafe { self.region.cast::<u32>().add(10).read() };
         Remote { address: self.sge().address + 2048, rkey: Key::from_raw(rkey) }
     }
 
-    /// Sets the bytes that are sent to a number, and those that are written to another.
+    /// Sets the first words of the page, which are sent, to a number.
     pub(crate) fn fill(&mut self, number: u64) {
         for word in self.page.iter_mut().take(8) {
             // SAFETY: a word of the page, which the device may read and write as well.
@@ -190,7 +190,7 @@ impl VerbsQp {
 
     /// Returns the first word that was written.
     pub(crate) fn written(&self) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: as in `fill`.
         unsafe { self.page.as_ptr().add(256).read_volatile() }
     }
 
@@ -213,8 +213,8 @@ impl VerbsQp {
         };
         let mut bad = ptr::null();
         type PostSend = unsafe extern "C" fn(*mut IbvQp, *const SendWr, *mut *const SendWr) -> c_int;
-        // SAFETY: `post_send` is the function before `post_recv`, with this signature; queue pair and request
-        // live.
+        // SAFETY: in the context, `post_send` is the function before `post_recv`, with this signature. Queue
+        // pair and request live.
         unsafe {
             let [.., post_send] = self.context().between;
             let post_send = std::mem::transmute::<*const c_void, PostSend>(post_send);
@@ -247,7 +247,7 @@ impl VerbsQp {
         assert_eq!(unsafe { (self.context().post_recv)(self.qp.as_ptr(), &request, &mut bad) }, 0);
     }
 
-    /// Waits for good completions.
+    /// Waits for completions without an error.
     pub(crate) fn poll(&self, count: usize) {
         for _ in 0..count {
             let mut completion = WorkCompletion::default();
@@ -263,7 +263,7 @@ impl VerbsQp {
         }
     }
 
-    /// Asks for an event of the completion queue, as libibverbs does.
+    /// Arms the completion queue for an event, through libibverbs.
     pub(crate) fn request_event(&self) {
         // SAFETY: the queue lives.
         assert_eq!(unsafe { (self.context().req_notify_cq)(self.cq.as_ptr(), 0) }, 0);
@@ -271,7 +271,7 @@ impl VerbsQp {
 
     /// Waits for an event of the completion queue.
     pub(crate) fn take_event(&self) {
-        // SAFETY: `struct ibv_comp_channel` has its descriptor behind a pointer, and lives.
+        // SAFETY: `struct ibv_comp_channel` has its descriptor after a pointer, and lives.
         let channel = unsafe { BorrowedFd::borrow_raw(self.channel.cast::<c_int>().add(2).read()) };
         assert!(readable(&channel, TIMEOUT.unwrap()), "no event");
         let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
@@ -287,13 +287,13 @@ impl VerbsQp {
     /// Waits for an event of the context, and returns its number (`enum ibv_event_type`).
     fn take_async_event(&self) -> c_int {
         const OPERATIONS: usize = 32;
-        // SAFETY: `struct ibv_context` has this descriptor behind a pointer, its operations and another
+        // SAFETY: `struct ibv_context` has this descriptor after a pointer, its operations and another
         // descriptor.
         let descriptor = unsafe { self.opened.raw.cast::<c_int>().add(2 + 2 * OPERATIONS + 1).read() };
         // SAFETY: the context is open.
         let channel = unsafe { BorrowedFd::borrow_raw(descriptor) };
         assert!(readable(&channel, TIMEOUT.unwrap()), "no event");
-        // `struct ibv_async_event`: what it is about, and what it is.
+        // `struct ibv_async_event`: the object of the event, then its kind.
         let mut event = [0_u64; 2];
         let raw = self.opened.raw.as_ptr();
         let result = call!(self.verbs(), "ibv_get_async_event": fn(
@@ -305,7 +305,7 @@ impl VerbsQp {
         event[1] as c_int
     }
 
-    /// Hands the queues over. Tests do not use them through libibverbs afterwards.
+    /// Hands the queues over to the shim. Afterwards, tests do not use them through libibverbs.
     pub(crate) fn adopt<const S: usize, const R: usize>(
         &self,
         spec: AdoptSpec,
@@ -317,19 +317,19 @@ impl VerbsQp {
         Ok((queue, reader, device))
     }
 
-    /// Hands the domain over.
+    /// Hands the protection domain over to the shim.
     pub(crate) fn adopt_pd(&self, device: &Device) -> Result<ProtectionDomain, DevxError> {
-        // SAFETY: a domain of libibverbs, which tests free last.
+        // SAFETY: a protection domain of libibverbs, which tests free last.
         unsafe { device.adopt_pd(self.pd) }
     }
 
-    /// Hands the completion queue over.
+    /// Hands the completion queue over to the shim.
     pub(crate) fn adopt_cq(&self, device: &Device) -> Result<(Cq, CqReader), DevxError> {
-        // SAFETY: a completion queue of libibverbs, which tests destroy behind ours.
+        // SAFETY: a completion queue of libibverbs, which tests destroy after the shim's object.
         unsafe { device.adopt_cq(self.cq) }
     }
 
-    /// Hands the queue pair over.
+    /// Hands the queue pair over to the shim.
     pub(crate) fn adopt_qp<const S: usize, const R: usize>(
         &self,
         device: &Device,
@@ -337,11 +337,12 @@ impl VerbsQp {
         [send_cq, receive_cq]: [&Cq; 2],
         spec: AdoptSpec,
     ) -> Result<QueuePair<S, R>, DevxError> {
-        // SAFETY: a queue pair of libibverbs, which tests destroy behind ours; one thread uses all.
+        // SAFETY: a queue pair of libibverbs, which tests destroy after the shim's object. One thread uses
+        // all queues.
         unsafe { device.adopt_qp(self.qp.cast(), pd, send_cq, receive_cq, spec) }
     }
 
-    /// Destroys all.
+    /// Destroys all objects and closes the context.
     pub(crate) fn destroy(self) {
         let Self { opened, pd, channel, cq, qp, region, .. } = self;
         let verbs = &opened.verbs;
@@ -357,13 +358,13 @@ impl VerbsQp {
     }
 }
 
-/// What the queue pair forbids its peer is an event of libibverbs, and the device tells the cause of the
-/// completion.
+/// A forbidden request of the peer raises an event of libibverbs, and the device reports the cause of the
+/// failed completion.
 #[test]
 fn a_peer_that_asks_for_what_is_forbidden_makes_an_event() {
     const REQ_ERR: c_int = 2;
     preloaded("verbs_qp::a_peer_that_asks_for_what_is_forbidden_makes_an_event", || {
-        // `IBV_ACCESS_LOCAL_WRITE` alone.
+        // The only right is `IBV_ACCESS_LOCAL_WRITE`.
         let queue = VerbsQp::connected_for(Sizes::SMALL, 1);
         queue.post_write();
         assert_eq!(queue.take_async_event(), REQ_ERR);
@@ -377,7 +378,8 @@ fn a_peer_that_asks_for_what_is_forbidden_makes_an_event() {
     });
 }
 
-/// A list for atomics over a region of relaxed order is refused with the number that a ConnectX gives.
+/// A list mkey with remote atomics over a region with relaxed ordering is refused with the syndrome that a
+/// ConnectX gives.
 #[test]
 fn atomics_over_relaxed_order_have_their_number() {
     /// `IBV_ACCESS_REMOTE_ATOMIC`, `IBV_ACCESS_RELAXED_ORDERING`.
@@ -392,7 +394,7 @@ fn atomics_over_relaxed_order_have_their_number() {
                 4096 => usize,
                 access => c_int
             ) -> *mut c_void);
-            // SAFETY: `struct ibv_mr` has the local key behind 36 bytes.
+            // SAFETY: `struct ibv_mr` has the local key at offset 36.
             let lkey = unsafe { NonNull::new(region).unwrap().cast::<u32>().add(9).read() };
             let device = queue.opened.adopt().unwrap();
             let pd = queue.adopt_pd(&device).unwrap();

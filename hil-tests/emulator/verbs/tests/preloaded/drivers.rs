@@ -1,4 +1,4 @@
-//! What drivers that run on hardware take for granted of queues (DEVICE.md, "Queues").
+//! Properties of queues that drivers for hardware rely on (DEVICE.md, "Queues").
 
 use crate::verbs::{Context, End, IGNORE_OVERRUN};
 use crate::{DONE, REQUEST_FAILED};
@@ -16,11 +16,10 @@ fn encoded<C: Command>(command: &C) -> Vec<u8> {
     command.encode(&mut mailbox).unwrap().to_vec()
 }
 
-/// Where the number of a path's port stands in a change of state.
+/// Offset of the path's port number in a change of state.
 const PORT: usize = 0x18 + 0x18 + 0x25;
 
-/// The commands that connect a queue pair to itself: loopback is forced, and there is neither an address nor
-/// a port.
+/// Returns the commands that connect a queue pair to itself. Loopback is forced, without address and port.
 fn loopback(qpn: u32, access: QpAccess) -> [Vec<u8>; 3] {
     let qp = Qpn::new(qpn).unwrap();
     let (first_psn, log_max_rd_atomic) = (Psn::default(), LogMaxRdAtomic::new(4).unwrap());
@@ -69,7 +68,7 @@ fn commands_connect_a_verbs_queue_pair_to_itself() {
     });
 }
 
-/// As UCX does it: peers get their rights with the change to RTR, where its mask names them.
+/// UCX gives peers their rights with the change to RTR, if the mask names them.
 #[test]
 fn rights_may_come_late() {
     preloaded("drivers::rights_may_come_late", || {
@@ -80,7 +79,7 @@ fn rights_may_come_late() {
             for (at, _) in full.iter().zip(&initialise).enumerate().filter(|(_, (a, b))| a != b) {
                 ready[at] |= full[at];
             }
-            // The mask's lowest byte.
+            // The lowest byte of the mask.
             ready[0x13] |= mask;
             for input in [&initialise, &ready, &send] {
                 assert_eq!(end.context.command(end.qp, input), Ok(()));
@@ -107,7 +106,7 @@ fn a_path_that_is_no_loopback_needs_a_port() {
         let end = End::new();
         let [initialise, mut ready, _] = loopback(end.qpn, QpAccess::READ_WRITE);
         assert_eq!(end.context.command(end.qp, &initialise), Ok(()));
-        // Without `fl`, the first bit of the path.
+        // Clears `fl`, the first bit of the path.
         ready[0x18 + 0x18] &= 0x7f;
         assert_eq!(end.context.command(end.qp, &ready), Err(libc::EREMOTEIO));
     });
@@ -119,7 +118,7 @@ fn a_queue_that_ignores_overruns_is_read_without_a_word() {
         let mut end = End::with(IGNORE_OVERRUN);
         end.silent = true;
         end.connect(end.qpn);
-        // More than the queue has entries.
+        // There are more rounds than the queue has entries.
         for round in 0..200_u64 {
             end.data.write(0, &round.to_ne_bytes());
             end.write(8, end.data.0 + 512, end.key);
@@ -130,7 +129,7 @@ fn a_queue_that_ignores_overruns_is_read_without_a_word() {
     });
 }
 
-/// As DPDK looks for it: on the PCI bus, in the hands of a driver, and the same as the one of libibverbs.
+/// DPDK looks for the device on the PCI bus, with a driver, and with the same name as in libibverbs.
 #[test]
 fn the_device_is_on_the_pci_bus() {
     preloaded("drivers::the_device_is_on_the_pci_bus", || {
@@ -163,7 +162,7 @@ fn the_function_s_own_port_has_roce() {
         assert_eq!((output[0], output[16 + 3] & 1), (0, 1), "status, roce_en");
         let guid = [0x02, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 0x01];
         assert_eq!((&output[16 + 0x28..16 + 0x30], &output[16 + 0x38..16 + 0x40]), (&guid[..], &guid[..]));
-        // Another's port, and a command that is none of these.
+        // The vport of another function, and a command that the kernel never passes on.
         input[8] = 0x80;
         assert_eq!(context.other(&input, &mut output), Err(libc::EREMOTEIO));
         input[..2].copy_from_slice(&[0x07, 0x55]);

@@ -1,4 +1,4 @@
-//! Faults on purpose, as a program sees them.
+//! Deliberate faults, as a program sees them.
 
 use crate::verbs::{Attribute, Context, End, Pages, call, command, open};
 use crate::{DONE, event_channel};
@@ -6,7 +6,7 @@ use mlx5_testing::preload::{preloaded, prepared};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs `body` in a program whose device fails like this.
+/// Runs `body` in a program whose device follows the plan of faults in `words`.
 fn with_faults(name: &str, words: &str, body: impl FnOnce()) {
     let prepare = |command: &mut Command, _: &Path| {
         command.env("MLX5_UVERBS_FAULTS", words);
@@ -23,7 +23,7 @@ fn words_that_are_no_faults_are_no_device() {
 
 #[test]
 fn calls_fail_as_the_plan_says() {
-    // Of the calls before it, GET_CONTEXT is the first.
+    // GET_CONTEXT, made by `Context::new`, is the first counted call.
     let words = "call@2=EINTR,call@4=unheard,call@5=status:9,end@1=EBUSY";
     with_faults("faults::calls_fail_as_the_plan_says", words, || {
         let context = Context::new();

@@ -1,12 +1,12 @@
-//! What the stand-in refuses because Linux does, each with Linux's error number: the rows of "What Linux
-//! checks" in hil-tests/DEVICE.md.
+//! Calls that the stand-in refuses because Linux does, each with Linux's error number: the rows of "What
+//! Linux checks" in hil-tests/DEVICE.md.
 
 use crate::event_channel;
 use crate::shared::create;
 use crate::verbs::{self, Attribute, Context, End, Pages, call};
 use mlx5_testing::preload::{preloaded, prepared};
 
-/// A command of the device: opcode, and bytes at places.
+/// Returns a command of the device: length, opcode, and bytes at offsets.
 fn command(length: usize, opcode: u16, bytes: &[(usize, u8)]) -> Vec<u8> {
     let mut command = vec![0; length];
     command[..2].copy_from_slice(&opcode.to_be_bytes());
@@ -16,7 +16,7 @@ fn command(length: usize, opcode: u16, bytes: &[(usize, u8)]) -> Vec<u8> {
     command
 }
 
-/// CREATE_PSV of so many, in a new domain.
+/// Returns CREATE_PSV for `count` PSVs, in a new domain.
 fn psvs(context: &Context, count: u8) -> Vec<u8> {
     let (mut response, mut driver) = ([0; 4], [0; 4]);
     verbs::command(context.0, 3, &[0; 8], &mut response, &mut driver).unwrap();
@@ -52,7 +52,7 @@ fn commands_about_no_object() {
         assert_eq!(other(&plain, &command(16, 0x842, &[])), Err(libc::EINVAL), "QUERY_LAG without DEVX");
         assert_eq!(other(&context, &named(0x50b, 0)), Err(libc::EINVAL), "QUERY_QP");
         assert_eq!(other(&context, &command(16, 0x802, &[])), Err(libc::EINVAL), "ALLOC_UAR");
-        // The device says no to these, not the kernel.
+        // The device refuses these commands, while the kernel passes them on.
         assert_eq!(other(&context, &command(16, 0x80d, &[])), Err(libc::EREMOTEIO), "NOP");
         assert_eq!(other(&context, &command(16, 0xbff, &[])), Err(libc::EREMOTEIO));
         assert_eq!(other(&context, &command(16, 0xd00, &[])), Err(libc::EINVAL));
@@ -82,7 +82,7 @@ fn commands_that_make_objects() {
             Err(libc::EINVAL),
             "a change of a flow table's entry"
         );
-        // The device says no to these, not the kernel.
+        // The device refuses these commands, while the kernel passes them on.
         for opcode in [0x700, 0x900, 0x930, 0x936] {
             assert_eq!(made(&command(64, opcode, &[])), Err(libc::EREMOTEIO), "{opcode:#x}");
         }
@@ -104,7 +104,7 @@ fn commands_about_objects() {
         let mut tunnelled = named(0x507, end.qpn);
         tunnelled[5] = 1;
         assert_eq!(context.command(qp, &tunnelled), Err(libc::EINVAL), "of another function");
-        // The device says no, not the kernel.
+        // The device refuses this command, while the kernel passes it on.
         assert_eq!(change(qp, 0x505, end.qpn), Err(libc::EREMOTEIO), "RTS2RTS_QP");
         assert_eq!(change(qp, 0x507, end.qpn), Ok(()));
 

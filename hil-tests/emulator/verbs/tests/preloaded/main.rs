@@ -1,4 +1,4 @@
-//! The library before a program: this one, which starts itself again with it.
+//! Tests with the preloaded library: the test program starts itself again with the library.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod drivers;
@@ -57,7 +57,7 @@ fn bad_addresses_are_refused() {
         assert!(context.register(pd, gone.0 + 4096, 4096, 1).is_ok());
         assert_eq!(context.cq(gone.0, gone.0 + 4096, 0), Err(libc::EFAULT));
         assert_eq!(context.cq(gone.0 + 4096, 0x10, 0), Err(libc::EFAULT));
-        // An answer that cannot be given leaves no object behind.
+        // If the answer cannot be written, no object remains.
         let before = context.pd();
         let mut attributes = [Attribute::In(0, &[0; 8]), Attribute::Number(2, 3), Attribute::Nowhere(1)];
         assert_eq!(call(context.0, 0, 0, &mut attributes), Err(libc::EFAULT));
@@ -97,7 +97,7 @@ fn arguments_are_checked_as_the_kernel_does() {
     });
 }
 
-/// As `mlx5_ib_query_device` does: 63 bits, and the frequency of the capabilities.
+/// `mlx5_ib_query_device` reports a mask of 63 bits, and the frequency from the capabilities.
 #[test]
 fn the_device_tells_of_its_clock() {
     preloaded("the_device_tells_of_its_clock", || {
@@ -131,7 +131,7 @@ fn a_queue_pair_writes_to_itself() {
         let mut end = End::new();
         end.connect(end.qpn);
         end.data.write(0, b"by the way of the device");
-        // More than the rings hold: they wrap.
+        // There are more rounds than slots, so the rings wrap.
         for round in 0..200u64 {
             let target = 1024 + round % 8 * 64;
             end.write(24, end.data.0 + target, end.key);
@@ -155,9 +155,9 @@ fn whoever_gives_a_lock_back_is_the_device_and_notices_nothing() {
             on_this_thread += u32::from(end.has_completion());
             assert_eq!(end.poll().0, DONE);
         }
-        // Now and then the worker is at it.
+        // Sometimes the worker does the work first.
         assert!(on_this_thread > 50, "{on_this_thread} of 100 were done at once");
-        // What fails on the way fails inside.
+        // A failed request leaves `errno` alone too.
         end.data.unmap(4096);
         end.write(24, end.data.0 + 1024, end.key);
         assert_eq!(errno_behind_a_lock(libc::EXDEV), libc::EXDEV);
@@ -173,7 +173,7 @@ fn memory_that_goes_away_fails_requests_and_nothing_else() {
         end.data.unmap(4096);
         end.write(8, end.data.0 + 64, end.key);
         assert_eq!(end.poll().0, REQUEST_FAILED);
-        // A ring that goes away as well: the device goes on for others.
+        // A lost ring fails only its queue pair. The device goes on for others.
         end.ring.unmap(8192);
         std::thread::sleep(Duration::from_millis(20));
         let mut other = End::new();
@@ -192,7 +192,7 @@ fn what_a_context_holds_goes_with_it() {
             end.connect(end.qpn);
             close(end.context.0);
         }
-        // Numbers of queue pairs come back when they are used up: there are fewer than 300 times 300.
+        // Numbers of queue pairs are reused when all are used up. There are fewer than 300 times 300.
         let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
         assert!(after <= before + 8, "{before} descriptors before, {after} after");
         let end = End::new();
@@ -219,7 +219,8 @@ fn a_context_lives_until_its_last_descriptor_is_closed() {
             close(twin);
             assert_eq!(end.context.register(0, end.data.0, 4096, ALL_ACCESS), Err(libc::EBADF), "{way:?}");
         }
-        // A descriptor of another file in its place closes it.
+        // A duplicate of another file's descriptor takes the place of the device's descriptor, and so closes
+        // the device.
         let end = End::new();
         let (other, channel) = (verbs::duplicate(verbs::DUPLICATIONS[0], 0), event_channel(&end.context));
         let twin = verbs::duplicate(verbs::DUPLICATIONS[0], channel);
@@ -314,10 +315,10 @@ fn a_child_has_no_device_until_it_opens_one() {
             own.write(8, own.data.0 + 64, own.key);
             gone && own.qpn != end.qpn && own.poll().0 == DONE
         }));
-        // The child's close was its own: the parent's device is as it was.
+        // The child's close did not affect the parent's device.
         end.write(8, end.data.0 + 64, end.key);
         assert_eq!(end.poll().0, DONE);
-        // Another program does not inherit it.
+        // Another program does not inherit the descriptors.
         let listed = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         assert!(!listed.contains("/dev/zero") && !listed.contains("slot-"), "{listed}");
@@ -332,7 +333,7 @@ fn a_program_that_closes_everything_leaves_the_device_whole() {
         let mut end = End::new();
         end.connect(end.qpn);
         let descriptor = end.context.0;
-        // As daemons do, but for what this test needs itself.
+        // Daemons close all descriptors like this. The test keeps only the one that it needs.
         for other in (3..1024).filter(|other| *other != descriptor) {
             let _ = verbs::try_close(other);
         }
@@ -355,7 +356,7 @@ fn ranges_of_descriptors_are_closed_without_the_device_s_own() {
         verbs::close_all(descriptor + 1..=u32::MAX);
         end.write(8, end.data.0 + 64, end.key);
         assert_eq!(end.poll().0, DONE);
-        // A context in the range is closed, and the next one is a new one.
+        // A context in the range is closed, and the next context is a new one.
         let other = Context::new();
         other.pd();
         verbs::close_all(other.0.unsigned_abs()..=other.0.unsigned_abs());
@@ -366,7 +367,7 @@ fn ranges_of_descriptors_are_closed_without_the_device_s_own() {
         assert_eq!(registered, Err(libc::ENOTTY), "another file, not the device");
         verbs::close_all(descriptor..);
         assert_eq!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).map(drop), Err(libc::EBADF));
-        // The device goes on for who opens it again.
+        // A program that opens the device again gets a working one.
         let mut end = End::new();
         end.connect(end.qpn);
         end.write(8, end.data.0 + 64, end.key);
@@ -374,25 +375,26 @@ fn ranges_of_descriptors_are_closed_without_the_device_s_own() {
     });
 }
 
-/// Says something to the other program.
+/// Sends a line to the other program.
 fn say(text: &str) {
     println!("@{text}");
     std::io::stdout().flush().unwrap();
 }
 
-/// Hears what the other program says.
+/// Receives a line of the other program.
 fn hear() -> String {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     line.trim().to_owned()
 }
 
-/// Carries what one program says to the other, until it says no more.
+/// Passes the lines of one program to the other, until the first program ends.
 fn carry(from: &mut Child, to: &mut Child) -> std::thread::JoinHandle<()> {
     let (output, mut input) = (from.stdout.take().unwrap(), to.stdin.take().unwrap());
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines() {
-            // The test harness talks as well, in front on the same line.
+            // Only text after `@` is for the other program. The test harness prints text before it on the
+            // same line.
             if let Some((_, said)) = line.unwrap().split_once('@') {
                 let _ = writeln!(input, "{said}");
             }
@@ -400,7 +402,7 @@ fn carry(from: &mut Child, to: &mut Child) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// Runs `name` in two programs that hear each other.
+/// Runs `name` in two programs that exchange lines.
 fn pair(name: &str, body: impl FnOnce(&str)) {
     if let Ok(role) = std::env::var(INSIDE) {
         body(&role);
@@ -419,7 +421,7 @@ fn pair(name: &str, body: impl FnOnce(&str)) {
     assert!(outcomes.iter().all(std::process::ExitStatus::success), "{outcomes:?}");
 }
 
-/// Tells the other program about this end and returns its queue pair, key and address.
+/// Sends the data of this end to the other program. Returns the other end's queue pair, key and address.
 fn introduce(end: &End) -> (u32, u32, u64) {
     say(&format!("{} {} {}", end.qpn, end.key, end.data.0));
     let heard = hear();
@@ -444,7 +446,7 @@ fn two_programs_write_to_each_other() {
         assert_eq!(hear(), "written");
         let other: &[u8] = if role == "first" { b"secon" } else { b"first" };
         assert_eq!(end.data.read(1024 + 49 * 16, 5), other);
-        // A key that is none, and then a peer that is none.
+        // The first program uses an invalid key.
         if role == "first" {
             end.write(5, address, rkey + 0x100);
             assert_eq!(end.poll(), (REQUEST_FAILED, 0x13));
@@ -466,7 +468,7 @@ fn a_program_that_ends_is_unreachable() {
             end.write(5, address, rkey);
             assert_eq!(end.poll().0, DONE);
             say("go");
-            // Standard input ends with the other program.
+            // The end of standard input means that the other program has ended.
             while !hear().is_empty() {}
             let start = Instant::now();
             end.write(5, address, rkey);

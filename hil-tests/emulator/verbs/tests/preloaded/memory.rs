@@ -1,4 +1,4 @@
-//! Regions that are registered anew, memory windows, and what commands say and ask of queue pairs.
+//! Tests of re-registered regions, of memory windows, and of commands that modify and query queue pairs.
 
 use crate::verbs::{Attribute, Context, End, Pages, call, command};
 use mlx5_testing::preload::preloaded;
@@ -10,7 +10,7 @@ const ACCESS: u32 = 1 << 2;
 const LOCAL_WRITE: u32 = 1;
 const REMOTE_WRITE: u32 = 1 << 1;
 
-/// REREG_MR; returns both keys.
+/// Makes the call REREG_MR. Returns both keys.
 fn reregister(
     context: &Context,
     (mr, flags): (u32, u32),
@@ -63,13 +63,13 @@ fn a_region_is_changed_as_the_kernel_does() {
     });
 }
 
-/// What is mapped for reading stays so, whatever rights are asked for.
+/// Read-only memory stays read-only, whatever rights are requested.
 #[test]
 fn rights_that_memory_does_not_have_are_refused() {
     preloaded("memory::rights_that_memory_does_not_have_are_refused", || {
         let context = Context::new();
         let pd = context.pd();
-        // Constants of a program cannot be written.
+        // A program cannot write its constants.
         static TEXT: [u8; 64] = [7; 64];
         let text = (TEXT.as_ptr().expose_provenance() as u64, TEXT.len() as u64);
         let (mr, key) = context.register(pd, text.0, text.1, 0).unwrap();
@@ -145,7 +145,7 @@ fn a_queue_pair_is_made_ready_for_copies_in_init() {
     });
 }
 
-/// A program that reads none of its answers gets no more of them, until it does.
+/// A program that does not read its answers gets no more of them. It gets more once it has read them.
 #[test]
 fn answers_wait_until_they_are_read() {
     preloaded("memory::answers_wait_until_they_are_read", || {
@@ -182,7 +182,7 @@ fn answers_wait_until_they_are_read() {
     });
 }
 
-/// A kind of capabilities that nobody knows is refused; what is known and not there is zeros.
+/// An unknown kind of capabilities is refused. The capabilities of a known but missing feature are zeros.
 #[test]
 fn capabilities_of_what_is_not_there_are_zeros() {
     preloaded("memory::capabilities_of_what_is_not_there_are_zeros", || {

@@ -1,4 +1,4 @@
-//! What programs see of the device among files, and what they are told where there is nothing to see.
+//! The files by which programs find the device, and the messages when there is no device.
 #![allow(unsafe_code)]
 
 use crate::verbs::{Attribute, Context, Pages, call, command, in_child};
@@ -14,18 +14,17 @@ const DEVICE: &CStr = c"/dev/infiniband/uverbs0";
 const PORT: &CStr = c"/sys/class/infiniband/mlx5_0/ports/1/state";
 const NOWHERE: &CStr = c"/sys/class/infiniband/mlx5_1";
 
-/// Functions that say with 0 that a file is there, and those of older C libraries, which are found by name
-/// alone.
+/// Calls functions that return 0 if a file exists. Those of older C libraries are only found by name.
 fn looks(path: &CStr) -> Vec<(&'static str, c_int)> {
-    // SAFETY: as the C library declares it.
+    // SAFETY: the C library declares the function with this signature.
     unsafe extern "C" {
         fn euidaccess(path: *const c_char, mode: c_int) -> c_int;
     }
     type Old = unsafe extern "C" fn(c_int, *const c_char, *mut c_void) -> c_int;
     let (path, mut room) = (path.as_ptr(), [0_u64; 64]);
     let out = room.as_mut_ptr();
-    // SAFETY: `path` is a string, and `room` is larger than what is written there; both live until the calls
-    // are over. The old function has the arguments of `Old`, with 1 for the version on 64-bit machines.
+    // SAFETY: `path` is a string, and `room` is larger than each result. Both live until the calls are over.
+    // The old function has the arguments of `Old`, with 1 for the version on 64-bit machines.
     unsafe {
         let old = libc::dlsym(libc::RTLD_DEFAULT, c"__xstat".as_ptr());
         assert!(!old.is_null());
@@ -76,9 +75,9 @@ fn the_device_is_among_files_whichever_way_one_looks() {
     });
 }
 
-/// Returns how many entries `scandir` finds.
+/// Returns the number of entries that `scandir` finds.
 fn scanned(path: &CStr) -> c_int {
-    // SAFETY: as the C library declares it, for arguments that are null here.
+    // SAFETY: the C library declares the function like this, with function pointers that are null here.
     unsafe extern "C" {
         fn scandir(
             path: *const c_char,
@@ -88,16 +87,16 @@ fn scanned(path: &CStr) -> c_int {
         ) -> c_int;
     }
     let mut list = std::ptr::null_mut();
-    // SAFETY: the path is a string, the list's place lives until the call is over, and nothing is selected or
-    // sorted. What the list holds is never given back.
+    // SAFETY: the path is a string, and the list's place lives until the call is over. Nothing is selected or
+    // sorted. The list is never freed.
     unsafe { scandir(path.as_ptr(), &raw mut list, std::ptr::null(), std::ptr::null()) }
 }
 
 /// Reads a file as a stream.
 fn read(path: &CStr) -> String {
     let mut line = [0_u8; 64];
-    // SAFETY: both arguments are strings; the stream is closed once, and the line's place is as long as is
-    // said.
+    // SAFETY: both arguments are strings. The stream is closed once, and the line's buffer has the given
+    // length.
     let length = unsafe {
         let stream = libc::fopen(path.as_ptr(), c"r".as_ptr());
         assert!(!stream.is_null());
@@ -108,7 +107,7 @@ fn read(path: &CStr) -> String {
     String::from_utf8(line[..length].to_vec()).unwrap()
 }
 
-/// As UCX looks for it: from where the device's link leads, two names up.
+/// UCX resolves the device's link and goes two directories up.
 #[test]
 fn the_link_of_the_device_leads_into_its_pci_function() {
     preloaded("paths::the_link_of_the_device_leads_into_its_pci_function", || {
@@ -122,7 +121,7 @@ fn the_link_of_the_device_leads_into_its_pci_function() {
     });
 }
 
-/// Where a program's standard error goes, so that itself can read it.
+/// Returns the file that receives a program's standard error, so that the program can read it.
 fn said() -> PathBuf {
     Path::new(&std::env::var_os(DIRECTORY).unwrap()).join("said")
 }
@@ -150,7 +149,7 @@ fn what_is_not_there_is_named_once() {
                 assert_eq!(queue_pair(&context, kind, driver_flags), Err(libc::EOPNOTSUPP));
             }
         }
-        // A child that goes on with its parent's device, as a daemon does that opens it too early.
+        // The child uses its parent's device, like a daemon that opens the device before it forks.
         assert!(in_child(|| {
             (0..2).all(|_| call(context.0, 0x10, 0, &mut [Attribute::New(0)]) == Err(libc::EIO))
         }));
@@ -171,7 +170,7 @@ fn what_is_not_there_is_named_once() {
     });
 }
 
-/// Asks for a queue pair of a kind (`enum ib_uverbs_qp_type`).
+/// Requests a queue pair of a kind (`enum ib_uverbs_qp_type`).
 fn queue_pair(context: &Context, kind: u64, driver_flags: u32) -> Result<u32, i32> {
     let mut driver = [0; 56];
     driver[28..32].copy_from_slice(&driver_flags.to_ne_bytes());
@@ -188,7 +187,7 @@ fn queue_pair(context: &Context, kind: u64, driver_flags: u32) -> Result<u32, i3
     call(context.0, 4, 0, &mut attributes)
 }
 
-/// Has another program look for devices where they are to be in `directory`.
+/// Runs another program that lists the devices, whose files belong into `directory`.
 fn listing(directory: &Path) -> Output {
     let library = built().join("libmlx5_uverbs.so");
     let mut command = Command::new("ls");
@@ -212,7 +211,7 @@ fn why_there_is_no_device_is_said_once() {
         assert!(said.contains(&place.display().to_string()) && said.contains(why), "{said}");
         assert!(!output.status.success());
     }
-    // A program that looks for no device is told nothing.
+    // A program that never looks for a device gets no message.
     let mut other = Command::new("ls");
     other
         .arg("/")

@@ -1,4 +1,4 @@
-//! What the stand-in writes down of its work.
+//! The stand-in's record of its work.
 
 use crate::DONE;
 use crate::verbs::End;
@@ -19,7 +19,7 @@ fn requests_and_completions_are_lines_of_json() {
         end.connect(end.qpn);
         end.write(24, end.data.0 + 1024, end.key);
         assert_eq!(end.poll().0, DONE);
-        // The line follows its entry. A call takes the lock that the device has until then.
+        // The line is written after the entry, under the device's lock. A call waits for this lock.
         end.context.pd();
         let log = std::fs::read_to_string(&file).unwrap();
         let lines: Vec<&str> = log.lines().collect();

@@ -1,4 +1,4 @@
-//! Shared receive queues, of verbs and of commands.
+//! Shared receive queues that verbs or commands make.
 
 use crate::event_channel;
 use crate::verbs::{Attribute, Context, Pages, call, command, message};
@@ -9,7 +9,7 @@ use mlx5_testing::preload::preloaded;
 use zerocopy::{FromZeros, IntoBytes};
 
 const DEVX_OBJECT: u16 = 0x1001;
-/// `IB_EVENT_SRQ_LIMIT_REACHED`, and the device's number.
+/// `IB_EVENT_SRQ_LIMIT_REACHED`, and the device's own number of this event.
 const LIMIT_REACHED: u32 = 15;
 const LIMIT: u8 = 0x14;
 
@@ -44,7 +44,7 @@ fn a_limit_of_a_verbs_queue_is_an_event() {
         assert_eq!(create(10, 1), Err(libc::EOPNOTSUPP), "XRC");
         assert_eq!(create(1 << 15, 0), Err(libc::EINVAL));
         let srq = create(10, 0).unwrap();
-        // 16 slots of 64 bytes, of which the first 16 are the list's.
+        // The ring has 16 slots of 64 bytes. The first 16 bytes of each slot belong to the list.
         assert_eq!((u32::from_ne_bytes(receives), u32::from_ne_bytes(segments)), (15, 3));
         let query = || {
             let mut answer = [0; 16];
@@ -65,7 +65,7 @@ fn a_limit_of_a_verbs_queue_is_an_event() {
     });
 }
 
-/// Carries out a command that makes an object; returns its handle and number.
+/// Sends a command that makes an object. Returns its handle and number.
 pub(crate) fn create(context: &Context, input: &[u8]) -> Result<(u32, u32), i32> {
     let mut output = [0; 16];
     let mut attributes =
@@ -74,8 +74,8 @@ pub(crate) fn create(context: &Context, input: &[u8]) -> Result<(u32, u32), i32>
     Ok((handle, u32::from_be_bytes(output[8..12].try_into().unwrap())))
 }
 
-/// CREATE_RMP of 8 slots of 64 bytes at the beginning of a umem, with its record at 1024. That both are in
-/// umems is for the kernel to say.
+/// Returns CREATE_RMP for 8 slots of 64 bytes at the beginning of a umem, with the doorbell record at 1024.
+/// The kernel sets the bits for umems.
 fn pool(umem: u32, pd: u32) -> Vec<u8> {
     let mut input = vec![0; 0x110];
     input[..2].copy_from_slice(&[0x09, 0x0c]);
@@ -106,7 +106,7 @@ fn a_pool_of_commands_is_of_use_to_queue_pairs() {
             ],
         );
         let (umem_handle, umem) = (umem_handle.unwrap(), u32::from_ne_bytes(number));
-        // The number of the first domain.
+        // The domain is the first, with number 1.
         let good = pool(umem, 1);
         for (place, value) in [(0x50, 0x20), (0x50, 0x08), (0x73, 17), (0x71, 11), (0x7f, 0x77)] {
             let mut bad = good.clone();
@@ -121,7 +121,7 @@ fn a_pool_of_commands_is_of_use_to_queue_pairs() {
             call(context.0, object, method, &mut [Attribute::Handle(id, handle)])
         };
         assert_eq!(destroy(0x1002, 0x1001, 0x1000, umem_handle), Err(libc::EBUSY), "the pool is in it");
-        // The limit is an event of the device.
+        // Reaching the limit raises an event of the device.
         let channel = event_channel(&context);
         let mut attributes = [
             Attribute::Handle(0x1000, channel as u32),
@@ -137,7 +137,7 @@ fn a_pool_of_commands_is_of_use_to_queue_pairs() {
         assert_eq!(context.command(srq, &limit), Ok(()));
         let event = message(channel);
         assert_eq!((&event[..8], event[8 + 1]), (&55_u64.to_ne_bytes()[..], LIMIT));
-        // A queue pair holds the pool.
+        // The pool cannot be destroyed while a queue pair uses it.
         let (_, qpn) = queue_pair(&context, umem, srqn);
         assert!(qpn.is_ok());
         assert_eq!(queue_pair(&context, umem, srqn + 1).1, Err(libc::EREMOTEIO));
@@ -146,7 +146,7 @@ fn a_pool_of_commands_is_of_use_to_queue_pairs() {
     });
 }
 
-/// Makes a completion queue and a queue pair with receives of a pool.
+/// Makes a completion queue and a queue pair that takes its receives from a pool.
 fn queue_pair(context: &Context, umem: u32, srqn: u32) -> (u32, Result<u32, i32>) {
     let (mut page, mut rest) = ([0; 4], ([0; 8], [0; 4]));
     let mut attributes = [

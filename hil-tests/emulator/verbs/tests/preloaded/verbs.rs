@@ -1,5 +1,5 @@
-//! The smallest user of the kernel's interface: builds calls, posts requests, polls completions. No other
-//! library is in it.
+//! A minimal user of the kernel's interface: builds calls, posts requests, polls completions. It needs no
+//! other library.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int};
@@ -20,7 +20,7 @@ pub(crate) const IGNORE_OVERRUN: u32 = 2;
 /// An error number.
 pub(crate) type Errno = i32;
 
-/// What a call carries.
+/// An attribute of a call.
 pub(crate) enum Attribute<'a> {
     /// Bytes for the device.
     In(u16, &'a [u8]),
@@ -28,15 +28,15 @@ pub(crate) enum Attribute<'a> {
     Number(u16, u64),
     /// Room for an answer.
     Out(u16, &'a mut [u8]),
-    /// Room for an answer where no memory is.
+    /// Room for an answer at an unmapped address.
     Nowhere(u16),
     /// A handle.
     Handle(u16, u32),
-    /// Where a new handle goes.
+    /// The place for a new handle.
     New(u16),
 }
 
-/// Page-aligned memory of zeros that is never given back.
+/// Page-aligned memory of zeros that is never freed.
 #[derive(Clone, Copy)]
 pub(crate) struct Pages(pub(crate) u64);
 
@@ -50,11 +50,12 @@ impl Pages {
         Self(address.expose_provenance() as u64)
     }
 
-    /// Takes the memory away. Its place stays taken: who maps memory at this moment must not get it.
+    /// Unmaps the memory, but reserves its addresses, so that no other mapping gets them.
     pub(crate) fn unmap(self, length: usize) {
         let place = std::ptr::with_exposed_provenance_mut(self.0 as usize);
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: nothing of this process refers to it any more; that the device does is what is tested.
+        // SAFETY: nothing of this process uses the memory any more. The device still does, which the test is
+        // about.
         let now = unsafe { libc::mmap(place, length, libc::PROT_NONE, kind, -1, 0) };
         assert_eq!(now, place);
     }
@@ -72,7 +73,7 @@ impl Pages {
     }
 
     fn byte(self, offset: u64) -> &'static AtomicU8 {
-        // SAFETY: tests stay inside of what they have mapped; atomics may be changed by anyone.
+        // SAFETY: tests stay inside of the memory that they have mapped. Anyone may change atomics.
         unsafe { AtomicU8::from_ptr(std::ptr::with_exposed_provenance_mut((self.0 + offset) as usize)) }
     }
 
@@ -94,14 +95,14 @@ pub(crate) fn open() -> Result<RawFd, Errno> {
     if descriptor < 0 { Err(errno()) } else { Ok(descriptor) }
 }
 
-/// Closes a descriptor that may be anyone's.
+/// Closes a descriptor, whoever has opened it.
 pub(crate) fn try_close(descriptor: RawFd) -> Result<(), Errno> {
-    // SAFETY: only called where nothing else of this process has descriptors that it needs.
+    // SAFETY: only called where this process needs none of its other descriptors.
     let result = unsafe { libc::close(descriptor) };
     if result < 0 { Err(errno()) } else { Ok(()) }
 }
 
-// SAFETY: as the C library declares it.
+// SAFETY: the C library declares the function with this signature.
 unsafe extern "C" {
     fn closefrom(low: c_int);
 }
@@ -112,7 +113,7 @@ pub(crate) fn close_all(range: impl RangeBounds<u32>) {
         Bound::Included(first) => *first,
         _ => 0,
     };
-    // SAFETY: only called where nothing else of this process has descriptors that it needs.
+    // SAFETY: only called where this process needs none of its other descriptors.
     unsafe {
         match range.end_bound() {
             Bound::Included(last) => assert_eq!(libc::close_range(first, *last, 0), 0),
@@ -127,7 +128,7 @@ pub(crate) fn close(descriptor: RawFd) {
     assert_eq!(unsafe { libc::close(descriptor) }, 0);
 }
 
-/// A way to make another descriptor.
+/// A function that duplicates a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Duplication {
     Dup,
@@ -137,7 +138,7 @@ pub(crate) enum Duplication {
     ControlCloseOnExec,
 }
 
-/// All ways.
+/// All functions that duplicate a descriptor.
 pub(crate) const DUPLICATIONS: [Duplication; 5] = [
     Duplication::Dup,
     Duplication::Dup2,
@@ -146,10 +147,10 @@ pub(crate) const DUPLICATIONS: [Duplication; 5] = [
     Duplication::ControlCloseOnExec,
 ];
 
-/// Makes another descriptor.
+/// Duplicates a descriptor.
 pub(crate) fn duplicate(way: Duplication, descriptor: RawFd) -> RawFd {
     const FREE: RawFd = 900;
-    // SAFETY: no memory is involved, and the numbers that are named are nobody's.
+    // SAFETY: no memory is involved, and the target numbers are not in use.
     let new = unsafe {
         match way {
             Duplication::Dup => libc::dup(descriptor),
@@ -163,14 +164,14 @@ pub(crate) fn duplicate(way: Duplication, descriptor: RawFd) -> RawFd {
     new
 }
 
-/// Makes a descriptor stand for what another stands for.
+/// Makes `new` a duplicate of `old`.
 pub(crate) fn duplicate_to(old: RawFd, new: RawFd) -> Result<RawFd, Errno> {
     // SAFETY: only called with descriptors of the test.
     let result = unsafe { libc::dup2(old, new) };
     if result < 0 { Err(errno()) } else { Ok(result) }
 }
 
-/// Reads what comes next from a descriptor; returns how much it is.
+/// Reads the next bytes from a descriptor, and returns their number.
 pub(crate) fn read(descriptor: RawFd) -> Result<usize, Errno> {
     let mut buffer = [0_u8; 128];
     // SAFETY: the buffer lives until the call is over.
@@ -186,14 +187,14 @@ pub(crate) fn message(descriptor: RawFd) -> Vec<u8> {
     buffer[..usize::try_from(length).expect("a message")].to_vec()
 }
 
-/// Calls with any address in place of a request.
+/// Makes a call with any address in place of a request.
 pub(crate) fn call_at(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     // SAFETY: the device checks the address before it uses it.
     let result = unsafe { libc::ioctl(descriptor, VERBS_IOCTL, address) };
     if result < 0 { Err(errno()) } else { Ok(()) }
 }
 
-/// Calls a method. Returns the new handle if there is one.
+/// Calls a method. Returns the new handle, if there is one.
 pub(crate) fn call(
     descriptor: RawFd,
     object: u16,
@@ -264,7 +265,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 pub(crate) struct Context(pub(crate) RawFd);
 
 impl Context {
-    /// Opens the device and makes a context, which may send commands of its own.
+    /// Opens the device and makes a context that may send commands to the device.
     pub(crate) fn new() -> Self {
         Self::with_flags(1)
     }
@@ -351,7 +352,7 @@ impl Context {
         Ok((handle, word(&number, 0)))
     }
 
-    /// Changes a queue pair's state.
+    /// Modifies a queue pair's attributes and state.
     pub(crate) fn modify(&self, qp: u32, mask: u32, state: u8, destination: u32) -> Result<(), Errno> {
         let mut request = vec![0; 112];
         request[31] = 1; // port of the address
@@ -373,7 +374,7 @@ impl Context {
         (response[108], response[116])
     }
 
-    /// Changes a queue pair by a command of the device.
+    /// Modifies a queue pair by a command of the device.
     pub(crate) fn command(&self, qp: u32, input: &[u8]) -> Result<(), Errno> {
         let mut output = [0; 16];
         let mut attributes = [
@@ -384,14 +385,14 @@ impl Context {
         call(self.0, 0x1001, 0x1002, &mut attributes).map(drop)
     }
 
-    /// Carries out a command that is about no object.
+    /// Sends a command without an object.
     pub(crate) fn other(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
         let mut attributes = [Attribute::In(0x1000, input), Attribute::Out(0x1001, output)];
         call(self.0, 0x1000, 0x1000, &mut attributes).map(drop)
     }
 }
 
-/// A queue pair with all that it needs, and a page of data.
+/// A queue pair with the objects that it needs, and a page of data.
 pub(crate) struct End {
     /// The context.
     pub(crate) context: Context,
@@ -403,23 +404,24 @@ pub(crate) struct End {
     pub(crate) data: Pages,
     /// Its key.
     pub(crate) key: u32,
-    /// Where the ring is.
+    /// The send ring.
     pub(crate) ring: Pages,
     cq_ring: Pages,
     records: Pages,
-    /// The device is not told which completions were taken.
+    /// Whether the consumer index stays unreported, so that the device does not learn which entries are
+    /// taken.
     pub(crate) silent: bool,
     posted: u16,
     polled: u32,
 }
 
 impl End {
-    /// Makes one that is not connected yet.
+    /// Makes an unconnected queue pair.
     pub(crate) fn new() -> Self {
         Self::with(0)
     }
 
-    /// Makes one whose completion queue has these flags.
+    /// Makes an unconnected queue pair whose completion queue has these flags.
     pub(crate) fn with(flags: u32) -> Self {
         let context = Context::new();
         let pd = context.pd();
@@ -434,7 +436,7 @@ impl End {
         Self { context, qp, qpn, data, key, ring, cq_ring, records, silent: false, posted: 0, polled: 0 }
     }
 
-    /// Connects it, ready to send.
+    /// Connects the queue pair to a peer, ready to send.
     pub(crate) fn connect(&self, peer: u32) {
         self.context.modify(self.qp, 0x39, 1, 0).expect("to INIT");
         self.context.modify(self.qp, 0x12_9181, 2, peer).expect("to RTR");
@@ -459,7 +461,7 @@ impl End {
         self.records.word(64 + 4).store(u32::from(self.posted).to_be(), Ordering::Release);
     }
 
-    /// The last byte of the next completion, if it is there.
+    /// Returns the last byte of the next completion, if the completion has arrived.
     fn next_completion(&self) -> Option<u8> {
         let slot = u64::from(self.polled % ENTRIES) * 64;
         let lap = ((self.polled / ENTRIES) & 1) as u8;
@@ -472,7 +474,7 @@ impl End {
         self.next_completion().is_some()
     }
 
-    /// Waits for a completion and returns its opcode and, of errors, its syndrome.
+    /// Waits for a completion. Returns its opcode, and for an error its syndrome.
     pub(crate) fn poll(&mut self) -> (u8, u8) {
         let slot = u64::from(self.polled % ENTRIES) * 64;
         let start = Instant::now();
@@ -491,12 +493,11 @@ impl End {
     }
 }
 
-/// Takes a spin lock and gives it back, as libmlx5 does around what it posts, and returns the `errno` that it
-/// finds behind that.
+/// Takes and releases a spin lock, as libmlx5 does around posting. Returns the `errno` after the release.
 pub(crate) fn errno_behind_a_lock(before: i32) -> i32 {
     let mut lock = 0;
-    // SAFETY: the lock is initialised before it is taken, lives until it is given back, and this thread is
-    // its only user. The location of errno is always valid for its thread.
+    // SAFETY: the lock is initialised before it is taken and lives until it is released. This thread is its
+    // only user. The location of errno is always valid for its thread.
     unsafe {
         libc::pthread_spin_init(&raw mut lock, libc::PTHREAD_PROCESS_PRIVATE);
         libc::pthread_spin_lock(&raw mut lock);
@@ -506,14 +507,14 @@ pub(crate) fn errno_behind_a_lock(before: i32) -> i32 {
     }
 }
 
-/// Forks; the child runs `body` and ends. Returns whether it was content.
+/// Forks. The child runs `body` and ends. Returns whether `body` returned true.
 pub(crate) fn in_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child does only what `body` says, and ends without returning.
+    // SAFETY: the child only runs `body`, and ends without returning.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
         let content = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(false);
-        // SAFETY: ends the process, without the test harness's own end.
+        // SAFETY: ends the process without the test harness's exit handlers.
         unsafe { libc::_exit(i32::from(!content)) };
     }
     let mut status = 0;

@@ -1,4 +1,4 @@
-//! What all commands of the device have in common: their bytes, and the replies to them.
+//! The common parts of all commands of the device: their bytes, and the replies to them.
 
 use crate::command::call::Call;
 use crate::command::numbers::{DEVX, DEVX_OBJECT};
@@ -36,7 +36,7 @@ pub(crate) mod opcode {
 pub(crate) const TYPE_DEK: u16 = 0x0c;
 pub(crate) const TYPE_LOGIN: u16 = 0x1f;
 
-/// The one event queue for completions.
+/// The only event queue for completions.
 pub(crate) const EVENT_QUEUE: u32 = 1;
 
 /// Bytes before the body of a general object.
@@ -57,11 +57,11 @@ impl Status {
     pub(crate) const BAD_STATE: Self = Self(0x10, 0x18);
 }
 
-/// A good reply.
+/// A reply that reports success.
 pub(crate) struct Answer(pub(crate) Vec<u8>);
 
 impl Answer {
-    /// A reply that names the new object.
+    /// Returns a reply that names the new object.
     pub(crate) fn number(number: u32) -> Self {
         Self(reply(HEADER, 8, &number.to_be_bytes()))
     }
@@ -83,7 +83,7 @@ impl From<Error> for Status {
     }
 }
 
-/// A command's bytes, wiped when dropped: there may be a key among them.
+/// A command's bytes. They are wiped when dropped, since they may contain a key.
 pub(crate) struct Command(pub(crate) Zeroizing<Vec<u8>>);
 
 impl Command {
@@ -117,7 +117,7 @@ impl Command {
     }
 }
 
-/// Makes a reply of zeros with `bytes` at a place.
+/// Makes a reply of zeros with `bytes` at an offset.
 pub(crate) fn reply(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut reply = vec![0; length];
     if let Some(place) = reply.get_mut(at..at + bytes.len()) {
@@ -126,7 +126,7 @@ pub(crate) fn reply(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// Hands a reply to the program. A refusal is an answer as well, and the call fails with EREMOTEIO.
+/// Writes a reply for the program. A refusal is written too, and makes the call fail with EREMOTEIO.
 pub(crate) fn answer(call: &Call<'_>, attribute: u16, outcome: Result<Vec<u8>, Status>) -> Result<(), Errno> {
     match outcome {
         Ok(bytes) => call.request.answer(attribute, &bytes),
@@ -137,8 +137,7 @@ pub(crate) fn answer(call: &Call<'_>, attribute: u16, outcome: Result<Vec<u8>, S
     }
 }
 
-/// Writes the refusal of a command that the device is to refuse with `status`. `None` where the call carries
-/// none.
+/// Writes the device's refusal with `status`. Returns `None` if the call does not carry a command.
 pub(crate) fn refuse(call: &Call<'_>, status: u8) -> Option<Errno> {
     let output = match (call.request.object, call.request.method) {
         (DEVX, 0x1000) => OTHER_OUT,

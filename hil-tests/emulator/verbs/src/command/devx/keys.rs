@@ -1,11 +1,11 @@
-//! Keys and logins, which are general objects.
+//! Data encryption keys and crypto logins, which are general objects.
 
 use super::frame::{Command, Created, HEADER, Status, reply};
 use crate::command::call::Call;
 use crate::state::object::{Devx, Object};
 use mlx5_softdev::{CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState};
 
-/// Purpose of a key: AES-XTS.
+/// The purpose of a key: AES-XTS.
 const PURPOSE_XTS: u8 = 3;
 
 pub(crate) fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
@@ -16,7 +16,7 @@ pub(crate) fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
     Ok((Object::Devx(Devx::Dek { number, opaque }), reply(HEADER, 8, &number.to_be_bytes())))
 }
 
-/// MODIFY_GENERAL_OBJECT of a key: its value, and nothing else of it.
+/// Sets a key's value, by MODIFY_GENERAL_OBJECT. No other field can change.
 pub(crate) fn modify_dek(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
     const KEY: u64 = 1;
     if command.u64(HEADER)? != KEY {
@@ -26,7 +26,7 @@ pub(crate) fn modify_dek(call: &mut Call<'_>, number: u32, command: &Command) ->
     Ok(call.state.device.modify_dek(number, attributes)?)
 }
 
-/// Returns the key in a command.
+/// Returns the attributes of the key in a command.
 fn dek_attributes<'c>(call: &mut Call<'_>, command: &'c Command) -> Result<DekAttributes<'c>, Status> {
     let at = |offset: usize| HEADER + offset;
     let (size, flags) = (command.u8(at(0xa))? & 0xf, command.u8(at(0xb))?);
@@ -53,7 +53,7 @@ fn dek_attributes<'c>(call: &mut Call<'_>, command: &'c Command) -> Result<DekAt
     Ok(DekAttributes { pd, size, has_keytag, key })
 }
 
-/// Finds a login of this context that holds.
+/// Returns a valid login of this context, if there is one.
 pub(crate) fn valid_login(call: &mut Call<'_>) -> Option<u32> {
     let logins: Vec<u32> = call.context().ok()?.objects().filter_map(login_number).collect();
     logins.into_iter().find(|login| call.state.device.query_login(*login) == Ok(LoginState::Valid))
@@ -69,11 +69,11 @@ const fn login_number(object: &Object) -> Option<u32> {
 pub(crate) fn create_login(call: &mut Call<'_>, command: &Command) -> Created {
     let at = |offset: usize| HEADER + offset;
     let factory = call.state.factory.ok_or(Status::BAD_OPCODE)?;
-    // `mlx5dv_crypto_login_create(3)`: one for each context. Assumption: who else asks gets this status.
+    // `mlx5dv_crypto_login_create(3)`: one login for each context. Assumption: a second one gets this status.
     if call.context().is_ok_and(|context| context.objects().any(|object| login_number(object).is_some())) {
         return Err(Status::LIMIT);
     }
-    // What the device was built with is numbered from 0.
+    // Credential and key encryption keys of the factory are numbered from 0.
     let known =
         |asked: u32, numbers: &[u32]| numbers.get(asked as usize).copied().ok_or(Status::BAD_PARAMETER);
     let credential = known(command.u24(at(0x11))?, &[factory.credential])?;

@@ -1,6 +1,6 @@
-//! What Linux checks of a command before the device sees it (`drivers/infiniband/hw/mlx5/devx.c` of 6.1,
-//! which upstream is like). Each refusal is a row of the table in hil-tests/DEVICE.md, "What Linux checks",
-//! and of its test.
+//! Checks that Linux makes on a command before the device sees it (`drivers/infiniband/hw/mlx5/devx.c` of
+//! 6.1; later versions check the same). Each refusal is a row of the table in hil-tests/DEVICE.md, "What
+//! Linux checks", and of its test.
 
 use super::frame::{Command, EVENT_QUEUE, HEADER, TYPE_DEK, TYPE_LOGIN, opcode};
 use crate::command::call::Call;
@@ -8,7 +8,7 @@ use crate::ground::errno::Errno;
 use crate::ground::notice;
 use crate::state::object::{Devx, Object};
 
-/// Commands about no object (`devx_is_general_cmd`), beside those of [`GENERAL_RANGE`].
+/// Commands without an object (`devx_is_general_cmd`), beside those of [`GENERAL_RANGE`].
 const GENERAL: &[u16] = &[
     0x100, // QUERY_HCA_CAP
     0x101, // QUERY_ADAPTER
@@ -31,10 +31,10 @@ const GENERAL: &[u16] = &[
 /// `MLX5_CMD_OP_GENERAL_START` and `_END`.
 const GENERAL_RANGE: core::ops::Range<u16> = 0xb00..0xd00;
 
-/// Those that a context without DEVX may ask as well (`devx_is_whitelist_cmd`).
+/// Commands that a context without DEVX may send as well (`devx_is_whitelist_cmd`).
 const FOR_ALL: &[u16] = &[0x100, 0x752, 0x762];
 
-/// Commands that make objects (`devx_is_obj_create_cmd`), beside those with conditions.
+/// Commands that create objects (`devx_is_obj_create_cmd`), beside those with conditions.
 const CREATING: &[u16] = &[
     0x200, // CREATE_MKEY
     0x400, // CREATE_CQ
@@ -67,11 +67,12 @@ const CREATING: &[u16] = &[
 
 const SET_FLOW_TABLE_ENTRY: u16 = 0x936;
 
-/// Bytes that CREATE_MKEY has at least: up to the end of the context.
+/// Minimum bytes of CREATE_MKEY: up to the end of the context.
 const CREATE_MKEY_BYTES: usize = 0x50;
 
-/// Commands that change or ask objects (`devx_is_obj_modify_cmd`, `devx_is_obj_query_cmd`), of those objects
-/// that can be made here, each with the command that makes the object. SQD_RTS_QP, 0x50c, is not among them.
+/// Commands that modify or query objects (`devx_is_obj_modify_cmd`, `devx_is_obj_query_cmd`), each with the
+/// command that creates the object. Only objects that can be created here are listed. Linux does not list
+/// SQD_RTS_QP, 0x50c.
 const CHANGING: &[(u16, u16)] = &[
     (0x403, opcode::CREATE_CQ),     // MODIFY_CQ
     (0x502, opcode::CREATE_QP),     // RST2INIT_QP
@@ -93,11 +94,11 @@ const ASKING: &[(u16, u16)] = &[
     (0xa02, opcode::CREATE_OBJECT), // QUERY_GENERAL_OBJECT
 ];
 
-/// Which object it is: what made it, the type of a general object, and the number. Numbers of the device are
-/// not unique.
+/// Identity of an object: the opcode that created it, its type as a general object, and its number. The
+/// device's numbers alone are not unique.
 type Identity = (u16, u16, u32);
 
-/// Lets a command about no object through (DEVX_OTHER).
+/// Admits a command without an object (DEVX_OTHER).
 pub(super) fn general(call: &mut Call<'_>, command: &Command) -> Result<(), Errno> {
     let opcode = command.opcode();
     if !FOR_ALL.contains(&opcode) {
@@ -107,13 +108,13 @@ pub(super) fn general(call: &mut Call<'_>, command: &Command) -> Result<(), Errn
     if is_general { Ok(()) } else { Err(refused(opcode)) }
 }
 
-/// Names a command that reaches no device, and returns what the kernel says of one.
+/// Names a command that Linux never passes to a device, and returns Linux's errno for it.
 fn refused(opcode: u16) -> Errno {
     notice::once(&format!("Linux lets the command {opcode:#05x} through to no device in this way"));
     Errno::INVAL
 }
 
-/// Lets a command through that makes an object (OBJ_CREATE).
+/// Admits a command that creates an object (OBJ_CREATE).
 pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(), Errno> {
     is_ours(call, command)?;
     let may = match command.opcode() {
@@ -125,7 +126,7 @@ pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(), Errno
     if !may {
         return Err(refused(command.opcode()));
     }
-    // The kernel looks the event queue up, to hand events on (`mlx5_create_cq`).
+    // The kernel looks up the event queue, to deliver events to it (`mlx5_create_cq`).
     const NAMED: usize = HEADER + 0x17;
     let is_unknown = command.u8(NAMED).is_ok_and(|number| u32::from(number) != EVENT_QUEUE);
     if command.opcode() == opcode::CREATE_CQ && is_unknown {
@@ -134,17 +135,17 @@ pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(), Errno
     Ok(())
 }
 
-/// Lets a command through that changes this object (OBJ_MODIFY).
+/// Admits a command that modifies this object (OBJ_MODIFY).
 pub(super) fn modify(call: &mut Call<'_>, command: &Command, object: &Object) -> Result<(), Errno> {
     is_about(call, command, object, CHANGING)
 }
 
-/// Lets a command through that asks this object (OBJ_QUERY, OBJ_ASYNC_QUERY).
+/// Admits a command that queries this object (OBJ_QUERY, OBJ_ASYNC_QUERY).
 pub(super) fn query(call: &mut Call<'_>, command: &Command, object: &Object) -> Result<(), Errno> {
     is_about(call, command, object, ASKING)
 }
 
-/// A context has DEVX if it was opened so (`MLX5_IB_ALLOC_UCTX_DEVX`).
+/// Checks that the context was opened with DEVX (`MLX5_IB_ALLOC_UCTX_DEVX`).
 pub(super) fn has_devx(call: &mut Call<'_>) -> Result<(), Errno> {
     if call.context()?.devx { Ok(()) } else { Err(Errno::INVAL) }
 }
@@ -179,7 +180,7 @@ const fn identity(object: &Object) -> Option<Identity> {
     Some(match object {
         Object::Qp(qp) => (opcode::CREATE_QP, 0, qp.number),
         Object::Cq(cq) => (opcode::CREATE_CQ, 0, cq.number),
-        // Those of verbs, too, where the device has the interface of version 1.
+        // Shared receive queues of verbs too, where the device has the interface of version 1.
         Object::Srq(srq) => (opcode::CREATE_RMP, 0, srq.number),
         Object::Devx(Devx::Mkey(index)) => (opcode::CREATE_MKEY, 0, index.get()),
         Object::Devx(Devx::Dek { number, .. }) => (opcode::CREATE_OBJECT, TYPE_DEK, *number),

@@ -8,27 +8,27 @@ use mlx5_mkey::wire::klm::Klm;
 use mlx5_softdev::{Access, MkeyAttributes, MkeySpace};
 use zerocopy::FromBytes;
 
-/// Where the mkey's context stands in the command (PRM `create_mkey_in`).
+/// Offset of the mkey's context in the command (PRM `create_mkey_in`).
 const CONTEXT: usize = 0x10;
-/// Count of the entries that the command brings, and where they are.
+/// Offsets of the entry count and of the entries in the command.
 const COUNT: usize = 0x60;
 const ENTRIES: usize = 0x110;
 /// Bytes of an entry.
 const ENTRY: usize = 16;
 
-/// Access modes (PRM `mkc.access_mode_4_2`, `access_mode_1_0`): entries of their own lengths, and of one
-/// length.
+/// Access modes (PRM `mkc.access_mode_4_2`, `access_mode_1_0`): entries with individual lengths, and entries
+/// with one common length.
 const KLM: u8 = 2;
 const KSM: u8 = 3;
 
-/// Bits of the context's first byte, of its third, and of its thirteenth.
+/// Bits of the context's first byte, third byte and thirteenth byte.
 const FREE: u8 = 0x40;
 const UMR_EN: u8 = 0x80;
 const LENGTH_64: u8 = 0x80;
 const BSF_EN: u8 = 0x40;
 const EN_RINVAL: u8 = 0x01;
 
-/// CREATE_MKEY: of entries that a UMR writes, or of those that the command brings.
+/// CREATE_MKEY: makes an mkey whose entries a later UMR writes, or whose entries are in the command.
 pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
     let at = |offset: usize| CONTEXT + offset;
     let (first, access, flags) = (command.u8(at(0))?, command.u8(at(2))?, command.u8(at(0xc))?);
@@ -42,7 +42,7 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
     };
     let attributes = MkeyAttributes {
         translations: command.u32(at(0x34))?,
-        // One BSF of 4 octowords for each feature.
+        // The mkey has one BSF of 4 octowords for each feature.
         signature: bsf >= if crypto { 8 } else { 4 },
         crypto,
         access: Access::from_byte(access),
@@ -64,13 +64,13 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
     Ok((Object::Devx(Devx::Mkey(key.index())), Answer::number(key.index().get())))
 }
 
-/// Names what is not known of such commands.
+/// Names an unknown property of an mkey, and returns the status of the refusal.
 fn unknown(what: &str) -> Status {
     notice::once(&format!("the device does not know mkeys with {what}"));
     Status::BAD_PARAMETER
 }
 
-/// Reads the entries that a command brings.
+/// Reads the entries in a command.
 fn entries(command: &Command) -> Result<Vec<Klm>, Status> {
     let count = usize::try_from(command.u32(COUNT)?).map_err(|_| Status::BAD_LENGTH)?;
     let length = count.checked_mul(ENTRY).ok_or(Status::BAD_LENGTH)?;

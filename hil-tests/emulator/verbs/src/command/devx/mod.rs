@@ -1,5 +1,4 @@
-//! Commands of the device itself, carried through as bytes (DEVX): big endian, at the places that the PRM
-//! gives.
+//! Commands of the device itself, passed through as bytes (DEVX): big endian, at the offsets of the PRM.
 
 pub(crate) mod frame;
 mod keys;
@@ -35,7 +34,7 @@ pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
             Ok(reply(HEADER + 0x1000, HEADER, &caps.ok_or(Status::BAD_PARAMETER)?))
         }),
         opcode::QUERY_NIC_VPORT_CONTEXT => match command.u32(8) {
-            // The function's own, which has no number; there is no other.
+            // The function's own vport, with number 0, is the only one.
             Ok(0) => {
                 let context = nic_vport(u64::from_be_bytes(sysfs::GUID), sysfs::mac());
                 Ok(reply(HEADER + 0x100, HEADER, &context))
@@ -43,7 +42,7 @@ pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
             Ok(_) => Err(Status::BAD_PARAMETER),
             Err(status) => Err(status),
         },
-        // One port is bound to no other.
+        // A device with one port has no link aggregation.
         opcode::QUERY_LAG => Ok(vec![0; HEADER]),
         opcode::SYNC_CRYPTO => match command.u16(0xe) {
             Ok(1) if call.state.device.profile().crypto != CryptoMode::None => {
@@ -57,13 +56,13 @@ pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
     answer(call, OTHER_OUT, outcome)
 }
 
-/// DEVX_QUERY_UAR: the page's own number.
+/// DEVX_QUERY_UAR: returns the page's own number.
 pub(crate) fn query_uar(call: &mut Call<'_>) -> Result<(), Errno> {
     let number = call.request.number(0x1000) as u32;
     call.request.answer(0x1001, &number.to_ne_bytes())
 }
 
-/// DEVX_QUERY_EQN: there is one vector, with one event queue.
+/// DEVX_QUERY_EQN: returns the one event queue of the one vector.
 pub(crate) fn query_eqn(call: &mut Call<'_>) -> Result<(), Errno> {
     if call.request.number(0x1000) != 0 {
         return Err(Errno::NOENT);
@@ -88,8 +87,8 @@ pub(crate) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer_object(0x1000, descriptor.into())
 }
 
-/// DEVX_SUBSCRIBE_EVENT: of an object that a command made, on a channel or by an eventfd. Of the device as a
-/// whole there is the change of a port, which never comes here.
+/// DEVX_SUBSCRIBE_EVENT: subscribes to events of an object that a command made, on a channel or by an
+/// eventfd. The device as a whole has only the event of a port change, which never happens here.
 pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let descriptor = call.request.descriptor(0x1000).ok_or(Errno::INVAL)?;
     let Some((channel, Kind::Devx { .. })) = call.state.channel_of(descriptor) else {
@@ -101,7 +100,7 @@ pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
             Object::Qp(qp) if qp.user_handle.is_none() => Some(Subject::Qp(qp.number)),
             Object::Cq(cq) if cq.user_handle.is_none() => Some(Subject::Cq(cq.number)),
             Object::Srq(srq) if srq.user_handle.is_none() => Some(Subject::Srq(srq.number)),
-            // A command made it, and it has no events.
+            // A command made this object, and it has no events.
             Object::Devx(_) => None,
             _ => return Err(Errno::INVAL),
         }),
@@ -134,7 +133,7 @@ pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Names a command that is not known, and returns what the device says of one.
+/// Names an unknown command, and returns the device's status for it.
 fn unknown(command: &Command) -> Status {
     notice::once(&format!("the device does not know the command {:#05x}", command.opcode()));
     Status::BAD_OPCODE
@@ -188,7 +187,7 @@ pub(crate) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// OBJ_MODIFY: of a queue pair, a shared receive queue or a key, by its own handle.
+/// OBJ_MODIFY: modifies a queue pair, a shared receive queue or a key, named by its own handle.
 pub(crate) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(IN)?.into());
     let handle = call.request.handle(HANDLE)?;

@@ -1,5 +1,4 @@
-//! Questions about objects, asked by commands of the device (DEVX): answered at once, or through a
-//! descriptor.
+//! Queries of objects by commands of the device (DEVX), answered at once or through a descriptor.
 
 use super::frame::{BODY, Command, HANDLE, HEADER, IN, OUT, Status, answer, opcode, refusal, reply};
 use super::keys::valid_login;
@@ -17,20 +16,20 @@ const CHANNEL: u16 = 0x1002;
 const USER_ID: u16 = 0x1003;
 const OUT_LENGTH: u16 = 0x1004;
 
-/// The longest answer that can be waited for.
+/// The longest answer through a descriptor.
 const LONGEST: u64 = 1 << 16;
 
-/// OBJ_QUERY: of a queue pair or of a general object.
+/// OBJ_QUERY: queries a queue pair or a general object.
 pub(crate) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let outcome = ask(call)?;
     answer(call, OUT, outcome)
 }
 
-/// OBJ_ASYNC_QUERY: the answer comes through a descriptor, behind the number that the program gave. It is
-/// there when the call is over.
+/// OBJ_ASYNC_QUERY: the answer comes through a descriptor, after the number that the program gave. The answer
+/// is ready when the call is over.
 ///
-/// The kernel refuses more than it keeps, 1 MiB; here that is what a socket holds. One that is read with too
-/// little room is cut off, where the kernel keeps it.
+/// The kernel refuses a query when 1 MiB of answers is unread; here the limit is the room in a socket. A read
+/// with too little room cuts the answer off here, while the kernel keeps the answer.
 pub(crate) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
     let descriptor = call.request.descriptor(CHANNEL).ok_or(Errno::INVAL)?;
     let Some((channel, Kind::Commands)) = call.state.channel_of(descriptor) else {
@@ -40,7 +39,7 @@ pub(crate) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
     if length > LONGEST {
         return Err(Errno::INVAL);
     }
-    // A refusal is an answer as well.
+    // A refusal by the device is an answer as well.
     let mut bytes = ask(call)?.unwrap_or_else(refusal);
     bytes.resize(length as usize, 0);
     let user_id = call.request.number(USER_ID);
@@ -59,7 +58,7 @@ pub(crate) fn alloc_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer_object(HANDLE, descriptor.into())
 }
 
-/// Returns the device's answer, or its refusal.
+/// Returns the device's answer or its refusal.
 fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
     let command = Command(call.request.bytes(IN)?.into());
     let object = call.object(call.request.handle(HANDLE)?)?.clone();
@@ -67,12 +66,12 @@ fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
     Ok(match (command.opcode(), object) {
         (opcode::QUERY_QP, Object::Qp(qp)) => query_qp(call, &qp),
         (opcode::QUERY_OBJECT, Object::Devx(Devx::Dek { opaque, .. })) => {
-            // A wrapped key is asked for under a login.
+            // Queries of a wrapped key need a valid login.
             let wrapped = call.state.device.profile().crypto == CryptoMode::Wrapped;
             if wrapped && valid_login(call).is_none() {
                 Err(Status::from(Error::NoLogin))
             } else {
-                // State 0: ready. The key itself stays inside.
+                // State 0: ready. The reply leaves the key itself out.
                 Ok(reply(HEADER + BODY, HEADER + 0x30, &opaque))
             }
         }

@@ -31,25 +31,25 @@ const REMOTE_WRITE: u64 = 0x2;
 const PAGE: u64 = 4096;
 /// A block of a send ring in bytes.
 const BLOCK: u64 = 64;
-/// Values of `rnr_retry` end with "for ever".
+/// The value of `rnr_retry` that means "retry for ever".
 const FOR_EVER: u8 = 7;
 /// Bytes of a doorbell record.
 const RECORD: u64 = 8;
 
-/// UMEM_REG: of memory of the program, or of a dma-buf, for which anything stands that can be mapped
-/// (REG_DMABUF_MR).
+/// UMEM_REG: registers memory of the program, or a dma-buf. Any file that can be mapped stands for a dma-buf,
+/// as for REG_DMABUF_MR.
 pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     let (address, length) = (call.request.number(0x1001), call.request.number(0x1002));
     let access = call.request.number(0x1003);
     linux::has_devx(call)?;
-    // `ib_check_mr_access`: what peers may write, the owner may.
+    // `ib_check_mr_access`: remote write access requires local write access.
     if access & (REMOTE_WRITE | LOCAL_WRITE) == REMOTE_WRITE {
         return Err(Errno::INVAL);
     }
     if length == 0 || access & !UMEM_ACCESS != 0 {
         return Err(Errno::INVAL);
     }
-    // Nobody here knows which pages lie together.
+    // This process does not know which pages are contiguous, so it offers only single pages.
     if call.request.has(0x1005) && call.request.number(0x1005) & PAGE == 0 {
         return Err(Errno::INVAL);
     }
@@ -77,7 +77,7 @@ pub(crate) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     call.destroy(handle, |object| matches!(object, Object::Umem(_)))
 }
 
-/// Finds `length` bytes at an offset of a umem. Its number is its handle and one.
+/// Returns the address of `length` bytes at an offset of a umem. The number of a umem is its handle plus one.
 pub(crate) fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<u64, Status> {
     let handle = umem.checked_sub(1).ok_or(Status::BAD_RESOURCE)?;
     let Ok(Object::Umem(umem)) = call.object(handle) else { return Err(Status::BAD_RESOURCE) };
@@ -88,8 +88,8 @@ pub(crate) fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) ->
     umem.address.checked_add(offset).ok_or(Status::BAD_PARAMETER)
 }
 
-/// Returns what a queue is over: memory that [`place`] has found, and a page that must be there if it has
-/// one. Numbers are handles and one.
+/// Returns the objects that a queue depends on: memory that [`place`] has found, and a doorbell page, which
+/// must exist if it is named. The number of an object is its handle plus one.
 pub(crate) fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: Option<u32>) -> Result<Base, Status> {
     let umems = umems.map(|umem| umem.checked_sub(1));
     let Some(page) = uar_page else { return Ok(Base { umems, uar: None }) };
@@ -100,7 +100,7 @@ pub(crate) fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: Option<u32>) 
     }
 }
 
-/// Where commands say that rings and doorbell records are in umems: opcode, byte, bits.
+/// Bits by which commands say that rings and doorbell records are in umems: opcode, byte, bits.
 const IN_UMEMS: &[(u16, usize, u8)] = &[
     // `cqc.dbr_umem_valid`, `cq_umem_valid`.
     (opcode::CREATE_CQ, 0x10, 0x02),
@@ -112,8 +112,8 @@ const IN_UMEMS: &[(u16, usize, u8)] = &[
     (opcode::CREATE_RMP, 0x74, 0xc0),
 ];
 
-/// Writes into a command what the kernel writes there, whatever the program has: UCX has nothing (kernel
-/// `devx.c`, `devx_set_umem_valid`).
+/// Sets the bits that the kernel always sets in a command. UCX leaves them clear (kernel `devx.c`,
+/// `devx_set_umem_valid`).
 pub(crate) fn in_umems(command: &mut Command) {
     let opcode = command.opcode();
     for (_, at, bits) in IN_UMEMS.iter().filter(|(known, ..)| *known == opcode) {
@@ -128,7 +128,7 @@ pub(crate) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     let (request, _) = CreateCqRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
     let flags = CqcFlags::from_bits(request.cqc.flags.get());
     let size = CqcSize::from_bits(request.cqc.size.get());
-    // Not compressed: all that the library asks for.
+    // Entries are not compressed: the library requests no compression.
     let entry_bytes: u8 = match flags.cqe_sz() {
         CqcFlags::BYTES_64 => 64,
         CqcFlags::BYTES_128 => 128,
@@ -184,7 +184,7 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     let stride = 16_u16 << sizes.log_rq_stride();
     let own = receive_queue.rq_type() == QpcReceiveQueue::REGULAR;
     let rq_bytes = if own { u64::from(stride) << sizes.log_rq_size() } else { 0 };
-    // The send ring begins at a whole block behind the receive ring.
+    // The send ring begins at the first whole block after the receive ring.
     let sq_at = rq_bytes.next_multiple_of(BLOCK);
     let sq_bytes = BLOCK << sizes.log_sq_size();
     let rings = place(call, request.wq_umem_id.get(), request.wq_umem_offset.get(), sq_at + sq_bytes)?;
@@ -207,8 +207,8 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         receive,
         doorbell_record: record,
         send_cqn: qpc.cqn_snd.get() & 0x00ff_ffff,
-        // Without a receive queue, 0 is no completion queue's number (DEVICE.md, "Queue pairs without a
-        // receive queue").
+        // Without a receive queue, a completion queue number of 0 means none (DEVICE.md, "Queue pairs without
+        // a receive queue").
         recv_cqn: Some(qpc.cqn_rcv.get() & 0x00ff_ffff)
             .filter(|cqn| receive != ReceiveQueue::None || *cqn != 0),
         user_index: qpc.user_index.get() & 0x00ff_ffff,
@@ -235,7 +235,7 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     Ok((Object::Qp(Box::new(qp)), Answer::number(number)))
 }
 
-/// The commands that take a queue pair from state to state, and where to.
+/// The commands that move a queue pair to another state, each with this state.
 const STEPS: &[(u16, Option<QpState>)] = &[
     (0x502, Some(QpState::Init)),
     (0x503, Some(QpState::ReadyToReceive)),
@@ -250,7 +250,7 @@ const INIT2RTR: u16 = 0x503;
 const RTR2RTS: u16 = 0x504;
 const INIT2INIT: u16 = 0x50e;
 
-/// A queue pair that no process of the fabric has.
+/// The number of a queue pair that no process has.
 const NOBODY: Peer = Peer::Remote(u32::MAX);
 
 /// Returns whether a command changes a queue pair.
@@ -258,7 +258,7 @@ pub(crate) fn changes_qp(opcode: u16) -> bool {
     STEPS.iter().any(|(known, _)| *known == opcode)
 }
 
-/// Changes a queue pair. What is refused has changed nothing.
+/// Modifies a queue pair. A refused command changes nothing.
 pub(crate) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u8]) -> Result<(), Status> {
     let Qp { number, mut context, .. } = *call.qp(handle).map_err(|_| Status::BAD_RESOURCE)?;
     if opcode == INIT2INIT && call.state.device.query(number)?.state != QpState::Init {
@@ -311,9 +311,10 @@ pub(crate) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
     Ok(())
 }
 
-/// Returns what a context's extension says about copies, if a command has one (`qpc_ext`, `mmo`).
+/// Returns whether a context's extension permits copies, or `None` if the command has no extension
+/// (`qpc_ext`, `mmo`).
 fn copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<bool>, Status> {
-    // Of CREATE_QP and INIT2INIT (`prm.h` of DPDK and `mlx5_ifc.h`).
+    // Positions in CREATE_QP and INIT2INIT (`prm.h` of DPDK and `mlx5_ifc.h`).
     const PRESENT: (usize, u8) = (8, 0x80);
     const MMO: (usize, u8) = (0x110, 0x20);
     if command.get(PRESENT.0).is_none_or(|byte| byte & PRESENT.1 == 0) {
@@ -323,7 +324,7 @@ fn copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<bool>, Statu
     if copies && profile.log_max_copy.is_none() { Err(Status::BAD_PARAMETER) } else { Ok(Some(copies)) }
 }
 
-/// As [`copies`], where a mask selects what of an extension counts.
+/// As [`copies`], for a command with a mask that selects the relevant parts of the extension.
 fn selected_copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<bool>, Status> {
     const MASK: usize = 0x108;
     const SELECT_MMO: u64 = 1 << 3;
@@ -336,7 +337,7 @@ fn selected_copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<boo
     }
 }
 
-/// Gives the peer of a queue pair the rights that its context has.
+/// Sets the rights of a queue pair's peer from its context.
 fn set_rights(call: &mut Call<'_>, number: u32, context: &Qpc) -> Result<(), Status> {
     let rights = QpcRights::from_bits(context.rights.get());
     let access = Access {
@@ -348,7 +349,7 @@ fn set_rights(call: &mut Call<'_>, number: u32, context: &Qpc) -> Result<(), Sta
     Ok(call.state.device.set_rights(number, access)?)
 }
 
-/// Takes over what a command sets of the context, each its own part.
+/// Copies the fields that a command sets into the context. Each command sets other fields.
 fn merge(
     opcode: u16,
     context: &mut Qpc,

@@ -6,13 +6,13 @@ use crate::command::call::Call;
 use crate::state::object::{Object, Srq};
 use mlx5_softdev::{SrqAttributes, Topology};
 
-/// Where the pool's work queue stands in CREATE_RMP and MODIFY_RMP (PRM `create_rmp_in`, `rmpc`, `wq`).
+/// Offset of the pool's work queue in CREATE_RMP and MODIFY_RMP (PRM `create_rmp_in`, `rmpc`, `wq`).
 const WQ: usize = 0x50;
-/// Values of `wq_type`; there are neither strides nor a signature of each slot.
+/// Values of `wq_type`. The device lacks strided queues and signatures of slots.
 const TOPOLOGIES: &[(u8, Topology)] = &[(0x00, Topology::LinkedList), (0x10, Topology::Cyclic)];
 /// Bytes of a doorbell record.
 const RECORD: u64 = 8;
-/// Of the fields of MODIFY_RMP: the limit.
+/// The bit of MODIFY_RMP's mask for the limit.
 const LIMIT: u8 = 1;
 
 /// CREATE_RMP.
@@ -42,7 +42,7 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
     Ok((Object::Srq(srq), Answer::number(number)))
 }
 
-/// MODIFY_RMP: its limit.
+/// MODIFY_RMP: sets the limit of the queue.
 pub(crate) fn modify(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
     const MASK: usize = 0x17;
     if command.u8(MASK)? & LIMIT != 0 {

@@ -119,7 +119,7 @@ structures! {
         reserved: [u8; 4],
     }
 
-    /// `struct ib_uverbs_ex_query_device_resp`; what is not there is zero: no paging, no RSS.
+    /// `struct ib_uverbs_ex_query_device_resp`. Fields of missing features (paging, RSS) are zero.
     DeviceResponseExtended 304 {
         base: DeviceResponse,
         comp_mask: u32,

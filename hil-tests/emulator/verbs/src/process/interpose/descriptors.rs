@@ -1,4 +1,4 @@
-//! Descriptors: calls to those that are the device, and what makes one of another or closes many.
+//! Descriptors: calls to descriptors of the device, and functions that duplicate a descriptor or close many.
 #![allow(unsafe_code)]
 
 use super::next::{fail, guarded, next};
@@ -8,7 +8,7 @@ use crate::ground::{descriptors, owner};
 use crate::process::calls;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
-/// Notes that `descriptor`, which is open on the stand-in, is the device.
+/// Notes that `descriptor`, which is open on the stand-in's file, stands for the device.
 ///
 /// # Safety
 /// `descriptor` is open and belongs to nobody yet.
@@ -26,18 +26,18 @@ pub(super) unsafe fn adopt(descriptor: c_int) -> c_int {
     match refused {
         Ok(()) => descriptor,
         Err(errno) => {
-            // SAFETY: by contract nobody else has it.
+            // SAFETY: by contract nobody else has the descriptor.
             unsafe { libc::close(descriptor) };
             fail(errno)
         }
     }
 }
 
-/// Calls a device; calls of the verbs interface to a descriptor that is one go to the device.
+/// Makes a call of a device. Verbs calls on a descriptor of the device go to the software device.
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if request == VERBS_IOCTL as c_ulong && descriptors::is_ours(descriptor) {
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     unsafe { next(descriptor, request, argument) }
 }
 
-/// Whether a descriptor may be closed: the program may close none that this library keeps; this library may
+/// Whether a descriptor may be closed. The program may close none that this library keeps. This library may
 /// close its own.
 fn may_close(descriptor: c_int) -> bool {
     if !descriptors::is_kept(descriptor) {
@@ -68,11 +68,11 @@ fn may_close(descriptor: c_int) -> bool {
     is_own
 }
 
-/// Closes a descriptor; with a device's, what it holds is released.
+/// Closes a descriptor. The last descriptor of a device releases the device's objects.
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     if !may_close(descriptor) {
@@ -89,21 +89,22 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     unsafe { next(descriptor) }
 }
 
-/// Closes a range of descriptors, each as `close` does. Some flags ask for something else than closing now.
+/// Closes a range of descriptors, each as `close` does. With some flags, the kernel does something else than
+/// close them now.
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let next = next!(close_range(c_uint, c_uint, c_int) -> c_int);
-    // What makes no sense is for the kernel to refuse.
+    // The kernel refuses invalid arguments, and handles the other flags.
     if first > last || flags & !(libc::CLOSE_RANGE_UNSHARE as c_int) != 0 {
         // SAFETY: handed on from the caller.
         return unsafe { next(first, last, flags) };
     }
     let one = |descriptor| {
-        // SAFETY: as the caller asks for, one by one.
+        // SAFETY: the caller asks to close these descriptors; this closes one of them.
         unsafe { close(descriptor) };
     };
     // SAFETY: handed on from the caller, in parts.
@@ -115,31 +116,32 @@ pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: 
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
     let low = low.max(0);
     // SAFETY: handed on from the caller.
     if unsafe { close_range(low.unsigned_abs(), c_uint::MAX, 0) } < 0 {
-        // An old kernel. Higher numbers are not given out unless a program asks for them.
+        // An old kernel lacks the call. The loop ends where numbers are so high that only programs that ask
+        // for them get them.
         for descriptor in low..descriptors::DESCRIPTORS as c_int {
-            // SAFETY: as the caller asks for, one by one.
+            // SAFETY: the caller asks to close these descriptors; this closes one of them.
             unsafe { close(descriptor) };
         }
     }
 }
 
-/// Notes that `new` was made of `old`, unless the call failed, and returns it.
+/// Notes that `new` is a duplicate of `old`, unless the call failed, and returns `new`.
 ///
 /// # Safety
-/// `new` is the result of such a call, and belongs to nobody yet.
+/// `new` is the result of a call that duplicates `old`, and belongs to nobody yet.
 unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
     let known = descriptors::is_ours(old) || descriptors::is_ours(new);
     if new < 0 || old == new || !known || owner::is_borrowed() || owner::is_inside() {
         return new;
     }
     if descriptors::is_too_high(new) {
-        // SAFETY: by contract nobody else has it.
+        // SAFETY: by contract nobody else has the descriptor.
         unsafe { libc::close(new) };
         return fail(Errno(libc::EMFILE));
     }
@@ -150,11 +152,11 @@ unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
     new
 }
 
-/// Makes another descriptor for a file; one for the device's is the device.
+/// Duplicates a descriptor. A duplicate of the device's descriptor stands for the device too.
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup(descriptor: c_int) -> c_int {
     let next = next!(dup(c_int) -> c_int);
@@ -162,11 +164,11 @@ pub(crate) unsafe extern "C" fn dup(descriptor: c_int) -> c_int {
     unsafe { duplicated(descriptor, next(descriptor)) }
 }
 
-/// As `dup`, with the number of the new descriptor, whose file is closed.
+/// As `dup`, to a chosen number. The former file of this number is closed.
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     if old != new && !may_close(new) {
@@ -181,7 +183,7 @@ pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     if old != new && !may_close(new) {
@@ -199,7 +201,7 @@ macro_rules! controls {
             ///
             /// # Safety
             /// As the function of the C library.
-            // SAFETY: the name is that of the function that it stands before.
+            // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(
                 descriptor: c_int, command: c_int, argument: *mut c_void
@@ -218,7 +220,7 @@ macro_rules! controls {
 }
 
 controls! {
-    /// Controls a file; some commands make another descriptor for it.
+    /// Controls a file. Some commands duplicate its descriptor.
     fcntl;
     /// As `fcntl`.
     fcntl64;

@@ -1,5 +1,5 @@
-//! How programs find the device: not by the kernel's list, but in files that this library writes as it is
-//! loaded.
+//! Discovery of the device: programs find it in files that this library writes while it is loaded, instead of
+//! in the kernel's list.
 #![allow(unsafe_code)]
 
 use super::next::{fail, next};
@@ -15,12 +15,12 @@ use std::path::PathBuf;
 /// `NETLINK_RDMA`.
 const NETLINK_RDMA: c_int = 20;
 
-/// Makes a socket, but none to the kernel's list of RDMA devices: libibverbs then looks where we have put
-/// ours.
+/// Makes a socket, but refuses one to the kernel's list of RDMA devices. libibverbs then looks in the files
+/// of this library.
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
@@ -32,20 +32,20 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
     unsafe { next(domain, kind, protocol) }
 }
 
-/// Run by the loader: makes libibverbs and DPDK look for devices where ours is.
+/// Makes libibverbs and DPDK look for devices in the files of this library. The loader calls it.
 extern "C" fn loaded() {
     let _ = catch_unwind(|| {
-        // This library's own unit tests are no program that it is for.
+        // Unit tests of this library need no files.
         if !cfg!(test) {
             paths::keep(tree());
         }
     });
 }
 
-/// Writes the files that stand for those of `/sys`, and returns where they are.
+/// Writes the files that stand for those of `/sys`, and returns their directory.
 ///
 /// # Errors
-/// Why they cannot be written, in a sentence.
+/// A sentence that says why they cannot be written.
 fn tree() -> Result<CString, String> {
     let directory = settings::directory();
     fabric::prepare(&directory)?;
@@ -58,7 +58,7 @@ fn tree() -> Result<CString, String> {
     Ok(tree)
 }
 
-// SAFETY: the loader calls what this section lists, with arguments that `loaded` does not look at.
+// SAFETY: the loader calls each function in this section, with arguments that `loaded` ignores.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOADED: extern "C" fn() = loaded;

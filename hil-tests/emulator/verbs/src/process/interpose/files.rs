@@ -1,8 +1,9 @@
-//! Files by their names: the device's is the device, and what names it in `/sys` is there.
+//! Functions that find files by name: the device's file opens the device, and files of `/sys` that describe
+//! the device exist.
 //!
-//! Functions that take a path, and what else: the 64-bit twins, those that a C compiler puts in place of
-//! others where it checks lengths (`__open_2`, `__realpath_chk`), and those of programs that were built
-//! against an older C library (`__xstat`).
+//! The list holds functions that take a path and their variants: the 64-bit variants, the ones that a C
+//! compiler inserts to check lengths (`__open_2`, `__realpath_chk`), and the ones of programs built against
+//! an older C library (`__xstat`).
 #![allow(unsafe_code)]
 
 use super::descriptors::adopt;
@@ -12,7 +13,8 @@ use crate::ground::sysfs;
 use libc::{DIR, FILE, mode_t};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// Functions that open files: those of the device are devices. `[path]` is where they take the path.
+/// Functions that open files. Opening the device's file opens the device. `[path]` marks the position of the
+/// path.
 macro_rules! opens {
     ($(
         $(#[$doc:meta])*
@@ -23,7 +25,7 @@ macro_rules! opens {
             ///
             /// # Safety
             /// As the function of the C library.
-            // SAFETY: the name is that of the function that it stands before.
+            // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(
                 $($before: $first,)* path: *const c_char $(, $after: $last)*
@@ -43,25 +45,25 @@ macro_rules! opens {
 }
 
 opens! {
-    /// Opens a file; the device's is the device.
+    /// Opens a file. Opening the device's file opens the device.
     open([path], flags: c_int, mode: mode_t);
     /// As `open`.
     open64([path], flags: c_int, mode: mode_t);
-    /// As `open`, of a directory.
+    /// As `open`, relative to a directory.
     openat(directory: c_int, [path], flags: c_int, mode: mode_t);
     /// As `openat`.
     openat64(directory: c_int, [path], flags: c_int, mode: mode_t);
-    /// As `open`, where no file is made.
+    /// As `open`, without creating a file.
     __open_2([path], flags: c_int);
     /// As `__open_2`.
     __open64_2([path], flags: c_int);
-    /// As `__open_2`, of a directory.
+    /// As `__open_2`, relative to a directory.
     __openat_2(directory: c_int, [path], flags: c_int);
     /// As `__openat_2`.
     __openat64_2(directory: c_int, [path], flags: c_int);
 }
 
-/// Functions that do something else with a file.
+/// Functions that do something else than open a file.
 macro_rules! looks {
     ($(
         $(#[$doc:meta])*
@@ -72,7 +74,7 @@ macro_rules! looks {
             ///
             /// # Safety
             /// As the function of the C library.
-            // SAFETY: the name is that of the function that it stands before.
+            // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(
                 $($before: $first,)* path: *const c_char $(, $after: $last)*
@@ -90,15 +92,15 @@ looks! {
     fopen([path], mode: *const c_char) -> *mut FILE;
     /// As `fopen`.
     fopen64([path], mode: *const c_char) -> *mut FILE;
-    /// Looks at a file.
+    /// Reads the status of a file.
     stat([path], out: *mut c_void) -> c_int;
     /// As `stat`.
     stat64([path], out: *mut c_void) -> c_int;
-    /// As `stat`, at a link itself.
+    /// As `stat`, of a link itself.
     lstat([path], out: *mut c_void) -> c_int;
     /// As `lstat`.
     lstat64([path], out: *mut c_void) -> c_int;
-    /// As `stat`, of a directory.
+    /// As `stat`, relative to a directory.
     fstatat(directory: c_int, [path], out: *mut c_void, flags: c_int) -> c_int;
     /// As `fstatat`.
     fstatat64(directory: c_int, [path], out: *mut c_void, flags: c_int) -> c_int;
@@ -116,13 +118,13 @@ looks! {
     __fxstatat(version: c_int, directory: c_int, [path], out: *mut c_void, flags: c_int) -> c_int;
     /// As `fstatat`.
     __fxstatat64(version: c_int, directory: c_int, [path], out: *mut c_void, flags: c_int) -> c_int;
-    /// Asks what one may do with a file.
+    /// Checks the permissions for a file.
     access([path], mode: c_int) -> c_int;
-    /// As `access`, as whom the process runs.
+    /// As `access`, with the effective user of the process.
     eaccess([path], mode: c_int) -> c_int;
     /// As `eaccess`.
     euidaccess([path], mode: c_int) -> c_int;
-    /// As `access`, of a directory.
+    /// As `access`, relative to a directory.
     faccessat(directory: c_int, [path], mode: c_int, flags: c_int) -> c_int;
     /// Opens a directory.
     opendir([path]) -> *mut DIR;
@@ -138,11 +140,11 @@ looks! {
     readlink([path], out: *mut c_char, room: usize) -> isize;
     /// As `readlink`.
     __readlink_chk([path], out: *mut c_char, room: usize, known: usize) -> isize;
-    /// As `readlink`, of a directory.
+    /// As `readlink`, relative to a directory.
     readlinkat(directory: c_int, [path], out: *mut c_char, room: usize) -> isize;
     /// As `readlinkat`.
     __readlinkat_chk(directory: c_int, [path], out: *mut c_char, room: usize, known: usize) -> isize;
-    /// Finds where links lead to: where the stand-in has what the path names.
+    /// Resolves all links in a path. For files that stand for others, the result is their real path.
     realpath([path], out: *mut c_char) -> *mut c_char;
     /// As `realpath`.
     __realpath_chk([path], out: *mut c_char, known: usize) -> *mut c_char;

@@ -1,4 +1,4 @@
-//! Spin locks: whoever gives one back has posted or polled, and is the device for a moment.
+//! Spin locks: a thread that releases one has posted or polled, and does the device's work for a moment.
 #![allow(unsafe_code)]
 
 use super::next::next;
@@ -7,15 +7,15 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 thread_local! {
-    /// Spin locks that this thread has taken and not given back.
+    /// Number of spin locks that this thread holds.
     static SPIN_LOCKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Takes a lock, as libmlx5 does for all that a program posts and polls.
+/// Takes a lock. libmlx5 takes one whenever a program posts or polls.
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int {
     let next = next!(pthread_spin_lock(*mut libc::pthread_spinlock_t) -> c_int);
@@ -24,12 +24,12 @@ pub(crate) unsafe extern "C" fn pthread_spin_lock(lock: *mut libc::pthread_spinl
     unsafe { next(lock) }
 }
 
-/// Gives a lock back. Whoever gives the last one back may have rung a doorbell, or is waiting for an answer,
-/// so this thread is the device for a moment.
+/// Releases a lock. A thread that releases its last lock may have rung a doorbell or may wait for an answer,
+/// so it does the device's work for a moment.
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_spin_unlock(lock: *mut libc::pthread_spinlock_t) -> c_int {
     let next = next!(pthread_spin_unlock(*mut libc::pthread_spinlock_t) -> c_int);

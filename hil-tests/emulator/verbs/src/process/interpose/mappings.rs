@@ -1,4 +1,5 @@
-//! Mappings of the device: its clock is there, and the rest is memory of the program's own.
+//! Mappings of the device's file: pages of the clock show the clock, other pages are private memory of the
+//! program.
 #![allow(unsafe_code)]
 
 use super::next::{fail, guarded};
@@ -6,11 +7,11 @@ use crate::ground::{descriptors, sys};
 use crate::process::calls;
 use libc::{c_int, c_void, off64_t, size_t};
 
-/// Maps a file; of the device, the pages of its clock are those of the clock.
+/// Maps a file. On the device's file, the pages of its clock are mapped to the clock.
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap(
     wanted: *mut c_void,
@@ -37,7 +38,7 @@ pub(crate) unsafe extern "C" fn mmap(
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap64(
     wanted: *mut c_void,

@@ -1,8 +1,9 @@
-//! The functions of the C library that are taken over: each hands on what is not about the device.
+//! Replacements for functions of the C library. Each hands calls that do not concern the device to the
+//! original.
 //!
-//! The names are those that libibverbs and libmlx5 import, and their 64-bit twins, which programs import that
-//! ask for large files; and for programs, what else makes a descriptor of another (`dup` and its like) or
-//! closes many. All of them have no effect on other files but the time for one comparison.
+//! The names are those that libibverbs and libmlx5 import, and their 64-bit variants for programs with large
+//! files. Programs also need the functions that duplicate a descriptor (`dup` and others) or close many. On
+//! other files, each replacement only costs the time for a comparison.
 
 mod descriptors;
 mod discovery;

@@ -1,4 +1,4 @@
-//! The functions of the next library, to which calls are handed on.
+//! Finds the functions that this library replaces, in the libraries loaded after it.
 #![allow(unsafe_code)]
 
 use crate::ground::errno::Errno;
@@ -8,19 +8,19 @@ use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function of the next library, looked for when it is first needed.
+/// A function of the next library, looked up on its first use.
 pub(super) struct Next {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
 impl Next {
-    /// The function of this name.
+    /// Returns the function of this name.
     pub(super) const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Returns the function's address, null where the next libraries have none.
+    /// Returns the function's address, or null if no later library has the function.
     pub(super) fn find(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Acquire);
         if !known.is_null() {
@@ -33,9 +33,9 @@ impl Next {
     }
 }
 
-/// What a function of the C library returns when it has failed, beside its `errno`.
+/// The value that a function of the C library returns on failure, beside its `errno`.
 pub(super) trait Outcome {
-    /// It has failed.
+    /// The value on failure.
     const FAILED: Self;
 }
 
@@ -51,20 +51,20 @@ impl<T> Outcome for *mut T {
     const FAILED: Self = std::ptr::null_mut();
 }
 
-/// Sets `errno`, and returns what a function returns that has failed.
+/// Sets `errno`, and returns the value on failure.
 pub(super) fn fail<T: Outcome>(Errno(number): Errno) -> T {
     // SAFETY: the location of errno is always valid for its thread.
     unsafe { *libc::__errno_location() = number };
     T::FAILED
 }
 
-/// Calls into the device. A panic there is the device's fault and looks like a broken one.
+/// Calls into the device. A panic is a fault of the device, and the caller sees a broken device (EIO).
 pub(super) fn guarded(body: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     owner::as_device(|| catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)))
 }
 
-/// The next library's function of this name, these arguments and this result; the caller ends with `ENOSYS`
-/// where there is none.
+/// Finds the next library's function of this name, with these arguments and this result. If there is none,
+/// the calling function returns with `ENOSYS`.
 macro_rules! next {
     ($name:ident($($argument:ty),* $(,)?) -> $result:ty) => {{
         const NAME: &std::ffi::CStr =
@@ -78,8 +78,8 @@ macro_rules! next {
         if found.is_null() {
             return $crate::process::interpose::next::fail($crate::ground::errno::Errno(libc::ENOSYS));
         }
-        // SAFETY: the C library's function of this name takes these arguments; a mode that it does not look
-        // at does no harm in the calling conventions of Linux.
+        // SAFETY: the C library's function of this name takes these arguments. A surplus mode argument does
+        // no harm in the calling conventions of Linux.
         unsafe {
             std::mem::transmute::<
                 *mut std::ffi::c_void,

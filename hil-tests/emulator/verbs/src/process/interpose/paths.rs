@@ -1,4 +1,4 @@
-//! Which paths are the device's, and where the stand-in has them.
+//! Finds the paths that belong to the device, and the files that stand for them.
 #![allow(unsafe_code)]
 
 use crate::ground::missing::{self, Missing};
@@ -6,42 +6,42 @@ use crate::ground::{notice, sysfs};
 use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 
-/// Shorter pointers are no strings.
+/// Addresses below this one are never strings.
 const FIRST_PAGE: usize = 4096;
 
 /// The longest path, with the zero at its end.
 const PATH_MAX: usize = libc::PATH_MAX as usize;
 
-/// Where the files are that stand for those of `/sys`, or why there are none.
+/// The directory of the files that stand for those of `/sys`, or the reason why it does not exist.
 static TREE: OnceLock<Result<CString, String>> = OnceLock::new();
 
-/// Keeps where this library has written its files, or why it could not.
+/// Keeps the directory to which this library has written its files, or the reason of the failure.
 pub(super) fn keep(tree: Result<CString, String>) {
-    // The loader calls once.
+    // The loader calls this once, so the value is never set twice.
     let _ = TREE.set(tree);
 }
 
-/// A program looks for devices: if it will find none, it is told why.
+/// Reports on standard error, when a program looks for devices, why it will find none.
 pub(super) fn looked_for() {
     if let Some(Err(why)) = TREE.get() {
         notice::once(why);
     }
 }
 
-/// What a path names.
+/// The file that a path names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// The device's file.
     Device,
     /// A file of `/sys` that the stand-in has.
     Sysfs,
-    /// The connection manager's file, which nobody has.
+    /// The connection manager's file, which does not exist here.
     ConnectionManager,
-    /// Nothing of the device's.
+    /// A file that has nothing to do with the device.
     Elsewhere,
 }
 
-/// Finds what a path names. It is compared byte by byte: `.` and `..` in it are not looked at.
+/// Finds the file that a path names. The path is compared byte by byte: `.` and `..` are not resolved.
 ///
 /// # Safety
 /// `path` is a C string, null, or an address below the first page.
@@ -68,8 +68,8 @@ unsafe fn place(path: *const c_char) -> Place {
 /// # Safety
 /// `string` is a C string.
 unsafe fn behind(string: *const c_char, name: &str) -> Option<u8> {
-    // SAFETY: `index` is at most one more than the bytes that were found equal to those of the name, which
-    // are not zero: the string goes on until there.
+    // SAFETY: `index` is at most one more than the number of bytes equal to those of the name. None of these
+    // is zero, so the string reaches at least to `index`.
     let byte = |index| unsafe { *string.add(index) } as u8;
     let equal = name.bytes().enumerate().all(|(index, expected)| byte(index) == expected);
     equal.then(|| byte(name.len()))
@@ -84,7 +84,7 @@ pub(super) unsafe fn is_device(path: *const c_char) -> bool {
     unsafe { place(path) == Place::Device }
 }
 
-/// Calls `body` with the path where the stand-in has what `path` names: mostly, that itself.
+/// Calls `body` with the path of the file that stands for `path`, or with `path` itself if there is none.
 ///
 /// # Safety
 /// As [`place`].
@@ -95,7 +95,8 @@ pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_c
         Place::Sysfs => {
             looked_for();
             let Some(Ok(tree)) = TREE.get() else { return body(path) };
-            // SAFETY: what is not elsewhere is a C string, and this one begins with the root's name.
+            // SAFETY: only a valid C string is found to be of `Sysfs`, and this one begins with the root's
+            // name.
             let rest = unsafe { CStr::from_ptr(path.add(sysfs::ROOT.len())) };
             let mut room = [0; PATH_MAX];
             body(joined(tree, rest, &mut room).map_or(path, CStr::as_ptr))
@@ -108,7 +109,7 @@ pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_c
     }
 }
 
-/// Puts a path together. `None` for one that is longer than paths can be.
+/// Joins directory and rest to a path. Returns `None` if the path is longer than paths can be.
 fn joined<'a>(directory: &CStr, rest: &CStr, room: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
     let (directory, rest) = (directory.to_bytes(), rest.to_bytes_with_nul());
     let (first, second) = room.split_at_mut_checked(directory.len())?;
@@ -124,7 +125,7 @@ mod tests {
 
     fn place_of(path: &str) -> Place {
         let path = CString::new(path).unwrap();
-        // SAFETY: a C string, which lives until the call is over.
+        // SAFETY: the argument is a C string that lives until the call is over.
         unsafe { place(path.as_ptr()) }
     }
 
@@ -164,7 +165,7 @@ mod tests {
                 assert!(place_of(path) == place, "{path}");
             }
         }
-        // SAFETY: neither is looked at.
+        // SAFETY: `place` reads neither address.
         let wild = unsafe { [place(std::ptr::null()), place(std::ptr::without_provenance(0x10))] };
         assert!(wild == [Place::Elsewhere; 2]);
     }

@@ -1,4 +1,4 @@
-//! Reads of events, which may go wrong on purpose.
+//! Reads of events, which a plan of faults may cut short.
 #![allow(unsafe_code)]
 
 use super::next::{fail, next};
@@ -8,14 +8,14 @@ use crate::ground::{descriptors, owner};
 
 use std::ffi::{c_int, c_void};
 
-/// What a short read returns of an event.
+/// The bytes that a short read returns of an event.
 const SHORT: usize = 4;
 
-/// Reads a file; of events, less than there is where a plan says so.
+/// Reads a file. A read of an event returns fewer bytes if a plan of faults says so.
 ///
 /// # Safety
 /// As the function of the C library.
-// SAFETY: the name is that of the function that it stands before.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn read(descriptor: c_int, buffer: *mut c_void, count: usize) -> isize {
     let next = next!(read(c_int, *mut c_void, usize) -> isize);

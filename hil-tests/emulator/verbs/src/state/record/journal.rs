@@ -1,4 +1,4 @@
-//! The log as lines of JSON: what is posted, what peers ask for, what completes. Processes may share the
+//! The log as lines of JSON: posted requests, requests of peers, completions. Several processes may share the
 //! file.
 
 use super::log::Queue;
@@ -14,28 +14,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The file. Copies are the same one.
+/// The log file. Clones write to the same file.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal(Arc<File>);
 
 impl Journal {
-    /// Opens a file to write behind what is in it.
+    /// Opens a file to append to it.
     ///
     /// # Errors
-    /// When it cannot be made or written.
+    /// When the file cannot be created or written.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         descriptors::keep(&file);
         Ok(Self(Arc::new(file)))
     }
 
-    /// A request was posted, in words as [`WorkRequest::summary`] has them.
+    /// Logs a posted request, in the words of [`WorkRequest::summary`].
     pub(crate) fn request(&self, queue: &Queue, block: u16, bytes: &[u8]) {
         self.write(&posted(Line::now("request"), queue, block, bytes));
     }
 
-    /// A message or completion has passed. Messages that leave are requests that were posted, or answers to
-    /// them.
+    /// Logs a message of a peer or a completion. Messages that leave are skipped: they are posted requests,
+    /// which are already in the log, or answers.
     pub(crate) fn seen(&self, seen: Seen<'_>) {
         match seen {
             Seen::Completion { cqn, entry, cause } => {
@@ -50,14 +50,14 @@ impl Journal {
         }
     }
 
-    /// Appends a line with one call, which does not mix with those of other processes. A full disk ends
-    /// nothing.
+    /// Appends a line with one call, so that lines of several processes do not mix. A failure, such as a full
+    /// disk, is ignored.
     fn write(&self, line: &str) {
         let _ = (&*self.0).write_all(line.as_bytes());
     }
 }
 
-/// An object on one line.
+/// A JSON object on one line.
 struct Line(String);
 
 impl Line {
@@ -72,12 +72,12 @@ impl Line {
 
     fn number(mut self, name: &str, number: impl Into<u64>) -> Self {
         let number: u64 = number.into();
-        // Writing to a string cannot fail, here and below.
+        // Writing to a string cannot fail.
         let _ = write!(self.0, ",\"{name}\":{number}");
         self
     }
 
-    /// Text without control characters, as all of `inspect` is.
+    /// Appends text, which has no control characters, as all texts of `inspect`.
     fn text(mut self, name: &str, text: impl Display) -> Self {
         let text = text.to_string().replace('\\', "\\\\").replace('"', "\\\"");
         let _ = write!(self.0, ",\"{name}\":\"{text}\"");
@@ -127,7 +127,7 @@ fn completed(line: Line, cqn: u32, entry: &[u8; 64], cause: Option<Cause>) -> St
     let line = line.number("completion_queue", cqn);
     let Ok(entry) = CompletionEntry::parse(entry) else { return line.bytes("bytes", entry).end() };
     let line = match entry.cqe().opcode() {
-        // It names an mkey.
+        // A signature error names an mkey instead of a request.
         CqeOpcode::SIGNATURE_ERROR => line,
         opcode => {
             let own = matches!(opcode, CqeOpcode::REQUESTER | CqeOpcode::REQUESTER_ERROR);
@@ -180,7 +180,7 @@ fn asked(line: Line, from: u32, to: u32, request: &Request) -> String {
 mod tests {
     use super::*;
 
-    /// The test of `cargo xtask decode` reads the same file.
+    /// The test of `cargo xtask decode` reads the same file of expected lines.
     #[test]
     fn lines_are_as_decode_reads_them() {
         let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0];

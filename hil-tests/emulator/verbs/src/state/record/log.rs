@@ -1,4 +1,4 @@
-//! Finds work requests as they are rung, and prints them.
+//! Finds work requests when their doorbell rings, and prints them.
 
 use crate::ground::notice;
 use crate::ground::process_memory::ProcessMemory;
@@ -10,8 +10,8 @@ use std::io::Write as _;
 
 const BLOCK: u64 = 64;
 
-/// Hands the requests of a send queue that were rung since the last call to `take`, each with the number of
-/// its block.
+/// Hands to `take` the requests of a send queue whose doorbell has rung since the last call, each with its
+/// block number.
 pub(crate) fn requests(qp: &mut Qp, mut take: impl FnMut(u16, &[u8])) {
     let mut record = [0; 4];
     if qp.blocks == 0 || ProcessMemory.read(qp.record.wrapping_add(4), &mut record).is_err() {
@@ -48,7 +48,7 @@ fn read_block(qp: &Qp, number: u16, out: &mut [u8]) -> Option<()> {
     ProcessMemory.read(qp.sq.wrapping_add(slot * BLOCK), out).ok()
 }
 
-/// A queue pair whose requests are put into words.
+/// The queue pair of logged requests.
 #[derive(Clone, Copy)]
 pub(crate) struct Queue {
     pub(crate) number: u32,
@@ -73,7 +73,8 @@ impl Queue {
         }
     }
 
-    /// The kind as `--queue` of `cargo xtask decode` names it; empty for a connected queue pair, as most are.
+    /// The kind as `--queue` of `cargo xtask decode` names it; empty for a connected queue pair, the most
+    /// common kind.
     pub(crate) const fn kind_name(&self) -> &'static str {
         match self.transport {
             Transport::UnreliableDatagram => "ud",
@@ -82,7 +83,8 @@ impl Queue {
     }
 }
 
-/// Puts a request into words, with what a device would refuse in it. `cargo xtask decode` reads it back.
+/// Describes a request in words, with the errors that a device would refuse. `cargo xtask decode` parses this
+/// text.
 fn decoded(queue: &Queue, index: u16, bytes: &[u8]) -> String {
     let between = if queue.kind_name().is_empty() { "" } else { " " };
     let place = format!("mlx5_0{between}{} qp {:#x} block {index}", queue.kind_name(), queue.number);
@@ -94,13 +96,13 @@ fn decoded(queue: &Queue, index: u16, bytes: &[u8]) -> String {
     }
 }
 
-/// Prints a request with one call. A program that has closed its standard error gets none.
+/// Prints a request with one call. Ignores a failure, since the program may have closed its standard error.
 pub(crate) fn print(queue: &Queue, index: u16, bytes: &[u8]) {
     let text = decoded(queue, index, bytes);
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Says which request failed, and why.
+/// Reports on standard error which request failed, and why.
 pub(crate) fn failure(entry: &[u8; 64], cause: &Cause) {
     notice::always(&failed(entry, cause));
 }
@@ -116,7 +118,7 @@ fn failed(entry: &[u8; 64], cause: &Cause) -> String {
 mod tests {
     use super::*;
 
-    /// The test of `cargo xtask decode` reads the same file.
+    /// The test of `cargo xtask decode` reads the same file of expected lines.
     #[test]
     fn requests_are_written_as_decode_reads_them() {
         let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0];

@@ -1,5 +1,5 @@
-//! What is written down of the device's work: the log as text and as JSON, and the capture. Nothing, unless
-//! it is asked for.
+//! Records of the device's work: the log as text, the log as JSON, and the capture. Each is written only on
+//! request.
 
 mod journal;
 mod log;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Who writes.
+/// The requested records.
 #[derive(Debug)]
 pub(crate) struct Record {
     log: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Record {
     capture: Option<Arc<Mutex<Capture>>>,
 }
 
-/// Opens a file that a setting names, and says why it cannot be opened.
+/// Opens a file that a setting names. Reports a failure on standard error.
 fn opened<T>(
     path: Option<&Path>,
     open: impl FnOnce(&Path) -> std::io::Result<T>,
@@ -44,10 +44,11 @@ fn opened<T>(
 }
 
 impl Record {
-    /// Opens what the settings ask for, and looks at all that passes in the device if that is anything.
+    /// Opens the files that the settings name. If there are any, or the log is on, taps all messages and
+    /// completions of the device.
     ///
     /// # Errors
-    /// [`Errno::IO`] for a file that cannot be written, after a line to standard error.
+    /// [`Errno::IO`] for a file that cannot be opened, after a line on standard error.
     pub(crate) fn new(settings: &Settings, device: &mut Device<ProcessMemory>) -> Result<Self, Errno> {
         let journal = opened(settings.log_json.as_deref(), Journal::open)?;
         let capture = opened(settings.pcap.as_deref(), Capture::open)?.map(Mutex::new).map(Arc::new);
@@ -71,7 +72,7 @@ impl Record {
         Ok(Self { log: settings.log, journal, capture })
     }
 
-    /// Queue pairs have changed.
+    /// Updates the capture's routes after queue pairs have changed.
     pub(crate) fn queues<'a>(&self, contexts: impl Iterator<Item = &'a Context>) {
         let Some(capture) = &self.capture else { return };
         let routes = contexts.flat_map(Context::queues).filter_map(|object| match object {
@@ -82,7 +83,7 @@ impl Record {
         capture.lock().unwrap_or_else(PoisonError::into_inner).set_routes(routes);
     }
 
-    /// Writes the requests that were rung since the last call.
+    /// Writes the requests whose doorbell has rung since the last call.
     pub(crate) fn requests<'a>(
         &self,
         contexts: impl Iterator<Item = &'a mut Context>,
@@ -113,7 +114,7 @@ impl Record {
     }
 }
 
-/// What a queue pair was set to, by verbs or by commands of the device.
+/// Returns the route that verbs or commands of the device have set for a queue pair.
 fn route(qp: &Qp) -> Route {
     let mtu = match qp.attributes.path_mtu {
         0 => QpcSizes::from_bits(qp.context.sizes.get()).mtu(),

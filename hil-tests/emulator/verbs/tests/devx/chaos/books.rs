@@ -1,10 +1,11 @@
-//! What was posted and not told of yet, by a list that is searched.
+//! A simple model of the queues: lists of the requests that are posted and not yet reported.
 
 use mlx5_mkey::devx::Outstanding;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// What a seed may have go wrong, and where; all statuses are one, and a device ends anywhere.
+/// Places and kinds of the faults that a seed may cause. All command statuses are one kind. A device may end
+/// at any place.
 pub(super) const KINDS: [(&str, &str); 24] = [
     ("call", "ENOMEM"),
     ("call", "EINTR"),
@@ -32,32 +33,32 @@ pub(super) const KINDS: [(&str, &str); 24] = [
     ("", "fatal"),
 ];
 
-/// What has come of all requests.
+/// The outcomes of all requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) lives: u64,
     pub(super) not_opened: u64,
     pub(super) posted: u64,
     pub(super) completed: u64,
-    /// Done by what a later completion says.
+    /// Requests that were reported by the completion of a later request.
     pub(super) implied: u64,
-    /// Of those, requests that had asked for a completion of their own, which was lost.
+    /// The part of `implied` that had requested its own completion, which was lost.
     pub(super) passed_over: u64,
     pub(super) failed: u64,
     pub(super) handed_back: u64,
-    /// Further parts of a configuration that has failed.
+    /// Further failed parts of a configuration that has already failed.
     pub(super) again: u64,
-    /// Entries that make no sense.
+    /// Malformed entries.
     pub(super) strange: u64,
     pub(super) signature_errors: u64,
-    /// Calls of the shim that failed.
+    /// Failed calls of the shim.
     pub(super) refused: u64,
-    /// Of each of [`KINDS`].
+    /// Number of faults of each of [`KINDS`].
     pub(super) faults: [u64; KINDS.len()],
 }
 
 impl Tally {
-    /// Counts the faults that have come.
+    /// Counts the faults of a trace.
     pub(super) fn note(&mut self, trace: &str) {
         for word in trace.split(',').filter(|word| !word.is_empty()) {
             let (place, fault) = word.split_once('=').expect("a place and a fault");
@@ -68,13 +69,13 @@ impl Tally {
         }
     }
 
-    /// Returns the kinds of which none has come.
+    /// Returns the kinds of faults that never came.
     pub(super) fn absent(&self) -> Vec<(&'static str, &'static str)> {
         let kinds = KINDS.into_iter().zip(self.faults);
         kinds.filter(|(_, count)| *count == 0).map(|(kind, _)| kind).collect()
     }
 
-    /// How many requests were told of.
+    /// Returns the number of reported requests.
     pub(super) fn told(&self) -> u64 {
         self.completed + self.implied + self.failed + self.handed_back
     }
@@ -118,10 +119,10 @@ impl fmt::Display for Tally {
 #[derive(Clone, Copy, Debug)]
 struct Posted {
     id: u64,
-    /// Work requests that are outstanding.
+    /// Number of outstanding work requests.
     parts: u32,
     signaled: bool,
-    /// A part of it has failed, which was told.
+    /// Whether the failure of a part was reported.
     failed: bool,
 }
 
@@ -130,7 +131,7 @@ struct Posted {
 pub(super) struct Books {
     sends: VecDeque<Posted>,
     receives: VecDeque<u64>,
-    /// What a reset that failed has taken from the queues, and not handed back.
+    /// Requests that a failed reset has taken from the queues without handing them back.
     held: Vec<Posted>,
     held_receives: Vec<u64>,
 }
@@ -147,12 +148,12 @@ impl Books {
         self.receives.push_back(id);
     }
 
-    /// Returns how many work requests are outstanding in the queue.
+    /// Returns the number of outstanding work requests in the queue.
     pub(super) fn outstanding(&self) -> u32 {
         self.sends.iter().map(|posted| posted.parts).sum()
     }
 
-    /// Takes a send request that has completed, or one of whose parts has failed. `left` work requests are
+    /// Takes a send request that has completed, or a part of which has failed. `left` work requests are
     /// outstanding now.
     pub(super) fn send(
         &mut self,
@@ -220,7 +221,7 @@ impl Books {
         Ok(())
     }
 
-    /// A reset has failed. `emptied`: the queues have been, by then.
+    /// Notes a failed reset. `emptied` tells whether the reset has emptied the queues before it failed.
     pub(super) fn reset_failed(&mut self, emptied: bool) {
         if emptied {
             self.held.extend(self.sends.drain(..));
@@ -228,7 +229,7 @@ impl Books {
         }
     }
 
-    /// Compares what recovery hands back with what has not been told of.
+    /// Compares the requests that recovery hands back with those that were not reported.
     pub(super) fn hand_back(&mut self, outstanding: &Outstanding, tally: &mut Tally) -> Result<(), String> {
         let sends: Vec<Posted> = self.held.drain(..).chain(self.sends.drain(..)).collect();
         let receives: Vec<u64> = self.held_receives.drain(..).chain(self.receives.drain(..)).collect();
@@ -242,7 +243,7 @@ impl Books {
         Ok(())
     }
 
-    /// Whether nothing is outstanding.
+    /// Whether no request is outstanding.
     pub(super) fn is_empty(&self) -> bool {
         let no_sends = self.sends.is_empty() && self.held.is_empty();
         no_sends && self.receives.is_empty() && self.held_receives.is_empty()

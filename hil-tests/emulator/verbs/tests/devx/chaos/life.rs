@@ -1,5 +1,5 @@
-//! A program between opening and closing its device: two queue pairs that are connected to each other, and
-//! all that it may do.
+//! The life of a program from opening to closing its device, with two queue pairs connected to each other and
+//! all operations that a program may use.
 
 use super::Dice;
 use super::books::{Books, Tally};
@@ -24,16 +24,16 @@ const SLOTS: usize = 8;
 
 type Queue = QueuePair<BLOCKS, SLOTS>;
 
-/// Names of receives have this bit.
+/// The name of a receive has this bit set.
 const RECEIVE: u64 = 1 << 63;
 
-/// Steps of a life.
+/// The most steps of a life.
 const STEPS: u64 = 40;
 
-/// Looks of the device until all that it can do is done, and that late completions need.
+/// Turns of the device after which all its work is done and late completions are written.
 const LOOKS: usize = 32;
 
-/// How often a step that is refused is tried.
+/// How often a refused step is tried.
 const TRIES: usize = 3;
 
 pub(super) struct Life {
@@ -41,10 +41,10 @@ pub(super) struct Life {
     qpns: [Qpn; 2],
     queues: QpTable<Box<Queue>, 2>,
     next: u64,
-    /// Queue pairs that may have been reset although that was said to have failed. What the device flushes
-    /// then, from the ring's beginning on, the queue knows by other positions.
+    /// Queue pairs that may have been reset although the reset was reported as failed. The device then
+    /// flushes requests from the ring's beginning on, while the queue has them at other positions.
     unsure: [bool; 2],
-    // Dropped in this order, which need not be any other.
+    // Any order of dropping is allowed.
     completions: CqReader,
     cq: Cq,
     mkeys: Mkeys,
@@ -55,7 +55,7 @@ pub(super) struct Life {
     device: Device,
 }
 
-/// A T10-DIF in memory that holds none: the device finds an error.
+/// Returns a check of a T10-DIF in memory that holds none, so that the device finds an error.
 fn signature() -> SignatureChange {
     let dif = T10Dif {
         guard: Guard::Crc,
@@ -72,7 +72,7 @@ fn signature() -> SignatureChange {
 }
 
 impl Life {
-    /// Makes all that a life takes.
+    /// Makes all objects of a life.
     pub(super) fn new(device: Device) -> Outcome<Self> {
         let pd = device.alloc_pd()?;
         let events = device.events()?;
@@ -128,7 +128,7 @@ impl Life {
         Ok(())
     }
 
-    /// Does this and that.
+    /// Takes random steps.
     pub(super) fn live(&mut self, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
         for _ in 0..1 + dice.below(STEPS) {
             let half = dice.below(2) as usize;
@@ -148,7 +148,7 @@ impl Life {
         Ok(())
     }
 
-    /// Posts requests of any kind, rung or not.
+    /// Posts requests of random kinds, with or without a doorbell.
     fn post(&mut self, half: usize, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
         for _ in 0..1 + dice.below(4) {
             self.next += 1;
@@ -197,7 +197,7 @@ impl Life {
         self.queue(half).publish_receives();
     }
 
-    /// Takes all that has completed.
+    /// Takes all available completions.
     fn poll(&mut self, tally: &mut Tally) -> Result<(), String> {
         while let Some(done) = self.completions.poll(&mut self.queues.router(&mut self.mkeys)) {
             self.take(done, tally)?;
@@ -205,7 +205,7 @@ impl Life {
         Ok(())
     }
 
-    /// Asks for events, and for completions that they tell of.
+    /// Arms the completion queue or waits without delay, and takes the completions that are found.
     fn wait(&mut self, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
         for _ in 0..1 + dice.below(3) {
             let mut router = self.queues.router(&mut self.mkeys);
@@ -225,7 +225,7 @@ impl Life {
         Ok(())
     }
 
-    /// Takes what a poll returns.
+    /// Enters the result of a poll into the books.
     fn take(&mut self, done: Result<Completion, CompletionError>, tally: &mut Tally) -> Result<(), String> {
         let work = match done {
             Ok(Completion::Work(work)) => work,
@@ -241,7 +241,7 @@ impl Life {
                 let is_unsure = |qpn| self.qpns.iter().zip(self.unsure).any(|(of, is)| is && of.get() == qpn);
                 let is_expected = match error {
                     CompletionError::UnknownRequest { qpn, .. } if is_unsure(qpn) => true,
-                    // A queue pair that could not be destroyed goes on.
+                    // A queue pair whose destruction was refused still completes requests.
                     _ => is_lossy() || verbs::trace().contains("end@"),
                 };
                 return if is_expected { Ok(()) } else { Err(format!("{error}, and no fault")) };
@@ -260,7 +260,7 @@ impl Life {
         told.and_then(|()| self.compare())
     }
 
-    /// Compares what the queues say is outstanding with the books.
+    /// Compares the numbers of outstanding requests in the queues with the books.
     fn compare(&mut self) -> Result<(), String> {
         for half in 0..2 {
             let (found, known) = (self.queue(half).outstanding(), self.books[half].outstanding());
@@ -271,13 +271,13 @@ impl Life {
         Ok(())
     }
 
-    /// Asks for this and that.
+    /// Makes queries.
     fn look(&mut self, half: usize, tally: &mut Tally) {
         count(self.queue(half).control().query(), tally);
         count(self.device.gid(1, 0), tally);
     }
 
-    /// Makes things that are gone again at once.
+    /// Makes objects and drops them at once.
     fn make(&mut self, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
         match dice.below(5) {
             0 => count(self.pd.alloc_buffer(100, Access::LOCAL_WRITE), tally),
@@ -309,7 +309,7 @@ impl Life {
         Ok(())
     }
 
-    /// Gives a queue pair up that has something outstanding.
+    /// Gives up a queue pair with outstanding requests.
     fn short_life(&mut self, mut queue: Queue, tally: &mut Tally) -> Result<(), String> {
         let mut books = Books::default();
         count(queue.control().connect_loopback(), tally);
@@ -323,7 +323,7 @@ impl Life {
         books.hand_back(&queue.into_outstanding(), tally)
     }
 
-    /// Takes both queue pairs back, and connects them anew. Returns whether that could be done.
+    /// Resets both queue pairs and connects them anew. Returns whether this succeeded.
     fn recover(&mut self, tally: &mut Tally) -> Result<bool, String> {
         for half in 0..2 {
             let Self { qpns, queues, completions, books, unsure, .. } = self;
@@ -342,7 +342,7 @@ impl Life {
                 }
             }
         }
-        // What is left in the completion queue are signature errors, and what makes no sense.
+        // Only signature errors and malformed entries remain in the completion queue.
         self.poll(tally)?;
         for mkey in self.mkeys.iter_mut() {
             mkey.forget();
@@ -376,8 +376,8 @@ impl Life {
         Ok(false)
     }
 
-    /// Ends a life. Returns whether it could have gone on: not where the device is gone, or nothing completes
-    /// any more.
+    /// Ends a life. Returns whether it could have gone on. It could not if the device is gone or requests no
+    /// longer complete.
     pub(super) fn end(mut self, tally: &mut Tally) -> Result<bool, String> {
         (0..LOOKS).for_each(|_| verbs::work());
         self.poll(tally)?;
@@ -403,12 +403,12 @@ impl Life {
     }
 }
 
-/// Whether the device has broken its word about completions.
+/// Whether a fault has lost, delayed or falsified a completion.
 fn is_lossy() -> bool {
     ["completion@", "signature@"].iter().any(|place| verbs::trace().contains(place))
 }
 
-/// Counts what was refused.
+/// Counts a refused call.
 fn count<T, E>(outcome: Result<T, E>, tally: &mut Tally) {
     tally.refused += u64::from(outcome.is_err());
 }

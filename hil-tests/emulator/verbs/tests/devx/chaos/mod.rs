@@ -1,7 +1,8 @@
-//! Whatever device and kernel do, each request is told of once, nothing is left behind, and nothing hangs.
+//! Under all faults of device and kernel, each request is reported exactly once, no object is left, and no
+//! call hangs.
 //!
-//! A seed says which faults come (`mlx5-emulate --help`), and what the program does meanwhile. `cargo xtask
-//! chaos` runs more seeds.
+//! A seed determines the faults (`mlx5-emulate --help`) and the steps of the program. `cargo xtask chaos`
+//! runs more seeds.
 
 mod books;
 mod life;
@@ -17,22 +18,23 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Which seeds: `FIRST..END`.
+/// The variable with the range of seeds, `FIRST..END`.
 const SEEDS: &str = "MLX5_CHAOS_SEEDS";
 
-/// Those of the tests.
+/// The seeds that the tests run by default.
 const FEW: std::ops::Range<u64> = 0..2000;
 
-/// A seed takes milliseconds. On a machine with much else to do it is far from this.
+/// The most time for a seed. A seed takes milliseconds, so even a busy machine stays far below this limit.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Of this number of seeds, one has destroyings refused: what cannot be destroyed keeps its memory for good.
+/// One seed out of this many has refused destructions. An object that cannot be destroyed keeps its memory
+/// for ever.
 const REFUSING: u64 = 16;
 
-/// Lives of a device in which the faults of a seed come. Then there are none.
+/// The most lives of a device with the faults of a seed. A life without faults follows.
 const LIVES: usize = 4;
 
-/// Seeds that come before all others, until the libraries have all that they keep.
+/// Seeds that run first, until the libraries have allocated all memory that they keep.
 const WARM: std::ops::Range<u64> = 0..32;
 
 /// Numbers that look random (SplitMix64).
@@ -47,13 +49,13 @@ impl Dice {
         (mixed ^ mixed >> 31) % end
     }
 
-    /// Whether this is the one time of `times`.
+    /// Returns true once in `times` calls, on average.
     fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
 
-/// The command that repeats a seed.
+/// Returns the command that repeats a seed.
 fn again(seed: u64) -> String {
     format!("again: cargo xtask chaos --seed {seed}")
 }
@@ -82,7 +84,7 @@ fn seeds() -> std::ops::Range<u64> {
     first.parse().unwrap()..end.parse().unwrap()
 }
 
-/// Has what was freed count as free: else each thread keeps some of it.
+/// Disables the C library's caches of freed memory, so that freed bytes count as free.
 fn prepare(command: &mut Command, _: &Path) {
     command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
 }
@@ -92,7 +94,7 @@ fn each_request_is_told_of_once() {
     prepared("chaos::each_request_is_told_of_once", prepare, || {
         std::thread::spawn(watch);
         on_drop_error(|_| ());
-        // The stand-in's device is there before it is told to wait.
+        // The stand-in's device is made before [`verbs::by_hand`] stops it.
         Device::open(None).unwrap();
         verbs::by_hand();
         WARM.for_each(|seed| live_through(seed, &mut Tally::default()));
@@ -121,7 +123,7 @@ fn each_request_is_told_of_once() {
     });
 }
 
-/// Runs a seed. Where it fails, that and how to repeat it is said, and the program ends.
+/// Runs a seed. On failure, prints the reason and the command that repeats the seed, and ends the program.
 fn live_through(seed: u64, tally: &mut Tally) {
     RUNNING.store(seed, Ordering::Relaxed);
     let mut came = String::new();
@@ -133,16 +135,16 @@ fn live_through(seed: u64, tally: &mut Tally) {
     }
 }
 
-/// Has the faults of a seed come while a program works, then none, and sees that all is well. `came`: the
-/// faults, when they are over.
+/// Runs a program under the faults of a seed, then without faults, and checks the results. Stores the faults
+/// in `came` afterwards.
 fn run(seed: u64, tally: &mut Tally, came: &mut String) -> Result<(), String> {
     let refuses = seed % REFUSING == REFUSING - 1;
     let mut dice = Dice(!seed);
     let only = format!("call+read+completion+signature{}", if refuses { "+end" } else { "" });
     verbs::faults(&format!("seed={seed},only={only}"));
     for _ in 0..LIVES {
-        // What cannot be destroyed keeps a context that the shim has opened, with its descriptors: so this
-        // one is the program's own.
+        // An object that cannot be destroyed keeps the shim's context open, with its descriptors. So the
+        // program opens this context itself, and closes it.
         let opened = if refuses { Opened::try_new() } else { None };
         let device = match &opened {
             Some(opened) => opened.adopt(),

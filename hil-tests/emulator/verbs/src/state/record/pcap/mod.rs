@@ -1,5 +1,6 @@
-//! What is on the emulated wire, as a capture of RoCEv2 packets. A process writes what its queue pairs send,
-//! also to each other; several may share a file, which then has the whole of what they say.
+//! The traffic on the emulated wire, as a capture of RoCEv2 packets. Each process writes the packets that its
+//! queue pairs send, also those to its own queue pairs. Several processes may share a file, which then holds
+//! their whole conversation.
 
 mod packet;
 mod split;
@@ -17,34 +18,33 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A file of packets behind Ethernet headers, whose times have nanoseconds, in the byte order of this
-/// machine.
+/// The file header of a capture: Ethernet packets, time stamps in nanoseconds, in this machine's byte order.
 const HEAD: [u32; 6] = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 0x0004_0000, 1];
 
-/// Packets are written together until they are this many bytes.
+/// Packets are collected until they are this many bytes, and written together.
 const TOGETHER: usize = 1 << 20;
 
-/// No queue pair has more requests on their way, as far as answers are expected.
+/// The most requests of a queue pair that wait for an answer. Older requests are forgotten.
 const MAX_ASKED: usize = 256;
 
-/// Where packets are written to.
+/// A capture file and the state of its packets.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    /// `None` after it could not be written.
+    /// The file, or `None` after a failed write.
     file: Option<File>,
     wire: Wire,
 }
 
-/// What packets of a queue pair depend on.
+/// The attributes of a queue pair that its packets depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     /// The path's MTU.
     pub(crate) mtu: Option<PathMtu>,
-    /// The number of its first packet.
+    /// The number of the queue pair's first packet.
     pub(crate) send_psn: u32,
-    /// The number of its peer's.
+    /// The number of its peer's first packet.
     pub(crate) receive_psn: u32,
-    /// Its code for the time that a peer is to wait for a receive.
+    /// The queue pair's code for the time that a peer waits before it retries, if no receive is posted.
     pub(crate) rnr_timer: u8,
 }
 
@@ -62,21 +62,21 @@ impl Route {
     }
 }
 
-/// The numbers of packets on their way.
+/// Routes and packet numbers of the queue pairs.
 #[derive(Debug, Default)]
 struct Wire {
     routes: BTreeMap<u32, Route>,
     requesters: BTreeMap<u32, Requester>,
-    /// Queue pairs that get no answers: the numbers of their first packet and their next.
+    /// Queue pairs whose requests have no answers: the numbers of their first packet and of their next.
     unanswered: BTreeMap<u32, (u32, u32)>,
 }
 
-/// A queue pair that asks, perhaps of another process.
+/// A queue pair that sends requests, possibly of another process.
 #[derive(Debug, Default)]
 struct Requester {
-    /// The number of its next packet.
+    /// The number of the requester's next packet.
     psn: u32,
-    /// Its requests without an answer, by their numbers, and who is to answer.
+    /// Its unanswered requests by their numbers, each with the queue pair that answers.
     asked: BTreeMap<u32, (u32, Asked)>,
 }
 
@@ -85,22 +85,21 @@ impl Wire {
         self.routes.get(&qpn).copied()
     }
 
-    /// Both ends have the same MTU; one of them is of this process.
+    /// Returns the MTU of a flow, which is equal at both ends. At least one end belongs to this process.
     fn mtu(&self, flow: Flow) -> usize {
         self.route(flow.from).or(self.route(flow.to)).unwrap_or(Route::UNKNOWN).mtu()
     }
 
-    /// Takes note of a request and returns the number of its first packet. One that is sent again has the
-    /// same.
+    /// Notes a request and returns the number of its first packet. A repeated request keeps its number.
     fn ask(&mut self, flow: Flow, sequence: u32, request: &Request) -> u32 {
         let numbers = split::numbers(request, self.mtu(flow));
         let own = self.route(flow.from).map(|route| route.send_psn);
         let first = own.or(self.route(flow.to).map(|route| route.receive_psn)).unwrap_or(0);
         let requester = self.requesters.entry(flow.from).or_default();
-        // Those behind one that is sent again follow it anew.
+        // Requests after a repeated one follow it anew.
         let again = requester.asked.split_off(&sequence);
         let psn = match again.get(&sequence) {
-            // The first of a queue pair, or the first after its reset.
+            // The first request of a queue pair, or the first after its reset.
             _ if is_first(sequence) => first,
             Some((_, asked)) => asked.psn,
             None => requester.psn,
@@ -113,12 +112,12 @@ impl Wire {
         psn
     }
 
-    /// Takes note of a request of `numbers` packets that has no answer, of a queue pair of this process, and
-    /// returns the number of its first packet.
+    /// Notes a request of `numbers` packets that has no answer, sent by a queue pair of this process. Returns
+    /// the number of its first packet.
     fn send_unanswered(&mut self, flow: Flow, numbers: u32) -> u32 {
         let first = self.route(flow.from).unwrap_or(Route::UNKNOWN).send_psn;
         let (begin, next) = self.unanswered.entry(flow.from).or_insert((first, first));
-        // Connected anew.
+        // The queue pair was connected anew.
         if *begin != first {
             (*begin, *next) = (first, first);
         }
@@ -127,7 +126,8 @@ impl Wire {
         psn
     }
 
-    /// Returns who answers a request of `requester`, and what it was. An answer that is the last one ends it.
+    /// Returns the queue pair that answers a request of `requester`, and the request. The last answer removes
+    /// the request.
     fn answer(&mut self, requester: u32, sequence: u32, response: &Response) -> Option<(u32, Asked)> {
         let requester = self.requesters.get_mut(&requester)?;
         match response {
@@ -136,7 +136,7 @@ impl Wire {
         }
     }
 
-    /// Appends the packets of what leaves this process, and `flush`es them now and then.
+    /// Collects the packets of messages that leave this process, and hands them to `flush` in portions.
     fn packets(&mut self, seen: Seen<'_>, time: Duration, mut flush: impl FnMut(&mut Vec<u8>)) {
         let mut out = Vec::new();
         let mut write = |flow, packet: packet::Packet<'_>| {
@@ -160,7 +160,7 @@ impl Wire {
             Seen::Sent(Message::Unanswered { from, to, datagram, request }) => {
                 let flow = Flow { from: *from, to: *to };
                 let head = datagram.map(|datagram| split::deth(datagram.qkey, *from));
-                // A datagram is one packet, however long.
+                // A datagram is one packet, whatever its length.
                 let mtu = if head.is_some() { usize::MAX } else { self.mtu(flow) };
                 let psn = self.send_unanswered(flow, split::numbers(request, mtu));
                 split::unanswered(request, head, mtu, psn, |packet| write(flow, packet));
@@ -179,9 +179,9 @@ impl Wire {
     }
 }
 
-/// Appends a record with the packet that `packet` appends.
+/// Appends a record. `packet` appends the packet in it.
 fn record(time: Duration, out: &mut Vec<u8>, packet: impl FnOnce(&mut Vec<u8>)) {
-    // Seconds have 32 bits in this format.
+    // This format has 32 bits for seconds.
     out.extend([time.as_secs() as u32, time.subsec_nanos(), 0, 0].map(u32::to_ne_bytes).as_flattened());
     let start = out.len();
     packet(out);
@@ -192,14 +192,14 @@ fn record(time: Duration, out: &mut Vec<u8>, packet: impl FnOnce(&mut Vec<u8>)) 
 }
 
 impl Capture {
-    /// Opens a capture to write behind what is in it, or begins one.
+    /// Opens a capture to append to it, or begins a new one.
     ///
     /// # Errors
-    /// When it cannot be made, read and written, or is something else.
+    /// When the file cannot be created, read or written, or is not a capture of this format.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        // What is in a pipe cannot be looked at.
+        // A pipe's contents cannot be checked.
         if !file.metadata()?.is_file() {
             return Err(wrong("it is no file"));
         }
@@ -223,7 +223,7 @@ impl Capture {
         self.wire.routes = routes;
     }
 
-    /// Writes what is sent. No two processes write at once.
+    /// Writes the packets of a sent message. A file lock keeps other processes from writing meanwhile.
     pub(crate) fn seen(&mut self, seen: Seen<'_>) {
         let Self { file, wire } = self;
         let Some(open) = file else { return };
@@ -244,7 +244,7 @@ impl Capture {
             bytes.clear();
         });
         if let Err(error) = failed {
-            // A part of a record would make the rest unreadable.
+            // A partial record would make all later records unreadable.
             let _ = before.map(|length| open.set_len(length));
             let _ = writeln!(io::stderr(), "mlx5-uverbs: the capture ends here: {error}");
             *file = None;

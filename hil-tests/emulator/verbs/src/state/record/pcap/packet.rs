@@ -7,11 +7,11 @@ use crc::{CRC_32_ISO_HDLC, Crc, Table};
 
 /// The UDP port of RoCEv2.
 const PORT: u16 = 4791;
-/// UDP source ports are from here on: a flow has the same one all the time.
+/// The first UDP source port. All packets of a flow have the same port.
 const FIRST_SOURCE_PORT: u16 = 0xc000;
-/// The default partition, and a member of it with all rights.
+/// The default partition, with full membership.
 const PARTITION: u16 = 0xffff;
-/// Bytes of IPv6, UDP and BTH.
+/// Header lengths in bytes.
 const IP: usize = 40;
 const UDP: usize = 8;
 const BTH: usize = 12;
@@ -20,22 +20,22 @@ const ICRC: usize = 4;
 
 const CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
 
-/// The two queue pairs that a packet is between.
+/// Sender and receiver of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flow {
     /// The sender of the packet.
     pub(super) from: u32,
-    /// The queue pair that it is for.
+    /// The receiver of the packet.
     pub(super) to: u32,
 }
 
-/// A packet, but for what is the same in all.
+/// The varying parts of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
     pub(super) opcode: u8,
-    /// The receiver wants an event.
+    /// Whether the receiver wants an event.
     pub(super) solicited: bool,
-    /// An acknowledgement is asked for.
+    /// Whether the sender requests an acknowledgement.
     pub(super) acknowledge: bool,
     pub(super) psn: u32,
     /// Extended headers.
@@ -59,7 +59,7 @@ pub(super) fn append(flow: Flow, packet: &Packet<'_>, out: &mut Vec<u8>) {
     let source = FIRST_SOURCE_PORT | (flow.from ^ flow.to) as u16;
     out.extend([source, PORT, length, 0].map(u16::to_be_bytes).as_flattened());
     out.push(packet.opcode);
-    // Migrated, as a path is that never had another; transport version 0.
+    // The migration bit is set, as for a path that never had an alternate. The transport version is 0.
     out.push(u8::from(packet.solicited) << 7 | 1 << 6 | (padding as u8) << 4);
     out.extend(PARTITION.to_be_bytes());
     out.extend((flow.to & 0x00ff_ffff).to_be_bytes());
@@ -77,14 +77,16 @@ pub(super) fn append(flow: Flow, packet: &Packet<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the MAC address of a queue pair's process: the device's, and one more for each slot.
+/// Returns the MAC address of a queue pair's process: the device's address plus the number of the process's
+/// slot.
 fn mac(qpn: u32) -> [u8; 6] {
     let [a, b, c, d, rest @ ..] = sysfs::mac();
     let [e, f] = moved(rest, qpn);
     [a, b, c, d, e, f]
 }
 
-/// Returns the IPv6 address of a queue pair's process: the device's, and one more for each slot.
+/// Returns the IPv6 address of a queue pair's process: the device's address plus the number of the process's
+/// slot.
 fn address(qpn: u32) -> [u8; 16] {
     let mut address = sysfs::gid();
     if let Some(last) = address.last_chunk_mut() {
@@ -97,8 +99,9 @@ fn moved(last: [u8; 2], qpn: u32) -> [u8; 2] {
     u16::from_be_bytes(last).wrapping_add(fabric::slot_of(qpn) as u16).to_be_bytes()
 }
 
-/// Returns the invariant CRC of a packet that begins with its IPv6 header and ends before the CRC. What
-/// routers may change counts as ones, and so does a header of the link that there is none of.
+/// Returns the invariant CRC of a packet that begins with its IPv6 header and ends before the CRC. Fields
+/// that routers may change count as ones. A link header of ones stands before the packet, since RoCEv2 has
+/// none.
 fn icrc(datagram: &[u8]) -> u32 {
     let (head, rest) = datagram.split_at_checked(IP + UDP + BTH).unwrap_or((datagram, &[]));
     let mut head = head.to_vec();
@@ -117,7 +120,7 @@ fn icrc(datagram: &[u8]) -> u32 {
     digest.finalize()
 }
 
-/// Returns the checksum that IPv6 asks for. Adapters write 0; Wireshark would call that an error.
+/// Returns the checksum that IPv6 requires. Adapters write 0, but Wireshark reports 0 as an error.
 fn udp_checksum(datagram: &[u8]) -> u16 {
     let (addresses, udp) = (datagram.get(8..IP).unwrap_or_default(), datagram.get(IP..).unwrap_or_default());
     let mut sum = 17 + udp.len() as u64;

@@ -1,4 +1,4 @@
-//! Messages as packets.
+//! Splits messages into packets.
 
 use super::packet::Packet;
 use mlx5_mkey::wire::cqe::Syndrome;
@@ -12,9 +12,9 @@ struct Opcodes {
     only: u8,
 }
 
-/// What opcodes of unreliable connections have, and those of reliable ones have not.
+/// Bits that turn an opcode of reliable connections into the one of unreliable connections.
 const UNRELIABLE: u8 = 0x20;
-/// As [`UNRELIABLE`], of datagrams.
+/// As [`UNRELIABLE`], for datagrams.
 const DATAGRAM: u8 = 0x60;
 
 const SEND: Opcodes = Opcodes { first: 0x00, middle: 0x01, last: 0x02, only: 0x04 };
@@ -29,12 +29,12 @@ const ATOMIC_ACKNOWLEDGE: u8 = 0x12;
 const COMPARE_SWAP: u8 = 0x13;
 const FETCH_ADD: u8 = 0x14;
 
-/// Syndromes of an AETH. The low bits of the first are credits: there is no limit to tell.
+/// Syndromes of an AETH. The low bits of the first are a credit count, here the code for unlimited.
 const ACCEPTED: u8 = 0x1f;
 const NOT_READY: u8 = 0x20;
 const REFUSED: u8 = 0x60;
 
-/// Data that goes into packets.
+/// Data of a message, to be split into packets.
 struct Data<'a> {
     opcodes: Opcodes,
     data: &'a [u8],
@@ -69,12 +69,12 @@ impl Data<'_> {
     }
 }
 
-/// Returns how many packets carry this many bytes. None is one packet.
+/// Returns the number of packets for this many bytes. Zero bytes take one packet.
 fn count(bytes: usize, mtu: usize) -> u32 {
     bytes.div_ceil(mtu).max(1) as u32
 }
 
-/// Returns how many packet numbers a request takes: those of a read are for what comes back.
+/// Returns how many packet numbers a request takes. The numbers of a read are those of its response packets.
 pub(super) fn numbers(request: &Request, mtu: usize) -> u32 {
     match request {
         Request::Send { data, .. } | Request::Write { data, .. } => count(data.len(), mtu),
@@ -130,7 +130,7 @@ pub(super) fn request(request: &Request, mtu: usize, psn: u32, mut emit: impl Fn
     }
 }
 
-/// Returns the extended header of a datagram: its key, and its sender.
+/// Returns the extended header of a datagram, from its key and its sender.
 pub(super) fn deth(qkey: u32, from: u32) -> [u8; 8] {
     let mut deth = [0; 8];
     let (key, sender) = deth.split_at_mut(4);
@@ -139,8 +139,8 @@ pub(super) fn deth(qkey: u32, from: u32) -> [u8; 8] {
     deth
 }
 
-/// Hands the packets of a request that has no answer to `emit`, as [`request`]; of a datagram, its header is
-/// `head`.
+/// Hands the packets of a request that has no answer to `emit`, as [`request`]. `head` is the extended header
+/// of a datagram.
 pub(super) fn unanswered(
     asked: &Request,
     head: Option<[u8; 8]>,
@@ -156,19 +156,19 @@ pub(super) fn unanswered(
     });
 }
 
-/// What an answer has to know of its request.
+/// The facts about a request that its answer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Number of its first packet.
+    /// Number of the request's first packet.
     pub(super) psn: u32,
-    /// Packet numbers that it took.
+    /// Packet numbers that the request took.
     pub(super) numbers: u32,
     /// Number of the message, from 0 on.
     pub(super) sequence: u32,
 }
 
-/// Hands the packets of an answer to `emit`. What is not there answers with nothing. `timer` is the
-/// responder's code of how long to wait for a receive.
+/// Hands the packets of an answer to `emit`. An unreachable queue pair sends no packet. `timer` is the
+/// responder's code for the time that the requester waits before it retries.
 pub(super) fn response(
     response: &Response,
     asked: Asked,
@@ -207,7 +207,7 @@ pub(super) fn response(
     emit(Packet { opcode, solicited: false, acknowledge: false, psn, headers: &headers, payload: &[] });
 }
 
-/// Returns the code of a NAK by which a requester fails with a syndrome.
+/// Returns the NAK code that makes a requester fail with this syndrome.
 fn code(syndrome: Syndrome) -> u8 {
     match syndrome {
         Syndrome::REMOTE_INVALID_REQUEST => 1,

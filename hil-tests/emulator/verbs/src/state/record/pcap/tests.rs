@@ -1,4 +1,4 @@
-//! Packets are read back by a parser of their own, whose CRC is held against a packet of real hardware.
+//! Tests parse the written packets with a separate parser. A packet of real hardware checks the parser's CRC.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 use super::*;
@@ -6,11 +6,11 @@ use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Datagram, Payload};
 
 const TIME: Duration = Duration::new(1_700_000_000, 123_456_789);
-/// Two queue pairs of different processes.
+/// Two queue pairs, each of its own process.
 const A: u32 = 0x40;
 const B: u32 = 0x2_0041;
 
-/// What a packet says.
+/// The parts of a packet.
 #[derive(Clone, Debug, PartialEq)]
 struct Parsed {
     from: [u8; 16],
@@ -19,7 +19,7 @@ struct Parsed {
     solicited: bool,
     acknowledge: bool,
     psn: u32,
-    /// Behind the BTH: extended headers and payload, without padding.
+    /// Bytes after the BTH: extended headers and payload, without padding.
     rest: Vec<u8>,
 }
 
@@ -30,7 +30,8 @@ fn crc(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The invariant CRC of a packet of either IP, from the IP header to the CRC's own bytes.
+/// The invariant CRC of an IPv4 or IPv6 packet, which begins with its IP header and ends with the CRC's own
+/// bytes.
 fn icrc(packet: &[u8]) -> [u8; 4] {
     let mut bytes = packet[..packet.len() - 4].to_vec();
     let ip = match bytes[0] >> 4 {
@@ -56,7 +57,7 @@ fn parse(packet: &[u8]) -> Parsed {
     let (ethernet, ip) = packet.split_at(14);
     assert_eq!(ethernet[12..], [0x86, 0xdd]);
     assert_eq!((ip[0] >> 4, ip[6]), (6, 17), "IPv6 and UDP");
-    // Each MAC address makes the last half of its IPv6 address (EUI-64).
+    // Each MAC address determines the second half of its IPv6 address (EUI-64).
     for (mac, address) in [(&ethernet[..6], &ip[24..40]), (&ethernet[6..12], &ip[8..24])] {
         assert_eq!(address[..8], [0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
         assert_eq!((mac[0] ^ 2, &mac[1..3], &mac[3..]), (address[8], &address[9..11], &address[13..]));
@@ -85,7 +86,7 @@ fn parse(packet: &[u8]) -> Parsed {
     }
 }
 
-/// Reads the records of a capture, behind its head.
+/// Parses the records of a capture, which follow its file header.
 fn parse_records(mut bytes: &[u8]) -> Vec<Parsed> {
     let mut parsed = Vec::new();
     while let Some((head, rest)) = bytes.split_at_checked(16) {
@@ -99,7 +100,7 @@ fn parse_records(mut bytes: &[u8]) -> Vec<Parsed> {
     parsed
 }
 
-/// A process with queue pair A, or B, whose path has an MTU of 256.
+/// Returns the state of a process with queue pair A, or B, whose path has an MTU of 256.
 fn wire(qpn: u32) -> Wire {
     let route = Route { mtu: Some(PathMtu::B256), send_psn: 0xff_fffe, receive_psn: 0x100, rnr_timer: 7 };
     let other = Route { send_psn: 0x100, receive_psn: 0xff_fffe, ..route };
