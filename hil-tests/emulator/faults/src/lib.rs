@@ -1,5 +1,5 @@
-//! Plans of faults: what is to go wrong in a device, its kernel and its peers, and when. A plan is a list, or
-//! the numbers that a seed gives, or both; `hil-tests/emulator/EMULATOR.md` shows its words.
+//! Plans of faults in a device, its kernel and its peers. A plan is a list of faults, or a seed for a random
+//! choice, or both; `hil-tests/emulator/EMULATOR.md` shows its words.
 
 mod plan;
 mod word;

@@ -1,27 +1,27 @@
-//! Which fault comes when: by a list, by the numbers that a seed gives, or both.
+//! The plan, which decides on each fault: by a list, by a seed for a random choice, or both.
 
 use super::word::{Ending, Fault, Place};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-/// Which method a call is of: object and method, or a command of the older interface, or opening the device's
-/// file.
+/// The kind of a call: object and method, or a command of the older interface, or opening the device's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallId(u64);
 
 impl CallId {
     /// Opening the device's file.
     pub const OPEN: Self = Self(u64::MAX);
-    /// No call.
+    /// A value for places that are not calls.
     pub const NONE: Self = Self(u64::MAX - 1);
 
-    /// A method, and the number of the command that it carries, if it carries one.
+    /// Returns the kind of a call with this method, and with the number of its command, or 0 without a
+    /// command.
     pub fn new(object: u16, method: u16, command: u64) -> Self {
         Self(u64::from(object) << 48 | u64::from(method) << 32 | command & 0xffff_ffff)
     }
 }
 
-/// Numbers that look random (SplitMix64).
+/// A generator of pseudo-random numbers (SplitMix64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dice(u64);
 
@@ -34,42 +34,43 @@ impl Dice {
         mixed ^ mixed >> 31
     }
 
-    /// Returns a number below `end`; 0 where that is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     fn below(&mut self, end: u64) -> u64 {
         self.next().checked_rem(end).unwrap_or(0)
     }
 }
 
-/// A fault at one time.
+/// A fault at one visit to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Where it comes.
+    /// The place of the fault.
     pub place: Place,
-    /// At which time that this place is reached, counted from 1.
+    /// The visit to the place at which the fault happens, counted from 1.
     pub nth: u64,
-    /// What goes wrong.
+    /// The kind of fault.
     pub fault: Fault,
-    /// Every call of the same method behind it fails alike.
+    /// Whether all later calls of the same method fail in the same way.
     pub stays: bool,
 }
 
-/// What a seed asks for.
+/// The random faults of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seeded {
     dice: Dice,
-    /// By place: one fault in this number of questions; 0 for none.
+    /// For each place, one visit in this many has a fault; 0 for none.
     one_in: [u64; Place::ALL.len()],
-    /// At which question of all, counted from 1, the device is gone; 0 for never.
+    /// The visit, counted over all places from 1, at which the device ends; 0 for never.
     ends_at: u64,
 }
 
 impl Seeded {
-    /// Most seeds leave some places alone: what lies behind a fault is to be reached as well.
+    /// Makes the choices of a seed. Most seeds spare some places, so that programs also get past these
+    /// places.
     fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
         let one_in = Place::ALL.map(|place| {
             let (comes, rarity) = (dice.below(2) > 0, dice.below(8));
-            // Few questions are about signature errors.
+            // Few visits concern signature errors, so their faults are more frequent.
             let times = if place == Place::Signature { 1 << (rarity / 2) } else { 8 << rarity };
             if comes { times } else { 0 }
         });
@@ -83,18 +84,18 @@ impl Seeded {
 pub struct Plan {
     rules: Vec<Rule>,
     seeded: Option<Seeded>,
-    /// The first questions of each place that a seed leaves alone.
+    /// Number of first visits to each place that a seed spares.
     after: u64,
-    /// The places that a seed may choose.
+    /// The places with faults of the seed.
     only: [bool; Place::ALL.len()],
     asked: [u64; Place::ALL.len()],
-    /// A rule that stays, and the method that it is about.
+    /// The fault of a rule that stays, and the kind of call that it applies to.
     broken: Option<(CallId, Fault)>,
-    /// What has come, as a plan.
+    /// The past faults, as words of a plan.
     trace: VecDeque<String>,
 }
 
-/// A trace keeps no more than the last faults.
+/// The most faults in a trace. The oldest are dropped.
 const TRACE: usize = 256;
 
 impl Default for Plan {
@@ -112,15 +113,15 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// One fault.
+    /// Returns a plan with one fault.
     pub fn of(rule: Rule) -> Self {
         Self { rules: vec![rule], ..Self::default() }
     }
 
-    /// Reads a plan: words with commas between.
+    /// Parses a plan: words separated by commas.
     ///
     /// # Errors
-    /// The word that makes no sense, in a sentence.
+    /// A sentence that names the invalid word.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut plan = Self::default();
         for word in text.split(',').filter(|word| !word.is_empty()) {
@@ -152,7 +153,7 @@ impl Plan {
         Some(())
     }
 
-    /// Says what goes wrong at a place that is reached again, if anything does.
+    /// Counts a visit to a place. Returns the fault of this visit, if any.
     pub fn at(&mut self, place: Place, id: CallId) -> Option<Fault> {
         let asked = self.asked.get_mut(place as usize)?;
         *asked += 1;
@@ -171,7 +172,7 @@ impl Plan {
         Some(fault)
     }
 
-    /// Asks the seed.
+    /// Returns the seed's fault for a visit, if any.
     fn draw(&mut self, place: Place, nth: u64) -> Option<Fault> {
         let seeded = self.seeded.as_mut()?;
         if nth <= self.after || !self.only.get(place as usize).copied().unwrap_or(false) {
@@ -196,21 +197,21 @@ impl Plan {
         })
     }
 
-    /// Returns a number below `end` for what a fault leaves open: without a seed, by how much was asked
-    /// before.
+    /// Returns a number below `end` for details that a fault leaves open. Without a seed, the number depends
+    /// on the count of visits.
     pub fn below(&mut self, end: u64) -> u64 {
         let mut asked = Dice(self.asked.iter().sum());
         self.seeded.as_mut().map_or(&mut asked, |seeded| &mut seeded.dice).below(end)
     }
 
-    /// Returns how many times a place is still to be reached until its first rule.
+    /// Returns how many more visits to a place there are until its first rule.
     pub fn left(&self, place: Place) -> u64 {
         let rule = self.rules.iter().find(|rule| rule.place == place);
         let asked = self.asked.get(place as usize).copied().unwrap_or(0);
         rule.map_or(0, |rule| rule.nth.saturating_sub(asked))
     }
 
-    /// Returns what has come, as a plan that has the same come again.
+    /// Returns the past faults as a plan that repeats them.
     pub fn trace(&self) -> String {
         let mut text = String::new();
         for word in &self.trace {
@@ -261,7 +262,7 @@ mod tests {
             assert_eq!(Place::ALL.map(|place| asked(&mut again, place, 30)), faults[0]);
             kinds.extend(faults[0].iter().flatten().flatten().map(|fault| fault.to_string()));
         }
-        // Each kind comes, most statuses as well.
+        // Each kind of fault comes, and most statuses.
         for kind in [
             "ENOMEM", "EINTR", "EBUSY", "short", "late", "twice", "dropped", "stranger", "overrun", "lost",
             "dies", "removed", "fatal", "unheard",

@@ -1,8 +1,8 @@
-//! What can go wrong, and where: the words of a plan.
+//! The words of a plan: kinds of faults, and the places where they happen.
 
 use std::fmt;
 
-/// Where something can go wrong.
+/// A place where a fault can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The program calls the device, or opens its file.
@@ -22,11 +22,11 @@ pub enum Place {
 }
 
 impl Place {
-    /// All, in order.
+    /// All places, in order.
     pub const ALL: [Self; 7] =
         [Self::Call, Self::End, Self::Read, Self::Completion, Self::Signature, Self::Message, Self::Wire];
 
-    /// Returns its word.
+    /// Returns the word for the place.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Call => "call",
@@ -47,45 +47,45 @@ impl Place {
 /// How a device ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It is taken out: nothing outstanding is completed, and the kernel has destroyed all objects. It takes
-    /// no call any more but to destroy them (`rdma_lookup_get_uobject` in
+    /// The device is removed: outstanding requests get no completion, and the kernel has destroyed all
+    /// objects. Afterwards the device takes only calls that destroy them (`rdma_lookup_get_uobject` in
     /// drivers/infiniband/core/rdma_core.c).
     Removed,
-    /// It fails: all that is outstanding is flushed, what is destroyed is destroyed, and all other calls
+    /// The device fails: outstanding requests are flushed, and objects can be destroyed. All other calls
     /// fail.
     Failed,
 }
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The call is not carried out. A command to the device has this status as its answer, if that is not 0.
+    /// The call is not carried out. If the status is not 0, a command to the device gets it as its answer.
     Fails {
-        /// What the kernel says.
+        /// The kernel's errno.
         errno: i32,
-        /// What the device says, where a command goes to it; 0 for nothing.
+        /// The device's status for a command, or 0 for none.
         status: u8,
     },
-    /// A command that changes something is carried out, and said to have failed. Another call is not carried
+    /// A command that changes an object is carried out, but reported as failed. Any other call is not carried
     /// out.
     Unheard,
-    /// The answer or the completion takes its time.
+    /// The answer or the completion comes late.
     Late,
-    /// A read returns a part of what there is.
+    /// A read returns a part of the available bytes.
     Short,
     /// The completion is written twice.
     Twice,
     /// The completion is not written.
     Dropped,
-    /// Before the completion there is one of nobody's.
+    /// Before the completion comes a completion with an unknown subject.
     Stranger,
-    /// The completion queue has no room.
+    /// The completion queue overruns.
     Overrun,
     /// The message does not arrive.
     Lost,
     /// The process is killed.
     Dies,
-    /// The device ends, for all contexts that are open.
+    /// The device ends, for all open contexts.
     Ends(Ending),
 }
 
@@ -152,7 +152,7 @@ impl Fault {
         }
     }
 
-    /// Whether it can happen at a place.
+    /// Whether the fault can happen at a place.
     pub(crate) fn fits(self, place: Place) -> bool {
         match self {
             Self::Ends(_) => true,
@@ -161,7 +161,7 @@ impl Fault {
         }
     }
 
-    /// Reads a fault's word.
+    /// Parses a fault's word.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         if let Some(status) = word.strip_prefix("status:") {
             return Some(Self::Fails { errno: libc::EREMOTEIO, status: status.parse().ok()? });
