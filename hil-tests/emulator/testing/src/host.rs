@@ -1,5 +1,5 @@
-//! A host for tests: memory, two queue pairs wired to each other, and a small encoder of its own made of wire
-//! structs.
+//! A host for tests: memory, two queue pairs that are connected to each other, and a small independent
+//! encoder made of wire structs.
 #![allow(missing_docs, clippy::new_without_default)]
 
 use mlx5_mkey::types::Key;
@@ -53,7 +53,7 @@ impl Queue {
     }
 }
 
-/// Memory that counts the bytes that are read.
+/// Memory that counts the bytes read from it.
 #[derive(Clone, Debug)]
 pub struct Counted {
     arena: Arena,
@@ -81,7 +81,7 @@ impl Memory for Counted {
     }
 }
 
-/// Why the errors of each completion queue happened, oldest first.
+/// The causes of each completion queue's errors, oldest first.
 type Causes = Arc<Mutex<BTreeMap<u32, VecDeque<Cause>>>>;
 
 pub struct Host {
@@ -92,7 +92,7 @@ pub struct Host {
     next: u64,
 }
 
-/// A completion, read as whichever kind it is.
+/// A completion entry of any kind, with the cause of its error.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen(pub Cqe, pub Option<Cause>);
 
@@ -106,11 +106,11 @@ impl Seen {
     pub fn vendor(&self) -> u8 {
         self.0.as_error().vendor_syndrome
     }
-    /// The kind of reason of an error.
+    /// Returns the kind of an error's reason.
     pub fn why(&self) -> Refusal {
         self.1.expect("an error has a cause").refusal()
     }
-    /// The reason of an error.
+    /// Returns an error's reason.
     pub fn reason(&self) -> Reason {
         self.1.expect("an error has a cause").reason
     }
@@ -316,7 +316,7 @@ impl Host {
         self.poll(|q| &mut q[at].recv_cq)
     }
 
-    /// Expects one good send completion and nothing else.
+    /// Expects one completion without an error, and no other.
     pub fn good(&mut self, at: usize) -> Seen {
         let seen = self.poll_send(at).expect("a completion");
         assert_eq!(
@@ -337,7 +337,7 @@ impl Host {
         seen
     }
 
-    /// Brings both queue pairs back after an error, with empty rings.
+    /// Makes both queue pairs usable again after an error, with empty rings.
     pub fn recover(&mut self) {
         for at in [A, B] {
             self.device.modify(self.q[at].qpn, QpState::Reset).unwrap();
@@ -365,7 +365,8 @@ impl Host {
         }
     }
 
-    /// TX by the local key: sends `length` wire bytes from offset of `key`, returns them.
+    /// Sends `length` bytes by a local key, from offset `offset` of its mkey, and returns the bytes on the
+    /// wire.
     pub fn send_from(&mut self, key: Key, offset: u64, length: u32) -> Vec<u8> {
         let (at, plain) = self.region(length as usize, Access::ALL);
         self.post_receive(B, &[segment(at, length, plain)]);
@@ -374,7 +375,7 @@ impl Host {
         self.get(at, length as usize)
     }
 
-    /// RX by the local key: receives `wire` into `key`.
+    /// Receives the bytes `wire` by a local key, into its mkey.
     pub fn receive_into(&mut self, key: Key, offset: u64, wire: &[u8]) {
         let (at, plain) = self.filled(wire);
         self.post_receive(A, &[segment(offset, wire.len() as u32, key)]);
@@ -382,7 +383,7 @@ impl Host {
         self.ring(B);
     }
 
-    /// TX by the remote key: B reads `length` wire bytes from `key`.
+    /// Reads `length` bytes on the wire from queue pair B, by a remote key.
     pub fn read_from(&mut self, key: Key, offset: u64, length: u32) -> Vec<u8> {
         let (at, plain) = self.region(length as usize, Access::ALL);
         self.post(B, rdma(Opcode::RDMA_READ, 0, offset, key, &[segment(at, length, plain)]));
@@ -390,14 +391,14 @@ impl Host {
         self.get(at, length as usize)
     }
 
-    /// RX by the remote key: B writes `wire` into `key`.
+    /// Writes the bytes `wire` from queue pair B, by a remote key.
     pub fn write_into(&mut self, key: Key, offset: u64, wire: &[u8]) {
         let (at, plain) = self.filled(wire);
         self.post(B, rdma(Opcode::RDMA_WRITE, 0, offset, key, &[segment(at, wire.len() as u32, plain)]));
         self.ring(B);
     }
 
-    /// Drops all completions, returns the signature errors of all queues.
+    /// Takes all completions, and returns the signature errors of all queues.
     pub fn signature_errors(&mut self) -> Vec<SignatureErrorCqe> {
         let mut errors = Vec::new();
         for at in [A, B] {
@@ -425,7 +426,7 @@ pub struct Mkey {
     pub crypto: bool,
 }
 
-/// A request without place and queue: control segment first.
+/// A request, beginning with its control segment. Block number and queue pair are filled in later.
 #[derive(Clone, Debug)]
 pub struct Wqe(pub Vec<u8>);
 
@@ -558,7 +559,7 @@ impl Sig {
     }
 }
 
-/// Builds a UMR: masks and fields are set by what is asked for.
+/// Builds a UMR. Each builder function sets the masks for its fields.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub mkey: Mkey,
@@ -578,7 +579,7 @@ impl Config {
         };
         let mut mask = 1 << 29 | 1 << 13;
         if mkey.signature {
-            // The count is always written here, which arms the report.
+            // The mask always includes the error count, which arms error reports.
             mask |= 1 << 9 | 1 << 12;
             context.flags_pd = FlagsPd::new().with_sig_err_count(mkey.errors).into_bits().into();
         }
@@ -605,7 +606,7 @@ impl Config {
         self
     }
 
-    /// Entries of (address, bytes, skip, key).
+    /// Sets interleaved entries of (address, bytes, skipped bytes, key).
     pub fn strided(mut self, repeat: u32, entries: &[(u64, u16, u16, Key)]) -> Self {
         let cycle: u32 = entries.iter().map(|entry| u32::from(entry.1)).sum();
         self.mask |= 1;
@@ -699,7 +700,7 @@ impl Config {
     }
 
     pub fn umr(mut self) -> Wqe {
-        // A mkey with both features writes both BSFs.
+        // An mkey with both features needs both BSFs.
         if self.mkey.signature && self.mkey.crypto && self.crypto.is_some() && self.signature.is_none() {
             self.signature = Some(SignatureBsf::default());
         }
@@ -735,13 +736,13 @@ impl Config {
     }
 }
 
-/// Access byte of an mkey context.
+/// Bits of the access byte of an mkey context.
 pub const LW: u8 = 0x08;
 pub const RR: u8 = 0x10;
 pub const RW: u8 = 0x20;
 pub const AT: u8 = 0x40;
 
-/// Bytes that are all different enough.
+/// Returns pseudo-random bytes.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     let mut state = u32::from(seed).wrapping_mul(2_654_435_761) | 1;
     (0..length)

@@ -1,6 +1,6 @@
-//! What tests of several packages share.
+//! Shared code of the tests of several packages.
 
-// A test that finds something wrong stops; the lint wall of the library is not for tests.
+// A test stops at the first error. The library's strict lints do not apply to tests.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod host;

@@ -1,23 +1,23 @@
-//! A test that starts its own program again, with the library before it.
+//! Tests that start their own program again, with the library preloaded.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Tells a program that it is inside, and which part it plays.
+/// The variable that marks a program started by a test, and names its role.
 pub const INSIDE: &str = "MLX5_UVERBS_TEST_INSIDE";
 
-/// Where a program may put its files.
+/// The variable with the directory for the program's files.
 pub const DIRECTORY: &str = "MLX5_UVERBS_DIR";
 
-/// The file in which a program says which test it has run.
+/// The file in which a program writes the name of the test that it has run.
 const RAN: &str = "ran";
 
-/// Returns where cargo puts programs and libraries of tests.
+/// Returns the directory for cargo's test programs and libraries.
 pub fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
 
-/// Returns the test called `name`, with its modules, as a program with the library before it.
+/// Returns a command that runs the test `name`, given with its modules, with the library preloaded.
 pub fn program(name: &str, role: &str, directory: &Path) -> Command {
     let library = built().join("libmlx5_uverbs.so");
     assert!(library.exists(), "{} is missing", library.display());
@@ -27,13 +27,13 @@ pub fn program(name: &str, role: &str, directory: &Path) -> Command {
     command
 }
 
-/// Runs `body` in a program of its own.
+/// Runs `body` in a separate program with the library preloaded.
 pub fn preloaded(name: &str, body: impl FnOnce()) {
     prepared(name, |_, _| (), body);
 }
 
-/// Runs `body` in a program of its own, after `prepare` has changed how it is started; that is told the
-/// test's directory.
+/// Runs `body` in a separate program with the library preloaded. `prepare` changes its command first, and
+/// gets the test's directory.
 pub fn prepared(name: &str, prepare: impl FnOnce(&mut Command, &Path), body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         body();

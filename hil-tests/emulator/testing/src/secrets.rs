@@ -1,24 +1,24 @@
-//! Looks for secrets in all memory of this process.
+//! Searches all memory of this process for secrets.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Part of a secret, kept in a form that is not the secret.
+/// A part of a secret, masked, so that the needle itself is never found.
 pub struct Needle([u8; LENGTH]);
 
-/// What is searched for: the first bytes of an expanded key are those of the key, so much of it.
+/// Bytes of a needle. An expanded key begins with the key, so a part of this length finds both.
 pub const LENGTH: usize = 16;
 const MASK: u8 = 0xa5;
-/// Memory that is looked at together.
+/// Bytes of memory that are searched at once.
 const CHUNK: usize = 1 << 16;
 const PAGE: usize = 1 << 12;
-/// Room for the list of this process's areas of memory, and for places.
+/// Room for the list of this process's mappings, and for found places.
 const MAPS: usize = 1 << 20;
 const PLACES: usize = 1 << 10;
 
 impl Needle {
-    /// Divides a secret.
+    /// Divides a secret into needles.
     pub fn of(secret: &[u8]) -> Vec<Self> {
         let masked = |part: &[u8]| Self(std::array::from_fn(|at| part[at] ^ MASK));
         secret.chunks_exact(LENGTH).map(masked).collect()
@@ -32,27 +32,27 @@ impl Needle {
     }
 }
 
-/// What a look needs, made before there is a secret: memory that is allocated later may be that in which a
-/// secret was left.
+/// Memory for a search, allocated before there is a secret. A later allocation could overwrite memory in
+/// which a secret was left.
 pub struct Scan {
     memory: File,
     maps: File,
     text: Vec<u8>,
     buffer: Vec<u8>,
     zeros: Vec<u8>,
-    /// The number of the part, and where it is.
+    /// The number of the needle, and the address of the chunk that contains it.
     places: Vec<(usize, u64)>,
 }
 
 impl Scan {
-    /// Opens the memory of this process, and takes all room that a look needs.
+    /// Opens the memory of this process, and allocates all room for searches.
     pub fn open() -> Self {
         let [memory, maps] = ["/proc/self/mem", "/proc/self/maps"].map(|path| File::open(path).unwrap());
         let [buffer, zeros] = [(); 2].map(|()| vec![0; CHUNK + LENGTH]);
         Self { memory, maps, text: vec![0; MAPS], buffer, zeros, places: Vec::with_capacity(PLACES) }
     }
 
-    /// Returns which of these are in this process's memory, and where.
+    /// Returns the needles in this process's memory, by number, with the addresses.
     pub fn find(&mut self, needles: &[Needle]) -> &[(usize, u64)] {
         let Self { memory, maps, text, buffer, zeros, places } = self;
         places.clear();
@@ -73,28 +73,28 @@ impl Scan {
             for at in (from..to).step_by(CHUNK) {
                 let bytes = &mut buffer[..usize::try_from(to - at).unwrap().min(CHUNK + LENGTH)];
                 if memory.read_exact_at(bytes, at).is_err() {
-                    // A part cannot be read: behind the end of a file that is mapped, say.
+                    // Some pages cannot be read, such as those after the end of a mapped file.
                     for (page, at) in bytes.chunks_mut(PAGE).zip((at..).step_by(PAGE)) {
                         if memory.read_exact_at(page, at).is_err() {
                             page.fill(0);
                         }
                     }
                 }
-                // Most of it is zeros.
+                // Most memory is zeros.
                 if bytes == &zeros[..bytes.len()] {
                     continue;
                 }
                 let found = (0..).zip(needles).filter(|(_, needle)| needle.is_in(bytes));
                 let room = PLACES - places.len();
                 places.extend(found.map(|(number, _)| (number, at)).take(room));
-                // What was found must not be found again here.
+                // The copy in this buffer must not be found again.
                 buffer.fill(0);
             }
         }
         places
     }
 
-    /// Fails where one of these is left.
+    /// Panics if a needle is left in memory.
     #[track_caller]
     pub fn expect_gone(&mut self, needles: &[Needle]) {
         let places = self.find(needles);
@@ -102,7 +102,7 @@ impl Scan {
     }
 }
 
-/// Makes a secret that there was not before, in its place.
+/// Fills `secret` in place with bytes that were never used before.
 pub fn fill(secret: &mut [u8]) {
     static SEED: AtomicU64 = AtomicU64::new(0);
     let seed = SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
