@@ -2,16 +2,16 @@
 
 use mlx5_softdev::Port;
 
-/// Bytes of the space, that of extended capabilities included: there are none.
+/// Bytes of the space, including extended capabilities, of which there are none.
 pub(crate) const BYTES: usize = 4096;
 
 /// Bytes of BAR 0.
 pub(crate) const BAR_BYTES: u64 = 32 << 20;
 
-/// Interrupt vectors.
+/// Number of interrupt vectors.
 pub(crate) const VECTORS: u16 = 64;
 
-/// Where the table of vectors and their pending bits are in BAR 0, and their bytes.
+/// Ranges in BAR 0 of the vector table and of the pending bits.
 pub(crate) const TABLE: core::ops::Range<u64> = 0x2000..0x2000 + VECTORS as u64 * 16;
 pub(crate) const PENDING: core::ops::Range<u64> = 0x3000..0x3000 + VECTORS as u64 / 8;
 
@@ -29,18 +29,18 @@ mod register {
     pub(super) const INTERRUPT_LINE: usize = 0x3c;
 }
 
-/// Where capabilities are.
+/// Offsets of the capabilities.
 const POWER: usize = 0x40;
 const EXPRESS: usize = 0x60;
 const DEVICE_CONTROL: usize = EXPRESS + 0x8;
 const MSI_X: usize = 0x9c;
 
-/// Of the command register: the function may read and write memory of the host.
+/// Bit of the command register: the function may read and write the host's memory.
 const BUS_MASTER: u8 = 1 << 2;
-/// Of the upper byte of the device's control register: a reset of the function (FLR).
+/// Bit of the upper byte of the device control register: resets the function (FLR).
 const RESET: u8 = 1 << 7;
 
-/// What the function passes for.
+/// The product that the function presents itself as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Model {
     /// BlueField-2, integrated ConnectX-6 Dx.
@@ -63,7 +63,7 @@ impl Model {
         })
     }
 
-    /// The number of the device (`mlx5_core_pci_table` of Linux).
+    /// Returns the PCI device number (`mlx5_core_pci_table` of Linux).
     const fn device(self) -> u16 {
         match self {
             Self::BlueField2 => 0xa2d6,
@@ -73,7 +73,7 @@ impl Model {
     }
 }
 
-/// The class of the function: a network controller, of Ethernet or InfiniBand.
+/// Returns the class of the function: a network controller for Ethernet or for InfiniBand.
 const fn class(port: Port) -> u16 {
     match port {
         Port::Ethernet => 0x0200,
@@ -81,13 +81,13 @@ const fn class(port: Port) -> u16 {
     }
 }
 
-/// What a write to the space asks of the function.
+/// The request to the function in a write to the space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) reset: bool,
 }
 
-/// The space: what it holds, and which bits of it a host may write.
+/// The space: its contents, and the bits that a host may write.
 pub(crate) struct ConfigSpace {
     model: Model,
     port: Port,
@@ -106,13 +106,13 @@ impl ConfigSpace {
         let mut space = Self { model, port, bytes: Box::new([0; BYTES]), writable: Box::new([0; BYTES]) };
         space.put(register::VENDOR, &0x15b3_u16.to_le_bytes());
         space.put(register::DEVICE, &model.device().to_le_bytes());
-        // Memory space, bus master, parity, system errors, no interrupts of the old kind.
+        // Writable bits: memory space, bus master, parity, system errors, and the switch for legacy
+        // interrupts.
         space.allow(register::COMMAND, &0x0546_u16.to_le_bytes());
-        // There are capabilities.
+        // The capability list exists.
         space.put(register::STATUS, &0x0010_u16.to_le_bytes());
         space.put(register::CLASS, &class(port).to_le_bytes());
-        // One BAR: memory of 64 bits that may be prefetched. Its lower bits stay 0, by which a host learns
-        // its size.
+        // One BAR: 64-bit prefetchable memory. Its lower bits stay 0, from which a host learns its size.
         space.put(register::BAR, &[0xc]);
         space.allow(register::BAR, &(!(BAR_BYTES - 1)).to_le_bytes());
         space.put(register::SUBSYSTEM_VENDOR, &0x15b3_u16.to_le_bytes());
@@ -129,13 +129,14 @@ impl ConfigSpace {
         space.allow(EXPRESS + 0x28, &0xffff_u16.to_le_bytes());
         space.put(EXPRESS + 0x2c, &0x0000_001e_u32.to_le_bytes());
         space.put(EXPRESS + 0x30, &0x0004_u16.to_le_bytes());
-        // MSI-X: its vectors, where table and pending bits are (in BAR 0); masked as a whole, and enabled.
+        // MSI-X: number of vectors, offsets of table and pending bits in BAR 0. A host may mask all vectors,
+        // and enable MSI-X.
         space.put(MSI_X, &[0x11, POWER as u8]);
         space.put(MSI_X + 2, &(VECTORS - 1).to_le_bytes());
         space.allow(MSI_X + 2, &0xc000_u16.to_le_bytes());
         space.put(MSI_X + 4, &(TABLE.start as u32).to_le_bytes());
         space.put(MSI_X + 8, &(PENDING.start as u32).to_le_bytes());
-        // Power management, version 3. The way back from D3hot includes no reset.
+        // Power management, version 3. The return from D3hot does not reset the function.
         space.put(POWER, &[0x01, 0x00, 0x03, 0x00, 0x08, 0x00]);
         space.allow(POWER + 4, &[0x03]);
         space
@@ -153,13 +154,13 @@ impl ConfigSpace {
         self.bytes.get(at).copied().unwrap_or_default()
     }
 
-    /// Reads from a place on; there is nothing but 0 behind the end.
+    /// Reads from an offset on. Bytes after the end are 0.
     pub(crate) fn read(&self, at: usize, out: &mut [u8]) {
         out.fill(0);
         out.iter_mut().zip(self.bytes.iter().skip(at)).for_each(|(to, from)| *to = *from);
     }
 
-    /// Writes the bits that a host may, and returns what it asks for.
+    /// Writes the bits that a host may write, and returns the request in them.
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> Asked {
         let mut asked = Asked::default();
         let places = self.bytes.iter_mut().zip(self.writable.iter()).enumerate().skip(at);
@@ -175,7 +176,7 @@ impl ConfigSpace {
         self.byte(register::COMMAND) & BUS_MASTER != 0
     }
 
-    /// Takes back what a host has written.
+    /// Restores the initial contents.
     pub(crate) fn reset(&mut self) {
         *self = Self::new(self.model, self.port);
     }
@@ -198,7 +199,7 @@ mod tests {
         assert_eq!(read(&space, 0x8), [0, 0, 0x07, 0x02]);
         space.write(0x10, &[0xff; 8]);
         assert_eq!(u64::from_le_bytes(read(&space, 0x10)), !(BAR_BYTES - 1) | 0xc);
-        // What is no register stays 0.
+        // Bytes without a register stay 0.
         space.write(0x18, &[0xff; 16]);
         assert_eq!(read(&space, 0x18), [0; 16]);
     }

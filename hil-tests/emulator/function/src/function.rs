@@ -1,4 +1,4 @@
-//! The PCI function: regions that are read and written, interrupts, resets, and the device behind them.
+//! The PCI function: its regions, interrupts, resets, and the device behind it.
 
 use crate::config::{BAR_BYTES, BYTES, ConfigSpace, Model, PENDING, TABLE, VECTORS};
 use crate::memory::{GuestMemory, MapError, Rights};
@@ -6,7 +6,7 @@ use mlx5_softdev::{Device, DeviceProfile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 
-/// Regions, by their numbers in VFIO.
+/// Regions, with their VFIO numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Region {
     /// BAR 0: initialization segment, vectors, doorbells.
@@ -16,10 +16,10 @@ pub enum Region {
 }
 
 impl Region {
-    /// How many numbers there are (`VFIO_PCI_NUM_REGIONS`).
+    /// Count of region numbers (`VFIO_PCI_NUM_REGIONS`).
     pub const COUNT: u32 = 9;
 
-    /// Returns the region of a number.
+    /// Returns the region with this number.
     pub const fn numbered(number: u32) -> Option<Self> {
         match number {
             0 => Some(Self::Bar),
@@ -28,7 +28,7 @@ impl Region {
         }
     }
 
-    /// Returns its bytes.
+    /// Returns the region's length in bytes.
     pub const fn bytes(self) -> u64 {
         match self {
             Self::Bar => BAR_BYTES,
@@ -37,14 +37,14 @@ impl Region {
     }
 }
 
-/// Why the function refuses what a client asks for.
+/// The reason for which the function refuses a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It reaches outside of its region, or there is none.
+    /// The access reaches outside of its region, or the region does not exist.
     Range,
-    /// There are no such interrupts.
+    /// The interrupts do not exist.
     Interrupt,
-    /// Memory is not mapped.
+    /// The memory cannot be mapped.
     Map(MapError),
 }
 
@@ -60,7 +60,7 @@ impl core::fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// Bytes of BAR 0 before the doorbells, of which registers are words.
+/// Bytes of BAR 0 before the doorbells. Registers there are accessed as words.
 const REGISTERS: u64 = 0x10000;
 
 /// The software device as a PCI function.
@@ -68,7 +68,8 @@ const REGISTERS: u64 = 0x10000;
 pub struct Function {
     config: ConfigSpace,
     device: Device<GuestMemory>,
-    /// What the host has written into the table of vectors: who delivers interrupts, the client, looks at it.
+    /// The table of vectors, as the host has written it. The client delivers interrupts, and reads the table
+    /// for that.
     table: [u8; (TABLE.end - TABLE.start) as usize],
     vectors: [Option<OwnedFd>; VECTORS as usize],
 }
@@ -84,7 +85,7 @@ impl Function {
         }
     }
 
-    /// Returns the device behind it.
+    /// Returns the device behind the function.
     pub fn device_mut(&mut self) -> &mut Device<GuestMemory> {
         &mut self.device
     }
@@ -92,7 +93,7 @@ impl Function {
     /// Reads a region.
     ///
     /// # Errors
-    /// [`Refusal::Range`].
+    /// [`Refusal::Range`] for an access outside of the region.
     pub fn read(&mut self, region: Region, offset: u64, out: &mut [u8]) -> Result<(), Refusal> {
         inside(region, offset, out.len())?;
         match region {
@@ -111,7 +112,7 @@ impl Function {
     /// Writes a region.
     ///
     /// # Errors
-    /// [`Refusal::Range`].
+    /// [`Refusal::Range`] for an access outside of the region.
     pub fn write(&mut self, region: Region, offset: u64, bytes: &[u8]) -> Result<(), Refusal> {
         inside(region, offset, bytes.len())?;
         match region {
@@ -129,7 +130,7 @@ impl Function {
             }
             Region::Bar => {
                 let (words, _) = bytes.as_chunks::<4>();
-                // A register hears whole words only.
+                // Registers take only whole words.
                 if offset.is_multiple_of(4) {
                     for (place, word) in (offset as usize..).step_by(4).zip(words) {
                         self.device.write_register(place, u32::from_be_bytes(*word));
@@ -141,7 +142,7 @@ impl Function {
         Ok(())
     }
 
-    /// Reads what is before the doorbells: each word that a range touches once.
+    /// Reads registers before the doorbells, each touched word once.
     fn read_registers(&mut self, offset: u64, out: &mut [u8]) {
         let mut word = (u64::MAX, [0; 4]);
         for (place, byte) in (offset..).zip(out) {
@@ -160,8 +161,7 @@ impl Function {
         }
     }
 
-    /// Resets the function. What the client has mapped, and the descriptors of interrupts, are the client's
-    /// and stay.
+    /// Resets the function. The client's mappings and interrupt descriptors stay.
     pub fn reset(&mut self) {
         self.config.reset();
         self.device.reset_function();
@@ -169,7 +169,7 @@ impl Function {
         self.table.fill(0);
     }
 
-    /// Forgets all that was the client's, which has gone.
+    /// Resets the function and forgets all mappings and descriptors of the client, which has disconnected.
     pub fn disconnect(&mut self) {
         self.reset();
         self.device.memory_mut().unmap_all();
@@ -179,7 +179,7 @@ impl Function {
     /// Maps memory of the client.
     ///
     /// # Errors
-    /// [`Refusal::Map`].
+    /// [`Refusal::Map`] with the reason.
     pub fn map(
         &mut self,
         address: u64,
@@ -190,10 +190,10 @@ impl Function {
         self.device.memory_mut().map(address, length, rights, file).map_err(Refusal::Map)
     }
 
-    /// Takes memory of the client back; all of it without a range.
+    /// Unmaps a range of the client's memory, or all of it without a range.
     ///
     /// # Errors
-    /// [`Refusal::Map`] where part of something that is mapped would be left.
+    /// [`Refusal::Map`] if a part of a mapping would remain.
     pub fn unmap(&mut self, range: Option<(u64, u64)>) -> Result<(), Refusal> {
         let memory = self.device.memory_mut();
         match range {
@@ -206,15 +206,15 @@ impl Function {
         Ok(())
     }
 
-    /// Returns how many vectors there are.
+    /// Returns the number of vectors.
     pub const fn vectors() -> u32 {
         VECTORS as u32
     }
 
-    /// Has descriptors tell of vectors from `first` on, `None` for those of which nothing tells.
+    /// Sets the descriptors that signal the vectors from `first` on. A vector with `None` is not signalled.
     ///
     /// # Errors
-    /// [`Refusal::Interrupt`] where there are not so many: nothing has changed then.
+    /// [`Refusal::Interrupt`] if some of the vectors do not exist. No descriptor has changed then.
     pub fn set_vectors(
         &mut self,
         first: u32,
@@ -226,18 +226,18 @@ impl Function {
         Ok(())
     }
 
-    /// Raises vectors as a client asks for it.
+    /// Raises vectors at a client's request.
     ///
     /// # Errors
-    /// [`Refusal::Interrupt`].
+    /// [`Refusal::Interrupt`] if some of the vectors do not exist.
     pub fn trigger(&mut self, first: u32, count: u32) -> Result<(), Refusal> {
         let end = first.checked_add(count).filter(|end| *end <= Self::vectors()).ok_or(Refusal::Interrupt)?;
         (first..end).for_each(|vector| self.interrupt(vector as usize));
         Ok(())
     }
 
-    /// Does what is due without a doorbell: the rest of a block does not come, a receiver was not ready.
-    /// Returns whether more is.
+    /// Does due work without a doorbell: for a block whose rest does not come, and for a receiver that was
+    /// not ready. Returns whether more work is due.
     pub fn run(&mut self) -> bool {
         self.device.settle_doorbells();
         if self.device.is_waiting() {
@@ -247,12 +247,12 @@ impl Function {
         self.is_due()
     }
 
-    /// Returns whether [`Function::run`] has something to do.
+    /// Returns whether [`Function::run`] has work.
     pub fn is_due(&self) -> bool {
         self.device.has_open_doorbell() || self.device.is_waiting()
     }
 
-    /// Tells the client of interrupts.
+    /// Signals raised interrupts to the client.
     fn raise(&mut self) {
         for vector in self.device.take_interrupts() {
             self.interrupt(vector.into());
@@ -261,8 +261,8 @@ impl Function {
 
     fn interrupt(&self, vector: usize) {
         let Some(Some(descriptor)) = self.vectors.get(vector) else { return };
-        // A descriptor on which a write would wait is not waited for: whoever reads it learns of one
-        // interrupt instead of two.
+        // The function skips a write that would block. The reader then learns of one interrupt instead of
+        // two.
         let mut polled = [PollFd::new(descriptor, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         if poll(&mut polled, Some(&now)) == Ok(1) {
@@ -271,7 +271,7 @@ impl Function {
     }
 }
 
-/// Refuses what reaches outside of a region.
+/// Refuses an access that reaches outside of a region.
 fn inside(region: Region, offset: u64, length: usize) -> Result<(), Refusal> {
     let end = offset.checked_add(length as u64).ok_or(Refusal::Range)?;
     if end <= region.bytes() { Ok(()) } else { Err(Refusal::Range) }

@@ -1,6 +1,5 @@
-//! The software mlx5 device as a PCI function over vfio-user: QEMU, or whoever else speaks the protocol, has
-//! a BlueField on its bus, and the driver of the machine behind it has a device with registers, interrupts
-//! and DMA.
+//! The software mlx5 device as a PCI function over vfio-user. QEMU, or another client of the protocol, has a
+//! BlueField on its bus. The driver in the client's machine sees a device with registers, interrupts and DMA.
 //!
 //! ```text
 //! client ──▶ server (socket, descriptors) ──▶ function ──┬─▶ config   (configuration space)
@@ -8,8 +7,9 @@
 //!                                                        └─▶ memory   (what the client has mapped)
 //! ```
 //!
-//! A client, and the machine behind it, may send and hold anything: each access is checked against what is
-//! mapped, each message against its length, and whatever makes no sense is refused and changes nothing.
+//! A client and its machine may send any message, and may write any bytes to memory. Each access is checked
+//! against the mappings, and each message against its length. Invalid messages are refused and change
+//! nothing.
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

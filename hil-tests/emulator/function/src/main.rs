@@ -21,7 +21,7 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
   --log                 prints commands and completions, to standard error
 ";
 
-/// The address of its port: link-local, with a number that NVIDIA has given to nobody.
+/// The address of the function's port: link-local, with a number that NVIDIA has not assigned.
 const GID: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0xff, 0xfe, 0, 0, 1];
 
 struct Options {

@@ -1,8 +1,8 @@
-//! The memory that the client lends: parts of files that it has opened, mapped here, by the addresses of the
-//! bus.
+//! Memory of the client: parts of files that the client has opened, mapped into this process, by their bus
+//! addresses.
 //!
-//! Who maps them may write them at any time, and so may the machine behind the client: they are read and
-//! written by atomic copies only, and judged on the copy.
+//! Other processes that map the files may write them at any time, and so may the client's machine. The
+//! function reads and writes them by atomic copies only, and checks only the copies.
 
 #![allow(unsafe_code)]
 
@@ -14,32 +14,32 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-/// The most ranges that a client may have mapped.
+/// The most ranges that a client may map.
 const MOST: usize = 1 << 12;
 
-/// What the function may do with a range.
+/// Rights of the function to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Read it.
+    /// The function may read the range.
     pub read: bool,
-    /// Write it.
+    /// The function may write the range.
     pub write: bool,
 }
 
-/// Why a range was not mapped. Nothing has changed then.
+/// The reason for which a range was not mapped. No mapping has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
-    /// It is empty, or ends behind 2^64.
+    /// The range is empty, or ends beyond 2^64.
     Range,
-    /// Part of it is mapped already.
+    /// Part of the range is already mapped.
     Overlap,
-    /// There are too many.
+    /// There are too many ranges.
     TooMany,
-    /// Its file can become shorter: it has no seal against that (`F_SEAL_SHRINK`), as files of memory have.
+    /// The range's file could shrink: it lacks the seal of memory files that prevents this (`F_SEAL_SHRINK`).
     NotSealed,
-    /// Its file ends before the range does.
+    /// The file ends before the range does.
     BehindEnd,
-    /// The system does not map it.
+    /// The system refuses to map the range.
     System,
 }
 
@@ -58,18 +58,18 @@ impl core::fmt::Display for MapError {
 
 impl core::error::Error for MapError {}
 
-/// Part of a file, mapped.
+/// A mapped part of a file.
 struct Mapping {
     first: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: a mapping is a place of the process, not of a thread.
+// SAFETY: a mapping belongs to the process, not to a thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
     fn new(file: &OwnedFd, offset: u64, length: u64, rights: Rights) -> Result<Self, MapError> {
-        // Sealed first: what has its length then keeps it.
+        // The seal is checked first. The length of a sealed file cannot shrink after its check.
         let is_sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
         if !is_sealed {
             return Err(MapError::NotSealed);
@@ -81,34 +81,34 @@ impl Mapping {
         let length = usize::try_from(length).map_err(|_| MapError::Range)?;
         let mut protection = ProtFlags::READ;
         protection.set(ProtFlags::WRITE, rights.write);
-        // SAFETY: without an address the system picks one that is free, so that nothing else is mapped over.
+        // SAFETY: without a given address, the system picks free addresses, so that the mapping replaces no
+        // other.
         let first =
             unsafe { mmap(core::ptr::null_mut(), length, protection, MapFlags::SHARED, file, offset) };
         let first = first.ok().and_then(|first| NonNull::new(first.cast())).ok_or(MapError::System)?;
         Ok(Self { first, length })
     }
 
-    /// Returns the byte at a place.
+    /// Returns the byte at an offset.
     fn byte(&self, at: usize) -> Option<&AtomicU8> {
         if at >= self.length {
             return None;
         }
-        // SAFETY: the place is inside of the mapping, which stays as long as the borrow; behind every byte of
-        // it there is a file that cannot become shorter. Everybody here reads and writes it by atomic
-        // accesses.
+        // SAFETY: the offset is inside of the mapping, which lives as long as the borrow. Behind every byte
+        // there is a file that cannot shrink. All code here accesses the bytes by atomic operations.
         Some(unsafe { AtomicU8::from_ptr(self.first.as_ptr().add(at)) })
     }
 
-    /// Returns the 8 bytes at a place that is a multiple of 8.
+    /// Returns the 8 bytes at an offset that is a multiple of 8.
     fn word(&self, at: usize) -> Option<&AtomicU64> {
         if !at.is_multiple_of(8) || at.checked_add(8).is_none_or(|end| end > self.length) {
             return None;
         }
-        // SAFETY: as in `byte`; mappings begin at a page, so a multiple of 8 is aligned.
+        // SAFETY: as in `byte`. Mappings begin at a page, so a multiple of 8 is aligned.
         Some(unsafe { AtomicU64::from_ptr(self.first.as_ptr().add(at).cast()) })
     }
 
-    /// Copies bytes out from a place on. `None` where they are not all inside.
+    /// Copies bytes out, from an offset on. Returns `None` if some are outside of the mapping.
     fn read(&self, at: usize, out: &mut [u8]) -> Option<()> {
         let length = out.len();
         let (first, rest) = out.split_at_mut((at.wrapping_neg() & 7).min(length));
@@ -126,7 +126,7 @@ impl Mapping {
         Some(())
     }
 
-    /// Copies bytes in from a place on. `None` where they are not all inside.
+    /// Copies bytes in, from an offset on. Returns `None` if some are outside of the mapping.
     fn write(&self, at: usize, bytes: &[u8]) -> Option<()> {
         let (first, rest) = bytes.split_at_checked(at.wrapping_neg() & 7).unwrap_or((bytes, &[]));
         let middle = at + first.len();
@@ -146,8 +146,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this range was mapped by `new`, and nothing borrows from it any more. That it fails leaves
-        // it mapped, which harms nobody.
+        // SAFETY: `new` has mapped this range, and no borrow of it is left. If the call fails, the range
+        // stays mapped, which harms nobody.
         let _ = unsafe { munmap(self.first.as_ptr().cast(), self.length) };
     }
 }
@@ -156,15 +156,15 @@ impl Drop for Mapping {
 struct Range {
     length: u64,
     rights: Rights,
-    /// Where it is; `None` for one without a file, which the function does not reach.
+    /// The mapping. `None` for a range without a file, which the function cannot reach.
     mapping: Option<Mapping>,
 }
 
-/// What the client has mapped, by its addresses on the bus.
+/// The client's mapped ranges, by their bus addresses.
 #[derive(Default)]
 pub struct GuestMemory {
     ranges: BTreeMap<u64, Range>,
-    /// The host lets the function read and write (bus master).
+    /// Whether the host lets the function read and write memory (bus master).
     pub(crate) is_open: bool,
 }
 
@@ -175,11 +175,11 @@ impl core::fmt::Debug for GuestMemory {
 }
 
 impl GuestMemory {
-    /// Maps `length` bytes of a file, from `offset` on, at an address of the bus. Without a file there is
-    /// nothing for the function.
+    /// Maps `length` bytes of a file, from `offset` on, at a bus address. The function cannot reach a range
+    /// without a file.
     ///
     /// # Errors
-    /// [`MapError`].
+    /// [`MapError`] with the reason.
     pub fn map(
         &mut self,
         address: u64,
@@ -200,8 +200,8 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Takes back all ranges from an address on that end within `length` bytes. Returns whether nothing is
-    /// left there.
+    /// Unmaps all ranges that lie within `length` bytes from an address on. Returns whether no mapping is
+    /// left there; if one crosses an end, unmaps none.
     pub fn unmap(&mut self, address: u64, length: u64) -> bool {
         let Some(end) = address.checked_add(length) else { return false };
         let is_inside = |first: u64, range: &Range| first >= address && first + range.length <= end;
@@ -213,13 +213,13 @@ impl GuestMemory {
         true
     }
 
-    /// Takes back everything.
+    /// Unmaps all ranges.
     pub fn unmap_all(&mut self) {
         self.ranges.clear();
     }
 
-    /// Calls `access` with each piece of a range of addresses: its mapping, its place there, and its place in
-    /// the range.
+    /// Calls `access` with each piece of an address range: its mapping, its offset in the mapping, and its
+    /// place in the range.
     fn pieces(
         &self,
         address: u64,
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn bytes_go_through_wherever_they_begin() {
         let (mut memory, file) = (open(), file(0x4000, SealFlags::SHRINK));
-        // Two ranges beside each other, which are not so in their file.
+        // Two ranges adjoin on the bus, but not in their file.
         memory.map(0x10000, 0x1000, BOTH, Some((&file, 0x2000))).unwrap();
         memory.map(0x11000, 0x1000, BOTH, Some((&file, 0x1000))).unwrap();
         let bytes: Vec<u8> = (0..100).collect();

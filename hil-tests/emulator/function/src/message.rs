@@ -1,10 +1,10 @@
-//! Messages of vfio-user, version 0.1, as the protocol lays them out (`docs/interop/vfio-user.rst` of QEMU).
-//! Both sides are of one machine, whose order of bytes counts.
+//! Messages of vfio-user, version 0.1, in the layout of the protocol (`docs/interop/vfio-user.rst` of QEMU).
+//! Both sides run on one machine and use its byte order.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-// The order of bytes is that of the machines that this is built for.
+// All supported machines are little endian.
 const _: () = assert!(cfg!(target_endian = "little"));
 
 macro_rules! structs {
@@ -22,7 +22,7 @@ macro_rules! structs {
 }
 
 structs! {
-    /// What each message begins with; its size counts these bytes too.
+    /// The start of each message. The size includes these bytes.
     Header: 16 { id: U16, command: U16, size: U32, flags: U32, error: U32, }
     /// VERSION, before its capabilities.
     Version: 4 { major: U16, minor: U16, }
@@ -51,7 +51,7 @@ pub(crate) const MOST_DATA: usize = 1 << 20;
 /// The longest message.
 pub(crate) const LONGEST: usize = HEADER + size_of::<Access>() + MOST_DATA;
 
-/// What a message wants.
+/// Commands.
 pub(crate) mod command {
     pub(crate) const VERSION: u16 = 1;
     pub(crate) const DMA_MAP: u16 = 2;
@@ -65,7 +65,7 @@ pub(crate) mod command {
     pub(crate) const DEVICE_RESET: u16 = 13;
 }
 
-/// Of a header's flags.
+/// Bits of a header's flags.
 pub(crate) mod flag {
     pub(crate) const TYPE: u32 = 0xf;
     pub(crate) const REPLY: u32 = 1;
@@ -73,19 +73,19 @@ pub(crate) mod flag {
     pub(crate) const ERROR: u32 = 1 << 5;
 }
 
-/// Of DMA_MAP and DMA_UNMAP.
+/// Flags of DMA_MAP and DMA_UNMAP.
 pub(crate) const MAP_READ: u32 = 1;
 pub(crate) const MAP_WRITE: u32 = 2;
 pub(crate) const UNMAP_ALL: u32 = 1 << 1;
 
-/// Of DEVICE_GET_INFO: it can be reset; it is of PCI.
+/// Flags of DEVICE_GET_INFO: the device can be reset, and is a PCI device.
 pub(crate) const DEVICE_FLAGS: u32 = 1 | 1 << 1;
-/// Of DEVICE_GET_REGION_INFO: it can be read and written.
+/// Flags of DEVICE_GET_REGION_INFO: the region can be read and written.
 pub(crate) const REGION_FLAGS: u32 = 1 | 1 << 1;
-/// Of DEVICE_GET_IRQ_INFO: an event descriptor tells of it.
+/// Flag of DEVICE_GET_IRQ_INFO: the interrupt is signalled by an eventfd.
 pub(crate) const INTERRUPT_FLAGS: u32 = 1;
 
-/// Of DEVICE_SET_IRQS: what comes with it, and what is to be done.
+/// Flags of DEVICE_SET_IRQS: the kind of data in the message, and the action.
 pub(crate) mod set {
     pub(crate) const DATA_NONE: u32 = 1;
     pub(crate) const DATA_DESCRIPTORS: u32 = 1 << 2;
@@ -94,6 +94,6 @@ pub(crate) mod set {
     pub(crate) const ACTION_TRIGGER: u32 = 1 << 5;
 }
 
-/// What is said of the server behind the version.
+/// The server's capabilities, sent after the version.
 pub(crate) const CAPABILITIES: &[u8] =
     b"{\"capabilities\":{\"max_msg_fds\":16,\"max_data_xfer_size\":1048576}}\0";

@@ -1,4 +1,4 @@
-//! The server: messages of a client over a socket, and their descriptors, one client after the other.
+//! The server: receives messages and descriptors over a socket, from one client after the other.
 
 use crate::function::{Function, Refusal, Region};
 use crate::memory::Rights;
@@ -15,17 +15,16 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 /// The most descriptors of a message.
 const DESCRIPTORS: usize = 16;
 
-/// How long the rest of a block is waited for behind its first 8 bytes. Nothing that anybody waits for is
-/// late by it.
+/// How long the server waits for the rest of a block after its first 8 bytes. The wait delays no other work.
 const BLOCK_NS: i64 = 20_000_000;
 /// A period of the receiver-not-ready timer.
 const WAIT_NS: i64 = 1_000_000;
 
-/// Kinds of interrupts: INTx, MSI, MSI-X, errors, requests of the host (`VFIO_PCI_*_IRQ_INDEX`).
+/// Number of interrupt kinds: INTx, MSI, MSI-X, errors, requests of the host (`VFIO_PCI_*_IRQ_INDEX`).
 const INTERRUPT_KINDS: u32 = 5;
 const MSI_X: u32 = 2;
 
-/// Why a message is refused: the number of an error of Linux.
+/// The reason for which a message is refused: an error number of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Refused(u32);
 
@@ -40,7 +39,7 @@ impl From<Refusal> for Refused {
     }
 }
 
-/// A message as it came.
+/// A received message.
 struct Message {
     header: Header,
     body: Vec<u8>,
@@ -48,28 +47,28 @@ struct Message {
 }
 
 impl Message {
-    /// Returns the structure that the body begins with, and what is behind it.
+    /// Returns the structure at the start of the body, and the bytes after it.
     fn part<T: FromBytes>(&self) -> Result<(T, &[u8]), Refused> {
         T::read_from_prefix(&self.body).map_err(|_| Refused::INVALID)
     }
 }
 
-/// Serves clients one after the other, each of which finds the function in reset.
+/// Serves clients one after the other. Each client finds the function in reset.
 ///
 /// # Errors
-/// What the system says of the socket.
+/// The system's error of the socket.
 pub fn serve(listener: &UnixListener, function: &mut Function) -> std::io::Result<()> {
     loop {
         let (stream, _) = listener.accept()?;
-        // What a client breaks is its own.
+        // An error of one client's connection does not affect the next client.
         let _ = serve_stream(stream, function);
     }
 }
 
-/// Serves a client until it goes. A message of a length that cannot be ends its connection.
+/// Serves a client until it disconnects. A message with an invalid length ends the connection.
 ///
 /// # Errors
-/// What the system says of the socket.
+/// The system's error of the socket.
 pub fn serve_stream(mut stream: UnixStream, function: &mut Function) -> std::io::Result<()> {
     let served = messages(&mut stream, function);
     function.disconnect();
@@ -108,7 +107,8 @@ fn messages(stream: &mut UnixStream, function: &mut Function) -> std::io::Result
     }
 }
 
-/// Receives a message. `None` where the client has gone, or says of a length that cannot be.
+/// Receives a message. Returns `None` if the client has disconnected, or if the length in the header is
+/// invalid.
 fn receive(stream: &UnixStream) -> std::io::Result<Option<Message>> {
     let (mut header, mut descriptors) = (Header::new_zeroed(), Vec::new());
     if !fill(stream, header.as_mut_bytes(), &mut descriptors)? {
@@ -123,7 +123,7 @@ fn receive(stream: &UnixStream) -> std::io::Result<Option<Message>> {
     Ok(is_whole.then_some(Message { header, body, descriptors }))
 }
 
-/// Fills `bytes`, and keeps the descriptors that come with them. Returns whether there were so many bytes.
+/// Fills `bytes`, and keeps the descriptors that come with them. Returns false if the connection ends before.
 fn fill(stream: &UnixStream, mut bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> std::io::Result<bool> {
     while !bytes.is_empty() {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -136,7 +136,7 @@ fn fill(stream: &UnixStream, mut bytes: &mut [u8], descriptors: &mut Vec<OwnedFd
         };
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
-                // Those that are too many are closed.
+                // Surplus descriptors are closed.
                 descriptors.extend(rights);
                 descriptors.truncate(DESCRIPTORS);
             }
@@ -149,7 +149,7 @@ fn fill(stream: &UnixStream, mut bytes: &mut [u8], descriptors: &mut Vec<OwnedFd
     Ok(true)
 }
 
-/// Carries a message out, and returns the body of its reply.
+/// Carries out a message, and returns the body of the reply.
 fn answer(function: &mut Function, message: Message) -> Result<Vec<u8>, Refused> {
     match message.header.command.get() {
         command::VERSION => {
@@ -252,7 +252,7 @@ fn set_interrupts(function: &mut Function, message: Message) -> Result<Vec<u8>, 
     let (asked, _) = message.part::<SetInterrupts>()?;
     let (start, count) = (asked.start.get(), asked.count.get());
     if asked.index.get() != MSI_X {
-        // There are none of other kinds: to disable them is nothing, and no more can be done.
+        // Other kinds of interrupts do not exist. Disabling them succeeds, every other action is refused.
         return if count == 0 { Ok(Vec::new()) } else { Err(Refused::INVALID) };
     }
     const TRIGGER: u32 = set::ACTION_TRIGGER;
@@ -265,7 +265,8 @@ fn set_interrupts(function: &mut Function, message: Message) -> Result<Vec<u8>, 
         flags if flags == set::DATA_DESCRIPTORS | TRIGGER => {
             let count = count as usize;
             let mut descriptors = message.descriptors;
-            // As many as vectors, or none: then nothing tells of them.
+            // There is one descriptor for each vector, or none at all. Without a descriptor, a vector is not
+            // signalled.
             if !descriptors.is_empty() && descriptors.len() != count || count > Function::vectors() as usize {
                 return Err(Refused::INVALID);
             }
@@ -273,7 +274,7 @@ fn set_interrupts(function: &mut Function, message: Message) -> Result<Vec<u8>, 
             let vectors: Vec<Option<OwnedFd>> = (0..count).map(|_| given.next()).collect();
             function.set_vectors(start, vectors.into_iter())?;
         }
-        // The client masks them itself.
+        // The client masks interrupts itself.
         flags
             if flags == set::DATA_NONE | set::ACTION_MASK || flags == set::DATA_NONE | set::ACTION_UNMASK => {
         }

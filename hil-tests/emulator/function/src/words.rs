@@ -1,4 +1,4 @@
-//! What passes in the device, in words.
+//! Describes events of the device in words.
 
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::wire::prm::command::Status;
@@ -204,13 +204,13 @@ const COMMANDS: &[(u16, &str)] = &[
     (0xb0e, "MODIFY_VHCA_STATE"),
 ];
 
-/// Returns the name of a command, `None` for an opcode that no driver sends.
+/// Returns the name of a command, or `None` for an opcode that no driver sends.
 pub fn command(opcode: u16) -> Option<&'static str> {
     COMMANDS.iter().find(|(known, _)| *known == opcode).map(|(_, name)| *name)
 }
 
-/// Says in words what has passed; nothing of messages, which are requests that were posted, or answers to
-/// them.
+/// Describes an event in words. Returns `None` for messages: they are posted requests, which are reported
+/// elsewhere, or answers to them.
 pub fn words(seen: Seen<'_>) -> Option<String> {
     match seen {
         Seen::Command { opcode, op_mod, status, syndrome } => {

@@ -1,17 +1,17 @@
-//! An independent bring-up: what a driver does that shares nothing with this project, from the device's
-//! number on the bus to an RDMA WRITE to itself and its interrupt, in the order of the kernel's own selftest
-//! driver for mlx5 over VFIO (`tools/testing/selftests/vfio/lib/ drivers/mlx5`). Every field stands at its
-//! offset of `mlx5_ifc.h`; no structure of the library is used.
+//! An independent bring-up, by code that shares nothing with this project: from the PCI device number to an
+//! RDMA WRITE to itself and its interrupt. The order is that of the kernel's own selftest driver for mlx5
+//! over VFIO (`tools/testing/selftests/vfio/lib/drivers/mlx5`). Every field is written at its offset in
+//! `mlx5_ifc.h`; no structure of the library is used.
 
 use crate::machine::{Machine, Served, is_raised, raised};
 use mlx5_softdev::DeviceProfile;
 use std::os::fd::OwnedFd;
 
-/// Where memory is on the bus.
+/// Address and length of the memory on the bus.
 const BASE: u64 = 0x3_0000_0000;
 const BYTES: u64 = 16 << 20;
 
-/// Places in it.
+/// Addresses in this memory.
 const QUEUE: u64 = BASE;
 const REQUEST: u64 = BASE + 0x10000;
 const REPLY: u64 = BASE + 0x20000;
@@ -19,7 +19,8 @@ const PAGES_REQUEST: u64 = BASE + 0x30000;
 const PAGES_REPLY: u64 = BASE + 0x40000;
 const EVENTS: u64 = BASE + 0x50000;
 const MSI_EVENTS: u64 = BASE + 0x51000;
-/// Rings that begin inside of a page and end in another, which is not the next, and their doorbell records.
+/// Rings that begin inside of a page and end in another page that does not follow it, and their doorbell
+/// records.
 const SEND_RING: Ring = Ring { pages: [BASE + 0x55000, BASE + 0x52000], offset: 60 };
 const COMPLETIONS: Ring = Ring { pages: [BASE + 0x53000, BASE + 0x57000], offset: 57 };
 const QP_RECORD: u64 = BASE + 0x54000;
@@ -33,7 +34,7 @@ const LOG_COMPLETIONS: u32 = 4;
 const LOG_EVENTS: u32 = 6;
 const LOG_MSI_EVENTS: u32 = 4;
 
-/// From one block of a mailbox to the next.
+/// Distance between two blocks of a mailbox.
 const STRIDE: u64 = 1024;
 /// Pages in one command.
 const BATCH: u32 = 512;
@@ -51,7 +52,7 @@ impl Ring {
     }
 }
 
-/// A request: fields at their places.
+/// A request, whose fields are set by offset.
 struct Words(Vec<u8>);
 
 impl Words {
@@ -94,7 +95,7 @@ fn xor(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// An entry of the command queue, and where its blocks are.
+/// An entry of the command queue, with the addresses of its blocks.
 #[derive(Clone, Copy)]
 struct Slot {
     number: u32,
@@ -118,18 +119,18 @@ struct Driver {
     log_stride: u32,
     pages_slot: u32,
     token: u8,
-    /// Replies have to be signed.
+    /// Whether replies must be signed.
     verifies: bool,
-    /// Pages of the firmware, by number.
+    /// Whether the firmware has each page, by number.
     given: Vec<bool>,
     function: u32,
     numbers: Numbers,
     has_events: bool,
     events_taken: u32,
     msi_events_taken: u32,
-    /// The entry for pages is with the device, which gives some back.
+    /// Whether the page command at the device takes pages back. `None` if the device has no page command.
     reclaims: Option<bool>,
-    /// Pages that events have asked for, and asked to take back.
+    /// Numbers of pages that events asked the driver to give, and to take back.
     asked: [u32; 2],
     posted: u16,
     completed: u32,
@@ -139,7 +140,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// Finds the device, and tells it where its command queue is.
+    /// Finds the device, and gives it the address of the command queue.
     fn probe(mut machine: Machine) -> Self {
         assert_eq!(machine.config::<4>(0), [0xb3, 0x15, 0xdc, 0xa2], "a BlueField-3");
         machine.set_master(true);
@@ -188,7 +189,7 @@ impl Driver {
         QUEUE + (u64::from(slot.number) << self.log_stride)
     }
 
-    /// Lays the blocks of a request or reply out.
+    /// Writes the blocks of a request, or of room for a reply.
     fn lay(&self, first: u64, bytes: &[u8]) {
         let count = bytes.len().div_ceil(512);
         for (number, data) in bytes.chunks(512).enumerate() {
@@ -205,7 +206,7 @@ impl Driver {
         }
     }
 
-    /// Gives a command to the device.
+    /// Hands a command to the device.
     fn post(&mut self, slot: Slot, request: &[u8], room: usize) {
         self.token = self.token.checked_add(1).unwrap_or(1);
         let mut entry = vec![0; 64];
@@ -225,7 +226,7 @@ impl Driver {
         self.machine.write_register(0x18, 1 << slot.number);
     }
 
-    /// Returns the reply of a command that the device has given back.
+    /// Returns the reply to a completed command.
     fn reply(&self, slot: Slot, room: usize) -> Vec<u8> {
         let entry = self.machine.read(self.entry(slot), 64);
         assert_eq!(entry[0x3f] >> 1, 0, "not delivered");
@@ -252,7 +253,7 @@ impl Driver {
         self.machine.read(self.entry(slot) + 0x3f, 1)[0] & 1 == 0
     }
 
-    /// Has a command carried out. Returns its reply.
+    /// Carries out a command, and returns its reply.
     fn carry(&mut self, request: Words, room: usize) -> Vec<u8> {
         let slot = self.slot();
         self.post(slot, &request.0, room);
@@ -265,7 +266,7 @@ impl Driver {
         self.reply(slot, room)
     }
 
-    /// As [`Driver::carry`], of a command that must succeed.
+    /// As [`Driver::carry`], for a command that must succeed.
     fn execute(&mut self, request: Words, room: usize) -> Vec<u8> {
         let opcode = u16::from_be_bytes([request.0[0], request.0[1]]);
         let reply = self.carry(request, room);
@@ -278,7 +279,7 @@ impl Driver {
         be32(&self.execute(request, 16), 8) & 0x00ff_ffff
     }
 
-    /// Takes pages that are free.
+    /// Allocates free pages.
     fn take_pages(&mut self, count: u32) -> Vec<u64> {
         let free: Vec<usize> = (0..self.given.len()).filter(|page| !self.given[*page]).collect();
         let pages = &free[..count as usize];
@@ -302,7 +303,7 @@ impl Driver {
         pages.iter().enumerate().fold(request, |request, (number, page)| request.u64(16 + number * 8, *page))
     }
 
-    /// Gives the pages that the firmware wants before it goes on.
+    /// Gives the pages that the firmware needs before it goes on.
     fn satisfy(&mut self, phase: u16) {
         let reply = self.execute(Words::new(0x107, phase, 16), 16);
         let mut left = be32(&reply, 0xc);
@@ -317,9 +318,9 @@ impl Driver {
         }
     }
 
-    /// From reset to where objects can be made.
+    /// Starts the device, from reset to the state in which objects can be made.
     fn start(&mut self) {
-        // As much room as its reply has, and no more.
+        // The room for the reply is exactly its length.
         self.execute(Words::new(0x104, 0, 16), 12);
         self.execute(Words::new(0x10b, 0, 16).u16(0xa, 1), 16);
         self.satisfy(1);
@@ -338,7 +339,7 @@ impl Driver {
         self.satisfy(2);
         self.execute(Words::new(0x102, 0, 16), 16);
         self.numbers.uar = self.number(Words::new(0x802, 0, 16));
-        // Completions of commands, and pages.
+        // This queue gets events of completed commands and of pages.
         self.numbers.eq = self.create_eq(EVENTS, LOG_EVENTS, 1 << 0xa | 1 << 0xb);
         self.ring_events(self.numbers.eq, 0, false);
         self.has_events = true;
@@ -362,7 +363,7 @@ impl Driver {
         self.machine.write_register(at, eq << 24 | taken & 0x00ff_ffff);
     }
 
-    /// Takes what the device tells: pages that it wants or gives back, and that a command of pages is done.
+    /// Takes events: requests to give pages or to take pages back, and completed commands.
     fn take_events(&mut self) {
         if !self.has_events {
             return;
@@ -414,13 +415,14 @@ impl Driver {
         }
     }
 
-    /// The device can send to itself; a domain, and a key of all memory.
+    /// Makes a protection domain and a key for all memory, after a check that the device can send to itself.
     fn make_domain(&mut self) {
         let roce = self.execute(Words::new(0x100, 4 << 1 | 1, 16), 16 + 0x1000);
         assert_ne!(roce[16] & 0x06, 0, "queue pairs can be connected to themselves (`fl_rc_qp_when_roce_*`)");
         self.numbers.pd = self.number(Words::new(0x800, 0, 16));
         let request = Words::new(0x200, 0, 0x110)
-            // By the addresses of the bus; local and remote rights; of every queue pair; of 64 bits.
+            // The mkey uses bus addresses, has local and remote rights, any queue pair, and a length of 64
+            // bits.
             .u8(0x12, 0x3c)
             .u24(0x14, 0x00ff_ffff)
             .u8(0x1c, 0x80)
@@ -430,7 +432,7 @@ impl Driver {
         self.drain_msi_events();
     }
 
-    /// Takes what is in the queue of the interrupt, and arms it.
+    /// Takes all entries of the event queue that raises the interrupt, and arms the queue.
     fn drain_msi_events(&mut self) {
         loop {
             let at = MSI_EVENTS + u64::from(self.msi_events_taken % (1 << LOG_MSI_EVENTS)) * 64;
@@ -444,7 +446,7 @@ impl Driver {
         self.ring_events(self.numbers.msi_eq, self.msi_events_taken, true);
     }
 
-    /// A completion queue and a queue pair that is connected to itself.
+    /// Makes a completion queue, and a queue pair that is connected to itself.
     fn make_queues(&mut self) {
         (0..1 << LOG_COMPLETIONS)
             .for_each(|number| self.machine.write(COMPLETIONS.entry(number) + 0x3f, &[0xf1]));
@@ -496,7 +498,7 @@ impl Driver {
         self.machine.write(CQ_RECORD, &[0; 8]);
     }
 
-    /// Posts an RDMA WRITE and rings its doorbell, in each of the two buffers by turns.
+    /// Posts an RDMA WRITE and rings its doorbell, using both doorbell buffers in turn.
     fn post_write(&mut self, from: u64, to: u64, length: u32, signaled: bool) {
         let mut block = vec![0; 64];
         block[..4].copy_from_slice(&(u32::from(self.posted) << 8 | 0x08).to_be_bytes());
@@ -544,7 +546,7 @@ impl Driver {
         self.arm_number += 1;
     }
 
-    /// Copies memory by writes to itself, of which the last completes.
+    /// Copies memory by writes to itself. Only the last write is signalled.
     fn copy(&mut self, pieces: u64, length: u32) {
         let bytes: Vec<u8> = (0..pieces * u64::from(length)).map(|at| (at * 31 + pieces) as u8).collect();
         self.machine.write(SOURCE, &bytes);
@@ -557,8 +559,9 @@ impl Driver {
         assert_eq!(self.machine.read(TARGET, bytes.len()), bytes, "{pieces} writes of {length} bytes");
     }
 
-    /// A request that comes with its doorbell is executed as it came: the one in the ring would not complete
-    /// (the test of write combining in Linux's mlx5_ib). Where its rest does not come, the ring counts.
+    /// A request that is written with its doorbell is executed as written there: its copy in the ring would
+    /// not complete (the test of write combining in Linux's mlx5_ib). If the rest of the written block does
+    /// not come, the copy in the ring is executed.
     fn blue_flame(&mut self) {
         for whole in [true, false] {
             let mut block = vec![0; 64];
@@ -577,13 +580,13 @@ impl Driver {
             if whole {
                 assert_eq!(self.complete(), 0);
             } else {
-                // What comes next completes, and nothing before it.
+                // The next request completes, and no earlier one does.
                 self.copy(1, 8);
             }
         }
     }
 
-    /// A write to where nothing is mapped fails, and queues that are made anew work.
+    /// Makes a write to an unmapped address fail, and checks that new queues work.
     fn fail(&mut self) {
         self.post_write(SOURCE, BASE + BYTES - 8, 16, true);
         assert_eq!(self.complete(), 0xd, "a request that failed");
@@ -602,7 +605,7 @@ impl Driver {
         self.post_write(SOURCE, TARGET, 8, true);
         assert_eq!(raised(descriptor), 1);
         assert_eq!(self.complete(), 0);
-        // It is armed for one.
+        // The queue is armed for one interrupt only.
         self.post_write(SOURCE, TARGET, 8, true);
         assert_eq!(self.complete(), 0);
         assert!(!is_raised(descriptor));
@@ -632,7 +635,7 @@ impl Driver {
     }
 }
 
-/// Brings the device up, works with it, and puts it back.
+/// Brings the device up, works with it, and shuts it down.
 fn drive(machine: Machine) -> Machine {
     let mut driver = Driver::probe(machine);
     driver.start();
@@ -649,7 +652,7 @@ fn drive(machine: Machine) -> Machine {
     driver.fail();
     driver.copy(15, 100);
     driver.interrupt(&descriptor);
-    // An opcode that is none is refused, and nothing else comes of it.
+    // An unknown opcode is refused without any other effect.
     assert_eq!(driver.carry(Words::new(0xfff, 0, 16), 16)[0], 2);
     driver.stop();
     let [wanted, given_back] = driver.asked;
@@ -661,7 +664,7 @@ fn drive(machine: Machine) -> Machine {
 fn a_driver_of_others_brings_the_device_up_and_writes_to_itself() {
     let served = Served::here(DeviceProfile::default());
     let machine = Machine::new(&served.socket(), BASE, BYTES);
-    // And once more, as the next driver would.
+    // Repeats the bring-up, as by a second driver.
     drive(drive(machine));
 }
 
@@ -673,7 +676,7 @@ fn a_reset_of_the_function_leaves_nothing_of_a_driver() {
     driver.make_domain();
     driver.make_queues();
     let Driver { mut machine, .. } = driver;
-    // FLR, by the control register of the device's capability.
+    // The reset is FLR, by the control register of the PCI Express capability.
     machine.write_config(0x68, &[0, 0x80]);
     assert_eq!(machine.config::<2>(4), [0, 0], "no bus master");
     assert_eq!(machine.register(0x1fc) >> 31, 1, "the firmware starts");
@@ -683,7 +686,7 @@ fn a_reset_of_the_function_leaves_nothing_of_a_driver() {
     drive(machine);
 }
 
-/// The gate of `cargo xtask test --rest`: the program behind its socket, as others start it.
+/// The test for `cargo xtask test --rest`: starts the program behind its socket, as users do.
 #[test]
 #[ignore = "cargo xtask test function"]
 fn the_program_serves_drivers_one_after_the_other() {

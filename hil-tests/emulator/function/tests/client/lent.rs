@@ -1,5 +1,5 @@
-//! Memory of this process that a client can lend: a file, mapped once, whose addresses on the bus are those
-//! of this process.
+//! Memory of this process that a client can lend: a file, mapped once, whose bus addresses equal its
+//! addresses in this process.
 
 #![allow(unsafe_code)]
 
@@ -14,13 +14,13 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of it.
+/// Bytes of the memory.
 pub const BYTES: u64 = 8 << 20;
 
 struct Lent {
     file: OwnedFd,
     first: usize,
-    /// The first byte that was not given out.
+    /// The first byte that is not allocated yet.
     next: AtomicUsize,
 }
 
@@ -28,14 +28,14 @@ fn lent() -> &'static Lent {
     static LENT: OnceLock<Lent> = OnceLock::new();
     LENT.get_or_init(|| {
         let (file, both) = (sealed(BYTES), ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: without an address the system picks one that is free.
+        // SAFETY: without a given address, the system picks free addresses.
         let first = unsafe { mmap(std::ptr::null_mut(), BYTES as usize, both, MapFlags::SHARED, &file, 0) };
         let first = first.unwrap().expose_provenance();
         Lent { file, first, next: AtomicUsize::new(first) }
     })
 }
 
-/// Gives out memory that nobody else has; null where there is none left.
+/// Allocates memory that nobody else has. Returns null if none is left.
 ///
 /// # Safety
 /// None of its own; the type is that of allocators.
@@ -52,29 +52,30 @@ unsafe fn take(layout: Layout) -> *mut u8 {
     }
 }
 
-/// Returns the file, and where it begins on the bus.
+/// Returns the file, and its bus address.
 pub fn file() -> (&'static OwnedFd, u64) {
     (&lent().file, lent().first as u64)
 }
 
-/// Returns memory that comes from it.
+/// Returns memory that is allocated from the file.
 pub fn memory() -> HostMemory {
-    // SAFETY: `take` returns null, or a range of the mapping, which stays, that it returns once.
+    // SAFETY: `take` returns null, or a range of the mapping that it returns only once. The mapping stays for
+    // ever.
     unsafe { HostMemory::new(take) }
 }
 
-/// Takes memory for a command queue, and returns where it is on the bus.
+/// Allocates memory for a command queue, and returns it with its bus address.
 pub fn command_memory(memory: &mut HostMemory) -> (&'static mut CommandMemory<16>, u64) {
     let address = memory.alloc(size_of::<CommandMemory<16>>());
     let place = std::ptr::with_exposed_provenance_mut::<CommandMemory<16>>(address as usize);
-    // SAFETY: these pages of zeros are aligned, long enough and given to nobody else, and never given back;
-    // any bytes are such memory. The command queue takes the reference and never reads through it.
+    // SAFETY: these pages of zeros are aligned, long enough, given to nobody else, and never freed. Any bytes
+    // are valid for the type. The command queue takes the reference and never reads through it.
     (unsafe { &mut *place }, address)
 }
 
-/// Takes memory for rings, a page of each, and their records.
+/// Allocates memory for rings, a page for each, and their doorbell records.
 pub fn rings(memory: &mut HostMemory) -> BareRings {
-    // SAFETY: rings and records go into queues of the library; the device only reads records.
+    // SAFETY: rings and records go into queues of the library. The device only reads records.
     unsafe {
         BareRings {
             blocks: memory.share(Wqebb::ZERO, 64),

@@ -1,4 +1,4 @@
-//! The library's own bring-up over the same client: the scenario of a bare machine, with memory that the
+//! The library's own bring-up over the same client: the scenarios of a bare machine, with memory that the
 //! client lends.
 
 use crate::lent;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use vfio_user::Client;
 
-/// A client whose memory is that of this process.
+/// A client that lends memory of this process.
 struct FunctionBare {
     client: Rc<RefCell<Client>>,
     memory: HostMemory,
@@ -90,7 +90,7 @@ impl Bare for FunctionBare {
     }
 }
 
-/// Connects to a function, and lends it memory.
+/// Connects to a function, and lends memory to it.
 fn bare(socket: &Path) -> Box<dyn Bare> {
     let mut client = Client::new(socket).unwrap();
     let (file, base) = lent::file();

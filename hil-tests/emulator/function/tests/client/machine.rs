@@ -1,4 +1,4 @@
-//! A machine: a client of the function, memory that it lends, and the function behind a socket.
+//! A machine for tests: a client of the function, memory for it, and the function behind a socket.
 
 use mlx5_function::{Function, Model, serve_stream};
 use mlx5_softdev::DeviceProfile;
@@ -17,20 +17,20 @@ pub const BAR: u32 = 0;
 pub const CONFIG: u32 = 7;
 pub const MSI_X: u32 = 2;
 
-/// Who serves the function.
+/// The server of the function.
 enum Server {
     Thread(Option<JoinHandle<()>>),
     Program(Child),
 }
 
-/// A function that is served, and its socket.
+/// A function with a server, and its socket.
 pub struct Served {
     folder: TempDir,
     server: Server,
 }
 
 impl Served {
-    /// Serves one client, in a thread of this process.
+    /// Serves one client in a thread of this process.
     pub fn here(profile: DeviceProfile) -> Self {
         let folder = TempDir::new().unwrap();
         let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
@@ -74,15 +74,15 @@ impl Drop for Served {
     }
 }
 
-/// A client with memory at an address of the bus.
+/// A client with memory at a bus address.
 pub struct Machine {
     pub client: Client,
     pub memory: OwnedFd,
-    /// Where its memory is on the bus.
+    /// The bus address of the memory.
     pub base: u64,
 }
 
-/// Memory that can be lent.
+/// Returns memory that a client can lend to the function.
 pub fn sealed(bytes: u64) -> OwnedFd {
     let memory = memfd_create("memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&memory, bytes).unwrap();
@@ -108,7 +108,7 @@ impl Machine {
         self.client.region_write(CONFIG, at, bytes).unwrap();
     }
 
-    /// Lets the function read and write memory, or not.
+    /// Sets whether the function may read and write memory.
     pub fn set_master(&mut self, on: bool) {
         let [low, high] = self.config(4);
         self.write_config(4, &[if on { low | 4 } else { low & !4 }, high]);
@@ -124,7 +124,7 @@ impl Machine {
         self.client.region_write(BAR, at, &value.to_be_bytes()).unwrap();
     }
 
-    /// Reads memory by its address on the bus.
+    /// Reads memory at a bus address.
     pub fn read(&self, address: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         assert_eq!(pread(&self.memory, &mut bytes, address - self.base).unwrap(), length);
@@ -135,16 +135,16 @@ impl Machine {
         assert_eq!(pwrite(&self.memory, bytes, address - self.base).unwrap(), bytes.len());
     }
 
-    /// Has a descriptor tell of a vector, and returns it.
+    /// Makes a descriptor that signals a vector, and returns it.
     pub fn interrupt(&mut self, vector: u32) -> OwnedFd {
         let descriptor = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
-        // Descriptors come with it, and are to be triggered.
+        // Flags: the message has descriptors, and they are to be triggered.
         self.client.set_irqs(MSI_X, 1 << 2 | 1 << 5, vector, 1, &[descriptor.as_raw_fd()]).unwrap();
         descriptor
     }
 }
 
-/// Returns how often an interrupt was raised, having waited for it a second at most.
+/// Returns how often an interrupt was raised, after waiting for it at most a second.
 pub fn raised(descriptor: &OwnedFd) -> u64 {
     let mut polled = [PollFd::new(descriptor, PollFlags::IN)];
     if poll(&mut polled, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap() == 0 {

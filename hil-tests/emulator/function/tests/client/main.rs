@@ -1,5 +1,5 @@
-//! Clients of the function over vfio-user, without QEMU: an independent bring-up, the library's own, and what
-//! is refused.
+//! Clients of the function over vfio-user, without QEMU: an independent bring-up, the library's own bring-up,
+//! and refusals.
 #![allow(missing_docs, unreachable_pub)]
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
