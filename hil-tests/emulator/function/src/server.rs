@@ -15,7 +15,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 /// The most descriptors of a message.
 const DESCRIPTORS: usize = 16;
 
-/// How long the server waits for the rest of a block after its first 8 bytes. The wait delays no other work.
+/// How long the server waits for the rest of a block after its first 8 bytes. A message of the client
+/// ends the wait, so the client is never delayed.
 const BLOCK_NS: i64 = 20_000_000;
 /// A period of the receiver-not-ready timer.
 const WAIT_NS: i64 = 1_000_000;

@@ -106,7 +106,8 @@ pub(crate) enum Course {
     Good,
     /// The call fails with this errno and, if it is a command, with this status.
     Fails(Errno, u8),
-    /// The call is carried out, but the caller is told that it has failed.
+    /// A command that changes an object is carried out, any other call is not. In either case, the caller is
+    /// told that the call has failed.
     Unheard,
 }
 

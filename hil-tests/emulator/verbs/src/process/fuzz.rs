@@ -194,8 +194,8 @@ fn session(state: &mut State, input: &mut Input<'_>) {
 }
 
 /// Sends bytes as another process would. Most of them resemble a message: a correct length prefix, a
-/// plausible length, and a known kind. A message that decodes must stay the same when it is encoded and decoded
-/// again.
+/// plausible length, and a known kind. A message that decodes must stay the same when it is encoded and
+/// decoded again.
 fn message(state: &mut State, input: &mut Input<'_>) {
     const LENGTHS: [usize; 6] = [10, 11, 18, 30, 34, 42];
     let length = if input.below(2) == 0 { input.pick(&LENGTHS) } else { input.below(64) };
