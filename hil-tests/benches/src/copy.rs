@@ -1,6 +1,6 @@
-//! The bare copy: blocks that are ready are copied into the ring, and the doorbell rings.
+//! The bare copy: copies ready blocks into the ring and rings the doorbell.
 //!
-//! No field is patched, no room is checked, and the ring's end is not looked at.
+//! The code patches no field, checks no room, and ignores the ring's end.
 
 #![allow(unsafe_code)]
 
@@ -16,25 +16,25 @@ use mlx5_mkey::wire::{OCTOWORD_BYTES, Wqebb};
 /// The longest request: 63 octowords.
 const LONGEST: usize = 16;
 
-/// One load and one store, of a register of 16 bytes on the machines there are.
+/// The unit of one load and one store: a 16-byte register of the supported machines.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct Octoword([u64; 2]);
 
 const _: () = assert!(size_of::<Octoword>() == OCTOWORD_BYTES);
 
-/// The bare copy.
+/// The bare copy as a side of the benchmarks.
 pub struct BareCopy {
-    /// Longer than counted by the longest request, since the end is not looked at.
+    /// The ring, extended by the longest request, since the code ignores the ring's end.
     ring: Box<[Wqebb; BLOCKS + LONGEST]>,
-    /// For each request its own.
+    /// The ready blocks, separate for each request.
     ready: Vec<[Wqebb; LONGEST]>,
     publisher: Publisher,
     producer: u32,
 }
 
 impl BareCopy {
-    /// Copies zeros: what is copied makes no difference.
+    /// Makes blocks of zeros, since their contents make no difference.
     pub fn new() -> Self {
         Self {
             ring: Box::new([Wqebb::ZERO; BLOCKS + LONGEST]),
@@ -44,7 +44,7 @@ impl BareCopy {
         }
     }
 
-    /// Copies requests of a size that the compiler knows, and a SET_PSV behind each if there is to be one.
+    /// Copies requests whose size the compiler knows. With `PSV`, copies a SET_PSV after each.
     #[inline(never)]
     fn copy<const OCTOWORDS: usize, const PSV: bool, const BATCHED: usize>(&mut self, requests: usize) {
         let Self { ring, ready, publisher, producer } = self;
@@ -53,11 +53,11 @@ impl BareCopy {
             let mut control = 0;
             for ready in batch {
                 let from = ready.as_ptr().cast::<Octoword>();
-                // SAFETY: as `slot` says; the blocks that are ready are as many as the longest request has.
+                // SAFETY: see `slot` for the target. The ready blocks have the length of the longest request.
                 unsafe { copy_octowords(from, slot(ring, *producer), OCTOWORDS) };
                 *producer = producer.wrapping_add((OCTOWORDS.div_ceil(4)) as u32);
                 if PSV {
-                    // SAFETY: as above.
+                    // SAFETY: as for the request.
                     unsafe { copy_octowords(from.add(OCTOWORDS), slot(ring, *producer), 2) };
                     *producer = producer.wrapping_add(1);
                 }
@@ -90,18 +90,18 @@ impl Default for BareCopy {
     }
 }
 
-/// Blocks that are ready for `requests` requests, of which the compiler knows nothing.
+/// Returns the ready blocks for `requests` requests. The compiler cannot know their contents.
 fn first(ready: &[[Wqebb; LONGEST]], requests: usize) -> &[[Wqebb; LONGEST]] {
     black_box(ready.split_at(requests.min(ready.len())).0)
 }
 
-/// Where the next request goes: `LONGEST` blocks or more are left behind it.
+/// Returns the place of the next request. At least `LONGEST` blocks follow it in the ring.
 #[inline(always)]
 fn slot(ring: *mut Wqebb, producer: u32) -> *mut Octoword {
     ring.wrapping_add(producer as usize % BLOCKS).cast()
 }
 
-/// The first 8 bytes of a request, which go to the doorbell.
+/// Returns the first 8 bytes of a request, which are written to the doorbell.
 #[inline(always)]
 fn first_word(ready: &[Wqebb; LONGEST]) -> u64 {
     let [Wqebb([a, b, c, d, e, f, g, h, ..]), ..] = *ready;
@@ -111,7 +111,7 @@ fn first_word(ready: &[Wqebb; LONGEST]) -> u64 {
 /// Copies `count` octowords.
 ///
 /// # Safety
-/// Both places have as many.
+/// Both places have at least `count` octowords.
 #[inline(always)]
 unsafe fn copy_octowords(from: *const Octoword, to: *mut Octoword, count: usize) {
     for at in 0..count {

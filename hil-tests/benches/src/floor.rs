@@ -1,10 +1,8 @@
-//! The least that a program takes which does one kind of request and nothing else: written by hand, without
-//! the library.
+//! The floor: the fewest instructions for one kind of request, written by hand without the library.
 //!
-//! It looks whether there is room, keeps the name of the request and what the mkey maps, and turns native
-//! values into the device's. It checks no entry, has no ring that ends in the middle of a request, and
-//! nothing can be said but what is here. Words are numbers of 64 bits as the PRM has them, most significant
-//! bit first.
+//! The code checks for room, keeps the name of the request and the mapping of the mkey, and converts native
+//! values to the device's. It checks no entry, handles no request that wraps around the ring's end, and
+//! offers no other options. Words are 64-bit numbers as in the PRM, most significant bit first.
 
 #![allow(unsafe_code)]
 // Indices are taken modulo the length.
@@ -25,16 +23,17 @@ const QPN: u64 = 0x77;
 /// Opcodes.
 const UMR: u64 = 0x25;
 const RDMA_WRITE: u64 = 0x08;
-/// Second word of a control segment: a completion is wanted; a fence behind a request that changes an mkey.
+/// Second word of a control segment: the flag for a completion, and the fence after a request that changes an
+/// mkey.
 const SIGNALLED: u64 = 0x08 << 32;
 const SMALL_FENCE: u64 = 0x20 << 32;
-/// UMR control segment: inline, four translation entries; and one BSF of four octowords.
+/// UMR control segment: inline with four translation entries; and the size of one BSF of four octowords.
 const FOUR_ENTRIES: u64 = 0x8000_0000_0004_0000;
 const BSF: u64 = 4;
-/// Which fields of the mkey change: length, key, access, free; and whether there are BSFs.
+/// Mask of the mkey's changed fields: length, key, access, free; and the bit for BSFs.
 const MKEY_MASK: u64 = 0x203c_2001;
 const BSF_MASK: u64 = 0x1000;
-/// Mkey context: remote read, any queue pair; BSFs in use.
+/// Mkey context: remote read, any queue pair; and the bit for BSFs in use.
 const CONTEXT: u64 = 0x0000_1000_ffff_ff00;
 const BSF_ENABLED: u64 = 0x4000_0000;
 /// Crypto BSF: encryption on transmission, AES-XTS, data units of 512 bytes, the data encryption key.
@@ -42,12 +41,12 @@ const CRYPTO: u64 = 0x8100_0000_ffff_ffff;
 const DATA_UNIT: u64 = 0x0100_0000_0000_0000;
 const DEK: u64 = 0x0000_0123_0000_0000;
 
-/// What a program knows of its mkey.
+/// A program's knowledge of its mkey.
 struct Mkey {
-    /// Its key, and that a completion is wanted, as a control segment has them.
+    /// The mkey's key, with the flag for a completion, as in a control segment.
     key: u64,
     length: u64,
-    /// Entries, and whether there is crypto.
+    /// Number of entries, and whether there is crypto.
     maps: u64,
 }
 
@@ -59,29 +58,29 @@ struct FloorIo {
 
 /// A send queue. Blocks are counted from its start.
 struct Queue {
-    /// What the completion of the request that begins here carries, and where the next one begins.
+    /// For the request that begins at each block: the name for its completion, and the first block after it.
     names: [u64; BLOCKS],
     ends: [u64; BLOCKS],
     producer: u64,
-    /// Up to here blocks are free and contiguous.
+    /// End of the free contiguous blocks.
     free: u64,
-    /// Where the oldest request outstanding begins.
+    /// The block at which the oldest outstanding request begins.
     tail: u64,
-    /// The fence that the next request needs, as a control segment has it.
+    /// The fence of the next request, as in a control segment.
     fence: u64,
     publisher: Publisher,
     ring: Box<[Words; BLOCKS]>,
 }
 
 impl Queue {
-    /// Looks anew how many blocks are free and contiguous.
+    /// Computes anew how many blocks are free and contiguous.
     #[cold]
     fn look(&mut self) {
         let lap = self.producer / BLOCKS as u64 * BLOCKS as u64;
         self.free = (self.tail + BLOCKS as u64).min(lap + BLOCKS as u64);
     }
 
-    /// Takes room for a request of `LENGTH` blocks and returns it with its number.
+    /// Takes room for a request of `LENGTH` blocks. Returns the room, and the request's number.
     #[inline(always)]
     fn reserve<const LENGTH: usize>(&mut self, name: u64) -> Option<(&mut [Words; LENGTH], u64)> {
         let number = self.producer;
@@ -96,7 +95,7 @@ impl Queue {
         self.names[at] = name;
         self.ends[at] = end;
         self.producer = end;
-        // SAFETY: up to `free` all blocks of this lap are in the ring, one behind the other.
+        // SAFETY: all blocks of this lap up to `free` are contiguous in the ring.
         let blocks = unsafe { &mut *self.ring.as_mut_ptr().add(at).cast::<[Words; LENGTH]>() };
         Some((blocks, number & 0xffff))
     }
@@ -111,7 +110,7 @@ struct Completion {
     _bytes: u32,
 }
 
-/// The floor.
+/// The floor as a side of the benchmarks.
 pub struct Floor {
     queue: Queue,
     entries: Box<[Words; ENTRIES]>,
@@ -120,7 +119,7 @@ pub struct Floor {
     ios: Vec<FloorIo>,
 }
 
-/// The first word of a request.
+/// Returns the first word of a request.
 #[inline(always)]
 const fn control(number: u64, opcode: u64, octowords: u64) -> u64 {
     (number << 40 | opcode << 32 | QPN << 8 | octowords).to_be()
@@ -131,7 +130,7 @@ const fn control(number: u64, opcode: u64, octowords: u64) -> u64 {
 fn put_entries(block: &mut Words, entries: &[KlmEntry; MAX_ENTRIES]) -> u64 {
     let mut sum = 0;
     for (words, entry) in block.as_chunks_mut::<2>().0.iter_mut().zip(entries) {
-        // One load, as both are side by side.
+        // One load reads both fields, since they are adjacent.
         let (length, key) = (u64::from(entry.length), u64::from(entry.key.get()));
         *words = [(key << 32 | length).rotate_left(32).to_be(), entry.address.to_be()];
         sum += length;
@@ -139,14 +138,14 @@ fn put_entries(block: &mut Words, entries: &[KlmEntry; MAX_ENTRIES]) -> u64 {
     sum
 }
 
-/// The first `requests` I/Os.
+/// Returns the first `requests` I/Os.
 fn first(ios: &mut [FloorIo], requests: usize) -> &mut [FloorIo] {
     let count = requests.min(ios.len());
     black_box(ios.split_at_mut(count).0)
 }
 
 impl Floor {
-    /// Makes queues.
+    /// Makes the queues.
     pub fn new() -> Self {
         let queue = Queue {
             names: [0; BLOCKS],
@@ -224,14 +223,14 @@ impl Floor {
         Ok(())
     }
 
-    /// Takes a completion of a request that succeeded.
+    /// Takes a completion of a successful request.
     #[inline(always)]
     fn poll(&mut self) -> Option<Completion> {
         let Self { queue, entries, consumer, completions, .. } = self;
         let entry = &entries[*consumer as usize % ENTRIES];
         let last = u64::from_be(entry[7]);
         let lap = u64::from((*consumer / ENTRIES as u32) & 1);
-        // Opcode, format and owner: a success of a send request, which is there.
+        // Opcode, format and owner bit must be those of a written entry for a successful send request.
         if last & 0xfd != lap || last >> 32 & 0x00ff_ffff != QPN {
             return None;
         }
@@ -257,12 +256,12 @@ impl Floor {
         Ok(())
     }
 
-    /// Writes the entries of `requests` requests from `first` on, of one block each.
+    /// Writes the completion entries of `requests` requests of one block each, which begin at block `first`.
     fn complete(&mut self, first: u64, requests: usize) {
         self.consumer = 0;
         for (entry, at) in self.entries.iter_mut().zip(0..) {
             let last = RDMA_WRITE << 56 | QPN << 32 | ((first + at) & 0xffff) << 16;
-            // An entry that is not there belongs to the device.
+            // The other entries belong to the device.
             entry[7] = (if (at as usize) < requests { last } else { 0xf1 }).to_be();
         }
     }
@@ -276,7 +275,7 @@ impl Default for Floor {
 
 impl Side for Floor {
     fn does(&self, work: Work, batch: usize) -> bool {
-        // One doorbell for each request.
+        // The floor has one doorbell for each request.
         batch == 1 && matches!(work, Work::List4 | Work::Xts4 | Work::RdmaWrite | Work::Completion1)
     }
 
@@ -319,7 +318,7 @@ mod tests {
     use super::*;
     use crate::ours::{Ours, OursMemory};
 
-    /// Both write the same but for the number of the block, which depends on how much was posted before.
+    /// Both write the same blocks, except for the block number, which depends on earlier requests.
     #[test]
     fn the_floor_writes_what_the_library_writes() -> Result<(), Fault> {
         let mut memory = OursMemory::new();
@@ -330,7 +329,7 @@ mod tests {
                 side.run(work, 1, 3)?;
                 side.drain(work, 3)?;
             }
-            // The first one is behind another request than here.
+            // The floor's first request follows another request than the library's, and is left out.
             for at in work.blocks()..3 * work.blocks() {
                 let ours = ours.block(at as u32);
                 let mut floor = floor.queue.ring[at];

@@ -1,24 +1,26 @@
-//! The work whose instructions are counted, and who does it: the library ([`ours`]), a bare copy of the same
-//! bytes ([`copy`]), the least that a hand-written program takes ([`floor`]), and libmlx5, in the program.
+//! The work whose instructions are counted, and the sides that do it: the library ([`ours`]), a bare copy of
+//! as many bytes ([`copy`]), and a hand-written program with the fewest instructions ([`floor`]). libmlx5 is
+//! a side in the bench program.
 //!
-//! Nothing here reads a clock or prints, so that the same work runs on bare metal. A measurement is the
-//! difference of two runs of [`Side::run`], one with more requests than the other: what a run costs beside
-//! its requests cancels out.
+//! This crate reads no clock and prints nothing, so that the same work runs on bare metal. A measurement is
+//! the difference of two runs of [`Side::run`], one with more requests than the other. The costs of a run
+//! besides its requests cancel out.
 //!
-//! What is counted is what a service does for each request. It has addresses, lengths and keys as native
-//! values in memory, of which the compiler knows nothing ([`Io`]), one mkey for each I/O, and 64 of them that
-//! it uses in turn; what is the same for all I/Os of a volume (access, signature, crypto) it has made ready.
-//! From there to the doorbell everything is counted, with one doorbell for each request. Rings have 256
-//! blocks, completion queues 512 entries, and every field of a completion is used.
+//! The counted code is that of a service for each request. The service has addresses, lengths and keys as
+//! native values in memory, which the compiler cannot know ([`Io`]). It has one mkey for each I/O, and uses
+//! 64 of them in turn. It has prepared the properties that are common to all I/Os of a volume (access,
+//! signature, crypto). All instructions from there to the doorbell are counted, with one doorbell for each
+//! request. Rings have 256 blocks, completion queues have 512 entries, and every field of a completion is
+//! used.
 //!
-//! A run of requests begins at the ring's start and stays before its end, and completions are taken outside
-//! of what is counted. [`Work::List16Wrapped`] is about the ring's end, and those of whole I/Os
-//! ([`Work::IoList4`] and others) go round the ring and take their completions: they are means over whole
-//! laps. [`Work::RingFullList4`] and [`Work::MaxRequestsList4`] take a completion before each request:
-//! compare them with [`Work::List4`] and [`Work::Completion1`] together.
+//! A run of requests begins at the ring's start and ends before its end, and completions are taken outside of
+//! the counted code. There are three exceptions. [`Work::List16Wrapped`] passes the ring's end. Whole I/Os
+//! ([`Work::IoList4`] and others) go round the ring and take their completions: their counts are means over
+//! whole laps. [`Work::RingFullList4`] and [`Work::MaxRequestsList4`] take a completion before each request:
+//! compare them with the sum of [`Work::List4`] and [`Work::Completion1`].
 
 #![no_std]
-// As in the tests: what is impossible stops.
+// A value that cannot occur stops the program, as in the tests.
 #![allow(clippy::expect_used)]
 
 extern crate alloc;
@@ -39,11 +41,11 @@ use mlx5_mkey::wqe::Sge;
 pub const BLOCKS: usize = 256;
 /// Entries of a completion queue.
 pub const ENTRIES: usize = 512;
-/// I/Os, each with its mkey, that are used in turn.
+/// Number of I/Os, each with its mkey, that are used in turn.
 pub const IOS: usize = 64;
-/// Requests that share a doorbell, where they do.
+/// Requests per doorbell in a batch.
 pub const BATCH: usize = 16;
-/// The most entries of a list: as many as one request holds.
+/// The most entries of a list that one request holds.
 pub const MAX_ENTRIES: usize = 52;
 /// Queue pairs of [`Work::Completion64Queues`].
 pub const QUEUES: usize = 64;
@@ -51,24 +53,24 @@ pub const QUEUES: usize = 64;
 /// An I/O as a service knows it.
 #[derive(Clone, Debug)]
 pub struct Io {
-    /// Its memory; how many of them count is up to the work.
+    /// Memory of the I/O. The work decides how many of the entries it uses.
     pub entries: [KlmEntry; MAX_ENTRIES],
-    /// How many, for work that learns the number at run time.
+    /// The number of used entries, for work that learns this number at run time.
     pub count: usize,
-    /// What an RDMA WRITE or a receive is about.
+    /// Local memory of an RDMA WRITE or a receive.
     pub data: Sge,
     /// Address and key of the peer's memory.
     pub remote: u64,
     /// See `remote`.
     pub rkey: u32,
-    /// What its completion carries.
+    /// The name of the request in its completion.
     pub id: u64,
-    /// Where it is on the disk: its tweak and its reference tag.
+    /// The I/O's block number on the disk, used as tweak and reference tag.
     pub lba: u64,
 }
 
 impl Io {
-    /// Returns the I/Os of a run, all different.
+    /// Returns the I/Os of a run, each with other values.
     pub fn all(entries: usize) -> Vec<Self> {
         const BYTES: u32 = 4096;
         let key = Key::from_raw(0x500);
@@ -87,12 +89,12 @@ impl Io {
     }
 }
 
-/// What is done. Numbers in names are those of entries; "known" is what the compiler knows.
+/// A kind of work. A number in a name is the number of entries. A "known" number is known to the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// A list, its number of entries known.
+    /// A list with a known number of entries.
     List1,
-    /// A list, its number of entries not known.
+    /// A list with an unknown number of entries.
     List1Dyn,
     /// As [`Work::List1Dyn`].
     List4Dyn,
@@ -110,13 +112,13 @@ pub enum Work {
     T10DifXts4,
     /// An RDMA WRITE with one SGE.
     RdmaWrite,
-    /// [`Work::RdmaWrite`], written to the device with the doorbell (BlueFlame).
+    /// [`Work::RdmaWrite`], with the request written to the device together with the doorbell (BlueFlame).
     RdmaWriteBlueFlame,
-    /// Completions, one per poll, all requests signalled.
+    /// Completions, one per poll. All requests are signalled.
     Completion1,
     /// As [`Work::Completion1`], 16 per poll.
     Completion16,
-    /// Completions of requests, each behind a silent one.
+    /// Completions of signalled requests, each after a silent request.
     CompletionAfterSilent,
     /// Completions where every 32nd request is signalled.
     CompletionEvery32,
@@ -124,21 +126,21 @@ pub enum Work {
     LimitedList4,
     /// Completions of 64 queue pairs in turn, on one completion queue.
     Completion64Queues,
-    /// [`Work::List4`], refused by a ring that is full.
+    /// [`Work::List4`], refused because the ring is full.
     RefusedRingFull,
-    /// [`Work::List4`], refused by a queue with as many requests as it may have.
+    /// [`Work::List4`], refused because the queue has its maximum number of requests.
     RefusedMaxRequests,
-    /// A completion on a full ring, and [`Work::List4`] in the room that this makes.
+    /// A completion on a full ring, then [`Work::List4`] in the room that the completion makes.
     RingFullList4,
-    /// A completion on a queue with as many requests as it may have, and [`Work::List4`] in the place of the
-    /// one that is done.
+    /// A completion on a queue with its maximum number of requests, then [`Work::List4`] in place of the
+    /// completed request.
     MaxRequestsList4,
-    /// A whole I/O: [`Work::List4`], silent, an RDMA WRITE of all of it, signalled, the doorbell, and the
+    /// A whole I/O: a silent [`Work::List4`], a signalled RDMA WRITE of the whole mkey, the doorbell, and the
     /// completion.
     IoList4,
-    /// [`Work::IoList4`], its number of entries not known.
+    /// [`Work::IoList4`] with an unknown number of entries.
     IoList4Dyn,
-    /// [`Work::IoList4`] through the shim over libmlx5 (`devx`), which the program does, and boards do not.
+    /// [`Work::IoList4`] through the shim over libmlx5 (`devx`), in the bench program only, not on boards.
     IoList4Devx,
     /// A whole I/O with [`Work::Xts4`].
     IoXts4,
@@ -148,37 +150,37 @@ pub enum Work {
     IoT10DifXts4,
     /// An interleaved layout of 3 entries.
     Interleaved3,
-    /// [`Work::List16`] in a ring that comes to its end: one of 41 requests begins three blocks before it and
-    /// goes on at its start.
+    /// [`Work::List16`] in a ring that comes to its end. One of 41 requests begins three blocks before the
+    /// end, and continues at the ring's start.
     List16Wrapped,
     /// [`Work::List4`] through a queue that threads share.
     SharedList4,
     /// A receive with one SGE.
     Receive,
-    /// [`Work::List1`] on an mkey that has never been configured.
+    /// [`Work::List1`] on an mkey that was never configured.
     FirstList1,
-    /// [`Work::T10DifXts4`] on an mkey that has never been configured.
+    /// [`Work::T10DifXts4`] on an mkey that was never configured.
     FirstT10DifXts4,
-    /// A new list for an mkey of [`Work::List4`], and nothing else.
+    /// Only a new list, for an mkey of [`Work::List4`].
     ReconfigureList4,
-    /// A new tweak for an mkey of [`Work::Xts4`], and nothing else.
+    /// Only a new tweak, for an mkey of [`Work::Xts4`].
     ReconfigureTweak,
-    /// A new reference tag for an mkey of [`Work::T10Dif1`], and nothing else.
+    /// Only a new reference tag, for an mkey of [`Work::T10Dif1`].
     ReconfigureRefTag,
-    /// A list of this number of entries, which the compiler does not know: for the plot.
+    /// A list of this number of entries, unknown to the compiler, for the plot.
     Entries(u8),
 }
 
-/// What of an mkey a work is about.
+/// The properties of an mkey that a work configures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Its layout.
+    /// The layout.
     Plain,
-    /// Also a signature of one domain.
+    /// The layout, and a signature of one domain.
     Signed,
-    /// Also crypto.
+    /// The layout, and crypto.
     Encrypted,
-    /// Also both.
+    /// The layout, a signature and crypto.
     Both,
 }
 
@@ -186,12 +188,12 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Plain, Self::Signed, Self::Encrypted, Self::Both];
 
-    /// Returns whether there is a signature.
+    /// Returns whether the work configures a signature.
     pub const fn has_signature(self) -> bool {
         matches!(self, Self::Signed | Self::Both)
     }
 
-    /// Returns whether there is crypto.
+    /// Returns whether the work configures crypto.
     pub const fn has_crypto(self) -> bool {
         matches!(self, Self::Encrypted | Self::Both)
     }
@@ -201,7 +203,7 @@ const ONE: &[usize] = &[1];
 const ONE_AND_MANY: &[usize] = &[1, BATCH];
 
 impl Work {
-    /// What the table shows, in its order.
+    /// All rows of the table, in their order.
     pub const ALL: &[Self] = &[
         Self::List1,
         Self::List1Dyn,
@@ -241,8 +243,8 @@ impl Work {
         Self::ReconfigureRefTag,
     ];
 
-    /// Returns name, kind of mkey, entries of the layout, and how many requests may share a doorbell (or
-    /// completions a poll) in a measurement.
+    /// Returns the name, the kind of mkey, the entries of the layout, and the measured numbers of requests
+    /// per doorbell (or of completions per poll).
     const fn row(self) -> (&'static str, Kind, usize, &'static [usize]) {
         use Kind::{Both, Encrypted, Plain, Signed};
         match self {
@@ -286,38 +288,39 @@ impl Work {
         }
     }
 
-    /// Returns the kind of mkey.
+    /// Returns the kind of the work's mkeys.
     pub const fn kind(self) -> Kind {
         self.row().1
     }
 
-    /// Returns the entries of the layout.
+    /// Returns the number of entries of the layout.
     pub const fn entries(self) -> usize {
         self.row().2
     }
 
-    /// Returns how many requests may share a doorbell (or completions a poll) in a measurement.
+    /// Returns the measured numbers of requests per doorbell (or of completions per poll).
     pub const fn batches(self) -> &'static [usize] {
         self.row().3
     }
 
-    /// Returns how many requests (or completions, or I/Os) two runs have, whose difference counts.
+    /// Returns the numbers of requests (or completions, or I/Os) of the two runs whose difference is the
+    /// count.
     pub const fn runs(self, batch: usize) -> [usize; 2] {
         match self {
-            // One of 41 wraps: a bit more than a program has that goes round the ring, where it is two in 85.
+            // One request of 41 wraps. In a program that goes round the ring, it is two of 85, slightly less.
             Self::List16Wrapped => [1, 42],
-            // 64 requests, and 192.
+            // Each of these completions stands for 32 requests: 64 requests, and 192.
             Self::CompletionEvery32 => [2, 6],
             Self::Completion64Queues => [QUEUES, 2 * QUEUES],
-            // 256 I/Os of any number of blocks go round a ring of 256.
+            // 256 I/Os, of any number of blocks, go round a ring of 256 blocks a whole number of times.
             _ if self.is_io() => [IOS, IOS + BLOCKS],
             _ if batch == 1 => [8, 16],
             _ => [batch, 2 * batch],
         }
     }
 
-    /// Returns how many requests (or completions, or I/Os) a run has that is timed: as many as fit, so that
-    /// reading the clock takes a small part of it.
+    /// Returns the number of requests (or completions, or I/Os) of a timed run. It is as large as possible,
+    /// so that reading the clock takes a small part of the time.
     pub const fn timed(self, batch: usize) -> usize {
         let [_, counted] = self.runs(batch);
         let room = match self.blocks() {
@@ -333,7 +336,7 @@ impl Work {
         }
     }
 
-    /// Returns whether it is a whole I/O.
+    /// Returns whether the work is a whole I/O.
     pub const fn is_io(self) -> bool {
         matches!(
             self,
@@ -346,8 +349,8 @@ impl Work {
         )
     }
 
-    /// Returns whether it takes completions of RDMA WRITEs that are posted before, and how many of these
-    /// there are for each.
+    /// Returns the number of RDMA WRITEs for each completion, if the work takes completions of RDMA WRITEs
+    /// that were posted before the run.
     pub const fn writes_per_completion(self) -> Option<usize> {
         match self {
             Self::Completion1 | Self::Completion16 | Self::Completion64Queues => Some(1),
@@ -362,17 +365,17 @@ impl Work {
         self.is_refused() || matches!(self, Self::RingFullList4 | Self::MaxRequestsList4)
     }
 
-    /// Returns whether it is about the most requests that a queue may have, rather than about its ring.
+    /// Returns whether the queue's maximum number of requests matters, instead of its ring.
     pub const fn is_limited(self) -> bool {
         matches!(self, Self::RefusedMaxRequests | Self::MaxRequestsList4)
     }
 
-    /// Returns whether it is refused.
+    /// Returns whether the requests are refused.
     pub const fn is_refused(self) -> bool {
         matches!(self, Self::RefusedRingFull | Self::RefusedMaxRequests)
     }
 
-    /// Returns where the first request of a run begins, in blocks from the ring's end.
+    /// Returns the distance of the run's first request from the ring's end, in blocks.
     pub const fn blocks_to_end(self) -> usize {
         match self {
             Self::List16Wrapped => 3 + 21 * 6,
@@ -380,12 +383,13 @@ impl Work {
         }
     }
 
-    /// Returns whether mkeys are as they were created when a run begins.
+    /// Returns whether the mkeys of a run were never configured before.
     pub const fn is_first(self) -> bool {
         matches!(self, Self::FirstList1 | Self::FirstT10DifXts4)
     }
 
-    /// Returns how many blocks one request has, those of a SET_PSV included; of an I/O all of its requests.
+    /// Returns the number of blocks of a request, including those of a SET_PSV. For an I/O, includes all of
+    /// its requests.
     pub const fn blocks(self) -> usize {
         let (_, kind, entries, _) = self.row();
         let (bsfs, psvs) =
@@ -394,15 +398,16 @@ impl Work {
             Self::RdmaWrite | Self::RdmaWriteBlueFlame => 1,
             Self::Receive => 0,
             _ if self.writes_per_completion().is_some() || self.is_refused() => 0,
-            // A BSF stays as it is, or the layout does.
+            // Either the BSF or the layout stays as it is.
             Self::ReconfigureList4 | Self::ReconfigureTweak | Self::ReconfigureRefTag => 3 + psvs,
-            // The header is an entry, too.
+            // The header counts as an entry.
             Self::Interleaved3 => 3,
             _ => 2 + entries.div_ceil(4) + bsfs + psvs + self.is_io() as usize,
         }
     }
 
-    /// Returns how many blocks the last work request of a run has, by which its completion names it.
+    /// Returns the number of blocks of the run's last work request. The request's completion names its first
+    /// block.
     pub const fn last_blocks(self) -> usize {
         if self.kind().has_signature() || self.is_io() { 1 } else { self.blocks() }
     }
@@ -417,30 +422,30 @@ impl fmt::Display for Work {
     }
 }
 
-/// What went wrong. None of it happens where queues and mkeys are as they should be.
+/// The reason of a failure. No failure happens while queues and mkeys are in order.
 pub type Fault = &'static str;
 
-/// Someone who does the work.
+/// A side: an implementation that does the work.
 pub trait Side {
-    /// Returns whether this side does this work at all, with `batch` requests in a batch.
+    /// Returns whether this side does this work, with `batch` requests in a batch.
     fn does(&self, _work: Work, _batch: usize) -> bool {
         true
     }
 
-    /// Gets everything ready for a run of `requests` requests.
+    /// Prepares a run of `requests` requests.
     ///
     /// # Errors
-    /// [`Fault`], as in the other two.
+    /// [`Fault`], as for [`Side::run`] and [`Side::drain`].
     fn prepare(&mut self, work: Work, requests: usize) -> Result<(), Fault>;
 
-    /// Does the work, with a doorbell (or a poll) for each batch. This is what is counted.
+    /// Does the work, with a doorbell (or a poll) for each batch. Only this function is counted.
     ///
     /// # Errors
     /// [`Fault`].
     fn run(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), Fault>;
 
-    /// Returns how many blocks have been posted in all, modulo 2^16: every side must post as many for the
-    /// same work.
+    /// Returns the number of all posted blocks, modulo 2^16. Every side must post equally many for the same
+    /// work.
     fn blocks(&self) -> u16;
 
     /// Takes all completions.

@@ -1,4 +1,4 @@
-//! The work done with the library, as a service would.
+//! The library's side of the benchmarks: the work as a service does it.
 
 mod requests;
 
@@ -23,17 +23,17 @@ use mlx5_mkey::wire::data::DataSegment;
 use requests::Volume;
 use zerocopy::big_endian::{U16, U32};
 
-/// The first queue pair of all.
+/// The number of the first queue pair.
 const QPN: Qpn = Qpn::from_low_bits(0x77);
-/// Requests that [`Work::LimitedList4`] may have outstanding.
+/// The most outstanding requests of [`Work::LimitedList4`].
 const LIMIT: u32 = BLOCKS as u32 / 2;
 /// Slots of the receive queue.
 const SLOTS: usize = 64;
 
-/// What all requests of this side are posted as.
+/// The send queue of most requests of this side.
 type Queue<'m> = SendQueue<'m, UarDoorbell, BLOCKS>;
 
-/// Memory that [`Ours`] works on.
+/// Memory of [`Ours`].
 pub struct OursMemory {
     rings: Vec<[Wqebb; BLOCKS]>,
     records: Vec<DoorbellRecord>,
@@ -42,11 +42,12 @@ pub struct OursMemory {
     entries: Vec<Cqe>,
 }
 
-/// Send queues: for most work, shared, with a limit, with BlueFlame, and many on one completion queue.
+/// Send queues: one for most work, one that threads share, one with a limit, one with BlueFlame, and many on
+/// one completion queue.
 const SEND_QUEUES: usize = 4 + QUEUES;
 
 impl OursMemory {
-    /// Memory for all queues.
+    /// Returns memory for all queues.
     pub fn new() -> Self {
         Self {
             rings: vec![[Wqebb::ZERO; BLOCKS]; SEND_QUEUES],
@@ -64,17 +65,17 @@ impl Default for OursMemory {
     }
 }
 
-/// An I/O with what a service keeps for it.
+/// An I/O with the data that a service keeps for it.
 struct OurIo {
     io: Io,
-    /// Its entries, as many as there are, for work that learns their number at run time.
+    /// All entries of the I/O, for work that learns their number at run time.
     list: Vec<KlmEntry>,
     mkey: Mkey,
 }
 
-/// The library.
+/// The library as a side of the benchmarks.
 pub struct Ours<'m> {
-    /// What the I/Os are for.
+    /// The work that the I/Os are prepared for.
     work: Option<Work>,
     ios: Vec<OurIo>,
     volume: Volume,
@@ -86,12 +87,12 @@ pub struct Ours<'m> {
     receive: ReceiveQueue<'m, SLOTS>,
     entries: &'m mut [Cqe],
     cq_record: &'m CqDoorbellRecord,
-    /// Receives that are done.
+    /// Number of completed receives.
     received: u16,
 }
 
 impl<'m> Ours<'m> {
-    /// Makes queues on this memory.
+    /// Makes queues in this memory.
     pub fn new(memory: &'m mut OursMemory) -> Self {
         let OursMemory { rings, records, cq_record, receives, entries } = memory;
         let (receive_record, records) = records.split_first().expect("a record");
@@ -107,7 +108,7 @@ impl<'m> Ours<'m> {
         let blue = queue(0, u32::MAX).map_doorbell(|_| blue_flame());
         let mut many = QpTable::new();
         for number in 0..QUEUES as u32 {
-            // The table is for references: with its queue pairs in it, it is larger than a stack.
+            // The table holds references. With the queue pairs themselves, it would be larger than a stack.
             let queue = Box::leak(Box::new(queue(number, u32::MAX)));
             assert!(many.insert(queue).is_ok(), "room for a queue pair");
         }
@@ -158,7 +159,7 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Posts lists where there is no room, or where a completion makes room for each.
+    /// Posts lists to a full queue, either without room or each after a completion that makes room.
     fn on_full_queue(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Self { queue, limited, ios, volume, entries, cq_record, .. } = self;
         let queue = if work.is_limited() { limited } else { queue };
@@ -189,7 +190,7 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Takes completions one by one.
+    /// Takes completions, one for each poll.
     #[inline(never)]
     fn poll(&mut self, completions: usize) -> Result<(), Fault> {
         let mut queue = CompletionQueue::new(self.entries, self.cq_record).map_err(|_| "completion queue")?;
@@ -198,7 +199,7 @@ impl<'m> Ours<'m> {
         (0..completions).try_for_each(|_| use_completion(&queue.poll(&mut router)))
     }
 
-    /// Takes completions of many queue pairs, one by one.
+    /// Takes completions of many queue pairs, one for each poll.
     #[inline(never)]
     fn poll_many(&mut self, completions: usize) -> Result<(), Fault> {
         let mut queue = CompletionQueue::new(self.entries, self.cq_record).map_err(|_| "completion queue")?;
@@ -208,7 +209,7 @@ impl<'m> Ours<'m> {
         (0..completions).try_for_each(|_| use_completion(&queue.poll(&mut router)))
     }
 
-    /// Takes completions by the batch.
+    /// Takes completions, [`BATCH`] for each poll.
     #[inline(never)]
     fn poll_batches(&mut self, completions: usize) -> Result<(), Fault> {
         let mut queue = CompletionQueue::new(self.entries, self.cq_record).map_err(|_| "completion queue")?;
@@ -227,13 +228,13 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Copies a block of the ring.
+    /// Returns a copy of a block of the ring.
     #[cfg(test)]
     pub(crate) fn block(&self, at: u32) -> [u8; 64] {
         self.queue.block(at).0
     }
 
-    /// Configures an mkey as it is before a run. Not counted.
+    /// Configures an mkey to its state before a run. The bench does not count this.
     fn configure(&mut self, work: Work, at: usize) -> Result<(), PostError> {
         let Self { queue, ios, .. } = self;
         let Some(OurIo { io, mkey, .. }) = ios.get_mut(at) else { return Ok(()) };
@@ -243,8 +244,8 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Posts short requests until the next one of each queue begins `blocks_to_end` blocks before the ring's
-    /// end.
+    /// Posts short requests until the next request of each queue begins `blocks_to_end` blocks before the
+    /// ring's end.
     fn go_to(&mut self, blocks_to_end: usize) -> Result<(), Fault> {
         go_to(&mut self.queue, blocks_to_end)?;
         go_to(&mut self.limited, blocks_to_end)?;
@@ -252,7 +253,7 @@ impl<'m> Ours<'m> {
         self.shared.with(|queue| go_to(queue, blocks_to_end))
     }
 
-    /// Writes the completion entries that a run takes, and posts what they complete unless the run does.
+    /// Writes the completion entries that a run takes. Also posts their requests, unless the run posts them.
     fn complete(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Self { queue, many, ios, entries, .. } = self;
         entries.fill(Cqe::UNWRITTEN);
@@ -278,8 +279,8 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Fills a queue with RDMA WRITEs, and writes the completion entries that a run takes: each makes room
-    /// for one request.
+    /// Fills a queue with RDMA WRITEs, and writes the completion entries that a run takes. Each completion
+    /// makes room for one request.
     fn fill(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Self { queue, limited, ios, entries, .. } = self;
         let (queue, freed) = if work.is_limited() { (limited, 1) } else { (queue, work.blocks() as u32) };
@@ -293,7 +294,7 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Posts the work.
+    /// Posts the requests of the work.
     fn post(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), PostError> {
         let Self { queue, limited, ios, volume, .. } = self;
         let ios = first(ios, requests);
@@ -317,7 +318,7 @@ impl<'m> Ours<'m> {
             Work::Interleaved3 => post!(interleaved3),
             Work::ReconfigureTweak => post!(new_tweak),
             Work::ReconfigureRefTag => post!(new_ref_tag),
-            // The others are in `run`.
+            // `run` handles all other work.
             _ => requests::list_dyn::<1>(queue, ios, volume),
         }
     }
@@ -392,12 +393,13 @@ impl Side for Ours<'_> {
 /// Uses every field of a completion.
 ///
 /// # Errors
-/// [`Fault`] where there is none.
+/// [`Fault`] if there is no completion.
 #[inline(always)]
 pub fn use_completion<E>(completion: &Option<Result<Completion, E>>) -> Result<(), Fault> {
     match completion {
         Some(Ok(completion)) => {
-            // By reference: by value it would be copied again, in other pieces than it was stored in.
+            // The completion is passed by reference. By value it would be copied again, in other pieces than
+            // those in which it was stored.
             black_box(completion);
             Ok(())
         }
@@ -405,7 +407,8 @@ pub fn use_completion<E>(completion: &Option<Result<Completion, E>>) -> Result<(
     }
 }
 
-/// Returns the entry that a device writes for a send request that begins at this block, in its first lap.
+/// Returns the entry that a device writes for a send request that begins at block `counter`, in the first
+/// lap.
 pub fn completion(qpn: Qpn, user_index: u32, counter: u16) -> Cqe {
     Cqe {
         user_index: U32::new(user_index),
@@ -416,7 +419,7 @@ pub fn completion(qpn: Qpn, user_index: u32, counter: u16) -> Cqe {
     }
 }
 
-/// Posts short requests until the next one begins `blocks_to_end` blocks before the ring's end.
+/// Posts short requests until the next request begins `blocks_to_end` blocks before the ring's end.
 fn go_to<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>, blocks_to_end: usize) -> Result<(), Fault> {
     retire_all(queue)?;
     while BLOCKS - queue.producer() as usize % BLOCKS != blocks_to_end {
@@ -427,7 +430,7 @@ fn go_to<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>, blocks_to_end: usize
     Ok(())
 }
 
-/// Retires what is posted. The last request begins at the last block, or some blocks before.
+/// Retires all posted requests. The last one begins at the last block or some blocks before.
 fn retire_all<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>) -> Result<(), Fault> {
     let end = queue.producer() as u16;
     let done = queue.outstanding() == 0
@@ -435,13 +438,13 @@ fn retire_all<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>) -> Result<(), F
     if done { Ok(()) } else { Err("nothing to retire") }
 }
 
-/// The first `requests` I/Os.
+/// Returns the first `requests` I/Os.
 fn first(ios: &mut [OurIo], requests: usize) -> &mut [OurIo] {
     let count = requests.min(ios.len());
     black_box(ios.split_at_mut(count).0)
 }
 
-/// An mkey that has not been configured.
+/// Returns an mkey that was never configured.
 pub fn mkey(kind: Kind) -> Mkey {
     let psv = PsvIndex::from_low_bits;
     Mkey::new(MkeyAttributes {

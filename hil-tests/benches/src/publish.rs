@@ -1,4 +1,4 @@
-//! Registers that nobody reads, and a doorbell record for the sides that do without the library.
+//! Doorbell registers without a device, and a doorbell record for the sides that work without the library.
 
 #![allow(unsafe_code)]
 
@@ -6,30 +6,30 @@ use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 use mlx5_mkey::queue::{BlueFlame, UarDoorbell};
 
-/// A doorbell that nobody hears.
+/// Returns a doorbell without a device.
 pub(crate) fn doorbell() -> UarDoorbell {
-    // SAFETY: a register of one's own, and no device listens.
+    // SAFETY: the register is this program's own memory, and no device listens.
     unsafe { UarDoorbell::new(register()) }
 }
 
-/// One that takes whole requests, with halves of 256 bytes.
+/// Returns a doorbell that takes whole requests, with two halves of 256 bytes.
 pub(crate) fn blue_flame() -> BlueFlame {
-    // SAFETY: the page is as large, and aligned to more than a block; no device listens.
+    // SAFETY: the page has that size and is aligned to more than a block; no device listens.
     unsafe { BlueFlame::new(register(), 256) }
 }
 
-/// The first register of a page of its own, which is never freed.
+/// Returns the first register of a new page, which is never freed.
 fn register() -> NonNull<u64> {
     NonNull::from(&mut Box::leak(Box::new(Page([0; 512]))).0).cast()
 }
 
-/// A page, as devices have them.
+/// A page of doorbell registers.
 #[repr(align(4096))]
 struct Page([u64; 512]);
 
-/// Tells a device of what is in the ring.
+/// The doorbell record and the doorbell of a queue.
 pub(crate) struct Publisher {
-    /// As the device has it: what was received or completed, and what is to be sent.
+    /// The record in the device's layout: the counter of receives or completions, then that of send requests.
     record: [u32; 2],
     register: NonNull<u64>,
 }
@@ -39,31 +39,31 @@ impl Publisher {
         Self { record: [0; 2], register: register() }
     }
 
-    /// Publishes all blocks before `producer`; `first_word` is the start of the last request, as the ring has
-    /// it.
+    /// Publishes all blocks before `producer`. `first_word` is the first word of the last request, as in the
+    /// ring.
     #[inline(always)]
     pub(crate) fn send(&mut self, producer: u32, first_word: u64) {
         let [_, counter] = &mut self.record;
         fence_stores();
-        // SAFETY: a reference is valid; the store is kept since a device would read it.
+        // SAFETY: a reference is valid. The store is volatile, since a device would read the record.
         unsafe { ptr::from_mut(counter).write_volatile((producer & 0xffff).to_be()) };
         flush();
-        // SAFETY: `register` returned it; nobody else uses it.
+        // SAFETY: `register` returned the pointer, and nobody else uses it.
         unsafe { self.register.write_volatile(first_word) };
         flush();
     }
 
-    /// Gives the slots of all entries before `consumer` back.
+    /// Releases the slots of all entries before `consumer`.
     #[inline(always)]
     pub(crate) fn release(&mut self, consumer: u32) {
         let [counter, _] = &mut self.record;
         fence_stores();
-        // SAFETY: as above.
+        // SAFETY: as in `send`.
         unsafe { ptr::from_mut(counter).write_volatile((consumer & 0x00ff_ffff).to_be()) };
     }
 }
 
-/// The barriers of the library's queues, which do not show theirs.
+/// The barrier of the library's queues before a store to the record. The library does not export it.
 #[inline(always)]
 fn fence_stores() {
     #[cfg(target_arch = "aarch64")]
@@ -72,22 +72,22 @@ fn fence_stores() {
         core::arch::asm!("dmb oshst", options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "aarch64"))]
-    // SAFETY: nothing but a barrier for the compiler.
+    // SAFETY: the empty assembly is only a barrier for the compiler.
     unsafe {
         core::arch::asm!("", options(nostack, preserves_flags));
     }
 }
 
-/// The barrier between an entry's owner bit and the rest of it.
+/// The barrier between the owner bit of an entry and its other bytes.
 #[inline(always)]
 pub(crate) fn fence_loads() {
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: as in `fence_stores`.
     unsafe {
         core::arch::asm!("dmb oshld", options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "aarch64"))]
-    // SAFETY: as above.
+    // SAFETY: as in `fence_stores`.
     unsafe {
         core::arch::asm!("", options(nostack, preserves_flags));
     }
@@ -96,12 +96,12 @@ pub(crate) fn fence_loads() {
 #[inline(always)]
 fn flush() {
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: as in `fence_stores`.
     unsafe {
         core::arch::asm!("dsb st", options(nostack, preserves_flags));
     }
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as above; every x86-64 has it.
+    // SAFETY: as in `fence_stores`; every x86-64 has this instruction.
     unsafe {
         core::arch::asm!("sfence", options(nostack, preserves_flags));
     }

@@ -1,4 +1,4 @@
-//! Requests are retired apart from what is counted, as the entries of a completion queue do it.
+//! Retires requests by completion entries, outside of the counted code.
 
 use mlx5_mkey::mkey::Mkey;
 use mlx5_mkey::queue::{
@@ -8,7 +8,7 @@ use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use zerocopy::big_endian::{U16, U32};
 
-/// Has an entry name a request of a queue pair, and returns whether that was outstanding.
+/// Retires a request of a queue pair by a completion entry. Returns whether the request was outstanding.
 pub(crate) fn retire(queues: &mut impl QpQueues, opcode: CqeOpcode, counter: u16) -> bool {
     let mut entries = [Cqe {
         sop_qpn: U32::new(queues.qpn().get()),
@@ -24,8 +24,8 @@ pub(crate) fn retire(queues: &mut impl QpQueues, opcode: CqeOpcode, counter: u16
     router.queues.has_retired
 }
 
-/// A queue pair, and whether the last entry has retired anything: the success of a part of a configuration is
-/// not told of.
+/// A queue pair, and whether the last entry has retired a request. The flag is needed because the successful
+/// part of a configuration is not reported.
 struct Told<'q, Q> {
     queues: &'q mut Q,
     has_retired: bool,

@@ -1,4 +1,4 @@
-//! What a service writes for one request: native values become what the library takes, and that is posted.
+//! The code of a service for one request: converts native values to the library's types, and posts them.
 
 use super::{OurIo, Queue, mkey, use_completion};
 use crate::{BLOCKS, Fault, Io, Work};
@@ -12,7 +12,7 @@ use mlx5_mkey::queue::{CompletionQueue, Doorbell, QpRouter, SendQueue};
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, Seed, Tweak};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 
-/// What is the same for all I/Os of a volume but for tweak and reference tag.
+/// The prepared configuration for all I/Os of a volume. Only tweak and reference tag change.
 pub(super) struct Volume {
     pub(super) prepared: PreparedConfig,
 }
@@ -20,13 +20,13 @@ pub(super) struct Volume {
 impl Volume {
     pub(super) fn new(work: Work) -> Self {
         let kind = mkey(work.kind()).kind();
-        // The rows have a data unit of 512 bytes with a signature as well, as they always had on all sides.
+        // These rows always had a data unit of 512 bytes, also with a signature, on all sides.
         let prepared = PreparedConfig::with_any_data_unit(kind, &config(work));
         let prepared = prepared.expect("what such an mkey can have");
         Self { prepared }
     }
 
-    /// As it is for the first request of an mkey, where later ones give less.
+    /// Returns the full configuration of an mkey, for its first request. Later requests change only a part.
     pub(super) fn complete(work: Work) -> PreparedConfig {
         let complete = match work {
             Work::ReconfigureList4 => Work::List4,
@@ -38,7 +38,7 @@ impl Volume {
     }
 }
 
-/// What the requests of some work change beside the layout.
+/// Returns the properties that the requests of a work change, beside the layout.
 fn config(work: Work) -> MkeyConfig {
     let t10dif = T10Dif {
         guard: Guard::Crc,
@@ -73,13 +73,13 @@ fn config(work: Work) -> MkeyConfig {
     }
 }
 
-/// Where an I/O writes to.
+/// Returns the target of an I/O's RDMA WRITE.
 #[inline(always)]
 const fn remote(io: &Io) -> Remote {
     Remote { address: io.remote, rkey: Key::from_raw(io.rkey) }
 }
 
-/// The first entries of an I/O, their number known.
+/// Returns the first entries of an I/O, whose number is known.
 #[inline(always)]
 fn entries<const COUNT: usize>(io: &Io) -> &[KlmEntry] {
     io.entries.first_chunk::<COUNT>().map_or(&[], |entries| entries)
@@ -114,12 +114,12 @@ posts! {
         request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<1>(&our.io))
     }
 
-    /// A list of 4 entries; also where nothing else is given.
+    /// A list of 4 entries, also for a work that changes only the list.
     list4(request, our, volume) {
         request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))
     }
 
-    /// A list whose number of entries is not known.
+    /// A list with an unknown number of entries.
     list_dyn(request, our, volume) {
         request.configure_mkey(&mut our.mkey, &volume.prepared, our.list.as_slice())
     }
@@ -170,7 +170,7 @@ posts! {
     }
 }
 
-/// [`list4`] while a queue that threads share is locked.
+/// Posts [`list4`] requests while a queue that threads share is locked.
 #[inline(always)]
 pub(super) fn list4_locked(
     queue: &mut Queue<'_>,
@@ -184,7 +184,7 @@ pub(super) fn list4_locked(
     Ok(())
 }
 
-/// Lists of 4 entries on a queue that is full.
+/// Posts lists of 4 entries to a full queue.
 #[inline(never)]
 pub(super) fn list4_refused(queue: &mut Queue<'_>, ios: &mut [OurIo], volume: &Volume) -> Result<(), Fault> {
     for our in ios {
@@ -199,7 +199,7 @@ pub(super) fn list4_refused(queue: &mut Queue<'_>, ios: &mut [OurIo], volume: &V
     Ok(())
 }
 
-/// Lists of 4 entries, each in the room that a completion makes.
+/// Posts lists of 4 entries, each after a completion that makes room for it.
 #[inline(never)]
 pub(super) fn list4_after_completion(
     queue: &mut Queue<'_>,
@@ -219,13 +219,13 @@ pub(super) fn list4_after_completion(
     Ok(Ok(()))
 }
 
-/// The RDMA WRITE of an I/O, as [`rdma_write`] posts it.
+/// Posts the RDMA WRITE of an I/O, as [`rdma_write`] does.
 #[inline(always)]
 pub(super) fn write<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>, io: &Io) -> Result<(), PostError> {
     queue.request(io.id).signaled().rdma_write(remote(io), core::slice::from_ref(&io.data))
 }
 
-/// RDMA WRITEs of one I/O, of which the last is signalled.
+/// Posts RDMA WRITEs of one I/O, of which only the last is signalled.
 pub(super) fn writes(queue: &mut Queue<'_>, io: &Io, count: usize) -> Result<(), PostError> {
     for _ in 1..count {
         queue.request(0).rdma_write(remote(io), &[io.data])?;
@@ -235,8 +235,8 @@ pub(super) fn writes(queue: &mut Queue<'_>, io: &Io, count: usize) -> Result<(),
     Ok(())
 }
 
-/// Declares functions that do whole I/Os: a silent configuration, an RDMA WRITE of all of the mkey, the
-/// doorbell, and the completion.
+/// Declares functions that do whole I/Os: a silent configuration, a signalled RDMA WRITE of the whole mkey,
+/// the doorbell, and the completion.
 macro_rules! ios {
     ($($name:ident($our:ident, $volume:ident) $prepare:block $entries:expr;)*) => {
         $(

@@ -1,4 +1,5 @@
-//! Whole I/Os through the library's shim over libmlx5, on a queue pair that the device does not execute.
+//! Whole I/Os through the library's shim over libmlx5, on a queue pair whose requests the device does not
+//! execute.
 
 #![allow(unsafe_code)]
 
@@ -13,10 +14,10 @@ use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::error::Error;
 
-/// Receive slots, which nothing is posted to.
+/// Receive slots, which stay empty.
 const SLOTS: usize = 16;
 
-/// The library's shim.
+/// The library's shim as a side of the benchmarks.
 pub(crate) struct Devx {
     queue: QueuePair<BLOCKS, SLOTS>,
     completions: CqReader,
@@ -24,13 +25,13 @@ pub(crate) struct Devx {
     written: usize,
     prepared: PreparedConfig,
     ios: Vec<(Io, Mkey)>,
-    // Behind what was made on them.
+    // Dropped after the objects that were made on them.
     _domain: ProtectionDomain,
     _device: Device,
 }
 
 impl Devx {
-    /// Opens the device of the stand-in.
+    /// Opens the stand-in's device.
     pub(crate) fn open() -> Result<Self, Box<dyn Error>> {
         let work = Work::IoList4Devx;
         let (device, domain, completions, queue) = Self::make()?;
@@ -55,11 +56,11 @@ impl Devx {
         Ok((device, domain, completions, queue))
     }
 
-    /// Writes an entry to the completion queue, as the device would.
+    /// Writes an entry to the completion queue, in place of the device.
     fn complete(&mut self, mut entry: Cqe) {
         entry.op_own |= u8::from(self.written & ENTRIES != 0);
         let ring = self.completions.cq().ring_address() as *mut Cqe;
-        // SAFETY: the ring has that many entries, and nobody else writes: the device executes nothing.
+        // SAFETY: the ring has that many entries. Nobody else writes, since the device executes nothing.
         unsafe { ring.add(self.written % ENTRIES).write_volatile(entry) };
         self.written += 1;
     }

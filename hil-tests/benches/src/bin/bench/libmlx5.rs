@@ -1,4 +1,5 @@
-//! The work done by the installed libmlx5, on a queue pair that the device does not execute.
+//! The installed libmlx5 as a side of the benchmarks, on a queue pair whose requests the device does not
+//! execute.
 
 #![allow(unsafe_code)]
 
@@ -17,15 +18,15 @@ use std::io;
 use std::rc::Rc;
 use std::slice;
 
-/// `IBV_SEND_SIGNALED`, and with `IBV_SEND_INLINE`.
+/// `IBV_SEND_SIGNALED` and `IBV_SEND_INLINE`.
 const SIGNALED: u32 = 2;
 const INLINE: u32 = 8;
-/// For which there is no room.
+/// The error for a request without room.
 const ENOMEM: i32 = 12;
 /// `IBV_ACCESS_REMOTE_READ`.
 const REMOTE_READ: u32 = 4;
 
-/// An I/O as a program has it that uses libmlx5.
+/// An I/O in the form that a program with libmlx5 has.
 struct RefIo {
     sges: [IbvSge; MAX_ENTRIES],
     count: u16,
@@ -65,26 +66,26 @@ impl RefIo {
     }
 }
 
-/// libmlx5.
+/// libmlx5 as a side of the benchmarks.
 pub(crate) struct Libmlx5 {
-    // Before the device, which they hold.
+    // Dropped before the device, which mkeys and queue hold.
     mkeys: Vec<(Kind, Vec<RefMkey>)>,
     queue: RefQueue,
-    /// Others on the same completion queue; their user indices are 1 and up.
+    /// Other queue pairs on the same completion queue. Their user indices are 1 and up.
     many: Vec<RefQueue>,
     device: Rc<Device>,
     cq: CqRing,
     /// Entries that the bench has written to the completion queue.
     written: u32,
     ios: Vec<RefIo>,
-    /// What they are for.
+    /// The work that the I/Os are prepared for.
     work: Option<Work>,
     dif: DifAttr,
     crc: CrcAttr,
     crypto: CryptoAttr,
 }
 
-/// A domain of blocks of 512 bytes.
+/// Returns a domain of blocks of 512 bytes.
 fn domain<T>(kind: u32, details: &T) -> DomainAttr {
     DomainAttr { kind, details: ptr::from_ref(details).cast(), block_size: 0, comp_mask: 0 }
 }
@@ -94,9 +95,9 @@ fn signature(wire: &DomainAttr) -> SigBlockAttr {
 }
 
 impl Libmlx5 {
-    /// Opens the device of the stand-in.
+    /// Opens the stand-in's device.
     pub(crate) fn open() -> io::Result<Self> {
-        // Rounded up to a power of two above.
+        // libmlx5 rounds the number up to the next power of two.
         let device = Device::open("mlx5_0", ENTRIES as u16 - 1)?;
         let cap = QpCap {
             max_send_wr: 256,
@@ -149,11 +150,11 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Issues a chain and returns what libmlx5 says of it: 0, or an error number.
+    /// Issues a chain. Returns libmlx5's result: 0, or an error number.
     #[inline(always)]
     fn chain(&self, batch: &[RefIo], flags: u32, one: impl Fn(*mut QpEx, *mut Mlx5QpEx, &RefIo)) -> i32 {
         let (ex, mlx5) = (self.queue.ex(), self.queue.mlx5());
-        // SAFETY: the queue pair is live, of libmlx5, and used by nobody else.
+        // SAFETY: the queue pair is live, belongs to libmlx5, and is used by nobody else.
         unsafe { ((*ex).start)(ex) };
         for io in batch {
             // SAFETY: as above.
@@ -167,10 +168,10 @@ impl Libmlx5 {
         unsafe { ((*ex).complete)(ex) }
     }
 
-    /// One request of the library's `mkey_configure`, with as many setters as are told.
+    /// Begins a request by libmlx5's `mkey_configure`, with this number of setters.
     ///
     /// # Safety
-    /// Setters follow, by the rules of the manual pages.
+    /// As many setters follow, by the rules of the manual pages.
     #[inline(always)]
     unsafe fn configure(mlx5: *mut Mlx5QpEx, io: &RefIo, setters: u8) {
         let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
@@ -178,23 +179,23 @@ impl Libmlx5 {
         unsafe { ((*mlx5).mkey_configure)(mlx5, io.mkey, setters, &mut attr) };
     }
 
-    /// The layout of an I/O, and the access.
+    /// Sets the layout of an I/O, and the access.
     ///
     /// # Safety
-    /// Two of the setters that were told.
+    /// The calls are two of the announced setters.
     #[inline(always)]
     unsafe fn list(mlx5: *mut Mlx5QpEx, io: &RefIo) {
-        // SAFETY: see the contract; the sges live during the call.
+        // SAFETY: see the contract; the data segments live during the call.
         unsafe {
             ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
             ((*mlx5).set_mkey_list)(mlx5, io.count, io.sges.as_ptr());
         }
     }
 
-    /// Crypto with the tweak of an I/O.
+    /// Sets crypto with the tweak of an I/O.
     ///
     /// # Safety
-    /// One of the setters that were told.
+    /// The call is one of the announced setters.
     #[inline(always)]
     unsafe fn tweak(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
         let CryptoAttr { standard, encrypt_on_tx, order, data_unit, dek, keytag, .. } = self.crypto;
@@ -205,10 +206,10 @@ impl Libmlx5 {
         unsafe { ((*mlx5).set_mkey_crypto)(mlx5, &crypto) };
     }
 
-    /// T10-DIF on the wire with the reference tag of an I/O.
+    /// Sets T10-DIF on the wire, with the reference tag of an I/O.
     ///
     /// # Safety
-    /// One of the setters that were told.
+    /// The call is one of the announced setters.
     #[inline(always)]
     unsafe fn ref_tag(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
         let DifAttr { guard, seed, app_tag, flags, .. } = self.dif;
@@ -218,7 +219,7 @@ impl Libmlx5 {
         unsafe { ((*mlx5).set_mkey_sig)(mlx5, &signature(&wire)) };
     }
 
-    /// An RDMA WRITE.
+    /// Issues an RDMA WRITE.
     ///
     /// # Safety
     /// The queue pair is live, and a chain has begun.
@@ -233,24 +234,24 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn list_only<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: two setters behind the builder.
+        // SAFETY: two setters follow the builder.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 2);
             Self::list(mlx5, io);
         })
     }
 
-    /// Issues a list in a chain of its own, and returns what libmlx5 says of it.
+    /// Issues a list in a separate chain. Returns libmlx5's result.
     #[inline(always)]
     fn one_list(&self, io: &RefIo) -> i32 {
-        // SAFETY: two setters behind the builder.
+        // SAFETY: two setters follow the builder.
         self.chain(slice::from_ref(io), SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 2);
             Self::list(mlx5, io);
         })
     }
 
-    /// Lists for which there is no room.
+    /// Issues lists without room.
     #[inline(never)]
     fn list_refused(&self, requests: usize) -> Result<(), Fault> {
         for io in &self.ios[..requests] {
@@ -261,7 +262,7 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Lists, each in the room that a completion makes.
+    /// Issues lists, each after a completion that makes room for it.
     #[inline(never)]
     fn list_after_completion(&self, requests: usize) -> Result<(), Fault> {
         for io in &self.ios[..requests] {
@@ -275,7 +276,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn interleaved<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: two setters behind the builder; the streams live during the call.
+        // SAFETY: two setters follow the builder; the streams live during the call.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 2);
             ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
@@ -285,7 +286,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn encrypted<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: three setters behind the builder.
+        // SAFETY: three setters follow the builder.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 3);
             Self::list(mlx5, io);
@@ -295,7 +296,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn t10dif<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: three setters behind the builder.
+        // SAFETY: three setters follow the builder.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 3);
             Self::list(mlx5, io);
@@ -307,7 +308,7 @@ impl Libmlx5 {
     fn crc32c<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
         let wire = domain(1, &self.crc);
         let signature = signature(&wire);
-        // SAFETY: three setters behind the builder; the signature lives during the calls.
+        // SAFETY: three setters follow the builder; the signature lives during the calls.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 3);
             Self::list(mlx5, io);
@@ -317,7 +318,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn both<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: four setters behind the builder.
+        // SAFETY: four setters follow the builder.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 4);
             Self::list(mlx5, io);
@@ -334,7 +335,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn new_list<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: one setter behind the builder; the sges live during the call.
+        // SAFETY: one setter follows the builder; the data segments live during the call.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 1);
             ((*mlx5).set_mkey_list)(mlx5, io.count, io.sges.as_ptr());
@@ -343,7 +344,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn new_tweak<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: one setter behind the builder.
+        // SAFETY: one setter follows the builder.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 1);
             self.tweak(mlx5, io);
@@ -352,21 +353,21 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn new_ref_tag<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: one setter behind the builder.
+        // SAFETY: one setter follows the builder.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 1);
             self.ref_tag(mlx5, io);
         })
     }
 
-    /// Does whole I/Os: a silent configuration, a signalled RDMA WRITE of all of the mkey, the doorbell, and
+    /// Does whole I/Os: a silent configuration, a signalled RDMA WRITE of the whole mkey, the doorbell, and
     /// the completion. `configure` issues one request.
     #[inline(always)]
     fn io(&self, requests: usize, configure: impl Fn(*mut Mlx5QpEx, &RefIo)) -> Result<(), Fault> {
         let (ex, mlx5) = (self.queue.ex(), self.queue.mlx5());
         for _ in 0..requests / IOS {
             for io in &self.ios {
-                // SAFETY: the queue pair is live, of libmlx5, and used by nobody else.
+                // SAFETY: the queue pair is live, belongs to libmlx5, and is used by nobody else.
                 let posted = unsafe {
                     ((*ex).start)(ex);
                     (*ex).wr_id = io.id;
@@ -389,24 +390,24 @@ impl Libmlx5 {
     #[inline(never)]
     fn io_of(&self, kind: Kind, requests: usize) -> Result<(), Fault> {
         match kind {
-            // SAFETY: as many setters as are told.
+            // SAFETY: as many setters follow as are announced.
             Kind::Plain => self.io(requests, |mlx5, io| unsafe {
                 Self::configure(mlx5, io, 2);
                 Self::list(mlx5, io);
             }),
-            // SAFETY: as many setters as are told.
+            // SAFETY: as many setters follow as are announced.
             Kind::Encrypted => self.io(requests, |mlx5, io| unsafe {
                 Self::configure(mlx5, io, 3);
                 Self::list(mlx5, io);
                 self.tweak(mlx5, io);
             }),
-            // SAFETY: as many setters as are told.
+            // SAFETY: as many setters follow as are announced.
             Kind::Signed => self.io(requests, |mlx5, io| unsafe {
                 Self::configure(mlx5, io, 3);
                 Self::list(mlx5, io);
                 self.ref_tag(mlx5, io);
             }),
-            // SAFETY: as many setters as are told.
+            // SAFETY: as many setters follow as are announced.
             Kind::Both => self.io(requests, |mlx5, io| unsafe {
                 Self::configure(mlx5, io, 4);
                 Self::list(mlx5, io);
@@ -430,7 +431,7 @@ impl Libmlx5 {
                 next = receive;
             }
             let mut bad = ptr::null();
-            // SAFETY: context and queue pair are live and of libmlx5; the chain lives during the call.
+            // SAFETY: context and queue pair are live and belong to libmlx5; the chain lives during the call.
             if unsafe { ((*context).post_recv)(qp, next, &mut bad) } != 0 {
                 return Err("libmlx5 refuses a receive");
             }
@@ -438,15 +439,15 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Takes `completions` completions and returns the name of the last one's request.
+    /// Takes `completions` completions, and returns the name of the last one's request.
     #[inline(never)]
     fn poll<const BATCHED: usize>(&self, completions: usize) -> Result<u64, Fault> {
         let context: *const IbvContext = self.device.context().as_ptr();
         let mut taken = [WorkCompletion::default(); BATCHED];
         let mut last = 0;
         for _ in 0..completions / BATCHED {
-            // SAFETY: context and completion queue are live and of libmlx5; there is room for `BATCHED`
-            // entries.
+            // SAFETY: context and completion queue are live and belong to libmlx5; there is room for
+            // `BATCHED` entries.
             let count = unsafe { ((*context).poll_cq)(self.device.cq(), BATCHED as i32, taken.as_mut_ptr()) };
             if usize::try_from(count) != Ok(BATCHED) {
                 return Err("libmlx5 finds no completion");
@@ -461,23 +462,23 @@ impl Libmlx5 {
         Ok(last)
     }
 
-    /// Writes an entry to the completion queue, as the device would.
+    /// Writes an entry to the completion queue, in place of the device.
     fn complete(&mut self, mut entry: Cqe) {
         let lap = self.written & self.cq.entries != 0;
         entry.op_own |= u8::from(lap);
         let at = (self.written & (self.cq.entries - 1)) as usize;
         let bytes: [u8; 64] = zerocopy::transmute!(entry);
-        // SAFETY: the ring has that many entries, and nobody else writes: the device executes nothing.
+        // SAFETY: the ring has that many entries. Nobody else writes, since the device executes nothing.
         unsafe { self.cq.first.add(at).write(bytes) };
         self.written = self.written.wrapping_add(1);
     }
 
-    /// Completes the send request of a queue pair that begins at this block.
+    /// Completes the send request of a queue pair that begins at block `counter`.
     fn complete_send(&mut self, user_index: u32, number: u32, counter: u16) {
         self.complete(ours::completion(Qpn::from_low_bits(number), user_index, counter));
     }
 
-    /// Gives each I/O an mkey of this kind, and those of a run of first configurations new ones.
+    /// Gives each I/O an mkey of this kind. For first configurations, creates new mkeys.
     fn give_mkeys(&mut self, work: Work, requests: usize) -> io::Result<()> {
         let kind = work.kind();
         let needed = if work.is_first() { requests } else { IOS };
@@ -494,7 +495,7 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Configures all mkeys as they are before a run. Not counted.
+    /// Configures all mkeys to their state before a run. The bench does not count this.
     fn configure_all(&mut self, work: Work) -> Result<(), Fault> {
         for _ in 0..IOS / BATCH {
             match work.kind() {
@@ -518,7 +519,7 @@ impl Libmlx5 {
         self.poll::<1>(1)
     }
 
-    /// Writes the completion entries that a run takes, and posts what they complete unless the run does.
+    /// Writes the completion entries that a run takes. Also posts their requests, unless the run posts them.
     fn complete_all(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Some(writes) = work.writes_per_completion() else {
             let start = producer(&self.queue);
@@ -535,7 +536,7 @@ impl Libmlx5 {
             let io = &self.ios[at % IOS];
             for write in 1..=writes {
                 let ex = queue.ex();
-                // SAFETY: the queue pair is live, of libmlx5, and used by nobody else.
+                // SAFETY: the queue pair is live, belongs to libmlx5, and is used by nobody else.
                 let posted = unsafe {
                     ((*ex).start)(ex);
                     (*ex).wr_id = io.id;
@@ -554,7 +555,7 @@ impl Libmlx5 {
     }
 
     /// Posts RDMA WRITEs until the queue is full, and writes completions of the first of them. The queue
-    /// counts requests, whatever their length: each completion makes room for one.
+    /// counts requests instead of blocks, so each completion makes room for one.
     fn fill(&mut self, requests: usize) {
         let start = producer(&self.queue);
         while self.rdma_write::<1>(1).is_ok() {}
@@ -563,7 +564,7 @@ impl Libmlx5 {
         }
     }
 
-    /// Posts the work.
+    /// Posts the requests of the work.
     fn post_all(&self, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
         macro_rules! batched {
             ($method:ident) => {
@@ -594,7 +595,7 @@ impl Libmlx5 {
     }
 }
 
-/// The block at which the next request begins.
+/// Returns the block at which the next request begins.
 fn producer(queue: &RefQueue) -> u16 {
     let [.., high, low] = queue.counter();
     u16::from_be_bytes([high, low])
@@ -602,7 +603,7 @@ fn producer(queue: &RefQueue) -> u16 {
 
 impl Side for Libmlx5 {
     fn does(&self, work: Work, _batch: usize) -> bool {
-        // The environment decides on BlueFlame, in `rdma_write` as well.
+        // Environment variables decide on BlueFlame, for `rdma_write` as well.
         work != Work::RdmaWriteBlueFlame
     }
 
@@ -614,7 +615,8 @@ impl Side for Libmlx5 {
             }
             self.work = Some(work);
         }
-        // Its ring is longer: most work begins anywhere in it, but not where it would come to its end.
+        // libmlx5's ring is longer. Most work may begin anywhere in it, as long as it ends before the ring's
+        // end.
         let exact = work.is_io() || work.blocks_to_end() != BLOCKS;
         loop {
             let to_end = self.queue.blocks - usize::from(producer(&self.queue)) % self.queue.blocks;
@@ -656,7 +658,7 @@ impl Side for Libmlx5 {
             // The last request is an RDMA WRITE.
             _ if work.is_refused() => self.drain_last(1).map(drop),
             _ => {
-                // Another request than the last would leave the queue fuller each time.
+                // A completion of an earlier request would leave the queue fuller after each run.
                 let last = self.drain_last(work.last_blocks())?;
                 if last + 1 == requests as u64 { Ok(()) } else { Err("libmlx5 completes another request") }
             }

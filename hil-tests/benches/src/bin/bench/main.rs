@@ -1,12 +1,13 @@
-//! Does the work of the benchmarks, to be counted by callgrind or timed: see `cargo xtask bench`.
+//! The program that does the work of the benchmarks, to be counted by callgrind or timed: see `cargo xtask
+//! bench`.
 //!
-//! `bench count [SIDE…]` and `bench plot` say on each line what the next dump of callgrind is of: work,
-//! requests in a batch, side, requests. `bench time [WORK…]` says how long the library and libmlx5 take for a
-//! request, and how many times longer libmlx5 does: work, requests in a batch, nanoseconds of the library and
-//! of libmlx5 in their best turns, the ratio of these two, the median of the ratios of all rounds. The
-//! environment says whether libmlx5 is as it comes or stripped ([`STRIPPED`]).
+//! `bench count [SIDE…]` and `bench plot` print a line for each of callgrind's next dumps: work, requests in
+//! a batch, side, requests. `bench time [WORK…]` compares the library and libmlx5. Each line has the work,
+//! the requests in a batch, the nanoseconds for a request of the library and of libmlx5 in their best turns,
+//! the ratio of these two (libmlx5 to library), and the median of the ratios of all rounds. The environment
+//! decides whether libmlx5 is as installed or stripped ([`STRIPPED`]).
 
-// As in the tests: what is impossible stops.
+// A value that cannot occur stops the program, as in the tests.
 #![allow(clippy::indexing_slicing)]
 
 mod devx;
@@ -23,10 +24,10 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// What makes libmlx5 do without locks, and with a doorbell of 8 bytes.
+/// The variables that make libmlx5 work without locks, and with a doorbell of 8 bytes.
 const STRIPPED: [&str; 2] = ["MLX5_SINGLE_THREADED", "MLX5_SHUT_UP_BF"];
 
-/// Rounds that are timed, in each of which both sides have their turn, and runs in a turn.
+/// Timed rounds, in each of which both sides have a turn, and runs in a turn.
 const ROUNDS: usize = 31;
 const RUNS: usize = 16;
 
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Counts works on the sides that are named, or on all.
+/// Counts work on the named sides, or on all sides.
 fn count_all(works: impl Iterator<Item = Work>, wanted: &[&str]) -> Result<(), Box<dyn Error>> {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.contains(&name);
     let mut memory = OursMemory::new();
@@ -83,10 +84,10 @@ fn count_all(works: impl Iterator<Item = Work>, wanted: &[&str]) -> Result<(), B
     Ok(())
 }
 
-/// Does the work twice, with more requests the second time, and returns how many blocks were posted then.
+/// Does the work twice, with more requests the second time. Returns the number of blocks of the second run.
 fn count(side: &mut dyn Side, name: &str, work: Work, batch: usize) -> Result<u16, Fault> {
     let runs @ [requests, _] = work.runs(batch);
-    // What is done once in a lifetime, like finding functions.
+    // A first run outside of the count does the work of a process's start, such as finding functions.
     side.prepare(work, requests)?;
     side.run(work, batch, requests)?;
     side.drain(work, requests)?;
@@ -102,13 +103,13 @@ fn count(side: &mut dyn Side, name: &str, work: Work, batch: usize) -> Result<u1
     Ok(blocks)
 }
 
-/// What callgrind counts, by this name: see `cargo xtask bench`.
+/// The function that callgrind counts, by its name: see `cargo xtask bench`.
 #[inline(never)]
 fn bench_counted_region(side: &mut dyn Side, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
     black_box(side).run(work, batch, requests)
 }
 
-/// Times both libraries by turns: works that are named, or all.
+/// Times the library and libmlx5 in turns: the named work, or all.
 fn time_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
     let mut memory = OursMemory::new();
     let (mut ours, mut devx, mut libmlx5) = (Ours::new(&mut memory), Devx::open()?, Libmlx5::open()?);
@@ -124,8 +125,8 @@ fn time_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Times one work by turns. The machine has other things to do, and whatever it does makes a turn longer: the
-/// best is nearest to what a request takes.
+/// Times one work in turns. Other programs on the machine can only make a turn longer, so the best turn is
+/// nearest to the time of a request.
 fn time_work(library: &mut dyn Side, libmlx5: &mut dyn Side, work: Work, batch: usize) -> Result<(), Fault> {
     let [mut best_of_library, mut best_of_libmlx5] = [f64::INFINITY; 2];
     let mut ratios = Vec::new();
@@ -142,7 +143,7 @@ fn time_work(library: &mut dyn Side, libmlx5: &mut dyn Side, work: Work, batch: 
     Ok(())
 }
 
-/// Times some runs, and returns how many nanoseconds a request takes in the best of them, and in all of them.
+/// Times some runs. Returns the nanoseconds for a request in the best run, and their sum over all runs.
 fn time(side: &mut dyn Side, work: Work, batch: usize) -> Result<(f64, f64), Fault> {
     let requests = work.timed(batch);
     let mut times = [0.0; RUNS];
