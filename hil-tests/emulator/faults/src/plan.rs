@@ -4,7 +4,8 @@ use super::word::{Ending, Fault, Place};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-/// The kind of a call: object and method, or a command of the older interface, or opening the device's file.
+/// The kind of a call: object and method, or a command of the older `write` interface, or opening the
+/// device's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallId(u64);
 

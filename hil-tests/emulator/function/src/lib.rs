@@ -4,7 +4,7 @@
 //! ```text
 //! client ──▶ server (socket, descriptors) ──▶ function ──┬─▶ config   (configuration space)
 //!                                                        ├─▶ device   (registers, doorbells, commands)
-//!                                                        └─▶ memory   (what the client has mapped)
+//!                                                        └─▶ memory   (mappings of the client)
 //! ```
 //!
 //! A client and its machine may send any message, and may write any bytes to memory. Each access is checked

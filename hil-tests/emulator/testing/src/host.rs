@@ -197,7 +197,7 @@ impl Host {
         host
     }
 
-    /// Has `look` called for all that passes, and keeps the causes of errors.
+    /// Calls `look` for each message, completion and command of the device, and keeps the causes of errors.
     pub fn watch(&mut self, mut look: impl FnMut(mlx5_softdev::Seen<'_>) + Send + 'static) {
         let causes = Arc::clone(&self.causes);
         self.device.set_tap(move |seen| {

@@ -125,8 +125,8 @@ fn time_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Times one work in turns. Other programs on the machine can only make a turn longer, so the best turn is
-/// nearest to the time of a request.
+/// Times one kind of work in turns. Other programs on the machine can only make a turn longer, so the best
+/// turn is nearest to the time of a request.
 fn time_work(library: &mut dyn Side, libmlx5: &mut dyn Side, work: Work, batch: usize) -> Result<(), Fault> {
     let [mut best_of_library, mut best_of_libmlx5] = [f64::INFINITY; 2];
     let mut ratios = Vec::new();

@@ -38,7 +38,7 @@ fn lent() -> &'static Lent {
 /// Allocates memory that nobody else has. Returns null if none is left.
 ///
 /// # Safety
-/// None of its own; the type is that of allocators.
+/// Every call is safe. The function is `unsafe` because allocators have this type.
 unsafe fn take(layout: Layout) -> *mut u8 {
     let lent = lent();
     let end = lent.first + BYTES as usize;

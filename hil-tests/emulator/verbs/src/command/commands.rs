@@ -1,10 +1,11 @@
-//! The table of commands of the older interface: their lengths, and the functions that carry them out.
+//! The table of commands of the older `write` interface: their lengths, and the functions that carry them
+//! out.
 
 use super::{address, completion, device, memory, queue_pair, shared_receive, window};
 use crate::command::call::Run;
 use crate::command::numbers::EXTENDED;
 
-/// A command of the older interface: number, minimum length of its structure and of its answer.
+/// A command of the older `write` interface: number, minimum length of its structure and of its answer.
 pub(crate) struct Command {
     pub(crate) number: u64,
     pub(crate) input: usize,
@@ -16,7 +17,7 @@ const fn command(number: u64, input: usize, output: usize, run: Run) -> Command 
     Command { number, input, output, run }
 }
 
-/// All commands of the older interface (`ib_user_verbs.h`).
+/// All commands of the older `write` interface (`ib_user_verbs.h`).
 pub(crate) const COMMANDS: &[Command] = &[
     command(1, 8, 176, device::query_device),
     command(EXTENDED | 1, 8, 184, device::query_device_extended),

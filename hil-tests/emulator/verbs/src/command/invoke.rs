@@ -1,4 +1,4 @@
-//! Carries out calls, including commands of the older interface.
+//! Carries out calls, including commands of the older `write` interface.
 
 use crate::command::call::{Call, Run};
 use crate::command::commands::COMMANDS;
@@ -20,7 +20,7 @@ pub(super) fn perform(call: &mut Call<'_>, run: Run) -> Result<(), Errno> {
     }
 }
 
-/// INVOKE_WRITE: a command of the older interface.
+/// INVOKE_WRITE: a command of the older `write` interface.
 pub(super) fn invoke_write(call: &mut Call<'_>) -> Result<(), Errno> {
     let number = call.request.number(COMMAND);
     let command = COMMANDS.iter().find(|command| command.number == number).ok_or(Errno::OPNOTSUPP)?;

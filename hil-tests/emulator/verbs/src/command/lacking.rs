@@ -78,8 +78,8 @@ fn is(request: &Request, method: (u16, u16)) -> bool {
     (request.object, request.method) == method
 }
 
-/// Returns the number of a command of the older interface. For other calls returns 0, which is no command
-/// here.
+/// Returns the number of a command of the older `write` interface. For other calls returns 0, which is no
+/// command here.
 fn command(request: &Request) -> u64 {
     if is(request, INVOKE_WRITE) { request.number(COMMAND) } else { 0 }
 }

@@ -4,13 +4,13 @@
 pub(crate) const UHW_IN: u16 = 0x1000;
 pub(crate) const UHW_OUT: u16 = 0x1001;
 
-/// INVOKE_WRITE: a command of the older interface, its structure and its answer
+/// INVOKE_WRITE: a command of the older `write` interface, its structure and its answer
 /// (`uverbs_attrs_invoke_write_cmd_attr_ids`).
 pub(crate) const CORE_IN: u16 = 0;
 pub(crate) const CORE_OUT: u16 = 1;
 pub(crate) const COMMAND: u16 = 2;
 
-/// Commands of the older interface with structures that can grow (`IB_USER_VERBS_CMD_FLAG_EXTENDED`).
+/// Commands of the older `write` interface with structures that can grow (`IB_USER_VERBS_CMD_FLAG_EXTENDED`).
 pub(crate) const EXTENDED: u64 = 0x8000_0000;
 
 /// Types of objects.
@@ -32,5 +32,5 @@ pub(crate) const DEVX_COMMANDS: u16 = 0x1004;
 pub(crate) const DEVX_EVENTS: u16 = 0x1005;
 pub(crate) const UAR: u16 = 0x1008;
 
-/// Object and method of a command of the older interface.
+/// Object and method of a command of the older `write` interface.
 pub(crate) const INVOKE_WRITE: (u16, u16) = (DEVICE, 0);

@@ -274,7 +274,7 @@ fn unreachable(message: &Message) -> Option<Message> {
 }
 
 impl Incoming {
-    /// Reads available bytes. Returns whether the connection goes on.
+    /// Reads available bytes. Returns whether the connection is still open.
     fn read(&mut self, deliver: &mut impl FnMut(Message)) -> bool {
         let mut taken = 0;
         while taken < READ_AT_ONCE {

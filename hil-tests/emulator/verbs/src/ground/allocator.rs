@@ -49,7 +49,7 @@ unsafe impl Allocator for Pages {
     }
 
     fn free(&self, address: *mut u8, size: usize) -> bool {
-        // SAFETY: the allocator says that nobody uses it any more.
+        // SAFETY: the allocator frees only pages that nobody uses any more.
         unsafe { libc::syscall(libc::SYS_munmap, address, size) == 0 }
     }
 
@@ -106,8 +106,8 @@ unsafe impl GlobalAlloc for Own {
 /// The allocator's lock, held over a fork by the thread that forks.
 struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Dlmalloc<Pages>>>>);
 
-// SAFETY: the cell is only touched by the thread that forks, between taking the lock and giving it back; two
-// threads cannot be there at once, since both would hold the lock.
+// SAFETY: only the thread that forks touches the cell, between taking the lock and releasing it. Two threads
+// never do so at once, since both would hold the lock.
 unsafe impl Sync for HeldOverFork {}
 
 static HELD: HeldOverFork = HeldOverFork(UnsafeCell::new(None));
@@ -115,14 +115,14 @@ static HELD: HeldOverFork = HeldOverFork(UnsafeCell::new(None));
 /// Keeps other threads from the allocator until [`release`].
 pub(crate) fn hold() {
     let guard = OWN.lock();
-    // SAFETY: this thread has the lock, so nobody else is at the cell.
+    // SAFETY: this thread has the lock, so no other thread uses the cell.
     unsafe { *HELD.0.get() = Some(guard) };
 }
 
 /// Releases the lock that [`hold`] has taken, in the same thread. A forked child has only this thread, and
 /// calls this too.
 pub(crate) fn release() {
-    // SAFETY: as in `hold`, which this thread has been through.
+    // SAFETY: as in `hold`, which this thread has called before.
     drop(unsafe { (*HELD.0.get()).take() });
 }
 

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn ranges_leave_out_what_is_kept() {
-        // Numbers that no other test of this program opens.
+        // No other test of this program opens descriptors with these numbers.
         for kept in [60_003, 60_004, 60_010] {
             KEPT.set(kept);
         }

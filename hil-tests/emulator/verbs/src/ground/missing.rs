@@ -24,7 +24,7 @@ pub(crate) enum Missing {
     DeviceMemory,
     /// Groups of queue pairs with one address.
     Multicast,
-    /// Devices that a parent has opened, in its child.
+    /// Use of a device in a forked child, if the parent has opened the device.
     Forked,
 }
 

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 /// Returns this process's number.
 pub(crate) fn pid() -> i32 {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call takes no argument and cannot fail.
     unsafe { libc::getpid() }
 }
 
 /// Ends this process as by a signal that nobody can catch.
 pub(crate) fn die() -> ! {
-    // SAFETY: takes no memory.
+    // SAFETY: the call accesses no memory of this process.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     std::process::abort()
 }
@@ -223,13 +223,13 @@ pub(crate) fn set_default(name: &CStr, value: &CStr) {
 
 /// Returns the number of the user that this process runs as.
 pub(crate) fn user() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call takes no argument and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Has this thread's sleeps end on time. By default the kernel delays their end by up to 50 µs.
+/// Makes this thread's sleeps end on time. By default the kernel delays their end by up to 50 µs.
 pub(crate) fn wake_on_time() {
-    // SAFETY: takes a number, and changes nothing but this thread's timers.
+    // SAFETY: the call takes a number, and changes only this thread's timers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 

@@ -256,7 +256,7 @@ fn call(state: &mut State, method: usize, input: &mut Input<'_>, made: &mut Vec<
 /// The properties of a call that its inputs depend on.
 #[derive(Clone, Copy)]
 struct CallKind<'a> {
-    /// The command, if the call is of the older interface.
+    /// The command, if the call is of the older `write` interface.
     command: Option<&'a Command>,
     /// Whether the call carries a command of the device.
     is_devx: bool,
@@ -365,7 +365,7 @@ mod tests {
     use crate::command::devx::queue::changes_qp;
     use std::collections::BTreeSet;
 
-    /// Returns the numbers in the source of commands whose names begin with `start`.
+    /// Returns the values of the constants in `source` whose names begin with `start`.
     fn numbers(source: &str, start: &str) -> BTreeSet<u16> {
         let number = |line: &str| {
             let (_, named) = line.split_once("const ").filter(|(_, named)| named.starts_with(start))?;

@@ -31,22 +31,22 @@ pub(crate) fn prepare() {
 /// The lock, held over a fork by the thread that forks.
 struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Inside>>>);
 
-// SAFETY: the cell is only touched by the thread that forks, between taking the lock and giving it back; two
-// threads cannot be there at once, since both would hold the lock.
+// SAFETY: only the thread that forks touches the cell, between taking the lock and releasing it. Two threads
+// never do so at once, since both would hold the lock.
 unsafe impl Sync for HeldOverFork {}
 
 static HELD: HeldOverFork = HeldOverFork(UnsafeCell::new(None));
 
 extern "C" fn before_fork() {
     let guard = lock::lock();
-    // SAFETY: this thread has the lock, so nobody else is at the cell.
+    // SAFETY: this thread has the lock, so no other thread uses the cell.
     unsafe { *HELD.0.get() = Some(guard) };
     allocator::hold();
 }
 
 extern "C" fn after_fork_in_parent() {
     allocator::release();
-    // SAFETY: as in `before_fork`, which this thread has been through.
+    // SAFETY: as in `before_fork`, which this thread has called before.
     drop(unsafe { (*HELD.0.get()).take() });
 }
 

@@ -14,7 +14,7 @@ use mlx5_softdev::Device;
 use std::ffi::{CStr, c_char, c_int};
 
 /// Makes the `nth` destruction of an object from now fail with EBUSY, counted from 1. 0 cancels this.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_keep(nth: u32) {
     fault::set_one(Place::End, nth, Errno::BUSY, 0);
@@ -24,35 +24,35 @@ pub(crate) extern "C" fn mlx5_uverbs_keep(nth: u32) {
 /// the call is a command to the device. All later calls of the same method fail too, since libraries try
 /// again. Opening the device's file counts as a call, destruction of an object does not. 0 cancels this. The
 /// function replaces any other plan of faults.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_fail(nth: u32, errno: c_int, status: u8) {
     fault::set_one(Place::Call, nth, Errno(errno), status);
 }
 
 /// Returns the number of calls until the planned failure, or 0 after it.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_left() -> u32 {
     u32::try_from(fault::left(Place::Call)).unwrap_or(u32::MAX)
 }
 
 /// Makes all crypto logins invalid, as when a crypto officer deletes their credential.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_revoke() {
     owner::as_device(calls::revoke);
 }
 
 /// Makes the device reuse the numbers of destroyed objects at once.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_reuse_numbers() {
     owner::as_device(|| calls::with_device(Device::reuse_numbers));
 }
 
 /// Makes a completion queue overrun with its next entry.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
     owner::as_device(|| calls::with_device(|device| device.fill(number)));
@@ -60,19 +60,19 @@ pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
 
 /// Returns a number of objects in this process: 0 contexts, 1 objects, 2 channels, 3 refused destructions so
 /// far.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
     let Counts { contexts, objects, channels, refused } = owner::as_device(calls::counts);
     [contexts, objects, channels, refused].get(what as usize).copied().unwrap_or(0)
 }
 
-/// Replaces the plan of faults. `words` are those of `mlx5-emulate --faults`; an empty string ends all
+/// Replaces the plan of faults. `words` has the syntax of `mlx5-emulate --faults`; an empty string ends all
 /// faults. Returns 0, or -1 for invalid words.
 ///
 /// # Safety
 /// `words` is a C string.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_int {
     // SAFETY: by contract.
@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_in
 ///
 /// # Safety
 /// `buffer` has `room` bytes.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_trace(buffer: *mut u8, room: usize) -> usize {
     // SAFETY: by contract.
@@ -103,7 +103,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_trace(buffer: *mut u8, room: usize) 
 ///
 /// # Safety
 /// `buffer` has `room` bytes.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_completions(buffer: *mut u8, room: usize) -> usize {
     let words = owner::as_device(|| {
@@ -135,14 +135,14 @@ unsafe fn write_out(words: &str, buffer: *mut u8, room: usize) -> usize {
 
 /// Stops the device's own threads, so that only [`mlx5_uverbs_work`] drives it. With 0 for `on`, they go on
 /// as usual.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_by_hand(on: c_int) {
     schedule::set_by_hand(on != 0);
 }
 
 /// Does the device's work once. Returns whether there was any.
-// SAFETY: nothing else has this name.
+// SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_work() -> c_int {
     c_int::from(owner::as_device(schedule::work_by_hand))

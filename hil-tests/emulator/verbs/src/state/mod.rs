@@ -370,7 +370,7 @@ impl State {
         self.armed
     }
 
-    /// Whether there is nothing to write, and an answer of another process is to come.
+    /// Whether all bytes to peers are written, and an answer of another process is still to come.
     pub(crate) fn awaits_answers(&self) -> bool {
         self.fabric.awaits_answers()
     }

@@ -26,7 +26,7 @@ pub(crate) struct Cq {
     pub(crate) number: u32,
     /// The program's name for the queue in events, unless a command of the device made the queue.
     pub(crate) user_handle: Option<u64>,
-    /// The objects below the queue, if a command of the device made it.
+    /// The objects that the queue depends on, if a command of the device made it.
     pub(crate) base: Base,
     /// The completion channel.
     pub(crate) channel: Option<u32>,
@@ -55,7 +55,7 @@ pub(crate) struct Qp {
     pub(crate) transport: Transport,
     /// The program's name for the queue pair in events, unless a command of the device made it.
     pub(crate) user_handle: Option<u64>,
-    /// The objects below the queue pair, if a command of the device made it.
+    /// The objects that the queue pair depends on, if a command of the device made it.
     pub(crate) base: Base,
     /// Address of the doorbell record.
     pub(crate) record: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Srq {
     pub(crate) number: u32,
     /// The program's name for the queue in events, unless a command of the device made it.
     pub(crate) user_handle: Option<u64>,
-    /// The objects below the queue, if a command of the device made it.
+    /// The objects that the queue depends on, if a command of the device made it.
     pub(crate) base: Base,
     /// The most receives that it holds.
     pub(crate) receives: u32,

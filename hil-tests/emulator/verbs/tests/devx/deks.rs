@@ -26,7 +26,8 @@ pub(super) fn encrypts(bench: &mut Bench, lease: &DekLease) -> bool {
     encrypted(bench, lease).is_some()
 }
 
-/// Encrypts a block of 512 bytes, which are all [`PLAIN`], with a key, and returns what has arrived.
+/// Encrypts a block of 512 bytes, which are all [`PLAIN`], with a key, and returns the bytes that have
+/// arrived.
 fn encrypted(bench: &mut Bench, lease: &DekLease) -> Option<[u8; 512]> {
     encrypted_by(bench, lease.id())
 }

@@ -28,7 +28,7 @@ pub(crate) fn exporter() -> File {
     // SAFETY: the name ends with a zero.
     let descriptor = unsafe { libc::memfd_create(c"exporter".as_ptr(), libc::MFD_CLOEXEC) };
     assert!(descriptor >= 0);
-    // SAFETY: it was made just now.
+    // SAFETY: the descriptor was made just now, and nobody else has it.
     let file = unsafe { File::from_raw_fd(descriptor) };
     file.write_all_at(&pattern(), 0).unwrap();
     file

@@ -20,13 +20,13 @@ static ALLOCATOR: CountsPages = CountsPages;
 unsafe impl GlobalAlloc for CountsPages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         PAGES.fetch_add(usize::from(layout.align() >= 4096), Ordering::Relaxed);
-        // SAFETY: as the caller vouches.
+        // SAFETY: handed on from the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         PAGES.fetch_sub(usize::from(layout.align() >= 4096), Ordering::Relaxed);
-        // SAFETY: as the caller vouches.
+        // SAFETY: handed on from the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -168,7 +168,7 @@ pub(crate) fn work() {
 
 /// Returns the number of allocated bytes, of this program and of the libraries below the shim.
 pub(crate) fn heap() -> usize {
-    // SAFETY: takes nothing.
+    // SAFETY: the call takes no argument.
     let info = unsafe { libc::mallinfo2() };
     info.uordblks + info.hblkhd
 }

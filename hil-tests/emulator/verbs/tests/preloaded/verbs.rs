@@ -107,7 +107,7 @@ unsafe extern "C" {
     fn closefrom(low: c_int);
 }
 
-/// Closes all descriptors of a range, or all from its beginning up.
+/// Closes all descriptors of a range. A range without an end includes all descriptors from its start on.
 pub(crate) fn close_all(range: impl RangeBounds<u32>) {
     let first = match range.start_bound() {
         Bound::Included(first) => *first,
@@ -124,7 +124,7 @@ pub(crate) fn close_all(range: impl RangeBounds<u32>) {
 
 /// Closes a descriptor.
 pub(crate) fn close(descriptor: RawFd) {
-    // SAFETY: tests close what they have opened, once.
+    // SAFETY: tests close only their own descriptors, each of them once.
     assert_eq!(unsafe { libc::close(descriptor) }, 0);
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn call(
     Ok(new.map_or(0, |at| buffer[at] as u32))
 }
 
-/// Calls a command of the older interface.
+/// Calls a command of the older `write` interface.
 pub(crate) fn command(
     descriptor: RawFd,
     number: u64,

@@ -122,8 +122,8 @@ pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
     let low = low.max(0);
     // SAFETY: handed on from the caller.
     if unsafe { close_range(low.unsigned_abs(), c_uint::MAX, 0) } < 0 {
-        // An old kernel lacks the call. The loop ends where numbers are so high that only programs that ask
-        // for them get them.
+        // An old kernel lacks the call. The loop closes all descriptors below a limit, and the kernel gives
+        // out higher numbers only on request.
         for descriptor in low..descriptors::DESCRIPTORS as c_int {
             // SAFETY: the caller asks to close these descriptors; this closes one of them.
             unsafe { close(descriptor) };

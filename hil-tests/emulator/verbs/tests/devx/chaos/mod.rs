@@ -94,7 +94,7 @@ fn each_request_is_told_of_once() {
     prepared("chaos::each_request_is_told_of_once", prepare, || {
         std::thread::spawn(watch);
         on_drop_error(|_| ());
-        // The stand-in's device is made before [`verbs::by_hand`] stops it.
+        // The stand-in's device is made before `verbs::by_hand` stops it.
         Device::open(None).unwrap();
         verbs::by_hand();
         WARM.for_each(|seed| live_through(seed, &mut Tally::default()));
