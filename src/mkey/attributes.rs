@@ -255,7 +255,8 @@ impl KindWord {
             .with_signature(signature)
             .with_crypto(crypto)
             .with_minimal(matches!(kind.form, UmrForm::Minimal))
-            .with_log_entry_size(log_entry_size)
+            // At most 31. The mask keeps the setter's panic out of the library.
+            .with_log_entry_size(log_entry_size & 0x1f)
             .with_entries(kind.max_entries)
     }
 
