@@ -12,8 +12,8 @@ use crate::wire::psv::TransientSignature;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::transmute;
 
-/// Returns the BSF of a signature but for the numbers of the PSVs; of none, one that lets data pass. `size`
-/// is one of the codes of [`BsfSize`].
+/// Returns the BSF of a signature without the numbers of the PSVs. Without a signature, the BSF lets data
+/// pass. `size` is one of the codes of [`BsfSize`].
 pub(crate) fn signature(signature: Option<&BlockSignature>, size: u8) -> SignatureBsf {
     let mut size_sbs = BsfSize::new().with_size(size);
     let mut bsf = SignatureBsf { raw_data_size: U32::MAX_VALUE, ..SignatureBsf::default() };
@@ -38,8 +38,8 @@ pub(crate) fn signature(signature: Option<&BlockSignature>, size: u8) -> Signatu
     bsf
 }
 
-/// Returns the BSF of a digest but for the bytes of data, and for the number of the PSV where that is the
-/// mkey's own. `size` is one of the codes of [`BsfSize`].
+/// Returns the BSF of a digest without the number of bytes of data. If the digest uses the mkey's own PSV,
+/// the number of the PSV is missing too. `size` is one of the codes of [`BsfSize`].
 pub(crate) fn digest(digest: &Digest, size: u8) -> SignatureBsf {
     let Digest { domain, seed, span } = *digest;
     let seed = match seed {
@@ -126,7 +126,8 @@ fn inline_dif(signature: &Signature) -> InlineDif {
     }
 }
 
-/// Returns what the PSV of a signature starts with (`transient_signature` of `struct mlx5_wqe_set_psv_seg`).
+/// Returns the start value of the PSV of a signature (`transient_signature` of `struct
+/// mlx5_wqe_set_psv_seg`).
 pub(crate) fn psv_start(signature: &Signature) -> TransientSignature {
     let seed = match signature {
         Signature::T10Dif(dif) => {
@@ -147,7 +148,7 @@ pub(crate) fn psv_start(signature: &Signature) -> TransientSignature {
     transmute!(U64::new(seed))
 }
 
-/// Returns what the PSV of a CRC of 32 bits starts with.
+/// Returns the start value of the PSV of a CRC of 32 bits.
 pub(crate) fn crc32_start(seed: Seed) -> TransientSignature {
     transmute!(U64::new(match seed {
         Seed::Ones => 0xffff_ffff_0000_0000,

@@ -6,23 +6,23 @@ use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
 use zerocopy::big_endian::U64;
 use zerocopy::transmute;
 
-/// Fence, completion and event flags of a request (PRM `fm_ce_se`), as the third dword of a control segment
-/// has them.
+/// Fence, completion and event flags of a request (PRM `fm_ce_se`), at their place in the third dword of a
+/// control segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct RequestFlags(u32);
 
 impl RequestFlags {
-    /// No fence, no completion but that of an error, no event.
+    /// No fence, no event, and a completion only after an error.
     pub(crate) const NONE: Self = Self::new(FmCeSe::new());
-    /// Waits until changes of mkeys before it are done (small fence), so that the request does not overtake
-    /// them. Devices that need more have [`RequestFlags::AFTER_UMR_STRONG`].
+    /// Waits until earlier changes of mkeys are done (small fence), so that the request does not overtake the
+    /// changes. Devices that need a strong fence use [`RequestFlags::AFTER_UMR_STRONG`].
     pub(crate) const AFTER_UMR: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_SMALL));
     /// As [`RequestFlags::AFTER_UMR`], for devices that need a strong fence.
     pub(crate) const AFTER_UMR_STRONG: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_STRONG));
-    /// Waits until the reads and atomics before it are done.
+    /// Waits until earlier reads and atomics are done.
     pub(crate) const FENCED: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_FENCE));
-    /// Gets a completion of its own.
+    /// Asks for a completion of the request.
     pub(crate) const SIGNALED: Self = Self::new(FmCeSe::new().with_ce(FmCeSe::CE_ALWAYS));
     /// Raises a solicited event at the receiver.
     pub(crate) const SOLICITED: Self = Self::new(FmCeSe::new().with_solicited(true));
@@ -33,19 +33,19 @@ impl RequestFlags {
         Self(flags.into_bits() as u32)
     }
 
-    /// Returns the flags of both.
+    /// Returns the union of both sets of flags.
     #[inline]
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns the flags of both; of two fences, the own.
+    /// Returns the union of both sets of flags. If both have a fence, the fence of `self` stays.
     #[inline]
     pub(crate) const fn with_default(self, default: Self) -> Self {
         self.with(if self.has(Self::FENCES) { default.without(Self::FENCES) } else { default })
     }
 
-    /// Returns whether it has any of these.
+    /// Returns whether any of the flags of `any` is set.
     #[inline]
     const fn has(self, any: Self) -> bool {
         self.0 & any.0 != 0
@@ -73,35 +73,35 @@ impl RequestFlags {
     }
 }
 
-/// The fields of a control segment, beside opcode and size.
+/// The fields of a control segment, without opcode and size.
 #[derive(Clone, Copy)]
 pub(crate) struct ControlFields {
-    /// Where the first word of a control segment has it, see [`qpn_bits`].
+    /// Number of the queue pair, at its place in the first word of a control segment, see [`qpn_bits`].
     pub(crate) qpn: u64,
-    /// The number of its first block.
+    /// Number of the request's first block.
     pub(crate) begin: u64,
-    /// What the request asks for.
+    /// The flags that the request asks for.
     pub(crate) flags: RequestFlags,
-    /// What it gets beside: a completion, if each request of the queue does (`signal_all`), and a fence,
-    /// unless it asks for one.
+    /// The flags that the queue adds: a completion if each request of the queue gets one (`signal_all`), and
+    /// a fence if the request asks for none.
     pub(crate) default: RequestFlags,
 }
 
 impl ControlFields {
-    /// Returns it for a work request that does not complete, also where all others do.
+    /// Returns the fields of a work request without a completion, even if all other requests complete.
     #[inline]
     pub(crate) const fn silent(self) -> Self {
         Self { flags: self.flags.silent(), default: self.default.silent(), ..self }
     }
 }
 
-/// Returns the number of a queue pair where the first word of a control segment has it.
+/// Returns the number of a queue pair, at its place in the first word of a control segment.
 pub(crate) const fn qpn_bits(qpn: Qpn) -> u64 {
     (qpn.get() as u64) << 8
 }
 
-/// Writes a control segment: two words of 8 bytes, since the doorbell reads the first of them back. A core
-/// passes a store on to a load only where the store has all bytes of the load; otherwise the load waits until
+/// Writes a control segment as two words of 8 bytes, because the doorbell reads the first word back. A core
+/// forwards a store to a load only if the store covers all bytes of the load. Otherwise the load waits until
 /// the store has reached the cache.
 #[inline]
 pub(crate) fn write(
@@ -123,8 +123,8 @@ pub(crate) const fn nop_start(begin: u64) -> [u8; 4] {
     OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(begin as u16).into_bits().to_be_bytes()
 }
 
-/// Splits blocks into the work requests that they hold, each up to its size: after it the device does not
-/// read its last block.
+/// Splits blocks into the work requests that they hold. Each request ends at its size: the device ignores the
+/// rest of its last block.
 #[cfg(test)]
 pub(crate) fn split_requests(blocks: &[u8]) -> std::vec::Vec<std::vec::Vec<u8>> {
     use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};

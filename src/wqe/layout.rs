@@ -1,7 +1,7 @@
 //! Layouts to translation entries (PRM `klm`, `struct mlx5_wqe_umr_repeat_block_seg`).
 //!
-//! Entries stay as the user has them until they are in the ring: what is written is checked and summed up on
-//! the way.
+//! Entries keep the caller's form until they are copied into the ring. The copy also checks and sums up the
+//! entries.
 
 use crate::error::ConfigError;
 use crate::mkey::{InterleavedEntry, KlmEntry, Layout, LayoutForm};
@@ -11,15 +11,16 @@ use crate::wire::{Block, OCTOWORDS_PER_BLOCK, Octoword, ZEROS};
 use zerocopy::big_endian::U64;
 use zerocopy::transmute;
 
-/// What a request to configure an mkey lays: a layout as users give it, or a list that is converted on its
-/// way into the ring.
-// A trait, as closures are not inlined for certain: with calls, a list of 4 entries takes 75 % more
+/// The layout that a request writes into an mkey: a layout as users give it, or a list that is converted
+/// while it is copied into the ring.
+// A trait, because the compiler may not inline closures: with calls, a list of 4 entries takes 75 % more
 // instructions (x86-64).
 pub(crate) trait Lay {
-    /// Returns its form.
+    /// Returns the form of the layout.
     fn form(&self) -> LayoutForm;
 
-    /// Writes it, padded with zeros to whole blocks, and returns how many bytes it maps.
+    /// Writes the layout, padded with zeros to whole blocks. Returns the number of bytes that the layout
+    /// maps.
     ///
     /// # Errors
     /// [`ConfigError::EntryLength`], [`ConfigError::StrideOver16Bits`].
@@ -42,10 +43,10 @@ impl Lay for Layout<'_> {
     }
 }
 
-/// A list of what the caller has.
+/// A list of entries in the caller's own form.
 pub(crate) struct ListOf<'a, T, F> {
     pub(crate) entries: &'a [T],
-    /// Makes an entry.
+    /// Converts the caller's entry to a KLM entry.
     pub(crate) to_klm: F,
 }
 
@@ -61,8 +62,8 @@ impl<T, F: Fn(&T) -> KlmEntry> Lay for ListOf<'_, T, F> {
     }
 }
 
-/// Writes a list, block by block: only the last block may have fewer than four entries. `to_klm` makes an
-/// entry of what the caller has.
+/// Writes a list, block by block. Only the last block may have fewer than four entries. `to_klm` converts the
+/// caller's entry to a KLM entry.
 ///
 /// # Errors
 /// [`ConfigError::EntryLength`].
@@ -74,7 +75,7 @@ pub(crate) fn list<T>(
 ) -> Result<u64, ConfigError> {
     let (fours, rest) = entries.as_chunks::<OCTOWORDS_PER_BLOCK>();
     let mut sum = Lengths { sum: 0, any: 0 };
-    // A request reserves blocks for all entries.
+    // The request has reserved blocks for all entries, so the split does not fail.
     let Some((whole, partial)) = blocks.split_at_mut_checked(fours.len()) else { return Ok(0) };
     for (four, block) in fours.iter().zip(whole) {
         for (slot, entry) in block.iter_mut().zip(four) {
@@ -93,15 +94,15 @@ pub(crate) fn list<T>(
     Ok(sum.sum + entries.len() as u64)
 }
 
-/// The lengths of the entries that are written, each less 1: those of 1 to 2^31 have bit 31 clear then.
+/// The lengths of the written entries, each less 1. A valid length, 1 to 2^31, then has bit 31 clear.
 struct Lengths {
     sum: u64,
-    /// All bits that one of them has: in the end it shows whether one was out of range.
+    /// Bitwise OR of all lengths less 1. At the end, bit 31 shows whether a length was out of range.
     any: u32,
 }
 
 impl Lengths {
-    /// Counts an entry, and returns it as the device reads it.
+    /// Counts an entry, and returns the entry in wire form.
     #[inline(always)]
     fn written(&mut self, entry: KlmEntry) -> Octoword {
         let (byte_count, key) = entry.length_and_key();
@@ -112,7 +113,7 @@ impl Lengths {
     }
 }
 
-/// Names the first entry written whose length is out of range.
+/// Returns the error that names the first written entry with a length out of range.
 #[cold]
 fn wrong_length(slots: &[Octoword]) -> ConfigError {
     let lengths = slots.iter().map(|slot| transmute!(*slot)).map(|klm: Klm| klm.byte_count.get());

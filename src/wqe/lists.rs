@@ -13,22 +13,22 @@ use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of}
 use zerocopy::big_endian::{U16, U64};
 use zerocopy::{transmute, transmute_mut};
 
-/// Blocks of a UMR whose lists are in memory, of which the pointer has the last one.
+/// Blocks of a UMR whose lists are in memory. The last block holds the pointer.
 pub(crate) const POINTER_BLOCKS: usize = UMR_HEAD_BLOCKS + 1;
 
-/// Octowords of such a UMR: the device wants just these (DPDK: "Non-inline KLM UMR WQE size must be 9
-/// WQE_DS").
+/// Octowords of a UMR whose lists are in memory. The device takes no other size (DPDK: "Non-inline KLM UMR
+/// WQE size must be 9 WQE_DS").
 const POINTER_OCTOWORDS: usize = UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + 1;
 
-/// Blocks of a UMR without a layout and of SET_PSVs, as many as there can be.
+/// The most blocks of a UMR without a layout (with two BSFs) and of its SET_PSVs (two).
 const SCRATCH: usize = UMR_HEAD_BLOCKS + 2 + 2;
 
-/// Writes a UMR that takes its layout and its BSFs from memory, and `psvs` SET_PSVs. Returns the BSFs, which
-/// the caller writes behind the list once the request is posted ([`write_bsfs`]); from the number of the
-/// prepared ones on they mean nothing.
+/// Writes a UMR that takes its layout and its BSFs from memory, and `psvs` SET_PSVs. Returns the BSFs. Once
+/// the request is posted, the caller writes the BSFs behind the list ([`write_bsfs`]). Only as many of the
+/// returned BSFs are valid as the prepared configuration has.
 ///
 /// # Errors
-/// [`ConfigError`] for a length that the BSFs cannot have.
+/// [`ConfigError`] for a length that does not fit the BSFs.
 pub(crate) fn configure_by_pointer(
     blocks: &mut [Block],
     fields: ControlFields,
@@ -39,7 +39,8 @@ pub(crate) fn configure_by_pointer(
 ) -> Result<[Block; 2], ConfigError> {
     let mut scratch = [ZEROS; SCRATCH];
     let inline = UmrRequest::new(prepared, &Layout::List(&[]));
-    // The SET_PSVs stand behind the UMR as it is by pointer. Blocks count modulo 2^16.
+    // The block numbers of the SET_PSVs follow the UMR with the pointer, not the inline UMR that is built
+    // here. Blocks count modulo 2^16.
     let begin = fields.begin + (1 << 16) + POINTER_BLOCKS as u64 - inline.umr_blocks as u64;
     inline.write(&mut scratch, ControlFields { begin, ..fields }, mkey, psvs)?;
     let length = list.length();
@@ -71,7 +72,7 @@ pub(crate) fn write_bsfs(list: &mut RegisteredList<'_>, prepared: &PreparedConfi
     }
 }
 
-/// Writes a UMR that replaces entries of a list from number `first` on, by these.
+/// Writes a UMR that replaces entries of a list, from number `first` on, by `entries`.
 ///
 /// # Errors
 /// [`ConfigError::EntryLength`].
@@ -89,7 +90,7 @@ pub(crate) fn replace(
     layout::list(list, entries, |entry| *entry).map(drop)
 }
 
-/// Writes a UMR that replaces entries of a list from number `first` on, by those that are in memory.
+/// Writes a UMR that replaces entries of a list, from number `first` on, by the entries of `list` in memory.
 pub(crate) fn replace_by_pointer(
     blocks: &mut [Block],
     fields: ControlFields,
@@ -103,7 +104,7 @@ pub(crate) fn replace_by_pointer(
     }
 }
 
-/// Has a UMR that is written give the mkey this length.
+/// Changes an already written UMR: its execution sets the length of the mkey.
 pub(crate) fn write_length(blocks: &mut [Block], length: u64) {
     let [[_, umr @ ..], context, ..] = blocks else { return };
     let umr: &mut UmrControlSegment = transmute_mut!(umr);
@@ -112,7 +113,8 @@ pub(crate) fn write_length(blocks: &mut [Block], length: u64) {
     context.len = U64::new(length);
 }
 
-/// Returns the block with the pointer, which ends within it.
+/// Returns the last block of a UMR whose lists are in memory. The block's first octoword is the pointer; the
+/// request ends after it.
 fn pointer_block(list: &RegisteredList<'_>) -> Block {
     let mut block = ZEROS;
     let [pointer, ..] = &mut block;
@@ -120,8 +122,8 @@ fn pointer_block(list: &RegisteredList<'_>) -> Block {
     block
 }
 
-/// Writes the first two blocks of a UMR of `size` octowords that changes nothing but translation entries:
-/// those of `octowords` octowords from number `first` on.
+/// Writes the first two blocks of a UMR of `size` octowords that changes only translation entries. The
+/// changed entries begin at number `first` and take `octowords` octowords.
 fn write_replacement(
     blocks: &mut [Block],
     fields: ControlFields,

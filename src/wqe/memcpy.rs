@@ -9,13 +9,13 @@ use crate::wire::{Block, OCTOWORD_BYTES, blocks_of};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
 
-/// What a send queue has to know to copy memory (`mlx5dv_wr_memcpy`).
+/// Buffer and limit with which a send queue copies memory (`mlx5dv_wr_memcpy`).
 ///
 /// ```
 /// use mlx5_mkey::command::GeneralCapabilities;
 /// use mlx5_mkey::queue::SendQueueConfig;
 /// use mlx5_mkey::wqe::{Local, MemcpyConfig};
-/// /// For a queue pair that was allowed to copy (`command::Init2Init`), if the device has copies at all.
+/// /// Adds copies, if the device has them. The queue pair was allowed to copy (`command::Init2Init`).
 /// fn with_memcpy(config: SendQueueConfig, device: &GeneralCapabilities, opaque: Local) -> SendQueueConfig {
 ///     let most = device.log_max_memcpy_bytes();
 ///     let memcpy = most.map(|log_max_bytes| MemcpyConfig { opaque, log_max_bytes });
@@ -25,22 +25,24 @@ use zerocopy::transmute;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MemcpyConfig {
-    /// The opaque buffer: [`MemcpyConfig::OPAQUE_BYTES`] of memory with local writing, where the device may
-    /// write its report of a copy. Nobody reads it; all queue pairs of a protection domain may share one.
+    /// The opaque buffer: [`MemcpyConfig::OPAQUE_BYTES`] of memory with local write access. The device may
+    /// write its report of a copy there. No software reads the report, so all queue pairs of a protection
+    /// domain may share one buffer.
     pub opaque: Local,
-    /// Logarithm of the longest copy in bytes; over 31 it counts as 31.
+    /// Logarithm of the longest copy in bytes. A value over 31 counts as 31.
     pub log_max_bytes: u8,
 }
 
 impl MemcpyConfig {
-    /// Bytes of the opaque buffer, which is aligned to as many (rdma-core `MLX5_OPAQUE_BUF_LEN`).
+    /// Bytes of the opaque buffer, and also its alignment (rdma-core `MLX5_OPAQUE_BUF_LEN`).
     pub const OPAQUE_BYTES: usize = 64;
 
-    /// The longest copy of any device: the data segments have 31 bits for the length, and 0 stands for this.
+    /// Logarithm of the longest copy of any device: a data segment has 31 bits for the length, and a length
+    /// of 0 stands for 2^31.
     const MAX_LOG_BYTES: u8 = 31;
 }
 
-/// A copy: one block.
+/// A copy in memory. The request takes one block.
 #[derive(Clone, Copy)]
 pub(crate) struct Memcpy {
     opaque: Local,
@@ -50,11 +52,11 @@ pub(crate) struct Memcpy {
 }
 
 impl Memcpy {
-    /// Control, metadata, source, target.
+    /// Control segment, metadata, source and target.
     pub(crate) const OCTOWORDS: usize = 4;
     pub(crate) const BLOCKS: usize = blocks_of(Self::OCTOWORDS);
 
-    /// Takes a copy that the queue pair may post.
+    /// Checks a copy against the limits of the queue pair, and returns the request.
     ///
     /// # Errors
     /// [`PostError::MemcpyUnsupported`], [`PostError::MemcpyEmpty`], [`PostError::MemcpyTooLong`].
@@ -79,7 +81,7 @@ impl Memcpy {
         }
     }
 
-    /// Writes it.
+    /// Writes the request.
     pub(crate) fn write(&self, blocks: &mut [Block], fields: ControlFields) {
         let Some([control, metadata, source, target]) = blocks.first_mut() else { return };
         control::write(control, Opcode::MMO, Self::OCTOWORDS, fields, 0);

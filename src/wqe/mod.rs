@@ -1,8 +1,8 @@
-//! Requests to 64-byte blocks: native values are checked while they are written. Pure functions; no I/O, no
-//! state.
+//! Encodes requests into 64-byte blocks, and checks native values while writing them. Pure functions, without
+//! I/O or state.
 //!
-//! The number of blocks is known before the first byte is written. Whoever posts reserves them and hands them
-//! over as a slice.
+//! The number of blocks is known before the first byte is written. The caller reserves the blocks and passes
+//! them as a slice.
 //!
 //! ```
 //! use mlx5_mkey::error::PostError;
@@ -12,7 +12,7 @@
 //! use mlx5_mkey::wqe::{PreparedConfig, Remote, RequestSize, Sge};
 //!
 //! const KIND: MkeyKind = MkeyAttributes::plain(Key::from_raw(0), 4).kind();
-//! /// What `write` takes of a ring.
+//! /// The blocks that `write` takes of a ring.
 //! const SIZE: RequestSize = RequestSize::configure_mkey(&KIND, 4, 0).and(RequestSize::rdma(1));
 //! assert_eq!(SIZE.blocks, 4);
 //!
@@ -30,7 +30,7 @@
 //! }
 //! ```
 
-// Functions of 50 lines at most (.clippy.toml), tests apart.
+// Functions have at most 50 lines (.clippy.toml), except in tests.
 #![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 pub(crate) mod bsf;

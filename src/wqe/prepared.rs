@@ -1,4 +1,4 @@
-//! Configurations made ready: what is the same for many requests is checked and encoded once.
+//! Prepared configurations: properties that are the same for many requests, checked and encoded once.
 
 mod changes;
 
@@ -19,8 +19,9 @@ use zerocopy::transmute;
 
 /// A configuration of mkeys of one kind, checked and encoded: access rights, signature and crypto properties.
 ///
-/// It is posted with [`configure_mkey`](crate::queue::SendRequest::configure_mkey), to any mkey of its kind and any number of
-/// times; the layout is given there. Tweak, tags and DEK can be changed in place between posts.
+/// [`configure_mkey`](crate::queue::SendRequest::configure_mkey) posts the configuration, any number of
+/// times, to any mkey of its kind, and takes the layout. Tweak, tags and DEK can be changed in place between
+/// posts.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{
@@ -46,59 +47,59 @@ use zerocopy::transmute;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PreparedConfig {
-    /// Mkeys that have the same word take it as it is.
+    /// An mkey whose word is equal takes the configuration as it is encoded.
     kind_word: KindWord,
     kind: MkeyKind,
     config: MkeyConfig,
     changes: FieldChanges,
-    /// Without the size of the layout; the mask has the length.
+    /// The UMR control segment without the size of the layout. Its mask already selects the length.
     pub(super) umr: UmrControlSegment,
-    /// Without tag and length.
+    /// The mkey context without tag and length.
     pub(super) context: MkeyContext,
     /// The most bytes of memory that the mkey may map.
     pub(super) max_length: u64,
-    /// That of the signature comes before that of crypto. From `bsf_count` on they mean nothing.
+    /// The BSF of the signature comes before that of crypto. Blocks from `bsf_count` on are not valid.
     pub(super) bsfs: [Block; 2],
     bsf_count: u8,
-    /// The BSFs have the exact length of the data.
+    /// The BSFs contain the exact length of the data.
     exact_size: bool,
-    /// Data units need not be blocks with their signatures.
+    /// Data units may differ from blocks with their signatures.
     any_data_unit: bool,
-    /// Which PSVs of an mkey the BSF of a block signature names: wire and memory domain have 32 bits of the
-    /// word each.
+    /// Selects the PSVs of an mkey that the BSF of a block signature names. Wire and memory domain have 32
+    /// bits of the word each.
     pub(super) psv_mask: u64,
-    /// The domains whose PSVs are set, in this order, and how many they are: from there on they mean nothing.
+    /// The domains whose PSVs are set, in this order. Places from `psv_count` on are not valid.
     pub(super) psv_domains: [DomainKind; 2],
     psv_count: u8,
-    /// What the PSVs start with, in the order of [`DomainKind`], see [`bsf::psv_start`].
+    /// The start values of the PSVs, in the order of [`DomainKind`], see [`bsf::psv_start`].
     psv_starts: [TransientSignature; 2],
 }
 
 impl PreparedConfig {
     /// Checks and encodes a configuration for all mkeys of a kind ([`Mkey::kind`]).
     ///
-    /// Parts that the configuration does not change are taken from the mkey at each post. If mkeys of this
-    /// kind have a signature or crypto properties, and the configuration does not give them, every post
-    /// encodes it again: give both where speed counts.
+    /// Each post takes the parts that the configuration does not give from the mkey. If mkeys of this kind
+    /// have a signature or crypto properties that the configuration does not give, every post encodes the
+    /// configuration again. Give both where speed counts.
     ///
     /// # Errors
-    /// What no mkey of this kind can hold: [`ConfigError::NotASignatureMkey`],
+    /// For properties that no mkey of this kind can hold: [`ConfigError::NotASignatureMkey`],
     /// [`ConfigError::NotACryptoMkey`], [`ConfigError::SignatureUnsupported`],
-    /// [`ConfigError::BlockSizeUnsupported`], and [`ConfigError::BothSignaturesOutsideCipher`] and
-    /// [`ConfigError::DataUnitNotBlock`], which posting may also return where only one of signature and
-    /// crypto is given; [`ConfigError::EntriesWithBsf`].
+    /// [`ConfigError::BlockSizeUnsupported`], [`ConfigError::EntriesWithBsf`],
+    /// [`ConfigError::BothSignaturesOutsideCipher`] and [`ConfigError::DataUnitNotBlock`]. If the
+    /// configuration gives only one of signature and crypto, posting may also return the last two.
     pub fn new(kind: MkeyKind, config: &MkeyConfig) -> Result<Self, ConfigError> {
         Self::prepare(kind, config, false)
     }
 
-    /// Prepares a change of the access rights, and of nothing else, for all mkeys of the kind of `mkey`.
+    /// Prepares a change of the access rights alone, for all mkeys of the kind of `mkey`.
     ///
     /// ```
     /// use mlx5_mkey::error::PostError;
     /// use mlx5_mkey::mkey::{Access, KlmEntry, Mkey};
     /// use mlx5_mkey::queue::{Doorbell, SendQueue};
     /// use mlx5_mkey::wqe::PreparedConfig;
-    /// /// Has a plain mkey map a list, which a peer may read.
+    /// /// Lays a plain mkey over a list that a peer may read.
     /// fn lay<D: Doorbell, const N: usize>(
     ///     queue: &mut SendQueue<'_, D, N>,
     ///     mkey: &mut Mkey,
@@ -117,15 +118,15 @@ impl PreparedConfig {
         Self::new(mkey.kind(), &MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED })
     }
 
-    /// As [`PreparedConfig::new`], also with a data unit that is not a block with its signature, where the
-    /// cipher is around the signature ([`ConfigError::DataUnitNotBlock`]), as the reference provider takes
-    /// it.
+    /// Like [`PreparedConfig::new`], but also takes a data unit that differs from a block with its signature,
+    /// if the cipher is around the signature ([`ConfigError::DataUnitNotBlock`]). The reference provider
+    /// takes such data units too.
     ///
-    /// The data can then be read back from its beginning only: data units begin within blocks, and a transfer
-    /// that begins at another block would have to begin within a data unit, which no tweak stands for.
+    /// The data can then be read back only from its beginning, because data units begin within blocks. A
+    /// transfer that begins at a later block would begin within a data unit, for which there is no tweak.
     ///
     /// # Errors
-    /// As [`PreparedConfig::new`].
+    /// The errors of [`PreparedConfig::new`].
     pub fn with_any_data_unit(kind: MkeyKind, config: &MkeyConfig) -> Result<Self, ConfigError> {
         Self::prepare(kind, config, true)
     }
@@ -134,7 +135,8 @@ impl PreparedConfig {
         let keeps_signature = kind.signature.is_some() && config.signature == SignatureChange::Keep;
         let keeps_crypto = kind.crypto.is_some() && config.crypto.is_none();
         let plan = Plan::new(&kind, config, &InForce::NOTHING, any_data_unit)?;
-        // An mkey for entries of one length takes few layouts: `PreparedConfig::completed` looks at them.
+        // An mkey for entries of one length takes no layout within a request: `PreparedConfig::completed`
+        // refuses it.
         let is_finished_later = plan.exact_size || kind.form == UmrForm::Minimal || kind.entry_size.is_some();
         let flags = ConfigFlags::new()
             .with_keeps(keeps_signature || keeps_crypto)
@@ -143,12 +145,12 @@ impl PreparedConfig {
         Ok(Self { config: *config, any_data_unit, ..Self::encode(kind_word, kind, &plan) })
     }
 
-    /// Returns what is written for an mkey: itself, or in `place` one that is encoded anew. That is needed
-    /// where it keeps a part of the mkey, which the request may have to write again, and where a digest
-    /// begins anew after a signature error.
+    /// Returns the configuration that is written for an mkey: this one, or a newly encoded one in `place`. A
+    /// new encoding is needed if the configuration keeps a part of the mkey that the request may have to
+    /// write again. The other reason is a digest that begins anew after a signature error.
     ///
     /// # Errors
-    /// [`ConfigError`] for an mkey of another kind, or that cannot take it in its state.
+    /// [`ConfigError`] if the mkey is of another kind, or cannot take the configuration in its state.
     pub(crate) fn completed<'a>(
         &'a self,
         mkey: &Mkey,
@@ -175,27 +177,29 @@ impl PreparedConfig {
         Ok(completed)
     }
 
-    /// Also lets reads or writes through the mkey pass one another (PCIe relaxed ordering), or no longer:
-    /// those that the device can change.
+    /// Also allows reads or writes through the mkey to pass one another (PCIe relaxed ordering), or forbids
+    /// it again. `ordering` names the orderings that the device can change.
     pub fn with_relaxed_ordering(mut self, ordering: RelaxedOrdering, relaxed: bool) -> Self {
         self.changes.relaxed_ordering = Some((ordering, relaxed));
         self.encode_changes();
         self
     }
 
-    /// Also lets the peer invalidate the key, or no longer ([`MkeyFeatures::remote_invalidate`](crate::command::MkeyFeatures)).
+    /// Also allows the peer to invalidate the key, or forbids it again
+    /// ([`MkeyFeatures::remote_invalidate`](crate::command::MkeyFeatures)).
     pub fn with_remote_invalidate(mut self, allowed: bool) -> Self {
         self.changes.remote_invalidate = Some(allowed);
         self.encode_changes();
         self
     }
 
-    /// Also has the space of the mkey begin at this address, by which requests name its first byte from then
-    /// on; it is 0 until it is given, and stays until it is given anew.
+    /// Also sets the address at which the mkey's space begins. From then on, requests name the first byte by
+    /// this address. The start address is 0 at first. Later configurations keep it unless they set another
+    /// one.
     ///
     /// # Errors
     /// [`ConfigError::StartWithBsf`] for a kind of mkey with signature or crypto. Posting returns
-    /// [`ConfigError::SpaceBehindEnd`] for a layout that is too long for it.
+    /// [`ConfigError::SpaceBehindEnd`] for a layout that would end beyond the last address.
     pub fn with_start_address(mut self, start: u64) -> Result<Self, ConfigError> {
         if start != 0 && (self.kind.signature.is_some() || self.kind.crypto.is_some()) {
             return Err(ConfigError::StartWithBsf);
@@ -205,8 +209,8 @@ impl PreparedConfig {
         Ok(self)
     }
 
-    /// Encodes the changes of fields, as far as the layout has no part in them: see
-    /// [`PreparedConfig::finish_context`].
+    /// Encodes the changes of fields that do not depend on the layout. [`PreparedConfig::finish_context`]
+    /// encodes the other changes.
     fn encode_changes(&mut self) {
         let FieldChanges { relaxed_ordering, remote_invalidate, start_address } = self.changes;
         let mut mask = self.umr.mask();
@@ -229,7 +233,7 @@ impl PreparedConfig {
         }
     }
 
-    /// Writes into an mkey context what of the changes stands behind the length.
+    /// Writes the changed fields that stand behind the length into an mkey context.
     pub(super) fn finish_context(&self, context: &mut MkeyContext, length: u64) -> Result<(), ConfigError> {
         if let Some(start) = self.changes.start_address {
             ConfigError::check_space(start, length)?;
@@ -288,7 +292,7 @@ impl PreparedConfig {
         prepared
     }
 
-    /// Returns the size code of its BSFs.
+    /// Returns the size code of the configuration's BSFs.
     const fn bsf_size(&self) -> u8 {
         match (self.kind.signature, &self.config.crypto, &self.config.signature) {
             (Some(_), Some(_), _) => BsfSize::SIGNATURE_AND_CRYPTO,
@@ -333,7 +337,7 @@ impl PreparedConfig {
             self.psv_count = 1;
         }
         let Some(signature) = self.config.signature.signature() else { return };
-        // The reference provider sets that of the memory first.
+        // The reference provider sets the PSV of the memory domain first.
         let mut free = self.psv_domains.iter_mut();
         for (kind, start) in [DomainKind::Memory, DomainKind::Wire].into_iter().zip(&mut self.psv_starts) {
             if let Some(domain) = signature.domain(kind)
@@ -345,7 +349,7 @@ impl PreparedConfig {
         }
     }
 
-    /// Returns the configuration, with what was replaced since.
+    /// Returns the configuration, including later changes in place.
     pub const fn config(&self) -> &MkeyConfig {
         &self.config
     }
@@ -360,13 +364,13 @@ impl PreparedConfig {
         self.kind.form == UmrForm::Complete
     }
 
-    /// Returns the domain of a digest that is under the mkey's own PSV.
+    /// Returns the domain of a digest that uses the mkey's own PSV.
     pub(super) fn own_digest(&self) -> Option<DomainKind> {
         let digest = self.config.signature.digest()?;
         (digest.span == DigestSpan::Mkey).then_some(digest.domain)
     }
 
-    /// Returns the bytes of data behind an mkey that maps `length`, at most 2^32 - 1.
+    /// Returns the bytes of data behind an mkey that maps `length` bytes, at most 2^32 - 1.
     pub(super) fn data_bytes(&self, length: u64) -> Result<u32, ConfigError> {
         let data = self.config.signature.digest().map_or(Some(length), |digest| digest.data_bytes(length));
         match data {
@@ -375,25 +379,25 @@ impl PreparedConfig {
         }
     }
 
-    /// Returns the kind of mkey that it was prepared for.
+    /// Returns the kind of mkey that the configuration was prepared for.
     #[inline]
     pub(crate) const fn kind_word(&self) -> KindWord {
         self.kind_word
     }
 
-    /// Returns the number of BSFs that it writes, a block each.
+    /// Returns the number of BSFs that the configuration writes. Each BSF takes a block.
     #[inline]
     pub(crate) const fn bsf_count(&self) -> usize {
         self.bsf_count as usize
     }
 
-    /// Returns what the PSV of a domain starts with.
+    /// Returns the start value of the PSV of a domain.
     #[inline]
     pub(crate) fn psv_start(&self, domain: DomainKind) -> TransientSignature {
         self.psv_starts.get(domain as usize).copied().unwrap_or_default()
     }
 
-    /// Returns how many PSVs are set.
+    /// Returns the number of PSVs that the configuration sets.
     #[inline]
     pub(crate) const fn psv_count(&self) -> u8 {
         self.psv_count
@@ -405,7 +409,7 @@ impl PreparedConfig {
         if length > self.max_length { Err(self.too_long(length)) } else { Ok(()) }
     }
 
-    /// Names the limit that a length exceeds.
+    /// Returns the error that names the exceeded limit.
     #[cold]
     fn too_long(&self, length: u64) -> ConfigError {
         match (&self.config.crypto, self.kind.crypto) {

@@ -7,15 +7,15 @@ use crate::wire::{Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, Octoword, blocks_of}
 use zerocopy::big_endian::U32;
 use zerocopy::transmute;
 
-/// A work request in bytes, of a size that a work request can have.
+/// The bytes of a work request, with a valid size.
 pub(crate) struct RawWqe<'a> {
     control: ControlSegment,
-    /// What comes after it.
+    /// The segments after the control segment.
     segments: &'a [Octoword],
 }
 
 impl<'a> RawWqe<'a> {
-    /// Takes as many octowords as the control segment gives as its size. Bytes after them are not looked at.
+    /// Takes as many octowords as the size in the control segment says. Later bytes are ignored.
     ///
     /// # Errors
     /// [`PostError::RawSize`], [`PostError::RawTooShort`].
@@ -36,18 +36,18 @@ impl<'a> RawWqe<'a> {
         Ok(Self { control, segments })
     }
 
-    /// Returns the number of blocks that it fills.
+    /// Returns the number of blocks that the request fills.
     pub(crate) const fn blocks(&self) -> usize {
         blocks_of(1 + self.segments.len())
     }
 
-    /// Returns whether it changes an mkey or a PSV, which what is posted after it may use.
+    /// Returns whether the request changes an mkey or a PSV that later requests may use.
     pub(crate) const fn changes_mkey(&self) -> bool {
         matches!(Opcode(self.control.opcode_word().opcode()), Opcode::UMR | Opcode::SET_PSV)
     }
 
-    /// Writes it, with its place, its queue pair, and the flags of both. Behind its size the last block is
-    /// left as it is.
+    /// Writes the request with its place, its queue pair, and the combined flags of request and queue. The
+    /// rest of the last block stays as before.
     pub(crate) fn write(&self, blocks: &mut [Block], fields: ControlFields) {
         let mut slots = blocks.as_flattened_mut().iter_mut();
         if let Some(control) = slots.next() {
@@ -72,14 +72,14 @@ impl<'a> RawWqe<'a> {
     }
 }
 
-/// Returns a request's own flags with those that are asked for: its own fence goes first, and the louder
-/// completion.
+/// Combines a request's own flags with the flags that are asked for. The request's own fence has priority.
+/// The completion is the one with the higher code.
 const fn flags(own: FmCeSe, asked: FmCeSe) -> FmCeSe {
     let fm = if own.fm() == FmCeSe::FM_NONE { asked.fm() } else { own.fm() };
     let ce = if own.ce() < asked.ce() { asked.ce() } else { own.ce() };
     own.with_fm(fm).with_ce(ce).with_solicited(own.solicited() || asked.solicited())
 }
 
-// The codes of completions grow with what they ask for.
+// A higher code asks for completions in more cases.
 const _: () = assert!(FmCeSe::CE_ERROR_ONLY < FmCeSe::CE_NO_FLUSH_ERROR);
 const _: () = assert!(FmCeSe::CE_NO_FLUSH_ERROR < FmCeSe::CE_ALWAYS && FmCeSe::CE_ALWAYS < FmCeSe::CE_EVENT);

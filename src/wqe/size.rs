@@ -1,4 +1,4 @@
-//! How much of a send queue requests take, before there is one.
+//! Sizes of requests in a send queue, to be known before the queue is created.
 
 use super::memcpy::Memcpy;
 use crate::mkey::MkeyKind;
@@ -9,8 +9,8 @@ const CONTROL: usize = 1;
 const REMOTE: usize = 1;
 const ATOMIC: usize = 1;
 
-/// Blocks and work requests that a request takes of a send queue, or several requests together: how large a
-/// ring and a completion queue have to be.
+/// Blocks and work requests that one or several requests take in a send queue. Ring and completion queue are
+/// dimensioned by them.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{MkeyKind, SignatureCapabilities, UmrForm, XtsEngine};
@@ -27,7 +27,7 @@ const ATOMIC: usize = 1;
 /// };
 /// const IO: RequestSize = RequestSize::configure_mkey(&KIND, 4, 1).and(RequestSize::rdma(1));
 /// assert_eq!((IO.blocks, IO.requests), (7, 3));
-/// /// For 32 of them at once.
+/// /// A ring for 32 I/Os at once.
 /// const RING: usize = IO.times(32).ring_blocks();
 /// assert_eq!(RING, 256);
 /// ```
@@ -41,60 +41,60 @@ pub struct RequestSize {
 }
 
 impl RequestSize {
-    /// Nothing.
+    /// No request.
     pub const NONE: Self = Self { blocks: 0, requests: 0 };
 
-    /// A configuration of an mkey of this kind, which changes signature or crypto properties if the kind has
-    /// any: a list of up to `entries` entries (an interleaved layout has one more, its header; 0 leaves the
-    /// layout as it is), and a signature in up to `domains` domains, 0 to 2.
+    /// Returns the size of a configuration of an mkey of this kind. If the kind has signature or crypto
+    /// properties, the configuration changes them. The list has up to `entries` entries; an interleaved
+    /// layout has one more for its header, and 0 leaves the layout unchanged. The signature has up to
+    /// `domains` domains, 0 to 2.
     pub const fn configure_mkey(kind: &MkeyKind, entries: usize, domains: u32) -> Self {
         let bsfs = kind.signature.is_some() as usize + kind.crypto.is_some() as usize;
         let umr = UMR_HEAD_BLOCKS + blocks_of(entries) + bsfs;
         Self { blocks: umr as u32 + domains, requests: 1 + domains }
     }
 
-    /// An invalidation of a key.
+    /// Returns the size of an invalidation of a key.
     pub const fn invalidate() -> Self {
         Self { blocks: UMR_HEAD_BLOCKS as u32, requests: 1 }
     }
 
-    /// A SEND of this many data segments.
+    /// Returns the size of a SEND of this many data segments.
     pub const fn send(sges: usize) -> Self {
         Self::octowords(CONTROL + sges)
     }
 
-    /// A SEND of this many bytes of inline data.
+    /// Returns the size of a SEND of this many bytes of inline data.
     pub const fn send_inline(bytes: usize) -> Self {
         Self::octowords(CONTROL + inline(bytes))
     }
 
-    /// An RDMA READ or WRITE of this many data segments.
+    /// Returns the size of an RDMA READ or WRITE of this many data segments.
     pub const fn rdma(sges: usize) -> Self {
         Self::octowords(CONTROL + REMOTE + sges)
     }
 
-    /// An RDMA WRITE of this many bytes of inline data.
+    /// Returns the size of an RDMA WRITE of this many bytes of inline data.
     pub const fn rdma_inline(bytes: usize) -> Self {
         Self::octowords(CONTROL + REMOTE + inline(bytes))
     }
 
-    /// An atomic.
+    /// Returns the size of an atomic.
     pub const fn atomic() -> Self {
         Self::octowords(CONTROL + REMOTE + ATOMIC + 1)
     }
 
-    /// A copy in memory.
+    /// Returns the size of a copy in memory.
     pub const fn memcpy() -> Self {
         Self::octowords(Memcpy::OCTOWORDS)
     }
 
-    /// A work request that the caller built, of this many octowords of 16 bytes, its control segment
-    /// included.
+    /// Returns the size of a work request that the caller built. `octowords` includes the control segment.
     pub const fn raw(octowords: usize) -> Self {
         Self::octowords(octowords)
     }
 
-    /// A NOP.
+    /// Returns the size of a NOP.
     pub const fn nop() -> Self {
         Self::octowords(CONTROL)
     }
@@ -103,7 +103,7 @@ impl RequestSize {
         Self { blocks: blocks_of(octowords) as u32, requests: 1 }
     }
 
-    /// Returns the size of both together.
+    /// Returns the size of both requests together.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -112,13 +112,14 @@ impl RequestSize {
         }
     }
 
-    /// Returns the size of this many of them.
+    /// Returns the size of `count` requests of this size.
     #[must_use]
     pub const fn times(self, count: u32) -> Self {
         Self { blocks: self.blocks.saturating_mul(count), requests: self.requests.saturating_mul(count) }
     }
 
-    /// Returns how many blocks a ring for it has, a power of two. Over 32768 there is no such queue.
+    /// Returns the number of blocks of a ring with room for the requests, a power of two. No send queue has
+    /// over 32768 blocks.
     pub const fn ring_blocks(self) -> usize {
         match self.blocks.checked_next_power_of_two() {
             Some(blocks) => blocks as usize,
@@ -127,7 +128,7 @@ impl RequestSize {
     }
 }
 
-/// Returns the octowords of inline data with its header; none has no header.
+/// Returns the octowords of inline data with its header. Empty data takes no header.
 const fn inline(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 4).div_ceil(OCTOWORD_BYTES) }
 }

@@ -20,7 +20,7 @@ const ZERO: Octoword = [0; OCTOWORD_BYTES];
 /// The bit of the length in a mask.
 const LENGTH: u64 = MkeyMask::new().with_len(true).into_bits();
 
-/// What a request to configure an mkey writes: a UMR, and SET_PSVs after it.
+/// The work requests that configure an mkey: a UMR, and SET_PSVs after it.
 pub(crate) struct UmrRequest<'a, L: ?Sized> {
     pub(crate) prepared: &'a PreparedConfig,
     layout: &'a L,
@@ -40,23 +40,25 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
         Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks }
     }
 
-    /// Returns whether its layout has room in the mkey, and all of it in a UMR of `max_blocks` blocks. It
-    /// counts whole blocks, while a request may end within one: where it returns false, a layout without BSFs
-    /// may fit all the same.
+    /// Returns whether the layout has room in the mkey, and the whole UMR in `max_blocks` blocks. The
+    /// function counts whole blocks, although a request may end within a block. A layout without BSFs may
+    /// therefore fit even if the function returns false.
     #[inline]
     pub(crate) const fn has_room(&self, max_blocks: usize) -> bool {
-        // Both in one comparison: too many wrap around to more than `isize::MAX`.
+        // One comparison for both: if too many are needed, the difference wraps around to more than
+        // `isize::MAX`.
         let blocks_left = max_blocks.wrapping_sub(self.umr_blocks);
         let entries_left = self.prepared.kind_word().max_entries().wrapping_sub(self.form.octowords());
         blocks_left | entries_left <= isize::MAX as usize
     }
 
-    /// Writes the UMR and `psvs` SET_PSVs, and returns how many bytes the mkey maps once they are executed.
-    /// The last of these work requests gets the flag for a completion.
+    /// Writes the UMR and `psvs` SET_PSVs. Returns how many bytes the mkey maps after their execution. The
+    /// last of these work requests gets the flag for a completion.
     ///
     /// # Errors
-    /// [`ConfigError`] for an entry of the layout that cannot be, or for a length that the BSFs cannot have.
-    // As a call, a list of 4 entries takes 75 % more instructions on x86-64, and rows of A72 44 to 131 %.
+    /// [`ConfigError`] for an invalid entry of the layout, or for a length that does not fit the BSFs.
+    // Inlined: with a call, a list of 4 entries takes 75 % more instructions on x86-64. On Cortex-A72, rows
+    // of the bench take 44 to 131 % more.
     #[inline(always)]
     pub(crate) fn write(
         &self,
@@ -66,13 +68,13 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
         psvs: usize,
     ) -> Result<u64, ConfigError> {
         let Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks } = *self;
-        // A request reserves what it writes.
+        // The request has reserved all blocks that it writes.
         let [[ctrl, umr @ ..], context, rest @ ..] = blocks else { return Ok(0) };
         let (entries, rest) = rest.split_at_mut_checked(layout_blocks).unwrap_or_default();
         let (bsfs, set_psvs) = rest.split_at_mut_checked(bsf_blocks).unwrap_or_default();
         let (key, umr_fields) = (mkey.key(), if psvs == 0 { fields } else { fields.silent() });
         control::write(ctrl, Opcode::UMR, umr_blocks * OCTOWORDS_PER_BLOCK, umr_fields, key.get());
-        // Early, while little else is in registers.
+        // The layout is written early, while few other values occupy registers.
         let mapped = layout.write(entries)?;
         let is_unchanged = matches!(form, LayoutForm::Unchanged);
         let length = if is_unchanged { mkey.length() } else { mapped };
@@ -110,9 +112,9 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
         Ok(length)
     }
 
-    /// Finishes what [`UmrRequest::write`] has written of an mkey that maps `length` bytes, where few
-    /// configurations need it: the bytes of data in the BSFs of a digest or of a minimal UMR, the PSV of a
-    /// digest, and the fields behind the length. A minimal UMR has no tag.
+    /// Completes the blocks of [`UmrRequest::write`] for an mkey that maps `length` bytes. Few configurations
+    /// need this step. It writes the bytes of data in the BSFs of a digest or of a minimal UMR, the PSV of a
+    /// digest, and the fields behind the length. It clears the tag of a minimal UMR.
     ///
     /// # Errors
     /// [`ConfigError::DigestWithoutData`].
@@ -134,19 +136,19 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
     }
 }
 
-/// Has the first block of a UMR, which is written, change the count of signature errors.
+/// Changes the first block of an already written UMR: its execution sets the count of signature errors.
 pub(crate) fn select_error_count([_, umr @ ..]: &mut Block) {
     let umr: &mut UmrControlSegment = transmute_mut!(umr);
     umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
 }
 
-/// Adds the count of signature errors, of which the device has the low bit, to the second block.
+/// Writes the count of signature errors into the second block of a UMR. The device holds only the low bit.
 pub(crate) fn write_error_count(context: &mut Block, count: u32) {
     let context: &mut MkeyContext = transmute_mut!(context);
     context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count & 1 != 0).into_bits());
 }
 
-/// Writes into the BSFs how much data there is, and which PSV of the mkey a digest uses, if any.
+/// Writes the size of the data into the BSFs, and the PSV of the mkey if a digest uses it.
 fn write_sizes(
     bsfs: &mut [Block],
     prepared: &PreparedConfig,
@@ -155,7 +157,7 @@ fn write_sizes(
 ) -> Result<(), ConfigError> {
     let data = U32::new(prepared.data_bytes(length)?);
     for block in bsfs.iter_mut() {
-        // Both kinds have it in the second word.
+        // Both kinds of BSF have the size of the data in the second word.
         let [_, raw_data_size, ..]: &mut [U32; 16] = transmute_mut!(block);
         *raw_data_size = data;
     }
@@ -170,20 +172,20 @@ fn write_sizes(
     Ok(())
 }
 
-/// Writes the SET_PSV by which the digest of a transaction begins anew.
+/// Writes the SET_PSV that makes the digest of a transaction begin anew.
 pub(crate) fn restart_digest(blocks: &mut [Block], fields: ControlFields, psv: PsvIndex, seed: Seed) {
     let [block] = blocks else { return };
     write_set_psv(block, fields, psv.get(), bsf::crc32_start(seed));
 }
 
-/// Writes a SET_PSV. The second half of its block is left as it is: the device reads no further than its
-/// size.
+/// Writes a SET_PSV. The second half of its block stays as before, because the device reads only the
+/// request's size.
 #[inline]
 fn write_set_psv(block: &mut Block, fields: ControlFields, psv: u32, start: TransientSignature) {
     const OCTOWORDS: usize = 1 + size_of::<SetPsvSegment>() / OCTOWORD_BYTES;
     let [ctrl, segment, ..] = block;
     control::write(ctrl, Opcode::SET_PSV, OCTOWORDS, fields, 0);
-    // See SetPsvSegment: the number of the PSV, zeros, and what it starts with.
+    // See SetPsvSegment: the number of the PSV, zeros, and the start value.
     let start: U64 = transmute!(start);
     *segment = transmute!([U64::new(u64::from(psv) << 32), start]);
 }

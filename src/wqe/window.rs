@@ -10,11 +10,11 @@ use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::transmute;
 
-/// Blocks of a request that binds a window: its entry has one.
+/// Blocks of a request that binds a window. The only entry takes one block.
 pub(crate) const BIND_BLOCKS: usize = UMR_HEAD_BLOCKS + 1;
 
-/// Writes the UMR that binds a window, known by `key`, to a range of a region: for the peer of this queue
-/// pair, under this tag.
+/// Writes the UMR that binds the window `key` to a range of a region, under tag `tag`. Only the peer of queue
+/// pair `qpn` can then use the window.
 pub(crate) fn bind(
     blocks: &mut [Block],
     fields: ControlFields,
@@ -24,7 +24,7 @@ pub(crate) fn bind(
     access: Access,
     start: u64,
 ) {
-    // Reading by the owner is set when the window is made.
+    // The owner's right to read is set when the window is created.
     let mask = MkeyMask::new()
         .with_free(true)
         .with_mkey(true)

@@ -1,5 +1,5 @@
-//! What is changed in place between posts: tweak, key, tags, and what a digest is over. Configuration and
-//! encoded form change together.
+//! Changes of a prepared configuration in place, between posts: tweak, key, tags, and the span of a digest.
+//! Configuration and encoded form change together.
 
 use super::PreparedConfig;
 use crate::error::ConfigError;
@@ -12,8 +12,8 @@ use zerocopy::big_endian::{U16, U32};
 use zerocopy::{transmute, transmute_mut};
 
 impl PreparedConfig {
-    /// Replaces the tweak of the first data unit, a number of 128 bits; it is put into the byte order of the
-    /// engine.
+    /// Replaces the tweak of the first data unit, a number of 128 bits. The BSF receives the tweak in the
+    /// byte order of the engine.
     ///
     /// # Errors
     /// [`ConfigError::NoCrypto`] where no crypto properties are set.
@@ -26,7 +26,7 @@ impl PreparedConfig {
         Ok(())
     }
 
-    /// Replaces the data encryption key, and the keytag that must be that of the key.
+    /// Replaces the data encryption key and its keytag.
     ///
     /// # Errors
     /// [`ConfigError::NoCrypto`] where no crypto properties are set.
@@ -47,11 +47,11 @@ impl PreparedConfig {
         Ok((crypto, transmute_mut!(bsf)))
     }
 
-    /// Replaces the reference tag of the first block, in a domain whose T10-DIF is set. With
-    /// [`ref_remap`](crate::mkey::T10Dif::ref_remap) each later block has one more.
+    /// Replaces the reference tag of the first block, in a domain that has a T10-DIF. With
+    /// [`ref_remap`](crate::mkey::T10Dif::ref_remap), the tag grows by one with each block.
     ///
     /// # Errors
-    /// [`ConfigError::NoT10Dif`] where none is set in that domain.
+    /// [`ConfigError::NoT10Dif`] if the domain has no T10-DIF.
     #[inline]
     pub fn set_ref_tag(&mut self, domain: DomainKind, ref_tag: u32) -> Result<(), ConfigError> {
         let (dif, inline, start) = self.t10dif(domain)?;
@@ -61,10 +61,10 @@ impl PreparedConfig {
         Ok(())
     }
 
-    /// Replaces the application tag, in a domain whose T10-DIF is set.
+    /// Replaces the application tag, in a domain that has a T10-DIF.
     ///
     /// # Errors
-    /// [`ConfigError::NoT10Dif`] where none is set in that domain.
+    /// [`ConfigError::NoT10Dif`] if the domain has no T10-DIF.
     #[inline]
     pub fn set_app_tag(&mut self, domain: DomainKind, app_tag: u16) -> Result<(), ConfigError> {
         let (dif, inline, start) = self.t10dif(domain)?;
@@ -93,7 +93,8 @@ impl PreparedConfig {
         Ok((dif, inline, start))
     }
 
-    /// Updates which bytes are copied between the domains: that may depend on the tags.
+    /// Updates the mask of the bytes that are copied between the domains, since the mask may depend on the
+    /// tags.
     #[inline]
     fn update_copy_mask(&mut self) {
         if self.psv_count == 2
@@ -105,10 +106,10 @@ impl PreparedConfig {
         }
     }
 
-    /// Replaces what the digest is over: another transaction, or another part of it.
+    /// Replaces the span of the digest: another transaction, or another part of a transaction.
     ///
     /// # Errors
-    /// [`ConfigError::NoDigest`] where none is set.
+    /// [`ConfigError::NoDigest`] if the configuration has no digest.
     pub fn set_digest(&mut self, span: DigestSpan) -> Result<(), ConfigError> {
         let size = self.bsf_size();
         let SignatureChange::Digest(digest) = &mut self.config.signature else {

@@ -1,4 +1,5 @@
-//! What is changed in place is what is prepared anew, and goes to every mkey of its kind and to no other.
+//! A configuration that was changed in place equals one that is prepared anew. Only mkeys of its kind take
+//! it.
 
 use super::*;
 use crate::error::PostError;
@@ -30,8 +31,8 @@ impl Doorbell for Silent {
 
 type Queue<'r> = SendQueue<'r, Silent, 64>;
 
-/// Returns the bytes of each work request that `post` posts, from block 60 of 64 on, so that the ring's end
-/// comes in between.
+/// Returns the bytes of each work request that `post` posts. Posting begins at block 60 of 64, so that
+/// requests reach across the ring's end.
 fn posted(post: impl FnOnce(&mut Queue<'_>)) -> Vec<Vec<u8>> {
     let (mut ring, record) = (vec![Wqebb([0xa5; 64]); 64], DoorbellRecord::new());
     let config = SendQueueConfig { first_block: 60, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
@@ -46,7 +47,7 @@ fn configured(mkey: &mut Mkey, prepared: &PreparedConfig, layout: Layout<'_>) ->
     posted(|queue| queue.request(7).configure_mkey(mkey, prepared, layout).unwrap())
 }
 
-/// Returns why a configuration is refused, after a look that nothing has changed.
+/// Returns why a configuration is refused, after a check that the refusal changes nothing.
 fn refusal(mkey: &mut Mkey, prepared: &PreparedConfig, layout: Layout<'_>) -> ConfigError {
     let (before, mut refusal) = (mkey.clone(), None);
     let requests = posted(|queue| {
@@ -104,7 +105,7 @@ const fn crypto(tweak: u64) -> Crypto {
     }
 }
 
-/// Records an error of the wire domain, and returns what the mkey makes of it.
+/// Records an error of the wire domain, and returns the error as the mkey interprets it.
 fn hurt(mkey: &mut Mkey) -> Option<SignatureError> {
     let fault = SignatureFault {
         mkey: mkey.key().index(),
@@ -137,7 +138,7 @@ fn signature_changes() -> Vec<SignatureChange> {
     set.into_iter().chain([SignatureChange::Reset, SignatureChange::Keep]).collect()
 }
 
-/// Returns all kinds of mkeys, and of each all shapes of configurations that it takes.
+/// Returns mkeys of all kinds, each with every shape of configuration that it takes.
 fn all_configs() -> impl Iterator<Item = (Mkey, MkeyConfig)> {
     let engines = ENGINES.map(Some).into_iter().chain([None]);
     let kinds = engines.flat_map(|engine| [mkey(false, engine), mkey(true, engine)]);
@@ -151,8 +152,8 @@ fn all_configs() -> impl Iterator<Item = (Mkey, MkeyConfig)> {
         .filter(|(mkey, config)| PreparedConfig::with_any_data_unit(mkey.kind(), config).is_ok())
 }
 
-/// Posts what was changed and what is prepared anew to copies of an mkey in several states, and compares
-/// bytes and mkeys.
+/// Posts a configuration that was changed in place, and a newly prepared one, to copies of an mkey in several
+/// states. Compares bytes and mkeys.
 fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
     let anew = PreparedConfig::with_any_data_unit(mkey.kind(), config).unwrap();
     assert_eq!((changed, changed.config()), (&anew, config));
@@ -164,7 +165,8 @@ fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
     for step in [unchanged, unchanged, hurt, Mkey::forget] {
         step(&mut one);
         step(&mut other);
-        // Over the ring's end, after it with a look for room, and then without.
+        // The first request reaches across the ring's end. The second has to count the free blocks, the third
+        // has room that is known to be free.
         let post = |queue: &mut Queue<'_>, mkey: &mut Mkey, prepared| {
             [7, 8, 9].map(|id| queue.request(id).signaled().configure_mkey(mkey, prepared, LIST))
         };
@@ -175,7 +177,7 @@ fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
     }
 }
 
-/// A change in place, and what it makes of the words.
+/// A change of a prepared configuration in place, and the same change of the plain configuration.
 type Change =
     (fn(&mut PreparedConfig) -> Result<(), ConfigError>, fn(&mut MkeyConfig) -> Result<(), ConfigError>);
 
@@ -192,7 +194,7 @@ const CHANGES: [Change; 9] = [
             })
         },
     ),
-    // One domain alone, then both alike: which bytes are copied changes there and back.
+    // First one domain changes alone, then both domains are alike: the copied bytes change and change back.
     (
         |prepared| prepared.set_ref_tag(DomainKind::Wire, 0x8765_4321),
         |config| with_dif(config, DomainKind::Wire, |dif| dif.ref_tag = 0x8765_4321),
@@ -227,7 +229,7 @@ fn with_crypto(config: &mut MkeyConfig, change: impl FnOnce(&mut Crypto)) -> Res
     config.crypto.as_mut().map(change).ok_or(ConfigError::NoCrypto)
 }
 
-/// Makes a signature anew with another T10-DIF.
+/// Replaces a signature by one whose T10-DIF is changed.
 fn with_dif(
     config: &mut MkeyConfig,
     kind: DomainKind,
@@ -262,7 +264,7 @@ fn what_is_changed_in_place_is_what_is_prepared_anew() {
         agree(&mkey, &fresh, &config);
         let (mut all, start) = (fresh, config);
         for (count, (in_place, anew)) in changed.iter_mut().zip(CHANGES) {
-            // Alone, and after all others.
+            // Each change alone, and after all earlier changes.
             let (mut alone, mut alone_config) = (fresh, start);
             let result = in_place(&mut alone);
             assert_eq!(result, anew(&mut alone_config));

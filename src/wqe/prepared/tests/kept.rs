@@ -1,9 +1,9 @@
-//! What a configuration does not give stays in force, and is written again where it must be.
+//! Properties that a configuration does not give stay in force, and are written again where necessary.
 
 use super::*;
 use crate::error::ConfigPart;
 
-/// Brings an mkey into a state in which all of it is known.
+/// A name, and a change of an mkey that leaves its state known.
 type Step = (&'static str, fn(&mut Mkey));
 
 const STEPS: [Step; 3] = [
@@ -23,7 +23,7 @@ fn configure(mkey: &mut Mkey, config: &MkeyConfig) -> Vec<Vec<u8>> {
     configured(mkey, &prepared, LIST)
 }
 
-/// Makes a whole configuration of each signature, and posts it to a new mkey.
+/// Returns new mkeys, each with a signature of its own, after a complete configuration was posted to it.
 fn in_force(engine: Option<XtsEngine>) -> Vec<(Mkey, MkeyConfig)> {
     let signatures = signature_changes().into_iter().filter(|change| *change != SignatureChange::Keep);
     let configured = signatures.map(|signature| {
@@ -35,8 +35,8 @@ fn in_force(engine: Option<XtsEngine>) -> Vec<(Mkey, MkeyConfig)> {
     configured.collect()
 }
 
-/// Posts what keeps a part and what gives it to copies of an mkey, and returns the requests of both. The
-/// mkeys agree then.
+/// Posts a configuration that keeps a part, and one that gives all parts, to copies of an mkey. Checks that
+/// the copies agree, and returns the requests of both.
 fn both_ways(mkey: &Mkey, keeping: &MkeyConfig, whole: &MkeyConfig) -> [Vec<Vec<u8>>; 2] {
     let (mut one, mut other) = (mkey.clone(), mkey.clone());
     let requests = [configure(&mut one, keeping), configure(&mut other, whole)];
@@ -64,7 +64,7 @@ fn a_kept_signature_is_written_as_if_it_were_given() {
             step(&mut mkey);
             let [found, expected] = both_ways(&mkey, &keeping, &whole);
             assert_eq!(found[0], expected[0], "{name}, {whole:?}");
-            // Its PSVs start anew only after an error.
+            // The PSVs of the kept signature start anew only after an error.
             let rearms = mkey.error_count().is_some_and(|count| count.pending);
             assert_eq!(found.len(), if rearms { expected.len() } else { 1 }, "{name}, {whole:?}");
             assert_eq!(found, expected[..found.len()], "{name}, {whole:?}");
@@ -87,7 +87,7 @@ fn without_crypto_a_kept_signature_stays_on_the_device() {
             let rearms = mkey.error_count().is_some_and(|count| count.pending);
             assert_eq!(found.len(), if rearms { expected.len() } else { 1 }, "{name}, {whole:?}");
             for (found, expected) in found.iter().zip(&expected).skip(1) {
-                // But for the number of its block, which is one less without the BSF.
+                // Only the block number differs: without the BSF, it is one less.
                 assert_eq!((found[0], &found[3..]), (expected[0], &expected[3..]), "{name}, {whole:?}");
             }
         }
@@ -133,7 +133,7 @@ fn what_is_not_known_must_be_given() {
             }
             configured(&mut mkey, &all, LIST);
             assert_eq!(mkey, twin);
-            // All of it is known again.
+            // The whole state is known again.
             for (prepared, layout, _) in &parts {
                 let found = configured(&mut mkey, prepared, *layout);
                 assert_eq!(found, configured(&mut twin, prepared, *layout));

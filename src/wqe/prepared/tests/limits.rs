@@ -1,4 +1,4 @@
-//! What fits, and what is too long.
+//! Limits: layouts that fit, and layouts that are too long.
 
 use super::*;
 use crate::mkey::InterleavedEntry;
@@ -8,7 +8,7 @@ const STREAM: InterleavedEntry =
 
 const GIB_2: u32 = KlmEntry::MAX_BYTES;
 
-/// Changes nothing of an mkey but its layout.
+/// Returns a configuration that changes only the layout of an mkey.
 fn unchanged(mkey: &Mkey) -> PreparedConfig {
     PreparedConfig::new(mkey.kind(), &MkeyConfig::UNCHANGED).unwrap()
 }
@@ -22,7 +22,7 @@ fn a_layout_fits_or_not_however_it_is_posted() {
         Layout::Interleaved { repeat: 1, entries: &entries[..4] },
         Layout::Interleaved { repeat: 1, entries: &entries },
     ];
-    // Room for five octowords: more than a block, less than two.
+    // Requests have room for about five octowords of entries: more than a block, less than two.
     for (max_inline_data, most) in [(60, 4), (76, 5), (92, 6)] {
         for layout in layouts {
             let (octowords, header) =
@@ -35,7 +35,8 @@ fn a_layout_fits_or_not_however_it_is_posted() {
             let mut queue = Queue::new(config, &mut ring, &record, Silent).unwrap();
             let mut mkey = mkey(false, None);
             let prepared = unchanged(&mkey);
-            // Not known to be free, known to be free, and in a batch.
+            // Three posts: with room that is not known to be free, with room known to be free, and in a
+            // batch.
             assert_eq!(queue.request(1).configure_mkey(&mut mkey, &prepared, layout), expected);
             queue.request(1).nop().unwrap();
             assert_eq!(queue.request(1).configure_mkey(&mut mkey, &prepared, layout), expected);
@@ -66,7 +67,7 @@ fn list_entries_span_1_byte_to_2_gib() {
     let good = [entry(0, 1), entry(0, GIB_2), entry(0, 512)];
     for index in 0..3 {
         for length in [0, GIB_2 + 1, u32::MAX] {
-            // The first of those that are wrong is named.
+            // The error names the first of the wrong entries.
             let mut list = good;
             list[index..].fill(entry(0, length));
             let refused = ConfigError::EntryLength { index: index as u16, length };
@@ -110,14 +111,14 @@ fn lengths_are_summed_in_64_bits() {
     }
 }
 
-/// Returns the most bytes that an mkey may map after this configuration, if there is a limit, and what is
-/// refused beyond.
+/// Returns the most bytes that an mkey may map after this configuration, with the error for longer layouts.
+/// Returns `None` if there is no limit.
 fn limit(mkey: &Mkey, config: &MkeyConfig) -> Option<(u32, ConfigError)> {
     if config.crypto.is_some() && mkey.kind().crypto == Some(XtsEngine::SingleBlock) {
         let unit = BlockSize::B4096;
         return Some((4096, ConfigError::LengthOverDataUnit { length: 4097, unit }));
     }
-    // With crypto, a signature that is reset is a BSF too.
+    // With crypto, the reset of a signature writes a BSF too.
     let has_both = mkey.kind().signature.is_some() && mkey.kind().crypto.is_some();
     let resets_bsf = has_both && config.signature == SignatureChange::Reset;
     (config.crypto.is_some() || config.signature.signature().is_some() || resets_bsf)
@@ -158,13 +159,13 @@ fn a_layout_that_stays_is_held_to_the_limit_too() {
     let sign = PreparedConfig::with_any_data_unit(mkey.kind(), &sign).unwrap();
     let refused = ConfigError::LengthOver32Bits { mebibytes: 4096 };
     assert_eq!(refusal(&mut mkey, &sign, Layout::Unchanged), refused);
-    // What is in force bounds the layouts after it.
+    // The properties in force also limit later layouts.
     configured(&mut mkey, &encrypt, LIST);
     assert_eq!(refusal(&mut mkey, &plain, Layout::List(&[entry(0, 4097)])), over(4097));
 }
 
-/// Where the cipher is around the signature, a data unit is a block with its signature, unless another one is
-/// asked for by name.
+/// If the cipher is around the signature, a data unit must be a block with its signature. Only
+/// `with_any_data_unit` allows other units.
 #[test]
 fn data_units_are_blocks_with_their_signatures() {
     use Direction::{DecryptOnTx, EncryptOnTx};
@@ -199,7 +200,7 @@ fn data_units_are_blocks_with_their_signatures() {
             }
         }
     }
-    // Where one of the two stays, posting refuses.
+    // If the configuration keeps one of signature and crypto, only posting can refuse the combination.
     let signature = SignatureChange::Set(BlockSignature::wire(dif(1, 2)));
     let signed = MkeyConfig { access: Some(Access::ALL), signature, crypto: None };
     let unit =
@@ -209,7 +210,7 @@ fn data_units_are_blocks_with_their_signatures() {
     let odd = PreparedConfig::new(kind, &unit(BlockSize::B512)).unwrap();
     assert_eq!(refusal(&mut mkey, &odd, LIST), refused);
     configured(&mut mkey, &PreparedConfig::with_any_data_unit(kind, &unit(BlockSize::B512)).unwrap(), LIST);
-    // What stays as it was asked for is not refused.
+    // A combination that was allowed by name may stay in force.
     let same = unchanged(&mkey);
     configured(&mut mkey, &same, LIST);
     let renewed = PreparedConfig::new(kind, &signed).unwrap();

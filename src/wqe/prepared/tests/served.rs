@@ -1,4 +1,4 @@
-//! One prepared value goes to every mkey of its kind, and to no other.
+//! Each mkey takes a prepared configuration of its own kind, and refuses those of other kinds.
 
 use super::*;
 use crate::wire::bsf::BfsPsv;
@@ -7,7 +7,7 @@ use crate::wire::psv::SetPsvSegment;
 use crate::wire::umr::UmrHead;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Returns the part at a place of a request.
+/// Returns the field at a byte offset of a request.
 fn part<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned>(
     request: &mut [u8],
     at: usize,
@@ -15,7 +15,8 @@ fn part<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned>(
     T::mut_from_bytes(&mut request[at..at + size_of::<T>()]).unwrap()
 }
 
-/// Puts zeros where requests name their mkey, and returns its key and tag, and the PSVs of BSF and SET_PSVs.
+/// Puts zeros where requests name their mkey. Returns the mkey's key and tag, and the PSVs of BSF and
+/// SET_PSVs.
 fn take_names(requests: &mut [Vec<u8>], signature: bool) -> (Key, u8, Vec<u32>) {
     let (umr, set_psvs) = requests.split_first_mut().unwrap();
     let key = core::mem::take(&mut part::<UmrHead>(umr, 0).ctrl.imm);
@@ -23,7 +24,7 @@ fn take_names(requests: &mut [Vec<u8>], signature: bool) -> (Key, u8, Vec<u32>) 
     let tag = QpnMkey::from_bits(context.qpn_mkey.get());
     context.qpn_mkey = U32::new(tag.with_tag(0).into_bits());
     let mut psvs = Vec::new();
-    // Behind the head and a block of entries.
+    // The BSF stands behind the head and one block of entries.
     if signature && umr.len() > 3 * WQEBB_BYTES {
         let bsf: &mut SignatureBsf = part(umr, 3 * WQEBB_BYTES);
         for word in [&mut bsf.memory_bfs_psv, &mut bsf.wire_bfs_psv] {
@@ -57,7 +58,7 @@ fn one_prepared_value_serves_mkeys_of_other_keys_tags_and_psvs() {
             let mut mkey = Mkey::new(attributes);
             let domain = |kind, psv| config.signature.signature()?.domain(kind).map(|_| psv);
             let set = [domain(DomainKind::Memory, memory), domain(DomainKind::Wire, wire)];
-            // The first post tells the error count. Behind it requests differ in names only.
+            // The first post also writes the error count. Later requests differ only in names.
             for first in [true, false] {
                 let mut requests = configured(&mut mkey, &prepared, LIST);
                 let (named, tag, psvs) = take_names(&mut requests, signature.is_some());
@@ -109,7 +110,8 @@ fn an_mkey_of_another_kind_is_refused() {
         let prepared = PreparedConfig::with_any_data_unit(made_for.kind(), &config).unwrap();
         for posted_on in &kinds {
             let fresh = Mkey::new(*posted_on);
-            // Known, and nothing pending: what is refused is not refused for that. And not known at all.
+            // `told` has a known state and no pending count, so neither can cause a refusal. `forgotten` has
+            // an unknown state.
             let (mut told, mut forgotten) = (fresh.clone(), fresh.clone());
             told.take_error_count();
             forgotten.forget();
@@ -168,7 +170,7 @@ fn words_and_fields_agree() {
         ..MkeyContext::default()
     };
     assert_eq!(part::<MkeyContext>(&mut requests[0], WQEBB_BYTES), &expected);
-    // A layout that stays has no size and no length.
+    // A UMR that keeps the layout has no size and no length.
     let mut requests = configured(&mut mkey, &prepared, Layout::Unchanged);
     let head: UmrHead = *part(&mut requests[0], 0);
     assert_eq!((head.umr.klm_octowords.get(), head.umr.mask().len()), (0, false));
