@@ -3,10 +3,10 @@
 use crate::wire::mkey_context::AccessByte;
 use core::ops::BitOr;
 
-/// What an mkey lets happen to the memory behind it (`ibv_access_flags`).
+/// The access rights that an mkey gives to the memory behind it (`ibv_access_flags`).
 ///
-/// Reading by the owner is always allowed: it is set when the mkey is created, and no request changes it.
-/// Other verbs flags have no meaning for an mkey and cannot be written here.
+/// The owner may always read: this right is set when the mkey is created, and no request changes it. Other
+/// verbs flags have no meaning for an mkey, and this type has no place for them.
 ///
 /// ```
 /// use mlx5_mkey::mkey::Access;
@@ -19,7 +19,7 @@ use core::ops::BitOr;
 pub struct Access(AccessByte);
 
 impl Access {
-    /// Nothing but reading by the owner.
+    /// Only the owner may read.
     pub const NONE: Self = Self(AccessByte::new());
     /// The owner may write: needed to receive into the mkey and to RDMA READ into it.
     pub const LOCAL_WRITE: Self = Self(AccessByte::new().with_local_write(true));
@@ -29,11 +29,11 @@ impl Access {
     pub const REMOTE_WRITE: Self = Self(AccessByte::new().with_remote_write(true));
     /// The peer may use atomics.
     pub const REMOTE_ATOMIC: Self = Self(AccessByte::new().with_atomic(true));
-    /// All of them.
+    /// All rights.
     pub const ALL: Self =
         Self::LOCAL_WRITE.union(Self::REMOTE_READ).union(Self::REMOTE_WRITE).union(Self::REMOTE_ATOMIC);
 
-    /// Returns the rights of both.
+    /// Returns the union of both sets of rights.
     pub const fn union(self, other: Self) -> Self {
         Self(AccessByte::from_bits(self.0.into_bits() | other.0.into_bits()))
     }
@@ -48,7 +48,7 @@ impl Access {
         self.0
     }
 
-    /// Reads the byte of an mkey context. Bits that are no right of a UMR are dropped.
+    /// Reads the byte of an mkey context. Bits that a UMR cannot change are dropped.
     pub const fn from_wire(byte: AccessByte) -> Self {
         Self(AccessByte::from_bits(byte.into_bits() & Self::ALL.0.into_bits()))
     }

@@ -1,4 +1,4 @@
-//! What an mkey was created with, and which mkeys are of one kind.
+//! Attributes that an mkey was created with, and the kind that they make it.
 
 use super::{SignatureCapabilities, XtsEngine};
 use crate::types::{Key, KsmEntrySize, PsvIndex};
@@ -6,8 +6,8 @@ use bitfield_struct::bitfield;
 
 /// The count of signature errors that software and device exchange. It starts at 1.
 ///
-/// The device reports an error, and then no other before the low bit of its own count has been written to the
-/// mkey context.
+/// After a report of an error, the device reports no other one until the low bit of its own count has been
+/// written to the mkey context.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{ErrorCount, Mkey, MkeyAttributes, SignatureAttributes};
@@ -24,9 +24,9 @@ use bitfield_struct::bitfield;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ErrorCount {
-    /// 1, and one more for each error recorded; modulo 2^32.
+    /// 1, and one more for each recorded error; modulo 2^32.
     pub seen: u32,
-    /// The next configuration has to write it.
+    /// The next configuration has to write the count.
     pub pending: bool,
 }
 
@@ -35,12 +35,12 @@ impl ErrorCount {
     pub const CREATED: Self = Self { seen: 1, pending: true };
 }
 
-/// What an mkey with block signature was created with.
+/// Attributes of an mkey that was created with block signature.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{MkeyAttributes, SignatureAttributes, SignatureCapabilities};
 /// use mlx5_mkey::types::{Key, PsvIndex};
-/// // Of a device that lacks CRC64-XP10.
+/// // The capabilities of a device without CRC64-XP10.
 /// let capabilities = SignatureCapabilities { crc64_xp10: false, ..SignatureCapabilities::ALL };
 /// let psvs = SignatureAttributes::new(PsvIndex::new(1)?, PsvIndex::new(2)?);
 /// let signature = Some(SignatureAttributes { capabilities, ..psvs });
@@ -57,12 +57,12 @@ pub struct SignatureAttributes {
     pub wire_psv: PsvIndex,
     /// [`ErrorCount::CREATED`] for a new mkey.
     pub error_count: ErrorCount,
-    /// What the device can do.
+    /// Signatures and block sizes that the device knows.
     pub capabilities: SignatureCapabilities,
 }
 
 impl SignatureAttributes {
-    /// A new mkey with these PSVs on a device that knows all signatures.
+    /// Returns the attributes of a new mkey with these PSVs, on a device that knows all signatures.
     pub const fn new(memory_psv: PsvIndex, wire_psv: PsvIndex) -> Self {
         Self {
             memory_psv,
@@ -73,13 +73,13 @@ impl SignatureAttributes {
     }
 }
 
-/// How much of an mkey each configuration writes: other drivers write less than the reference provider, to
-/// mkeys that were created for it.
+/// The parts of an mkey that each configuration writes. Other drivers write less than the reference provider,
+/// to mkeys that were created for short UMRs.
 ///
 /// ```
 /// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
 /// use mlx5_mkey::mkey::{Access, UmrForm};
-/// // What every configuration would write is given once.
+/// // The access rights, which every configuration would write, are given once.
 /// let (form, access) = (UmrForm::Minimal, Access::REMOTE_READ);
 /// let features = MkeyFeatures { form, access, ..MkeyFeatures::default() };
 /// let command = CreateMkey { pd: Pdn::new(7)?, max_entries: EntryCount::new(16)?, features, tag: 0x42 };
@@ -88,17 +88,17 @@ impl SignatureAttributes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum UmrForm {
-    /// Tag, queue pair and BSF enable too, as the reference provider does. The BSFs of blocks and of AES-XTS
-    /// say nothing of the length.
+    /// Besides the changes, also tag, queue pair and BSF enable, as the reference provider does. The BSFs of
+    /// blocks and of AES-XTS do not give the length.
     #[default]
     Complete,
-    /// Only what changes, as SPDK does and, without the free bit, DPDK: length, layout, BSFs, access rights
-    /// where they are given. The BSF of AES-XTS has the exact length (`raw_data_size`), unless there is a
-    /// block signature. The tag is that of the creation, and stays.
+    /// Only the changes, as SPDK does and, without the free bit, DPDK: length, layout, BSFs, and access
+    /// rights if the configuration gives them. The BSF of AES-XTS has the exact length (`raw_data_size`),
+    /// unless the mkey has a block signature. The key keeps the tag of its creation.
     Minimal,
 }
 
-/// What an mkey was created with (`struct mlx5dv_mkey_init_attr`, CREATE_MKEY).
+/// Attributes that an mkey was created with (`struct mlx5dv_mkey_init_attr`, CREATE_MKEY).
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes, XtsEngine};
@@ -116,20 +116,21 @@ pub enum UmrForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyAttributes {
-    /// Its key: the index that the device returned and the tag that the owner chose.
+    /// The mkey's key: the index that the device returned and the tag that the owner chose.
     pub key: Key,
-    /// Translation entries of 16 bytes that it has room for: [`MkeyAttributes::MAX_ENTRIES`] at most. An
-    /// interleaved layout takes one for its header.
+    /// Translation entries of 16 bytes that the mkey has room for, at most [`MkeyAttributes::MAX_ENTRIES`].
+    /// The header of an interleaved layout takes one entry.
     pub max_entries: u32,
-    /// Set when it was created with block signature.
+    /// Set if the mkey was created with block signature.
     pub signature: Option<SignatureAttributes>,
-    /// Set when it was created with crypto, to the engine that the device has.
+    /// Set if the mkey was created with crypto, to the engine that the device has.
     pub crypto: Option<XtsEngine>,
     /// The device can change the tag of a key (`UPDATE_TAG`).
     pub tag_update: bool,
-    /// What it was created for: with [`UmrForm::Minimal`] its rights were given then, and BSFs were enabled.
+    /// The form of the mkey's configurations. An mkey for [`UmrForm::Minimal`] got its rights, and the
+    /// enabled BSFs, at its creation.
     pub form: UmrForm,
-    /// Set when it was created for lists whose entries all have this length (KSM), and for nothing else.
+    /// Set if the mkey was created only for lists whose entries all have this length (KSM).
     pub entry_size: Option<KsmEntrySize>,
 }
 
@@ -139,7 +140,7 @@ impl MkeyAttributes {
     /// ([`GeneralCapabilities::max_umr_entries`](crate::command::GeneralCapabilities::max_umr_entries)).
     pub const MAX_ENTRIES: u32 = 1 << 30;
 
-    /// A plain mkey: layouts and access rights only.
+    /// Returns the attributes of a plain mkey, which has only layouts and access rights.
     pub const fn plain(key: Key, max_entries: u32) -> Self {
         let form = UmrForm::Complete;
         Self { key, max_entries, signature: None, crypto: None, tag_update: false, form, entry_size: None }
@@ -156,13 +157,13 @@ impl MkeyAttributes {
     }
 }
 
-/// What configurations of an mkey depend on, whatever its key and its PSVs: mkeys of one kind share prepared
-/// configurations.
+/// The properties of an mkey on which its configurations depend. Key and PSVs are not among them, so mkeys of
+/// one kind share prepared configurations.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Access, MkeyConfig, MkeyKind, UmrForm};
 /// use mlx5_mkey::wqe::PreparedConfig;
-/// // A configuration can be prepared before there are mkeys.
+/// // A configuration can be prepared before any mkey exists.
 /// let kind =
 ///     MkeyKind { max_entries: 4, signature: None, crypto: None, form: UmrForm::Complete, entry_size: None };
 /// let config = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
@@ -172,23 +173,23 @@ impl MkeyAttributes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyKind {
-    /// Translation entries of 16 bytes that it has room for.
+    /// Translation entries of 16 bytes that the mkey has room for.
     pub max_entries: u32,
-    /// What the device can do, of an mkey with block signature.
+    /// Signatures and block sizes that the device knows, for an mkey with block signature.
     pub signature: Option<SignatureCapabilities>,
-    /// The engine of the device, of an mkey with crypto.
+    /// The engine of the device, for an mkey with crypto.
     pub crypto: Option<XtsEngine>,
-    /// How much each configuration writes.
+    /// The parts of the mkey that each configuration writes.
     pub form: UmrForm,
-    /// The length of each entry of its lists, where all have the same (KSM).
+    /// The length of each entry of the mkey's lists, if all lengths are equal (KSM).
     pub entry_size: Option<KsmEntrySize>,
 }
 
-/// What forbids posting a request to an mkey as the request was prepared.
+/// Reasons in the mkey against posting a prepared configuration unchanged.
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub(crate) struct MkeyFlags {
-    /// What the device holds is not known.
+    /// Software does not know the state that the device holds.
     pub(crate) state_unknown: bool,
     /// The device cannot write the tag of the key.
     pub(crate) tag_refused: bool,
@@ -196,11 +197,11 @@ pub(crate) struct MkeyFlags {
     __: u8,
 }
 
-/// What forbids posting a prepared configuration as it is.
+/// Reasons in the configuration against posting it unchanged.
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub(crate) struct ConfigFlags {
-    /// It keeps a part of the mkey that the request may have to write again.
+    /// The configuration keeps a part of the mkey that the request may have to write again.
     pub(crate) keeps: bool,
     /// Fields depend on the length of the layout: see `UmrRequest::finish`.
     pub(crate) finished_later: bool,
@@ -208,25 +209,25 @@ pub(crate) struct ConfigFlags {
     __: u8,
 }
 
-/// An [`MkeyKind`], with the flags of an mkey or of a prepared configuration, in one word: posting compares
-/// it once.
+/// An [`MkeyKind`] in one word, with the flags of an mkey or of a prepared configuration. Posting compares
+/// both words once.
 #[bitfield(u64, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub(crate) struct KindWord {
-    /// None in the word of a configuration.
+    /// Empty in the word of a configuration.
     #[bits(8)]
     pub(crate) mkey: MkeyFlags,
-    /// None in the word of an mkey.
+    /// Empty in the word of an mkey.
     #[bits(8)]
     pub(crate) config: ConfigFlags,
-    /// 1 and the capabilities; 0 without signature.
+    /// A 1 beside the capabilities; 0 without signature.
     #[bits(5)]
     signature: u8,
     /// 1 more than the engine; 0 without crypto.
     #[bits(3)]
     crypto: u8,
     minimal: bool,
-    /// Logarithm of the length of all entries; 0 where they differ.
+    /// Logarithm of the length of all entries; 0 if lengths may differ.
     #[bits(7)]
     log_entry_size: u8,
     entries: u32,
@@ -260,18 +261,18 @@ impl KindWord {
             .with_entries(kind.max_entries)
     }
 
-    /// Returns whether such an mkey has neither signature nor crypto.
+    /// Returns whether an mkey of this kind has neither signature nor crypto.
     #[inline]
     pub(crate) const fn is_plain(self) -> bool {
         self.signature() == 0 && self.crypto() == 0
     }
 
-    /// Returns the kind alone.
+    /// Returns the word without flags.
     pub(crate) const fn without_flags(self) -> Self {
         self.with_mkey(MkeyFlags::new()).with_config(ConfigFlags::new())
     }
 
-    /// Returns how many translation entries such an mkey has room for.
+    /// Returns how many translation entries an mkey of this kind has room for.
     #[inline]
     pub(crate) const fn max_entries(self) -> usize {
         self.entries() as usize

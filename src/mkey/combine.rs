@@ -1,4 +1,5 @@
-//! CRCs of blocks to the CRC of all of them, without the data: the device computes one for each block.
+//! Computes the CRC of several blocks from the CRCs of the single blocks, which the device computes. The data
+//! is not needed.
 
 use crate::types::Seed;
 
@@ -16,19 +17,20 @@ macro_rules! combine {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name {
-            /// x to the power of the bits behind the first CRC, modulo the polynomial.
+            /// x to the power of the second block's number of bits, modulo the polynomial.
             power: $crc,
-            /// What the seed and the inversion at the end leave of the second CRC's own start.
+            /// A mask for the first CRC. It cancels the start value of the second CRC, as far as seed and
+            /// inversion leave it.
             start: $crc,
         }
 
         impl $name {
-            /// The polynomial, its lowest power in the highest bit.
+            /// The polynomial. The highest bit has the lowest power.
             const POLYNOMIAL: $crc = $polynomial;
             /// The polynomial 1.
             const ONE: $crc = 1 << (<$crc>::BITS - 1);
 
-            /// Prepares to put blocks of `bytes` bytes behind others. It takes up to 128 multiplications, and
+            /// Prepares to append blocks of `bytes` bytes to other data. Takes up to 128 multiplications, and
             /// no memory.
             pub const fn behind(bytes: u64, seed: Seed) -> Self {
                 let (mut power, mut square, mut rest) = (Self::ONE, Self::ONE >> 8, bytes);
@@ -39,7 +41,7 @@ macro_rules! combine {
                     square = Self::multiply(square, square);
                     rest >>= 1;
                 }
-                // CRCs are inverted at the end. Where they begin with all ones as well, both cancel out.
+                // CRCs are inverted at the end. If they also begin with all ones, both effects cancel out.
                 let start = match seed {
                     Seed::Ones => 0,
                     Seed::Zeros => <$crc>::MAX,
@@ -47,14 +49,14 @@ macro_rules! combine {
                 Self { power, start }
             }
 
-            /// Returns the CRC of all: `first` is that of the data before, `second` that of a block of as
-            /// many bytes as were given. One multiplication.
+            /// Returns the CRC of all data: `first` is the CRC of the earlier data, `second` that of a block
+            /// with the length given to `behind`. Takes one multiplication.
             #[must_use]
             pub const fn combine(self, first: $crc, second: $crc) -> $crc {
                 Self::multiply(first ^ self.start, self.power) ^ second
             }
 
-            /// Multiplies two polynomials, modulo the CRC's.
+            /// Multiplies two polynomials, modulo the CRC's polynomial.
             const fn multiply(mut left: $crc, mut right: $crc) -> $crc {
                 let mut product = 0;
                 while left != 0 {
@@ -71,8 +73,8 @@ macro_rules! combine {
 }
 
 combine! {
-    /// Puts CRC32Cs together, as [`Signature::Crc32c`](super::Signature::Crc32c) writes them: the CRC of two
-    /// ranges of data from that of each.
+    /// Computes the CRC32C of two adjacent ranges of data from the CRC32Cs of the ranges, as
+    /// [`Signature::Crc32c`](super::Signature::Crc32c) writes them.
     ///
     /// The device writes a CRC32C in little endian. The polynomial is 1EDC6F41 (RFC 3720), the CRC is
     /// inverted at the end.
@@ -80,29 +82,30 @@ combine! {
     /// ```
     /// use mlx5_mkey::mkey::Crc32cCombine;
     /// use mlx5_mkey::types::Seed;
-    /// // For any number of blocks of 512 bytes, one of these will do.
+    /// // One constant serves any number of blocks of 512 bytes.
     /// const BLOCK: Crc32cCombine = Crc32cCombine::behind(512, Seed::Ones);
-    /// /// The CRC of an object, from those that the device wrote behind its blocks.
+    /// /// Returns the CRC of an object, from the CRCs that the device wrote behind its blocks.
     /// fn of_object(blocks: &[[u8; 4]]) -> u32 {
     ///     blocks.iter().fold(0, |object, block| BLOCK.combine(object, u32::from_le_bytes(*block)))
     /// }
-    /// // Of "1234" and "56789": the CRC of "123456789".
+    /// // The CRC of "123456789" from the CRCs of "1234" and "56789".
     /// assert_eq!(Crc32cCombine::behind(5, Seed::Ones).combine(0xf63a_f4ee, 0x83b5_65d8), 0xe306_9283);
     /// ```
     Crc32cCombine, u32, 0x82f6_3b78
 }
 
 combine! {
-    /// Puts CRC64-XP10s together, as [`Signature::Crc64Xp10`](super::Signature::Crc64Xp10) writes them, which
-    /// are those of NVMe (CRC-64/NVME): the CRC of two ranges of data from that of each.
+    /// Computes the CRC64-XP10 of two adjacent ranges of data from those of the ranges, as
+    /// [`Signature::Crc64Xp10`](super::Signature::Crc64Xp10) writes them. NVMe uses the same CRC
+    /// (CRC-64/NVME).
     ///
-    /// The device writes them in little endian. The polynomial is AD93D23594C93659, the CRC is inverted at
-    /// the end.
+    /// The device writes a CRC64-XP10 in little endian. The polynomial is AD93D23594C93659, the CRC is
+    /// inverted at the end.
     ///
     /// ```
     /// use mlx5_mkey::mkey::Crc64Combine;
     /// use mlx5_mkey::types::Seed;
-    /// /// An object of blocks of 4096 bytes and a rest, as object stores keep its checksum.
+    /// /// Returns the CRC of an object of blocks of 4096 bytes and a rest, as object stores keep it.
     /// fn of_object(blocks: &[u64], (rest, rest_bytes): (u64, u64)) -> u64 {
     ///     let block = Crc64Combine::behind(4096, Seed::Ones);
     ///     let whole = blocks.iter().fold(0, |object, crc| block.combine(object, *crc));
@@ -134,7 +137,8 @@ mod tests {
     fn published_values_are_put_together() {
         const NINE_DIGITS: u32 = Crc32cCombine::behind(5, Seed::Ones).combine(0xf63a_f4ee, 0x83b5_65d8);
         assert_eq!(NINE_DIGITS, 0xe306_9283, "of 123456789, at compile time");
-        // 32 zeros of RFC 3720 from 16 and 16; 4096 bytes of the NVM Express specification from 64 times 64.
+        // The CRC of 32 zeros (RFC 3720) from two halves of 16, and that of 4096 bytes (NVM Express
+        // specification) from 64 parts of 64.
         let (half, [(seed, crc), _]) = ([0; 16], CRC32C);
         let half = crc.checksum(&half);
         assert_eq!(Crc32cCombine::behind(16, seed).combine(half, half), 0x8a91_36aa);

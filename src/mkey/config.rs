@@ -2,7 +2,7 @@
 
 use super::{Access, BlockSignature, Crypto, Digest};
 
-/// What happens to the signature of an mkey.
+/// A change of the signature of an mkey.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{BlockSignature, Domain, MkeyConfig, Signature, SignatureChange};
@@ -16,18 +16,18 @@ use super::{Access, BlockSignature, Crypto, Digest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum SignatureChange {
-    /// It stays as it is.
+    /// The signature in force stays.
     #[default]
     Keep,
-    /// It is removed; data passes unchecked (`MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR`).
+    /// The signature is removed; data passes unchecked (`MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR`).
     Reset,
-    /// It is replaced as a whole (`mlx5dv_wr_set_mkey_sig_block`).
+    /// The whole signature is replaced (`mlx5dv_wr_set_mkey_sig_block`).
     Set(BlockSignature),
-    /// It is replaced by a digest, one for all data.
+    /// The signature is replaced by a digest over all data.
     Digest(Digest),
 }
 
-// As large as a block signature: posting a request copies it into the mkey's state.
+// No larger than a block signature, because posting a request copies the value into the mkey's state.
 const _: () = assert!(size_of::<SignatureChange>() == size_of::<BlockSignature>());
 
 impl SignatureChange {
@@ -48,10 +48,10 @@ impl SignatureChange {
     }
 }
 
-/// Changes to an mkey, but for its layout; `None` and `Keep` leave a part as it is (man page
+/// Changes to an mkey, without its layout. `None` and `Keep` leave a part unchanged (man page
 /// `mlx5dv_wr_mkey_configure`).
 ///
-/// [`PreparedConfig`](crate::wqe::PreparedConfig) checks and encodes it, for any number of requests.
+/// [`PreparedConfig`](crate::wqe::PreparedConfig) checks and encodes the changes, for any number of requests.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Access, MkeyConfig};
@@ -64,7 +64,7 @@ impl SignatureChange {
 pub struct MkeyConfig {
     /// New access rights; they replace the old ones as a whole (`mlx5dv_wr_set_mkey_access_flags`).
     pub access: Option<Access>,
-    /// What happens to the signature.
+    /// The change of the signature.
     pub signature: SignatureChange,
     /// New crypto properties; they replace the old ones as a whole (`mlx5dv_wr_set_mkey_crypto`).
     pub crypto: Option<Crypto>,

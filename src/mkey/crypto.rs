@@ -3,12 +3,11 @@
 use crate::types::{BlockSize, DekId, Tweak};
 use crate::wire::bsf::EncryptionOrder;
 
-/// Which way data is encrypted (`mlx5dv_crypto_attr.encrypt_on_tx`).
+/// The direction in which data is encrypted (`mlx5dv_crypto_attr.encrypt_on_tx`).
 ///
 /// ```
 /// use mlx5_mkey::mkey::Direction;
-/// /// Which way, for a volume whose blocks are kept in plaintext or encrypted, where the peer wants the
-/// /// other.
+/// /// Returns the direction for a volume of plain or encrypted blocks, if the peer wants the opposite form.
 /// fn direction(is_encrypted: bool) -> Direction {
 ///     if is_encrypted { Direction::DecryptOnTx } else { Direction::EncryptOnTx }
 /// }
@@ -24,13 +23,13 @@ pub enum Direction {
     DecryptOnTx = EncryptionOrder::RAW_MEMORY.0,
 }
 
-/// When signatures are made or checked in relation to the cipher (`enum mlx5dv_signature_crypto_order`).
+/// The order of signatures and cipher (`enum mlx5dv_signature_crypto_order`).
 ///
-/// Without a signature both mean the same.
+/// Without a signature, both orders mean the same.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Crypto, Direction, SignatureOrder};
-/// /// For a peer that checks integrity fields and has no key: on the wire they cover the ciphertext.
+/// /// For a peer that checks integrity fields and has no key: on the wire, the fields cover the ciphertext.
 /// fn without_key(crypto: Crypto) -> Crypto {
 ///     Crypto { direction: Direction::EncryptOnTx, order: SignatureOrder::AfterCryptoOnTx, ..crypto }
 /// }
@@ -39,13 +38,14 @@ pub enum Direction {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 pub enum SignatureOrder {
-    /// When sending, first the cipher, then signatures (rows B, G, H, I of the man page).
+    /// When sending, the cipher comes first, then the signatures (rows B, G, H, I of the man page).
     AfterCryptoOnTx = EncryptionOrder::RAW_WIRE.0,
-    /// When sending, first signatures, then the cipher (rows C, D, E, J of the man page).
+    /// When sending, the signatures come first, then the cipher (rows C, D, E, J of the man page).
     BeforeCryptoOnTx = 0,
 }
 
-/// How the device's AES-XTS engine takes a tweak, and how much it encrypts (`crypto_caps.crypto_engines`).
+/// The byte order in which the device's AES-XTS engine takes a tweak, and the number of data units that it
+/// encrypts (`crypto_caps.crypto_engines`).
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes, XtsEngine};
@@ -60,18 +60,18 @@ pub enum XtsEngine {
     /// Any number of data units; the tweak is big endian in the BSF (`AES_XTS_MULTI_BLOCK`, ConnectX-7,
     /// BlueField-3).
     MultiBlock,
-    /// Any number of data units; the tweak is little endian (PRM `aes_xts_multi_block_le_tweak`; SPDK knows
-    /// it, the reference provider does not).
+    /// Any number of data units; the tweak is little endian (PRM `aes_xts_multi_block_le_tweak`). SPDK knows
+    /// this engine, the reference provider does not.
     MultiBlockLittleEndian,
     /// One data unit per mkey; the tweak is little endian (`AES_XTS_SINGLE_BLOCK` alone, ConnectX-6 Dx,
     /// BlueField-2).
     SingleBlock,
-    /// The device reports AES-XTS and no more; the tweak is little endian.
+    /// The device reports AES-XTS without details; the tweak is little endian.
     Unspecified,
 }
 
 impl XtsEngine {
-    /// Returns the tweak in the byte order that the engine wants.
+    /// Returns the tweak in the byte order of the engine.
     pub const fn tweak_bytes(self, tweak: Tweak) -> [u8; 16] {
         match self {
             Self::MultiBlock => tweak.get().to_be_bytes(),
@@ -90,14 +90,14 @@ impl XtsEngine {
     }
 }
 
-/// The plain tag of a DEK, by which the device knows that the right key is used
+/// The plain tag of a DEK, by which the device checks that the right key is used
 /// (`mlx5dv_crypto_attr.keytag`).
 ///
 /// ```
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
 /// use mlx5_mkey::mkey::{Crypto, Keytag};
 /// let keytag = Keytag(*b"volume 7");
-/// // Given with the key, and by each mkey that uses it.
+/// // The key is created with the keytag, and each mkey that uses the key gives the keytag too.
 /// let secret = Secret::new(core::array::from_fn(|index| index as u8));
 /// let key = DekKey::Plain256 { key: XtsKey::new(secret.expose())?, keytag: Some(keytag) };
 /// let with_tag = |crypto: Crypto| Crypto { keytag, ..crypto };
@@ -107,8 +107,7 @@ impl XtsEngine {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Keytag(pub [u8; 8]);
 
-/// Crypto properties of an mkey (`struct mlx5dv_crypto_attr`); the standard is AES-XTS, the only one there
-/// is.
+/// Crypto properties of an mkey (`struct mlx5dv_crypto_attr`). The only standard is AES-XTS.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Crypto, Direction, Keytag, SignatureOrder};
@@ -126,28 +125,30 @@ pub struct Keytag(pub [u8; 8]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Crypto {
-    /// Which way data is encrypted.
+    /// The direction in which data is encrypted.
     pub direction: Direction,
-    /// When signatures are made in relation to the cipher.
+    /// The order of signatures and cipher.
     pub order: SignatureOrder,
-    /// Bytes that are encrypted under one tweak. Where the cipher covers a signature: block plus signature.
+    /// Bytes that are encrypted under one tweak. If the cipher covers a signature, a data unit is a block
+    /// with its signature.
     pub data_unit: BlockSize,
     /// Tweak of the first data unit.
     pub tweak: Tweak,
-    /// The key.
+    /// The data encryption key.
     pub dek: DekId,
-    /// Must equal the DEK's tag, where the DEK has one; else all zero.
+    /// Must equal the DEK's tag, or be all zero if the DEK has none.
     pub keytag: Keytag,
 }
 
 impl Crypto {
-    /// Returns the code by which the device knows direction and order.
+    /// Returns the device's code for direction and order.
     pub const fn encryption_order(&self) -> EncryptionOrder {
-        // The enums' values are chosen so that this gives all four codes; the test below spells them out.
+        // The values of both enums are chosen so that this operation gives all four codes. A test lists them.
         EncryptionOrder(self.direction as u8 ^ self.order as u8)
     }
 
-    /// Returns whether the encrypted domain's signature is outside the cipher, which excludes a second one.
+    /// Returns whether the encrypted domain's signature is outside the cipher. The mkey then has no other
+    /// signature.
     pub const fn signature_is_outside(&self) -> bool {
         matches!(self.encryption_order(), EncryptionOrder::RAW_WIRE | EncryptionOrder::RAW_MEMORY)
     }
@@ -168,10 +169,10 @@ pub const fn job_size_allowed(job_size: u64, data_unit: BlockSize) -> bool {
     job_size.is_multiple_of(unit) || (job_size.is_multiple_of(16) && job_size % unit <= unit - 16)
 }
 
-/// Returns whether `job_size` bytes may be sent or received at once *and* AES-XTS can encrypt each data unit.
+/// Returns whether `job_size` bytes may be sent or received at once, and AES-XTS can encrypt each data unit.
 ///
-/// The rule of the man page lets some sizes pass that leave a unit of less than one cipher block (16 bytes):
-/// 528 bytes in units of 520, say. IEEE 1619 cannot encrypt those.
+/// The rule of the man page allows some sizes that leave a unit of less than one cipher block (16 bytes), for
+/// example 528 bytes in units of 520. IEEE 1619 cannot encrypt a unit of this size.
 ///
 /// ```
 /// use mlx5_mkey::{mkey::{job_size_allowed, job_size_can_be_encrypted}, types::BlockSize};
@@ -181,7 +182,7 @@ pub const fn job_size_can_be_encrypted(job_size: u64, data_unit: BlockSize) -> b
     units_can_be_encrypted(job_size, data_unit.bytes() as u64)
 }
 
-/// [`job_size_can_be_encrypted`], for units of any number of bytes.
+/// Returns the same as [`job_size_can_be_encrypted`], for units of any number of bytes.
 pub(crate) const fn units_can_be_encrypted(job_size: u64, unit: u64) -> bool {
     match job_size.checked_rem(unit) {
         Some(0) => true,
@@ -198,7 +199,7 @@ mod tests {
     fn r168_the_last_unit_lacks_nothing_or_sixteen_bytes() {
         for (unit, rest) in [(BlockSize::B512, 496), (BlockSize::B520, 504), (BlockSize::B4096, 4080)] {
             let unit_bytes = u64::from(unit.bytes());
-            // Behind a number of whole units that makes the size a multiple of 16.
+            // The remainder follows two whole units, which together make the size a multiple of 16.
             for size in (rest - 64..unit_bytes).map(|rest| 2 * unit_bytes + rest) {
                 let good = size % 16 == 0 && size - 2 * unit_bytes <= rest;
                 assert_eq!(job_size_allowed(size, unit), good, "{size} in {unit:?}");

@@ -2,11 +2,11 @@
 
 use crate::types::{DomainKind, PsvIndex, Seed};
 
-/// Which part of a transaction's data passes an mkey.
+/// The part of a transaction's data that passes an mkey.
 ///
 /// ```
 /// use mlx5_mkey::mkey::DigestPart;
-/// /// Of the mkeys of a transaction, in the order in which their data passes.
+/// /// Returns the part of each mkey of a transaction. Mkeys are in the order of their data.
 /// fn part(index: usize, mkeys: usize) -> DigestPart {
 ///     match (index == 0, index + 1 == mkeys) {
 ///         (true, true) => DigestPart::Whole,
@@ -20,13 +20,13 @@ use crate::types::{DomainKind, PsvIndex, Seed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DigestPart {
-    /// All of it: the CRC begins and ends here.
+    /// All data: the CRC begins and ends with this mkey.
     Whole,
-    /// The CRC begins here, and the next mkey goes on.
+    /// The CRC begins with this mkey, and the next mkey continues it.
     First,
-    /// The CRC goes on.
+    /// The mkey continues the CRC.
     Middle,
-    /// The CRC goes on and ends here: it is behind the data.
+    /// The mkey continues the CRC and ends it: the digest stands behind its data.
     Last,
 }
 
@@ -36,18 +36,18 @@ impl DigestPart {
         matches!(self, Self::Whole | Self::First)
     }
 
-    /// Returns whether the CRC ends with this mkey, and is behind its data.
+    /// Returns whether the CRC ends with this mkey. The digest then stands behind the mkey's data.
     pub const fn ends(self) -> bool {
         matches!(self, Self::Whole | Self::Last)
     }
 }
 
-/// What a digest is over, and which PSV holds it meanwhile.
+/// The data that a digest covers, and the PSV that holds the running CRC.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{DigestPart, DigestSpan};
 /// use mlx5_mkey::types::PsvIndex;
-/// /// Two mkeys, one after the other, under a PSV that no other transaction has meanwhile.
+/// /// Two mkeys, one after the other, under a PSV that no other transaction uses meanwhile.
 /// fn two_mkeys(psv: PsvIndex) -> [DigestSpan; 2] {
 ///     [DigestPart::First, DigestPart::Last].map(|part| DigestSpan::Transaction { part, psv })
 /// }
@@ -55,25 +55,25 @@ impl DigestPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DigestSpan {
-    /// The data of this mkey, under its own PSV of the digest's domain. Behind an error the next
+    /// The data of this mkey, under the mkey's own PSV for the digest's domain. After an error, the next
     /// configuration restores the PSV.
     Mkey,
-    /// Data that passes several mkeys, whose requests are executed in the order of the data: each adds to one
-    /// PSV.
+    /// Data that passes several mkeys. Their requests are executed in the order of the data, and each
+    /// continues the CRC in one PSV.
     ///
-    /// The PSV is this transaction's from the first configuration until the data has passed and its signature
-    /// error, if there is one, was taken. Behind an error
-    /// [`SendRequest::set_psv`](crate::queue::SendRequest::set_psv) restores it.
+    /// The PSV belongs to this transaction from the first configuration on. It is free again once the data
+    /// has passed and the signature error, if there is one, was taken. After an error,
+    /// [`SendRequest::set_psv`](crate::queue::SendRequest::set_psv) restores the PSV.
     Transaction {
-        /// Which part of the data passes this mkey.
+        /// The part of the data that passes this mkey.
         part: DigestPart,
-        /// Holds the CRC between two mkeys.
+        /// The PSV that holds the CRC between two mkeys.
         psv: PsvIndex,
     },
 }
 
 impl DigestSpan {
-    /// Returns which part of the data passes this mkey.
+    /// Returns the part of the data that passes this mkey.
     pub const fn part(self) -> DigestPart {
         match self {
             Self::Mkey => DigestPart::Whole,
@@ -82,15 +82,16 @@ impl DigestSpan {
     }
 }
 
-/// A CRC32C over the data of a transaction and behind it, 4 bytes in little endian: a digest of iSCSI or
-/// NVMe/TCP (a transaction signature, as SPDK's `lib/mlx5` posts it).
+/// A CRC32C over the data of a transaction. It stands behind the data, 4 bytes in little endian: a digest of
+/// iSCSI or NVMe/TCP (a transaction signature, as SPDK's `lib/mlx5` posts it).
 ///
-/// Where data comes from the digest's domain, the device checks the digest and strips it; where data goes
-/// there, it makes the digest. It is over the bytes of its domain: ciphertext, where the domain holds any.
+/// If data comes from the digest's domain, the device checks the digest and strips it. If data goes to this
+/// domain, the device makes the digest. The digest covers the bytes of its domain: the ciphertext, if the
+/// domain holds ciphertext.
 ///
-/// Through an mkey whose digest is on the wire, a request moves all data with the digest behind it, or the
-/// data alone, and then the digest alone, whose offset is the length of the data. What else devices take is
-/// not known.
+/// Through an mkey with a digest on the wire, one request moves all data with the digest behind it.
+/// Alternatively, one request moves the data, and another one the digest, at an offset equal to the length of
+/// the data. Whether devices take other requests is not known.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{
@@ -110,11 +111,11 @@ impl DigestSpan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Digest {
-    /// Where it is behind the data, and whose bytes it is over.
+    /// The domain in which the digest stands behind the data, and whose bytes it covers.
     pub domain: DomainKind,
-    /// What the CRC begins with: all ones in iSCSI and NVMe/TCP.
+    /// The start value of the CRC: all ones in iSCSI and NVMe/TCP.
     pub seed: Seed,
-    /// What it is over.
+    /// The data that the digest covers.
     pub span: DigestSpan,
 }
 
@@ -122,31 +123,33 @@ impl Digest {
     /// Bytes of a digest.
     pub const BYTES: u32 = 4;
 
-    /// A digest on the wire, behind the data of one mkey, from all ones: made for the peer, or checked and
-    /// stripped.
+    /// Returns a digest on the wire, behind the data of one mkey, with all ones as start value. The device
+    /// makes it for the peer, or checks and strips it.
     pub const fn wire() -> Self {
         Self { domain: DomainKind::Wire, seed: Seed::Ones, span: DigestSpan::Mkey }
     }
 
-    /// A digest in memory, the last 4 bytes that the mkey's layout maps, over all before, from all ones: made
-    /// in place as data arrives, or checked and stripped.
+    /// Returns a digest in memory, with all ones as start value. It takes the last 4 bytes that the mkey's
+    /// layout maps, and covers all bytes before. The device makes it in place as data arrives, or checks and
+    /// strips it.
     pub const fn memory() -> Self {
         Self { domain: DomainKind::Memory, ..Self::wire() }
     }
 
-    /// Returns the bytes of the digest in a domain: none where it is in the other, or is another mkey's.
+    /// Returns the bytes of the digest in a domain: 0 if the digest is in the other domain, or behind the
+    /// data of another mkey.
     const fn bytes_in(&self, domain: DomainKind) -> u64 {
         if self.domain as u8 == domain as u8 && self.span.part().ends() { Self::BYTES as u64 } else { 0 }
     }
 
-    /// Returns the bytes of data behind an mkey that maps `memory_bytes`, `None` where there is no room for
+    /// Returns the bytes of data behind an mkey that maps `memory_bytes`, or `None` if they are too few for
     /// the digest.
     pub const fn data_bytes(&self, memory_bytes: u64) -> Option<u64> {
         memory_bytes.checked_sub(self.bytes_in(DomainKind::Memory))
     }
 
-    /// Returns how many bytes are on the wire of an mkey that maps `memory_bytes`, `None` where there is no
-    /// room for the digest.
+    /// Returns how many bytes an mkey that maps `memory_bytes` has on the wire, or `None` if the mapped bytes
+    /// are too few for the digest.
     pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
         match self.data_bytes(memory_bytes) {
             Some(data) => data.checked_add(self.bytes_in(DomainKind::Wire)),

@@ -1,14 +1,14 @@
 //! Fields of an mkey that few configurations change.
 
-/// Whether reads and writes of the device may pass one another (PCIe relaxed ordering): which of both a
-/// configuration can change.
+/// The orderings of the device's reads and writes that a configuration can relax (PCIe relaxed ordering).
 ///
-/// Ask the device: [`GeneralCapabilities::relaxed_ordering_umr`](crate::command::GeneralCapabilities::relaxed_ordering_umr).
+/// The device reports them:
+/// [`GeneralCapabilities::relaxed_ordering_umr`](crate::command::GeneralCapabilities::relaxed_ordering_umr).
 ///
 /// ```
 /// use mlx5_mkey::command::GeneralCapabilities;
 /// use mlx5_mkey::wqe::PreparedConfig;
-/// /// Relaxes what the device can relax.
+/// /// Relaxes all orderings that the device can relax.
 /// fn relax(prepared: PreparedConfig, device: &GeneralCapabilities) -> PreparedConfig {
 ///     match device.relaxed_ordering_umr() {
 ///         Some(ordering) => prepared.with_relaxed_ordering(ordering, true),
@@ -25,11 +25,11 @@ pub struct RelaxedOrdering {
     pub read: bool,
 }
 
-/// Changes of such fields; `None` leaves one as it is.
+/// Changes of fields that few configurations change; `None` leaves a field unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct FieldChanges {
-    /// Which orderings, and whether they are relaxed from then on.
+    /// The orderings to change, and whether they are relaxed from then on.
     pub(crate) relaxed_ordering: Option<(RelaxedOrdering, bool)>,
     pub(crate) remote_invalidate: Option<bool>,
     pub(crate) start_address: Option<u64>,

@@ -21,7 +21,7 @@ pub struct KsmEntry {
 }
 
 impl KsmEntry {
-    /// Encodes the entry. The kernel leaves the length 0: the device does not look at it.
+    /// Encodes the entry. The length is 0, as in the kernel: the device ignores it.
     pub(crate) fn to_wire(self) -> Klm {
         KlmEntry { address: self.address, length: 0, key: self.key }.to_wire()
     }

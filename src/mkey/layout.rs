@@ -1,13 +1,13 @@
-//! Which memory an mkey maps, and in which order.
+//! The memory that an mkey maps, and its order.
 
 use crate::types::Key;
 use crate::wire::klm::Klm;
 use crate::wire::strided::StridedEntry;
 use zerocopy::{Immutable, IntoBytes, transmute};
 
-/// One entry of a list layout (PRM `klm`). Laid out as `struct ibv_sge` is.
+/// One entry of a list layout (PRM `klm`). The memory layout is that of `struct ibv_sge`.
 ///
-/// The length is checked when a request is posted: 1 to [`KlmEntry::MAX_BYTES`].
+/// Posting checks the length: 1 to [`KlmEntry::MAX_BYTES`].
 ///
 /// ```
 /// use mlx5_mkey::{mkey::KlmEntry, types::Key};
@@ -20,7 +20,7 @@ use zerocopy::{Immutable, IntoBytes, transmute};
 #[repr(C)]
 pub struct KlmEntry {
     /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was
-    /// registered with; of an mkey or a zero-based region an offset.
+    /// registered with. For an mkey or a zero-based region, the address is an offset.
     pub address: u64,
     /// Bytes, 1 to [`KlmEntry::MAX_BYTES`].
     pub length: u32,
@@ -32,22 +32,22 @@ impl KlmEntry {
     /// The longest entry, in bytes: 2 GiB (rdma-core `set_bind_wr`: "KLM support only 2GB").
     pub const MAX_BYTES: u32 = Klm::MAX_BYTES;
 
-    /// Returns number and length of the first entry whose length no entry can have.
+    /// Returns number and length of the first entry with an invalid length.
     pub(crate) fn wrong_length(entries: &[Self]) -> Option<(usize, u32)> {
         Self::first_wrong(entries.iter().map(|entry| entry.length))
     }
 
-    /// Returns number and value of the first of these lengths that no entry can have.
+    /// Returns number and value of the first invalid length.
     pub(crate) fn first_wrong(lengths: impl Iterator<Item = u32>) -> Option<(usize, u32)> {
         lengths.enumerate().find(|(_, length)| !(1..=Self::MAX_BYTES).contains(length))
     }
 
-    /// Returns it as the device reads it.
+    /// Returns the entry in wire form.
     pub(crate) fn to_wire(self) -> Klm {
         Klm { byte_count: self.length.into(), mkey: self.key.get().into(), address: self.address.into() }
     }
 
-    /// Returns length and key, which stand side by side, with one load.
+    /// Returns length and key, which are adjacent, with one load.
     #[inline]
     pub(crate) fn length_and_key(&self) -> (u32, u32) {
         let [_, both]: [u64; 2] = transmute!(*self);
@@ -56,17 +56,18 @@ impl KlmEntry {
     }
 }
 
-/// One stream of an interleaved layout (`struct mlx5dv_mr_interleaved`): each cycle maps its next `bytes`
-/// bytes.
+/// One stream of an interleaved layout (`struct mlx5dv_mr_interleaved`). Each cycle maps the stream's next
+/// `bytes` bytes.
 ///
-/// `bytes + skip`, the stride, is at most 65,535: else posting returns
-/// [`ConfigError::StrideOver16Bits`](crate::error::ConfigError::StrideOver16Bits). Nothing else is checked, not even `bytes` of 0.
+/// The stride, `bytes + skip`, is at most 65,535. For a larger one, posting returns
+/// [`ConfigError::StrideOver16Bits`](crate::error::ConfigError::StrideOver16Bits). Nothing else is checked:
+/// `bytes` may even be 0.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{InterleavedEntry, Layout};
 /// use mlx5_mkey::types::Key;
-/// // Blocks of 512 bytes in one buffer, the 8 bytes that belong to each in another: 8 blocks as they are on
-/// // the wire.
+/// // One buffer has blocks of 512 bytes, another one the 8 bytes of each block. The mkey maps 8 blocks, each
+/// // followed by its 8 bytes.
 /// let blocks = InterleavedEntry { address: 0x1_0000, bytes: 512, skip: 0, key: Key::from_raw(0x5600) };
 /// let fields = InterleavedEntry { address: 0x2_0000, bytes: 8, skip: 0, key: Key::from_raw(0x5700) };
 /// let layout = Layout::Interleaved { repeat: 8, entries: &[blocks, fields] };
@@ -76,11 +77,11 @@ impl KlmEntry {
 #[repr(C)]
 pub struct InterleavedEntry {
     /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was
-    /// registered with; of an mkey or a zero-based region an offset.
+    /// registered with. For an mkey or a zero-based region, the address is an offset.
     pub address: u64,
     /// Bytes that each cycle maps.
     pub bytes: u16,
-    /// Bytes between those of one cycle and those of the next.
+    /// Bytes between the end of one cycle's bytes and the begin of the next cycle's.
     pub skip: u16,
     /// Local key (`lkey`) of the memory region.
     pub key: Key,
@@ -93,7 +94,7 @@ impl InterleavedEntry {
         strides.enumerate().find(|(_, stride)| *stride > u32::from(u16::MAX))
     }
 
-    /// Returns it as the device reads it, with the low 16 bits of its stride.
+    /// Returns the entry in wire form, with the low 16 bits of its stride.
     pub(crate) fn to_wire(self) -> StridedEntry {
         StridedEntry {
             stride: self.bytes.wrapping_add(self.skip).into(),
@@ -104,12 +105,12 @@ impl InterleavedEntry {
     }
 }
 
-/// What an mkey maps.
+/// The memory that an mkey maps.
 ///
-/// Slices and arrays of [`KlmEntry`] convert to a list layout. It has at most as many entries as the mkey has
-/// room for ([`MkeyAttributes::max_entries`](super::MkeyAttributes::max_entries)), and as many bytes as a
-/// request may have (`max_inline_data` of the queue, plus 4); with BSFs it counts padded to 64 bytes, and
-/// each BSF 64.
+/// Slices and arrays of [`KlmEntry`] convert to a list layout. Two limits apply: the mkey's room for entries
+/// ([`MkeyAttributes::max_entries`](super::MkeyAttributes::max_entries)), and the bytes of a request
+/// (`max_inline_data` of the queue, plus 4). In a request with BSFs, the layout counts padded to 64 bytes,
+/// and each BSF counts 64 bytes.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{KlmEntry, Layout};
@@ -126,14 +127,16 @@ pub enum Layout<'a> {
     /// The layout in force stays.
     #[default]
     Unchanged,
-    /// The entries one after the other (`mlx5dv_wr_set_mkey_layout_list`).
+    /// The mkey maps the entries one after the other (`mlx5dv_wr_set_mkey_layout_list`).
     ///
-    /// The device knows a list from an interleaved layout by the second dword of the first entry, a key here.
-    /// It would take key 0x400, which no device gives out, for the header of an interleaved layout.
+    /// The device distinguishes a list from an interleaved layout by the second dword of the first entry. In
+    /// a list, this dword is a key. The device would take key 0x400, which no device gives out, for the
+    /// header of an interleaved layout.
     List(&'a [KlmEntry]),
-    /// The next bytes of each entry in turn, `repeat` times over (`mlx5dv_wr_set_mkey_layout_interleaved`).
+    /// Each cycle maps the next bytes of each entry in turn, `repeat` times over
+    /// (`mlx5dv_wr_set_mkey_layout_interleaved`).
     Interleaved {
-        /// Cycles; not checked.
+        /// Number of cycles; not checked.
         repeat: u32,
         /// Streams, in the order in which a cycle maps them.
         entries: &'a [InterleavedEntry],
@@ -141,7 +144,7 @@ pub enum Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Returns its form.
+    /// Returns the form of the layout.
     #[inline]
     pub(crate) const fn form(&self) -> LayoutForm {
         match self {
@@ -152,7 +155,7 @@ impl Layout<'_> {
     }
 }
 
-/// What kind of layout a request writes, and how many entries it has.
+/// The kind of layout that a request writes, and its number of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LayoutForm {
     Unchanged,
@@ -161,8 +164,8 @@ pub(crate) enum LayoutForm {
 }
 
 impl LayoutForm {
-    /// Returns the number of 16-byte translation entries that it takes, the header of an interleaved layout
-    /// included.
+    /// Returns the number of 16-byte translation entries of the layout, including the header of an
+    /// interleaved layout.
     #[inline]
     pub(crate) const fn octowords(self) -> usize {
         match self {
@@ -173,8 +176,8 @@ impl LayoutForm {
     }
 }
 
-/// How many bytes the layout of an mkey maps, and of which kind the layout is, in one word: posting writes it
-/// once.
+/// The number of bytes that the layout of an mkey maps, and the kind of the layout. Both share one word, so
+/// that posting writes one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct Mapped(u64);
@@ -183,43 +186,44 @@ impl Mapped {
     /// No layout.
     pub(crate) const NOTHING: Self = Self(0);
 
-    /// Set beside the bytes that an interleaved layout maps: no layout maps as many. 51 streams of 65,535
-    /// bytes, 2^32 - 1 times over, are the most.
+    /// Set beside the number of bytes of an interleaved layout. An interleaved layout in a request leaves
+    /// this bit free: 51 streams of 65,535 bytes, 2^32 - 1 times over, are the most. One in registered memory
+    /// may be longer. From 2^62 bytes on, it would lose the high bits of its length.
     const INTERLEAVED: u64 = 1 << 63;
 
-    /// Set beside the bytes that a list maps whose entries are counted, because it came from registered
-    /// memory: no list maps as many ([`MkeyAttributes::MAX_ENTRIES`](super::MkeyAttributes::MAX_ENTRIES) of 2
-    /// GiB are the most). Entries of a list in a request are not counted, which would take time.
+    /// Set beside the number of bytes of a list from registered memory, whose entries are counted. No list
+    /// needs this bit: [`MkeyAttributes::MAX_ENTRIES`](super::MkeyAttributes::MAX_ENTRIES) entries of 2 GiB
+    /// are the longest. Entries of a list in a request are not counted, because that takes time.
     const COUNTED: u64 = 1 << 62;
 
-    /// A list in a request.
+    /// Returns the word of a list in a request.
     #[inline]
     pub(crate) const fn list(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// A list from registered memory.
+    /// Returns the word of a list from registered memory.
     pub(crate) const fn counted(bytes: u64) -> Self {
         Self(bytes | Self::COUNTED)
     }
 
-    /// An interleaved layout.
+    /// Returns the word of an interleaved layout.
     pub(crate) const fn interleaved(bytes: u64) -> Self {
         Self(bytes | Self::INTERLEAVED)
     }
 
-    /// Returns how many bytes it maps.
+    /// Returns how many bytes the layout maps.
     #[inline]
     pub(crate) const fn bytes(self) -> u64 {
         self.0 & (Self::COUNTED - 1)
     }
 
-    /// Returns whether it is a list of one byte or more.
+    /// Returns whether the layout is a list of one byte or more.
     pub(crate) const fn is_list(self) -> bool {
         self.0 != 0 && self.0 & Self::INTERLEAVED == 0
     }
 
-    /// Returns whether it is a list whose entries are counted.
+    /// Returns whether the layout is a list with counted entries.
     pub(crate) const fn is_counted(self) -> bool {
         self.0 & Self::COUNTED != 0
     }

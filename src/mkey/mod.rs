@@ -1,8 +1,9 @@
-//! What a user asks an mkey to do, valid by construction, and what the device is known to hold for it.
+//! Properties that a user gives an mkey, valid by construction, and the state that the device holds for it.
 //!
-//! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] has the changes
-//! of its access rights, block signature and crypto properties, and [`Layout`] which memory it maps. Each
-//! part is optional; what is not given stays as it is (man page `mlx5dv_wr_mkey_configure`).
+//! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] contains
+//! changes of its access rights, block signature and crypto properties. [`Layout`] names the memory that the
+//! mkey maps. Each part is optional: a part that is not given stays in force (man page
+//! `mlx5dv_wr_mkey_configure`).
 //!
 //! ```
 //! use mlx5_mkey::mkey::{
@@ -30,7 +31,7 @@
 //! # Ok::<(), mlx5_mkey::types::OutOfRange>(())
 //! ```
 
-// Functions of 50 lines at most (.clippy.toml), tests apart.
+// Functions have at most 50 lines (.clippy.toml), except in tests.
 #![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 mod access;

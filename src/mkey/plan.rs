@@ -1,14 +1,15 @@
-//! The rules: which parts of an mkey a request has to write, from what is in force and what is to change.
+//! The rules that decide which parts of an mkey a request writes, from the properties in force and the
+//! change.
 //!
-//! They are those of the reference provider (rdma-core `_mlx5_send_wr_mkey_configure` and what it calls); of
-//! digests, which it does not post, those of SPDK's drivers.
+//! The rules are those of the reference provider (rdma-core `_mlx5_send_wr_mkey_configure` and its callees).
+//! The reference provider posts no digests: their rules are those of SPDK's drivers.
 
 use super::{Crypto, Digest, DigestSpan, MkeyConfig, MkeyKind, SignatureChange, UmrForm, XtsEngine};
 use crate::error::ConfigError;
 use crate::types::DomainKind;
 use crate::wire::bsf::EncryptionOrder;
 
-/// What is in force for an mkey, as far as a change of it depends on it.
+/// The properties in force of an mkey on which the effect of a change depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InForce {
     pub(crate) signature: SignatureChange,
@@ -18,13 +19,13 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// Nothing that a change would have to write again. Where the mkey has a count of signature errors to
-    /// tell, the plan is another one only if the signature stays or is a digest: those configurations are
+    /// Properties for planning ahead: none that a change would have to write again. A pending error count
+    /// alters the plan only if the signature stays or is a digest. Configurations of these two kinds are
     /// planned anew when they are posted.
     pub(crate) const NOTHING: Self =
         Self { signature: SignatureChange::Keep, crypto: None, error_count_pending: false };
 
-    /// Returns what is in force after a change, with the change of the access rights.
+    /// Returns the properties in force after a change, with the change of the access rights.
     fn after(&self, config: &MkeyConfig) -> MkeyConfig {
         let keeps = config.signature == SignatureChange::Keep;
         MkeyConfig {
@@ -35,13 +36,14 @@ impl InForce {
     }
 }
 
-/// What a request writes beside the layout.
+/// The parts that a request writes beside the layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// The change of the access rights; signature and crypto as they are in force once the request is posted.
+    /// The change of the access rights, with signature and crypto properties in force after the request is
+    /// posted.
     pub(crate) config: MkeyConfig,
-    /// The BSFs are written: of an mkey with block signature that of the signature or digest, which is an
-    /// empty one where none is in force; and that of the crypto properties in force.
+    /// The BSFs are written. An mkey with block signature has the BSF of its signature or digest, or an empty
+    /// one if neither is in force. Crypto properties in force have a BSF too.
     pub(crate) writes_bsfs: bool,
     /// The PSVs of the signature or digest in force get their start values.
     pub(crate) sets_psvs: bool,
@@ -50,8 +52,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Plans a change of an mkey of this kind. Where not `any_data_unit`, one that does not fit the blocks is
-    /// refused.
+    /// Plans a change of an mkey of this kind. Unless `any_data_unit` is set, a data unit that does not fit
+    /// the blocks is refused.
     pub(crate) fn new(
         kind: &MkeyKind,
         config: &MkeyConfig,
@@ -61,14 +63,14 @@ impl Plan {
         check_features(kind, config)?;
         let whole = in_force.after(config);
         let (signature, digest) = (whole.signature.signature(), whole.signature.digest());
-        // These BSFs have the length of the data, which is the layout's.
+        // These BSFs contain the length of the data, which depends on the layout.
         let exact_size = digest.is_some()
             || kind.form == UmrForm::Minimal && signature.is_none() && whole.crypto.is_some();
         let writes_bsfs = exact_size || changes_bsfs(kind, config);
         let begins_anew = in_force.error_count_pending;
         let sets_psvs = match &whole.signature {
             SignatureChange::Set(_) => config.signature.signature().is_some() || begins_anew,
-            // The BSF starts a digest. Behind an error that does not suffice.
+            // The BSF starts a digest. After an error, the PSV needs its start value too.
             SignatureChange::Digest(digest) => digest.span == DigestSpan::Mkey && begins_anew,
             SignatureChange::Keep | SignatureChange::Reset => false,
         };
@@ -80,13 +82,13 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns the new value of the BSF enable bit, if it is written.
+    /// Returns the new value of the BSF enable bit, or `None` if the bit is not written.
     pub(crate) fn bsf_enable(&self, kind: &MkeyKind) -> Option<bool> {
         match kind.form {
             UmrForm::Minimal => None,
             UmrForm::Complete if self.writes_bsfs => Some(true),
             UmrForm::Complete => {
-                // Else the device reports errors of a signature that is no longer there.
+                // Otherwise the device would report errors of a removed signature.
                 let disables = kind.signature.is_some()
                     && kind.crypto.is_none()
                     && self.config.signature.signature().is_none();
@@ -106,8 +108,8 @@ impl Plan {
         }
     }
 
-    /// Refuses a data unit that is not a block with its signature, where the cipher is around the signature:
-    /// units would begin within blocks, and a part of the data could not be read.
+    /// Refuses a data unit that differs from a block with its signature, if the cipher is around the
+    /// signature. Otherwise units would begin within blocks, and a part of the data could not be read.
     fn check_data_unit(&self) -> Result<(), ConfigError> {
         let (Some(crypto), Some(signature)) = (&self.config.crypto, self.config.signature.signature()) else {
             return Ok(());
@@ -125,7 +127,7 @@ impl Plan {
         }
     }
 
-    /// Refuses a digest, or a signature in both domains, that cannot stand beside AES-XTS.
+    /// Refuses a digest, or a signature in both domains, that cannot be combined with AES-XTS.
     fn check_with_xts(&self, kind: &MkeyKind) -> Result<(), ConfigError> {
         let Some(crypto) = &self.config.crypto else { return Ok(()) };
         if let Some(digest) = self.config.signature.digest() {
@@ -144,17 +146,17 @@ fn changes_bsfs(kind: &MkeyKind, config: &MkeyConfig) -> bool {
     match (kind.signature, kind.crypto) {
         (Some(_), None) => match config.signature {
             SignatureChange::Set(_) | SignatureChange::Digest(_) => true,
-            // BSFs stay enabled there: one that lets data pass takes the place of the signature.
+            // A minimal UMR leaves BSFs enabled: a BSF that lets data pass replaces the signature.
             SignatureChange::Reset => kind.form == UmrForm::Minimal,
             SignatureChange::Keep => false,
         },
-        // With crypto on the mkey, both BSFs are written when either changes.
+        // With crypto on the mkey, a change of either BSF writes both.
         (Some(_), Some(_)) => config.signature != SignatureChange::Keep || config.crypto.is_some(),
         (None, _) => config.crypto.is_some(),
     }
 }
 
-/// Refuses a digest but in the two forms with AES-XTS that are known: plain, over the ciphertext of its
+/// Allows a digest with AES-XTS only in the two known forms: a plain digest over the ciphertext of its
 /// domain.
 fn check_digest_with_xts(kind: &MkeyKind, digest: &Digest, crypto: &Crypto) -> Result<(), ConfigError> {
     if kind.signature.is_some_and(|device| !device.digest_with_xts) {
@@ -167,7 +169,7 @@ fn check_digest_with_xts(kind: &MkeyKind, digest: &Digest, crypto: &Crypto) -> R
     if crypto.encryption_order() == known { Ok(()) } else { Err(ConfigError::DigestNotOverCiphertext) }
 }
 
-/// Refuses what the mkey was created without, or the device does not know.
+/// Refuses properties that the mkey was created without, or that the device does not know.
 fn check_features(kind: &MkeyKind, config: &MkeyConfig) -> Result<(), ConfigError> {
     if let SignatureChange::Set(signature) = &config.signature {
         kind.signature.ok_or(ConfigError::NotASignatureMkey)?.check(signature)?;

@@ -1,4 +1,4 @@
-//! Layouts that are too long for a request: the device takes them from registered memory.
+//! Layouts that are too long for a request: the device reads them from registered memory.
 
 use super::{InterleavedEntry, KlmEntry, KsmEntry};
 use crate::error::ConfigError;
@@ -9,17 +9,19 @@ use crate::wire::umr::UmrControlSegment;
 use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, WQEBB_BYTES, Wqebb, blocks_of};
 use zerocopy::transmute;
 
-/// The most BSFs behind a list: of a signature and of crypto properties.
+/// The most BSFs behind a list: one for a signature, one for crypto properties.
 const BSFS: usize = 2;
 
 /// A list or an interleaved layout in registered memory, for
 /// [`configure_mkey_by_pointer`](crate::queue::SendRequest::configure_mkey_by_pointer) and
-/// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer), which takes lists alone.
+/// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer). The latter takes
+/// only lists.
 ///
-/// It borrows the memory as the processor sees it, and knows address and key by which the device does. The
-/// device reads the memory when it executes the request: it stays registered and as it was posted until the
-/// request, or a later one of its queue, has completed. `memory` may also be a copy of that memory, which is
-/// written there between posting and ringing the doorbell ([`RegisteredList::blocks`]).
+/// The value borrows the memory as the processor sees it, and holds the address and key by which the device
+/// reads the memory. The device does so when it executes the request. Until the request, or a later one of
+/// its queue, has completed, the memory has to stay registered and unchanged. `memory` may also be a copy:
+/// the caller then writes the copy to the registered memory between posting and ringing the doorbell
+/// ([`RegisteredList::blocks`]).
 ///
 /// ```
 /// use mlx5_mkey::error::PostError;
@@ -55,20 +57,19 @@ pub struct RegisteredList<'m> {
 }
 
 impl<'m> RegisteredList<'m> {
-    /// What its address has to be a multiple of, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM
-    /// describes").
+    /// Alignment of the address in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM describes").
     pub const ALIGNMENT: u64 = UmrControlSegment::POINTER_ALIGNMENT;
 
-    /// The most entries: a UMR counts them with 16 bits, in whole blocks.
+    /// The most entries of a list: a UMR counts them with 16 bits, in whole blocks.
     pub const MAX_ENTRIES: usize = 65_532;
 
-    /// Returns how many blocks of memory a list of this number of entries takes, with room for the BSFs
-    /// behind it.
+    /// Returns how many blocks of memory a list with this number of entries takes, including room for the
+    /// BSFs behind it.
     pub const fn blocks_for(entries: usize) -> usize {
         blocks_of(entries) + BSFS
     }
 
-    /// A list without entries in memory that begins at `address`, under a local key (`lkey`).
+    /// Makes a list without entries in memory that begins at `address`, under a local key (`lkey`).
     ///
     /// # Errors
     /// [`ConfigError::ListAddress`] for an address that is no multiple of [`RegisteredList::ALIGNMENT`].
@@ -79,13 +80,13 @@ impl<'m> RegisteredList<'m> {
         Ok(Self { blocks: memory, address, key, entries: 0, entry_size: None, interleaved: false, length: 0 })
     }
 
-    /// Returns how many entries there is room for: [`RegisteredList::MAX_ENTRIES`] at most.
+    /// Returns how many entries the memory has room for, at most [`RegisteredList::MAX_ENTRIES`].
     pub const fn capacity(&self) -> usize {
         let room = self.blocks.len().saturating_sub(BSFS).saturating_mul(OCTOWORDS_PER_BLOCK);
         if room < Self::MAX_ENTRIES { room } else { Self::MAX_ENTRIES }
     }
 
-    /// Writes the entries, padded with zeros to whole blocks, in place of those that were there.
+    /// Replaces the entries, padded with zeros to whole blocks.
     ///
     /// # Errors
     /// [`ConfigError::TooManyEntries`], [`ConfigError::EntryLength`]. The list is then as before.
@@ -100,10 +101,10 @@ impl<'m> RegisteredList<'m> {
         Ok(())
     }
 
-    /// Writes entries that all have this length, for mkeys that were created for such (KSM,
-    /// [`MkeyFeatures::entry_size`](crate::command::MkeyFeatures::entry_size)). Their addresses need not be
-    /// multiples of it: the device adds the offset in the entry (kernel `mlx5e_build_shampo_hd_umr`, whose
-    /// entries begin behind a headroom).
+    /// Replaces the entries by entries that all have this length, for mkeys that were created for one length
+    /// (KSM, [`MkeyFeatures::entry_size`](crate::command::MkeyFeatures::entry_size)). Addresses need not be
+    /// multiples of the length: the device adds the offset within the entry. Entries of the kernel's
+    /// `mlx5e_build_shampo_hd_umr` begin behind a headroom, for example.
     ///
     /// # Errors
     /// [`ConfigError::TooManyEntries`]. The list is then as before.
@@ -115,8 +116,8 @@ impl<'m> RegisteredList<'m> {
         Ok(())
     }
 
-    /// Writes an interleaved layout: the header, which counts as an entry, and the streams, which `repeat`
-    /// cycles map in turn ([`Layout::Interleaved`](super::Layout::Interleaved); UCC
+    /// Writes an interleaved layout: the header, which counts as an entry, and the streams. `repeat` cycles
+    /// map the streams in turn ([`Layout::Interleaved`](super::Layout::Interleaved); UCC
     /// `umr_strided_seg_create_noninline`).
     ///
     /// # Errors
@@ -127,7 +128,7 @@ impl<'m> RegisteredList<'m> {
     /// use mlx5_mkey::mkey::{InterleavedEntry, RegisteredList};
     /// use mlx5_mkey::types::Key;
     /// use mlx5_mkey::wire::Wqebb;
-    /// // Every other 512 bytes of each of 8 buffers, 100 times over.
+    /// // The mkey maps every other 512 bytes of each of 8 buffers, 100 times over.
     /// let buffers: [_; 8] = core::array::from_fn(|number| {
     ///     let address = 0x10_0000 * (1 + number as u64);
     ///     InterleavedEntry { address, bytes: 512, skip: 512, key: Key::from_raw(0x5600) }
@@ -148,7 +149,7 @@ impl<'m> RegisteredList<'m> {
         if let Some((index, stride)) = InterleavedEntry::wrong_stride(streams) {
             return Err(ConfigError::StrideOver16Bits { index: index as u16, stride });
         }
-        // At most 65,531 streams of 16 bits each.
+        // At most 65,531 streams of 16 bits each, so the sum fits 32 bits.
         let cycle: u32 = streams.iter().map(|stream| u32::from(stream.bytes)).sum();
         let header = transmute!(StridedHeader::new(repeat, cycle, streams.len() as u16));
         let wire = streams.iter().map(|stream| transmute!(stream.to_wire()));
@@ -158,7 +159,7 @@ impl<'m> RegisteredList<'m> {
         Ok(())
     }
 
-    /// Writes as many entries as there are, for which there is room.
+    /// Writes `count` entries. The caller has checked that they fit.
     fn fill(&mut self, count: usize, mut entries: impl Iterator<Item = Octoword>) {
         for block in self.blocks.iter_mut().take(blocks_of(count)) {
             *block = Wqebb::ZERO;
@@ -170,54 +171,53 @@ impl<'m> RegisteredList<'m> {
         self.entries = count as u16;
     }
 
-    /// Returns whether [`RegisteredList::write_interleaved`] gave it an interleaved layout.
+    /// Returns whether the layout is interleaved ([`RegisteredList::write_interleaved`]).
     pub const fn is_interleaved(&self) -> bool {
         self.interleaved
     }
 
-    /// Refuses an interleaved layout, where entries take the place of others in a list.
+    /// Refuses an interleaved layout, since its entries cannot replace entries of a list.
     pub(crate) const fn check_list(&self) -> Result<(), ConfigError> {
         if self.interleaved { Err(ConfigError::InterleavedInList) } else { Ok(()) }
     }
 
-    /// Returns how many entries it has, the header of an interleaved layout included.
+    /// Returns the number of entries, including the header of an interleaved layout.
     pub const fn entries(&self) -> u16 {
         self.entries
     }
 
-    /// Returns the length of each entry, where [`RegisteredList::write_ksm`] gave all the same.
+    /// Returns the length of all entries, if [`RegisteredList::write_ksm`] wrote them.
     pub const fn entry_size(&self) -> Option<KsmEntrySize> {
         self.entry_size
     }
 
-    /// Returns how many bytes its entries map.
+    /// Returns how many bytes the entries map.
     pub const fn length(&self) -> u64 {
         self.length
     }
 
-    /// Returns the address of its memory.
+    /// Returns the address of the memory.
     pub const fn address(&self) -> u64 {
         self.address
     }
 
-    /// Returns the blocks that the device may read: the entries, and room for BSFs, which a request writes
-    /// when it is posted.
+    /// Returns the blocks that the device may read: the entries, and room for the BSFs that a post writes.
     pub fn blocks(&self) -> &[Wqebb] {
         self.blocks.get(..Self::blocks_for(self.entries.into())).unwrap_or_default()
     }
 
-    /// Returns where the list is, as a request has it. The device does not look at the length.
+    /// Returns the place of the list in the form that a request needs. The device ignores the length.
     pub(crate) fn pointer(&self) -> Klm {
         let bytes = self.octowords() * OCTOWORD_BYTES;
         Klm { byte_count: (bytes as u32).into(), mkey: self.key.get().into(), address: self.address.into() }
     }
 
-    /// Returns the octowords of its entries, padded to whole blocks.
+    /// Returns the octowords of the entries, padded to whole blocks.
     pub(crate) const fn octowords(&self) -> usize {
         (self.entries as usize).next_multiple_of(OCTOWORDS_PER_BLOCK)
     }
 
-    /// Returns the blocks right behind the entries.
+    /// Returns the blocks behind the entries.
     pub(crate) fn behind(&mut self) -> impl Iterator<Item = &mut [u8; WQEBB_BYTES]> {
         self.blocks.iter_mut().skip(blocks_of(self.entries.into())).map(|block| &mut block.0)
     }

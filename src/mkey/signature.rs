@@ -5,12 +5,12 @@ use crate::error::ConfigError;
 use crate::types::{BlockSize, DomainKind, Seed};
 use core::fmt;
 
-/// Ready check and copy masks (`enum mlx5dv_sig_mask`). Bit 7 is the first byte of a signature; any value is
-/// allowed.
+/// Ready-made check and copy masks (`enum mlx5dv_sig_mask`). Bit 7 stands for the first byte of a signature.
+/// Other values are allowed too.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{BlockSignature, check_mask};
-/// /// For a T10-DIF whose reference tags the peer numbers in its own way: they are not checked.
+/// /// For a peer with a numbering of its own for reference tags: the tags are not checked.
 /// fn without_ref_tags(signature: BlockSignature) -> BlockSignature {
 ///     signature.with_check_mask(check_mask::T10DIF_GUARD | check_mask::T10DIF_APP_TAG)
 /// }
@@ -30,7 +30,7 @@ pub mod check_mask {
     pub const ALL: u8 = 0xff;
 }
 
-/// What the guard field of a T10-DIF holds (`enum mlx5dv_sig_t10dif_bg_type`).
+/// The contents of the guard field of a T10-DIF (`enum mlx5dv_sig_t10dif_bg_type`).
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Guard, T10Dif};
@@ -48,7 +48,7 @@ pub enum Guard {
     IpChecksum,
 }
 
-/// Which blocks of a T10-DIF domain pass unchecked.
+/// Selects blocks of a T10-DIF domain that pass unchecked.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Escape, T10Dif};
@@ -60,12 +60,12 @@ pub enum Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Escape {
-    /// None.
+    /// No block passes unchecked.
     Never,
-    /// Those whose application tag is FFFF (`MLX5DV_SIG_T10DIF_FLAG_APP_ESCAPE`).
+    /// Blocks with application tag FFFF (`MLX5DV_SIG_T10DIF_FLAG_APP_ESCAPE`).
     AppTag,
-    /// Those whose application tag is FFFF and whose reference tag is FFFFFFFF
-    /// (`MLX5DV_SIG_T10DIF_FLAG_APP_REF_ESCAPE`). The reference provider lets it win over the other flag.
+    /// Blocks with application tag FFFF and reference tag FFFFFFFF (`MLX5DV_SIG_T10DIF_FLAG_APP_REF_ESCAPE`).
+    /// In the reference provider, this flag has priority over the other one.
     AppAndRefTag,
 }
 
@@ -89,9 +89,9 @@ pub enum Escape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct T10Dif {
-    /// What the guard field holds.
+    /// The contents of the guard field.
     pub guard: Guard,
-    /// Where the guard's calculation starts in each block.
+    /// The start value of the guard in each block.
     pub seed: Seed,
     /// The application tag to generate or to check.
     pub app_tag: u16,
@@ -99,7 +99,7 @@ pub struct T10Dif {
     pub ref_tag: u32,
     /// The reference tag grows by one for each block (`MLX5DV_SIG_T10DIF_FLAG_REF_REMAP`).
     pub ref_remap: bool,
-    /// Which blocks pass unchecked.
+    /// Selects the blocks that pass unchecked.
     pub escape: Escape,
 }
 
@@ -125,7 +125,7 @@ pub enum Signature {
 }
 
 impl Signature {
-    /// Returns the size of the field in bytes.
+    /// Returns the size of the signature in bytes.
     pub const fn bytes(&self) -> u32 {
         match self {
             Self::Crc32(_) | Self::Crc32c(_) => 4,
@@ -133,7 +133,7 @@ impl Signature {
         }
     }
 
-    /// Returns whether both are of one kind, whatever their parameters.
+    /// Returns whether both signatures are of one kind. Parameters may differ.
     const fn same_kind(&self, other: &Self) -> bool {
         matches!(
             (self, other),
@@ -153,7 +153,7 @@ impl Signature {
 /// use mlx5_mkey::types::{BlockSize, Seed};
 /// let memory = Domain { signature: Signature::Crc64Xp10(Seed::Ones), block_size: BlockSize::B4096 };
 /// assert_eq!(memory.stride(), 4104);
-/// // Another kind of signature: the device computes it anew, and copies no byte of the other.
+/// // For another kind of signature, the device computes all bytes anew, and copies none.
 /// let wire = Domain { signature: Signature::Crc32c(Seed::Ones), ..memory };
 /// assert!(!memory.same_structure(&wire));
 /// ```
@@ -172,7 +172,8 @@ impl Domain {
         self.block_size.bytes() + self.signature.bytes()
     }
 
-    /// Returns whether both domains have the same kind of signature and block size, which a copy mask needs.
+    /// Returns whether both domains have the same kind of signature and the same block size. A copy mask
+    /// needs that.
     pub const fn same_structure(&self, other: &Self) -> bool {
         self.block_size.bytes() == other.block_size.bytes() && self.signature.same_kind(&other.signature)
     }
@@ -181,13 +182,13 @@ impl Domain {
 /// The block signature of an mkey: in memory, on the wire, or in both domains (`struct
 /// mlx5dv_sig_block_attr`).
 ///
-/// The device does what each direction needs: it checks the signature of the domain that data comes from,
-/// strips it, and adds that of the domain that data goes to.
+/// The device checks the signature of the domain that data comes from, and strips it. It adds the signature
+/// of the domain that data goes to.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{BlockSignature, Domain, Signature};
 /// use mlx5_mkey::types::{BlockSize, Seed};
-/// // The data in memory ends each 512 bytes with a CRC32; the wire carries plain data.
+/// // In memory, a CRC32 follows each 512 bytes of data. The wire carries only the data.
 /// let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
 /// let signature = BlockSignature::memory(domain);
 /// assert_eq!(signature.wire_bytes(516 * 3), Some(512 * 3));
@@ -197,8 +198,8 @@ impl Domain {
 pub struct BlockSignature {
     memory: Option<Signature>,
     wire: Option<Signature>,
-    // Apart from the signatures, so that all of it is 32 bytes: posting a request copies it into the mkey's
-    // state.
+    // Apart from the signatures, so that the whole struct has 32 bytes: posting a request copies it into the
+    // mkey's state.
     memory_block: BlockSize,
     wire_block: BlockSize,
     check_mask: u8,
@@ -206,17 +207,18 @@ pub struct BlockSignature {
 }
 
 impl BlockSignature {
-    /// A signature in memory only: stripped on its way to the wire, added on its way to memory.
+    /// Returns a signature in memory only: stripped on the way to the wire, added on the way to memory.
     pub const fn memory(domain: Domain) -> Self {
         Self::new(Some(domain), None)
     }
 
-    /// A signature on the wire only: added on its way to the wire, stripped on its way to memory.
+    /// Returns a signature on the wire only: added on the way to the wire, stripped on the way to memory.
     pub const fn wire(domain: Domain) -> Self {
         Self::new(None, Some(domain))
     }
 
-    /// A signature in both domains: passed on where they are alike, else converted.
+    /// Returns a signature in both domains. If both domains are alike, signatures are copied, else they are
+    /// converted.
     pub const fn both(memory: Domain, wire: Domain) -> Self {
         Self::new(Some(memory), Some(wire))
     }
@@ -234,18 +236,18 @@ impl BlockSignature {
         }
     }
 
-    /// Checks only those bytes of the incoming signature whose bit is set; see [`check_mask`].
+    /// Makes the device check only the bytes of the incoming signature whose bit is set; see [`check_mask`].
     #[must_use]
     pub const fn with_check_mask(self, mask: u8) -> Self {
         Self { check_mask: mask, ..self }
     }
 
-    /// Copies those bytes of the signature whose bit is set and calculates the others, instead of choosing by
-    /// itself.
+    /// Makes the device copy the bytes of the signature whose bit is set, and calculate the others. Without
+    /// this call, the parameters of both domains decide ([`BlockSignature::effective_copy_mask`]).
     ///
     /// # Errors
-    /// [`ConfigError::CopyMaskNeedsSameStructure`] unless both domains are there with the same type and block
-    /// size.
+    /// [`ConfigError::CopyMaskNeedsSameStructure`] unless both domains have a signature of the same kind and
+    /// the same block size.
     pub const fn with_copy_mask(self, mask: u8) -> Result<Self, ConfigError> {
         match (self.memory_domain(), self.wire_domain()) {
             (Some(memory), Some(wire)) if memory.same_structure(&wire) => {
@@ -271,7 +273,7 @@ impl BlockSignature {
         }
     }
 
-    /// Returns a domain.
+    /// Returns the domain of this kind.
     pub const fn domain(&self, kind: DomainKind) -> Option<Domain> {
         match kind {
             DomainKind::Memory => self.memory_domain(),
@@ -298,7 +300,7 @@ impl BlockSignature {
         self.memory.is_some() && self.wire.is_some()
     }
 
-    /// Returns which bytes of an incoming signature are checked.
+    /// Returns the mask of the bytes of an incoming signature that the device checks.
     pub const fn check_mask(&self) -> u8 {
         self.check_mask
     }
@@ -308,10 +310,11 @@ impl BlockSignature {
         self.copy_mask
     }
 
-    /// Returns which bytes of the signature are copied, `None` where the domains differ in structure or one
-    /// is absent.
+    /// Returns the mask of the bytes of the signature that the device copies. Returns `None` if the domains
+    /// differ in structure, or one has no signature.
     ///
-    /// Without a mask of the user's a CRC is copied whole, and the parts of a T10-DIF whose parameters agree.
+    /// Without a mask from the user, the device copies a whole CRC. Of a T10-DIF, it copies the parts whose
+    /// parameters agree.
     pub const fn effective_copy_mask(&self) -> Option<u8> {
         let (Some(memory), Some(wire)) = (self.memory_domain(), self.wire_domain()) else { return None };
         if !memory.same_structure(&wire) {
@@ -339,20 +342,20 @@ impl BlockSignature {
         })
     }
 
-    /// Returns how many bytes are on the wire for whole blocks that take `memory_bytes` in memory, `None` for
-    /// a part of a block. Work requests and offsets in an mkey count wire bytes.
+    /// Returns how many bytes on the wire correspond to `memory_bytes` in memory, for whole blocks, or `None`
+    /// for a part of a block. Work requests and offsets in an mkey count wire bytes.
     pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
         convert(memory_bytes, self.memory_domain(), self.wire_domain())
     }
 
-    /// Returns how many bytes of memory whole blocks take that are `wire_bytes` on the wire, `None` for a
-    /// part of a block.
+    /// Returns how many bytes in memory correspond to `wire_bytes` on the wire, for whole blocks, or `None`
+    /// for a part of a block.
     pub const fn memory_bytes(&self, wire_bytes: u64) -> Option<u64> {
         convert(wire_bytes, self.wire_domain(), self.memory_domain())
     }
 }
 
-/// Returns the length in domain `to` of whole blocks that have `bytes` in domain `from`.
+/// Returns the length in domain `to` of whole blocks whose length in domain `from` is `bytes`.
 const fn convert(bytes: u64, from: Option<Domain>, to: Option<Domain>) -> Option<u64> {
     let data = match from {
         Some(from) => {
@@ -374,7 +377,7 @@ const fn convert(bytes: u64, from: Option<Domain>, to: Option<Domain>) -> Option
     }
 }
 
-/// Which signatures and block sizes a device knows (`struct mlx5dv_sig_caps`).
+/// The signatures and block sizes that a device knows (`struct mlx5dv_sig_caps`).
 ///
 /// ```
 /// use mlx5_mkey::mkey::SignatureCapabilities;
@@ -394,7 +397,7 @@ pub struct SignatureCapabilities {
     pub digest_with_xts: bool,
 }
 
-/// The names of the signatures, and blocks of 4048 bytes.
+/// Writes the names of the signatures, and the block size of 4048 bytes if the device knows it.
 impl fmt::Display for SignatureCapabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("T10-DIF, CRC32")?;
@@ -412,10 +415,10 @@ impl fmt::Display for SignatureCapabilities {
 }
 
 impl SignatureCapabilities {
-    /// A device that knows all.
+    /// A device that knows all signatures and block sizes.
     pub const ALL: Self = Self { block_4048: true, crc32c: true, crc64_xp10: true, digest_with_xts: true };
 
-    /// Refuses what the device does not know.
+    /// Refuses signatures and block sizes that the device does not know.
     pub(crate) const fn check(&self, signature: &BlockSignature) -> Result<(), ConfigError> {
         match self.check_domain(signature.memory_domain()) {
             Ok(()) => self.check_domain(signature.wire_domain()),
@@ -423,7 +426,7 @@ impl SignatureCapabilities {
         }
     }
 
-    /// Refuses a digest that the device does not make.
+    /// Refuses a digest if the device does not know CRC32C.
     pub(crate) const fn check_digest(&self, _: &Digest) -> Result<(), ConfigError> {
         if self.crc32c { Ok(()) } else { Err(ConfigError::SignatureUnsupported) }
     }

@@ -1,11 +1,11 @@
-//! Signature errors: what the device reports, and what it means under the signature in force.
+//! Signature errors: the device's report, and its meaning under the signature in force.
 
 use super::{Digest, Signature, SignatureChange};
 use crate::error::CheckError;
 use crate::types::{DomainKind, Key, MkeyIndex};
 use crate::wire::cqe::SignatureErrorCqe;
 
-/// Which part of a signature was wrong (`enum mlx5dv_mkey_err_type`).
+/// The part of a signature that was wrong (`enum mlx5dv_mkey_err_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum SignatureErrorKind {
@@ -15,7 +15,7 @@ pub enum SignatureErrorKind {
     AppTag,
     /// The reference tag of a T10-DIF.
     RefTag,
-    /// A digest, which is over all data.
+    /// A digest over all data.
     Digest,
 }
 
@@ -23,15 +23,17 @@ pub enum SignatureErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureError {
-    /// Which part was wrong. Within one block guard comes before application tag before reference tag.
+    /// The part that was wrong. If several parts of a block are wrong, the guard comes first, then the
+    /// application tag, then the reference tag.
     pub kind: SignatureErrorKind,
-    /// Where the data came from.
+    /// The domain that the data came from.
     pub domain: DomainKind,
-    /// What the data stream held. The man page `mlx5dv_mkey_check` calls it `expected`, the device `actual`.
+    /// The value in the data stream. The man page `mlx5dv_mkey_check` calls it `expected`, the device
+    /// `actual`.
     pub found: u64,
-    /// What the device computed. The man page calls it `actual`, the device `expected`.
+    /// The value that the device computed. The man page calls it `actual`, the device `expected`.
     pub computed: u64,
-    /// Offset in bytes of the failing block's last byte, signature included, as the device gives it.
+    /// Offset in bytes of the failing block's last byte, signature included, as the device reports it.
     pub offset: u64,
     /// Bytes of a block with its signature in that domain; 0 for a digest.
     pub stride: u32,
@@ -67,21 +69,21 @@ impl core::fmt::Display for SignatureError {
     }
 }
 
-/// A signature error as the device reports it, before an mkey gives it meaning.
+/// A signature error as the device reports it, before an mkey interprets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureFault {
     /// The mkey.
     pub mkey: MkeyIndex,
-    /// See [`SignatureErrorCqe::SYNDROME_GUARD`] and the others.
+    /// [`SignatureErrorCqe::SYNDROME_GUARD`] or another syndrome.
     pub syndrome: u16,
     /// [`SignatureErrorCqe::TYPE_BLOCK`] or another type.
     pub sig_type: u8,
     /// [`SignatureErrorCqe::DOMAIN_WIRE`] or [`SignatureErrorCqe::DOMAIN_MEMORY`].
     pub domain: u8,
-    /// What the device computed: both words joined.
+    /// The value that the device computed: both words joined.
     pub expected: u64,
-    /// What the data stream held: both words joined.
+    /// The value in the data stream: both words joined.
     pub actual: u64,
     /// Offset in bytes of the failing block's last byte.
     pub offset: u64,
@@ -101,7 +103,7 @@ impl SignatureFault {
         }
     }
 
-    /// Gives the report its meaning under the signature in force.
+    /// Interprets the report under the signature in force.
     pub(super) fn interpret(&self, in_force: &SignatureChange) -> Result<SignatureError, CheckError> {
         let unintelligible = CheckError::Unintelligible {
             syndrome: self.syndrome,
@@ -148,7 +150,8 @@ impl SignatureFault {
         })
     }
 
-    /// Gives the report its meaning under a digest; `None` where it is of none, or of another domain's.
+    /// Interprets the report under a digest. Returns `None` if the report concerns no digest, or that of the
+    /// other domain.
     fn interpret_digest(&self, digest: &Digest, domain: DomainKind) -> Option<SignatureError> {
         let is_of_digest = self.sig_type == SignatureErrorCqe::TYPE_TRANSACTION
             && self.syndrome & SignatureErrorCqe::SYNDROME_GUARD != 0

@@ -1,4 +1,4 @@
-//! What the device is known to hold for an mkey, as far as the next request depends on it.
+//! The state that the device holds for an mkey, as far as the next request depends on it.
 
 use super::attributes::KindWord;
 use super::layout::{LayoutForm, Mapped};
@@ -11,10 +11,10 @@ use crate::error::{CheckError, ConfigError, ConfigPart};
 use crate::types::{DomainKind, Key, PsvIndex};
 use crate::wire::OCTOWORDS_PER_BLOCK;
 
-/// An mkey as software knows it: its key, its kind, and what the device holds for it.
+/// An mkey as software knows it: its key, its kind, and the state that the device holds for it.
 ///
-/// Requests that configure it take it by `&mut`: its state changes when, and only when, the request is
-/// posted. A clone is a second state, which learns nothing of what is posted with the first one.
+/// A request that configures the mkey takes it by `&mut`, and changes its state only if the request is
+/// posted. A clone is a separate state: requests posted with the original do not update it.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes};
@@ -22,42 +22,42 @@ use crate::wire::OCTOWORDS_PER_BLOCK;
 /// let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x1234_00), 4));
 /// assert_eq!(mkey.key().index().get(), 0x1234);
 /// ```
-// What posting reads and writes comes first, in two cache lines: see the assertion below.
+// The fields that posting reads and writes come first, in two cache lines: see the assertion below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(C, align(64))]
 pub struct Mkey {
     kind_word: KindWord,
-    /// What the layout in force maps.
+    /// The length and kind of the layout in force.
     mapped: Mapped,
     /// PSVs, in the order of [`DomainKind`]; 0 without signature.
     psvs: [u32; 2],
     key: Key,
-    /// Signature errors seen.
+    /// The count of signature errors, see [`ErrorCount::seen`].
     errors_seen: u32,
-    /// The next configuration has to tell the device how many.
+    /// The next configuration has to write the count of signature errors.
     error_count_pending: bool,
-    /// What was set or reset last; `Keep` before the first. Signature errors are read by it also where the
-    /// state is not known.
+    /// The signature that was set or reset last; `Keep` before the first change. It also serves to interpret
+    /// signature errors when the state is not known.
     signature: SignatureChange,
     crypto: Option<Crypto>,
     kind: MkeyKind,
     /// The device can change the tag.
     tag_update: bool,
-    /// Entries of the list in force, where they are counted.
+    /// Number of entries of the list in force, if they are counted.
     entries: u32,
     /// The first signature error since the last check.
     error: Option<Result<SignatureError, CheckError>>,
 }
 
-// `kind`, and what comes after it, is not for posting.
+// Posting does not need `kind` and the fields after it.
 const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
 
 impl Mkey {
     /// Tracks an mkey that was created with these attributes.
     ///
-    /// Where the tag of its key is not 0 and the device cannot change tags, the key can be used but not
-    /// configured ([`ConfigError::TagUpdateUnsupported`]), as with the reference provider.
+    /// If the tag of the key is not 0 and the device cannot change tags, the key can be used, but configuring
+    /// it is refused ([`ConfigError::TagUpdateUnsupported`]), as with the reference provider.
     pub const fn new(attributes: MkeyAttributes) -> Self {
         let (key, kind) = (attributes.key, attributes.kind());
         let tag_update = attributes.tag_update && matches!(kind.form, UmrForm::Complete);
@@ -85,7 +85,7 @@ impl Mkey {
         mkey
     }
 
-    /// Tracks a new mkey without signature and crypto: its key, and how many entries it has room for.
+    /// Tracks a new mkey without signature and crypto, with its key and its room for entries.
     ///
     /// ```
     /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes};
@@ -97,13 +97,13 @@ impl Mkey {
         Self::new(MkeyAttributes::plain(key, max_entries))
     }
 
-    /// Returns the key, local and remote.
+    /// Returns the key, which is both local and remote key.
     #[inline]
     pub const fn key(&self) -> Key {
         self.key
     }
 
-    /// Returns the kind, for configurations that are prepared for all mkeys of it.
+    /// Returns the kind, for configurations that are prepared for all mkeys of this kind.
     pub const fn kind(&self) -> MkeyKind {
         self.kind
     }
@@ -115,8 +115,8 @@ impl Mkey {
         self.mapped.bytes()
     }
 
-    /// Returns its length on the wire in bytes, signatures included, which is what work requests count;
-    /// `None` where its memory is not whole blocks.
+    /// Returns the mkey's length on the wire in bytes, signatures included, in which work requests count.
+    /// Returns `None` if the mapped memory is not whole blocks.
     pub fn wire_length(&self) -> Option<u64> {
         match &self.signature {
             SignatureChange::Set(signature) => signature.wire_bytes(self.length()),
@@ -125,17 +125,17 @@ impl Mkey {
         }
     }
 
-    /// Returns the block signature in force; `None` also where it is not known.
+    /// Returns the block signature in force; also `None` if the state is not known.
     pub fn signature(&self) -> Option<&BlockSignature> {
         if self.is_unknown() { None } else { self.signature.signature() }
     }
 
-    /// Returns the digest in force; `None` also where it is not known.
+    /// Returns the digest in force; also `None` if the state is not known.
     pub fn digest(&self) -> Option<&Digest> {
         if self.is_unknown() { None } else { self.signature.digest() }
     }
 
-    /// Returns the crypto properties in force; `None` also where they are not known.
+    /// Returns the crypto properties in force; also `None` if the state is not known.
     pub const fn crypto(&self) -> Option<&Crypto> {
         if self.is_unknown() { None } else { self.crypto.as_ref() }
     }
@@ -148,11 +148,11 @@ impl Mkey {
         Some(ErrorCount { seen: self.errors_seen, pending: self.error_count_pending })
     }
 
-    /// Gives the key another tag. [`Mkey::key`] has it from now on; the device takes it with the next
-    /// configuration.
+    /// Gives the key another tag. [`Mkey::key`] returns the new tag from now on; the device gets it with the
+    /// next configuration.
     ///
     /// # Errors
-    /// [`ConfigError::TagUpdateUnsupported`] where the device cannot change tags, or configurations do not
+    /// [`ConfigError::TagUpdateUnsupported`] if the device cannot change tags, or if configurations do not
     /// write them ([`UmrForm::Minimal`]).
     pub const fn set_tag(&mut self, tag: u8) -> Result<(), ConfigError> {
         let same = match self.kind.form {
@@ -167,7 +167,7 @@ impl Mkey {
         Ok(())
     }
 
-    /// Gives the key the next tag, where the device can change tags.
+    /// Gives the key the next tag, if the device can change tags.
     #[inline]
     pub(crate) const fn advance_tag(&mut self) {
         if self.tag_update {
@@ -175,26 +175,27 @@ impl Mkey {
         }
     }
 
-    /// Notes whether the device can write the tag: it writes a 0 in any case.
+    /// Notes whether the device can write the tag. A tag of 0 can always be written.
     const fn note_tag(&mut self) {
         let is_written = matches!(self.kind.form, UmrForm::Complete);
         let is_refused = is_written && self.key.tag() != 0 && !self.tag_update;
         self.kind_word.set_mkey(self.kind_word.mkey().with_tag_refused(is_refused));
     }
 
-    /// Forgets what the device holds, because it may not have executed what was posted: the queue failed or
-    /// was reset.
+    /// Forgets the state that the device holds. Call it when the device may not have executed posted
+    /// requests: after a failure or a reset of the queue.
     ///
-    /// The next configuration must give access rights, a layout, and signature and crypto properties where
-    /// the mkey can have them: else [`ConfigError::StateUnknown`].
+    /// The next configuration must give access rights, a layout, and signature and crypto properties if the
+    /// mkey can have them. Otherwise posting returns [`ConfigError::StateUnknown`].
     ///
-    /// One thing does not come back: the device's own count of signature errors. If a completion queue was
-    /// lost with a signature error in it, the count written next may equal the device's, which then reports
-    /// nothing (assumption; to be asked of a board). Make such an mkey anew.
+    /// The device's own count of signature errors cannot be restored. If a completion queue was lost with a
+    /// signature error in it, the next configuration may write the count that the device already has. The
+    /// device then reports no further errors (assumption; to be checked on a board). Create a new mkey in
+    /// this case.
     pub const fn forget(&mut self) {
         self.note_invalidated();
         if self.kind.signature.is_some() {
-            // The request that was to write the count may not have been executed.
+            // The device may not have executed the request that was to write the count.
             self.error_count_pending = true;
         }
     }
@@ -205,8 +206,7 @@ impl Mkey {
         self.mapped = Mapped::NOTHING;
     }
 
-    /// Notes that a request was posted after which a layout of this form is in force, which maps `length`
-    /// bytes.
+    /// Notes that a posted request put a layout of this form into force, which maps `length` bytes.
     #[inline]
     pub(crate) const fn note_layout(&mut self, layout: LayoutForm, length: u64) {
         match layout {
@@ -216,22 +216,21 @@ impl Mkey {
         }
     }
 
-    /// Notes that a request was posted after which signature and crypto properties of this configuration are
-    /// in force. An mkey without both has none to note.
+    /// Notes that a posted request put the signature and crypto properties of this configuration into force.
+    /// An mkey without signature and crypto needs no call.
     #[inline]
     pub(crate) const fn note_properties(&mut self, config: &MkeyConfig) {
         (self.signature, self.crypto) = (config.signature, config.crypto);
     }
 
-    /// Notes that a request was posted after which a list from registered memory is in force, of this many
-    /// entries.
+    /// Notes that a posted request put a list of this many entries, from registered memory, into force.
     pub(crate) const fn note_list(&mut self, entries: u32, length: u64) {
         self.mapped = Mapped::counted(length);
         self.entries = entries;
     }
 
-    /// Notes that a request was posted that replaces entries: those beyond the end make the list longer, and
-    /// those that do not fill their last block end it.
+    /// Notes that a posted request replaces entries. Entries beyond the end make the list longer. Entries
+    /// that only partly fill their last block end the list.
     pub(crate) const fn note_replaced(&mut self, first: u32, entries: u32) {
         let end = first.saturating_add(entries);
         if entries > 0 && (end > self.entries || !entries.is_multiple_of(OCTOWORDS_PER_BLOCK as u32)) {
@@ -239,8 +238,8 @@ impl Mkey {
         }
     }
 
-    /// Notes that a request was posted that gave all that was not known: the next one may be written as it is
-    /// prepared.
+    /// Notes that a posted request gave all unknown parts of the state. The next request may be written as it
+    /// was prepared.
     pub(crate) const fn note_known(&mut self) {
         self.kind_word.set_mkey(self.kind_word.mkey().with_state_unknown(false));
     }
@@ -249,7 +248,7 @@ impl Mkey {
         self.kind_word.mkey().state_unknown()
     }
 
-    /// Returns the kind, and what forbids posting a request as it was prepared.
+    /// Returns the kind, and the reasons against posting a prepared configuration unchanged.
     #[inline]
     pub(crate) const fn kind_word(&self) -> KindWord {
         self.kind_word
@@ -273,30 +272,30 @@ impl Mkey {
         self.psvs.get(domain as usize).copied().unwrap_or_default()
     }
 
-    /// Returns whether a configuration has to tell the device how many signature errors were seen.
+    /// Returns whether a configuration has to write the count of signature errors.
     #[inline]
     pub(crate) const fn error_count_is_pending(&self) -> bool {
         self.error_count_pending
     }
 
-    /// Returns how many signature errors were seen, for a configuration that tells the device.
+    /// Returns the count of signature errors for a configuration to write, and marks it as written.
     pub(crate) const fn take_error_count(&mut self) -> u32 {
         self.error_count_pending = false;
         self.errors_seen
     }
 
-    /// Refuses a change of entries where no list is in force, or none that is known.
+    /// Refuses a change of entries if no list is known to be in force.
     pub(crate) const fn check_list(&self) -> Result<(), ConfigError> {
         if self.mapped.is_list() { Ok(()) } else { Err(ConfigError::NoList) }
     }
 
-    /// Returns how many entries of a list from registered memory are in force.
+    /// Returns the number of entries of the list in force. The list must come from registered memory.
     pub(crate) fn list_entries(&self) -> Result<u32, ConfigError> {
         self.check_list()?;
         if self.mapped.is_counted() { Ok(self.entries) } else { Err(ConfigError::ListInRequest) }
     }
 
-    /// Refuses what cannot be configured in the state that the mkey is in.
+    /// Refuses a configuration that the mkey cannot take in its state.
     pub(crate) fn check_state(&self, config: &MkeyConfig, layout: LayoutForm) -> Result<(), ConfigError> {
         if self.kind_word.mkey().tag_refused() {
             return Err(ConfigError::TagUpdateUnsupported { tag: self.key.tag() });
@@ -304,7 +303,7 @@ impl Mkey {
         if self.is_unknown() { self.check_complete(config, layout) } else { Ok(()) }
     }
 
-    /// Plans a change from what is in force, see [`Plan::new`].
+    /// Plans a change of the properties in force, see [`Plan::new`].
     pub(crate) fn plan(&self, config: &MkeyConfig, any_data_unit: bool) -> Result<Plan, ConfigError> {
         let in_force = InForce {
             signature: self.signature,
@@ -314,7 +313,7 @@ impl Mkey {
         Plan::new(&self.kind, config, &in_force, any_data_unit)
     }
 
-    /// Refuses a configuration that does not give all that the mkey can have.
+    /// Refuses a configuration that leaves out a part that the mkey can have.
     fn check_complete(&self, config: &MkeyConfig, layout: LayoutForm) -> Result<(), ConfigError> {
         let missing = if config.access.is_none() {
             ConfigPart::Access
@@ -330,8 +329,8 @@ impl Mkey {
         Err(ConfigError::StateUnknown { missing })
     }
 
-    /// Takes note of a signature error that a completion queue delivered, and returns whether it was this
-    /// mkey's.
+    /// Records a signature error that a completion queue delivered. Returns whether the error was of this
+    /// mkey.
     ///
     /// The first error is kept until [`Mkey::take_error`] takes it. The next configuration rearms the device.
     pub fn record(&mut self, fault: &SignatureFault) -> bool {
@@ -347,12 +346,13 @@ impl Mkey {
 
     /// Returns the first signature error that was recorded since the last call, if any.
     ///
-    /// `None` does not say that the data was right: an error may have been taken from the completion queue
-    /// without this mkey in the router. [`CompletionQueue::check`](crate::queue::CompletionQueue::check) knows.
+    /// `None` does not prove that the data was right: a completion queue may have taken an error while its
+    /// router lacked this mkey. [`CompletionQueue::check`](crate::queue::CompletionQueue::check) also returns
+    /// errors of this kind.
     ///
     /// # Errors
-    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this
-    /// mkey has; it is told once, too.
+    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that matches no domain
+    /// of this mkey. This error is returned only once, too.
     pub fn take_error(&mut self) -> Result<Option<SignatureError>, CheckError> {
         if self.kind.signature.is_none() {
             return Err(CheckError::NotASignatureMkey);

@@ -1,4 +1,4 @@
-//! Memory windows: keys that a queue pair binds to memory for its peer, and takes back.
+//! Memory windows: keys that a queue pair binds to memory for its peer, and revokes.
 
 use crate::types::{Key, Qpn};
 
@@ -6,10 +6,11 @@ use crate::types::{Key, Qpn};
 /// range of a registered region for its peer, and revokes with one request. The region itself need not give
 /// the peer any right.
 ///
-/// It is an mkey with room for 4 entries that the peer may invalidate, made by
-/// [`CreateMkey`](crate::command::CreateMkey) with [`remote_invalidate`](crate::command::MkeyFeatures::remote_invalidate), or by
-/// `ibv_alloc_mw`; only where [`memory_windows`](crate::command::GeneralCapabilities::memory_windows) is set. No binding has
-/// the key of one of the 255 before it.
+/// The window is an mkey with room for 4 entries that the peer may invalidate.
+/// [`CreateMkey`](crate::command::CreateMkey) with
+/// [`remote_invalidate`](crate::command::MkeyFeatures::remote_invalidate) makes it, or `ibv_alloc_mw`. The
+/// device must have [`memory_windows`](crate::command::GeneralCapabilities::memory_windows) set. A key comes
+/// back at the earliest with the 256th binding after it.
 ///
 /// ```
 /// use mlx5_mkey::error::PostError;
@@ -27,8 +28,8 @@ use crate::types::{Key, Qpn};
 ///     Ok(window.key())
 /// }
 ///
-/// /// Takes it back: when request 2 has completed, the peer's requests by the key fail. Call
-/// /// `window.note_invalidated()` then.
+/// /// Revokes the key. When request 2 has completed, the peer's requests with the key fail: then call
+/// /// `window.note_invalidated()`.
 /// fn close<D: Doorbell>(
 ///     queue: &mut SendQueue<'_, D, 256>,
 ///     window: &MemoryWindow,
@@ -41,27 +42,28 @@ use crate::types::{Key, Qpn};
 #[must_use = "a window that is lost stays on the device as it is"]
 pub struct MemoryWindow {
     key: Key,
-    /// Who has bound it.
+    /// The queue pair that has bound the window.
     bound: Option<Qpn>,
 }
 
 impl MemoryWindow {
-    /// Tracks a window that is not bound: one that was just made, or invalidated.
+    /// Tracks a window that is not bound: it was just created, or invalidated.
     pub const fn new(key: Key) -> Self {
         Self { key, bound: None }
     }
 
-    /// Returns the key of the last binding: what the peer uses.
+    /// Returns the key of the last binding, which the peer uses.
     pub const fn key(&self) -> Key {
         self.key
     }
 
-    /// Returns whether it is bound, as far as this side knows.
+    /// Returns whether the window is bound, as far as this side knows.
     pub const fn is_bound(&self) -> bool {
         self.bound.is_some()
     }
 
-    /// Returns the queue pair that has bound it, which alone can invalidate it; `None` where it is not bound.
+    /// Returns the queue pair that has bound the window, or `None` if the window is not bound. Only this
+    /// queue pair can invalidate it.
     pub const fn queue_pair(&self) -> Option<Qpn> {
         self.bound
     }
@@ -71,14 +73,14 @@ impl MemoryWindow {
         Key::new(self.key.index(), self.key.tag().wrapping_add(1))
     }
 
-    /// Notes that a request was posted that binds it under this key for the peer of this queue pair.
+    /// Notes that a posted request binds the window under this key, for the peer of this queue pair.
     pub(crate) const fn note_bound(&mut self, key: Key, qpn: Qpn) {
         *self = Self { key, bound: Some(qpn) };
     }
 
-    /// Notes that it is not bound any more: a request that invalidates it has completed without an error, or
-    /// the peer has invalidated it (a receive names the key). A reset of its queue pair leaves it bound.
-    /// Where the queue pair is gone, the window can only be destroyed.
+    /// Notes that the window is no longer bound: a request that invalidates it has completed without an
+    /// error, or the peer has invalidated it (a receive names the key). A reset of its queue pair leaves the
+    /// window bound. After the destruction of the queue pair, the window can only be destroyed.
     pub const fn note_invalidated(&mut self) {
         self.bound = None;
     }

@@ -1,11 +1,12 @@
-//! What an mkey takes in each state, and how its errors are read.
+//! Configurations that an mkey takes in each state, and the interpretation of its errors.
 
 use super::*;
 use crate::mkey::{Access, Domain, Signature};
 use crate::types::{BlockSize, Seed};
 use crate::wire::cqe::SignatureErrorCqe;
 
-/// What an mkey without signature and crypto takes as it was prepared.
+/// The kind word of an mkey without signature and crypto, in a state in which prepared configurations need no
+/// change.
 const PLAIN: KindWord = KindWord::of(MkeyAttributes::plain(Key::from_raw(0), 16).kind());
 
 const LIST: LayoutForm = LayoutForm::List { entries: 0 };
@@ -27,7 +28,7 @@ fn m3_a_tag_that_the_device_cannot_write_is_refused_when_the_key_is_configured()
     assert_ne!(mkey.kind_word(), PLAIN, "not taken without a look at it");
     assert_eq!(mkey.check_state(&config, LIST), Err(refused));
     assert_eq!(mkey.set_tag(0x56), Err(refused));
-    // The tag that it was created with can be written.
+    // The tag of the mkey's creation can be written.
     mkey.set_tag(0).unwrap();
     assert_eq!((mkey.kind_word(), mkey.check_state(&config, LIST)), (PLAIN, Ok(())));
     let able = MkeyAttributes { tag_update: true, ..attributes };
@@ -68,13 +69,13 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
         mkey.note_properties(&config);
         mkey.note_known();
         forget(&mut mkey);
-        // Twice: what is known of the old signature outlives it.
+        // Forgets twice: the old signature still serves to interpret errors.
         forget(&mut mkey);
         assert_eq!((mkey.signature(), mkey.length(), mkey.wire_length()), (None, 0, Some(0)));
         assert!(mkey.record(&fault));
         assert_eq!(mkey.take_error().map(|error| error.map(says)), Ok(Some((1, 0x2222_2222, 0x1111_1111))));
     }
-    // Whether the device has been told the count is not known, but for an invalidation.
+    // After an invalidation, the device is known to have the count. After `forget`, that is not known.
     let counts = forgets.map(|forget| {
         mkey.note_known();
         let seen = mkey.take_error_count();
@@ -82,7 +83,7 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
         (seen, mkey.error_count_is_pending())
     });
     assert_eq!(counts, [(3, false), (3, true)]);
-    // The next configuration has no signature, and so none to read an error by.
+    // The next configuration has no signature, so an error cannot be interpreted.
     mkey.note_layout(LIST, 516);
     mkey.note_properties(&MkeyConfig { signature: SignatureChange::Reset, ..config });
     assert!(mkey.record(&fault) && mkey.take_error().is_err());
