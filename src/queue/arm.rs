@@ -1,5 +1,5 @@
-//! Events of a completion queue: the device is asked for one by the arm word, and raises one for each of its
-//! sequence numbers.
+//! Events of a completion queue. The arm word asks the device for an event, and the device raises one event
+//! for each sequence number of the arm word.
 
 use super::barrier;
 use super::completion::Completion;
@@ -9,17 +9,17 @@ use super::router::CompletionRouter;
 use crate::error::CompletionError;
 use crate::wire::cqe::CqeSlot;
 
-/// Bits of the arm word (PRM "CQ doorbell record"): its sequence number, and that only solicited entries
-/// count.
+/// Fields of the arm word (PRM "CQ doorbell record"): its sequence number, and the flag that only solicited
+/// entries count.
 const ARM_SEQUENCE_SHIFT: u32 = 28;
 const ARM_SEQUENCE_MASK: u8 = 3;
 const ARM_SOLICITED: u32 = 1 << 24;
 
-/// Which entries of a completion queue raise the event that it is armed for.
+/// The entries of a completion queue that raise the requested event.
 ///
 /// ```
 /// use mlx5_mkey::queue::{ArmFor, CompletionQueue, CqDoorbell};
-/// /// Asks for an event of a message that the peer wants noticed. Others wait until it comes.
+/// /// Asks for an event when a solicited message arrives. Other messages raise no event.
 /// fn arm_for_messages(completions: &mut CompletionQueue<'_>, doorbell: &mut impl CqDoorbell) {
 ///     completions.arm(doorbell, ArmFor::Solicited);
 /// }
@@ -27,17 +27,17 @@ const ARM_SOLICITED: u32 = 1 << 24;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ArmFor {
-    /// All.
+    /// All entries.
     #[default]
     Any,
-    /// Messages that were sent with [`solicited`](super::SendRequest::solicited), and failures.
+    /// Entries of messages that were sent with [`solicited`](super::SendRequest::solicited), and failures.
     Solicited,
 }
 
 impl<E: CqeSlot> CompletionQueue<'_, E> {
-    /// Continues after another reader, from the two words of the doorbell record: the consumer index, 24
-    /// bits, which also gives the lap that the queue is in, and the arm word. The events that the other has
-    /// asked for have come.
+    /// Continues after another reader, from the two words of the doorbell record. The first word is the
+    /// consumer index, 24 bits, which also determines the queue's lap. The second word is the arm word. All
+    /// events that the other reader has asked for must have come.
     // Assumption: a queue that was never armed may begin with any sequence number.
     #[must_use]
     pub const fn starting_at(mut self, [consumer, arm]: [u32; 2]) -> Self {
@@ -47,11 +47,12 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
         self
     }
 
-    /// Asks the device for an event (PRM "CQ doorbell"): when it writes an entry that counts, or at once if
-    /// entries that count are there which were not taken yet. Gives the slots of entries taken back.
+    /// Asks the device for an event (PRM "CQ doorbell"). The device raises the event when it writes an entry
+    /// that counts, or at once if an entry that counts was not taken yet. The call also gives the slots of
+    /// taken entries back.
     ///
-    /// It has no effect where the event that was asked for before has been raised: first comes
-    /// [`CompletionQueue::event_received`].
+    /// The call has no effect if the previous event has been raised: call [`CompletionQueue::event_received`]
+    /// first.
     #[inline(never)]
     pub fn arm(&mut self, doorbell: &mut impl CqDoorbell, entries: ArmFor) {
         self.release();
@@ -67,20 +68,20 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
         barrier::flush_doorbell();
     }
 
-    /// Notes that an event of this queue was received, so that the next [`CompletionQueue::arm`] asks for
-    /// another.
+    /// Notes that an event of this queue was received. The next [`CompletionQueue::arm`] then asks for
+    /// another event.
     ///
-    /// To be called once for each event, neither more nor less: the device ignores an arm word with the
-    /// sequence number of its last event.
+    /// Call this exactly once for each event: the device ignores an arm word with the sequence number of its
+    /// last event.
     pub const fn event_received(&mut self) {
         self.events = self.events.wrapping_add(1);
     }
 
-    /// Returns the next completion as [`CompletionQueue::poll`] does; if there is none, arms the queue for
-    /// any entry. `None`: there was none after that either, and the next one raises an event.
+    /// Returns the next completion, as [`CompletionQueue::poll`] does. If there is none, arms the queue for
+    /// any entry and polls again. `None` means that the next entry will raise an event.
     ///
     /// # Errors
-    /// As [`CompletionQueue::poll`].
+    /// The errors of [`CompletionQueue::poll`].
     #[inline]
     pub fn poll_or_arm(
         &mut self,
@@ -91,7 +92,7 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
             return Some(completion);
         }
         self.arm(doorbell, ArmFor::Any);
-        // An entry that has come meanwhile raises the event, too; this is the shorter way to it.
+        // An entry that was written meanwhile also raises the event. Polling again finds it sooner.
         self.poll(router)
     }
 }

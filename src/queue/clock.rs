@@ -1,17 +1,17 @@
-//! From time stamps of completions to nanoseconds.
+//! Converts time stamps of completions to nanoseconds.
 
 use core::time::Duration;
 
-/// What ticks of a device's free-running clock are in nanoseconds (`struct mlx5dv_clock_info`). Queue pairs
-/// are made with time stamps of that clock, or in real time ([`crate::command::TimestampFormat`]; see
-/// [`real_time`]).
+/// Converts ticks of a device's free-running clock to nanoseconds (`struct mlx5dv_clock_info`). The time
+/// stamps of a queue pair are ticks of that clock, or in real time, as chosen at its creation
+/// ([`crate::command::TimestampFormat`]; see [`real_time`]).
 ///
 /// ```
 /// use mlx5_mkey::queue::ClockInfo;
 /// // A clock of 1 GHz whose ticks are counted from the start of the device, by 64 bits.
 /// let clock = ClockInfo::of_frequency(1_000_000).ok_or("a device without clock")?;
 /// assert_eq!(clock.nanoseconds(5_000), 5_000);
-/// // The same, from the moment on at which another clock showed a billion.
+/// // The same clock, from the moment on at which another clock showed a billion.
 /// let shifted = ClockInfo { cycles: 5_000, base: 1_000_000_000, ..clock };
 /// assert_eq!((shifted.nanoseconds(5_002), shifted.nanoseconds(4_999)), (1_000_000_002, 999_999_999));
 /// # Ok::<(), &str>(())
@@ -23,21 +23,21 @@ pub struct ClockInfo {
     pub base: u64,
     /// The device's clock at that time (`last_cycles`).
     pub cycles: u64,
-    /// What was left over then of a nanosecond, before it is shifted (`frac`).
+    /// The fraction of a nanosecond at that time, before the shift (`frac`).
     pub fraction: u64,
-    /// Nanoseconds of a tick, before they are shifted (`mult`).
+    /// Nanoseconds of a tick, before the right shift (`mult`).
     pub multiplier: u32,
-    /// By how many bits (`shift`).
+    /// The right shift, in bits (`shift`).
     pub shift: u32,
-    /// The bits of the clock (`mask`).
+    /// The mask of the clock's bits (`mask`).
     pub mask: u64,
 }
 
 impl ClockInfo {
-    /// Returns what the ticks of a clock of this frequency in kHz are
+    /// Returns the conversion for a clock of this frequency in kHz
     /// ([`GeneralCapabilities::device_frequency_khz`](crate::command::GeneralCapabilities::device_frequency_khz)),
-    /// from its 0 on, as exact as the frequency is: the kernel, which corrects it, gives a new base from time
-    /// to time. `None` under 245 kHz, which no device has.
+    /// counted from tick 0. It is as exact as the frequency. (The kernel corrects its own conversion, and
+    /// gives a new base from time to time.) Returns `None` under 245 kHz, a frequency that no device has.
     pub const fn of_frequency(khz: u32) -> Option<Self> {
         const SHIFT: u32 = 20;
         if khz == 0 {
@@ -51,9 +51,9 @@ impl ClockInfo {
         Some(Self { base: 0, cycles: 0, fraction: 0, multiplier, shift: SHIFT, mask: u64::MAX })
     }
 
-    /// Returns the nanoseconds of a time stamp of the free-running clock, which may be from before the base
-    /// or behind it (`mlx5dv_ts_to_ns`, which overflows after some hours, as this does not). Wrong numbers of
-    /// the kernel give wrong nanoseconds, and no error.
+    /// Returns the nanoseconds of a time stamp of the free-running clock. The time stamp may be before or
+    /// after the base. (`mlx5dv_ts_to_ns` overflows after some hours, this function does not.) Wrong numbers
+    /// from the kernel lead to wrong nanoseconds, and to no error.
     pub const fn nanoseconds(&self, timestamp: u64) -> u64 {
         let (multiplier, fraction) = (self.multiplier as u128, self.fraction as u128);
         let ahead = timestamp.wrapping_sub(self.cycles) & self.mask;
@@ -67,8 +67,8 @@ impl ClockInfo {
     }
 }
 
-/// Returns the time of a stamp in real time: seconds in its high half, nanoseconds in its low one (kernel,
-/// `REAL_TIME_TO_NS`).
+/// Returns the time of a time stamp in real time: seconds in the high half, nanoseconds in the low half
+/// (kernel, `REAL_TIME_TO_NS`).
 ///
 /// ```
 /// use core::time::Duration;
@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn stamps_are_what_mlx5dv_ts_to_ns_says() {
-        // A clock of 156.25 MHz and 48 bits; the numbers were computed by hand as the header does it.
+        // A clock of 156.25 MHz and 48 bits. The expected numbers were computed by hand, by the formula of
+        // the header.
         let clock = ClockInfo {
             base: 1_000_000_000_000,
             cycles: 0xffff_ffff_fff0,
@@ -103,7 +104,7 @@ mod tests {
             assert_eq!(clock.nanoseconds(stamp), expected(delta) as u64, "{delta}");
         }
         assert_eq!(clock.nanoseconds(0), expected(16) as u64, "over the clock's end");
-        // Nonsense is no panic.
+        // Senseless numbers cause no panic.
         let nonsense = ClockInfo {
             base: 0,
             cycles: u64::MAX,

@@ -1,15 +1,15 @@
-//! What retires requests: values that a completion queue makes of an entry, and nobody else can.
+//! Values that allow to retire a request. Only a completion queue can make them, from an entry.
 
 use crate::types::Qpn;
 use core::marker::PhantomData;
 
-/// The completion queue that a request completed to: where its ring begins.
+/// The completion queue to which a request completed, identified by the begin of its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct CqIdentity(pub(super) usize);
 
 impl CqIdentity {
-    /// Returns where the ring begins.
+    /// Returns the address of the ring.
     #[cfg(feature = "devx")]
     pub(crate) const fn address(self) -> usize {
         self.0
@@ -20,10 +20,10 @@ macro_rules! completed {
     ($(#[$doc:meta])+ $name:ident) => {
         $(#[$doc])+
         ///
-        /// Retiring gives blocks of a ring free, which the device must have read before. A completion queue
-        /// makes this value of an entry that it takes, for [`QpQueues`](super::QpQueues); nobody else can
-        /// make, copy or keep one. Whether the entry is the device's, who made the completion queue vouches
-        /// for: see [`CompletionQueue::new`](super::CompletionQueue::new).
+        /// Retiring frees blocks of a ring, which the device must have read before. A completion queue makes
+        /// this value from an entry that it takes, for [`QpQueues`](super::QpQueues). No other code can make,
+        /// copy or keep one. The caller of [`CompletionQueue::new`](super::CompletionQueue::new) vouches that
+        /// the entries are written by the device.
         #[derive(Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name<'entry> {
@@ -51,7 +51,7 @@ macro_rules! completed {
                 self.counter
             }
 
-            /// Returns whether it is of this completion queue.
+            /// Returns whether the value comes from this completion queue.
             #[cfg(feature = "devx")]
             #[inline]
             pub(crate) fn is_of(&self, queue: CqIdentity) -> bool {
@@ -62,14 +62,14 @@ macro_rules! completed {
 }
 
 completed! {
-    /// A send request that an entry of a completion queue names, to retire it
-    /// ([`SendQueue::retire`](super::SendQueue::retire)).
+    /// A send request that an entry of a completion queue names.
+    /// [`SendQueue::retire`](super::SendQueue::retire) takes it.
     CompletedSend
 }
 
 completed! {
-    /// A receive request that an entry of a completion queue names, to retire it
-    /// ([`ReceiveQueue::retire`](super::ReceiveQueue::retire)).
+    /// A receive request that an entry of a completion queue names.
+    /// [`ReceiveQueue::retire`](super::ReceiveQueue::retire) takes it.
     CompletedReceive
 }
 

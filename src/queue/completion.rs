@@ -1,4 +1,4 @@
-//! What a poll returns, and what the entries of a completion queue report.
+//! Results of a poll, and reports of the entries of a completion queue.
 
 use super::in_flight::RequestKind;
 use crate::error::CompletionError;
@@ -6,25 +6,25 @@ use crate::mkey::SignatureFault;
 use crate::types::{Key, MkeyIndex, Qpn};
 use crate::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 
-/// What a poll returns.
+/// The result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Completion {
     /// A request completed.
     Work(WorkCompletion),
-    /// A block's signature was wrong (`MLX5_CQE_SIG_ERR`). The mkey has recorded it:
-    /// [`crate::mkey::Mkey::take_error`] returns block and values. It belongs to no request: the one that
-    /// moved the data completes as a success.
+    /// The signature of a block was wrong (`MLX5_CQE_SIG_ERR`). The mkey has recorded the error:
+    /// [`crate::mkey::Mkey::take_error`] returns block and values. The error belongs to no request: the
+    /// request that moved the data completes successfully.
     SignatureError {
-        /// The mkey, as the device names it.
+        /// The index of the mkey on the device.
         mkey: MkeyIndex,
-        /// Where the router has it, see [`super::CompletionRouter::signature_error`].
+        /// The mkey's position in the router, see [`super::CompletionRouter::signature_error`].
         position: usize,
     },
 }
 
 impl Completion {
-    /// Returns the request, if one completed.
+    /// Returns the completed request, or `None` for a signature error.
     #[inline]
     pub const fn work(self) -> Option<WorkCompletion> {
         match self {
@@ -34,61 +34,62 @@ impl Completion {
     }
 }
 
-/// A request that completed, by the name that the user gave it.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WorkCompletion {
-    /// What the user calls the request (`wr_id`).
+    /// The user's name of the request (`wr_id`).
     pub id: u64,
-    /// Queue pair.
+    /// The number of the queue pair.
     pub qpn: Qpn,
-    /// What happened.
+    /// The result of the request.
     pub outcome: Outcome,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Outcome {
-    /// A send request is done.
+    /// A send request succeeded.
     Sent {
-        /// What it was.
+        /// The kind of the request.
         kind: RequestKind,
-        /// Bytes that an RDMA READ or an atomic delivered, as the device counts them; without meaning for
-        /// other kinds.
+        /// Bytes that an RDMA READ or an atomic delivered, as the device counts them. Meaningless for other
+        /// kinds.
         bytes: u32,
     },
-    /// A receive request is done.
+    /// A receive request succeeded.
     Received {
-        /// What arrived.
+        /// The kind of the message.
         message: Message,
         /// Bytes of the message.
         bytes: u32,
     },
-    /// The request failed. The queue pair is in error, and what is posted after it will be flushed: also the
-    /// SET_PSVs of a configuration, so that its `wr_id` may come up to three times.
+    /// The request failed. The queue pair is in error, and the device flushes all later requests. The
+    /// SET_PSVs of a configuration are flushed too, so the configuration's `wr_id` may come up to three
+    /// times.
     Failed(Failure),
 }
 
-/// How a message arrived.
+/// The kind of a message, with the value that came with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Message {
-    /// By a send.
+    /// A send.
     Send,
-    /// By a send with 32 bits, as a number (`imm_data` of libibverbs is big endian).
+    /// A send with 32 bits of immediate data, as a number (`imm_data` of libibverbs is big endian).
     SendImm(u32),
-    /// By a send that invalidated this key.
+    /// A send that invalidated this key.
     SendInvalidate(Key),
-    /// By an RDMA WRITE with 32 bits, as a number.
+    /// An RDMA WRITE with 32 bits of immediate data, as a number.
     WriteImm(u32),
 }
 
-/// Why a request failed, with every byte that the device gives.
+/// The reason of a failure, with every byte that the device gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Failure {
-    /// What went wrong, see [`Syndrome`].
+    /// The error code, see [`Syndrome`].
     pub syndrome: Syndrome,
     /// Vendor syndrome.
     pub vendor: u8,
@@ -98,27 +99,27 @@ pub struct Failure {
     pub hardware_type: u8,
 }
 
-/// What an entry reports.
+/// The report of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CqeEvent {
-    /// A request completed: that of the entry's queue pair and counter.
+    /// A request completed. The entry names its queue pair and counter.
     Work(WorkEvent),
-    /// A signature was wrong. It belongs to an mkey, not to a request.
+    /// A signature was wrong. The error belongs to an mkey, not to a request.
     SignatureError(SignatureFault),
 }
 
-/// How a request completed.
+/// The result of a completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkEvent {
-    /// A send request is done.
+    /// A send request succeeded.
     Sent {
-        /// Bytes that an RDMA READ or an atomic delivered, as the device counts them; without meaning for
-        /// other kinds.
+        /// Bytes that an RDMA READ or an atomic delivered, as the device counts them. Meaningless for other
+        /// kinds.
         bytes: u32,
     },
-    /// A receive request is done.
+    /// A receive request succeeded.
     Received {
-        /// What came with the message.
+        /// The kind of the message.
         message: Message,
         /// Bytes of the message.
         bytes: u32,
@@ -161,7 +162,7 @@ impl CqeEvent {
     }
 }
 
-/// Refuses data in the entry and compressed entries: queue pairs must be set up without them.
+/// Refuses entries that contain data, and compressed entries. Queue pairs must be created without both.
 fn check_format(cqe: &Cqe) -> Result<(), CompletionError> {
     match cqe.op_own_bits().format() {
         0 => Ok(()),
@@ -224,7 +225,7 @@ mod tests {
         let event = CqeEvent::from_wire(&transmute!(bytes));
         assert_eq!(event, Ok(CqeEvent::Work(WorkEvent::SendFailed(expected))));
         for code in 0..=u8::MAX {
-            // Known or not, a syndrome has something to print.
+            // A syndrome prints a text, whether it is known or not.
             assert!(!format!("{}", Syndrome(code)).is_empty());
         }
     }

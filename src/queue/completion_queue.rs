@@ -1,13 +1,13 @@
-//! The completion queue: takes entries from the device, and gives each to the request or the mkey that it is
-//! about.
+//! The completion queue: takes entries from the device, and gives each entry to its request or mkey.
 //!
-//! Nearly all entries are successes of send requests. `CompletionQueue::next_success` finds them by one
-//! comparison of an entry's last byte ([`CqeEnd::is_send_success`]); the router finds the queue pair, whose
-//! number is verified, and the queue pair retires the request that the entry's counter names, with all that
-//! were silent before it. Any other entry is taken by `CompletionQueue::next_of_any_kind`: failures,
-//! receives, signature errors, and entries that are refused; so is the entry after the success of a part of a
-//! configuration, which the user does not see. What was taken is given back to the device by the doorbell
-//! record, once for each call.
+//! Nearly all entries are successes of send requests. `CompletionQueue::next_success` recognizes them by one
+//! comparison of an entry's last byte ([`CqeEnd::is_send_success`]). The router finds the queue pair, whose
+//! number is verified. The queue pair retires the request that the entry's counter names, and all silent
+//! requests before it.
+//!
+//! `CompletionQueue::next_of_any_kind` takes all other entries: failures, receives, signature errors, and
+//! entries that are refused. It also takes the entry after the success of a part of a configuration, which
+//! the user does not see. Each call gives its entries back to the device once, by the doorbell record.
 
 use super::completed::{CompletedReceive, CompletedSend, CqIdentity};
 use super::completion::{Completion, CqeEvent, Outcome, WorkCompletion, WorkEvent};
@@ -26,11 +26,11 @@ use crate::wire::cqe::{Cqe, CqeEnd, CqeOpcode, CqeSlot, OpOwn};
 use embedded_hal::delay::DelayNs;
 use zerocopy::transmute;
 
-/// Consumer indices have 24 bits in the doorbell record.
+/// The doorbell record has 24 bits for the consumer index.
 pub(super) const CONSUMER_MASK: u32 = 0x00ff_ffff;
 
-/// Where 8 bytes of an entry begin that have the user index as their first 4, and those that have the byte
-/// count as their last 4.
+/// The offsets of two words of 8 bytes in an entry. The first 4 bytes of one are the user index, the last 4
+/// bytes of the other are the byte count.
 const USER_INDEX_WORD: usize = core::mem::offset_of!(Cqe, user_index);
 const BYTE_COUNT_WORD: usize = core::mem::offset_of!(Cqe, byte_count) - 4;
 
@@ -66,11 +66,13 @@ const USER_INDEX_MASK: u32 = 0x00ff_ffff;
 /// }
 /// ```
 ///
-/// No completion is slept over. The arm word carries the consumer index, and the device, which knows how many
-/// entries it has written, raises the event at once where there are more. It raises one event for each
-/// sequence number of the arm word. That number advances with each event received
-/// ([`CompletionQueue::event_received`]), and only then: a queue that is armed again before its event has
-/// come asks for the same event, not for a second one.
+/// No completion is missed while the program sleeps. The arm word carries the consumer index, and the device
+/// knows how many entries it has written. If there are more entries than the index says, it raises the event
+/// at once.
+///
+/// The device raises one event for each sequence number of the arm word. The number advances only with each
+/// received event ([`CompletionQueue::event_received`]). A queue that is armed again before its event has
+/// come therefore asks for the same event, not for a second one.
 pub struct CompletionQueue<'r, E = Cqe> {
     pub(super) ring: Ring<'r, E>,
     pub(super) record: &'r CqDoorbellRecord,
@@ -82,17 +84,16 @@ pub struct CompletionQueue<'r, E = Cqe> {
 }
 
 impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
-    /// Makes a completion queue over `ring`, whose entries are [`Cqe::UNWRITTEN`] but for what the device
-    /// wrote since it was created. It begins at the first entry; where another has taken entries before, see
-    /// [`CompletionQueue::starting_at`].
+    /// Makes a completion queue over `ring`. The entries must be [`Cqe::UNWRITTEN`], except those that the
+    /// device has written since the creation of the queue. Taking begins at the first entry. If another
+    /// reader has taken entries before, call [`CompletionQueue::starting_at`].
     ///
     /// # What is trusted
-    /// An entry in the ring retires requests, whoever wrote it: their blocks are written anew, also where a
-    /// device has not read them yet. So the ring of a queue pair on a device is the one that the device
-    /// writes that queue pair's completions to. Who makes the queue pair's doorbell vouches for it
-    /// ([`UarDoorbell::new`](super::UarDoorbell::new)); `devx` makes doorbells, rings and queues, keeps them
-    /// together, and hands none of them out. Nothing else that is safe retires requests of a queue pair on a
-    /// device.
+    /// An entry in the ring retires requests, whoever wrote it. The queue then writes their blocks anew, even
+    /// if the device has not read them yet. The ring must therefore be the one to which the device writes the
+    /// queue pair's completions. The maker of the queue pair's doorbell vouches for this
+    /// ([`UarDoorbell::new`](super::UarDoorbell::new)). `devx` makes doorbells, rings and queues, keeps them
+    /// together, and hands out none of them. No other safe code retires requests of a queue pair on a device.
     ///
     /// # Errors
     /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
@@ -101,48 +102,49 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         Ok(Self { ring, record, consumer: 0, events: 0, unclaimed: Unclaimed::default() })
     }
 
-    /// Returns what tells it from other completion queues: no two of them have one ring.
+    /// Returns the identity of the queue. Different completion queues have different rings, and therefore
+    /// different identities.
     #[inline]
     pub(crate) fn identity(&self) -> CqIdentity {
         CqIdentity(self.ring.address())
     }
 
-    /// Returns whether the device has written no entry that was not taken.
+    /// Returns whether all entries that the device has written are taken.
     pub fn is_empty(&self) -> bool {
         entry(self.ring.peek(self.consumer).cqe()).is_none()
     }
 
-    /// Returns the first signature error of an mkey since the last call, if any (`mlx5dv_mkey_check`): an
-    /// error that polling has recorded in the mkey, or has kept here because the router lacked the mkey
-    /// ([`CompletionError::UnknownMkey`]).
+    /// Returns the first signature error of an mkey since the last call, if any (`mlx5dv_mkey_check`).
+    /// Polling has recorded the error in the mkey. If the router lacked the mkey
+    /// ([`CompletionError::UnknownMkey`]), the queue has kept the error.
     ///
-    /// Ask after the completion of the data was taken from this queue, or after the peer's message that the
-    /// data is there. Of a queue pair with two completion queues, errors in sent data arrive at the queue of
-    /// the send queue, errors in received data at the other one: ask the queue that has the completion of the
-    /// data.
+    /// Call this after you have taken the completion of the data from this queue, or after the peer's message
+    /// that the data has arrived. If a queue pair has two completion queues, errors in sent data arrive at
+    /// the queue of the send queue, and errors in received data at the other one. Ask the queue that has the
+    /// completion of the data.
     ///
     /// # Errors
-    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this
-    /// mkey has; it is told once, too. [`CheckError::ErrorsLost`] where routers lacked more than 8 mkeys with
-    /// errors: the data may be wrong.
+    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that matches no domain
+    /// of this mkey; this error is returned only once, too. [`CheckError::ErrorsLost`] if routers lacked more
+    /// than 8 mkeys with errors: the data may be wrong.
     pub fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
         self.unclaimed.check(mkey)
     }
 
-    /// Drops the signature error that is kept for [`CompletionQueue::check`], of an mkey that was destroyed:
-    /// another one may get its number.
+    /// Drops the signature error that is kept for [`CompletionQueue::check`], after the destruction of its
+    /// mkey: another mkey may get the same number.
     pub fn forget_mkey(&mut self, mkey: MkeyIndex) {
         self.unclaimed.forget(mkey);
     }
 
-    /// Keeps errors of mkeys that no router has together with other queues.
+    /// Keeps errors of mkeys that no router has in a place shared with other queues.
     #[cfg(feature = "devx")]
     pub(crate) fn share_unclaimed(&mut self, shared: &alloc::sync::Arc<SharedFaults>) {
         self.unclaimed = Unclaimed::Shared(shared.clone());
     }
 
-    /// Takes the next entry as it is, for [`crate::inspect`] or a decoder of one's own, if the device has
-    /// written one. It retires nothing, and polling will not see the entry. Its slot stays taken until
+    /// Takes the next entry unchanged, for [`crate::inspect`] or a decoder of your own, if the device has
+    /// written one. The entry retires no request, and polling will not see it. Its slot stays taken until
     /// [`CompletionQueue::release`].
     #[inline]
     pub fn take_entry(&mut self) -> Option<Cqe> {
@@ -151,7 +153,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         Some(entry)
     }
 
-    /// Gives the slots of all entries taken back to the device (consumer index of the doorbell record).
+    /// Gives the slots of all taken entries back to the device (consumer index of the doorbell record).
     #[inline]
     pub fn release(&mut self) {
         let consumed = self.consumer as u32 & CONSUMER_MASK;
@@ -162,12 +164,12 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// Returns the next completion, if there is one. A signature error is recorded in its
     /// [`Mkey`](crate::mkey::Mkey).
     ///
-    /// Entries that the user does not see are taken on the way, as many as the ring has at most: `None` also
-    /// where more wait after those.
+    /// Some entries are not for the user, and the call takes them on the way. It takes at most as many
+    /// entries as the ring has. `None` can therefore mean that more entries wait.
     ///
     /// # Errors
-    /// [`CompletionError`] for an entry that makes no sense or that is about no request and no mkey of the
-    /// router's. It is consumed, nothing is retired, and polling may go on.
+    /// [`CompletionError`] for a malformed entry, or an entry that names no request and no mkey of the
+    /// router. The entry is taken and retires no request. Polling can continue.
     // With `#[inline]`, a whole I/O takes 3 to 6 % more instructions on x86-64, and 6 % on A72.
     #[inline(always)]
     pub fn poll(
@@ -186,9 +188,9 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         completion
     }
 
-    /// Returns the next completion as [`CompletionQueue::poll`] does, and its entry, for what else is in
-    /// that: when the request was done ([`Cqe::timestamp`], see [`ClockInfo`](super::ClockInfo)), for
-    /// example. It takes longer than polling without it.
+    /// Returns the next completion, as [`CompletionQueue::poll`] does, together with its entry. The entry has
+    /// further fields, such as the time of completion ([`Cqe::timestamp`], see
+    /// [`ClockInfo`](super::ClockInfo)). This call takes longer than polling without the entry.
     ///
     /// ```
     /// use mlx5_mkey::error::CompletionError;
@@ -205,7 +207,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// ```
     ///
     /// # Errors
-    /// As [`CompletionQueue::poll`].
+    /// The errors of [`CompletionQueue::poll`].
     pub fn poll_with_entry(
         &mut self,
         router: &mut impl CompletionRouter,
@@ -218,8 +220,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         completion
     }
 
-    /// Hands up to `max` completions and errors to `each`, gives the slots of all back after the last, and
-    /// returns how many there were. It takes them as [`CompletionQueue::poll`] does.
+    /// Polls up to `max` times, as [`CompletionQueue::poll`] does, and passes each completion or error to
+    /// `each`. Gives all slots back after the last one. Returns the number of completions and errors.
     #[inline]
     pub fn poll_batch(
         &mut self,
@@ -245,7 +247,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         count
     }
 
-    /// Polls until a completion is there, at most `attempts` times with `pause_us` microseconds between.
+    /// Polls until a completion is there, at most `attempts` times, with pauses of `pause_us` microseconds.
     ///
     /// # Errors
     /// [`CompletionError::TimedOut`], and those of [`CompletionQueue::poll`].
@@ -267,10 +269,10 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         Err(CompletionError::TimedOut)
     }
 
-    /// Takes the next entry if it is the success of a send request that is outstanding, and returns what the
-    /// user sees of it. `None` where it is none, which was not taken, or that of a part of a configuration,
-    /// which was. The device gets no slot back.
-    // As a call, a whole I/O takes 14 % more instructions and half as much time again (x86-64).
+    /// Takes the next entry if it is the success of an outstanding send request, and returns the completion
+    /// for the user. `None` has two meanings: the entry is of another kind and was not taken, or it completes
+    /// a part of a configuration and was taken. The device gets no slot back.
+    // Inlined: with a call, a whole I/O takes 14 % more instructions and 50 % more time (x86-64).
     #[inline(always)]
     fn next_success(&mut self, router: &mut impl CompletionRouter) -> Option<WorkCompletion> {
         let slot = self.ring.peek(self.consumer).cqe();
@@ -290,7 +292,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         (kind != RequestKind::MkeyConfigurePart).then_some(WorkCompletion { id, qpn, outcome })
     }
 
-    /// Takes entries of any kind up to the first that is a completion for the user.
+    /// Takes entries of any kind, up to the first completion for the user.
     #[cold]
     #[inline(never)]
     fn next_of_any_kind(
@@ -300,13 +302,14 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         self.next_with_entry(router).map(|(_, completion)| completion)
     }
 
-    /// As [`CompletionQueue::next_of_any_kind`], with the entry.
+    /// Does the same as [`CompletionQueue::next_of_any_kind`], and also returns the entry.
     #[inline]
     fn next_with_entry(
         &mut self,
         router: &mut impl CompletionRouter,
     ) -> Option<(Cqe, Result<Completion, CompletionError>)> {
-        // A device that never stops writing what the user does not see must not keep the caller here.
+        // The limit protects the caller from a device that endlessly writes entries that are not for the
+        // user.
         for _ in 0..self.ring.len() {
             let entry = self.take_entry()?;
             if let Some(completion) = complete(&entry, self.identity(), router, &mut self.unclaimed) {
@@ -343,7 +346,8 @@ fn verified<R: CompletionRouter>(router: &mut R, origin: CqeOrigin) -> Option<&m
     router.queues(origin).filter(|queues| queues.qpn() == origin.qpn)
 }
 
-/// Retires or records what an entry of any kind reports; returns nothing for one that the user does not see.
+/// Retires the request, or records the error, that an entry of any kind reports. Returns `None` for an entry
+/// that is not for the user.
 fn complete(
     entry: &Cqe,
     identity: CqIdentity,

@@ -1,20 +1,21 @@
-//! Entries of a queue pair that is gone are taken out of a completion queue.
+//! Removes entries of a destroyed or reset queue pair from a completion queue.
 
 use super::completion_queue::{CompletionQueue, entry};
 use crate::wire::cqe::{Cqe, CqeSlot};
 
 impl<E: CqeSlot> CompletionQueue<'_, E> {
-    /// Drops the entries that were not taken and that `is_stale` names, and returns how many there were. The
-    /// others stay in order.
+    /// Drops the entries that were not taken and for which `is_stale` returns true. Returns their number. The
+    /// other entries stay in order.
     ///
-    /// For entries of a queue pair that was reset or destroyed ([`Cqe::is_of`]): its next requests, or those
-    /// of the next queue pair of this number, could be taken for the ones that they are about.
+    /// Call this for entries of a queue pair that was reset or destroyed ([`Cqe::is_of`]). Otherwise an old
+    /// entry could be taken for that of a later request of the same queue pair, or of the next queue pair
+    /// with its number.
     pub fn discard(&mut self, mut is_stale: impl FnMut(&Cqe) -> bool) -> usize {
         self.discard_entries(&mut is_stale)
     }
 
-    /// As [`CompletionQueue::discard`], compiled once for all closures. Its additions wrap, so that overflow
-    /// checks find nothing.
+    /// Does the same as [`CompletionQueue::discard`], compiled once for all closures. Additions wrap, so that
+    /// no overflow check is compiled in.
     fn discard_entries(&mut self, is_stale: &mut dyn FnMut(&Cqe) -> bool) -> usize {
         let mut index = self.consumer;
         while index.wrapping_sub(self.consumer) < self.ring.len().into()
@@ -22,7 +23,7 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
         {
             index = index.wrapping_add(1);
         }
-        // From the last back: what stays moves towards it, over what goes.
+        // From the last entry backwards, each remaining entry moves to the end, over the dropped ones.
         let mut target = index;
         while index != self.consumer {
             index = index.wrapping_sub(1);

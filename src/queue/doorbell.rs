@@ -1,21 +1,22 @@
-//! How the device learns of new requests, and that a completion queue wants an event: the doorbell record in
-//! memory, then the doorbell, of which `registers.rs` has those of real devices.
+//! Notices to the device that there are new requests, or that a completion queue wants an event. A notice
+//! consists of the doorbell record in memory, followed by the doorbell. `registers.rs` has the doorbells of
+//! real devices.
 
 use super::ring::Ring;
 use crate::wire::Wqebb;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use zerocopy::FromBytes;
 
-/// The two counters in memory through which a queue pair's progress is published, big endian, 8 bytes: slots
-/// posted to the receive queue, then blocks posted to the send queue (16 bits each).
+/// The two counters in memory that publish a queue pair's progress, 8 bytes, big endian: slots posted to the
+/// receive queue, then blocks posted to the send queue (16 bits each).
 ///
-/// The caller places it in memory whose address the device has (PRM `dbr_addr`).
+/// The caller puts the record into memory whose address the device knows (PRM `dbr_addr`).
 ///
 /// ```
 /// use mlx5_mkey::queue::DoorbellRecord;
 /// static RECORD: DoorbellRecord = DoorbellRecord::new();
-/// // Without a system the device can be given the address of the static; with `devx` the shim has the
-/// // records.
+/// // On a machine without an operating system, the device gets the address of the static. With `devx`, the
+/// // library allocates the records.
 /// assert_eq!(RECORD.bytes(), [[0; 4]; 2]);
 /// ```
 #[derive(Debug, Default, FromBytes)]
@@ -27,7 +28,7 @@ pub struct DoorbellRecord {
 }
 
 impl DoorbellRecord {
-    /// A record with both counters 0.
+    /// Makes a record with both counters 0.
     pub const fn new() -> Self {
         Self { receive: AtomicU32::new(0), send: [const { AtomicU16::new(0) }; 2] }
     }
@@ -53,10 +54,10 @@ impl DoorbellRecord {
     }
 }
 
-/// The two words in memory through which a completion queue talks to its device, big endian, 8 bytes: entries
+/// The two words in memory that a completion queue writes for its device, 8 bytes, big endian: entries
 /// consumed (24 bits), then the arm word, which asks for an event (PRM "CQ doorbell record").
 ///
-/// The caller places it in memory whose address the device has (PRM `dbr_addr`).
+/// The caller puts the record into memory whose address the device knows (PRM `dbr_addr`).
 ///
 /// ```
 /// use mlx5_mkey::queue::{CompletionQueue, CqDoorbellRecord};
@@ -74,7 +75,7 @@ pub struct CqDoorbellRecord {
 }
 
 impl CqDoorbellRecord {
-    /// A record of a queue of which nothing was consumed, and which was never armed.
+    /// Makes a record of a queue that was never armed, and of which no entry was consumed.
     pub const fn new() -> Self {
         Self { consumer: AtomicU32::new(0), arm: AtomicU32::new(0) }
     }
@@ -113,8 +114,8 @@ impl defmt::Format for CqDoorbellRecord {
     }
 }
 
-/// The last work request posted, which a doorbell passes to the device: of a configuration with signature the
-/// last SET_PSV.
+/// The last posted work request, which a doorbell passes to the device. For a configuration with signature,
+/// it is the last SET_PSV.
 #[derive(Clone, Copy)]
 pub struct LastRequest<'q> {
     pub(super) ring: &'q Ring<'q, Wqebb>,
@@ -129,22 +130,23 @@ impl<'q> LastRequest<'q> {
         Self { ring, begin, end, alone }
     }
 
-    /// Returns whether it is the only work request since the last doorbell. Else the device is to read others
-    /// before it.
+    /// Returns whether the request is the only work request since the last doorbell. Otherwise the device has
+    /// to read other requests before it.
     #[inline]
     pub const fn is_alone(&self) -> bool {
         self.alone
     }
 
-    /// Returns the first 8 bytes of its control segment, as they are in memory.
+    /// Returns the first 8 bytes of the request's control segment, as they are in memory.
     #[inline]
     pub fn control(&self) -> [u8; 8] {
         self.ring.peek(self.begin).read_u64::<0>()
     }
 
-    /// Returns copies of its blocks, for a doorbell that writes whole requests to the device (BlueFlame).
+    /// Returns copies of the request's blocks, for a doorbell that writes whole requests to the device
+    /// (BlueFlame).
     ///
-    /// Of the last block the part after the request's size is unspecified.
+    /// In the last block, the part after the request's size is unspecified.
     pub fn blocks(&self) -> impl Iterator<Item = Wqebb> + use<'q> {
         let ring = self.ring;
         (self.begin..self.end).map(move |block| ring.read(block))
@@ -155,9 +157,9 @@ crate::fmt::format_counters!(['q] LastRequest ['q] { begin, end });
 
 /// Tells the device that a send queue has new requests.
 ///
-/// [`UarDoorbell`](super::UarDoorbell) writes to a device; software devices and recorders implement it too.
-/// The queue orders ring, doorbell record and this write, and flushes the write after it: implementations
-/// need no barriers.
+/// [`UarDoorbell`](super::UarDoorbell) writes to a device; software devices and recorders implement the trait
+/// too. The queue orders ring, doorbell record and this write, and flushes the write. Implementations need no
+/// barriers.
 pub trait Doorbell {
     /// Writes the first 8 bytes of the last request's control segment to the device
     /// ([`LastRequest::control`]).
@@ -173,12 +175,12 @@ impl<D: Doorbell + ?Sized> Doorbell for &mut D {
 
 /// Tells the device that a completion queue was armed.
 ///
-/// [`UarCqDoorbell`](super::UarCqDoorbell) writes to a device; software devices and recorders implement it
-/// too. The completion queue orders record and this write, and flushes the write after it: implementations
-/// need no barriers.
+/// [`UarCqDoorbell`](super::UarCqDoorbell) writes to a device; software devices and recorders implement the
+/// trait too. The completion queue orders record and this write, and flushes the write. Implementations need
+/// no barriers.
 pub trait CqDoorbell {
-    /// Writes the arm word, 4 bytes as they are in the doorbell record, and the completion queue's number to
-    /// the device.
+    /// Writes the arm word and the completion queue's number to the device. `arm` has the 4 bytes of the
+    /// doorbell record.
     fn ring(&mut self, arm: [u8; 4]);
 }
 

@@ -1,14 +1,14 @@
-//! The work requests between post and completion: each filed under its first block, so that a completion
-//! finds its own by the counter that it carries.
+//! The work requests between post and completion. Each is filed under its first block, so that a completion
+//! finds it by the completion's counter.
 //!
-//! A completion retires the request that it names and all before it, which were silent: the tail moves past
-//! it. How many requests were silent does not matter: a queue with a limit of requests counts them when it
-//! looks for room.
+//! A completion retires its request and all silent requests before it: the tail moves behind the request. The
+//! time does not depend on the number of silent requests. A queue with a limit of requests counts them only
+//! when it looks for room.
 
 use bitfield_struct::bitfield;
 
-/// What a send request was (`ibv_wc_opcode`). A cancelled request keeps it, although the ring then holds a
-/// NOP.
+/// The kind of a send request (`ibv_wc_opcode`). A cancelled request keeps its kind, although the ring then
+/// holds a NOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
@@ -25,11 +25,11 @@ pub enum RequestKind {
     CompareSwap,
     /// Atomic fetch and add.
     FetchAdd,
-    /// Configuration of an mkey: its last work request, after which the mkey is configured
+    /// Last work request of a configuration of an mkey. After its completion the mkey is configured
     /// (`IBV_WC_DRIVER1`).
     MkeyConfigure,
-    /// Configuration of an mkey, another work request than the last: the UMR where SET_PSVs follow, and all
-    /// SET_PSVs but one. Polling leaves its success out; where the queue fails, it fails with the
+    /// Other work request of a configuration of an mkey: the UMR if SET_PSVs follow, or a SET_PSV before the
+    /// last one. Polling does not return its success. If the queue fails, its failure carries the
     /// configuration's `wr_id`.
     MkeyConfigurePart,
     /// Start value of a PSV, for a digest.
@@ -38,7 +38,7 @@ pub enum RequestKind {
     LocalInvalidate,
     /// Copy in memory (`MLX5DV_WC_MEMCPY`).
     Memcpy,
-    /// What the caller built, whatever it does (`MLX5DV_WC_RAW_WQE`).
+    /// Request that the caller built, of any operation (`MLX5DV_WC_RAW_WQE`).
     Raw,
     /// Binding of a memory window (`IBV_WC_BIND_MW`).
     BindWindow,
@@ -49,7 +49,7 @@ impl RequestKind {
         self as u8
     }
 
-    /// Returns the kind with this number; numbers that no kind has are not filed.
+    /// Returns the kind with this number. Only numbers of kinds are filed.
     #[inline]
     const fn from_bits(bits: u8) -> Self {
         match bits {
@@ -69,8 +69,8 @@ impl RequestKind {
         }
     }
 
-    /// Returns whether it changes an mkey or a PSV, which the next request may use: the device may need a
-    /// fence before that.
+    /// Returns whether the request changes an mkey or a PSV that the next request may use. The device may
+    /// need a fence before the next request.
     #[inline]
     pub(super) const fn changes_mkey(self) -> bool {
         matches!(self, Self::MkeyConfigure | Self::SetPsv | Self::LocalInvalidate | Self::BindWindow)
@@ -81,36 +81,36 @@ impl RequestKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Retired {
-    /// What the user calls it (`wr_id`).
+    /// The user's name of the request (`wr_id`).
     pub id: u64,
-    /// What it was.
+    /// The kind of the request.
     pub kind: RequestKind,
 }
 
-/// A work request as it is filed: 16 bytes for each block of the ring.
+/// A filed work request: 16 bytes for each block of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filed {
-    /// What the user calls it (`wr_id`).
+    /// The user's name of the request (`wr_id`).
     pub(super) id: u64,
     place: Place,
 }
 
-/// Where a work request is and what it was, in one word: posting writes it once.
+/// Place and kind of a work request in one word, so that posting writes one word.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 struct Place {
     #[bits(4)]
     kind: RequestKind,
-    /// Blocks of 64 bytes that it fills, 1 to 16.
+    /// Blocks of 64 bytes that the request fills, 1 to 16.
     #[bits(5)]
     blocks: u8,
-    /// Its first block, counted from the queue pair's start.
+    /// The request's first block, counted from the queue pair's start.
     #[bits(55)]
     begin: u64,
 }
 
 impl Filed {
-    /// A slot that nothing was filed in: no block has its number.
+    /// An empty slot: no block has the number that it contains.
     const NONE: Self = Self { id: 0, place: Place::from_bits(u64::MAX) };
 
     #[inline]
@@ -118,7 +118,7 @@ impl Filed {
         self.place.begin()
     }
 
-    /// Returns the block after it.
+    /// Returns the block after the request.
     #[inline]
     const fn end(&self) -> u64 {
         self.begin() + self.place.blocks() as u64
@@ -132,27 +132,27 @@ impl Filed {
 
 const _: () = assert!(size_of::<Filed>() == 16);
 
-/// The work requests of a ring of at most as many blocks as `filed` has slots, a power of two.
+/// The work requests of a ring. The ring has at most as many blocks as `filed` has slots, a power of two.
 ///
-/// Blocks are counted from the queue pair's start. Outstanding requests begin at blocks from `tail` on, and
-/// fill a lap at most: each has a slot of the table to itself. A slot may hold what was filed there in an
-/// earlier lap, with another `begin`.
+/// Blocks are counted from the queue pair's start. Outstanding requests begin at block `tail` or later, and
+/// fill at most a lap, so each has its own slot. A slot may still hold a request of an earlier lap, with
+/// another `begin`.
 pub(super) struct InFlight<F: ?Sized = [Filed]> {
-    /// The first block of the oldest work request outstanding.
+    /// The first block of the oldest outstanding work request.
     tail: u64,
-    /// The block after the last one published.
+    /// The block after the last published one.
     published: u64,
     limit: Limit,
     filed: F,
 }
 
-/// How many work requests may be outstanding. They are counted where a queue with a limit runs out of room
-/// that it knows of, and not when they are posted and retired: few queues have a limit.
+/// The limit of outstanding work requests. Few queues have a limit, so requests are not counted when they are
+/// posted or retired. A queue with a limit counts them when it knows of no more room.
 struct Limit {
-    /// `u32::MAX` where there is none.
+    /// `u32::MAX` without a limit.
     most: u32,
-    /// Work requests that begin at blocks from `from` to the one before `to`. All of them are still filed:
-    /// the next count is taken before a request is filed a lap after `from`.
+    /// Number of work requests that begin at blocks from `from` up to, but without, `to`. All of them are
+    /// still filed: the next count happens before a request is filed a lap after `from`.
     counted: u32,
     from: u64,
     to: u64,
@@ -165,7 +165,8 @@ impl Limit {
 }
 
 impl<const N: usize> InFlight<[Filed; N]> {
-    /// No work request is outstanding, up to `limit` may be, and the next one begins at this block.
+    /// Makes an empty table. The first work request begins at this block, and up to `limit` may be
+    /// outstanding.
     pub(super) const fn new(first_block: u64, limit: u32) -> Self {
         const { assert!(N.is_power_of_two(), "a queue keeps track of a power of two of blocks") };
         let filed = [Filed::NONE; N];
@@ -178,22 +179,22 @@ impl InFlight {
     /// Forgets all work requests. The next one begins at block 0.
     pub(super) fn restart(&mut self) {
         (self.tail, self.published, self.limit) = (0, 0, Limit::new(self.limit.most, 0));
-        // Blocks are counted from 0 again: a slot must not name a request from before.
+        // Blocks are counted from 0 again, so slots must not name earlier requests.
         self.filed.fill(Filed::NONE);
     }
 
-    /// Returns the slot of a block: its number less the high bits.
+    /// Returns the slot of a block: the block's number without its high bits.
     #[inline]
     fn slot(&self, block: u64) -> usize {
         block as usize & self.filed.len().wrapping_sub(1)
     }
 
-    /// Returns the first block of the oldest work request outstanding.
+    /// Returns the first block of the oldest outstanding work request.
     pub(super) const fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// Returns the block after the last one published.
+    /// Returns the block after the last published one.
     pub(super) const fn published(&self) -> u64 {
         self.published
     }
@@ -203,8 +204,8 @@ impl InFlight {
         self.published = producer;
     }
 
-    /// Returns how many work requests are outstanding, where the first block that is not committed is
-    /// `producer`: they are counted one by one.
+    /// Returns the number of outstanding work requests, by counting them one by one. `producer` is the first
+    /// block that is not committed.
     pub(super) fn outstanding(&self, producer: u64) -> u32 {
         self.count(self.tail, producer)
     }
@@ -215,8 +216,8 @@ impl InFlight {
         self.limit.most != u32::MAX
     }
 
-    /// Returns how many work requests may still be posted, where the first block that is not committed is
-    /// `producer`.
+    /// Returns how many work requests may still be posted. `producer` is the first block that is not
+    /// committed.
     pub(super) fn free_requests(&mut self, producer: u64) -> u32 {
         if !self.is_limited() {
             return u32::MAX;
@@ -228,39 +229,39 @@ impl InFlight {
         most.saturating_sub(counted)
     }
 
-    /// Counts the work requests from the one that begins at block `first` to the one before block `end`.
+    /// Counts the work requests that begin at blocks from `first` up to, but without, `end`.
     fn count(&self, first: u64, end: u64) -> u32 {
         self.filed_from(first, end).count() as u32
     }
 
     /// Files the next work request.
-    // Posting loses 3 % and more where this is a call.
+    // Inlined: with a call, posting loses 3 % and more.
     #[inline]
     pub(super) fn file(&mut self, begin: u64, id: u64, kind: RequestKind, blocks: usize) {
         let slot = self.slot(begin);
         if let Some(slot) = self.filed.get_mut(slot) {
-            // As the setters do it, without their checks: a work request has 1 to 16 blocks.
+            // The same bits as by the setters, but without their checks: a work request has 1 to 16 blocks.
             let bits = ((begin << 5) + blocks as u64) << 4 | kind as u64;
             *slot = Filed { id, place: Place::from_bits(bits) };
         }
     }
 
-    /// Returns the outstanding work request that begins at the block with this number modulo 2^16, if there
-    /// is one and it is published.
+    /// Returns the outstanding and published work request that begins at the block with this number modulo
+    /// 2^16, or `None`.
     #[inline]
     fn find(&self, counter: u16) -> Option<Filed> {
-        // At most 2^15 blocks are outstanding: of all from the tail on, one has this counter.
+        // At most 2^15 blocks are outstanding, so at most one of them has this counter.
         let begin = self.tail + u64::from(counter.wrapping_sub(self.tail as u16));
         let filed = *self.filed.get(self.slot(begin))?;
         (begin < self.published && filed.begin() == begin).then_some(filed)
     }
 
-    /// Returns the first block of what [`InFlight::find`] returns.
+    /// Returns the first block of the request that [`InFlight::find`] finds.
     pub(super) fn begin(&self, counter: u16) -> Option<u64> {
         self.find(counter).map(|filed| filed.begin())
     }
 
-    /// Retires the work request that [`InFlight::find`] returns, and all before it. Where there is none,
+    /// Retires the work request that [`InFlight::find`] finds, and all requests before it. If there is none,
     /// nothing changes.
     #[inline]
     pub(super) fn retire(&mut self, counter: u16) -> Option<Retired> {
@@ -269,13 +270,13 @@ impl InFlight {
         Some(filed.retired())
     }
 
-    /// Goes through the outstanding work requests that begin before this block, oldest first, each with its
-    /// first block.
+    /// Iterates over the outstanding work requests that begin before block `end`, oldest first. Each comes
+    /// with its first block.
     pub(super) fn before(&self, end: u64) -> impl Iterator<Item = (u64, &Filed)> {
         self.filed_from(self.tail, end)
     }
 
-    /// Goes through the work requests from the one that begins at block `next` to the one before block `end`.
+    /// Iterates over the work requests that begin at blocks from `next` up to, but without, `end`.
     fn filed_from(&self, mut next: u64, end: u64) -> impl Iterator<Item = (u64, &Filed)> {
         core::iter::from_fn(move || {
             let (begin, filed) = (next, self.filed.get(self.slot(next))?);
@@ -293,7 +294,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// What is outstanding, as a list that is searched.
+    /// The outstanding requests, in a list that is searched.
     #[derive(Default)]
     struct Model(VecDeque<(u64, u64, RequestKind, u64)>);
 
@@ -306,8 +307,8 @@ mod tests {
 
     #[test]
     fn completions_retire_what_a_search_would() {
-        // Requests of 1 to 16 blocks in rings of all sizes, over many laps and over the ends of both
-        // counters; completions of requests that are there, and of any counter.
+        // Requests of 1 to 16 blocks in rings of several sizes, over many laps and over the overflow of
+        // 16-bit and 32-bit counters. Some completions name outstanding requests, others have any counter.
         for first_block in [0, 0xfff0, u64::from(u32::MAX) - 100] {
             for ring in [1, 2, 16, 64] {
                 let most = 1 << 16;
@@ -318,7 +319,7 @@ mod tests {
                     dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     let blocks = 1 + u64::from(dice >> 28);
                     if producer + blocks - table.tail() <= ring {
-                        // As a queue does that looks for room.
+                        // A queue that looks for room does the same.
                         assert_eq!(table.free_requests(producer) as usize, most as usize - model.0.len());
                         let kind = if dice >> 9 & 1 == 0 {
                             RequestKind::Send

@@ -8,9 +8,9 @@ use crate::types::Key;
 use crate::wqe::invalidate;
 
 impl SendRequest<'_, '_> {
-    /// Takes an mkey's key out of service: later use of it fails (`IBV_WR_LOCAL_INV`).
+    /// Takes the key of an mkey out of service: later use of the key fails (`IBV_WR_LOCAL_INV`).
     ///
-    /// Nothing of the mkey is kept: its next configuration must be complete, see
+    /// The mkey keeps no properties. Its next configuration must be complete, see
     /// [`ConfigError::StateUnknown`](crate::error::ConfigError::StateUnknown).
     ///
     /// # Errors
@@ -21,8 +21,8 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Takes any local key out of service, that of a memory window for example. An [`Mkey`] learns nothing of
-    /// it: use [`SendRequest::invalidate_mkey`].
+    /// Takes any local key out of service, for example the key of a memory window. The call does not update
+    /// the state of an [`Mkey`]: for an mkey, use [`SendRequest::invalidate_mkey`].
     ///
     /// # Errors
     /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].

@@ -1,4 +1,4 @@
-//! Lists that the device takes from registered memory, and changes in the middle of a list.
+//! Lists that the device reads from registered memory, and changes within a list.
 
 use super::in_flight::RequestKind;
 use super::request::{Configuration, SendRequest};
@@ -11,15 +11,17 @@ use crate::wqe::control::ControlFields;
 use crate::wqe::lists::{self, POINTER_BLOCKS};
 
 impl SendRequest<'_, '_> {
-    /// Changes an mkey as [`SendRequest::configure_mkey`] does, with a list, or an interleaved layout
-    /// ([`RegisteredList::write_interleaved`]), that the device reads from registered memory. Only the room
-    /// of the mkey limits its length; the size of requests does not. An mkey that was created for entries of
-    /// one length (KSM) takes a list of such entries ([`RegisteredList::write_ksm`]), and no other layout.
-    /// After an empty list the mkey maps nothing. This call writes the BSFs into the memory behind the list;
-    /// leave that memory as it is until the request has completed.
+    /// Changes an mkey as [`SendRequest::configure_mkey`] does, but the device reads the layout from
+    /// registered memory: a list, or an interleaved layout ([`RegisteredList::write_interleaved`]). Its
+    /// length is limited only by the mkey's room, not by the size of requests. An mkey that was created for
+    /// entries of one length (KSM) takes only a list of entries of that length
+    /// ([`RegisteredList::write_ksm`]). After an empty list, the mkey maps no memory.
+    ///
+    /// This call writes the BSFs into the memory behind the list. Leave that memory unchanged until the
+    /// request has completed.
     ///
     /// # Errors
-    /// As [`SendRequest::configure_mkey`].
+    /// The errors of [`SendRequest::configure_mkey`].
     pub fn configure_mkey_by_pointer(
         mut self,
         mkey: &mut Mkey,
@@ -27,7 +29,7 @@ impl SendRequest<'_, '_> {
         list: &mut RegisteredList<'_>,
     ) -> Result<(), PostError> {
         if list.entries() == 0 {
-            // There is nothing to point at.
+            // An empty list needs no pointer.
             return self.configure_mkey(mkey, prepared, Layout::List(&[]));
         }
         let mut place = None;
@@ -45,16 +47,17 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Replaces entries of the list layout in force, from number `first` on. All else of the mkey stays, its
-    /// length too: the new entries have as many bytes together as the old ones.
+    /// Replaces entries of the list layout in force, from number `first` on. All other properties of the mkey
+    /// stay, also its length: the new entries together have as many bytes as the old ones.
     ///
-    /// Entries are replaced in blocks of 4 (kernel `MLX5_UMR_FLEX_ALIGNMENT`): `first` is a multiple of 4,
-    /// and entries that do not fill their last block end the list.
+    /// Entries are replaced in blocks of 4 (kernel `MLX5_UMR_FLEX_ALIGNMENT`). `first` is a multiple of 4.
+    /// Entries that only partly fill their last block end the list.
     ///
     /// # Errors
-    /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], [`ConfigError::TooManyEntries`] for entries
-    /// that the mkey or the request has no room for, [`ConfigError::EntryLength`], [`ConfigError::NoList`]
-    /// for an mkey without a known list in force; and as [`SendRequest::configure_mkey`].
+    /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], with [`ConfigError::TooManyEntries`] for
+    /// entries that exceed the room of the mkey or of the request, with [`ConfigError::EntryLength`], or with
+    /// [`ConfigError::NoList`] for an mkey without a known list in force; also the errors of
+    /// [`SendRequest::configure_mkey`].
     pub fn replace_entries(
         mut self,
         mkey: &mut Mkey,
@@ -73,11 +76,11 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Replaces entries as [`SendRequest::replace_entries`] does, by those of a list that the device takes
-    /// from registered memory: more than fit into a request.
+    /// Replaces entries as [`SendRequest::replace_entries`] does, but the device reads the new entries from
+    /// registered memory. There may be more of them than fit into a request.
     ///
     /// # Errors
-    /// [`ConfigError::InterleavedInList`]; and as [`SendRequest::replace_entries`].
+    /// [`ConfigError::InterleavedInList`], and the errors of [`SendRequest::replace_entries`].
     pub fn replace_entries_by_pointer(
         mut self,
         mkey: &mut Mkey,
@@ -96,23 +99,26 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Appends the entries of a list, which the device takes from registered memory, to the list in force.
-    /// The length of the mkey grows by theirs; all else stays. The list in force came from registered memory
-    /// as well ([`SendRequest::configure_mkey_by_pointer`]), and ends with a whole block: it has a multiple
-    /// of 4 entries, also after entries were replaced. Replacing the end of a list by fewer whole blocks of
-    /// entries does not shorten it: to append to such a list, configure the mkey anew. An empty list changes
-    /// nothing, and is posted all the same.
+    /// Appends the entries of a list in registered memory to the list in force. The mkey's length grows by
+    /// the length of the new entries; its other properties stay. An empty list changes nothing, but a request
+    /// is posted.
     ///
-    /// Lists of more entries than a request counts ([`RegisteredList::MAX_ENTRIES`]) are laid in parts with
-    /// this, as the kernel lays them (`mlx5r_umr_update_xlt`). Where the space begins at an address
-    /// ([`PreparedConfig::with_start_address`]), it has to end before 2^64: that is not checked here.
+    /// The list in force must also come from registered memory ([`SendRequest::configure_mkey_by_pointer`]),
+    /// and end with a whole block: it has a multiple of 4 entries, also after entries were replaced. If the
+    /// end of a list was replaced by fewer whole blocks, the list is not shorter. To append to the shorter
+    /// list, configure the mkey anew.
+    ///
+    /// A list with more entries than a request can count ([`RegisteredList::MAX_ENTRIES`]) is appended part
+    /// by part, as in the kernel (`mlx5r_umr_update_xlt`). If the mkey has a start address
+    /// ([`PreparedConfig::with_start_address`]), the grown space must end before 2^64. This call does not
+    /// check the end.
     ///
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::AppendWithBsf`] for an mkey with signature or crypto,
-    /// [`ConfigError::NoList`] for one without a known list in force, [`ConfigError::ListInRequest`],
+    /// [`ConfigError::NoList`] for an mkey without a known list in force, [`ConfigError::ListInRequest`],
     /// [`ConfigError::EntryInBlock`] for a list in force that ends within a block,
     /// [`ConfigError::InterleavedInList`], [`ConfigError::TooManyEntries`], [`ConfigError::OtherEntries`];
-    /// and as [`SendRequest::configure_mkey`].
+    /// also the errors of [`SendRequest::configure_mkey`].
     pub fn append_entries_by_pointer(
         mut self,
         mkey: &mut Mkey,
@@ -142,7 +148,7 @@ impl SendRequest<'_, '_> {
 struct ByPointer<'a, 'l> {
     prepared: &'a PreparedConfig,
     list: &'a RegisteredList<'l>,
-    /// What is written behind the list once the request is posted.
+    /// The BSFs to write behind the list once the request is posted.
     bsfs: [Block; 2],
 }
 
@@ -160,7 +166,7 @@ impl Configuration for ByPointer<'_, '_> {
     }
 
     fn form(&self) -> LayoutForm {
-        // A list is noted by itself.
+        // `note_list` notes a list after the post, so only interleaved layouts are noted here.
         if self.list.is_interleaved() {
             LayoutForm::Interleaved { entries: 0 }
         } else {
@@ -180,7 +186,7 @@ impl Configuration for ByPointer<'_, '_> {
     }
 }
 
-/// Refuses entries that cannot stand there in the layout of an mkey.
+/// Refuses entries that the layout of an mkey cannot hold at this place.
 fn check_place(
     mkey: &Mkey,
     first: u32,
@@ -197,7 +203,7 @@ fn check_place(
     check_room(mkey, (first as usize).saturating_add(entries))
 }
 
-/// Refuses entries of another length than an mkey was created for.
+/// Refuses entries whose common length differs from that of the mkey's creation.
 fn check_size(mkey: &Mkey, layout: Option<KsmEntrySize>) -> Result<(), ConfigError> {
     let of = mkey.kind().entry_size;
     if layout == of { Ok(()) } else { Err(ConfigError::OtherEntries { layout, mkey: of }) }
@@ -205,7 +211,7 @@ fn check_size(mkey: &Mkey, layout: Option<KsmEntrySize>) -> Result<(), ConfigErr
 
 /// Refuses more entries than an mkey has room for.
 fn check_room(mkey: &Mkey, entries: usize) -> Result<(), ConfigError> {
-    // Of attributes that no command has made, there may be more.
+    // The attributes of an mkey may claim more entries than any command can create.
     let max = mkey.kind_word().max_entries().min(MkeyAttributes::MAX_ENTRIES as usize);
     ConfigError::check_entries(entries, max)
 }

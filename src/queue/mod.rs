@@ -1,9 +1,8 @@
-//! The rings: where work requests go and completions come from.
+//! The rings: work requests go to the device through them, and completions come back.
 //!
-//! Memory for rings and doorbell records is the caller's, and so is the doorbell. Requests are written into
-//! free blocks, and the device learns of them when [`SendQueue::ring_doorbell`] publishes; once they are
-//! published, only cancelling changes blocks. Rings are shared with the device: nothing read from them is
-//! trusted.
+//! The caller provides the memory for rings and doorbell records, and the doorbell. Requests are written into
+//! free blocks. The device learns of them when [`SendQueue::ring_doorbell`] publishes them; after that, only
+//! cancelling changes blocks. Rings are shared with the device, so the library does not trust their contents.
 //!
 //! ```
 //! use mlx5_mkey::queue::{
@@ -13,7 +12,7 @@
 //! use mlx5_mkey::types::Qpn;
 //! use mlx5_mkey::wire::{Wqebb, cqe::Cqe};
 //!
-//! /// On a device this is `UarDoorbell`; here nothing happens.
+//! /// A doorbell without a device. The doorbell of a device is `UarDoorbell`.
 //! struct NoDoorbell;
 //! impl Doorbell for NoDoorbell {
 //!     fn ring(&mut self, _last: &LastRequest<'_>) {}
@@ -27,13 +26,13 @@
 //!
 //! queue.request(1).signaled().nop()?;
 //! queue.ring_doorbell();
-//! // A device executes the request and writes an entry, which names it: `Completion::Work` with id 1.
+//! // A device would execute the request and write an entry for it: `Completion::Work` with id 1.
 //! let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
 //! assert!(completions.poll(&mut router).is_none());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Functions of 50 lines at most (.clippy.toml), tests apart.
+// Functions have at most 50 lines (.clippy.toml), except in tests.
 #![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 mod arm;
@@ -88,8 +87,8 @@ pub use send_config::SendQueueConfig;
 pub use shared::SharedSendQueue;
 pub use window_pool::{PooledWindow, WindowPool};
 
-/// The most slots of a send or receive queue: positions have 16 bits, of which one half is in use at most, so
-/// that old ones are not taken for new ones.
+/// The most slots of a send or receive queue. Positions have 16 bits. At most half of them are in use, so
+/// that old positions are not taken for new ones.
 const MAX_SLOTS: usize = 1 << 15;
 
 /// The most entries of a completion queue: positions have 24 bits.

@@ -7,21 +7,22 @@ use super::ring::Ring;
 use crate::error::PostError;
 use crate::wire::{Block, MAX_WHOLE_BLOCKS, Wqebb, ZEROS};
 
-/// The most blocks that are reserved at once: a UMR and its two SET_PSVs, or one data-path request.
+/// The most blocks that are reserved at once: those of a UMR and its two SET_PSVs, or of one data-path
+/// request.
 const MAX_BLOCKS: usize = MAX_WHOLE_BLOCKS + 2;
 
-/// Hands out blocks of a ring to write, one after the other.
+/// Hands out blocks of a ring for writing, one after the other.
 ///
-/// Blocks are counted from the queue pair's start. Those from the producer on are not the device's to read:
-/// nothing that is written there counts before it is committed.
+/// Blocks are counted from the queue pair's start. The device does not read blocks from the producer on:
+/// their contents have no effect before they are committed.
 pub(super) struct SqProducer<'r> {
     ring: Ring<'r, Wqebb>,
     /// The first block that is not committed.
     producer: u64,
-    /// Up to this block, all blocks from `producer` on are free and contiguous, and no limit stands against
-    /// filling them. Where it is before `producer`, none are known to be.
+    /// All blocks from `producer` up to this block are free and contiguous, and no limit of requests forbids
+    /// filling them. If the value is less than `producer`, no block is known to be free.
     contiguous_end: u64,
-    /// Takes what does not fit before the ring's end, until it is committed.
+    /// Holds a request that does not fit before the ring's end, until the request is committed.
     scratch: [Block; MAX_BLOCKS],
 }
 
@@ -31,7 +32,7 @@ impl<'r> SqProducer<'r> {
         Self { ring, producer, contiguous_end: producer, scratch: [ZEROS; MAX_BLOCKS] }
     }
 
-    /// Begins anew at block 0.
+    /// Starts again at block 0.
     pub(super) const fn restart(&mut self) {
         (self.producer, self.contiguous_end) = (0, 0);
     }
@@ -41,12 +42,12 @@ impl<'r> SqProducer<'r> {
         &self.ring
     }
 
-    /// Returns the ring, to change blocks that are published.
+    /// Returns the ring, for changes of published blocks.
     pub(super) const fn ring_mut(&mut self) -> &mut Ring<'r, Wqebb> {
         &mut self.ring
     }
 
-    /// Returns a block that is committed and not published, to change it.
+    /// Returns a block that is committed and not published, for changes.
     pub(super) fn unpublished(&mut self, index: u64) -> &mut Block {
         // SAFETY: the pointer is that of a block of the ring, whatever the index (see `Ring::slot`), plain
         // bytes without alignment. Nobody else writes it, and a device reads no block before the doorbell
@@ -61,19 +62,20 @@ impl<'r> SqProducer<'r> {
         self.producer
     }
 
-    /// Returns how many blocks are free, where those from `tail` on are not.
+    /// Returns how many blocks are free, if those from `tail` up to the producer are not.
     pub(super) const fn free(&self, tail: u64) -> u64 {
         tail + self.ring.len() as u64 - self.producer
     }
 
-    /// Reserves blocks to write: in the ring, or in scratch space where too few are free before its end.
+    /// Reserves blocks for writing: in the ring, or in scratch space if too few blocks are free before the
+    /// ring's end.
     ///
-    /// A full ring is refused by [`SqProducer::commit`] and not here: a request that can never be posted is
-    /// to be refused for that reason, which writing it finds.
+    /// A full ring is refused by [`SqProducer::commit`], not here. If a request can never be posted, writing
+    /// it finds the reason, and this reason is returned instead.
     ///
     /// # Errors
-    /// [`PostError::SendRingFull`] for more blocks than any request has, with the most that one may have for
-    /// those free: no request asks for more.
+    /// [`PostError::SendRingFull`] for more blocks than any request has. The error gives the most blocks of a
+    /// request as free. No request of this library asks for more.
     #[inline]
     pub(super) fn reserve(&mut self, blocks: usize, in_flight: &InFlight) -> Result<&mut [Block], PostError> {
         let first = if self.is_known_free(blocks) || self.finds_free(blocks, in_flight) {
@@ -96,10 +98,10 @@ impl<'r> SqProducer<'r> {
         self.producer + blocks as u64 <= self.contiguous_end
     }
 
-    /// Looks how many blocks are free and contiguous, and returns whether these are.
+    /// Determines how many free blocks are contiguous, and returns whether they are enough.
     #[inline]
     fn finds_free(&mut self, blocks: usize, in_flight: &InFlight) -> bool {
-        // Where there is a limit, requests are counted when this one is committed.
+        // With a limit, requests are counted when this one is committed.
         if in_flight.is_limited() {
             return false;
         }
@@ -107,15 +109,15 @@ impl<'r> SqProducer<'r> {
         self.is_known_free(blocks)
     }
 
-    /// Returns the block behind the last one of this lap.
+    /// Returns the block after the last one of this lap.
     #[inline]
     const fn ring_end(&self) -> u64 {
         // The ring's length is a power of two.
         (self.producer | self.ring.last()) + 1
     }
 
-    /// Commits the blocks of `requests` work requests that were reserved and are written, up to the block
-    /// before `end`.
+    /// Commits the reserved and written blocks of `requests` work requests. `end` is the block after the last
+    /// one.
     ///
     /// # Errors
     /// [`PostError::TooManyRequests`], [`PostError::SendRingFull`].
@@ -133,8 +135,8 @@ impl<'r> SqProducer<'r> {
         Ok(())
     }
 
-    /// Commits blocks of the scratch space: copies them, to both sides of the ring's end if that comes in
-    /// between. Where there is a limit of requests, as many blocks are known to be free then as requests may
+    /// Commits blocks in the scratch space by copying them to the ring, on both sides of the ring's end if
+    /// necessary. With a limit of requests, at most as many blocks are then known to be free as requests may
     /// still be posted.
     #[cold]
     #[inline(never)]

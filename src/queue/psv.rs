@@ -7,13 +7,13 @@ use crate::types::{PsvIndex, Seed};
 use crate::wqe::umr;
 
 impl SendRequest<'_, '_> {
-    /// Gives the PSV of a transaction its start value, as is needed after a wrong digest: until then the
-    /// device reports no more wrong digests of this PSV. Post it behind the configurations of the next
-    /// transaction and before the requests that move its data; without an error the configuration that begins
-    /// a digest suffices (PRM SET_PSV; SPDK `lib/mlx5/mlx5_umr.c`).
+    /// Gives the PSV of a transaction its start value. This is needed after a wrong digest: until then, the
+    /// device reports no more wrong digests of this PSV. Post the request after the configurations of the
+    /// next transaction, and before the requests that move its data. Without an error, the configuration that
+    /// begins a digest suffices (PRM SET_PSV; SPDK `lib/mlx5/mlx5_umr.c`).
     ///
-    /// [`SendRequest::configure_mkey`] does it by itself for digests of a single mkey
-    /// ([`DigestSpan::Mkey`](crate::mkey::DigestSpan::Mkey)).
+    /// For digests of a single mkey ([`DigestSpan::Mkey`](crate::mkey::DigestSpan::Mkey)),
+    /// [`SendRequest::configure_mkey`] restores the PSV by itself.
     ///
     /// # Errors
     /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].

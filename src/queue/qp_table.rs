@@ -1,4 +1,4 @@
-//! Many queue pairs on one completion queue.
+//! A table of the queue pairs that complete to one completion queue.
 
 use super::router::{CompletionRouter, CqeOrigin, QpQueues, record};
 use crate::error::QueueError;
@@ -6,11 +6,12 @@ use crate::mkey::{Mkey, SignatureFault};
 use crate::types::Qpn;
 use heapless::index_map::FnvIndexMap;
 
-/// Up to `QPS` queue pairs that complete to one completion queue; `QPS` is a power of two, 2 or more.
+/// Up to `QPS` queue pairs that complete to one completion queue. `QPS` is a power of two, 2 or more.
 ///
-/// A completion finds its queue pair at once if that was created with its position here as user index
-/// ([`QpTable::next_user_index`]), else by its number. `Q` is what [`QpQueues`] names: a
-/// [`super::SendQueue`], a pair of send and receive queue, a `devx::QueuePair`, or references to these.
+/// A completion finds its queue pair at once if the queue pair was created with its position in the table as
+/// user index ([`QpTable::next_user_index`]). Otherwise it is searched by its number. `Q` implements
+/// [`QpQueues`]: a [`super::SendQueue`], a pair of send and receive queue, a `devx::QueuePair`, or references
+/// to these types.
 ///
 /// ```
 /// use mlx5_mkey::error::CompletionError;
@@ -32,22 +33,22 @@ pub struct QpTable<Q, const QPS: usize> {
 }
 
 impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
-    /// No queue pairs.
+    /// Makes a table without queue pairs.
     pub const fn new() -> Self {
         Self { queues: FnvIndexMap::new() }
     }
 
-    /// Returns the user index to create the next queue pair with, so that its completions find it at once:
-    /// the position that [`QpTable::insert`] gives it.
+    /// Returns the position that [`QpTable::insert`] gives the next queue pair. Create the queue pair with
+    /// this number as user index, so that its completions find it at once.
     pub fn next_user_index(&self) -> u32 {
         self.queues.len() as u32
     }
 
-    /// Takes up a queue pair.
+    /// Adds a queue pair.
     ///
     /// # Errors
-    /// The queue pair, where the table is full ([`QueueError::TableFull`]) or has one of this number
-    /// ([`QueueError::QpnInUse`]).
+    /// The queue pair, if the table is full ([`QueueError::TableFull`]) or already has a queue pair of this
+    /// number ([`QueueError::QpnInUse`]).
     pub fn insert(&mut self, queues: Q) -> Result<(), (QueueError, Q)> {
         let qpn = queues.qpn();
         if self.queues.contains_key(&qpn) {
@@ -59,13 +60,14 @@ impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
         }
     }
 
-    /// Gives a queue pair back. Completions of it that arrive later are refused. The last queue pair of the
-    /// table takes its position, and is found by its number from now on.
+    /// Removes a queue pair and returns it. Completions of the removed queue pair that arrive later are
+    /// refused. The last queue pair of the table moves to the free position, and is found by its number from
+    /// now on.
     pub fn remove(&mut self, qpn: Qpn) -> Option<Q> {
         self.queues.swap_remove(&qpn)
     }
 
-    /// Returns a queue pair, to post to.
+    /// Returns a queue pair, for posting.
     pub fn get_mut(&mut self, qpn: Qpn) -> Option<&mut Q> {
         self.queues.get_mut(&qpn)
     }
@@ -75,15 +77,14 @@ impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
         self.queues.values_mut()
     }
 
-    /// Returns a router for [`super::CompletionQueue::poll`]: these queue pairs, and the mkeys whose
-    /// signature errors arrive at the completion queue. Mkeys are searched, and only when there is a
-    /// signature error.
+    /// Returns a router for [`super::CompletionQueue::poll`], with these queue pairs, and with the mkeys
+    /// whose signature errors arrive at the completion queue. Mkeys are searched only for a signature error.
     #[inline]
     pub const fn router<'t>(&'t mut self, mkeys: &'t mut [Mkey]) -> QpTableRouter<'t, Q, QPS> {
         QpTableRouter { table: self, mkeys }
     }
 
-    /// Finds a queue pair: at the position that the entry has, else by its number.
+    /// Finds a queue pair: at the position that the entry names, or by its number.
     #[inline]
     fn find(&mut self, CqeOrigin { qpn, user_index }: CqeOrigin) -> Option<&mut Q> {
         let is_there =
@@ -104,7 +105,7 @@ impl<Q: QpQueues, const QPS: usize> Default for QpTable<Q, QPS> {
 /// Routes the completions of the queue pairs of a [`QpTable`].
 pub struct QpTableRouter<'t, Q, const QPS: usize> {
     table: &'t mut QpTable<Q, QPS>,
-    /// The mkeys.
+    /// The mkeys whose signature errors arrive at the completion queue.
     pub mkeys: &'t mut [Mkey],
 }
 

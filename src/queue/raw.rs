@@ -8,22 +8,25 @@ use crate::wqe::memcpy::Memcpy;
 use crate::wqe::raw::RawWqe;
 
 impl SendRequest<'_, '_> {
-    /// Posts a work request that the caller built, for what no other method writes (`mlx5dv_wr_raw_wqe`).
+    /// Posts a work request that the caller built, for requests that no other method writes
+    /// (`mlx5dv_wr_raw_wqe`).
     ///
-    /// Its size, opcode and modifier, immediate data and flags stand in its control segment, the first 16
-    /// bytes. Bytes after its size are ignored. Written here are its place in the ring and the number of the
-    /// queue pair, whatever it has there. Where its control segment has a fence, that stays; else it gets the
-    /// fence asked for here ([`SendRequest::fenced`]), or the one that a request after a change of an mkey
-    /// gets. It is signalled if its control segment says so, if that is asked for here, or if the queue
-    /// signals each request. The signature byte stays as it is; queues of this library do not have it
-    /// checked.
+    /// The control segment, the first 16 bytes, contains size, opcode and modifier, immediate data and flags
+    /// of the request. Bytes after its size are ignored. This call overwrites the place in the ring and the
+    /// number of the queue pair. The signature byte stays unchanged: queues of this library do not ask the
+    /// device to check it.
     ///
-    /// It takes room, completes and is retired as all requests are, as [`RequestKind::Raw`]. What it does is
-    /// the caller's business: an [`Mkey`](crate::mkey::Mkey) whose mkey it changes knows nothing of it, so
-    /// call [`Mkey::forget`](crate::mkey::Mkey::forget) for it. After a UMR or SET_PSV the next request is
-    /// fenced.
+    /// A fence in the control segment stays. Without one, the request gets the fence asked for here
+    /// ([`SendRequest::fenced`]), or the fence after a change of an mkey. The request is signalled if its
+    /// control segment says so, if the caller asks for a completion here, or if the queue signals each
+    /// request.
     ///
-    /// [`WorkRequest::refusal`](crate::inspect::WorkRequest::refusal) finds what a device would refuse in it:
+    /// The request takes room, completes and is retired like all requests, as [`RequestKind::Raw`]. If it
+    /// changes an mkey, the state in [`Mkey`](crate::mkey::Mkey) is not updated: call
+    /// [`Mkey::forget`](crate::mkey::Mkey::forget). After a UMR or SET_PSV, the next request is fenced.
+    ///
+    /// [`WorkRequest::refusal`](crate::inspect::WorkRequest::refusal) finds faults that a device would
+    /// refuse:
     ///
     /// ```
     /// use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
@@ -54,17 +57,18 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Copies `bytes` of memory from one place to another of this side, without the peer
-    /// (`mlx5dv_wr_memcpy`): 1 to what [`MemcpyConfig`](crate::wqe::MemcpyConfig) allows.
+    /// Copies `bytes` bytes of memory from one place to another of this side, without the peer
+    /// (`mlx5dv_wr_memcpy`). The most bytes are those of [`MemcpyConfig`](crate::wqe::MemcpyConfig), the
+    /// fewest 1.
     ///
-    /// Post a request that needs the copied bytes when the copy has completed
-    /// ([`signaled`](SendRequest::signaled)). The order of copies is independent of that of other requests:
-    /// one that is posted behind a copy may read memory before the bytes are there. Being
-    /// [`fenced`](SendRequest::fenced) does not help, since that waits for reads and atomics; UCX puts a
-    /// strong fence behind copies (`uct_gga_mlx5`), which no request of this library asks for.
+    /// If a request needs the copied bytes, post it after the completion of the copy
+    /// ([`signaled`](SendRequest::signaled)). Copies are not ordered with other requests: a request that is
+    /// posted after a copy may read memory before the copied bytes are there. [`fenced`](SendRequest::fenced)
+    /// does not help, since this fence waits for reads and atomics. UCX uses a strong fence after copies
+    /// (`uct_gga_mlx5`), which this library does not offer.
     ///
     /// # Errors
-    /// [`PostError::MemcpyUnsupported`] where the queue has no
+    /// [`PostError::MemcpyUnsupported`] if the queue has no
     /// [`SendQueueConfig::memcpy`](super::SendQueueConfig::memcpy), [`PostError::MemcpyEmpty`],
     /// [`PostError::MemcpyTooLong`], [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn memcpy(mut self, to: Local, from: Local, bytes: u32) -> Result<(), PostError> {

@@ -1,4 +1,4 @@
-//! The receive queue: posts buffers for what the peer sends.
+//! The receive queue: posts buffers for messages of the peer.
 
 use super::completed::CompletedReceive;
 use super::doorbell::DoorbellRecord;
@@ -9,10 +9,10 @@ use crate::types::Qpn;
 use crate::wire::data::DataSegment;
 use crate::wqe::Sge;
 
-/// The most entries of a slot: a receive request has at most 2048 bytes (PRM `log_rq_stride`).
+/// The most entries of a slot, since a receive request has at most 2048 bytes (PRM `log_rq_stride`).
 const MAX_ENTRIES_PER_SLOT: usize = 128;
 
-/// What a receive queue needs to know of its queue pair.
+/// Properties of a queue pair that its receive queue needs.
 ///
 /// ```
 /// use mlx5_mkey::queue::ReceiveQueueConfig;
@@ -26,11 +26,12 @@ const MAX_ENTRIES_PER_SLOT: usize = 128;
 pub struct ReceiveQueueConfig {
     /// Number of the queue pair.
     pub qpn: Qpn,
-    /// Entries of 16 bytes in a slot, a power of two (PRM `log_rq_stride`): the most buffers of one request.
+    /// Entries of 16 bytes in a slot, a power of two (PRM `log_rq_stride`). A request has at most as many
+    /// buffers.
     pub entries_per_slot: u32,
 }
 
-/// A receive queue over the caller's ring. `N` is the most slots that it can keep track of, a power of two.
+/// A receive queue over the caller's ring. `N`, a power of two, is the most slots that the queue can track.
 ///
 /// ```
 /// use mlx5_mkey::queue::{DoorbellRecord, ReceiveQueue, ReceiveQueueConfig};
@@ -48,11 +49,11 @@ pub struct ReceiveQueueConfig {
 pub struct ReceiveQueue<'r, const N: usize> {
     ring: Ring<'r, DataSegment>,
     record: &'r DoorbellRecord,
-    /// The user's names, each filed under its slot.
+    /// The user's names of the requests, each filed under its slot.
     ids: [u64; N],
     qpn: Qpn,
     entries_per_slot: u32,
-    /// Slots posted, published and retired, and how many may have been posted before the ring is full, all
+    /// Numbers of slots posted, published and retired, and the number at which the ring is full. All are
     /// counted from the queue pair's start.
     producer: u64,
     published: u64,
@@ -61,13 +62,13 @@ pub struct ReceiveQueue<'r, const N: usize> {
 }
 
 impl<'r, const N: usize> ReceiveQueue<'r, N> {
-    /// A slot's number less its high bits.
+    /// Selects the low bits of a slot's number.
     const MASK: usize = {
         assert!(N.is_power_of_two(), "a queue keeps track of a power of two of slots");
         N - 1
     };
 
-    /// Makes a receive queue over `ring`, which the queue pair was or will be created with.
+    /// Makes a receive queue over `ring`, with which the queue pair was or will be created.
     ///
     /// # Errors
     /// [`QueueError::Size`] unless entries per slot and slots are powers of two, with at most `N` slots.
@@ -93,15 +94,15 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         Ok(Self { ring, record, ids: [0; N], qpn, entries_per_slot, producer, published, consumer, limit })
     }
 
-    /// Continues after another poster, of whom nothing is outstanding: at the slot with this number (the
-    /// receive counter of its doorbell record, 16 bits).
+    /// Continues after another poster that has nothing outstanding. `first_slot` is the number of the next
+    /// slot: the receive counter of the doorbell record, 16 bits.
     #[must_use]
     pub const fn starting_at(mut self, first_slot: u16) -> Self {
         self.empty_at(first_slot as u64);
         self
     }
 
-    /// Has nothing outstanding, and the next request in the slot with this number.
+    /// Empties the queue. The next request goes into the slot with number `first`.
     const fn empty_at(&mut self, first: u64) {
         let slots = self.limit - self.consumer;
         (self.producer, self.published, self.consumer, self.limit) = (first, first, first, first + slots);
@@ -117,8 +118,8 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         (self.limit - self.producer) as u32
     }
 
-    /// Posts buffers for one message; `id` is what its completion will carry. A buffer under key 0x100, which
-    /// no device gives out, would end the list ([`DataSegment::END_OF_LIST_KEY`]).
+    /// Posts buffers for one message. The completion will carry `id`. A buffer under key 0x100, which no
+    /// device gives out, would end the list ([`DataSegment::END_OF_LIST_KEY`]).
     ///
     /// # Errors
     /// [`PostError::TooManySges`] for more buffers than a slot has entries, [`PostError::SgeEmpty`],
@@ -130,7 +131,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
             return Err(PostError::TooManySges { sges: sges.len().min(0xffff) as u16, max: max as u16 });
         }
         if self.producer == self.limit {
-            // What can never be posted is refused for that, whether there is room or not.
+            // A request that can never be posted gets its own error, even if the ring is full.
             for (at, sge) in sges.iter().enumerate() {
                 sge.check_length(at)?;
             }
@@ -145,7 +146,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         if sges.len() < max {
             self.ring.write(index, DataSegment::END_OF_LIST);
         }
-        // Always there: the mask is below N.
+        // The index is always valid, since the mask is below N.
         if let Some(slot) = self.ids.get_mut(self.producer as usize & Self::MASK) {
             *slot = id;
         }
@@ -153,7 +154,8 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         Ok(())
     }
 
-    /// Publishes everything posted since the last call. The device looks at the record; there is no doorbell.
+    /// Publishes all requests posted since the last call. The device reads the record; a receive queue has no
+    /// doorbell.
     #[inline]
     pub fn publish(&mut self) {
         self.published = self.producer;
@@ -161,11 +163,11 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         self.record.set_receive(self.producer as u16);
     }
 
-    /// Retires the request that a completion names by its number modulo 2^16, and all before it, and returns
-    /// what the user calls it (`wr_id`).
+    /// Retires the request that a completion names by its number modulo 2^16, and all requests before it.
+    /// Returns the user's name of the request (`wr_id`).
     ///
-    /// Returns `None`, and changes nothing, where no published and outstanding request has that number, or
-    /// where the completion is of another queue pair.
+    /// Returns `None` and changes nothing if no published and outstanding request has that number, or if the
+    /// completion is of another queue pair.
     #[inline]
     pub fn retire(&mut self, done: CompletedReceive<'_>) -> Option<u64> {
         if done.qpn() != self.qpn {
@@ -183,7 +185,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         Some(id)
     }
 
-    /// Hands what is outstanding to `each`, oldest first.
+    /// Passes the name of each outstanding request to `each`, oldest first.
     pub(crate) fn each_outstanding(&self, mut each: impl FnMut(u64)) {
         for number in self.consumer..self.producer {
             if let Some(id) = self.ids.get(number as usize & Self::MASK) {
@@ -192,8 +194,8 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         }
     }
 
-    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first. Only for a
-    /// queue pair that was reset (2RST_QP), before it is made ready again.
+    /// Starts again with an empty ring, and passes the name of each outstanding request to `each`, oldest
+    /// first. Call this only for a queue pair that was reset (2RST_QP), before it is made ready again.
     pub fn restart(&mut self, each: impl FnMut(u64)) {
         self.each_outstanding(each);
         self.empty_at(0);

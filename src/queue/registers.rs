@@ -1,5 +1,4 @@
-//! The registers of a device that this crate reads and writes by itself: doorbells in a UAR page, and the
-//! clock.
+//! The registers of a device that this crate accesses directly: doorbells in a UAR page, and the clock.
 
 #![allow(unsafe_code)]
 
@@ -12,15 +11,15 @@ use core::ptr::NonNull;
 /// The doorbell of a real device: an 8-byte register in a UAR page (User Access Region, PRM "BlueFlame
 /// register").
 ///
-/// A page has two registers side by side. Programs that write whole requests there use them in turn; 8 bytes
-/// may go to the same one each time (SPDK and the kernel's Ethernet driver do so): the queue flushes each
-/// doorbell, and so two are never merged in the CPU's write-combining buffer.
+/// A page has two registers side by side. Programs that write whole requests use both in turn. Doorbells of 8
+/// bytes may all go to the same register, as in SPDK and the kernel's Ethernet driver: the queue flushes each
+/// doorbell, so two doorbells are never merged in the CPU's write-combining buffer.
 ///
 /// ```
 /// use core::ptr::NonNull;
 /// use mlx5_mkey::queue::UarDoorbell;
 /// /// # Safety
-/// /// The caller promises what [`UarDoorbell::new`] asks for, of the queue that will ring it.
+/// /// The caller fulfils the conditions of [`UarDoorbell::new`] for the queue with this doorbell.
 /// unsafe fn doorbell(register: usize) -> Option<UarDoorbell> {
 ///     let register = NonNull::new(core::ptr::with_exposed_provenance_mut(register))?;
 ///     // SAFETY: the caller vouches for the register.
@@ -32,31 +31,31 @@ pub struct UarDoorbell {
     register: *mut u64,
 }
 
-// SAFETY: the register is a place of the device, not of a thread; exclusive access goes with the value.
+// SAFETY: the register belongs to the device, not to a thread; the value has exclusive access to it.
 unsafe impl Send for UarDoorbell {}
 
 impl UarDoorbell {
-    /// Where the first of the two registers is in a UAR page, in bytes (`MLX5_BF_OFFSET`).
+    /// Offset in bytes of the first of the two registers in a UAR page (`MLX5_BF_OFFSET`).
     pub const OFFSET: usize = 0x800;
 
-    /// Takes up a register.
+    /// Makes the doorbell from its register.
     ///
     /// # Safety
-    /// This is where work requests become real: from here on the device executes what is posted to the queue
-    /// that rings this doorbell. The caller vouches that
+    /// From here on, the device executes the requests that are posted to the queue with this doorbell. The
+    /// caller vouches that
     /// - `register` is a mapped UAR register, 8-byte aligned, valid as long as the value lives, and rung by
     ///   nobody else (BlueField: the Arm side's mapping, not cached);
     /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created
-    ///   with, and stay allocated, for the device alone, until the queue pair is destroyed on the device:
-    ///   also where the Rust value is dropped before, or destroying fails;
+    ///   with. They stay allocated, for the device alone, until the queue pair is destroyed on the device,
+    ///   also if the Rust value is dropped earlier, or the destruction fails;
     /// - completions that retire its requests are polled from the ring of that completion queue only
     ///   ([`super::CompletionQueue::new`]);
     /// - the queue is restarted ([`super::SendQueue::restart`]) only while the queue pair is in RESET or
     ///   INIT;
-    /// - memory under a key that a request names stays registered and allocated, and is not used by Rust code
-    ///   in a way that conflicts with the device's reads and writes, until the request has completed. Where a
-    ///   peer was given a key, of the memory or of an mkey laid over it, that holds until the key is
-    ///   invalidated and the invalidation has completed: a peer may use it at any time before.
+    /// - memory under a key that a request names stays registered and allocated until the request has
+    ///   completed, and Rust code does not use it in conflict with the device's reads and writes. If a peer
+    ///   was given a key of the memory, or of an mkey laid over it, both conditions hold until the key is
+    ///   invalidated and the invalidation has completed: a peer may use the key at any time before.
     pub const unsafe fn new(register: NonNull<u64>) -> Self {
         Self { register: register.as_ptr() }
     }
@@ -65,7 +64,7 @@ impl UarDoorbell {
 impl Doorbell for UarDoorbell {
     #[inline]
     fn ring(&mut self, last: &LastRequest<'_>) {
-        // SAFETY: `new`'s caller vouches for the register. One 8-byte store, as the device wants it.
+        // SAFETY: the caller of `new` vouches for the register. The device needs one store of 8 bytes.
         unsafe {
             self.register.write_volatile(u64::from_ne_bytes(last.control()));
         }
@@ -79,13 +78,13 @@ impl defmt::Format for UarDoorbell {
     }
 }
 
-/// The doorbell of a real device that takes whole requests (BlueFlame, PRM): a work request that is alone
-/// since the last doorbell, of two octowords or more, and that fits, is written to the register, 64 bytes at
-/// a time, and the device need not read it from memory. Of others the first 8 bytes are written, as
-/// [`UarDoorbell`] does.
+/// The doorbell of a real device that takes whole requests (BlueFlame, PRM). A work request is written to the
+/// register, 64 bytes at a time, if it is the only one since the last doorbell, has two octowords or more,
+/// and fits. The device then need not read the request from memory. For other requests, only the first 8
+/// bytes are written, as by [`UarDoorbell`].
 ///
-/// The register has two halves, which are used in turn. It is worth its stores for requests that wait for
-/// nothing else, one at a time.
+/// The register has two halves, which are used in turn. BlueFlame's stores are worthwhile only for single
+/// requests whose latency counts.
 ///
 /// Source: rdma-core, `post_send_db` and `mlx5_bf_copy` in `qp.c`.
 ///
@@ -94,7 +93,7 @@ impl defmt::Format for UarDoorbell {
 /// use mlx5_mkey::command::GeneralCapabilities;
 /// use mlx5_mkey::queue::BlueFlame;
 /// /// # Safety
-/// /// The caller promises what [`BlueFlame::new`] asks for, of the queue that will ring it.
+/// /// The caller fulfils the conditions of [`BlueFlame::new`] for the queue with this doorbell.
 /// unsafe fn doorbell(register: NonNull<u64>, device: &GeneralCapabilities) -> Option<BlueFlame> {
 ///     let half = 1 << device.log_blue_flame?.checked_sub(1)?;
 ///     // SAFETY: the caller vouches for the register.
@@ -104,21 +103,21 @@ impl defmt::Format for UarDoorbell {
 #[derive(Debug)]
 pub struct BlueFlame {
     register: *mut u64,
-    /// Bytes of a half.
+    /// Bytes of one half of the register.
     half: usize,
-    /// From the register to the half that is next.
+    /// Offset from the register to the next half to use.
     offset: usize,
 }
 
-// SAFETY: as of UarDoorbell.
+// SAFETY: as for UarDoorbell.
 unsafe impl Send for BlueFlame {}
 
 impl BlueFlame {
-    /// Takes up a register whose halves have `half` bytes.
+    /// Makes the doorbell from a register whose halves have `half` bytes.
     ///
     /// # Safety
-    /// As for [`UarDoorbell::new`]; and `register` begins two halves of `half` bytes, a power of two from 64
-    /// on, aligned to 64 bytes, in a page that is mapped write-combining, or not cached.
+    /// As for [`UarDoorbell::new`]. Also, `register` is the begin of two halves of `half` bytes each, a power
+    /// of two from 64 on. It is aligned to 64 bytes, in a page that is mapped write-combining, or not cached.
     pub const unsafe fn new(register: NonNull<u64>, half: usize) -> Self {
         Self { register: register.as_ptr(), half, offset: 0 }
     }
@@ -138,7 +137,8 @@ impl BlueFlame {
             block.read_u64::<56>(),
         ];
         for (word, bytes) in words.into_iter().enumerate() {
-            // SAFETY: `new`'s caller vouches for both halves, and `ring` writes no more blocks than one has.
+            // SAFETY: the caller of `new` vouches for both halves, and `ring` writes at most the blocks of
+            // one half.
             unsafe { self.register.byte_add(at + word * WORD).write_volatile(u64::from_ne_bytes(bytes)) };
         }
     }
@@ -149,7 +149,7 @@ impl Doorbell for BlueFlame {
     fn ring(&mut self, last: &LastRequest<'_>) {
         let control = last.control();
         let [.., octowords] = control;
-        // The device looks at 6 bits of the size, whatever a raw request has in the others.
+        // The device reads 6 bits of the size, so the other bits of a raw request do not count.
         let octowords = octowords & MAX_WQE_OCTOWORDS;
         let bytes = (last.end - last.begin) as usize * WQEBB_BYTES;
         if last.alone && octowords > 1 && bytes <= self.half {
@@ -159,7 +159,7 @@ impl Doorbell for BlueFlame {
                 at += WQEBB_BYTES;
             }
         } else {
-            // SAFETY: as of UarDoorbell; `offset` is that of a half.
+            // SAFETY: as for UarDoorbell; `offset` is that of a half.
             unsafe { self.register.byte_add(self.offset).write_volatile(u64::from_ne_bytes(control)) };
         }
         self.offset ^= self.half;
@@ -194,21 +194,22 @@ pub struct UarCqDoorbell {
     cqn: Cqn,
 }
 
-// SAFETY: as of UarDoorbell.
+// SAFETY: as for UarDoorbell.
 unsafe impl Send for UarCqDoorbell {}
 
 impl UarCqDoorbell {
-    /// Where the register is in a UAR page, in bytes (`MLX5_CQ_DOORBELL`).
+    /// Offset in bytes of the register in a UAR page (`MLX5_CQ_DOORBELL`).
     pub const OFFSET: usize = 0x20;
 
-    /// Takes up the register of a UAR page for the completion queue with this number.
+    /// Makes the doorbell for the completion queue with number `cqn` from the register of a UAR page.
     ///
     /// # Safety
-    /// - `uar_page` is the beginning of the mapped UAR page that the completion queue was created with, valid
-    ///   as long as the value lives (BlueField: the Arm side's mapping, not cached). Queues may share a page,
-    ///   where a store of 8 bytes cannot be torn; else nobody rings meanwhile.
-    /// - `cqn` is the number of the completion queue that is armed with this doorbell: the device raises
-    ///   events of the one that the doorbell names.
+    /// - `uar_page` is the begin of the mapped UAR page that the completion queue was created with, valid as
+    ///   long as the value lives (BlueField: the Arm side's mapping, not cached). If a store of 8 bytes
+    ///   cannot be torn, several queues may share a page; otherwise no other doorbell of the page rings
+    ///   meanwhile.
+    /// - `cqn` is the number of the completion queue that is armed with this doorbell, since the device
+    ///   raises the events of the queue that the doorbell names.
     pub const unsafe fn new(uar_page: NonNull<u64>, cqn: Cqn) -> Self {
         // SAFETY: the caller vouches for the page, which has 4 KiB.
         let register = unsafe { uar_page.as_ptr().byte_add(Self::OFFSET) };
@@ -219,7 +220,7 @@ impl UarCqDoorbell {
 impl CqDoorbell for UarCqDoorbell {
     fn ring(&mut self, [a, b, c, d]: [u8; 4]) {
         let [e, f, g, h] = self.cqn.get().to_be_bytes();
-        // SAFETY: `new`'s caller vouches for the register. One 8-byte store, as the device wants it.
+        // SAFETY: the caller of `new` vouches for the register. The device needs one store of 8 bytes.
         unsafe {
             self.register.write_volatile(u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
         }
@@ -240,7 +241,7 @@ impl defmt::Format for UarCqDoorbell {
 /// use core::ptr::NonNull;
 /// use mlx5_mkey::queue::DeviceClock;
 /// /// # Safety
-/// /// The device's initialization segment is mapped there, and stays mapped.
+/// /// The device's initialization segment is mapped at `segment`, and stays mapped.
 /// unsafe fn now(segment: NonNull<u8>) -> u64 {
 ///     // SAFETY: the caller vouches for the segment, of which the registers are a part.
 ///     unsafe { DeviceClock::new(segment.byte_add(DeviceClock::OFFSET).cast()) }.ticks()
@@ -251,28 +252,28 @@ pub struct DeviceClock {
     register: *const u32,
 }
 
-// SAFETY: the registers are a place of the device, which is only read.
+// SAFETY: the registers belong to the device, not to a thread, and are only read.
 unsafe impl Send for DeviceClock {}
 
 // SAFETY: as above.
 unsafe impl Sync for DeviceClock {}
 
 impl DeviceClock {
-    /// Where the registers are in the initialization segment, in bytes (kernel, `struct mlx5_init_seg`).
+    /// Offset in bytes of the registers in the initialization segment (kernel, `struct mlx5_init_seg`).
     pub const OFFSET: usize = 0x1000;
 
-    /// Takes up the registers.
+    /// Makes the clock from its registers.
     ///
     /// # Safety
-    /// Both are mapped, side by side, from an address that is a multiple of 4 on, and stay so as long as the
-    /// value and its clones live.
+    /// Both registers are mapped, side by side, from an address on that is a multiple of 4. They stay mapped
+    /// as long as the value and its clones live.
     pub const unsafe fn new(register: NonNull<u32>) -> Self {
         Self { register: register.as_ptr() }
     }
 
-    /// Returns what the clock shows, as time stamps of completions do ([`super::ClockInfo`]).
+    /// Returns the ticks of the clock. Time stamps of completions have the same unit ([`super::ClockInfo`]).
     pub fn ticks(&self) -> u64 {
-        // SAFETY: `new`'s caller vouches for both registers.
+        // SAFETY: the caller of `new` vouches for both registers.
         joined(|at| u32::from_be(unsafe { self.register.add(at).read_volatile() }))
     }
 }
@@ -280,7 +281,7 @@ impl DeviceClock {
 /// Reads the halves of a clock, the high one first, and joins them.
 fn joined(mut read: impl FnMut(usize) -> u32) -> u64 {
     let (mut high, mut low) = (read(0), read(1));
-    // The high half may have moved on in between; not twice.
+    // The high half may change between the first two reads, but not twice in so short a time.
     if read(0) != high {
         (high, low) = (read(0), read(1));
     }

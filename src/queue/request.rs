@@ -1,17 +1,16 @@
-//! The one way in: how a request gets into the ring. Every request reserves blocks, writes them, and commits
-//! them.
+//! The way of each request into the ring: every request reserves blocks, writes them, and commits them.
 //!
-//! [`SendRequest::configure_mkey`] compares the kind that the configuration was prepared for with that of the
-//! mkey, flags included. Where they are equal and the layout has room, the configuration is written as it was
-//! prepared. Else, or where that was refused, `configure_in_any_state` looks at kind, tag and state of the
-//! mkey, encodes parts that stay, and finds the reason of a refusal. Both, and lists in registered memory,
-//! post through `SendRequest::post`.
+//! [`SendRequest::configure_mkey`] compares the kind for which the configuration was prepared with the kind
+//! of the mkey, flags included. If both are equal and the layout has room, the configuration is written as it
+//! was prepared. Otherwise, or if the first way was refused, `configure_in_any_state` examines kind, tag and
+//! state of the mkey, encodes parts that stay, and finds the reason of a refusal. Both ways, and lists in
+//! registered memory, post through `SendRequest::post`.
 //!
-//! `SqProducer::reserve` gives blocks in the ring, or in scratch space where too few are free before the
-//! ring's end. `UmrRequest::write` fills them in. `SendRequest::commit` makes them a request: it moves the
-//! producer on, files each work request under its first block, and has the next request fenced if this one
-//! changes an mkey. A request that is refused may have written to blocks that are not committed, but posted
-//! requests, counters and mkey are as before. The caller rings the doorbell.
+//! `SqProducer::reserve` gives blocks in the ring, or in scratch space if too few blocks are free before the
+//! ring's end. `UmrRequest::write` fills the blocks. `SendRequest::commit` makes them a request: it moves the
+//! producer past them, files each work request under its first block, and lets the next request wait if this
+//! one changes an mkey. A refused request may have written to uncommitted blocks, but posted requests,
+//! counters and mkey stay as before. The caller rings the doorbell.
 
 use super::in_flight::{InFlight, RequestKind};
 use super::send_state::SendState;
@@ -24,8 +23,8 @@ use crate::wqe::control::{ControlFields, RequestFlags};
 use crate::wqe::layout::{Lay, ListOf};
 use crate::wqe::umr::UmrRequest;
 
-/// A send request under construction: flags first, then one of the methods that post it. Nothing is posted
-/// before.
+/// A send request under construction: first its flags, then one of the methods that post it. Before this
+/// method, nothing is posted.
 #[must_use = "nothing is posted until one of the posting methods is called"]
 pub struct SendRequest<'q, 'r> {
     pub(super) state: &'q mut SendState<'r>,
@@ -48,44 +47,45 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         self.state.qpn()
     }
 
-    /// Returns what the completion will carry.
+    /// Returns the name that the completion will carry.
     #[inline]
     pub(crate) const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Is not executed before the reads and atomics posted before it are done (`IBV_SEND_FENCE`).
+    /// Delays the request until earlier reads and atomics are done (`IBV_SEND_FENCE`).
     #[inline]
     pub const fn fenced(mut self) -> Self {
         self.flags = self.flags.with(RequestFlags::FENCED);
         self
     }
 
-    /// Completes with an entry in the completion queue, also where it succeeds (`IBV_SEND_SIGNALED`).
+    /// Asks for an entry in the completion queue, also for a success (`IBV_SEND_SIGNALED`).
     #[inline]
     pub const fn signaled(mut self) -> Self {
         self.flags = self.flags.with(RequestFlags::SIGNALED);
         self
     }
 
-    /// Raises a solicited event at the receiver (`IBV_SEND_SOLICITED`).
+    /// Asks for a solicited event at the receiver (`IBV_SEND_SOLICITED`).
     #[inline]
     pub const fn solicited(mut self) -> Self {
         self.flags = self.flags.with(RequestFlags::SOLICITED);
         self
     }
 
-    /// Changes an mkey: one UMR, and after it a SET_PSV for each domain whose signature is set, or begins
-    /// again after a signature error (man page `mlx5dv_wr_mkey_configure`). The last of them carries the
-    /// completion.
+    /// Changes an mkey by one UMR. A SET_PSV follows for each domain whose signature is set, or begins again
+    /// after a signature error (man page `mlx5dv_wr_mkey_configure`). The last of these work requests carries
+    /// the completion.
     ///
-    /// Requests posted after it on the same queue may use the mkey. The device sees nothing of all that
-    /// before [`ring_doorbell`](crate::queue::SendQueue::ring_doorbell).
+    /// Later requests on the same queue may use the mkey. The device does not see the request before
+    /// [`ring_doorbell`](crate::queue::SendQueue::ring_doorbell).
     ///
     /// # Errors
-    /// [`PostError::Config`] for what mkey or queue cannot hold, and else [`PostError::SendRingFull`] or
-    /// [`PostError::TooManyRequests`]. Counters and mkey are then as before.
-    // As a call, a list of 1 entry takes 75 % more instructions on x86-64, and rows of A72 27 to 79 %.
+    /// [`PostError::Config`] for properties that mkey or queue cannot hold; otherwise
+    /// [`PostError::SendRingFull`] or [`PostError::TooManyRequests`]. Counters and mkey then stay as before.
+    // Inlined: with a call, a list of 1 entry takes 75 % more instructions on x86-64. On Cortex-A72, rows of
+    // the bench take 27 to 79 % more.
     #[inline(always)]
     pub fn configure_mkey<'l>(
         self,
@@ -97,8 +97,9 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         self.configure(mkey, prepared, layout)
     }
 
-    /// As [`SendRequest::configure_mkey`], with a list of what the caller has instead of [`KlmEntry`]:
-    /// `to_klm` makes an entry of each on its way into the ring, and there is no second copy of the list.
+    /// Does the same as [`SendRequest::configure_mkey`], with a list of the caller's own entries instead of
+    /// [`KlmEntry`]. `to_klm` converts each entry while it is copied into the ring, so the list is not copied
+    /// twice.
     ///
     /// ```
     /// use mlx5_mkey::error::PostError;
@@ -122,7 +123,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     /// ```
     ///
     /// # Errors
-    /// As [`SendRequest::configure_mkey`].
+    /// The errors of [`SendRequest::configure_mkey`].
     #[inline(always)]
     pub fn configure_mkey_from<T>(
         self,
@@ -134,8 +135,10 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         self.configure(mkey, prepared, ListOf { entries, to_klm })
     }
 
-    /// Posts a configuration as it was prepared, or finds out what else the request has to write.
-    // As a call, a list of 1 entry takes 75 % more instructions on x86-64, and rows of A72 27 to 79 %.
+    /// Posts a configuration as it was prepared. If that is not possible, determines what else the request
+    /// has to write.
+    // Inlined: with a call, a list of 1 entry takes 75 % more instructions on x86-64. On Cortex-A72, rows of
+    // the bench take 27 to 79 % more.
     #[inline(always)]
     fn configure(
         mut self,
@@ -146,15 +149,15 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         let umr = UmrRequest::new(prepared, &layout);
         let is_prepared = prepared.kind_word() == mkey.kind_word();
         if is_prepared && umr.has_room(self.state.max_umr_blocks) {
-            // A copy for each number of SET_PSVs: a fifth fewer instructions where there is none (a list of 4
-            // entries).
+            // One copy of the code for each number of SET_PSVs. With no SET_PSV and a list of 4 entries, this
+            // takes a fifth fewer instructions.
             let posted = match prepared.psv_count() {
                 0 => self.post(mkey, &mut AsPrepared::<_, 0>(&umr)),
                 1 => self.post(mkey, &mut AsPrepared::<_, 1>(&umr)),
                 _ => self.post(mkey, &mut AsPrepared::<_, 2>(&umr)),
             };
-            // The slow path finds the reason: with errors of its own, a whole I/O takes 3 % more instructions
-            // (x86-64).
+            // The slow path finds the reason of a refusal. If this path returned errors too, a whole I/O
+            // would take 3 % more instructions (x86-64).
             if posted.is_ok() {
                 return Ok(());
             }
@@ -162,7 +165,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         out_of_line(move || self.configure_in_any_state(mkey, prepared, &layout))
     }
 
-    /// Posts any configuration to an mkey in any state, or returns the reason why it cannot.
+    /// Posts any configuration to an mkey in any state, or returns the reason of a refusal.
     fn configure_in_any_state(
         mut self,
         mkey: &mut Mkey,
@@ -178,9 +181,10 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         Ok(())
     }
 
-    /// Posts a configuration: reserves its blocks, has them written, commits them, has the device told of
-    /// signature errors, and notes what is in force then.
-    // As a call, a list of 1 entry takes 100 % more instructions on x86-64, and rows of A72 47 to 140 %.
+    /// Posts a configuration: reserves its blocks, writes them, and commits them. Adds the count of signature
+    /// errors if necessary, and notes the properties then in force.
+    // Inlined: with a call, a list of 1 entry takes 100 % more instructions on x86-64. On Cortex-A72, rows of
+    // the bench take 47 to 140 % more.
     #[inline(always)]
     pub(super) fn post(
         &mut self,
@@ -199,18 +203,18 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         Ok(())
     }
 
-    /// Has the UMR committed at block `begin` tell the device how many signature errors of the mkey were
-    /// seen, if it has to know.
+    /// Adds the count of the mkey's signature errors to the UMR committed at block `begin`, if the count is
+    /// pending.
     #[inline]
     fn tell_error_count(&mut self, begin: u64, mkey: &mut Mkey) {
-        // In the ring, as it is seldom: written with the rest of the request, a whole I/O takes 2 to 5 % more
-        // instructions (x86-64).
+        // The count is seldom pending, so it is added in the ring. If it were written with the rest of the
+        // request, a whole I/O would take 2 to 5 % more instructions (x86-64).
         if mkey.error_count_is_pending() {
             self.state.add_error_count(begin, mkey);
         }
     }
 
-    /// Returns blocks to write, and the fields of the first control segment beside opcode and size.
+    /// Returns reserved blocks, and the fields of the first control segment without opcode and size.
     #[inline]
     pub(super) fn reserve(&mut self, blocks: usize) -> Result<(&mut [Block], ControlFields), PostError> {
         let SendState { producer, qpn_bits, next_flags, .. } = &mut *self.state;
@@ -219,10 +223,10 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         Ok((producer.reserve(blocks, self.in_flight)?, fields))
     }
 
-    /// Posts what was written to the blocks reserved, from number `begin` on: a work request of `blocks`
-    /// blocks, and `psvs` SET_PSVs after it. The last of them is what the user waits for.
-    // With `#[inline]`, a whole I/O takes up to 2 % more instructions on x86-64, and a refusal 3 % there and
-    // 5 % on A72.
+    /// Posts the requests in the reserved blocks, from number `begin` on: a work request of `blocks` blocks,
+    /// and `psvs` SET_PSVs after it. The last one carries the completion that the user waits for.
+    // With `#[inline]` alone, a whole I/O takes up to 2 % more instructions on x86-64, and a refusal takes 3
+    // % more there and 5 % more on Cortex-A72.
     #[inline(always)]
     pub(super) fn commit(
         &mut self,
@@ -246,22 +250,22 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     }
 }
 
-/// What [`SendRequest::post`] posts: a UMR, and SET_PSVs after it.
+/// A configuration for [`SendRequest::post`]: a UMR, and SET_PSVs after it.
 pub(super) trait Configuration {
-    /// Returns how many blocks the UMR has.
+    /// Returns the number of blocks of the UMR.
     fn blocks(&self) -> usize;
-    /// Returns how many SET_PSVs follow, of a block each.
+    /// Returns the number of SET_PSVs. Each takes a block.
     fn psvs(&self) -> usize;
-    /// Returns what is in force once it is executed.
+    /// Returns the properties in force after the execution.
     fn config(&self) -> &MkeyConfig;
-    /// Returns the form of the layout in force then.
+    /// Returns the form of the layout in force after the execution.
     fn form(&self) -> LayoutForm;
-    /// Writes all blocks, and returns how many bytes the mkey maps once they are executed.
+    /// Writes all blocks, and returns how many bytes the mkey maps after the execution.
     fn write(&mut self, blocks: &mut [Block], fields: ControlFields, mkey: &Mkey)
     -> Result<u64, ConfigError>;
 }
 
-/// A request as it was prepared, with `PSVS` SET_PSVs.
+/// A configuration that is written as it was prepared, with `PSVS` SET_PSVs.
 struct AsPrepared<'a, L, const PSVS: usize>(&'a UmrRequest<'a, L>);
 
 impl<L: Lay, const PSVS: usize> Configuration for AsPrepared<'_, L, PSVS> {
@@ -296,7 +300,7 @@ impl<L: Lay, const PSVS: usize> Configuration for AsPrepared<'_, L, PSVS> {
     }
 }
 
-/// A request for an mkey in any state.
+/// A configuration for an mkey in any state.
 struct InAnyState<'a>(&'a UmrRequest<'a, dyn Lay + 'a>);
 
 impl Configuration for InAnyState<'_> {
@@ -328,8 +332,9 @@ impl Configuration for InAnyState<'_> {
     }
 }
 
-/// Calls what is seldom needed: its arguments are put together there, and not before.
-// As `#[cold]` on what is called, a list of 1 entry takes 3 % more instructions (x86-64).
+/// Calls a function that is seldom needed. The arguments of the function are computed within this call, off
+/// the fast path.
+// If the callee were marked `#[cold]` instead, a list of 1 entry would take 3 % more instructions (x86-64).
 #[cold]
 #[inline(never)]
 fn out_of_line<T>(call: impl FnOnce() -> T) -> T {

@@ -10,20 +10,18 @@ use crate::error::PostError;
 use crate::wqe::control;
 
 impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
-    /// Returns how many work requests are posted and not retired. A configuration counts for its UMR and for
-    /// each of its SET_PSVs.
-    ///
-    /// They are counted one by one.
+    /// Returns how many work requests are posted and not retired, by counting them one by one. A
+    /// configuration counts for its UMR and for each of its SET_PSVs.
     pub fn outstanding(&self) -> u32 {
         let in_flight: &InFlight = &self.in_flight;
         in_flight.outstanding(self.state.producer.producer())
     }
 
-    /// Retires the work request that a completion names by its first block modulo 2^16, and all before it,
-    /// which were silent: their blocks are free again.
+    /// Retires the work request that a completion names by its first block modulo 2^16. Also retires all
+    /// requests before it, which were silent. Their blocks are free again.
     ///
-    /// Returns `None`, and changes nothing, where no published and outstanding work request begins there, or
-    /// where the completion is of another queue pair.
+    /// Returns `None` and changes nothing if no published and outstanding work request begins at this block,
+    /// or if the completion is of another queue pair.
     #[inline]
     pub fn retire(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
         if done.qpn() != self.qpn() {
@@ -33,7 +31,7 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         in_flight.retire(done.counter())
     }
 
-    /// Hands what is outstanding to `each`, oldest first: published or not, silent or signalled.
+    /// Passes each outstanding work request to `each`, oldest first: published or not, silent or signalled.
     pub(crate) fn each_outstanding(&self, mut each: impl FnMut(Retired)) {
         let in_flight: &InFlight = &self.in_flight;
         for (_, filed) in in_flight.before(self.state.producer.producer()) {
@@ -41,9 +39,9 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         }
     }
 
-    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first: published or
-    /// not, silent or signalled. Only for a queue pair that was reset (2RST_QP), before it is made ready
-    /// again: the device goes on at block 0.
+    /// Starts again with an empty ring, and passes each outstanding work request to `each`, oldest first:
+    /// published or not, silent or signalled. Call this only for a queue pair that was reset (2RST_QP),
+    /// before it is made ready again: the device continues at block 0.
     pub fn restart(&mut self, each: impl FnMut(Retired)) {
         self.each_outstanding(each);
         let in_flight: &mut InFlight = &mut self.in_flight;
@@ -52,17 +50,17 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         self.record.set_send(0);
     }
 
-    /// Turns every unexecuted work request named `id` into a NOP, which completes as the request would have,
-    /// and returns how many there were (`mlx5dv_qp_cancel_posted_send_wrs`). A configuration counts for its
-    /// UMR and for each of its SET_PSVs.
+    /// Turns every work request named `id` that was not executed into a NOP, and returns their number
+    /// (`mlx5dv_qp_cancel_posted_send_wrs`). The NOP completes as the request would have. A configuration
+    /// counts for its UMR and for each of its SET_PSVs.
     ///
-    /// Only for a queue pair in state SQD: `hw_counter` is the block at which the device will go on, as
-    /// QUERY_QP reports it (`hw_sq_wqebb_counter`). Call [`crate::mkey::Mkey::forget`] for an mkey whose
-    /// configuration was cancelled.
+    /// Call this only for a queue pair in state SQD. `hw_counter` is the block at which the device will
+    /// continue, as QUERY_QP reports it (`hw_sq_wqebb_counter`). Call [`crate::mkey::Mkey::forget`] for an
+    /// mkey whose configuration was cancelled.
     ///
     /// # Errors
-    /// [`PostError::NotOutstanding`] where no outstanding request begins at `hw_counter`, and it is not the
-    /// queue's end.
+    /// [`PostError::NotOutstanding`] if no outstanding request begins at `hw_counter`, and `hw_counter` is
+    /// not the queue's end either.
     pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
         let in_flight: &InFlight = &self.in_flight;
         let published = in_flight.published();
@@ -76,20 +74,20 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
 }
 
 impl SendState<'_> {
-    /// Turns every work request named `id` that begins at this block or after it into a NOP, and returns how
-    /// many there were.
-    // Alone, so that `cargo xtask test aarch64` finds its barrier.
+    /// Turns every work request named `id` that begins at block `next` or later into a NOP, and returns their
+    /// number.
+    // A function of its own, so that `cargo xtask test aarch64` finds its barrier.
     #[inline(never)]
     fn cancel_from(&mut self, in_flight: &InFlight, next: u64, id: u64) -> usize {
         let producer = self.producer.producer();
         let mut cancelled = 0;
-        // Up to the producer: a request that is posted and not yet published is cancelled, too.
+        // Up to the producer: requests that are posted but not yet published are cancelled too.
         let is_named = |(begin, filed): &(u64, &Filed)| filed.id == id && *begin >= next;
         for (begin, _) in in_flight.before(producer).filter(is_named) {
             self.producer.ring_mut().write_word(begin, control::nop_start(begin));
             cancelled += 1;
         }
-        // When the queue pair leaves SQD, the device goes on reading; it must see the new words then.
+        // When the queue pair leaves SQD, the device continues to read, and must see the new words.
         barrier::blocks_before_record();
         cancelled
     }

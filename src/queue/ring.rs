@@ -1,5 +1,5 @@
-//! Memory that a device shares: a power of two of slots, reached by a running index. Only this file and
-//! `producer.rs` touch it.
+//! Memory that is shared with a device: a power of two of slots, addressed by a running index. Only this file
+//! and `producer.rs` access the memory.
 
 #![allow(unsafe_code)]
 
@@ -12,19 +12,21 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A ring of slots that both the CPU and a device access.
 ///
-/// It takes the slots by exclusive reference, so no other Rust code can reach them while it lives, and keeps
-/// a raw pointer, since the device changes them behind the reference's back. All slot types are plain bytes:
-/// whatever the device leaves there is a valid value.
+/// The ring takes the slots by exclusive reference, so no other Rust code can reach them during its life. It
+/// keeps a raw pointer, because the device changes the slots without the compiler's knowledge. All slot types
+/// are plain bytes: any bytes that the device writes are a valid value.
 pub(crate) struct Ring<'r, T> {
     base: NonNull<T>,
-    /// The distance in bytes between the first and the last slot: its bits are those of the distances of all.
+    /// The distance in bytes between the first and the last slot. As a mask, it selects the distance of a
+    /// slot.
     mask: usize,
-    /// Of all slots: the bit of a distance that differs from one lap to the next.
+    /// Bytes of all slots. As a mask, it selects the bit of a distance that changes with each lap.
     bytes: usize,
     memory: PhantomData<&'r mut [T]>,
 }
 
-// SAFETY: a ring has its slots to itself, as `&mut [T]` is; it may move to another thread where that may.
+// SAFETY: a ring has exclusive access to its slots, like `&mut [T]`. It may move to another thread if `T`
+// may.
 unsafe impl<T: Send> Send for Ring<'_, T> {}
 
 impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
@@ -34,7 +36,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         size_of::<T>()
     };
 
-    /// Takes up to `max` slots, which is at most 2^31.
+    /// Makes a ring of `slots`, at most `max` of them. `max` is at most 2^31.
     pub(crate) fn new(slots: &'r mut [T], max: usize) -> Result<Self, QueueError> {
         let entries = slots.len();
         if !entries.is_power_of_two() || entries > max {
@@ -49,7 +51,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         self.last() as u32 + 1
     }
 
-    /// Returns where it begins.
+    /// Returns the address of the ring.
     #[inline]
     pub(super) fn address(&self) -> usize {
         self.base.addr().get()
@@ -69,26 +71,27 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     #[inline]
     fn slot_at(&self, distance: usize) -> *mut T {
         // SAFETY: the number of slots and their size are powers of two, and `mask` is that of the slice that
-        // `new` took: any distance masked by it is that of a slot of the slice, which stays borrowed for 'r.
+        // `new` took. Any distance masked by it is therefore that of a slot of the slice, which stays
+        // borrowed for 'r.
         unsafe { self.base.as_ptr().byte_add(distance & self.mask) }
     }
 
     /// Writes a slot.
     #[inline]
     pub(crate) fn write(&mut self, index: u64, value: T) {
-        // SAFETY: the pointer is that of a slot (see `slot`), aligned, and ours to write. A plain store: the
-        // device looks only after the barrier and the doorbell that follow.
+        // SAFETY: the pointer is that of a slot (see `slot`), aligned, and this ring may write it. The store
+        // is plain: the device reads the slot only after the barrier and the doorbell that follow.
         unsafe { self.slot(index).write(value) }
     }
 
-    /// Writes a slot from where its bytes are, with no other copy of them, which would be left on the stack.
+    /// Writes a slot directly from `value`, so that no other copy of its bytes stays on the stack.
     pub(crate) fn write_from(&mut self, index: u64, value: &T) {
-        // SAFETY: as in `write`; the value is no slot, which are ours.
+        // SAFETY: as in `write`; the value is no slot, since only this ring refers to its slots.
         unsafe { self.slot(index).copy_from_nonoverlapping(value, 1) }
     }
 
-    /// Overwrites a slot with zeros, in a way that the compiler does not leave out, nor do later than what
-    /// follows.
+    /// Overwrites a slot with zeros. The compiler can neither leave the writes out, nor move them behind
+    /// later code.
     pub(crate) fn wipe(&mut self, index: u64) {
         // SAFETY: as in `write`; zeros are a valid T.
         unsafe { zeroize::zeroize_flat_type(self.slot(index)) }
@@ -101,7 +104,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         unsafe { self.slot(index).cast::<[u8; 4]>().write(word) }
     }
 
-    /// Returns a slot to read.
+    /// Returns a slot for reading.
     #[inline]
     pub(crate) fn peek(&self, index: u64) -> Slot<'_, T> {
         let distance = (index as usize).wrapping_mul(Self::SLOT);
@@ -113,20 +116,20 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     #[inline]
     pub(crate) fn read(&self, index: u64) -> T {
         // SAFETY: as in `write`; any bytes are a valid T. A device that breaks the protocol and writes now
-        // can only make the copy wrong, and nothing trusts it.
+        // can only make the copy wrong, and no code trusts the copy.
         unsafe { self.slot(index).read_volatile() }
     }
 }
 
 impl Ring<'_, Wqebb> {
-    /// Returns where a block is, and those after it up to the ring's end.
+    /// Returns the address of a block. Later blocks up to the ring's end follow it in memory.
     #[inline]
     pub(super) fn block(&mut self, index: u64) -> *mut Block {
         self.slot(index).cast()
     }
 }
 
-/// A slot that is read.
+/// A slot for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot<'q, T> {
     at: *mut T,
@@ -136,20 +139,20 @@ pub(crate) struct Slot<'q, T> {
 }
 
 impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
-    /// Returns the owner bit of what the device writes in this lap of a completion queue: 0 in the first, 1
-    /// in the second, and so on.
+    /// Returns the owner bit of entries that the device writes in this lap of a completion queue: 0 in the
+    /// first lap, 1 in the second, and so on in turn.
     #[inline]
     pub(super) const fn owner(self) -> u64 {
         self.owner
     }
 
-    /// Copies eight bytes out, those from number `AT` on, with one load: the fields of an entry have no
-    /// alignment, and are read byte by byte otherwise. As [`Ring::read`].
+    /// Copies the eight bytes from number `AT` on, with one load. The fields of an entry have no alignment,
+    /// so the compiler would otherwise read them byte by byte. The copy is volatile, as in [`Ring::read`].
     #[inline]
     pub(crate) fn read_u64<const AT: usize>(self) -> [u8; 8] {
         const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
-        // SAFETY: `at` is a slot, see `Ring::peek`. The place is within it, and aligned as slots are. The
-        // rest as in `Ring::read`.
+        // SAFETY: `at` is a slot, see `Ring::peek`. The place is within the slot, and aligned as slots are.
+        // The other conditions are those of `Ring::read`.
         unsafe { self.at.cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()
     }
 }
@@ -173,11 +176,11 @@ pub(super) struct Line(pub(super) [core::sync::atomic::AtomicU64; 8]);
 
 #[cfg(test)]
 impl<'r> Ring<'r, Cqe> {
-    /// A ring for reading alone.
+    /// Makes a ring that is only read.
     pub(super) fn over(lines: &'r [Line]) -> Self {
         assert!(lines.len().is_power_of_two());
         let bytes = size_of_val(lines);
-        // Slots are read only, eight bytes at a time, and lines are as large and as aligned as they.
+        // Slots are only read, eight bytes at a time. Lines have the size and the alignment of slots.
         Self { base: NonNull::from(lines).cast(), mask: bytes - 64, bytes, memory: PhantomData }
     }
 }

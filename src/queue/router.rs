@@ -1,4 +1,4 @@
-//! From a completion to the queue pair or the mkey that it is about.
+//! Finds the queue pair or the mkey that a completion entry names.
 
 use super::completed::{CompletedReceive, CompletedSend};
 use super::doorbell::Doorbell;
@@ -8,22 +8,22 @@ use super::send::SendQueue;
 use crate::mkey::{Mkey, SignatureFault};
 use crate::types::Qpn;
 
-/// Which queue pair a completion entry names.
+/// The queue pair that a completion entry names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CqeOrigin {
-    /// Its number.
+    /// Number of the queue pair.
     pub qpn: Qpn,
-    /// Its user index, 24 bits: what it was created with (`user_index` of `command::CreateQp`), where the
-    /// device writes entries of version 1 (PRM `cqe_version`). Else the number of its shared receive queue, 0
-    /// without.
+    /// User index of the queue pair, 24 bits, if the device writes entries of version 1 (PRM `cqe_version`):
+    /// the number that the queue pair was created with (`user_index` of `command::CreateQp`). In other
+    /// versions, the number of the shared receive queue, or 0 without one.
     pub user_index: u32,
 }
 
-/// The queues of one queue pair, of which completions retire requests.
+/// The queues of one queue pair, whose requests completions retire.
 ///
-/// A [`SendQueue`] and a [`ReceiveQueue`] alone are one, a pair of both is, and so is an exclusive reference
-/// to any of these.
+/// The trait is implemented by a [`SendQueue`] or a [`ReceiveQueue`] alone, by a pair of both, and by an
+/// exclusive reference to any of these.
 pub trait QpQueues {
     /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;
@@ -51,7 +51,7 @@ impl<Q: QpQueues + ?Sized> QpQueues for &mut Q {
     }
 }
 
-/// For tables: queue pairs are too large to be moved about.
+/// For tables: a queue pair is too large to be moved often.
 #[cfg(feature = "alloc")]
 impl<Q: QpQueues + ?Sized> QpQueues for alloc::boxed::Box<Q> {
     #[inline]
@@ -99,8 +99,8 @@ impl<const N: usize> QpQueues for ReceiveQueue<'_, N> {
     }
 }
 
-/// The send queue and the receive queue of a queue pair, in this order. Its number is that of the first; a
-/// receive queue of another queue pair retires nothing.
+/// The send queue and the receive queue of a queue pair, in this order. The number is that of the send queue.
+/// A receive queue of another queue pair retires no request.
 impl<S: QpQueues, R: QpQueues> QpQueues for (S, R) {
     #[inline]
     fn qpn(&self) -> Qpn {
@@ -117,21 +117,20 @@ impl<S: QpQueues, R: QpQueues> QpQueues for (S, R) {
     }
 }
 
-/// Finds the queue pair and the mkey that a completion is about. [`QpRouter`] does for one queue pair,
-/// [`super::QpTable`] for many.
+/// Finds the queue pair or the mkey that a completion entry names. [`QpRouter`] serves one queue pair,
+/// [`super::QpTable`] many.
 pub trait CompletionRouter {
     /// The queues of a queue pair.
     type Queues: QpQueues;
 
-    /// Finds the queues of a queue pair. The user index is a hint: polling compares [`QpQueues::qpn`] with
-    /// the number in the entry, and reports
-    /// [`CompletionError::UnknownQueuePair`](crate::error::CompletionError::UnknownQueuePair) where they
-    /// differ.
+    /// Finds the queues of a queue pair. The user index is only a hint: polling compares [`QpQueues::qpn`]
+    /// with the number in the entry. If they differ, it reports
+    /// [`CompletionError::UnknownQueuePair`](crate::error::CompletionError::UnknownQueuePair).
     fn queues(&mut self, origin: CqeOrigin) -> Option<&mut Self::Queues>;
 
-    /// Hands a signature error to its mkey ([`Mkey::record`]), and returns the index of that mkey in the
-    /// router, from 0, for [`super::Completion::SignatureError`]; `None` where the error is of none of its
-    /// mkeys.
+    /// Passes a signature error to its mkey ([`Mkey::record`]). Returns the position of that mkey in the
+    /// router, from 0, for [`super::Completion::SignatureError`], or `None` if the router does not have the
+    /// mkey.
     fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize>;
 }
 
@@ -156,7 +155,7 @@ impl<D: Doorbell, const N: usize> CompletionRouter for SendQueue<'_, D, N> {
 /// use mlx5_mkey::mkey::Mkey;
 /// use mlx5_mkey::queue::{Completion, CompletionQueue, Doorbell, QpRouter, ReceiveQueue, SendQueue};
 ///
-/// /// Takes what has completed, and returns the `wr_id`s of it.
+/// /// Takes all completions, and returns their `wr_id`s.
 /// fn drain<D: Doorbell>(
 ///     completions: &mut CompletionQueue<'_>,
 ///     send: &mut SendQueue<'_, D, 64>,
@@ -179,8 +178,8 @@ impl<D: Doorbell, const N: usize> CompletionRouter for SendQueue<'_, D, N> {
 pub struct QpRouter<'m, Q> {
     /// The queues, often by reference: `(&mut send, &mut receive)`.
     pub queues: Q,
-    /// The mkeys whose signature errors arrive at the completion queue. They are searched, and only when
-    /// there is one.
+    /// The mkeys whose signature errors arrive at the completion queue. They are searched only for a
+    /// signature error.
     pub mkeys: &'m mut [Mkey],
 }
 
@@ -197,7 +196,7 @@ impl<Q: QpQueues> CompletionRouter for QpRouter<'_, Q> {
     }
 }
 
-/// Hands a signature error to the mkey that it names, and returns its position.
+/// Passes a signature error to the mkey that it names, and returns the mkey's position.
 pub(super) fn record(mkeys: &mut [Mkey], fault: &SignatureFault) -> Option<usize> {
     mkeys.iter_mut().position(|mkey| mkey.record(fault))
 }

@@ -1,4 +1,4 @@
-//! The send queue: what it knows of its queue pair, and how its requests reach the device.
+//! The send queue: its properties, and the way of its requests to the device.
 
 use super::doorbell::{Doorbell, DoorbellRecord, LastRequest};
 use super::in_flight::{Filed, InFlight};
@@ -12,11 +12,11 @@ use crate::error::QueueError;
 use crate::types::Qpn;
 use crate::wire::Wqebb;
 
-/// A send queue over the caller's ring. `N` is the most blocks of 64 bytes that it can keep track of: a power
+/// A send queue over the caller's ring. `N` is the most blocks of 64 bytes that the queue can track: a power
 /// of two, and at least the ring's length.
 ///
 /// Requests are posted through [`SendQueue::request`] and reach the device with [`SendQueue::ring_doorbell`].
-/// Each post either happens as a whole or changes nothing.
+/// A post either succeeds as a whole or changes nothing.
 ///
 /// ```
 /// use mlx5_mkey::error::{PostError, QueueError};
@@ -25,7 +25,7 @@ use crate::wire::Wqebb;
 /// use mlx5_mkey::wire::Wqebb;
 /// use mlx5_mkey::wqe::{Remote, Sge};
 ///
-/// /// Ring, record and register are those that the queue pair was created with.
+/// /// The queue pair was created with this ring, record and register.
 /// fn make(
 ///     qpn: Qpn,
 ///     ring: &'static mut [Wqebb],
@@ -53,7 +53,7 @@ pub struct SendQueue<'r, D, const N: usize> {
 }
 
 impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
-    /// Makes a send queue over `ring` and `record`, which its queue pair is created with, before or after.
+    /// Makes a send queue over `ring` and `record`, with which the queue pair was or will be created.
     ///
     /// # Errors
     /// [`QueueError::Size`] unless the ring has a power of two of blocks, at most `N` and 32768;
@@ -74,14 +74,14 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         Ok(Self { state: SendState::new(&config, producer), record, doorbell, in_flight })
     }
 
-    /// Begins a request; `id` is what its completion will carry (`wr_id`). Nothing is posted until one of the
-    /// posting methods of the request is called.
+    /// Begins a request. The completion will carry `id` (`wr_id`). Nothing is posted until one of the posting
+    /// methods of the request is called.
     #[inline]
     pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'r> {
         SendRequest::new(&mut self.state, &mut self.in_flight, id)
     }
 
-    /// Begins requests that are published together, with one doorbell.
+    /// Begins a batch of requests that are published together, with one doorbell.
     #[inline]
     pub const fn batch(&mut self) -> Batch<'_, 'r, D, N> {
         Batch { queue: self }
@@ -98,14 +98,14 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.state.producer.free(in_flight.tail()) as u32
     }
 
-    /// Returns the number of the next block to post, modulo 2^32. That of a new queue is
+    /// Returns the number of the next block to post, modulo 2^32. For a new queue, the number is
     /// [`SendQueueConfig::first_block`].
     pub const fn producer(&self) -> u32 {
         self.state.producer.producer() as u32
     }
 
-    /// Returns the fence mode (PRM `fm`) that the next request gets if it asks for none: that of
-    /// [`SendQueueConfig::umr_fence`] after a change of an mkey, else 0.
+    /// Returns the fence mode (PRM `fm`) of the next request if it asks for no fence itself:
+    /// [`SendQueueConfig::umr_fence`] after a change of an mkey, otherwise 0.
     pub const fn next_fence(&self) -> u8 {
         self.state.next_flags.fence_mode()
     }
@@ -115,14 +115,14 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.record
     }
 
-    /// Exchanges the doorbell for another that rings the same register, for example behind a trait object.
+    /// Replaces the doorbell by another one that rings the same register, for example by a trait object.
     pub fn map_doorbell<E: Doorbell>(self, map: impl FnOnce(D) -> E) -> SendQueue<'r, E, N> {
         let Self { state, record, doorbell, in_flight } = self;
         SendQueue { state, record, doorbell: map(doorbell), in_flight }
     }
 
-    /// Copies a block out of the ring, for [`crate::inspect`]; blocks are counted as [`SendQueue::producer`]
-    /// counts them.
+    /// Copies a block out of the ring, for [`crate::inspect`]. Blocks are counted as by
+    /// [`SendQueue::producer`].
     pub fn block(&self, index: u32) -> Wqebb {
         self.state.producer.ring().read(u64::from(index))
     }
@@ -132,7 +132,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         &self.doorbell
     }
 
-    /// Publishes everything posted since the last call. Does nothing where there is nothing new.
+    /// Publishes all requests posted since the last call. Does nothing if there are none.
     #[inline]
     pub fn ring_doorbell(&mut self) {
         let producer = self.state.producer.producer();
@@ -154,10 +154,10 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
 crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] { state });
 
-/// Requests that are published together: when it is dropped, one doorbell publishes all that is posted, also
-/// where a later request was refused.
+/// Requests that are published together: dropping the batch publishes all posted requests with one doorbell,
+/// even if a later request was refused.
 ///
-/// If it is leaked ([`core::mem::forget`]), the next doorbell of the queue publishes them.
+/// If the batch is leaked ([`core::mem::forget`]), the next doorbell of the queue publishes the requests.
 ///
 /// ```
 /// # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}, wqe::{Remote, Sge}};

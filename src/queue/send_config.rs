@@ -1,14 +1,14 @@
-//! What a send queue needs to know of its queue pair.
+//! Properties of a queue pair that its send queue needs.
 
 use crate::types::{Qpn, UmrFence};
 use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, UMR_HEAD_BLOCKS, WQEBB_BYTES};
 use crate::wqe::MemcpyConfig;
 use crate::wqe::control::RequestFlags;
 
-/// Bytes that the inline header adds to inline data.
+/// Bytes of the header of inline data.
 const INLINE_HEADER_BYTES: u32 = 4;
 
-/// What a send queue needs to know of its queue pair.
+/// Properties of a queue pair that its send queue needs.
 ///
 /// ```
 /// use mlx5_mkey::queue::SendQueueConfig;
@@ -23,39 +23,40 @@ const INLINE_HEADER_BYTES: u32 = 4;
 pub struct SendQueueConfig {
     /// Number of the queue pair.
     pub qpn: Qpn,
-    /// Longest inline data in bytes (`max_inline_data`); plus 4 it is also the limit of an mkey's layout and
-    /// BSFs.
+    /// Longest inline data in bytes (`max_inline_data`). With 4 bytes added, it also limits an mkey's layout
+    /// and BSFs.
     pub max_inline_data: u32,
-    /// Most data segments of a request (`max_send_sge`); under 1 it counts as 1, over 60 as 60, which is what
-    /// a request can hold.
+    /// Most data segments of a request (`max_send_sge`). A value under 1 counts as 1, a value over 60 as 60,
+    /// the most that a request can hold.
     pub max_sge: usize,
-    /// Most work requests between post and completion. A completion queue that gets nothing else
-    /// cannot overrun if it has as many entries; the guide's page on sizing counts what else needs entries.
+    /// Most work requests between post and completion. A completion queue with as many entries cannot overrun
+    /// if it gets no other entries. The guide's page on sizing counts the other entries.
     pub max_requests: u32,
-    /// Every request is signalled (`sq_sig_all`), and of an mkey configuration every SET_PSV, as the
-    /// reference provider has it.
+    /// Every request is signalled (`sq_sig_all`), also every SET_PSV of an mkey configuration, as with the
+    /// reference provider.
     pub signal_all: bool,
-    /// Number of the first block to post (PRM `wqe_index`, 16 bits), for a queue pair that has been in use; 0
-    /// for a new one.
+    /// Number of the first block to post (PRM `wqe_index`, 16 bits), for a queue pair that was already in
+    /// use; 0 for a new one.
     pub first_block: u32,
-    /// The last request posted changed an mkey, for a queue pair that has been in use; false for a new one.
+    /// The last posted request changed an mkey, for a queue pair that was already in use; false for a new
+    /// one.
     pub small_fence: bool,
     /// The fence of a request after a change of an mkey.
     pub umr_fence: UmrFence,
-    /// What copies in memory need, for a queue pair that has them; `None` for one that has not.
+    /// Buffer and limit of copies in memory; `None` for a queue pair without copies.
     pub memcpy: Option<MemcpyConfig>,
 }
 
 impl SendQueueConfig {
-    /// The longest inline data with which no request exceeds the device's limit of 63 octowords.
+    /// The longest inline data for which every request stays within the device's limit of 63 octowords.
     pub const MAX_INLINE_DATA: u32 = {
         let bytes = MAX_WQE_OCTOWORDS as usize * OCTOWORD_BYTES - UMR_HEAD_BLOCKS * WQEBB_BYTES;
         // Translation entries are padded to whole blocks.
         (bytes / WQEBB_BYTES * WQEBB_BYTES) as u32 - INLINE_HEADER_BYTES
     };
 
-    /// A new queue pair: inline data up to the largest limit, 30 data segments, any number of requests,
-    /// signalled one by one, the small fence after changes of mkeys, no copies in memory.
+    /// Returns the properties of a new queue pair: inline data up to the largest limit, 30 data segments, any
+    /// number of requests, signalled one by one, the small fence after changes of mkeys, no copies in memory.
     pub const fn new(qpn: Qpn) -> Self {
         Self {
             qpn,

@@ -1,5 +1,5 @@
-//! What all requests of a send queue read and change, whatever its size and its doorbell: the producer,
-//! limits, fences.
+//! The state that all requests of a send queue read and change: producer, limits, fences. It is the same type
+//! for all sizes and doorbells of queues.
 
 use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
@@ -17,19 +17,19 @@ use crate::wqe::{MemcpyConfig, Payload};
 pub(super) struct SendState<'r> {
     pub(super) producer: SqProducer<'r>,
     qpn: Qpn,
-    /// Where control segments have it.
+    /// The number of the queue pair, at its place in control segments.
     pub(super) qpn_bits: u64,
-    /// What each request gets beside its own flags (`signal_all`).
+    /// The flags that each request gets beside its own (`signal_all`).
     pub(super) flags: RequestFlags,
-    /// The same for a request after a change of an mkey: with a fence.
+    /// The same flags with a fence, for a request after a change of an mkey.
     pub(super) flags_after_umr: RequestFlags,
-    /// The one of the two that the next request gets.
+    /// The flags that the next request gets: one of the two sets above.
     pub(super) next_flags: RequestFlags,
     /// The first block of the last work request, for the doorbell.
     pub(super) last: u64,
     max_inline_data: usize,
     max_sge: usize,
-    /// Octowords that layout and BSFs may have, and blocks that a UMR with them may have.
+    /// The most octowords of layout and BSFs, and the most blocks of a UMR with them.
     max_octowords: usize,
     pub(super) max_umr_blocks: usize,
     pub(super) memcpy: Option<MemcpyConfig>,
@@ -83,7 +83,7 @@ impl<'r> SendState<'r> {
         Ok(())
     }
 
-    /// Returns whether a request may carry this.
+    /// Returns whether a request has room for this payload.
     #[inline]
     pub(super) const fn has_room_for_payload(&self, payload: &Payload<'_>) -> bool {
         match payload {
@@ -92,7 +92,7 @@ impl<'r> SendState<'r> {
         }
     }
 
-    /// Names what is too much of a payload.
+    /// Returns the error that names the limit that a payload exceeds.
     #[cold]
     pub(super) fn too_much(&self, payload: &Payload<'_>) -> PostError {
         let saturated = |count: usize| count.min(usize::from(u16::MAX)) as u16;
@@ -107,8 +107,8 @@ impl<'r> SendState<'r> {
         }
     }
 
-    /// Adds the count of an mkey's signature errors to the UMR at block `begin`, which is committed and not
-    /// published.
+    /// Adds the count of an mkey's signature errors to the UMR at block `begin`. The UMR is committed, but
+    /// not published.
     #[cold]
     #[inline(never)]
     pub(super) fn add_error_count(&mut self, begin: u64, mkey: &mut Mkey) {
@@ -116,13 +116,13 @@ impl<'r> SendState<'r> {
         umr::write_error_count(self.producer.unpublished(begin + 1), mkey.take_error_count());
     }
 
-    /// Begins anew at block 0.
+    /// Starts again at block 0.
     pub(super) const fn restart(&mut self) {
         self.producer.restart();
         (self.last, self.next_flags) = (0, self.flags);
     }
 
-    /// Has the next request wait for a change of an mkey.
+    /// Lets the next request wait for a change of an mkey.
     pub(super) const fn fence_next(&mut self) {
         self.next_flags = self.flags_after_umr;
     }

@@ -5,8 +5,8 @@ use super::send::SendQueue;
 
 /// A send queue behind a spin lock.
 ///
-/// The lock covers posting *and* the doorbell, so that two threads' doorbells cannot swap and an mkey's
-/// configuration stays next to the requests that use it.
+/// The lock covers posting *and* the doorbell. Doorbells of two threads therefore cannot swap, and an mkey's
+/// configuration stays next to the requests that use the mkey.
 ///
 /// ```
 /// # use mlx5_mkey::{error::PostError, queue::{Doorbell, SharedSendQueue}};
@@ -33,8 +33,8 @@ impl<'r, D: Doorbell, const N: usize> SharedSendQueue<'r, D, N> {
         Self(spin::Mutex::new(queue))
     }
 
-    /// Runs `work` with the queue to itself and rings the doorbell for what it posted, also where it returned
-    /// an error.
+    /// Runs `work` with exclusive access to the queue, then rings the doorbell for the posted requests, even
+    /// if `work` returns an error.
     pub fn with<T>(&self, work: impl FnOnce(&mut SendQueue<'r, D, N>) -> T) -> T {
         let mut queue = self.0.lock();
         let result = work(&mut queue);
@@ -42,7 +42,7 @@ impl<'r, D: Doorbell, const N: usize> SharedSendQueue<'r, D, N> {
         result
     }
 
-    /// Gives the queue back.
+    /// Returns the queue.
     pub fn into_inner(self) -> SendQueue<'r, D, N> {
         self.0.into_inner()
     }

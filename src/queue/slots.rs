@@ -1,8 +1,8 @@
-//! Which elements of a pool are free, in the order in which they became free, and which are in use.
+//! The free elements of a pool, in the order in which they became free, and the elements in use.
 //!
-//! A handle names its pool, the element, and the use: each pool has a number that no other pool of the
-//! process has, and each use a number that no other use in its pool has. So a handle is of no use to another
-//! pool, nor once its element was put back.
+//! A handle names its pool, the element, and the use. Each pool has a number that no other pool of the
+//! process has, and each use has a number that no other use in its pool has. A pool therefore refuses handles
+//! of other pools, and handles whose element was put back.
 
 use super::completion::{Message, Outcome, WorkCompletion};
 use super::in_flight::RequestKind;
@@ -10,13 +10,13 @@ use crate::error::PoolError;
 use crate::types::{Key, Qpn};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of the next pool. None has the number 0.
+/// The number of the next pool. No pool has number 0.
 static NEXT_POOL: AtomicU64 = AtomicU64::new(1);
 
-/// Ends a chain.
+/// Marks the end of a chain.
 const NONE: u32 = u32::MAX;
 
-/// An element in use.
+/// The handle of an element in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct Handle {
@@ -26,54 +26,54 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Returns which element of its pool it names.
+    /// Returns the position of the element in its pool.
     pub(crate) const fn position(self) -> usize {
         self.position as usize
     }
 
-    /// Returns the handle as plain numbers, for C. The numbers of no handle are all 0.
+    /// Returns the handle as plain numbers, for C. At least one of the numbers is not 0.
     #[cfg(feature = "capi")]
     pub(crate) const fn to_numbers(self) -> [u64; 3] {
         [self.pool, self.number, self.position as u64]
     }
 
-    /// Returns the handle of which these are the numbers. Other numbers are a handle that no pool knows.
+    /// Returns the handle with these numbers. Any other numbers make a handle that no pool knows.
     #[cfg(feature = "capi")]
     pub(crate) const fn from_numbers([pool, number, position]: [u64; 3]) -> Self {
         Self { pool, number, position: position as u32 }
     }
 }
 
-/// What becomes of an element.
+/// The state of an element.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// There is none.
+    /// The slot has no element.
     Vacant,
     Free,
     InUse,
-    /// It is in use, and this request takes its key out of service.
+    /// The element is in use, and this request takes its key out of service.
     Invalidating {
         qpn: Qpn,
         id: u64,
     },
 }
 
-/// What is known of an element.
+/// The state of one slot.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     state: State,
-    /// The number of its last use.
+    /// The number of the element's last use.
     number: u64,
-    /// The next one of its chain.
+    /// The next slot of the chain.
     next: u32,
 }
 
 impl Slot {
-    /// No element.
+    /// A slot without an element.
     pub(crate) const VACANT: Self = Self { state: State::Vacant, number: 0, next: NONE };
 }
 
-/// Slots that follow each other.
+/// A chain of slots.
 #[derive(Clone, Copy)]
 struct Chain {
     first: u32,
@@ -114,18 +114,19 @@ impl Chain {
 /// The slots of a pool, at most 2^32 - 1.
 pub(crate) struct Slots<S> {
     pool: u64,
-    /// Uses until now.
+    /// Number of uses until now.
     uses: u64,
-    /// The one that became free first is the first.
+    /// The free slots. The first one became free first.
     free: Chain,
-    /// Those removed last come first, then those that never had an element.
+    /// The slots without elements. Slots whose element was removed come first, the last removed at the front,
+    /// then slots that never had an element.
     vacant: Chain,
     available: u32,
     slots: S,
 }
 
 impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
-    /// A new pool of no elements.
+    /// Makes a pool without elements.
     pub(crate) fn new(mut slots: S) -> Self {
         let mut vacant = Chain::EMPTY;
         slots.as_mut().fill(Slot::VACANT);
@@ -136,19 +137,19 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
         Self { pool, uses: 0, free: Chain::EMPTY, vacant, available: 0, slots }
     }
 
-    /// Returns how many are free.
+    /// Returns the number of free elements.
     pub(crate) const fn available(&self) -> usize {
         self.available as usize
     }
 
-    /// Adds a free element, and returns its position; `None` where there is no room.
+    /// Adds a free element and returns its position, or `None` if there is no room.
     pub(crate) fn add(&mut self) -> Option<usize> {
         let position = self.vacant.pop_front(self.slots.as_ref())?;
         self.make_free(position);
         Some(position as usize)
     }
 
-    /// Removes the element that became free first, and returns its position.
+    /// Removes the free element that became free first, and returns its position.
     pub(crate) fn remove_free(&mut self) -> Option<usize> {
         let position = self.free.pop_front(self.slots.as_ref())?;
         self.available -= 1;
@@ -167,7 +168,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
         Some(Handle { pool: self.pool, number, position })
     }
 
-    /// Finds an element in use.
+    /// Finds the slot of an element in use.
     #[inline]
     fn slot(&mut self, handle: Handle) -> Result<&mut Slot, PoolError> {
         if handle.pool != self.pool {
@@ -184,14 +185,14 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
         self.slot(handle).map(|_| handle.position())
     }
 
-    /// Notes that a request was posted that takes the key of an element in use out of service.
+    /// Notes that a posted request takes the key of an element in use out of service.
     pub(crate) fn invalidating(&mut self, handle: Handle, qpn: Qpn, id: u64) {
         if let Ok(slot) = self.slot(handle) {
             slot.state = State::Invalidating { qpn, id };
         }
     }
 
-    /// Makes an element free whose key was never in service.
+    /// Frees an element whose key was never in service.
     pub(crate) fn put_unused(&mut self, handle: Handle) -> Result<(), PoolError> {
         if self.slot(handle)?.state != State::InUse {
             return Err(PoolError::KeyInService);
@@ -200,11 +201,11 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
         Ok(())
     }
 
-    /// Makes an element free whose key is out of service: this completion says it.
+    /// Frees an element if `done` proves that its key is out of service.
     pub(crate) fn put(&mut self, handle: Handle, key: Key, done: &WorkCompletion) -> Result<(), PoolError> {
         let state = self.slot(handle)?.state;
         let is_out_of_service = match done.outcome {
-            // Data that moved through the mkey may have the same name.
+            // A request that moved data through the mkey may have the same name.
             Outcome::Sent { kind: RequestKind::LocalInvalidate, .. } => {
                 state == State::Invalidating { qpn: done.qpn, id: done.id }
             }
@@ -225,7 +226,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
         Ok(handle.position())
     }
 
-    /// Returns the handle of the element at a position, if that is in use.
+    /// Returns the handle of the element at a position, if the element is in use.
     fn handle(&self, position: usize) -> Option<Handle> {
         let slot = self.slots.as_ref().get(position)?;
         let is_in_use = !matches!(slot.state, State::Vacant | State::Free);

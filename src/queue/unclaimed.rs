@@ -1,4 +1,4 @@
-//! Signature errors of mkeys that no router had: each is kept until its mkey is asked.
+//! Signature errors of mkeys that no router had. Each error is kept until its mkey is checked.
 
 use crate::error::CheckError;
 use crate::mkey::{Mkey, SignatureError, SignatureFault};
@@ -9,23 +9,24 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use heapless::Vec;
 
-/// The number of mkeys whose errors a completion queue keeps.
+/// The most mkeys whose errors one completion queue keeps.
 const OWN: usize = 8;
 
-/// The number of mkeys whose errors the completion queues of a device keep together.
+/// The most mkeys whose errors the completion queues of a device keep together.
 #[cfg(feature = "devx")]
 const SHARED: usize = 256;
 
-/// The first unclaimed error of each mkey, of at most `N` mkeys.
+/// The first unclaimed error of each mkey, for at most `N` mkeys.
 #[derive(Default)]
 pub(crate) struct Faults<const N: usize> {
     faults: Vec<SignatureFault, N>,
-    /// There was no room for an error.
+    /// An error was dropped, because there was no room.
     lost: bool,
 }
 
 impl<const N: usize> Faults<N> {
-    /// Keeps an error. The device reports no second error of an mkey before the first is recorded.
+    /// Keeps an error. Of each mkey one error is enough: the device reports a second one only after the first
+    /// is recorded.
     fn keep(&mut self, fault: &SignatureFault) {
         let is_known = self.faults.iter().any(|kept| kept.mkey == fault.mkey);
         if !is_known && self.faults.push(*fault).is_err() {
@@ -38,7 +39,7 @@ impl<const N: usize> Faults<N> {
         self.faults.retain(|kept| kept.mkey != mkey);
     }
 
-    /// Records the error of an mkey, and takes it.
+    /// Moves a kept error into its mkey, and returns the mkey's first error.
     fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
         self.faults.retain(|kept| !mkey.record(kept));
         match mkey.take_error() {
@@ -48,13 +49,13 @@ impl<const N: usize> Faults<N> {
     }
 }
 
-/// Errors that the completion queues of a device keep together. A queue pair with two completion queues has
-/// its errors at either of them.
+/// Errors that the completion queues of a device keep together. If a queue pair has two completion queues,
+/// its errors may arrive at either.
 #[cfg(feature = "devx")]
 #[derive(Default)]
 pub(crate) struct SharedFaults {
     faults: spin::Mutex<Faults<SHARED>>,
-    /// There is an error, or one was lost. Else nobody takes the lock.
+    /// An error is kept, or one was dropped. Otherwise the lock is not needed.
     any: AtomicBool,
 }
 
@@ -67,7 +68,7 @@ impl SharedFaults {
         result
     }
 
-    /// Drops the error of an mkey that had the number of a new one.
+    /// Drops the error of a former mkey whose number a new mkey has.
     pub(crate) fn forget(&self, mkey: MkeyIndex) {
         if self.any.load(Ordering::Acquire) {
             self.change(|faults| faults.forget(mkey));
@@ -82,7 +83,7 @@ impl SharedFaults {
     }
 }
 
-/// Where a completion queue keeps the errors of mkeys that no router had.
+/// The place where a completion queue keeps the errors of mkeys that no router had.
 #[cfg_attr(
     feature = "devx",
     expect(clippy::large_enum_variant, reason = "a bare machine has no heap, and a queue stays where it is")

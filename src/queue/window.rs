@@ -8,18 +8,19 @@ use crate::wqe::window::{self, BIND_BLOCKS};
 
 impl SendRequest<'_, '_> {
     /// Binds a memory window of type 2 to a range of a registered region (`IBV_WR_BIND_MW`,
-    /// `ibv_wr_bind_mw`): under its next key, the peer of this queue pair may do what `access` says, whatever
-    /// the region allows it. The range begins at address `start` of the window's space; `ibv_wr_bind_mw` has
-    /// the address in the region there, or 0 (`IBV_ACCESS_ZERO_BASED`).
+    /// `ibv_wr_bind_mw`). Under the window's next key, the peer of this queue pair gets the rights in
+    /// `access`, whatever rights the region itself gives. The range begins at address `start` of the window's
+    /// space. With `ibv_wr_bind_mw`, this address is the one in the region, or 0 (`IBV_ACCESS_ZERO_BASED`).
     ///
-    /// The region has to allow local writing where the peer may write, and has to be in the window's
-    /// protection domain. Binding does not check that; else the device refuses the peer's access.
+    /// If the peer may write, the region has to allow local writing. The region has to be in the window's
+    /// protection domain. Binding does not check both conditions: if one is not met, the device refuses the
+    /// peer's access.
     ///
     /// # Errors
-    /// [`PostError::Config`] with [`ConfigError::WindowBound`] for a window that was not invalidated, or
-    /// [`ConfigError::EntryLength`] for a range of 0 bytes or over 2 GiB, or [`ConfigError::SpaceBehindEnd`]
-    /// for one that ends behind address 2^64 - 1; [`PostError::SendRingFull`],
-    /// [`PostError::TooManyRequests`].
+    /// [`PostError::Config`] with [`ConfigError::WindowBound`] for a window that was not invalidated, with
+    /// [`ConfigError::EntryLength`] for a range of 0 bytes or over 2 GiB, or with
+    /// [`ConfigError::SpaceBehindEnd`] for a range that ends beyond address 2^64 - 1;
+    /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn bind_window(
         mut self,
         window: &mut MemoryWindow,
@@ -42,11 +43,11 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Revokes a memory window (`IBV_WR_LOCAL_INV`): once the request is executed, the peer's requests by the
-    /// key fail. Ask for a fence where requests before it still use the key.
+    /// Revokes a memory window (`IBV_WR_LOCAL_INV`): after the execution, the peer's requests with the key
+    /// fail. Ask for a fence if earlier requests still use the key.
     ///
-    /// The window stays bound until the request has completed without an error: call
-    /// [`MemoryWindow::note_invalidated`] then. Where the request fails, the peer may still use the key.
+    /// The window stays bound until the request has completed without an error: then call
+    /// [`MemoryWindow::note_invalidated`]. If the request fails, the peer may still use the key.
     ///
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::WindowNotBound`], or [`ConfigError::WindowOfOtherQueuePair`]

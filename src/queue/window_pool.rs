@@ -1,4 +1,4 @@
-//! Memory windows that requests take and give back.
+//! Pools of memory windows, which requests take and give back.
 
 use super::completion::WorkCompletion;
 use super::request::SendRequest;
@@ -7,15 +7,14 @@ use crate::error::{PoolError, PostError};
 use crate::mkey::MemoryWindow;
 use heapless::Vec;
 
-/// Up to `N` memory windows, in use or not: for keys that are given to a peer for one I/O, and revoked behind
-/// it.
+/// Up to `N` memory windows, in use or not. Their keys are given to a peer for one I/O, and revoked after it.
 ///
 /// A window is put back in two steps: [`WindowPool::invalidate`] posts the request that revokes it, and
-/// [`WindowPool::put`] wants its completion. The one that was put back first is taken first, so that the key
-/// of a window returns as late as it can.
+/// [`WindowPool::put`] needs the completion of this request. The window that was put back first is taken
+/// first, so that its key comes back as late as possible.
 ///
-/// The pool keeps the windows, and hands out copies of handles. A handle is of no use to another pool, nor
-/// once its window was put back. A handle that was lost is among those of [`WindowPool::in_use`].
+/// The pool keeps the windows, and hands out copies of handles. Another pool refuses the handle, and so does
+/// the same pool once the window was put back. [`WindowPool::in_use`] also returns handles that were lost.
 ///
 /// ```
 /// use mlx5_mkey::error::{PoolError, PostError};
@@ -36,7 +35,7 @@ use heapless::Vec;
 ///     Ok(Some(handle))
 /// }
 ///
-/// /// Ends it, as soon as request 2 is executed. `queue` is the one that has bound the window.
+/// /// Ends the access, as soon as request 2 is executed. `queue` is the one that has bound the window.
 /// fn end<D: Doorbell>(
 ///     queue: &mut SendQueue<'_, D, 256>,
 ///     pool: &mut WindowPool<64>,
@@ -66,18 +65,18 @@ pub struct WindowPool<const N: usize> {
 pub struct PooledWindow(Handle);
 
 impl PooledWindow {
-    /// Returns its position in the pool.
+    /// Returns the window's position in the pool.
     pub const fn position(self) -> usize {
         self.0.position()
     }
 }
 
 impl<const N: usize> WindowPool<N> {
-    /// A pool of these windows, none of them in use.
+    /// Makes a pool of these windows, none of them in use.
     ///
     /// # Errors
-    /// [`PoolError::TooMany`] for more than `N`, [`PoolError::KeyInService`] for a window that is bound.
-    /// [`WindowPool::insert`] gives each back that it does not take.
+    /// [`PoolError::TooMany`] for more than `N` windows, [`PoolError::KeyInService`] for a window that is
+    /// bound. Use [`WindowPool::insert`] to get back a refused window.
     pub fn new(windows: impl IntoIterator<Item = MemoryWindow>) -> Result<Self, PoolError> {
         let mut pool = Self { windows: Vec::new(), slots: Slots::new([Slot::VACANT; N]) };
         for window in windows {
@@ -88,46 +87,47 @@ impl<const N: usize> WindowPool<N> {
         Ok(pool)
     }
 
-    /// Returns how many windows there are to take.
+    /// Returns the number of windows that can be taken.
     pub fn available(&self) -> usize {
         self.slots.available()
     }
 
-    /// Adds a window that is not bound. Returns its position, which it has until it is removed.
+    /// Adds a window that is not bound. Returns the position that the window keeps until it is removed.
     ///
     /// # Errors
-    /// The window, where it is bound, or the pool has `N` already.
+    /// The window, if it is bound, or if the pool already has `N` windows.
     pub fn insert(&mut self, window: MemoryWindow) -> Result<usize, MemoryWindow> {
         if window.is_bound() {
             return Err(window);
         }
         let Some(position) = self.slots.add() else { return Err(window) };
         match self.windows.get_mut(position) {
-            // A position of one that was removed.
+            // The position of a removed window.
             Some(place) => *place = Some(window),
-            // Positions are given out in turn, and there is room for `N`.
+            // Positions are given out in ascending order, and there is room for `N` windows.
             None => drop(self.windows.push(Some(window))),
         }
         Ok(position)
     }
 
-    /// Takes a window, to be bound; `None` while all are in use.
+    /// Takes a window, to be bound, or returns `None` while all windows are in use.
     pub fn take(&mut self) -> Option<(PooledWindow, &mut MemoryWindow)> {
         let handle = self.slots.take()?;
         let window = self.windows.get_mut(handle.position())?.as_mut()?;
         Some((PooledWindow(handle), window))
     }
 
-    /// Has `request` revoke a window ([`SendRequest::invalidate_window`]), for [`WindowPool::put`], which
-    /// wants its completion: the request is signalled, or has the name (`wr_id`) of a later invalidation on
-    /// the same queue pair that is. Invalidations of one name are not told apart: put their windows back with
-    /// the completion of the last. Ask for a fence where requests before it still use the key.
+    /// Posts `request` to revoke a window ([`SendRequest::invalidate_window`]). [`WindowPool::put`] needs the
+    /// completion of this request. The request is therefore signalled, or has the name (`wr_id`) of a later
+    /// signalled invalidation on the same queue pair. Invalidations of one name cannot be distinguished: put
+    /// their windows back with the completion of the last one. Ask for a fence if earlier requests still use
+    /// the key.
     ///
-    /// The window stays in use. Where the request fails, or its queue pair is reset before, the peer may
-    /// still use the key: invalidate the window again, on the same queue pair, when that works again.
+    /// The window stays in use. If the request fails, or its queue pair is reset before, the peer may still
+    /// use the key. Invalidate the window again on the same queue pair, once the queue pair works again.
     ///
     /// # Errors
-    /// [`PostError::Pool`] for a handle that names no window in use here; else as of
+    /// [`PostError::Pool`] for a handle that names no window in use in this pool; otherwise the errors of
     /// [`SendRequest::invalidate_window`]. Nothing is posted.
     pub fn invalidate(
         &mut self,
@@ -140,14 +140,14 @@ impl<const N: usize> WindowPool<N> {
         Ok(())
     }
 
-    /// Puts a window back that is not bound any more, as a completion says: that of
+    /// Puts a window back if a completion proves that it is no longer bound. The completion is that of
     /// [`WindowPool::invalidate`], or the receipt of a message by which the peer has invalidated the key
     /// ([`super::Message::SendInvalidate`]).
     ///
     /// # Errors
-    /// [`PoolError::KeyInService`] where the completion does not say that: of a request that failed, or of
-    /// another request. The window is still in use. [`PoolError::OtherPool`] and [`PoolError::NotInUse`] for
-    /// a handle that names no window in use here.
+    /// [`PoolError::KeyInService`] if the completion is no such proof, because the request failed or the
+    /// completion is of another request. The window is still in use. [`PoolError::OtherPool`] and
+    /// [`PoolError::NotInUse`] for a handle that names no window in use in this pool.
     pub fn put(&mut self, window: PooledWindow, completion: &WorkCompletion) -> Result<(), PoolError> {
         let key = self.window_mut(window)?.key();
         self.slots.put(window.0, key, completion)?;
@@ -161,7 +161,7 @@ impl<const N: usize> WindowPool<N> {
     ///
     /// # Errors
     /// [`PoolError::KeyInService`] for a window that is bound, [`PoolError::OtherPool`] and
-    /// [`PoolError::NotInUse`] for a handle that names no window in use here. Nothing has changed.
+    /// [`PoolError::NotInUse`] for a handle that names no window in use in this pool. Nothing changes.
     pub fn put_unused(&mut self, window: PooledWindow) -> Result<(), PoolError> {
         if self.window_mut(window)?.is_bound() {
             return Err(PoolError::KeyInService);
@@ -169,17 +169,18 @@ impl<const N: usize> WindowPool<N> {
         self.slots.put_unused(window.0)
     }
 
-    /// Removes a window in use, to be destroyed on the device: one whose queue pair is gone, which alone
-    /// could revoke it. The others keep their positions.
+    /// Removes a window in use, to be destroyed on the device. This is for a window whose queue pair was
+    /// destroyed, since no other queue pair can revoke the window. The other windows keep their positions.
     ///
     /// # Errors
-    /// [`PoolError::OtherPool`] and [`PoolError::NotInUse`] for a handle that names no window in use here.
+    /// [`PoolError::OtherPool`] and [`PoolError::NotInUse`] for a handle that names no window in use in this
+    /// pool.
     pub fn remove(&mut self, window: PooledWindow) -> Result<MemoryWindow, PoolError> {
         let position = self.slots.remove(window.0)?;
         self.windows.get_mut(position).and_then(Option::take).ok_or(PoolError::NotInUse)
     }
 
-    /// Returns a window in use, for its key; `None` for a handle that names none here.
+    /// Returns a window in use, or `None` if the handle names none in this pool. Its key is for the peer.
     pub fn get_mut(&mut self, window: PooledWindow) -> Option<&mut MemoryWindow> {
         self.window_mut(window).ok()
     }
@@ -189,7 +190,7 @@ impl<const N: usize> WindowPool<N> {
         self.windows.get_mut(position).and_then(Option::as_mut).ok_or(PoolError::NotInUse)
     }
 
-    /// Returns the handles of all windows in use, by position: also of those whose handles were lost.
+    /// Returns the handles of all windows in use, by position, including lost handles.
     pub fn in_use(&self) -> impl Iterator<Item = PooledWindow> {
         self.slots.in_use().map(PooledWindow)
     }

@@ -1,4 +1,4 @@
-//! Polling, against what a search through lists would find.
+//! Polling, compared with a model that searches lists.
 
 mod endless;
 mod events;
@@ -60,7 +60,7 @@ fn signature_mkey(key: Key) -> Mkey {
 const CRC32: crate::mkey::Domain =
     crate::mkey::Domain { signature: Signature::Crc32(Seed::Zeros), block_size: BlockSize::B512 };
 
-/// Sets a signature of [`signature_mkey`]s.
+/// Returns a configuration that sets a signature of a [`signature_mkey`].
 fn signing(signature: BlockSignature) -> PreparedConfig {
     let config = MkeyConfig { signature: SignatureChange::Set(signature), ..MkeyConfig::UNCHANGED };
     PreparedConfig::new(signature_mkey(Key::default()).kind(), &config).unwrap()
@@ -95,11 +95,11 @@ fn m56_entries_of_128_bytes_are_read_in_their_second_half() {
     let counters = |completions: &mut CompletionQueue<'_, Cqe128>| -> Vec<u16> {
         core::iter::from_fn(|| completions.take_entry()).map(|entry| entry.wqe_counter.get()).collect()
     };
-    // What stays moves without the half before it, which holds nothing.
+    // Discarding moves the remaining entries. It leaves out the unused first half of a slot.
     assert_eq!(completions.discard(|entry| entry.wqe_counter.get() == 1), 1);
     assert_eq!((counters(&mut completions), completions.is_empty()), (vec![0, 2], true));
     assert_eq!(ring.map(|slot| slot.inline_64[0]), [0; 4]);
-    // In the second lap.
+    // A queue in the second lap.
     let mut ring = [long(4, 1), long(1, 0), long(2, 0), long(3, 0)];
     let mut completions = CompletionQueue::new(&mut ring, &record).unwrap().starting_at([3, 0]);
     assert_eq!(counters(&mut completions), [3, 4]);
@@ -108,7 +108,7 @@ fn m56_entries_of_128_bytes_are_read_in_their_second_half() {
 #[test]
 fn a_queue_continues_behind_another_reader() {
     let later = |counter, owner| cqe(CqeOpcode::REQUESTER, counter, owner);
-    // Entries 4 and 5 of a ring of 4 are taken, 6 is there, 7 is still that of the lap before.
+    // In a ring of 4, entries 4 and 5 are taken, 6 is written, and 7 is still an entry of the lap before.
     let written = [later(4, 1), later(5, 1), later(6, 1), later(3, 0)];
     for laps in [0, 2, 0x3f_fffe] {
         let first = laps * 4;
@@ -120,7 +120,7 @@ fn a_queue_continues_behind_another_reader() {
         completions.release();
         assert_eq!(record.bytes()[0], (first + 7).to_be_bytes());
     }
-    // In the other lap the same entries are old.
+    // In the other lap, the same entries are old.
     let (mut ring, record) = queue(&written);
     assert!(CompletionQueue::new(&mut ring, &record).unwrap().starting_at([2, 0]).is_empty());
 }
@@ -133,7 +133,7 @@ fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
         expected_trans_sig: U32::new(0x699a_ca21),
         actual_trans_sig: U32::new(0x969a_ca21),
         syndrome: U16::new(SignatureErrorCqe::SYNDROME_GUARD),
-        // Only three bits of type and domain count.
+        // Only three bits of type and domain count, so the other bits are set.
         sig_type: 0xf8,
         domain: 0xf8 | SignatureErrorCqe::DOMAIN_MEMORY,
         mkey: U32::new(0x0012_34ff),
@@ -177,8 +177,8 @@ fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
     assert!(mkeys[1].error_count().is_some_and(|count| count.pending && count.seen == 3));
 }
 
-/// An error whose mkey the router lacks is kept until the mkey is asked: data that was wrong is never called
-/// right.
+/// If the router lacks the mkey of an error, the queue keeps the error until the mkey is checked. No check
+/// calls wrong data right.
 #[test]
 fn an_error_that_the_router_has_no_mkey_for_is_told_when_the_mkey_is_asked() {
     let of = |key: u32| -> Cqe {
@@ -221,7 +221,7 @@ fn an_error_that_the_router_has_no_mkey_for_is_told_when_the_mkey_is_asked() {
     assert_eq!(completions.check(&mut right), Ok(None));
     completions.forget_mkey(gone.key().index());
     assert_eq!(completions.check(&mut gone), Ok(None), "another mkey of that number");
-    // More than are kept: no mkey is called right any more.
+    // The queue keeps 8 errors. If there are more, no check calls an mkey right any more.
     for _ in 4..12 {
         assert!(poll(&mut completions).is_some_and(|found| found.is_err()));
     }
@@ -248,7 +248,7 @@ fn a_batch_gives_its_slots_back_at_once() {
     assert_eq!(completions.poll_batch(3, &mut table.router(&mut []), |_| ()), 0);
 }
 
-/// What is outstanding on a queue pair, as lists that are searched.
+/// The outstanding requests of a queue pair, in lists that are searched.
 #[derive(Default)]
 struct Model {
     /// First block, `wr_id` and kind of each send request.
@@ -272,7 +272,7 @@ impl Model {
     }
 }
 
-/// Returns four bytes of an entry.
+/// Returns four bytes of an entry as a number.
 fn word(entry: &[u8; 64], at: usize) -> u32 {
     u32::from_be_bytes(entry[at..at + 4].try_into().unwrap())
 }
@@ -280,8 +280,8 @@ fn word(entry: &[u8; 64], at: usize) -> u32 {
 /// Indices of the mkeys that the router has.
 const MKEYS: [u32; 2] = [0x77, 0x78];
 
-/// Reads an entry, byte by byte, and retires what it names in a search: what a poll has to return, or `None`
-/// for what the user does not see.
+/// Reads an entry byte by byte, and retires its request by a search. Returns the expected result of a poll,
+/// or `None` for an entry that is not for the user.
 fn expected(entry: &[u8; 64], models: &mut [(u32, Model)]) -> Option<Result<Completion, CompletionError>> {
     let (opcode, format) = (entry[63] >> 4, entry[63] >> 2 & 3);
     match opcode {
@@ -315,7 +315,7 @@ fn expected(entry: &[u8; 64], models: &mut [(u32, Model)]) -> Option<Result<Comp
     Some(Ok(Completion::Work(work)))
 }
 
-/// Returns what an entry says of a request of this kind.
+/// Returns the outcome that an entry reports for a request of this kind.
 fn outcome(entry: &[u8; 64], kind: RequestKind) -> Outcome {
     let (bytes, imm) = (word(entry, 44), word(entry, 36));
     let message = match entry[63] >> 4 {
@@ -333,7 +333,7 @@ fn outcome(entry: &[u8; 64], kind: RequestKind) -> Outcome {
     Outcome::Received { message, bytes }
 }
 
-/// Numbers as chance has them.
+/// Pseudorandom numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -349,8 +349,8 @@ impl Dice {
 
 type Qp<'r> = (Send<'r>, ReceiveQueue<'r, 4>);
 
-/// Queue pairs that complete to one completion queue, and what is known of them. Some are not in the table
-/// for a while.
+/// Queue pairs that complete to one completion queue, with their models. Some queue pairs are temporarily not
+/// in the table.
 struct World<'r> {
     dice: Dice,
     table: QpTable<Qp<'r>, 8>,
@@ -359,7 +359,7 @@ struct World<'r> {
     mkeys: [Mkey; 2],
     ring: [Cqe; 8],
     record: CqDoorbellRecord,
-    /// Entries that were written and not taken.
+    /// Entries that were written but not taken.
     pending: VecDeque<[u8; 64]>,
     consumer: u64,
     completed: usize,
@@ -401,7 +401,7 @@ impl World<'_> {
         }
     }
 
-    /// Makes an entry: of a request that is outstanding, or of any queue pair and counter, or any bytes.
+    /// Makes an entry: for an outstanding request, for any queue pair and counter, or of random bytes.
     fn entry(&mut self) -> [u8; 64] {
         let mut entry = self.dice.bytes();
         let at = self.dice.below(self.models.len() as u64) as usize;
@@ -419,7 +419,7 @@ impl World<'_> {
                 0 | 13 => model.sends.get(place).map(|(begin, ..)| *begin as u16),
                 _ => model.receives.get(place).map(|(number, _)| *number),
             };
-            // Now and then the middle of a request, or what is not outstanding.
+            // Sometimes the counter names the middle of a request, or no outstanding request.
             let counter = counter.unwrap_or(7).wrapping_add(u16::from(self.dice.below(8) == 0));
             entry[60..62].copy_from_slice(&counter.to_be_bytes());
             let qpn = if self.dice.below(32) == 0 { 0x99 } else { *qpn };
@@ -434,7 +434,7 @@ impl World<'_> {
         entry
     }
 
-    /// Writes an entry where the device would, if there is room.
+    /// Writes an entry to the place where the device would write it, if there is room.
     fn write(&mut self) {
         let slots = self.ring.len() as u64;
         let index = self.consumer + self.pending.len() as u64;
@@ -442,14 +442,14 @@ impl World<'_> {
             return;
         }
         let mut entry = self.entry();
-        // What has never been written is not an entry.
+        // Opcode 15 marks a slot that was never written, so entries get another opcode.
         let opcode = if entry[63] >> 4 == 15 { 5 << 4 } else { entry[63] & 0xf0 };
         entry[63] = opcode | entry[63] & 0x0e | (index / slots % 2) as u8;
         self.ring[(index % slots) as usize] = transmute!(entry);
         self.pending.push_back(entry);
     }
 
-    /// Polls one or a batch, and compares.
+    /// Polls once, or a batch, and compares the results with the model.
     fn poll(&mut self) {
         let mut completions = CompletionQueue::new(&mut self.ring, &self.record).unwrap();
         completions.consumer = self.consumer;
@@ -498,9 +498,9 @@ impl World<'_> {
 
 #[test]
 fn polling_retires_what_a_search_would() {
-    // Five queue pairs that complete to one queue of eight entries, over many laps. Some are where their user
-    // index says, some are not. Requests of one block and more, silent or not; entries that a device would
-    // write, and others.
+    // Five queue pairs complete to one queue of eight entries, over many laps. Some are at the position that
+    // their user index names, others are not. Requests have one or more blocks, and are silent or signalled.
+    // Some entries are valid, others are not.
     let mut rings = [[Wqebb::ZERO; 16]; 5];
     let mut receive_rings = [[DataSegment::default(); 4]; 5];
     let records = [const { DoorbellRecord::new() }; 5];
@@ -561,7 +561,7 @@ fn a_table_takes_what_it_has_room_for() {
     assert_eq!(table.iter_mut().map(|queue| queue.qpn().get()).collect::<Vec<_>>(), [8]);
 }
 
-/// Finds queues of another queue pair than the entry's.
+/// A router that finds the queues of a wrong queue pair.
 struct Wrong<'q, 'r>(&'q mut Send<'r>);
 
 impl<'r> CompletionRouter for Wrong<'_, 'r> {
@@ -578,7 +578,7 @@ impl<'r> CompletionRouter for Wrong<'_, 'r> {
 
 #[test]
 fn a_router_that_is_wrong_retires_nothing() {
-    // The second number differs from the entry's in its highest byte alone.
+    // The second number differs from the entry's only in its highest byte.
     for other in [0x43, 1 << 16 | QPN.get()] {
         let (mut sq_ring, sq_record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
         let mut send = send(Qpn::from_low_bits(other), &mut sq_ring, &sq_record);
@@ -607,7 +607,7 @@ fn a_table_tells_numbers_apart_by_all_their_bits() {
         queues.request(1).nop().unwrap();
         queues.ring_doorbell();
     }
-    // The user index is that of the first, the number that of the second.
+    // The user index names the first queue pair, the number names the second.
     let (mut ring, record) = queue(&[Cqe { user_index: U32::new(0), ..cqe(CqeOpcode::REQUESTER, 0, 0) }]);
     let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
     let done = completions.poll(&mut table.router(&mut [])).unwrap().unwrap();
@@ -625,7 +625,7 @@ fn inner_requests_complete_unseen() {
         send.request(1).configure_mkey(&mut mkey, &prepared, Layout::Unchanged).unwrap();
     }
     send.ring_doorbell();
-    // Inner requests of the three configurations, all of which complete.
+    // Work requests within the three configurations, all of which complete.
     let (mut ring, record) = queue(&[0, 3, 5, 8].map(|counter| cqe(CqeOpcode::REQUESTER, counter, 0)));
     let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
     let mut router = QpRouter { queues: &mut send, mkeys: &mut [] };
@@ -682,14 +682,14 @@ fn waiting_ends_with_a_completion_or_at_the_limit() {
 
 #[test]
 fn what_is_discarded_leaves_the_rest_in_order() {
-    // Entries of two queue pairs in every mix, from every place of the ring on, over two laps.
+    // Entries of two queue pairs in every mixture, from every place of the ring, over two laps.
     let other = Qpn::from_low_bits(0x43);
     let is_signature_error = |index: u64| index % 5 == 4;
     for (taken, mix) in (0..16_u64).flat_map(|taken| (0..256_u32).map(move |mix| (taken, mix))) {
         let written = mix.count_ones() as u64 % 3 + 6;
         let mut entries = vec![Cqe::UNWRITTEN; 8];
         for index in 0..taken + written {
-            // A signature error is about no queue pair, whatever stands where other entries name theirs.
+            // A signature error names no queue pair, whatever the fields for the queue pair contain.
             let opcode =
                 if is_signature_error(index) { CqeOpcode::SIGNATURE_ERROR } else { CqeOpcode::REQUESTER };
             let mut entry = cqe(opcode, index as u16, (index >> 3 & 1) as u8);
@@ -720,7 +720,7 @@ fn what_is_discarded_leaves_the_rest_in_order() {
     }
 }
 
-/// Notes which queue pairs entries name.
+/// A router that records the queue pairs that entries name.
 struct Origins(Vec<CqeOrigin>);
 
 impl CompletionRouter for Origins {

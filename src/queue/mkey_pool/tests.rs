@@ -17,7 +17,7 @@ impl Doorbell for Silent {
 
 const QPN: Qpn = Qpn::from_low_bits(0x77);
 
-/// The completion of a request that is called `id`.
+/// Returns the completion of the request with name `id`.
 fn sent(id: u64) -> WorkCompletion {
     let outcome = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
     WorkCompletion { id, qpn: QPN, outcome }
@@ -73,7 +73,7 @@ fn an_invalidation_is_done_when_it_has_completed() {
         assert_eq!(pool.put(one, &completion), Err(PoolError::KeyInService), "{completion:?}");
     }
     assert_eq!(pool.available(), 0);
-    // It failed: it is posted again, under another name.
+    // The invalidation failed and is posted again, under another name.
     pool.invalidate(one, queue.request(3)).unwrap();
     assert_eq!(pool.put(one, &sent(1)), Err(PoolError::KeyInService));
     assert_eq!(pool.put(one, &sent(3)), Ok(()));
@@ -81,7 +81,7 @@ fn an_invalidation_is_done_when_it_has_completed() {
     let full = pool.invalidate(other, queue.request(4));
     assert_eq!(full, Err(PostError::SendRingFull { needed: 2, free: 0 }));
     assert_eq!(pool.put(other, &sent(4)), Err(PoolError::KeyInService), "nothing was posted");
-    // The peer has invalidated it.
+    // The peer has invalidated the key.
     let received = |key| {
         let message = Message::SendInvalidate(Key::from_raw(key));
         WorkCompletion { outcome: Outcome::Received { message, bytes: 0 }, ..sent(9) }
@@ -93,7 +93,7 @@ fn an_invalidation_is_done_when_it_has_completed() {
 
 #[test]
 fn a_handle_is_of_one_pool() {
-    // Two cards, whose mkeys have the same numbers.
+    // Pools for two cards, whose mkeys have the same numbers.
     let mut pools = [(); 2].map(|()| MkeyPool::<1>::new([plain(1)]).unwrap());
     let [here, there] = pools.each_mut().map(|pool| pool.take().unwrap().0);
     assert_ne!(here, there);
@@ -114,7 +114,7 @@ fn a_handle_is_of_one_pool() {
 fn what_was_put_back_first_is_taken_first() {
     let mut pool = MkeyPool::<64>::new((1..=64).map(tagged)).unwrap();
     let mut keys = HashSet::new();
-    // One I/O at a time.
+    // One I/O at a time takes an mkey, until a key comes back.
     while let Some((handle, mkey)) = pool.take()
         && keys.insert(mkey.key())
     {
@@ -125,7 +125,7 @@ fn what_was_put_back_first_is_taken_first() {
 
 #[test]
 fn a_lost_handle_is_found() {
-    /// Loses the handle where the request is refused.
+    /// Loses the handle if the request is refused.
     fn begin(pool: &mut MkeyPool<2>) -> Result<PooledMkey, PostError> {
         let (handle, _) = pool.take().ok_or(PoolError::NotInUse)?;
         Err::<(), _>(PostError::SendRingFull { needed: 3, free: 0 })?;

@@ -1,4 +1,4 @@
-//! What requests write, how rings fill and empty, and what is refused.
+//! Bytes of requests, filling and emptying of rings, and refusals.
 
 use super::*;
 use crate::error::{ConfigError, ConfigPart, PostError};
@@ -26,7 +26,7 @@ mod window;
 
 const KEY: Key = Key::from_raw(0x0012_3400);
 
-/// Notes what the doorbell record holds when the doorbell rings.
+/// A doorbell that records the contents of the doorbell record when it rings.
 struct Witness<'r> {
     record: &'r DoorbellRecord,
     seen: Vec<([u8; 8], [u8; 4])>,
@@ -59,7 +59,7 @@ fn prepare(mkey: &Mkey, config: &MkeyConfig) -> PreparedConfig {
     PreparedConfig::with_any_data_unit(mkey.kind(), config).unwrap()
 }
 
-/// Sets a signature of an mkey that has one.
+/// Returns a configuration that sets a signature.
 fn signing(signature: BlockSignature) -> PreparedConfig {
     let config = MkeyConfig { signature: SignatureChange::Set(signature), ..MkeyConfig::UNCHANGED };
     prepare(&signature_mkey(), &config)
@@ -82,8 +82,8 @@ fn m63_the_record_is_written_before_the_doorbell_rings() {
     assert_eq!(queue.doorbell().seen, [], "nothing is rung before it is asked for");
     queue.ring_doorbell();
     queue.ring_doorbell();
-    // Opcode 0, block 0x0000 (the third after 0xfffe), queue pair 0x77, one octoword; counter 0x20001 in 16
-    // bits.
+    // Opcode 0, block 0x0000 (the third after 0xfffe), queue pair 0x77, one octoword. The counter is 0x20001,
+    // of which the record has 16 bits.
     let control = [0, 0, 0, 0, 0, 0, 0x77, 1];
     assert_eq!(queue.doorbell().seen, [(control, [0, 0, 0, 1])]);
 }
@@ -111,7 +111,7 @@ fn a_refused_request_changes_nothing() {
     let mut queue = queue(&mut ring, &record, 0);
     let mut mkey = signature_mkey();
     let before = mkey.clone();
-    // The UMR would fit, the two SET_PSVs after it do not.
+    // The UMR alone would fit, but not with the two SET_PSVs after it.
     let result = queue.request(1).signaled().configure_mkey(&mut mkey, &signing(BOTH), Layout::Unchanged);
     let full = PostError::SendRingFull { needed: 5, free: 4 };
     assert_eq!(result, Err(full));
@@ -143,8 +143,8 @@ fn the_limit_of_requests_counts_set_psvs() {
 
 #[test]
 fn room_and_requests_are_counted_over_many_laps() {
-    // Requests of 1 to 3 blocks, completed one by one or with some before them; a queue that is filled to its
-    // limit of requests again and again, one that is filled to its ring's end, and what both should say.
+    // Requests of 1 to 3 blocks complete one by one, or some at once. One queue is often filled to its limit
+    // of requests, the other to the ring's end. A model gives the expected results of both.
     for max_requests in [5, u32::MAX] {
         let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
         let config = SendQueueConfig {
@@ -190,7 +190,7 @@ fn room_and_requests_are_counted_over_many_laps() {
 #[test]
 fn a_batch_posts_what_its_queue_posts() {
     // Requests of 1 to 3 blocks and configurations, in batches of up to 7, over many laps of a ring that is
-    // full again and again; without a limit of requests, and with a low one.
+    // often full. One queue has no limit of requests, the other a low one.
     for max_requests in [5, u32::MAX] {
         let (mut rings, record) = ([vec![Wqebb::ZERO; 16], vec![Wqebb::ZERO; 16]], DoorbellRecord::new());
         let start = SendQueueConfig::new(Qpn::from_low_bits(0x77));
@@ -310,7 +310,7 @@ fn r179_the_error_count_is_told_once() {
     let mut queue = queue(&mut ring, &record, 0);
     let mut mkey = signature_mkey();
     let prepared = signing(BOTH);
-    // The first post asks for the ring; the others need not.
+    // The first post has to look for free blocks in the ring; the others need not.
     queue.request(0).nop().unwrap();
     for told in [true, false, false] {
         let begin = queue.producer();
@@ -347,7 +347,7 @@ fn d16_an_invalidated_mkey_wants_everything() {
 #[test]
 fn an_mkey_is_held_to_the_limits_of_the_queue_in_any_state() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
-    // Room for one block of layout or BSFs.
+    // Requests have room for one block of layout or BSFs.
     let config = SendQueueConfig { max_inline_data: 60, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };
     let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
@@ -420,7 +420,7 @@ fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
     assert_eq!((queue.outstanding(), queue.free_blocks(), queue.producer()), (0, 16, 0));
     assert_eq!((record.bytes()[1], queue.next_fence()), ([0; 4], FmCeSe::FM_NONE));
     queue.restart(|request| panic!("{request:?} a second time"));
-    // A request of several blocks lies over old ones of one: those are not found.
+    // A request of several blocks covers older requests of one block, which must not be found.
     queue.request(6).send(&[SGE; 11]).unwrap();
     queue.ring_doorbell();
     assert_eq!(record.bytes()[1], [0, 0, 0, 3]);

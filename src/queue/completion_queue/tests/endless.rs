@@ -1,4 +1,4 @@
-//! A device that never stops writing does not keep the caller.
+//! Calls return even if a device never stops writing entries.
 
 use super::*;
 use crate::queue::ring::Line;
@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 /// More entries than any call may take.
 const TOO_MANY: u64 = 100;
 
-/// Writes the next entry whenever one was taken.
+/// A device that writes the next entry whenever one was taken.
 struct Endless<'r> {
     ring: &'r [Line],
     taken: u64,
@@ -40,8 +40,8 @@ impl QpQueues for Endless<'_> {
     }
 }
 
-/// Hands a queue over a ring that never runs dry to `take`, and returns what that returns and how many
-/// entries it took.
+/// Passes `take` a queue over a ring that never runs dry. Returns the result of `take` and the number of
+/// entries that it took.
 fn taking<T>(
     kind: RequestKind,
     take: impl FnOnce(&mut CompletionQueue<'_>, &mut QpRouter<'_, &mut Endless<'_>>) -> T,

@@ -1,4 +1,5 @@
-//! Arming, against a device that does as the PRM says: no completion is slept over, whatever comes between.
+//! Arming, with a device that follows the PRM: no completion is missed during sleep, in any sequence of
+//! events.
 #![allow(unsafe_code)]
 
 use super::*;
@@ -26,12 +27,12 @@ struct Device {
     ring: *mut Cqe,
     entries: u64,
     producer: u64,
-    /// Entries to be written while a doorbell is on its way.
+    /// Number of entries that the device still writes while a doorbell is on its way.
     late: u32,
-    /// The arm word that arrived last, and the sequence number of that which was answered.
+    /// The last arm word that arrived, and the sequence number of the arm word that the device answered last.
     arm: Option<u32>,
     answered: Option<u32>,
-    /// Events that nobody has received.
+    /// Raised events that were not received yet.
     events: u32,
 }
 
@@ -112,7 +113,7 @@ fn an_entry_that_comes_while_the_queue_is_armed_is_returned() {
 #[test]
 fn no_completion_is_slept_over() {
     let (mut ring, record) = queue(&[Cqe::UNWRITTEN; 4]);
-    // The 24 bits of the index overflow on the way.
+    // The 24 bits of the index overflow during the test.
     let start = (1 << 24) - 1000;
     let mut device = Device::new(&mut ring, start);
     let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
@@ -121,7 +122,7 @@ fn no_completion_is_slept_over() {
     let mut dice = Dice(7);
     let (mut next, mut sleeps) = (start, 0_u32);
     while next < start + 4000 {
-        // Mostly nothing comes, sometimes as many as there is room for.
+        // Mostly no entry comes, sometimes as many as there is room for.
         let mut some = |room| if dice.below(3) == 0 { dice.below(room + 1) } else { 0 };
         let room = device.entries - (device.producer - next);
         let early = some(room);
@@ -133,11 +134,11 @@ fn no_completion_is_slept_over() {
             continue;
         }
         assert_eq!((device.producer, device.late), (next, 0));
-        // Others may wake the thread, too: it looks and arms again.
+        // Another cause may wake the thread: the thread looks and arms again.
         if dice.below(3) > 0 {
             continue;
         }
-        // It sleeps. If no event is on its way, there must be one as soon as there is an entry.
+        // The thread sleeps. If no event is on its way, the next entry must raise one.
         if device.events == 0 {
             device.write();
         }
@@ -160,10 +161,10 @@ fn arming_continues_behind_another_reader() {
     }
     for (sequence, next) in [(0, 0x10), (0x1000_0000, 0x20), (0x2000_0000, 0x30), (0x3000_0000, 0)] {
         let (mut ring, record) = queue(&[Cqe::UNWRITTEN; 4]);
-        // Behind the sequence number the word has other fields.
+        // The arm word has other fields after the sequence number.
         let words = [0x0012_3456, sequence | 0x0112_3456];
         let mut completions = CompletionQueue::new(&mut ring, &record).unwrap().starting_at(words);
-        // A reference to a doorbell is one, too.
+        // A reference to a doorbell is a doorbell too.
         completions.arm(&mut &mut Copy(&mut armed), ArmFor::Any);
         assert_eq!(armed, [next, 0x12, 0x34, 0x56]);
     }

@@ -5,7 +5,7 @@ use crate::mkey::{RelaxedOrdering, UmrForm};
 
 const START: u64 = 0x7f00_0000_1234;
 
-/// Mask and mkey context of a configuration of one entry that is posted to a plain mkey.
+/// Returns mask and mkey context of a configuration with one entry, posted to a plain mkey.
 fn posted(change: impl FnOnce(PreparedConfig) -> PreparedConfig) -> (u64, [u8; 64]) {
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
     let mut queue = queue(&mut ring, &record, 0);
@@ -17,7 +17,8 @@ fn posted(change: impl FnOnce(PreparedConfig) -> PreparedConfig) -> (u64, [u8; 6
     (head.umr.mkey_mask.get(), queue.block(1).0)
 }
 
-/// Bits of the mask and places in the context as the kernel's `mlx5_ifc.h` and `MLX5_MKEY_MASK_*` have them.
+/// The bits of the mask and the places in the context are those of the kernel's `mlx5_ifc.h` and
+/// `MLX5_MKEY_MASK_*`.
 #[test]
 fn m82_fields_and_their_mask_bits_are_those_of_the_kernel() {
     const BASE: u64 = 1 << 29 | 1;
@@ -45,7 +46,7 @@ fn m82_fields_and_their_mask_bits_are_those_of_the_kernel() {
     moved[16..24].copy_from_slice(&START.to_be_bytes());
     let (mask, context) = posted(|prepared| prepared.with_start_address(START).unwrap());
     assert_eq!((mask, context), (BASE | 1 << 6, moved));
-    // All of them, one after the other, and in a complete configuration.
+    // All changes, one after the other, and in a complete configuration.
     let all = posted(|prepared| {
         let prepared = prepared.with_remote_invalidate(true).with_relaxed_ordering(both, true);
         prepared.with_start_address(START).unwrap().with_remote_invalidate(false)

@@ -1,4 +1,4 @@
-//! Lists by pointer, and entries that are replaced.
+//! Lists by pointer, and replaced entries.
 
 use super::*;
 use crate::mkey::LayoutForm;
@@ -7,14 +7,14 @@ use crate::types::KsmEntrySize;
 
 const LIST: u64 = 0x7f00_0000_1000;
 
-/// An mkey with a list of 1 entry in force.
+/// Returns an mkey with a list of 1 entry in force.
 fn with_list(mut mkey: Mkey) -> Mkey {
     mkey.note_layout(LayoutForm::List { entries: 1 }, 512);
     mkey
 }
 
-/// Posts by pointer and inline to queues that are as far; returns both, split into requests, and the memory
-/// of the list.
+/// Posts a configuration by pointer and inline, to queues with equal counters. Returns the requests of both,
+/// and the memory of the list.
 fn both(mkey: &Mkey, prepared: &PreparedConfig, entries: &[KlmEntry]) -> [Vec<Vec<u8>>; 2] {
     let mut requests = [(); 2].map(|()| vec![Wqebb::ZERO; 64]);
     let mut memory = vec![Wqebb::ZERO; 64];
@@ -37,7 +37,7 @@ fn both(mkey: &Mkey, prepared: &PreparedConfig, entries: &[KlmEntry]) -> [Vec<Ve
     };
     let [inline_ring, pointer_ring] = requests;
     let (inline, mut pointer) = (split(&inline_ring, inline_end), split(&pointer_ring, pointer_end));
-    // What is in memory is what follows the head of the one inline.
+    // The memory contains the same bytes as the inline request after its head.
     let lists = &inline[0][128..];
     assert_eq!(&blocks[..lists.len()], lists);
     assert_eq!(pointer[0].len(), 9 * 16, "as the device wants it");
@@ -47,7 +47,7 @@ fn both(mkey: &Mkey, prepared: &PreparedConfig, entries: &[KlmEntry]) -> [Vec<Ve
     at[2..4].copy_from_slice(&((entries.len().next_multiple_of(4) * 16) as u16).to_be_bytes());
     expected.extend(at);
     assert_eq!(pointer[0], expected);
-    // SET_PSVs are the same but for their place.
+    // The SET_PSVs are equal except for their block numbers.
     for (number, request) in pointer.iter_mut().enumerate().skip(1) {
         assert_eq!(request[2], 5 + 3 + number as u8 - 1);
         request[2] = inline[number][2];
@@ -69,9 +69,9 @@ fn m79_by_pointer_is_inline_but_for_where_the_lists_are() {
     both(&signed, &signing(BlockSignature::wire(CRC32)), &entries[..4]);
 }
 
-/// As DPDK's drivers for regular expressions and AES-GCM write it (`complete_umr_wqe`,
+/// Request as DPDK's drivers for regular expressions and AES-GCM write it (`complete_umr_wqe`,
 /// `mlx5_crypto_gcm_build_umr`): control with 9 octowords, no flags, octowords of the list, length, pointer.
-/// They leave the length of the pointer 0, or count entries in it.
+/// In the pointer, the drivers leave the length 0, or write the number of entries.
 #[test]
 fn m79_a_minimal_umr_by_pointer_is_dpdks_and_frees() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
@@ -86,8 +86,8 @@ fn m79_a_minimal_umr_by_pointer_is_dpdks_and_frees() {
     let mut golden = [0; 9 * 16];
     golden[..16].copy_from_slice(&[0, 0, 0, 0x25, 0, 0, 0x77, 9, 0, 0, 0, 0, 0, 0x12, 0x34, 0]);
     golden[20..22].copy_from_slice(&[0, 8]);
-    // Length, and free: our mkeys are made free, as SPDK's are. DPDK's are made in use, and it writes the
-    // length alone.
+    // The mask has length and free: mkeys of this library are created free, as SPDK's are. DPDK creates them
+    // in use, and writes only the length.
     golden[28..32].copy_from_slice(&[0x20, 0, 0, 1]);
     golden[64 + 24..64 + 32].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0x0a, 0]);
     golden[128..].copy_from_slice(&[0, 0, 0, 128, 0x87, 0x65, 0x43, 0, 0, 0, 0x7f, 0, 0, 0, 0x10, 0]);
@@ -95,8 +95,8 @@ fn m79_a_minimal_umr_by_pointer_is_dpdks_and_frees() {
     assert_eq!(bytes[..144], golden);
 }
 
-/// As the kernel replaces entries (`mlx5r_umr_update_xlt`): the flag, the first entry in octowords, nothing
-/// in the mask.
+/// Replacement as the kernel writes it (`mlx5r_umr_update_xlt`): the flag, the first entry in octowords, and
+/// an empty mask.
 #[test]
 fn m80_entries_are_replaced_as_the_kernel_does() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
@@ -142,7 +142,7 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(posted, too_many(16));
     list.write(&[ENTRY; 16]).unwrap();
     let written = list.blocks().to_vec();
-    // A UMR of 3 blocks and two SET_PSVs, in a ring of 4.
+    // A UMR of 3 blocks and two SET_PSVs do not fit a ring of 4 blocks.
     let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list);
     assert_eq!(posted, Err(PostError::SendRingFull { needed: 5, free: 4 }));
     assert_eq!(list.blocks(), written, "no BSF is written");
@@ -153,7 +153,7 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list);
     assert_eq!(posted, Err(ConfigError::LengthOver32Bits { mebibytes: 4096 }.into()));
     assert_eq!(mkey, before);
-    // One byte less is as much as BSFs can count.
+    // BSFs can count one byte less.
     list.write(&[KlmEntry { length: 1 << 31, ..ENTRY }, KlmEntry { length: (1 << 31) - 1, ..ENTRY }])
         .unwrap();
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
@@ -194,8 +194,8 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
 }
 
-/// As the kernel writes it (`mlx5r_umr_update_offset`): 16 bits of the offset where it always was, the others
-/// behind the mask.
+/// Offset as the kernel writes it (`mlx5r_umr_update_offset`): the low 16 bits at the old place, the high
+/// bits behind the mask.
 #[test]
 fn m84_entries_have_numbers_of_more_than_16_bits() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
@@ -235,8 +235,8 @@ fn m84_entries_have_numbers_of_more_than_16_bits() {
     assert_eq!(queue.producer(), 0);
 }
 
-/// As the kernel fills long lists (`mlx5r_umr_update_xlt`): parts with an offset, of which one tells the
-/// length (`mlx5r_umr_final_update_xlt`).
+/// Long list as the kernel writes it (`mlx5r_umr_update_xlt`): parts with an offset. One part sets the length
+/// (`mlx5r_umr_final_update_xlt`).
 #[test]
 fn m84_a_list_grows_by_parts() {
     const PART: usize = RegisteredList::MAX_ENTRIES;
@@ -250,12 +250,12 @@ fn m84_a_list_grows_by_parts() {
     queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list).unwrap();
     queue.request(2).append_entries_by_pointer(&mut mkey, &list).unwrap();
     assert_eq!(mkey.length(), 2 * PART as u64 * 512);
-    // Rights alone are changed by a request in between, which leaves the list.
+    // A request in between changes only the rights, and keeps the list.
     queue.request(3).configure_mkey(&mut mkey, &prepared, Layout::Unchanged).unwrap();
     list.write(&[ENTRY]).unwrap();
     queue.request(4).append_entries_by_pointer(&mut mkey, &list).unwrap();
     assert_eq!(mkey.length(), (2 * PART as u64 + 1) * 512);
-    // Offset, mask, length and pointer of both.
+    // Offset, mask, length and pointer of both parts.
     for (at, octowords, [high, low], length, bytes) in [
         (3, [0xff, 0xfc], [0_u32, 0xfffc], 2 * PART as u64 * 512, 0x000f_ffc0_u32),
         (8, [0, 4], [1, 0xfff8], (2 * PART as u64 + 1) * 512, 64),
@@ -281,7 +281,7 @@ fn m84_entries_that_were_replaced_count() {
     let mut queue = queue(&mut ring, &record, 0);
     let mut memory = [Wqebb::ZERO; 4];
     let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
-    // Past the end, within it, and up to within a block.
+    // Replacements past the end, within the list, and up to the middle of a block.
     for (first, count, end) in
         [(4, 8, 12), (8, 4, 12), (0, 4, 8), (4, 4, 8), (4, 2, 6), (0, 5, 5), (8, 1, 9), (12, 0, 8)]
     {
@@ -330,7 +330,7 @@ fn m84_what_cannot_be_appended_to_is_refused_and_stays() {
         (Mkey::new(plain), ConfigError::NoList),
         (interleaved, ConfigError::NoList),
         (invalidated, ConfigError::NoList),
-        // A list in a request comes after one from memory.
+        // A list in a request replaces one from memory.
         (with_list(counted(plain, 4)), ConfigError::ListInRequest),
         (counted(plain, 6), ConfigError::EntryInBlock { first: 6 }),
         (counted(plain, 12), ConfigError::TooManyEntries { max: 16 }),
@@ -348,7 +348,7 @@ fn m84_what_cannot_be_appended_to_is_refused_and_stays() {
         assert_eq!(posted, Err(refused.into()));
         assert_eq!((changed, queue.producer()), (mkey, 0));
     }
-    // Nothing to append; then no room in the ring.
+    // First an empty list to append, then a ring without room.
     let mut mkey = counted(plain, 8);
     let before = mkey.clone();
     list.write(&[]).unwrap();
@@ -359,10 +359,10 @@ fn m84_what_cannot_be_appended_to_is_refused_and_stays() {
     assert_eq!((mkey, queue.producer()), (before, 2));
 }
 
-/// A list of entries of one length is one in registered memory: of its entries the kernel leaves the first
-/// word 0 (`struct mlx5_ksm`), and their length stands in the mkey (`mlx5e_create_umr_ksm_mkey`, PRM
-/// `log_entity_size`): no request writes it. As the kernel's UMRs from memory (`mlx5r_umr_final_update_xlt`)
-/// it gives the space's length.
+/// A list of entries of one length is always in registered memory. As in the kernel, the first word of each
+/// entry is 0 (`struct mlx5_ksm`). The mkey holds the length of the entries (`mlx5e_create_umr_ksm_mkey`, PRM
+/// `log_entity_size`), and no request writes it. The request sets the length of the space, like the kernel's
+/// UMRs from memory (`mlx5r_umr_final_update_xlt`).
 #[test]
 fn m83_entries_of_one_length_are_a_list_in_memory() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
@@ -384,8 +384,8 @@ fn m83_entries_of_one_length_are_a_list_in_memory() {
     let mut golden = [0; 9 * 16];
     golden[..16].copy_from_slice(&[0, 0, 0, 0x25, 0, 0, 0x77, 9, 0, 0, 0, 0, 0, 0x12, 0x34, 0]);
     golden[20..22].copy_from_slice(&[0, 8]);
-    // Free, rights, tag and length; neither the size of the entries (bit 1) nor the translation (access
-    // mode).
+    // The mask has free, rights, tag and length. It has neither the size of the entries (bit 1) nor the
+    // translation (access mode).
     golden[24..32].copy_from_slice(&[0, 0, 0, 0, 0x20, 0x3c, 0x20, 1]);
     golden[66] = 0x78;
     golden[68..71].copy_from_slice(&[0xff; 3]);
@@ -394,11 +394,11 @@ fn m83_entries_of_one_length_are_a_list_in_memory() {
     let bytes: Vec<u8> = (0..3).flat_map(|block| queue.block(block).0).collect();
     assert_eq!(bytes[..144], golden);
 
-    // Entries in the middle: the offset in octowords, as of other lists (`mlx5r_umr_update_offset`).
+    // Entries in the middle: the offset counts octowords, as for other lists (`mlx5r_umr_update_offset`).
     queue.request(2).replace_entries_by_pointer(&mut mkey, 8, &list).unwrap();
     let block = queue.block(3).0;
     assert_eq!((block[16], &block[20..32]), (0x10, &[0, 8, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0][..]));
-    // None: nothing of the list is looked at.
+    // With an empty list, the list's properties are not checked.
     list.write(&[]).unwrap();
     queue.request(3).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list).unwrap();
     assert_eq!((mkey.length(), queue.producer()), (0, 8));
@@ -439,7 +439,7 @@ fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
         posted.unwrap_err().to_string(),
         "the layout has entries of 8192 bytes each, the mkey is for entries of their own lengths"
     );
-    // Mkeys of one kind have entries of one length.
+    // All mkeys of a kind have the same length of entries.
     let posted = queue.request(1).configure_mkey(&mut plain, &for_equal, Layout::Unchanged);
     assert_eq!(posted, Err(ConfigError::OtherKind.into()));
     assert_eq!(
@@ -453,7 +453,7 @@ fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
     assert_eq!(posted, Err(ConfigError::TooManyEntries { max: 16 }.into()));
     assert_eq!(([equal, plain], queue.producer()), (before, 0));
 
-    // Neither with signatures nor with AES-XTS.
+    // Neither mkeys with signatures nor mkeys with AES-XTS can have entries of one length.
     for attributes in [
         MkeyAttributes { entry_size: Some(size), ..signature_mkey_attributes() },
         MkeyAttributes { crypto: Some(crate::mkey::XtsEngine::MultiBlock), ..attributes },
@@ -463,13 +463,13 @@ fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
     }
 }
 
-/// What UCC posts for its all-to-all (`tl_mlx5_wqe.c`, `ucc_tl_mlx5_post_umr`): header and entries in
+/// Request that UCC posts for its all-to-all (`tl_mlx5_wqe.c`, `ucc_tl_mlx5_post_umr`): header and entries in
 /// registered memory, 9 octowords.
 const UCC: [u8; 144] = {
     let mut bytes = [0; 144];
     let parts: [(usize, &[u8]); 6] = [
         (0, &[0, 0, 5, 0x25, 0, 0, 0x77, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 0]),
-        // Entries, and the mask: LEN, LR, LW, RR, RW, A, FREE.
+        // Octowords of entries, and the mask: LEN, LR, LW, RR, RW, A, FREE.
         (20, &[0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0, 1]),
         (66, &[0x28, 0, 0xff, 0xff, 0xff, 0]),
         (94, &[0xe0, 0]),
@@ -498,7 +498,7 @@ fn streams() -> [InterleavedEntry; 2] {
     })
 }
 
-/// By pointer the same bytes are in memory that are in the request otherwise, and the request has UCC's form.
+/// By pointer, the memory has the bytes that an inline request would have, and the request has UCC's form.
 #[test]
 fn m85_an_interleaved_layout_in_memory_is_uccs() {
     let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x0012_3400), 16));
@@ -522,8 +522,8 @@ fn m85_an_interleaved_layout_in_memory_is_uccs() {
     assert_eq!(list.blocks()[0].0, rings[0][7].0, "header and entries");
     let ours: Vec<u8> = rings[1][5..8].iter().flat_map(|block| block.0).take(144).collect();
     let differing: Vec<usize> = (0..144).filter(|at| ours[*at] != UCC[*at]).collect();
-    // The number of the queue pair, the mask (no LR, but MKEY, which changes nothing), and the length in the
-    // pointer, at which the device does not look.
+    // The differences: the number of the queue pair, the mask (no LR, but MKEY, which changes nothing), and
+    // the length in the pointer, which the device ignores.
     let qpn = (4..7).filter(|at| ours[*at] != UCC[*at]);
     let expected: Vec<usize> = qpn.chain([29, 30, 131]).collect();
     assert_eq!(differing, expected, "{ours:02x?}");
@@ -555,11 +555,11 @@ fn m85_an_interleaved_layout_in_memory_is_no_list() {
 
 #[test]
 fn a_list_of_own_entries_is_written_as_a_list() {
-    // Pages of a cache, whose memory has one key.
+    // Pages of a cache whose whole memory has one key.
     let pages: Vec<u64> = (1..=17).map(|page| page << 12).collect();
     let to_klm = |page: &u64| KlmEntry { address: *page, length: 4096, key: KEY };
     let entries: Vec<KlmEntry> = pages.iter().map(to_klm).collect();
-    // One more than the mkey has room for.
+    // The last count is one more than the mkey has room for.
     for count in 0..=pages.len() {
         let posted = [false, true].map(|is_own| {
             let (mut ring, record) = (vec![Wqebb([0xa5; 64]); 64], DoorbellRecord::new());

@@ -3,7 +3,8 @@
 use super::*;
 use crate::wqe::{Local, MemcpyConfig};
 
-/// A request of this opcode, flags and size, with other numbers of place and queue pair than it will have.
+/// Returns a request of this opcode, flags and size. Its place and queue pair differ from those that posting
+/// will write.
 fn wqe<const BYTES: usize>(opcode: Opcode, flags: u8) -> [u8; BYTES] {
     let mut bytes = [0x5a; BYTES];
     let control =
@@ -17,7 +18,7 @@ fn written(queue: &Queue<'_>, blocks: u32) -> Vec<u8> {
     (0..blocks).flat_map(|at| queue.block(at).0).collect()
 }
 
-/// Posts it alone, with the flags that it has, and returns those that are written.
+/// Posts a request with these flags of its own, and returns the written flags.
 fn flags_of(own: u8, post: fn(&mut Queue<'_>, &[u8])) -> u8 {
     let (mut ring, record) = ([Wqebb::ZERO; 64], DoorbellRecord::new());
     let mut queue = queue(&mut ring, &record, 0);
@@ -30,7 +31,7 @@ fn m46_a_raw_request_gets_its_place_and_nothing_else() {
     let (mut ring, record) = ([Wqebb([0xa5; 64]); 64], DoorbellRecord::new());
     let mut queue = queue(&mut ring, &record, 0);
     queue.request(1).nop().unwrap();
-    // Five octowords, and bytes behind them that are not its.
+    // Five octowords, followed by bytes that do not belong to the request.
     let raw = wqe::<80>(Opcode(0x3c), 0x1f);
     queue.request(2).raw(&[&raw[..], &[0xff; 100]].concat()).unwrap();
     let mut expected = raw.to_vec();
@@ -79,17 +80,17 @@ fn m46_a_raw_request_has_a_size_and_the_bytes_for_it() {
 
 #[test]
 fn m46_flags_are_those_of_both() {
-    // Its own, with bits that mean nothing.
+    // Own flags stay, also bits without a meaning.
     for own in [0, 0x08, 0x0c, 0x04, 0x20, 0x82, 0xff] {
         assert_eq!(flags_of(own, |queue, wqe| queue.request(1).raw(wqe).unwrap()), own);
     }
     let signaled: fn(&mut Queue<'_>, &[u8]) = |queue, wqe| queue.request(1).signaled().raw(wqe).unwrap();
-    // None, only if it is not flushed, always, with an event.
+    // The request's own completion: none, only if it is not flushed, always, always with an event.
     for (own, written) in [(0, 8), (4, 8), (8, 8), (0x0c, 0x0c)] {
         assert_eq!(flags_of(own, signaled), written);
     }
     assert_eq!(flags_of(0, |queue, wqe| queue.request(1).solicited().raw(wqe).unwrap()), 2);
-    // A fence of its own goes first, whatever is asked for.
+    // The request's own fence has priority over the requested one.
     let fenced: fn(&mut Queue<'_>, &[u8]) = |queue, wqe| queue.request(1).fenced().raw(wqe).unwrap();
     for (own, written) in [(0, 0x80), (0x20, 0x20), (0x60, 0x60), (0x80, 0x80)] {
         assert_eq!(flags_of(own, fenced), written);
@@ -150,7 +151,7 @@ fn m45_a_copy_is_written_as_rdma_core_writes_it() {
     let target = [0, 1, 2, 3, 0x99, 0xaa, 0xbb, 0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
     assert_eq!(queue.block(2).0[..], [control, opaque, source, target].concat());
     assert_eq!(queue.next_fence(), FmCeSe::FM_NONE, "a dependant asks for its fence");
-    // 2 GiB has no bits of its own.
+    // A length of 2 GiB is written as 0.
     queue.request(3).memcpy(TO, FROM, 1 << 31).unwrap();
     let block = queue.block(3).0;
     assert_eq!((&block[32..36], &block[48..52]), (&[0; 4][..], &[0; 4][..]));

@@ -1,12 +1,12 @@
-//! A refused request leaves everything as it was, in a batch and outside.
+//! A refused request changes nothing, in a batch and outside.
 
 use super::*;
 use crate::mkey::InterleavedEntry;
 use crate::queue::SendRequest;
 use crate::wqe::Local;
 
-/// What the device and the user may see of a queue: counters, fence, record, doorbells, and the blocks that
-/// are posted.
+/// The state of a queue that device and user can see: counters, fence, record, doorbells, and the posted
+/// blocks.
 type Known = ([u32; 4], u8, [[u8; 4]; 2], usize, Vec<Wqebb>);
 
 fn known(queue: &Queue<'_>) -> Known {
@@ -24,7 +24,7 @@ const STREAM: InterleavedEntry = InterleavedEntry { address: 0, bytes: 512, skip
 
 const REMOTE: Remote = Remote { address: 0, rkey: KEY };
 
-/// Posts a whole configuration with this layout.
+/// Posts a complete configuration with this layout.
 fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, layout: Layout<'_>) -> Result<(), PostError> {
     let (access, signature) = (Some(Access::ALL), SignatureChange::Set(BOTH));
     let prepared = prepare(&signature_mkey(), &MkeyConfig { access, signature, crypto: None });
@@ -35,7 +35,7 @@ const fn config(error: ConfigError) -> PostError {
     PostError::Config(error)
 }
 
-/// A request that the caller built, which says that it has this number of octowords.
+/// Returns a raw request whose size field has this number of octowords.
 const fn sized(octowords: u8) -> [u8; 1008] {
     let mut bytes = [0; 1008];
     bytes[7] = octowords;
@@ -115,8 +115,8 @@ const fn wrong(length: u32) -> KlmEntry {
     KlmEntry { length, ..ENTRY }
 }
 
-/// Requests that are posted before one that is refused: none, some that are published, and some that are not;
-/// the next request is fenced or not, and is posted with a look for room or not.
+/// Posts requests before a refused one: none, some that are published, and some that are not. The next
+/// request is fenced or not, and has to look for room or not.
 fn prologue(queue: &mut Queue<'_>, mkey: &mut Mkey, number: u32) {
     for at in 0..number {
         match at % 3 {
@@ -133,7 +133,7 @@ fn prologue(queue: &mut Queue<'_>, mkey: &mut Mkey, number: u32) {
 #[test]
 fn what_is_refused_has_changed_nothing() {
     let states: [fn(&mut Mkey); 2] = [|_| (), Mkey::forget];
-    // From block 56 of 64 on, so that some are refused over the ring's end.
+    // Some queues start at block 56 of 64, so that requests are refused across the ring's end.
     for (number, first_block) in (0..7).flat_map(|number| [(number, 0), (number, 56)]) {
         for (post, error) in CASES {
             for state in states {
@@ -147,7 +147,7 @@ fn what_is_refused_has_changed_nothing() {
                 assert_eq!(post(queue.request(9).signaled(), &mut mkey), Err(error));
                 assert_eq!((known(&queue), &mkey), (queue_before, &before));
                 refuse_in_batch(&mut queue, &mut mkey, post, error);
-                // A queue that has refused nothing comes to the same.
+                // A queue without a refusal ends in the same state.
                 let other_record = DoorbellRecord::new();
                 let mut other = super::queue(other_ring, &other_record, first_block);
                 let mut other_mkey = signature_mkey();
@@ -163,14 +163,14 @@ fn what_is_refused_has_changed_nothing() {
     }
 }
 
-/// Requests after one that was refused.
+/// Posts requests after a refused one.
 fn epilogue(queue: &mut Queue<'_>, mkey: &mut Mkey) {
     let mut batch = queue.batch();
     configure(batch.request(4), mkey, Layout::List(&[ENTRY; 2])).unwrap();
     batch.request(5).nop().unwrap();
 }
 
-/// As [`epilogue`], with refusals before, between and after its requests.
+/// Posts the requests of [`epilogue`], with refused requests before, between and after them.
 fn refuse_in_batch(queue: &mut Queue<'_>, mkey: &mut Mkey, post: PostOne, error: PostError) {
     let mut batch = queue.batch();
     let refuse = |batch: &mut Batch<'_, '_, _, 64>, mkey: &mut Mkey| {
@@ -187,7 +187,7 @@ fn refuse_in_batch(queue: &mut Queue<'_>, mkey: &mut Mkey, post: PostOne, error:
 
 #[test]
 fn a_configuration_is_posted_as_a_whole_or_not_at_all() {
-    // UMR of five blocks and two SET_PSVs; three work requests.
+    // A UMR of five blocks and two SET_PSVs: three work requests.
     for (free, first_block) in (0..9).flat_map(|free| [(free, 0), (free, 60), (free, 64 - free)]) {
         for limits_requests in [false, true] {
             let (mut ring, record) = ([Wqebb([0xa5; 64]); 64], DoorbellRecord::new());

@@ -1,4 +1,4 @@
-//! Wherever in the ring requests begin, over its end too, they are the same, and nothing beside them is
+//! Requests have the same bytes wherever they begin in the ring, even across its end, and no other block is
 //! written.
 
 use super::*;
@@ -7,7 +7,7 @@ use crate::queue::SendRequest;
 use crate::wqe::control::split_requests;
 use crate::wqe::{Local, MemcpyConfig};
 
-/// Returns what the device reads of these blocks.
+/// Returns the bytes that the device reads from these blocks.
 pub(super) fn meant(blocks: &[Wqebb]) -> Vec<Vec<u8>> {
     let bytes: Vec<u8> = blocks.iter().flat_map(|block| block.0).collect();
     split_requests(&bytes)
@@ -36,7 +36,7 @@ fn configure<'l>(
 
 type PostOne = fn(SendRequest<'_, '_>, &mut Mkey) -> Result<(), PostError>;
 
-/// A request that the caller built, of the most octowords.
+/// A raw request of the maximum size.
 const RAW: [u8; 1008] = {
     let mut bytes = [0x3c; 1008];
     bytes[7] = 63;
@@ -45,7 +45,7 @@ const RAW: [u8; 1008] = {
 
 const HERE: Local = Local { address: 7, lkey: KEY };
 
-/// Requests of all kinds, and of 1 to 16 blocks.
+/// Requests of all kinds, with 1 to 16 blocks.
 const REQUESTS: [PostOne; 19] = [
     |request, mkey| configure(request, mkey, SignatureChange::Set(BOTH), &[ENTRY; 5]),
     |request, _| request.nop(),
@@ -83,7 +83,7 @@ fn requests_are_the_same_wherever_they_begin() {
         let config =
             SendQueueConfig { first_block, memcpy, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
         let mut queue = SendQueue::<_, 16>::new(config, &mut ring, &record, Silent).unwrap();
-        // Its end is far.
+        // A long ring, whose end is far away.
         let mut other = SendQueue::<_, 1024>::new(config, &mut long_ring, &other_record, Silent).unwrap();
         let mut mkeys = [signature_mkey(), signature_mkey()];
         for (count, post) in crossed.iter_mut().zip(REQUESTS) {

@@ -12,7 +12,7 @@ const QPN: Qpn = Qpn::from_low_bits(0x77);
 const RANGE: KlmEntry =
     KlmEntry { address: 0x1122_3344_5566_7788, length: 0x7fff_0001, key: Key::from_raw(0x8765_43ab) };
 
-/// As rdma-core's `set_bind_wr` writes a window of type 2.
+/// The bytes are those of rdma-core's `set_bind_wr` for a window of type 2.
 #[test]
 fn m81_windows_are_bound_as_rdma_core_does() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
@@ -23,7 +23,8 @@ fn m81_windows_are_bound_as_rdma_core_does() {
     assert_eq!((window.key(), window.is_bound()), (Key::from_raw(0x1234_5600), true));
     let mut golden = [0; 3 * 64];
     golden[..16].copy_from_slice(&[0, 0, 0, 0x25, 0, 0, 0x77, 12, 0, 0, 0, 8, 0x12, 0x34, 0x56, 0xff]);
-    // Inline, translation offset, check free; four octowords; free, QPN, MKEY, rights, start address, length.
+    // The flags: inline, translation offset, check free. Four octowords. The mask: free, QPN, MKEY, rights,
+    // start address, length.
     golden[16..24].copy_from_slice(&[0xb0, 0, 0, 0, 0, 4, 0, 0]);
     golden[24..32].copy_from_slice(&[0, 0, 0, 0, 0x20, 0x3c, 0x60, 0x41]);
     golden[64..72].copy_from_slice(&[0, 0, 0x28, 0, 0, 0, 0x77, 0]);
@@ -77,7 +78,7 @@ fn m81_the_queue_pair_that_has_bound_a_window_revokes_it() {
     assert_eq!(queue.producer(), 0, "nothing is posted");
 }
 
-/// The completion of a request that is called `id`.
+/// Returns the completion of the request with name `id`.
 fn sent(id: u64) -> WorkCompletion {
     let outcome = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
     WorkCompletion { id, qpn: QPN, outcome }
@@ -115,13 +116,13 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     let (again, window) = pool.take().unwrap();
     assert_eq!((window.key(), window.is_bound()), (key, false));
     assert!(pool.take().is_none() && again != first && pool.in_use().eq([again, second]));
-    // A ring without room: the window is as it was.
+    // If the ring has no room, the window stays as before.
     while queue.request(4).nop().is_ok() {}
     window_of(&mut pool, again).note_bound(KEY, QPN);
     let refused = pool.invalidate(again, queue.request(4));
     assert!(matches!(refused, Err(PostError::SendRingFull { .. })));
     assert_eq!(pool.put(again, &sent(4)), Err(PoolError::KeyInService));
-    // Its peer has invalidated it, and it alone.
+    // The peer has invalidated this window only.
     let received = |key| {
         let message = Message::SendInvalidate(key);
         WorkCompletion { outcome: Outcome::Received { message, bytes: 0 }, ..sent(9) }
@@ -148,7 +149,7 @@ fn m81_windows_are_of_one_pool_until_they_are_removed() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
     let mut queue = queue(&mut ring, &record, 0);
     assert_eq!(pool.invalidate(here, queue.request(1)), Err(PoolError::OtherPool.into()));
-    // Its queue pair is gone.
+    // The queue pair of the window was destroyed.
     window_of(pool, there).note_bound(KEY, Qpn::from_low_bits(0x78));
     let lost = pool.remove(there).unwrap();
     assert_eq!(
