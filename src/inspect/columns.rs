@@ -1,4 +1,4 @@
-//! Text within 100 columns: lines broken between words, and colours.
+//! Text in at most 100 columns: breaks lines between words, and adds colours.
 
 use super::finding::Severity;
 use core::fmt::{self, Write};
@@ -6,7 +6,7 @@ use core::fmt::{self, Write};
 /// The widest line, in columns.
 const WIDTH: usize = 100;
 
-/// Whether the output has colours.
+/// The style of the output: with colours or without.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
@@ -19,14 +19,14 @@ const WIDTH: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Style {
-    /// Text alone.
+    /// Text without colours.
     #[default]
     Plain,
-    /// Escape sequences of ECMA-48, as terminals know them.
+    /// Colours as escape sequences of ECMA-48, which terminals know.
     Ansi,
 }
 
-/// What a run of text is, for its colour.
+/// The role of a piece of text, which determines its colour.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
     Text,
@@ -51,11 +51,11 @@ impl Role {
     }
 }
 
-/// A writer that breaks lines between words, and counts columns without the colours.
+/// A writer that breaks lines between words. Escape sequences of colours take no columns.
 pub(super) struct Columns<'w> {
     out: &'w mut dyn Write,
     style: Style,
-    /// Where lines go on that were broken.
+    /// The column at which the rest of a broken line continues.
     pub(super) indent: usize,
     column: usize,
     /// Blanks that come before the next word, unless the line is broken there.
@@ -68,7 +68,7 @@ impl<'w> Columns<'w> {
         Self { out, style, indent: 0, column: 0, blanks: 0, word: heapless::String::new() }
     }
 
-    /// Writes the word that is waiting.
+    /// Writes the pending word.
     pub(super) fn flush(&mut self) -> fmt::Result {
         if self.word.is_empty() {
             return Ok(());
@@ -85,7 +85,7 @@ impl<'w> Columns<'w> {
         Ok(())
     }
 
-    /// Writes the blanks before a word. One at a time: a width that is not constant can make the formatter
+    /// Writes the blanks before a word one at a time: a width that is not constant can make the formatter
     /// panic.
     fn write_blanks(&mut self) -> fmt::Result {
         for _ in 0..self.blanks {
@@ -102,7 +102,7 @@ impl<'w> Columns<'w> {
         self.out.write_char('\n')
     }
 
-    /// Goes on at a column, at least one blank further.
+    /// Continues at a column, with at least one blank before it.
     pub(super) fn tab(&mut self, column: usize) -> fmt::Result {
         self.flush()?;
         self.blanks = column.saturating_sub(self.column).max(usize::from(self.column > 0));
@@ -113,7 +113,8 @@ impl<'w> Columns<'w> {
         if self.style == Style::Plain {
             return self.write_fmt(text);
         }
-        // Blanks stay outside, so that a line broken here is not coloured up to its edge.
+        // Blanks are written before the colour begins, so that a line broken here is not coloured up to its
+        // edge.
         self.flush()?;
         self.write_blanks()?;
         write!(self.out, "\x1b[{}m", role.ansi())?;

@@ -1,4 +1,4 @@
-//! Completion entries back in words.
+//! Decodes completion entries to words.
 //!
 //! ```
 //! use mlx5_mkey::inspect::cqe::CompletionEntry;
@@ -27,13 +27,13 @@ use zerocopy::FromBytes;
 /// Bytes of data that an entry of 64 bytes has room for.
 const INLINE_BYTES: usize = 32;
 
-/// A completion entry, by its bytes.
+/// A completion entry, decoded from its bytes.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{ParseError, cqe::CompletionEntry};
 /// use mlx5_mkey::queue::CompletionQueue;
 /// use zerocopy::IntoBytes;
-/// /// Prints the next entry, all its fields, without retiring anything.
+/// /// Prints all fields of the next entry, without retiring a request.
 /// fn show_next(completions: &mut CompletionQueue<'_>) -> Result<(), ParseError> {
 ///     let Some(entry) = completions.take_entry() else { return Ok(()) };
 ///     println!("{}", CompletionEntry::parse(entry.as_bytes())?);
@@ -46,20 +46,20 @@ const INLINE_BYTES: usize = 32;
 pub struct CompletionEntry<'a> {
     /// The 64 bytes of the entry.
     bytes: &'a [u8],
-    /// The 64 bytes before, of an entry of 128.
+    /// The first 64 bytes of an entry of 128 bytes.
     half: Option<&'a [u8]>,
     cqe: Cqe,
 }
 
-/// What a completion entry says.
+/// The report of a completion entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum EntryKind {
-    /// A request is done; send requests have the opcode in the entry, receives do not.
+    /// A request succeeded. The entry of a send request has the opcode, that of a receive does not.
     Success(Cqe),
-    /// Several requests are done. What the entries behind it say is compressed; the number is where others
-    /// have that of bytes.
+    /// Several requests succeeded. The reports of the following entries are compressed. The entry has the
+    /// number of completions in the field for the number of bytes.
     Compressed(Cqe),
     /// A request failed.
     Error(ErrorCqe),
@@ -67,15 +67,15 @@ pub enum EntryKind {
     SignatureError(SignatureFault),
     /// The device has not written the entry.
     NotWritten,
-    /// Not known here.
+    /// The entry is of a kind that is not known here.
     Unknown,
 }
 
 impl<'a> CompletionEntry<'a> {
-    /// Takes up the entry in the first 64 bytes.
+    /// Reads the entry in the first 64 bytes.
     ///
     /// # Errors
-    /// [`ParseError::TooShort`] for fewer.
+    /// [`ParseError::TooShort`] for fewer bytes.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let too_short = ParseError::TooShort { have: bytes.len(), needed: WQEBB_BYTES };
         let bytes = bytes.get(..WQEBB_BYTES).ok_or(too_short)?;
@@ -83,11 +83,11 @@ impl<'a> CompletionEntry<'a> {
         Ok(Self { bytes, half: None, cqe })
     }
 
-    /// Takes up the entry in the first 128 bytes, of a queue with such entries ([`Cqe128`]): its second half
-    /// says what is done, the first may have the data.
+    /// Reads the entry in the first 128 bytes, for a queue with such entries ([`Cqe128`]). The second half is
+    /// the report, the first half may have the data.
     ///
     /// # Errors
-    /// [`ParseError::TooShort`] for fewer.
+    /// [`ParseError::TooShort`] for fewer bytes.
     pub fn parse_128(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let too_short = ParseError::TooShort { have: bytes.len(), needed: size_of::<Cqe128>() };
         let (half, rest) = bytes.split_at_checked(WQEBB_BYTES).ok_or(too_short)?;
@@ -95,13 +95,13 @@ impl<'a> CompletionEntry<'a> {
         Ok(Self { half: Some(half), ..entry })
     }
 
-    /// Returns where the 64 bytes begin in the slot of the ring: 0, or 64 of an entry of 128 bytes.
+    /// Returns the offset of the 64 bytes in the slot of the ring: 0, or 64 for an entry of 128 bytes.
     const fn begin(&self) -> usize {
         if self.half.is_some() { WQEBB_BYTES } else { 0 }
     }
 
-    /// Returns the data that the entry has inside, as much as the message has; `None` where it has none, or
-    /// where it is in a half that is not known.
+    /// Returns the data inside the entry, limited to the length of the message. Returns `None` if there is no
+    /// data, or if the data is in a half that was not given.
     pub fn inline_data(&self) -> Option<&'a [u8]> {
         let room = match (self.kind(), self.cqe.op_own_bits().format()) {
             (EntryKind::Success(_), OpOwn::FORMAT_INLINE_32) => self.bytes.get(..INLINE_BYTES)?,
@@ -111,7 +111,7 @@ impl<'a> CompletionEntry<'a> {
         room.get(..self.cqe.byte_count.get() as usize).or(Some(room))
     }
 
-    /// Returns the 64 bytes.
+    /// Returns the 64 bytes of the entry.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -130,7 +130,7 @@ impl<'a> CompletionEntry<'a> {
         written && self.cqe.op_own_bits().format() == OpOwn::FORMAT_COMPRESSED
     }
 
-    /// Returns what the entry says, in its typed view.
+    /// Returns the report of the entry, in its typed view.
     pub const fn kind(&self) -> EntryKind {
         match self.cqe.opcode() {
             _ if self.is_compressed() => EntryKind::Compressed(self.cqe),
@@ -149,8 +149,8 @@ impl<'a> CompletionEntry<'a> {
         }
     }
 
-    /// Iterates over the segments: the entry, and before it the half of an entry of 128 bytes that has data.
-    /// A half that has none was never written.
+    /// Iterates over the segments. An entry of 128 bytes may have data in its first half, which is then the
+    /// first segment. Without data, the device never wrote the first half, so it is left out.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'a>> + Clone + use<'a> {
         let kind = match self.kind() {
             EntryKind::Error(_) => SegmentKind::ErrorCqe,
@@ -167,12 +167,12 @@ impl<'a> CompletionEntry<'a> {
         half.into_iter().chain([Segment { kind, index: 0, offset: self.begin(), bytes: self.bytes }])
     }
 
-    /// Iterates over the fields, in the order of their bytes; reserved ones only where they are not zero.
+    /// Iterates over the fields, in the order of their bytes. Reserved fields that are zero are left out.
     pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + Clone + use<'a> {
         self.segments().flat_map(|segment| segment.fields())
     }
 
-    /// Reports what is odd.
+    /// Reports oddities of the entry.
     pub fn findings(&self, mut report: impl FnMut(Finding)) {
         let begin = self.begin();
         let mut when = |condition: bool, offset: usize, problem| {
@@ -208,7 +208,7 @@ impl<'a> CompletionEntry<'a> {
                 );
                 let one = syndrome_kinds(syndrome).into_iter().flatten().count() == 1;
                 let at = offset_of!(SignatureErrorCqe, syndrome);
-                // Nothing says what a transaction has there.
+                // No source defines this field for a transaction.
                 when(!one && !transaction, at, Problem::SignatureSyndrome { syndrome });
                 let at = offset_of!(SignatureErrorCqe, sig_type);
                 when(!block && !transaction, at, Problem::SignatureType { code: sig_type });
@@ -218,15 +218,15 @@ impl<'a> CompletionEntry<'a> {
         }
     }
 
-    /// Returns how bad the worst finding is, `None` if there is none.
+    /// Returns the severity of the worst finding, or `None` without a finding.
     pub fn worst(&self) -> Option<Severity> {
         let mut worst = None;
         self.findings(|finding| worst = worst.max(Some(finding.severity())));
         worst
     }
 
-    /// Returns the entry in words. The stride is that of the domain which the signature is in: block plus
-    /// signature, in bytes; with it a signature error names the block.
+    /// Returns the entry in words. `stride` is the size in bytes of a block with its signature, in the domain
+    /// of the signature. With a stride, the text of a signature error names the block.
     pub const fn summary(&self, stride: Option<u32>) -> EntrySummary {
         EntrySummary { cqe: self.cqe, kind: self.kind(), stride }
     }
@@ -297,8 +297,8 @@ impl fmt::Display for EntrySummary {
     }
 }
 
-/// Prints what the device found. The kind of signature is not in the entry, so a guard is shown in each of
-/// its forms.
+/// Prints a signature error. The entry does not contain the kind of signature, so a guard is printed in each
+/// of its forms.
 fn signature_error(fault: &SignatureFault, stride: Option<u32>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "SIG_ERR: mkey index {:#08x}", fault.mkey.get())?;
     match domain_kind(fault) {
@@ -342,7 +342,7 @@ fn signature_error(fault: &SignatureFault, stride: Option<u32>, f: &mut fmt::For
                 found & 0xffff_ffff,
                 computed & 0xffff_ffff
             )?,
-            // Told above: no syndrome of a block stands for it.
+            // The digest is printed above, since it has no syndrome of a block.
             SignatureErrorKind::Digest => {}
         }
     }

@@ -1,4 +1,5 @@
-//! The fields of completion entries: tables in the order of the bytes, held to the sizes of the wire structs.
+//! Tables of the fields of completion entries, in the order of the bytes. Assertions compare their sizes with
+//! those of the wire structs.
 
 use super::spec::{Meaning, Named, Spec, flag, part, spec, total};
 use crate::wire::cqe::{Cqe, ErrorCqe, SignatureErrorCqe};
@@ -41,8 +42,8 @@ const BYTES: Spec = spec(4, "byte_cnt", Meaning::Count("bytes"));
 pub(super) const CQE: &[Spec] = &success_table(PACKET, BYTES);
 /// `MLX5_INLINE_SCATTER_32`.
 pub(super) const INLINE_CQE: &[Spec] = &success_table(spec(32, "inline data", Meaning::Bytes), BYTES);
-/// DPDK `rxq_cq_decompress_v`, kernel `mlx5e_read_title_slot`: the number of completions is where others have
-/// that of bytes.
+/// DPDK `rxq_cq_decompress_v`, kernel `mlx5e_read_title_slot`. The field that otherwise has the number of
+/// bytes has the number of completions.
 pub(super) const COMPRESSED_CQE: &[Spec] =
     &success_table(PACKET, spec(4, "byte_cnt", Meaning::Count("completions")));
 const _: () = assert!(total(CQE) == size_of::<Cqe>());

@@ -1,4 +1,4 @@
-//! A crypto BSF back in the words of [`crate::mkey`].
+//! Decodes a crypto BSF to the types of [`crate::mkey`].
 
 use super::finding::{Finding, Problem, unknown_code};
 use crate::mkey::{Crypto, Direction, Keytag, SignatureOrder, XtsEngine};
@@ -6,7 +6,7 @@ use crate::types::{BlockSize, DekId};
 use crate::wire::bsf::{CryptoBsf, EncryptionOrder};
 use core::mem::offset_of;
 
-/// Returns the bytes of a data unit, `None` for a selector that is not known.
+/// Returns the bytes of a data unit, or `None` for an unknown selector.
 pub(super) const fn unit_bytes(selector: u8) -> Option<u32> {
     match BlockSize::from_selector(selector) {
         Some(size) => Some(size.bytes()),
@@ -14,7 +14,8 @@ pub(super) const fn unit_bytes(selector: u8) -> Option<u32> {
     }
 }
 
-/// Reads the properties of the BSF that begins at `offset`; the engine decides the byte order of the tweak.
+/// Reads the properties of the BSF that begins at `offset`. The engine determines the byte order of the
+/// tweak.
 pub(super) fn crypto(offset: usize, bsf: &CryptoBsf, engine: XtsEngine) -> Result<Crypto, Finding> {
     let (direction, order) = match EncryptionOrder(bsf.enc_order) {
         EncryptionOrder::WIRE_SIGNATURE => (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx),

@@ -1,4 +1,4 @@
-//! Requests that move data, in parts.
+//! Requests that move data, decoded into their parts.
 
 use super::heads::{Heads, heads, inline_length};
 use super::queue_kind::QueueKind;
@@ -11,19 +11,19 @@ use crate::wire::datagram::{BaseAddress, RouteAddress};
 use crate::wire::ethernet::EthernetSegment;
 use zerocopy::FromBytes;
 
-/// A request that moves data: a send, RDMA, an atomic, or what else has data segments.
+/// A request with data segments: a send, RDMA, an atomic, or another operation.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct DataPath<'a> {
     opcode: Opcode,
     remote: Option<&'a RemoteAddressSegment>,
     atomic: Option<&'a AtomicSegment>,
-    /// Bytes of the atomic's operand in the peer's memory, 0 for what is none.
+    /// Bytes of the atomic's operand in the peer's memory; 0 if the request is no atomic.
     atomic_bytes: u8,
     address: Option<&'a BaseAddress>,
     route: Option<&'a RouteAddress>,
     ethernet: Option<&'a EthernetSegment>,
-    /// Data segments and where they begin in the request.
+    /// The data segments, and their offset in the request.
     segments: &'a [u8],
     segments_offset: usize,
 }
@@ -36,15 +36,15 @@ pub enum DataSegmentView<'a> {
     Memory(DataSegment),
     /// Bytes inside the request.
     Inline {
-        /// How many bytes the request says.
+        /// Number of bytes according to the request.
         length: u32,
-        /// The bytes; fewer than that where the request ends before.
+        /// The bytes, fewer than `length` if the request ends before.
         bytes: &'a [u8],
     },
 }
 
 impl<'a> DataPath<'a> {
-    /// Takes up a request; `None` where it has no data segments, or ends before they begin.
+    /// Reads a request. Returns `None` if the request has no data segments, or ends before they begin.
     pub(super) fn new(opcode: Opcode, queue: QueueKind, bytes: &'a [u8]) -> Option<Self> {
         let heads = heads(opcode, queue, bytes).filter(Heads::has_data)?;
         let segments_offset = heads.end();
@@ -70,7 +70,7 @@ impl<'a> DataPath<'a> {
         })
     }
 
-    /// Returns what kind of transfer it is.
+    /// Returns the opcode of the transfer.
     pub const fn opcode(&self) -> Opcode {
         self.opcode
     }
@@ -85,12 +85,13 @@ impl<'a> DataPath<'a> {
         self.atomic
     }
 
-    /// Returns how many bytes of the peer's memory an atomic changes, `None` for what is no atomic.
+    /// Returns how many bytes of the peer's memory an atomic changes, or `None` if the request is no atomic.
     pub const fn atomic_bytes(&self) -> Option<u64> {
         if self.atomic_bytes == 0 { None } else { Some(self.atomic_bytes as u64) }
     }
 
-    /// Returns where a request of a datagram queue, or a dynamically connected one, goes, and by which way.
+    /// Returns the address and the route of a request of a datagram queue, or of a dynamically connected
+    /// queue.
     pub const fn address(&self) -> Option<(&'a BaseAddress, Option<&'a RouteAddress>)> {
         match self.address {
             Some(address) => Some((address, self.route)),
@@ -98,22 +99,22 @@ impl<'a> DataPath<'a> {
         }
     }
 
-    /// Returns what a send of an Ethernet queue asks of the device.
+    /// Returns the segment in which a send of an Ethernet queue asks the device for services.
     pub const fn ethernet(&self) -> Option<&'a EthernetSegment> {
         self.ethernet
     }
 
-    /// Returns where the data segments begin, in bytes from the start of the request.
+    /// Returns the offset of the data segments, in bytes from the start of the request.
     pub(super) const fn data_offset(&self) -> usize {
         self.segments_offset
     }
 
-    /// Iterates over the data segments, each with the offset in the request where it begins.
+    /// Iterates over the data segments, each with its offset in the request.
     pub fn data_segments(&self) -> impl Iterator<Item = (usize, DataSegmentView<'a>)> + Clone + use<'a> {
         DataSegments { rest: self.segments, offset: self.segments_offset }
     }
 
-    /// Returns how many bytes the request moves; a data segment of length 0 counts as none.
+    /// Returns how many bytes the request moves. A data segment with length 0 counts as 0 bytes.
     pub fn length(&self) -> u64 {
         self.data_segments()
             .map(|(_, segment)| match segment {
@@ -163,13 +164,13 @@ pub struct Memcpy<'a> {
 }
 
 impl<'a> Memcpy<'a> {
-    /// Where in the request the segment of the source begins, and that of the target.
+    /// The offsets in the request of the source's segment, and of the target's.
     pub(super) const SEGMENTS: [usize; 2] =
         [(MEMCPY_OCTOWORDS - 2) * OCTOWORD_BYTES, (MEMCPY_OCTOWORDS - 1) * OCTOWORD_BYTES];
-    /// Bytes of a segment that has length 0.
+    /// Bytes of a segment whose length field is 0.
     const MOST_BYTES: u64 = 1 << 31;
 
-    /// Takes up a memory-to-memory request; `None` where it does something else, or ends too soon.
+    /// Reads a memory-to-memory request. Returns `None` if the request is no copy, or ends too soon.
     pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
         if !is_memcpy(bytes) {
             return None;
@@ -195,7 +196,7 @@ impl<'a> Memcpy<'a> {
         self.target
     }
 
-    /// Returns how many bytes are read: 0 in the segment stands for 2 GiB.
+    /// Returns how many bytes are read. A length field of 0 stands for 2 GiB.
     pub const fn length(&self) -> u64 {
         match self.source.byte_count.get() {
             0 => Self::MOST_BYTES,

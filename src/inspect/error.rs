@@ -2,12 +2,12 @@
 
 use core::fmt;
 
-/// Bytes that are too few to be anything.
+/// Bytes that are too few for any request or entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ParseError {
-    /// There are fewer bytes than the shortest request or completion entry has.
+    /// The given bytes are fewer than those of the shortest request or completion entry.
     TooShort {
         /// Bytes given.
         have: usize,

@@ -1,4 +1,4 @@
-//! The fields of a segment as they stand in the bytes, and their values in words.
+//! The fields of a segment: their bytes, and their values in words.
 
 use super::field_table::table;
 use super::segment_kind::SegmentKind;
@@ -9,23 +9,24 @@ use crate::wire::cqe::Syndrome;
 use crate::wire::ctrl::Opcode;
 use core::fmt;
 
-/// One field of a segment, as it stands in the bytes.
+/// One field of a segment, with its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
-    /// The segment that it belongs to.
+    /// The segment that the field belongs to.
     pub segment: SegmentKind,
-    /// Number of the segment among its like: translation entries and data segments count from 0.
+    /// Number of the segment among segments of its kind: translation entries and data segments count from 0.
     pub index: usize,
-    /// Where it is, in bytes from the start of the request or completion entry.
+    /// Offset in bytes from the start of the request or completion entry.
     pub offset: usize,
-    /// Its bytes, big endian.
+    /// The bytes of the field, big endian.
     pub bytes: &'a [u8],
-    /// Its name, close to that of the PRM or the reference provider.
+    /// The name of the field, close to that of the PRM or the reference provider.
     pub name: &'static str,
     meaning: Meaning,
 }
 
-/// The fields of one segment. Reserved ones that are zero are left out; a last one may be cut off.
+/// An iterator over the fields of one segment, without reserved fields that are zero. The last field may be
+/// cut off.
 #[derive(Clone, Debug)]
 pub(super) struct Fields<'a> {
     table: &'static [Spec],
@@ -73,7 +74,8 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl Field<'_> {
-    /// Returns the field as one of a device with this engine, which decides the byte order of a tweak.
+    /// Returns the field as a device with this engine reads it. The engine determines the byte order of a
+    /// tweak.
     #[must_use]
     pub const fn with_engine(mut self, engine: Option<XtsEngine>) -> Self {
         if let Meaning::Tweak(known) = &mut self.meaning {
@@ -82,17 +84,18 @@ impl Field<'_> {
         self
     }
 
-    /// Returns the value; of a field over 8 bytes, that of its first 8.
+    /// Returns the value of the field, or of its first 8 bytes if it is longer.
     pub fn value(&self) -> u64 {
         self.bytes.iter().take(8).fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    /// Returns whether the field should be zero and is not.
+    /// Returns whether the field is reserved. A reserved field should be zero, and is listed only if it is
+    /// not.
     pub const fn is_reserved(&self) -> bool {
         matches!(self.meaning, Meaning::Reserved)
     }
 
-    /// Returns the bits that have no name here, 0 for a field that is no set of bits.
+    /// Returns the set bits that have no name here, or 0 if the field is no set of bits.
     pub fn unknown_bits(&self) -> u64 {
         match self.meaning {
             Meaning::Bits(names) => {
@@ -104,7 +107,7 @@ impl Field<'_> {
         }
     }
 
-    /// Returns whether the field is a code of a closed set, and holds none of its codes.
+    /// Returns whether the field is a code of a closed set, but contains none of the codes.
     pub fn is_unknown_code(&self) -> bool {
         match self.meaning {
             Meaning::Codes(names) => names.iter().all(|name| name.value != self.value()),
@@ -130,7 +133,7 @@ impl Field<'_> {
 
 crate::fmt::defmt_as_text!(Field<'a>);
 
-/// The value in the form that suits it, and what it means.
+/// Writes the value in a form that suits it, and its meaning.
 impl fmt::Display for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.value();

@@ -1,8 +1,9 @@
-//! What is wrong with a request: one table of problems, each with its severity, its source and its text.
+//! Problems of requests and completion entries: one table, in which each problem has its severity, its source
+//! and its text.
 
 use core::fmt;
 
-/// How bad a [`Finding`] is.
+/// The severity of a [`Finding`].
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, Severity, WorkRequest};
@@ -13,11 +14,11 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Severity {
-    /// Worth knowing; nothing is wrong.
+    /// Information; the request has no fault.
     Note,
-    /// Not what this library, the reference provider or the drivers of DPDK and SPDK write. No public source
-    /// has a device refuse the request. The device may do something else than was meant, and a transfer may
-    /// fail.
+    /// The request differs from those of this library, the reference provider, and the drivers of DPDK and
+    /// SPDK. No public source says that a device refuses it. The device may do something unintended, and a
+    /// transfer may fail.
     Suspicious,
     /// The device refuses the request, or each transfer through its mkey.
     Refused,
@@ -34,18 +35,18 @@ impl Severity {
     }
 }
 
-/// Something that was found in a work request or a completion entry.
+/// A problem in a work request or a completion entry, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Finding {
-    /// Where it is, in bytes from the start.
+    /// Offset of the problem, in bytes from the start.
     pub offset: usize,
-    /// What it is.
+    /// The kind of problem, with its values.
     pub problem: Problem,
 }
 
 impl Finding {
-    /// Returns how bad it is.
+    /// Returns the severity of the problem.
     pub const fn severity(&self) -> Severity {
         self.problem.severity()
     }
@@ -62,7 +63,7 @@ impl core::error::Error for Finding {}
 
 macro_rules! problems {
     ($($name:ident $({ $($field:ident: $type:ty),+ })? $severity:ident $source:literal $text:literal;)+) => {
-        /// What a [`Finding`] says. The text of each is its `Display`.
+        /// The problem of a [`Finding`]. The `Display` of each variant is its text.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         #[non_exhaustive]
@@ -77,30 +78,30 @@ macro_rules! problems {
         }
 
         impl Problem {
-            /// Returns how bad it is.
+            /// Returns the severity of the problem.
             pub const fn severity(&self) -> Severity {
                 match self { $(Self::$name { .. } => Severity::$severity,)+ }
             }
 
-            /// Returns where to read more: a structure of `mlx5dv.h` or of libmlx5's `wqe.h` (rdma-core,
-            /// `providers/mlx5`), a function of libmlx5, SPDK, DPDK or the kernel that writes or refuses it,
-            /// or a man page of rdma-core.
+            /// Returns a source for further reading: a structure of `mlx5dv.h` or of libmlx5's `wqe.h`
+            /// (rdma-core, `providers/mlx5`), a function of libmlx5, SPDK, DPDK or the kernel that writes or
+            /// refuses the value, or a man page of rdma-core.
             pub const fn source(&self) -> &'static str {
                 match self { $(Self::$name { .. } => $source,)+ }
             }
         }
 
         impl Problem {
-            /// The names of all problems: a test of a device can tell whether it has tried each.
+            /// The names of all problems. A test of a device can check that it has tried each problem.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
 
-            /// Returns the name of the problem, as [`Problem::NAMES`] has it.
+            /// Returns the name of the problem, as in [`Problem::NAMES`].
             pub const fn name(&self) -> &'static str {
                 match self { $(Self::$name { .. } => stringify!($name),)+ }
             }
         }
 
-        /// All of them.
+        /// The sources of all problems.
         #[cfg(test)]
         pub(super) const SOURCES: &[&str] = &[$($source),+];
 
@@ -332,7 +333,7 @@ problems! {
         "domain {code} is neither wire nor memory";
 }
 
-/// Makes the finding of a code that is not known.
+/// Makes the finding for an unknown code.
 pub(super) fn unknown_code(offset: usize, name: &'static str, value: u8) -> Finding {
     Finding { offset, problem: Problem::UnknownCode { name, value: u64::from(value) } }
 }

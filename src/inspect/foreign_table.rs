@@ -1,4 +1,4 @@
-//! The fields of segments that this library does not post: tables in the order of the bytes, as those of
+//! Tables of the fields of segments that this library does not post, in the order of the bytes, like those of
 //! [`super::field_table`].
 
 use super::spec::{Meaning, Named, REST, Spec, flag, part, spec, total, unused};
@@ -34,7 +34,7 @@ pub(super) const MASKED_ADD_64: &[Spec] =
     &[spec(8, "add", Meaning::Hex), spec(8, "field_boundary", Meaning::Hex)];
 const _: () = assert!(total(MASKED_ADD_64) == OCTOWORD_BYTES);
 
-/// A compact address ends behind `rlid`.
+/// A compact address ends after `rlid`.
 pub(super) const ADDRESS: &[Spec] = &[
     spec(8, "qkey_or_dc_key", Meaning::Hex),
     spec(4, "dqp_dct", Meaning::Named(&[part(1 << 31, 1 << 31, "with route")])),

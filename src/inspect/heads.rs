@@ -9,23 +9,24 @@ use crate::wire::datagram::{BaseAddress, RouteAddress};
 use crate::wire::ethernet::EthernetSegment;
 use zerocopy::FromBytes;
 
-/// Parts of a fixed size, in order, each with its length in bytes, and whether data segments follow them.
+/// The parts of a fixed size, in order, each with its length in bytes, and whether data segments follow the
+/// parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heads {
-    /// Those that are not there have no bytes.
+    /// Unused places have a length of 0.
     parts: [(SegmentKind, usize); Self::MOST],
     data: bool,
 }
 
 impl Heads {
-    /// An address, a place in the peer's memory, and operands.
+    /// The most parts: an address, a place in the peer's memory, and operands.
     const MOST: usize = 3;
 
     const fn new(data: bool) -> Self {
         Self { parts: [(SegmentKind::Unknown, 0); Self::MOST], data }
     }
 
-    /// Adds a part; one of no bytes is none.
+    /// Adds a part. A part with 0 bytes is not added.
     fn with(mut self, kind: SegmentKind, bytes: usize) -> Self {
         if let Some(part) = self.parts.iter_mut().find(|(_, bytes)| *bytes == 0) {
             *part = (kind, bytes);
@@ -53,21 +54,21 @@ impl Heads {
         self.iter().last().map_or(size_of::<ControlSegment>(), |(_, _, end)| end)
     }
 
-    /// Returns the part that a byte before [`Heads::end`] is in.
+    /// Returns the part that contains the byte at an offset before [`Heads::end`].
     pub(super) fn at(&self, offset: usize) -> (SegmentKind, usize, usize) {
         let part = self.iter().find(|(_, _, end)| offset < *end);
         part.unwrap_or((SegmentKind::Unknown, offset, offset + OCTOWORD_BYTES))
     }
 
-    /// Returns the bytes of the part of a kind, as far as they are there.
+    /// Returns the bytes of the part of a kind, or `None` if the request ends before them.
     pub(super) fn bytes_of<'a>(&self, wanted: SegmentKind, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (_, begin, end) = self.iter().find(|(kind, ..)| *kind == wanted)?;
         bytes.get(begin..end)
     }
 }
 
-/// Returns the parts of a request, `None` where they are not known: another opcode, or a request that is none
-/// of a connected queue pair, where the kind of queue is not known.
+/// Returns the parts of a request, or `None` if they are not known. This is the case for other opcodes. If
+/// the kind of queue is not known, it is also the case for requests that cannot be of a connected queue pair.
 pub(super) fn heads(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<Heads> {
     const OCTOWORD: usize = OCTOWORD_BYTES;
     let opmod = bytes.first().copied().unwrap_or_default();
@@ -100,7 +101,7 @@ pub(super) fn heads(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<He
     })
 }
 
-/// Returns the operands of an atomic: kind and bytes, `None` for a modifier that no source has.
+/// Returns kind and length of the operands of an atomic, or `None` for a modifier that no source has.
 const fn operands(opcode: Opcode, opmod: u8) -> Option<(SegmentKind, usize)> {
     const SHORT: u8 = OpcodeWord::OPMOD_EXTENDED_ATOMIC;
     const LONG: u8 = SHORT + 1;
@@ -114,8 +115,8 @@ const fn operands(opcode: Opcode, opmod: u8) -> Option<(SegmentKind, usize)> {
     }
 }
 
-/// Returns what a kind of queue has first, `None` where the kind is not known and the bytes are none of a
-/// connected queue pair.
+/// Returns the first part of requests on this kind of queue. If the kind is not known, returns `None` for
+/// bytes that cannot be of a connected queue pair.
 fn addressed(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<Heads> {
     let data = Heads::new(true);
     match queue {
@@ -140,8 +141,9 @@ fn ethernet(heads: Heads, bytes: &[u8]) -> Heads {
         .with(SegmentKind::EthernetHeader, header.saturating_sub(2).next_multiple_of(OCTOWORD_BYTES))
 }
 
-/// Returns whether the bytes are an address or an Ethernet segment where a connected queue pair has something
-/// else. What could be either is taken for the latter.
+/// Returns whether the bytes are an address or an Ethernet segment, at a place where a request of a connected
+/// queue pair has other data. If both readings are possible, the request counts as one of a connected queue
+/// pair.
 fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
     let Some(rest) = bytes.get(OCTOWORD_BYTES..).filter(|rest| !rest.is_empty()) else { return false };
     let route = BaseAddress::ref_from_prefix(rest).ok().and_then(|(base, rest)| {
@@ -155,8 +157,8 @@ fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
     if !sends || inline_length(rest).is_some() {
         return false;
     }
-    // A key of 0 is none: there are the reserved half of a datagram's key, and an Ethernet segment without
-    // checksums.
+    // No data segment has key 0. These bytes are then the reserved half of a datagram's key, or an Ethernet
+    // segment without checksums.
     let data = DataSegment::ref_from_prefix(rest).ok();
     if data.is_some_and(|(data, _)| data.lkey.get() == 0) {
         return true;
@@ -167,7 +169,7 @@ fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
     known && (segment.parser_offsets == [0; 4] || asks && segment.parser_flags != 0)
 }
 
-/// Returns the length of the inline data that begins here, `None` where a data segment does.
+/// Returns the length of the inline data that begins here, or `None` if a data segment begins here.
 pub(super) fn inline_length(rest: &[u8]) -> Option<u32> {
     let (header, _) = InlineHeader::ref_from_prefix(rest).ok()?;
     let word = header.byte_count.get();

@@ -1,12 +1,12 @@
-//! Bytes to words: what a work request or a completion entry says, in the user's terms, and what a device
-//! would refuse in it.
+//! Decodes a work request or a completion entry to words, in the user's terms, and finds faults that a device
+//! would refuse.
 //!
-//! The bytes may come from anywhere: a ring, a trace, another library, an attacker. Nothing here trusts them,
-//! panics, or reads past their end; what makes no sense becomes a [`Finding`].
+//! The bytes may come from anywhere: a ring, a trace, another library, an attacker. This module does not
+//! trust them, never panics, and never reads past their end. Bytes without a sense become a [`Finding`].
 //!
 //! ```
 //! use mlx5_mkey::inspect::{Body, DeviceContext, Severity, WorkRequest};
-//! // Takes mkey index 0x12 out of service, as queue pair 0x40, and gets a completion.
+//! // A request of queue pair 0x40 that takes mkey index 0x12 out of service, with a completion.
 //! let mut bytes = [0; 128];
 //! bytes[..16].copy_from_slice(&[0, 0, 0, 0x25, 0, 0, 0x40, 8, 0, 0, 0, 8, 0, 0, 0x12, 0]);
 //! bytes[16] = 0x98;

@@ -52,7 +52,8 @@ fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>, engine: Optio
             columns.write_str(" ")?;
             group.iter().try_for_each(|byte| write!(columns, "{byte:02x}"))?;
         }
-        // The first line of a segment has its name beside the bytes, others their first field.
+        // The first line of a segment has the segment's name beside the bytes. Other lines have their first
+        // field there.
         let mut beside = true;
         if number == 0 {
             columns.tab(FIELDS_COLUMN)?;
@@ -85,7 +86,7 @@ fn print_finding(columns: &mut Columns<'_>, finding: &Finding) -> fmt::Result {
     columns.newline()
 }
 
-/// A request or a completion entry as a page of text: made by [`WorkRequest::pretty`] and
+/// A request or a completion entry as a page of text, made by [`WorkRequest::pretty`] and
 /// [`CompletionEntry::pretty`].
 #[derive(Clone, Copy, Debug)]
 pub struct Pretty<'a> {
@@ -120,13 +121,13 @@ impl fmt::Display for Pretty<'_> {
 
 impl<'a> WorkRequest<'a> {
     /// Returns the request as a page of text within 100 columns: a heading in words, the bytes, 16 on a line,
-    /// with their fields beside them, and what was found.
+    /// with their fields beside them, and the findings.
     pub const fn pretty(&self, device: DeviceContext, style: Style) -> Pretty<'a> {
         Pretty { what: What::Request(*self, device), style }
     }
 }
 
-/// [`WorkRequest::pretty`] without colours, for a device of which nothing is known.
+/// Prints [`WorkRequest::pretty`] without colours, for an unknown device.
 impl fmt::Display for WorkRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pretty(DeviceContext::UNKNOWN, Style::Plain).fmt(f)
@@ -134,14 +135,14 @@ impl fmt::Display for WorkRequest<'_> {
 }
 
 impl<'a> CompletionEntry<'a> {
-    /// Returns the entry as a page of text, as [`WorkRequest::pretty`]; for the stride see
+    /// Returns the entry as a page of text, as [`WorkRequest::pretty`] does. The stride is that of
     /// [`CompletionEntry::summary`].
     pub const fn pretty(&self, stride: Option<u32>, style: Style) -> Pretty<'a> {
         Pretty { what: What::Entry(*self, stride), style }
     }
 }
 
-/// [`CompletionEntry::pretty`] without colours and without a stride.
+/// Prints [`CompletionEntry::pretty`] without colours and without a stride.
 impl fmt::Display for CompletionEntry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pretty(None, Style::Plain).fmt(f)

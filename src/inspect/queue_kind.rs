@@ -1,6 +1,7 @@
-//! The kind of queue that a request was posted to. It decides which segments follow the control segment.
+//! The kind of queue that a request was posted to. The kind determines which segments follow the control
+//! segment.
 
-/// The kind of a send queue. The bytes of a request do not say it.
+/// The kind of a send queue. The bytes of a request do not contain it.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, QueueKind, WorkRequest};
@@ -13,8 +14,8 @@
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum QueueKind {
-    /// Not known. Requests are read as those of a connected queue pair, but for those that are none by their
-    /// bytes.
+    /// The kind is not known. Requests are read as those of a connected queue pair, unless their bytes
+    /// exclude that.
     #[default]
     Unknown,
     /// Reliable or unreliable connection (RC, UC): data segments, or the remote address, follow the control
@@ -22,8 +23,8 @@ pub enum QueueKind {
     Connected,
     /// Unreliable datagram (UD): an address follows the control segment.
     Datagram,
-    /// The initiator of dynamic connections (DC): an address follows the control segment, before the remote
-    /// address, too.
+    /// The initiator of dynamic connections (DC): an address follows the control segment. The remote address,
+    /// if any, comes after it.
     DynamicallyConnected,
     /// Extended reliable connection (XRC): the peer's shared receive queue follows the control segment.
     ExtendedConnected,

@@ -1,4 +1,4 @@
-//! Send work requests, and rings of them.
+//! Send work requests, and rings of requests.
 
 use super::data_path::{DataPath, Memcpy};
 use super::error::ParseError;
@@ -13,7 +13,7 @@ use crate::wire::psv::SetPsvSegment;
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
 use zerocopy::FromBytes;
 
-/// A send work request, by its bytes.
+/// A send work request, decoded from its bytes.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{Body, DeviceContext, WorkRequest};
@@ -27,15 +27,15 @@ use zerocopy::FromBytes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WorkRequest<'a> {
-    /// As long as the size field says, or as far as there are bytes; 16 at least.
+    /// The bytes of the request: as many as the size field says, or fewer if they end before; at least 16.
     bytes: &'a [u8],
     control: &'a ControlSegment,
     queue: QueueKind,
-    /// What the requests before it in a ring say of it.
+    /// The comparison with the requests before it in a ring.
     place: Place,
 }
 
-/// What a request does.
+/// The operation of a request, with its decoded parts.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -54,18 +54,18 @@ pub enum Body<'a> {
     Nop,
     /// A block of zeros in a ring ([`Requests`]), to which no request was ever written.
     Unwritten,
-    /// Does something else that has a name. [`WorkRequest::segments`] has what is known of its parts.
+    /// Another operation with a known name. [`WorkRequest::segments`] returns the known parts.
     Other,
-    /// Not known here, or cut off before its fixed part ends, or of a queue whose kind must be known
-    /// ([`WorkRequest::on_queue`]).
+    /// An operation that is not known, a request that ends before its fixed part does, or a request of a
+    /// queue whose kind must be known ([`WorkRequest::on_queue`]).
     Unknown,
 }
 
 impl<'a> WorkRequest<'a> {
-    /// Takes up the request that begins at the first byte. Bytes after its end are ignored.
+    /// Reads the request that begins at the first byte. Bytes after its end are ignored.
     ///
     /// # Errors
-    /// [`ParseError::TooShort`] for fewer than 16 bytes. Everything else is for [`WorkRequest::findings`].
+    /// [`ParseError::TooShort`] for fewer than 16 bytes. [`WorkRequest::findings`] reports all other faults.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let too_short = ParseError::TooShort { have: bytes.len(), needed: OCTOWORD_BYTES };
         let (control, _) = ControlSegment::ref_from_prefix(bytes).map_err(|_| too_short)?;
@@ -74,30 +74,31 @@ impl<'a> WorkRequest<'a> {
         Ok(Self { bytes, control, queue: QueueKind::Unknown, place: Place::default() })
     }
 
-    /// Returns the request as one of a queue of this kind, which decides what follows its control segment.
+    /// Returns the request as one of a queue of this kind. The kind determines the segments after the control
+    /// segment.
     #[must_use]
     pub const fn on_queue(mut self, queue: QueueKind) -> Self {
         self.queue = queue;
         self
     }
 
-    /// Returns the kind of queue that the request is read as one of.
+    /// Returns the kind of queue that was set by [`WorkRequest::on_queue`].
     pub const fn queue(&self) -> QueueKind {
         self.queue
     }
 
-    /// Returns what the requests before it say of it.
+    /// Returns the comparison with the requests before it in a ring.
     pub(super) const fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Returns whether the kind of queue must be known to read the request.
+    /// Returns whether the request can only be read if the kind of queue is known.
     pub(super) fn needs_queue_kind(&self) -> bool {
         let read_as = |queue| heads(self.opcode(), queue, self.bytes).is_some();
         self.queue == QueueKind::Unknown && !read_as(self.queue) && read_as(QueueKind::Connected)
     }
 
-    /// Returns the bytes of the request: as many as its size field says, or as there are.
+    /// Returns the bytes of the request: as many as its size field says, or fewer if they end before.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -107,24 +108,24 @@ impl<'a> WorkRequest<'a> {
         self.control
     }
 
-    /// Returns what the request does, as a code.
+    /// Returns the code of the operation.
     pub const fn opcode(&self) -> Opcode {
         Opcode(self.control.opcode_word().opcode())
     }
 
-    /// Returns how many 64-byte blocks of a ring the request says that it takes, at least 1.
+    /// Returns how many 64-byte blocks of a ring the request takes according to its size field, at least 1.
     pub const fn blocks(&self) -> usize {
         let octowords = self.control.qpn_ds_word().ds() as usize;
         let blocks = octowords.div_ceil(WQEBB_BYTES / OCTOWORD_BYTES);
         if blocks == 0 { 1 } else { blocks }
     }
 
-    /// Returns whether fewer bytes are there than the size field says.
+    /// Returns whether there are fewer bytes than the size field says.
     pub(super) const fn is_truncated(&self) -> bool {
         self.control.qpn_ds_word().ds() as usize * OCTOWORD_BYTES > self.bytes.len()
     }
 
-    /// Returns what the request does, in typed parts.
+    /// Returns the operation of the request, with its typed parts.
     pub fn body(&self) -> Body<'a> {
         match self.opcode() {
             _ if self.place.unwritten => Body::Unwritten,
@@ -162,21 +163,21 @@ impl<'a> WorkRequest<'a> {
         Segments::new(self.opcode(), self.queue, self.bytes)
     }
 
-    /// Iterates over the fields of all segments, in the order of their bytes; reserved ones only where they
-    /// are not zero.
+    /// Iterates over the fields of all segments, in the order of their bytes. Reserved fields that are zero
+    /// are left out.
     pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + Clone + use<'a> {
         self.segments().flat_map(|segment| segment.fields())
     }
 }
 
-/// Splits a run of bytes, as of a ring that does not wrap, into its requests: yields where each begins, in
-/// bytes, and the request.
+/// Splits bytes, for example of a ring that does not wrap, into requests. Yields each request with its offset
+/// in bytes.
 ///
-/// Each begins on a block of 64 bytes after the one before, as the sizes say. A remainder of fewer than 16
-/// bytes ends it. The index and the queue pair of a request that do not follow from those before it are found
-/// ([`WorkRequest::findings`]). A block of zeros is [`Body::Unwritten`]. Of a last request whose bytes are
-/// not all there, only the missing bytes are found. [`SendQueue::block`](crate::queue::SendQueue::block)
-/// copies the blocks of a queue out, in order also where its ring wraps.
+/// By its size, each request begins at the block of 64 bytes after the request before it. A remainder of
+/// fewer than 16 bytes ends the iteration. [`WorkRequest::findings`] reports an index or a queue pair that
+/// does not follow from the earlier requests. A block of zeros is [`Body::Unwritten`]. For a last request
+/// that is cut off, only the missing bytes are reported. [`SendQueue::block`](crate::queue::SendQueue::block)
+/// copies the blocks of a queue, in order even if its ring wraps.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, Requests, Style};
@@ -199,13 +200,13 @@ pub struct Requests<'a> {
 }
 
 impl<'a> Requests<'a> {
-    /// Splits these bytes, which begin with a request.
+    /// Splits these bytes. The first request begins at the first byte.
     pub const fn new(bytes: &'a [u8]) -> Self {
         let sequence = Sequence::new(bytes.len() / WQEBB_BYTES);
         Self { rest: bytes, offset: 0, queue: QueueKind::Unknown, sequence }
     }
 
-    /// Returns the same of a queue of this kind, see [`WorkRequest::on_queue`].
+    /// Returns the iterator for a queue of this kind, see [`WorkRequest::on_queue`].
     #[must_use]
     pub const fn on_queue(mut self, queue: QueueKind) -> Self {
         self.queue = queue;
@@ -214,7 +215,7 @@ impl<'a> Requests<'a> {
 }
 
 impl<'a> Iterator for Requests<'a> {
-    /// Where a request begins, in bytes, and the request.
+    /// The offset of a request in bytes, and the request.
     type Item = (usize, WorkRequest<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {

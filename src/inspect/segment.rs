@@ -1,4 +1,4 @@
-//! Cuts a request into its segments, as its own opcode and sizes say, never past its end.
+//! Cuts a request into segments, according to its opcode and sizes, and never past its end.
 
 use super::field::{Field, Fields};
 use super::heads::{Heads, heads, inline_length};
@@ -13,28 +13,28 @@ use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
 use core::mem::offset_of;
 use zerocopy::FromBytes;
 
-/// One segment. It is shorter than its kind says where the request ends within it.
+/// One segment. If the request ends within it, the segment is shorter than its kind usually is.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Segment<'a> {
-    /// What it is.
+    /// The kind of the segment.
     pub kind: SegmentKind,
-    /// Number among its like: translation entries and data segments count from 0.
+    /// Number among segments of its kind: translation entries and data segments count from 0.
     pub index: usize,
-    /// Where it begins, in bytes from the start of the request.
+    /// Offset in bytes from the start of the request.
     pub offset: usize,
-    /// Its bytes.
+    /// The bytes of the segment.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Iterates over the fields: all of them but reserved ones that are zero.
+    /// Iterates over the fields, without reserved fields that are zero.
     pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + Clone + use<'a> {
         Fields::new(self.kind, self.index, self.offset, self.bytes)
     }
 }
 
-/// Where the parts of a request begin and end, in bytes from its start.
+/// The places of the parts of a request, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Umr {
@@ -43,16 +43,16 @@ enum Shape {
         entries_end: usize,
         bsf_end: usize,
     },
-    /// Translation entries and BSFs are somewhere else.
+    /// A UMR whose translation entries and BSFs are in memory, outside of the request.
     UmrByPointer,
     SetPsv,
-    /// Parts of a fixed size, and perhaps data segments.
+    /// A request with parts of a fixed size, and perhaps data segments.
     Headed(Heads),
     Memcpy,
     Other,
 }
 
-/// What the translation entries of a request are.
+/// The form of the translation entries of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryForm {
     List,
@@ -60,10 +60,10 @@ pub(super) enum EntryForm {
     Pages,
 }
 
-/// First byte after control segment, UMR control segment and mkey context.
+/// Offset of the first byte after control segment, UMR control segment and mkey context.
 pub(super) const UMR_ENTRIES: usize = 2 * WQEBB_BYTES;
 
-/// The segments of a request, in order.
+/// An iterator over the segments of a request, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Segments<'a> {
     bytes: &'a [u8],
@@ -83,7 +83,7 @@ impl<'a> Segments<'a> {
         Self { bytes, offset: 0, shape, segments: 0 }
     }
 
-    /// Returns the translation entries in use, an interleaved header included, and what they are.
+    /// Returns the used translation entries and their form. The header of an interleaved layout is included.
     pub(super) fn entries(&self) -> (&'a [u8], EntryForm) {
         match self.shape {
             Shape::Umr { form, used_end, .. } => {
@@ -93,7 +93,7 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// Says what begins at the current offset: kind, number and full length.
+    /// Returns kind, number and full length of the segment at the current offset.
     fn classify(&mut self, rest: &[u8]) -> (SegmentKind, usize, usize) {
         let offset = self.offset;
         if offset == 0 {
@@ -174,8 +174,8 @@ pub(super) fn is_memcpy(bytes: &[u8]) -> bool {
     bytes.first() == Some(&OpcodeWord::OPMOD_MEMCPY)
 }
 
-/// Returns the kind of the BSF that begins here. Each has a block to itself, also those that say that they
-/// are shorter.
+/// Returns the kind of the BSF that begins here. Each BSF takes a whole block, even if its size code names
+/// fewer bytes.
 fn bsf(rest: &[u8]) -> SegmentKind {
     let head = BsfSize::from_bits(rest.first().copied().unwrap_or_default());
     let formats = offset_of!(SignatureBsf, ext_wire_tfs_psv)..offset_of!(SignatureBsf, wire_inline);
@@ -190,7 +190,7 @@ fn bsf(rest: &[u8]) -> SegmentKind {
     }
 }
 
-/// Returns whether there are translation entries or BSFs, and they are not in the request.
+/// Returns whether the UMR has translation entries or BSFs that are outside of the request.
 pub(super) const fn by_pointer(control: &UmrControlSegment) -> bool {
     !control.flag_bits().inline() && (control.klm_octowords.get() != 0 || control.bsf_octowords.get() != 0)
 }
@@ -202,7 +202,7 @@ fn umr_shape(bytes: &[u8]) -> Shape {
     }
     let octowords = usize::from(head.umr.klm_octowords.get());
     let entries_end = UMR_ENTRIES + octowords * OCTOWORD_BYTES;
-    // With a translation offset the second size is not one.
+    // With a translation offset, the field has the offset instead of the size of the BSFs.
     let bsf_octowords = match head.umr.flag_bits().translation_offset() {
         true => 0,
         false => usize::from(head.umr.bsf_octowords.get()),
@@ -210,11 +210,13 @@ fn umr_shape(bytes: &[u8]) -> Shape {
     let bsf_end = entries_end + bsf_octowords * OCTOWORD_BYTES;
     let entries = bytes.get(UMR_ENTRIES..entries_end.min(bytes.len())).unwrap_or_default();
     let header = StridedHeader::ref_from_prefix(entries).ok().map(|(header, _)| header);
-    // The device knows an interleaved layout by this code, which stands where a list entry has its key.
+    // The device recognizes an interleaved layout by this code. In a list, the same place has the key of the
+    // first entry.
     let strided = header.filter(|header| header.op.get() == StridedHeader::OPCODE);
     let used = match strided {
         Some(header) => (1 + usize::from(header.num_entries.get())).min(octowords),
-        // A list does not say how many entries it has: those of the last block that are all zero fill it up.
+        // A list does not contain its number of entries: entries of the last block that are all zero are
+        // padding.
         None => {
             let (slots, _) = entries.as_chunks::<OCTOWORD_BYTES>();
             slots.iter().rposition(|slot| *slot != [0; OCTOWORD_BYTES]).map_or(0, |last| last + 1)
@@ -229,8 +231,8 @@ fn umr_shape(bytes: &[u8]) -> Shape {
 }
 
 /// Returns whether the entries are addresses of pages, two in an octoword, with the rights to read and write
-/// in their low bits: the kernel's mlx5e maps the buffers of its receive queues in this way. No key and
-/// address of a list have such bits in all its entries.
+/// in their low bits. The kernel's mlx5e maps the buffers of its receive queues by such entries. A list of
+/// keys and addresses does not have these bits in all its entries.
 fn are_pages(entries: &[u8]) -> bool {
     const PAGE_BITS: u64 = 0xfff;
     let (numbers, _) = entries.as_chunks::<8>();

@@ -1,13 +1,13 @@
 //! The kinds of segments, and their names.
 
-/// What a segment is.
+/// The kind of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SegmentKind {
     /// The control segment, first in each request.
     Control,
-    /// What a UMR changes.
+    /// The mask and the sizes of a UMR's changes.
     UmrControl,
     /// The new values of an mkey's fields.
     MkeyContext,
@@ -19,13 +19,13 @@ pub enum SegmentKind {
     StridedHeader,
     /// An entry of an interleaved layout.
     StridedEntry,
-    /// Fills translation entries up to a whole block.
+    /// Zeros that fill translation entries up to a whole block.
     Padding,
-    /// Where translation entries and BSFs are in memory.
+    /// The place of translation entries and BSFs in memory.
     EntriesPointer,
-    /// A signature BSF whose wire byte is a block size.
+    /// A signature BSF whose wire byte contains a block size.
     SignatureBsf,
-    /// A signature BSF whose wire byte is a copy mask.
+    /// A signature BSF whose wire byte contains a copy mask.
     SignatureBsfCopy,
     /// A signature BSF for a transaction.
     TransactionBsf,
@@ -45,15 +45,15 @@ pub enum SegmentKind {
     MaskedAdd32,
     /// Operands of a masked fetch and add of 8 bytes.
     MaskedAdd64,
-    /// Where a datagram goes, or a request of a dynamically connected queue.
+    /// The destination of a datagram, or of a request of a dynamically connected queue.
     Address,
     /// The shared receive queue of the peer (XRC).
     SharedReceiveQueue,
-    /// What a send of an Ethernet queue asks of the device, and the begin of its header.
+    /// The services that a send of an Ethernet queue asks for, and the begin of its header.
     Ethernet,
     /// The rest of an Ethernet header.
     EthernetHeader,
-    /// What a request waits for, or which queue it lets run.
+    /// The event that a request waits for, or the queue that it lets run.
     Wait,
     /// The value in memory, or the time, that a request waits for.
     WaitForValue,
@@ -61,13 +61,13 @@ pub enum SegmentKind {
     TagMatching,
     /// The matrix that a request transposes.
     Transpose,
-    /// What a memory-to-memory operation is told.
+    /// The parameters of a memory-to-memory operation.
     MmoMetadata,
     /// A range of local memory.
     Data,
     /// Data inside the request.
     Inline,
-    /// Octowords with no meaning here.
+    /// Octowords of an unknown meaning.
     Unknown,
     /// A completion entry.
     Cqe,
@@ -75,7 +75,7 @@ pub enum SegmentKind {
     InlineHalf,
     /// A completion entry with 32 bytes of data.
     InlineCqe,
-    /// The first of completion entries that are compressed.
+    /// The first entry before compressed completion entries.
     CompressedCqe,
     /// A completion entry of a failed request.
     ErrorCqe,
@@ -124,7 +124,7 @@ impl SegmentKind {
         }
     }
 
-    /// Returns whether a request may have several, which are numbered then.
+    /// Returns whether a request may have several segments of this kind. They are numbered then.
     pub const fn is_numbered(self) -> bool {
         matches!(self, Self::ListEntry | Self::StridedEntry | Self::Pages | Self::Data)
     }

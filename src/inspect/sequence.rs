@@ -1,16 +1,16 @@
-//! What the requests of a ring say of the one behind them: its index, and its queue pair.
+//! Compares index and queue pair of each request in a ring with those of the requests before it.
 
 use crate::wire::ctrl::{ControlSegment, Opcode};
 
-/// What does not follow from the requests before.
+/// Properties of a request that do not follow from the requests before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Place {
-    /// The index that would follow, where the request has another.
+    /// The expected index, if the request has another one.
     pub(super) index: Option<u16>,
     /// The requests from here on are of another lap of the ring.
     pub(super) other_lap: bool,
-    /// The queue pair of the requests before, where the request has another.
+    /// The queue pair of the earlier requests, if the request has another one.
     pub(super) queue_pair: Option<u32>,
     /// The block is zero: no request was ever written to it.
     pub(super) unwritten: bool,
@@ -18,11 +18,11 @@ pub(super) struct Place {
     pub(super) cut: bool,
 }
 
-/// What is known of the requests so far.
+/// The state after the requests so far.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Sequence {
-    /// Blocks of the ring, if all of it is there.
+    /// Blocks of the ring, if the given bytes are a whole ring.
     ring: usize,
     /// The index that a request in block 0 would have, and the queue pair.
     before: Option<(u16, u32)>,
@@ -33,10 +33,10 @@ impl Sequence {
         Self { ring, before: None }
     }
 
-    /// Compares the request in a block with those before it, and remembers it.
+    /// Compares the request in a block with the earlier requests, and remembers it.
     ///
-    /// Blocks of zeros were never written. Of a NOP that fills a queue up drivers write opcode and size
-    /// alone.
+    /// NOPs are not compared. Blocks of zeros, which were never written, read as NOPs. Drivers that fill up a
+    /// queue with NOPs write only opcode and size.
     pub(super) fn next(&mut self, block: usize, control: &ControlSegment) -> Place {
         if Opcode(control.opcode_word().opcode()) == Opcode::NOP {
             return Place::default();

@@ -1,15 +1,15 @@
-//! What a segment's tables are made of.
+//! The building blocks of the tables of segments.
 
 use crate::mkey::XtsEngine;
 
-/// A value or bit of a field and what it stands for.
+/// A value or bits of a field, with its meaning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
-    /// The bits of the field that are looked at.
+    /// Selects the bits of the field to compare.
     pub(super) mask: u64,
-    /// Their value.
+    /// The value of these bits.
     pub(super) value: u64,
-    /// What that means; nothing is printed for an empty one.
+    /// The meaning of the value. An empty text is not printed.
     pub(super) text: &'static str,
 }
 
@@ -25,16 +25,16 @@ pub(super) const fn code(value: u64, text: &'static str) -> Named {
     Named { mask: u64::MAX, value, text }
 }
 
-/// How a field is to be read.
+/// The way in which a field is read and printed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// Should be zero; a field only where it is not.
+    /// Should be zero. A zero is not listed as a field.
     Reserved,
-    /// Has no meaning here, and need not be zero; a field only where it is not.
+    /// Has no meaning here, and may have any value. A zero is not listed as a field.
     Unused,
     /// A number to print in hexadecimal.
     Hex,
-    /// A number of something.
+    /// A number of the named things.
     Count(&'static str),
     /// Octowords of 16 bytes.
     Octowords,
@@ -54,7 +54,8 @@ pub(super) enum Meaning {
     Syndrome,
     /// Length of inline data, with a flag in bit 31.
     InlineLength,
-    /// A 128-bit tweak in the byte order of the engine, in both where that is not known.
+    /// A 128-bit tweak, in the byte order of the engine. For an unknown engine, it is printed in both byte
+    /// orders.
     Tweak(Option<XtsEngine>),
     /// Bytes with no meaning here.
     Bytes,
@@ -68,7 +69,7 @@ pub(super) struct Spec {
     pub(super) meaning: Meaning,
 }
 
-/// Size of a field that takes what is left of its segment.
+/// Size of a field that takes the rest of its segment.
 pub(super) const REST: usize = usize::MAX;
 
 pub(super) const fn spec(bytes: usize, name: &'static str, meaning: Meaning) -> Spec {
@@ -83,7 +84,7 @@ pub(super) const fn reserved(bytes: usize) -> Spec {
     spec(bytes, "reserved", Meaning::Reserved)
 }
 
-/// Returns the size of a table's segment, to compare it with that of the wire struct.
+/// Returns the size of a table's segment. Assertions compare it with the size of the wire struct.
 pub(super) const fn total(mut table: &[Spec]) -> usize {
     let mut sum = 0;
     while let [first, rest @ ..] = table {

@@ -1,4 +1,4 @@
-//! A request in words, on one line.
+//! Prints a request in words, on one line.
 
 use super::crypto::unit_bytes;
 use super::data_path::{DataPath, DataSegmentView, Memcpy};
@@ -81,7 +81,7 @@ fn flags(flags: FmCeSe, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(if flags.solicited() { ", solicited" } else { "" })
 }
 
-/// Prints index and tag; a tag that changes as the one it becomes.
+/// Prints index and tag of an mkey. If the request changes the tag, the new tag is printed.
 fn mkey(umr: &Umr<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let key = umr.key();
     let tag = if umr.is_invalidate() { key.tag() } else { umr.tag().unwrap_or(key.tag()) };
@@ -111,7 +111,8 @@ fn configuration(umr: &Umr<'_>, device: &DeviceContext, f: &mut fmt::Formatter<'
         let (address, key) = (pointer.address.get(), pointer.mkey.get());
         let (list, interleaved) = umr.room_in_memory(device);
         let fits = |room| umr.length().unwrap_or_default() <= room;
-        // Flags say that entries are replaced or checked: only lists, and pages, are written in this way.
+        // The flags may say that entries are replaced or checked. Only lists and pages are written with these
+        // flags.
         let form = match (fits(list), fits(interleaved) && octowords > 1 && umr.control().flags == 0) {
             (true, true) => "an interleaved layout or a list",
             (false, true) => "an interleaved layout",
@@ -181,7 +182,7 @@ fn length(length: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Prints the length of each entry, where that is known.
+/// Prints the length of each entry, if it is known.
 fn each(device: &DeviceContext, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match device.entry_size {
         Some(size) => write!(f, " of {} bytes each", size.bytes()),
@@ -327,7 +328,7 @@ fn data_path(transfer: &DataPath<'_>, imm: u32, f: &mut fmt::Formatter<'_>) -> f
     Ok(())
 }
 
-/// Prints where a datagram goes.
+/// Prints the destination of a datagram.
 fn address(base: &BaseAddress, route: Option<&RouteAddress>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     // The second half of a datagram's key is reserved.
     match base.key.get() {
@@ -354,7 +355,7 @@ fn colons(bytes: &[u8], group: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result
     Ok(())
 }
 
-/// Prints what a send of an Ethernet queue asks of the device.
+/// Prints the services that a send of an Ethernet queue asks for.
 fn ethernet(segment: &EthernetSegment, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let checksums = [(6, "L3"), (7, "L4"), (4, "inner L3"), (5, "inner L4")];
     let mut separator = ", checksums ";

@@ -6,7 +6,7 @@ use crate::types::{DomainKind, PsvIndex, Seed};
 use crate::wire::bsf::{BfsPsv, SignatureBsf, TransactionBits};
 use core::mem::offset_of;
 
-/// A CRC32C over the data of a transaction, which may pass several mkeys: what one of them does for it.
+/// The part of one mkey in a CRC32C over the data of a transaction, which may pass several mkeys.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{Body, WorkRequest};
@@ -22,21 +22,21 @@ use core::mem::offset_of;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TransactionCrc {
-    /// Where the CRC is, and whose bytes it is over.
+    /// The domain in which the CRC stands, and whose bytes it covers.
     pub domain: DomainKind,
-    /// The PSV that holds the CRC of what has passed.
+    /// The PSV that holds the CRC of the data that has passed.
     pub psv: PsvIndex,
-    /// What the CRC starts from, where it begins with this mkey.
+    /// The start value of the CRC, if it begins with this mkey.
     pub seed: Seed,
     /// The transaction begins with this mkey.
     pub begins: bool,
-    /// The transaction ends with this mkey: the CRC is after its data.
+    /// The transaction ends with this mkey: the CRC stands behind the mkey's data.
     pub ends: bool,
     /// Bytes of data behind this mkey.
     pub length: u32,
 }
 
-/// Reads the extension of the BSF that begins at `offset`; one without a format is none.
+/// Reads the extension of the BSF that begins at `offset`. Returns `None` for an extension without a format.
 pub(super) fn transaction(offset: usize, bsf: &SignatureBsf) -> Result<Option<TransactionCrc>, Finding> {
     let bits = TransactionBits::from_bits(bsf.ext_init_gen_pro_size.get());
     let at = |field| offset + field;
@@ -63,7 +63,7 @@ pub(super) fn transaction(offset: usize, bsf: &SignatureBsf) -> Result<Option<Tr
 }
 
 impl TransactionCrc {
-    /// Returns it as the digest that asks for it.
+    /// Returns the digest that produces these values.
     pub const fn digest(&self) -> Digest {
         let Self { domain, psv, seed, begins, ends, .. } = *self;
         let part = match (begins, ends) {
@@ -75,7 +75,7 @@ impl TransactionCrc {
         Digest { domain, seed, span: DigestSpan::Transaction { part, psv } }
     }
 
-    /// Returns the bytes behind the mkey in memory: the data, with the CRC where it is there.
+    /// Returns the bytes behind the mkey in memory: the data, and the CRC if it is in memory.
     pub const fn memory_bytes(&self) -> u64 {
         let crc = match (self.domain, self.ends) {
             (DomainKind::Memory, true) => size_of::<u32>() as u64,

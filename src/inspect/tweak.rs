@@ -1,10 +1,10 @@
-//! A tweak's bytes as numbers. Their order depends on the engine, which may not be known.
+//! Reads the bytes of a tweak as numbers. The byte order depends on the engine, which may be unknown.
 
 use crate::mkey::XtsEngine;
 use crate::types::Tweak;
 use core::fmt;
 
-/// Returns the two readings of a tweak's bytes, by the engines that a device may have.
+/// Returns the two readings of a tweak's bytes, as far as the engine allows them.
 pub(super) fn tweaks(bytes: [u8; 16], engine: Option<XtsEngine>) -> [Option<(&'static str, Tweak)>; 2] {
     let little = ("little endian", XtsEngine::SingleBlock.tweak_from_bytes(bytes));
     let big = ("big endian", XtsEngine::MultiBlock.tweak_from_bytes(bytes));
@@ -17,7 +17,7 @@ pub(super) fn tweaks(bytes: [u8; 16], engine: Option<XtsEngine>) -> [Option<(&'s
     }
 }
 
-/// Prints the readings of a tweak's bytes that the engine leaves.
+/// Prints the readings of a tweak's bytes that the engine allows.
 pub(super) fn print_tweak(
     bytes: [u8; 16],
     engine: Option<XtsEngine>,

@@ -1,4 +1,4 @@
-//! A UMR back in the words of [`crate::mkey`].
+//! Decodes a UMR to the types of [`crate::mkey`].
 
 use super::crypto::{crypto, unit_bytes};
 use super::device_context::DeviceContext;
@@ -23,7 +23,7 @@ use core::mem::offset_of;
 use zerocopy::FromBytes;
 use zerocopy::big_endian::U64;
 
-/// A request that changes an mkey: control segments, mkey context, and what follows them.
+/// A request that changes an mkey: control segments, mkey context, and the segments after them.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Umr<'a> {
@@ -32,15 +32,15 @@ pub struct Umr<'a> {
     bytes: &'a [u8],
 }
 
-/// The translation entries of a request, by kind. Padding is left out.
+/// The translation entries of a request, by form, without padding.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum LayoutView<'a> {
-    /// Entries one after the other.
+    /// Entries that are mapped one after the other.
     List(&'a [Klm]),
     /// Addresses of pages, with the rights to read and write in their low bits. The mkey knows their length.
     Pages(&'a [U64]),
-    /// Entries in turn.
+    /// Streams that each cycle maps in turn.
     Interleaved {
         /// Number of cycles, and the bytes in each.
         header: &'a StridedHeader,
@@ -50,7 +50,7 @@ pub enum LayoutView<'a> {
 }
 
 impl<'a> LayoutView<'a> {
-    /// Returns how many entries there are, an interleaved layout's header not counted.
+    /// Returns the number of entries, without the header of an interleaved layout.
     pub const fn count(&self) -> usize {
         match self {
             Self::List(entries) => entries.len(),
@@ -59,8 +59,9 @@ impl<'a> LayoutView<'a> {
         }
     }
 
-    /// Returns how many bytes of memory the entries map, whatever the length field says: 0 for pages, whose
-    /// length is not known. Cycles of an interleaved layout count what its entries give.
+    /// Returns how many bytes of memory the entries map, whatever the length field contains. Returns 0 for
+    /// pages, whose length is not known. For the cycles of an interleaved layout, the bytes of its entries
+    /// count.
     pub fn mapped_bytes(&self) -> u64 {
         match self {
             Self::List(entries) => entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum(),
@@ -72,7 +73,7 @@ impl<'a> LayoutView<'a> {
         }
     }
 
-    /// Iterates over the entries of a list in the user's terms; of an interleaved layout there are none.
+    /// Iterates over the entries of a list in the user's terms. An interleaved layout yields none.
     pub fn list_entries(&self) -> impl Iterator<Item = KlmEntry> + use<'a> {
         let entries = match *self {
             Self::List(entries) => entries,
@@ -85,9 +86,9 @@ impl<'a> LayoutView<'a> {
         })
     }
 
-    /// Iterates over the entries of an interleaved layout in the user's terms; of a list there are none.
+    /// Iterates over the entries of an interleaved layout in the user's terms. A list yields none.
     ///
-    /// An item is an error where the stride is less than the bytes of a cycle.
+    /// An item is an error if the stride is less than the bytes of a cycle.
     pub fn interleaved_entries(
         &self,
     ) -> impl Iterator<Item = Result<InterleavedEntry, OutOfRange>> + use<'a> {
@@ -110,7 +111,7 @@ impl<'a> LayoutView<'a> {
 }
 
 impl<'a> Umr<'a> {
-    /// Takes up a request; `None` where it ends before the mkey context does.
+    /// Reads a request. Returns `None` if the request ends before the mkey context does.
     pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
         let (head, rest) = UmrHead::ref_from_prefix(bytes).ok()?;
         let (context, _) = MkeyContext::ref_from_prefix(rest).ok()?;
@@ -127,7 +128,7 @@ impl<'a> Umr<'a> {
         self.context
     }
 
-    /// Returns which fields of the mkey the request writes.
+    /// Returns the mask of the fields of the mkey that the request writes.
     pub const fn mask(&self) -> MkeyMask {
         self.head.umr.mask()
     }
@@ -137,7 +138,7 @@ impl<'a> Umr<'a> {
         Key::from_raw(self.head.ctrl.imm.get())
     }
 
-    /// Returns the tag that the key gets, `None` where it stays.
+    /// Returns the new tag of the key, or `None` if the tag stays.
     pub const fn tag(&self) -> Option<u8> {
         if self.mask().mkey() { Some(self.context.qpn_mkey_word().tag()) } else { None }
     }
@@ -147,34 +148,35 @@ impl<'a> Umr<'a> {
         self.mask().free() && self.context.is_free()
     }
 
-    /// Returns the new access rights, `None` where they stay.
+    /// Returns the new access rights, or `None` if the rights stay.
     pub const fn access(&self) -> Option<Access> {
         let mask = self.mask();
         let any = mask.local_write() || mask.remote_read() || mask.remote_write() || mask.atomic();
         if any { Some(Access::from_wire(self.context.access_bits())) } else { None }
     }
 
-    /// Returns the new length in bytes of memory, `None` where it stays.
+    /// Returns the new length in bytes of memory, or `None` if the length stays.
     pub const fn length(&self) -> Option<u64> {
         if self.mask().len() { Some(self.context.len.get()) } else { None }
     }
 
-    /// Returns the new low bit of the signature error count, `None` where it stays.
+    /// Returns the new low bit of the signature error count, or `None` if the bit stays.
     pub const fn error_count(&self) -> Option<bool> {
         if self.mask().sig_err() { Some(self.context.flags_pd_word().sig_err_count()) } else { None }
     }
 
-    /// Returns whether BSFs are put in force (`Some(true)`) or out of force, `None` where that stays.
+    /// Returns whether the request enables (`Some(true)`) or disables BSFs, or `None` if it changes neither.
     pub const fn bsf_enable(&self) -> Option<bool> {
         if self.mask().bsf_enable() { Some(self.context.flags_pd_word().bsf_enable()) } else { None }
     }
 
-    /// Returns the number of the first entry that is written, where that is said: those before it stay.
+    /// Returns the number of the first written entry, if the request contains it. Earlier entries stay.
     pub const fn first_replaced(&self) -> Option<u64> {
         self.head.umr.first_entry()
     }
 
-    /// Returns where in memory entries and BSFs are, `None` where they are in the request, or there are none.
+    /// Returns the place of entries and BSFs in memory, or `None` if they are in the request, or there are
+    /// none.
     pub fn pointer(&self) -> Option<&'a Klm> {
         if !by_pointer(self.control()) {
             return None;
@@ -182,14 +184,15 @@ impl<'a> Umr<'a> {
         Klm::ref_from_prefix(self.bytes.get(UMR_ENTRIES..)?).ok().map(|(pointer, _)| pointer)
     }
 
-    /// Returns the most bytes that entries in memory could map: those of a list, and those of an interleaved
-    /// layout. Each is 0 where entries of that form cannot be there.
+    /// Returns the most bytes that entries in memory could map, for a list and for an interleaved layout. A
+    /// value is 0 if entries of its form are impossible.
     pub(super) fn room_in_memory(&self, device: &DeviceContext) -> (u64, u64) {
         let octowords = u64::from(self.control().klm_octowords.get());
         let most = device.entry_size.map_or(KlmEntry::MAX_BYTES, KsmEntrySize::bytes);
         let before = self.first_replaced().unwrap_or(0);
         let list = before.saturating_add(octowords).saturating_mul(most.into());
-        // An interleaved layout has its header first, and repeats its entries. It is written as a whole.
+        // An interleaved layout begins with its header, and repeats its entries. It can only be written as a
+        // whole.
         let cycle = octowords.saturating_sub(1) * u64::from(u16::MAX);
         match (device.entry_size, self.first_replaced()) {
             (None, None) => (list, cycle * u64::from(u32::MAX)),
@@ -197,11 +200,11 @@ impl<'a> Umr<'a> {
         }
     }
 
-    /// Returns the new layout, `None` where it stays, or is not in the request ([`Umr::pointer`]): that has
-    /// neither entries nor a length.
+    /// Returns the new layout, or `None` if the layout stays, or is in memory ([`Umr::pointer`]). The layout
+    /// stays if the request has neither entries nor a length.
     ///
-    /// The device, and this, tell an interleaved layout by a code where the first entry of a list has its
-    /// key: a list that begins with key 0x400 cannot be told from one.
+    /// Device and decoder recognize an interleaved layout by a code at the place of the first list entry's
+    /// key. A list that begins with key 0x400 therefore reads as an interleaved layout.
     pub fn layout(&self) -> Option<LayoutView<'a>> {
         let (bytes, form) = Segments::new(Opcode::UMR, QueueKind::Unknown, self.bytes).entries();
         if bytes.is_empty() && (!self.mask().len() || by_pointer(self.control())) {
@@ -236,20 +239,20 @@ impl<'a> Umr<'a> {
         })
     }
 
-    /// Returns the first signature BSF and where it begins, if there is a whole one; also that of a
-    /// transaction.
+    /// Returns the first signature BSF, also that of a transaction, and its offset, or `None` if there is no
+    /// complete one.
     pub fn signature_bsf(&self) -> Option<(usize, &'a SignatureBsf)> {
         let segment = self.bsfs().find(|segment| segment.kind != SegmentKind::CryptoBsf)?;
         Some((segment.offset, SignatureBsf::ref_from_bytes(segment.bytes).ok()?))
     }
 
-    /// Returns the first crypto BSF and where it begins, if there is a whole one.
+    /// Returns the first crypto BSF and its offset, or `None` if there is no complete one.
     pub fn crypto_bsf(&self) -> Option<(usize, &'a CryptoBsf)> {
         let segment = self.bsfs().find(|segment| segment.kind == SegmentKind::CryptoBsf)?;
         Some((segment.offset, CryptoBsf::ref_from_bytes(segment.bytes).ok()?))
     }
 
-    /// Returns the PSVs of block signatures in the memory and the wire domain, `None` without a signature
+    /// Returns the PSVs of block signatures in the memory and the wire domain, or `None` without a signature
     /// BSF.
     pub fn psvs(&self) -> Option<(PsvIndex, PsvIndex)> {
         let (_, bsf) = self.signature_bsf()?;
@@ -259,27 +262,28 @@ impl<'a> Umr<'a> {
         ))
     }
 
-    /// Returns the signature that the request writes, `None` where it writes none or an empty one.
+    /// Returns the signature that the request writes, or `None` if the request writes none or an empty one.
     ///
-    /// A copy mask that the user gave and the equal one that was chosen automatically are the same bytes: the
-    /// result has one only where it differs from the automatic one. Compare by
+    /// A copy mask that equals the automatic one has the same bytes as the automatic one. The result
+    /// therefore has a copy mask only if it differs from the automatic one. Compare signatures by
     /// [`BlockSignature::effective_copy_mask`].
     ///
     /// # Errors
-    /// What makes it unreadable.
+    /// The finding that makes the signature unreadable.
     pub fn signature(&self) -> Result<Option<BlockSignature>, Finding> {
         let Some((offset, bsf)) = self.signature_bsf() else { return Ok(None) };
         signature(offset, bsf)
     }
 
-    /// Returns what happens to the mkey's signature.
+    /// Returns the change of the mkey's signature.
     ///
-    /// It is the effect, not the wish: a request that keeps the signature of an mkey with crypto writes it
-    /// again, which is `Set`; one that switches BSFs off is `Reset`, also where there was no signature. A
-    /// digest is one over a transaction, also where the PSV is the mkey's own.
+    /// The result is the effect of the request, not the user's configuration. A request that keeps the
+    /// signature of an mkey with crypto writes the signature again, so the result is `Set`. For a request
+    /// that disables BSFs, the result is `Reset`, even if there was no signature. A digest is always returned
+    /// as one over a transaction, even if the PSV is the mkey's own.
     ///
     /// # Errors
-    /// What makes it unreadable.
+    /// The finding that makes the signature unreadable.
     pub fn signature_change(&self) -> Result<SignatureChange, Finding> {
         if let Some(transaction) = self.transaction()? {
             return Ok(SignatureChange::Digest(transaction.digest()));
@@ -292,33 +296,32 @@ impl<'a> Umr<'a> {
         })
     }
 
-    /// Returns the crypto properties that the request writes, `None` where it writes none. The engine decides
-    /// the byte order of the tweak.
+    /// Returns the crypto properties that the request writes, or `None` if the request writes none. The
+    /// engine determines the byte order of the tweak.
     ///
     /// # Errors
-    /// What makes them unreadable.
+    /// The finding that makes the properties unreadable.
     pub fn crypto(&self, engine: XtsEngine) -> Result<Option<Crypto>, Finding> {
         let Some((offset, bsf)) = self.crypto_bsf() else { return Ok(None) };
         crypto(offset, bsf, engine).map(Some)
     }
 
-    /// Returns the bytes of a data unit of AES-XTS, `None` without a crypto BSF and for units that are not
-    /// known.
+    /// Returns the bytes of a data unit of AES-XTS, or `None` without a crypto BSF, or for an unknown unit.
     pub fn data_unit(&self) -> Option<u32> {
         self.crypto_bsf().and_then(|(_, bsf)| unit_bytes(bsf.data_unit_selector))
     }
 
-    /// Returns the CRC over a transaction that the request writes, `None` where it writes none.
+    /// Returns the CRC over a transaction that the request writes, or `None` if the request writes none.
     ///
     /// # Errors
-    /// What makes it unreadable.
+    /// The finding that makes the CRC unreadable.
     pub fn transaction(&self) -> Result<Option<TransactionCrc>, Finding> {
         let Some((offset, bsf)) = self.signature_bsf() else { return Ok(None) };
         transaction(offset, bsf)
     }
 }
 
-/// Returns how many entries of a list the length reaches; drivers leave older ones after.
+/// Returns how many entries of a list the length covers. Drivers leave older entries behind them.
 pub(super) fn used_entries(entries: &[Klm], length: Option<u64>) -> usize {
     let Some(length) = length else { return entries.len() };
     let mut sum = 0;
@@ -330,12 +333,12 @@ pub(super) fn used_entries(entries: &[Klm], length: Option<u64>) -> usize {
     reached.count()
 }
 
-/// One domain of a signature BSF, with where its parts stand.
+/// One domain of a signature BSF, with the offsets of its parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DomainView<'a> {
     /// `wire` or `memory`.
     pub(super) name: &'static str,
-    /// Block size selector; 0 where the domain has no signature.
+    /// Block size selector; 0 if the domain has no signature.
     pub(super) selector: u8,
     pub(super) selector_at: usize,
     pub(super) bfs_psv: BfsPsv,
@@ -345,7 +348,7 @@ pub(super) struct DomainView<'a> {
 }
 
 impl DomainView<'_> {
-    /// Reads the domain, `None` if there is no signature in it.
+    /// Reads the domain. Returns `None` if the domain has no signature.
     pub(super) fn read(&self) -> Result<Option<Domain>, Finding> {
         let wire = self.name == "wire";
         if self.selector == 0 {
@@ -393,10 +396,10 @@ impl DomainView<'_> {
     }
 }
 
-/// Returns the memory and the wire domain of a BSF, as they stand.
+/// Returns the memory and the wire domain of a BSF, uninterpreted.
 pub(super) fn domains(offset: usize, bsf: &SignatureBsf) -> [DomainView<'_>; 2] {
-    // With one structure for both, the wire byte is a copy mask, and the memory selector counts for the wire
-    // too.
+    // If both domains have the same structure, the wire byte is a copy mask, and the memory selector counts
+    // for both domains.
     let same = BsfSize::from_bits(bsf.bsf_size_sbs).same_block_structure();
     let memory_at = offset + offset_of!(SignatureBsf, memory);
     let memory = DomainView {
@@ -420,7 +423,7 @@ pub(super) fn domains(offset: usize, bsf: &SignatureBsf) -> [DomainView<'_>; 2] 
     [memory, wire]
 }
 
-/// Reads a signature BSF; an empty one is none.
+/// Reads a signature BSF. Returns `None` for an empty one.
 fn signature(offset: usize, bsf: &SignatureBsf) -> Result<Option<BlockSignature>, Finding> {
     let [memory, wire] = domains(offset, bsf);
     let block = match (memory.read()?, wire.read()?) {

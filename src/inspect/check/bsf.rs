@@ -47,8 +47,8 @@ pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'
     }
 }
 
-/// Takes what could be read. The generic rules report an unknown code wherever it stands; this reports the
-/// rest.
+/// Returns the value that could be read. Reports the finding otherwise, except for an unknown code, which the
+/// generic rules report at any place.
 fn known<T>(read: Result<Option<T>, Finding>, report: &mut Report<'_>) -> Option<T> {
     read.unwrap_or_else(|finding| {
         if !matches!(finding.problem, Problem::UnknownCode { .. }) {
@@ -58,7 +58,7 @@ fn known<T>(read: Result<Option<T>, Finding>, report: &mut Report<'_>) -> Option
     })
 }
 
-/// Returns how much of the mkey's memory is data, `None` where its blocks are not whole.
+/// Returns how much of the mkey's memory is data, or `None` if its blocks are not whole.
 fn data_bytes(signature: &BlockSignature, length: u64) -> Option<u64> {
     match signature.memory_domain() {
         Some(memory) => BlockSignature::memory(memory).wire_bytes(length),
@@ -66,8 +66,8 @@ fn data_bytes(signature: &BlockSignature, length: u64) -> Option<u64> {
     }
 }
 
-/// Checks that both domains have whole blocks: memory with its signatures, and the wire of the data that is
-/// in them.
+/// Checks that both domains have whole blocks: the memory with its signatures, and the wire with the data of
+/// that memory.
 fn partial_block(signature: &BlockSignature, length: u64, report: &mut Report<'_>) {
     let Some(data) = data_bytes(signature, length) else {
         let stride = signature.memory_domain().map_or(0, |memory| memory.stride());
@@ -80,7 +80,7 @@ fn partial_block(signature: &BlockSignature, length: u64, report: &mut Report<'_
     }
 }
 
-/// Checks number, order and size codes.
+/// Checks the number, the order and the size codes of the BSFs.
 fn sizes(umr: &Umr<'_>, report: &mut Report<'_>) {
     let count = umr.bsfs().count();
     let wanted = if count > 1 { BsfSize::SIGNATURE_AND_CRYPTO } else { BsfSize::WITH_INLINE };
@@ -88,19 +88,19 @@ fn sizes(umr: &Umr<'_>, report: &mut Report<'_>) {
     for segment in umr.bsfs() {
         let found = BsfSize::from_bits(segment.bytes.first().copied().unwrap_or_default()).size();
         let crypto = segment.kind == SegmentKind::CryptoBsf;
-        // The shorter one, for transactions.
+        // A BSF for a transaction may have the extended size, which is shorter.
         let extended =
             segment.kind == SegmentKind::TransactionBsf && found == BsfSize::EXTENDED && count == 1;
         let wrong = found != wanted && !extended;
         report.when(wrong, segment.offset, Problem::BsfSizeCode { found, wanted, count });
-        // A signature BSF comes first, and nothing after a crypto BSF.
+        // A signature BSF comes first, and a crypto BSF last.
         let misplaced = previous == Some(true) || (previous == Some(false) && !crypto);
         report.when(misplaced, segment.offset, Problem::BsfOrder);
         previous = Some(crypto);
     }
 }
 
-/// Returns which bits of a check or copy mask are bytes of this signature.
+/// Returns the bits of a check or copy mask that stand for bytes of this signature.
 const fn bytes_of(signature: &Signature) -> u8 {
     match signature {
         Signature::Crc32(_) | Signature::Crc32c(_) => check_mask::CRC32,
@@ -125,7 +125,7 @@ fn signature_bsf(
     let Some(signature) = signature else { return };
     let domains = [signature.memory_domain(), signature.wire_domain()];
     let relevant = domains.iter().flatten().fold(0, |mask, domain| mask | bytes_of(&domain.signature));
-    // All ones means everything there is, whatever the type.
+    // All ones select all bytes of a signature of any type.
     let mask = bsf.check_byte_mask;
     let bits = if mask == check_mask::ALL { 0 } else { mask & !relevant };
     let mask_at = offset + offset_of!(SignatureBsf, check_byte_mask);
@@ -145,7 +145,7 @@ fn signature_bsf(
     }
 }
 
-/// Returns what of a domain the device does not know.
+/// Returns the property of a domain that the device does not know, or `None`.
 fn missing(domain: &Domain, capabilities: &SignatureCapabilities) -> Option<&'static str> {
     match (domain.signature, domain.block_size) {
         (Signature::Crc32c(_), _) if !capabilities.crc32c => Some("CRC-32C"),
@@ -155,7 +155,7 @@ fn missing(domain: &Domain, capabilities: &SignatureCapabilities) -> Option<&'st
     }
 }
 
-/// Checks one domain's format, PSV and inline section against each other.
+/// Checks that format, PSV and inline section of a domain agree.
 fn check_domain(view: &DomainView<'_>, report: &mut Report<'_>) {
     let domain = view.name;
     let valid = InlineValid::from_bits(view.inline.vld_refresh.get()).valid();

@@ -12,7 +12,7 @@ use crate::types::{DekId, DomainKind};
 use crate::wire::bsf::{CryptoBsf, EncryptionOrder};
 use core::mem::offset_of;
 
-/// Checks the BSF that begins at `offset`.
+/// Checks the crypto BSF that begins at `offset`.
 pub(super) fn check(
     offset: usize,
     bsf: &CryptoBsf,
@@ -29,13 +29,13 @@ pub(super) fn check(
     unit(offset, bsf, protected, device, report);
 }
 
-/// Checks that signatures and cipher come in an order that there is.
+/// Checks that the order of signatures and cipher exists.
 fn order(offset: usize, bsf: &CryptoBsf, protected: &Protected, report: &mut Report<'_>) {
     let memory = protected.blocks.as_ref().and_then(BlockSignature::memory_domain);
     let wire = protected.blocks.as_ref().and_then(BlockSignature::wire_domain);
     let order = EncryptionOrder(bsf.enc_order);
     let at = offset + offset_of!(CryptoBsf, enc_order);
-    // The signature that no row of the table has beside a cipher that is inside of signatures.
+    // The signature for which the man page's table has no row with this order.
     let hole = match order {
         EncryptionOrder::RAW_WIRE => memory,
         EncryptionOrder::RAW_MEMORY => wire,
@@ -55,7 +55,7 @@ fn order(offset: usize, bsf: &CryptoBsf, protected: &Protected, report: &mut Rep
     }
 }
 
-/// Checks the data unit against what passes through the cipher.
+/// Checks that the data unit fits the bytes that pass through the cipher.
 fn unit(
     offset: usize,
     bsf: &CryptoBsf,
@@ -91,10 +91,10 @@ fn unit(
     tweak(offset, bsf, length.div_ceil(u64::from(unit)), device, report);
 }
 
-/// Checks that the upper half of the tweak stays over a number of data units.
+/// Checks that the upper half of the tweak does not change within a number of data units.
 fn tweak(offset: usize, bsf: &CryptoBsf, units: u64, device: &DeviceContext, report: &mut Report<'_>) {
     let tweak_at = offset + offset_of!(CryptoBsf, xts_initial_tweak);
-    // The last unit's tweak is the first one's plus the number of units before it.
+    // The tweak of the last unit is that of the first one plus the number of units before the last.
     let steps = u128::from(units.saturating_sub(1));
     for (order, tweak) in tweaks(bsf.xts_initial_tweak, device.engine).into_iter().flatten() {
         let first = tweak.get();

@@ -1,4 +1,4 @@
-//! The rules: what a device would refuse, and what else is odd.
+//! Rules that find faults which a device would refuse, and other oddities.
 
 mod bsf;
 mod crypto;
@@ -23,7 +23,7 @@ use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES};
 use core::mem::offset_of;
 use report::Report;
 
-/// Where the opcode modifier, the opcode and the size stand in the control segment.
+/// Offsets of the opcode modifier, the block index, the opcode and the size in the control segment.
 const OPMOD_AT: usize = 0;
 const INDEX_AT: usize = 1;
 const OPCODE_AT: usize = 3;
@@ -31,13 +31,13 @@ const QPN_AT: usize = 4;
 const DS_AT: usize = 7;
 
 impl WorkRequest<'_> {
-    /// Reports what a device would refuse, and what else is odd.
+    /// Reports faults that a device would refuse, and other oddities.
     pub fn findings(&self, device: &DeviceContext, mut report: impl FnMut(Finding)) {
         request(self, device, &mut report);
     }
 
-    /// Returns the first finding for which the device refuses the request, `None` if there is none. It may
-    /// refuse what is not known here, too.
+    /// Returns the first finding for which the device refuses the request, or `None`. The device may also
+    /// refuse the request for reasons that are not known here.
     pub fn refusal(&self, device: &DeviceContext) -> Option<Finding> {
         let mut first = None;
         self.findings(device, |finding| {
@@ -48,7 +48,7 @@ impl WorkRequest<'_> {
         first
     }
 
-    /// Returns how bad the worst finding is, `None` if there is none.
+    /// Returns the severity of the worst finding, or `None` without a finding.
     pub fn worst(&self, device: &DeviceContext) -> Option<Severity> {
         let mut worst = None;
         self.findings(device, |finding| worst = worst.max(Some(finding.severity())));
@@ -65,7 +65,7 @@ fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn F
     control(request, report);
     place(request, report);
     fields(request, report);
-    // Parts that are missing cannot be judged.
+    // Missing parts cannot be judged.
     if request.is_truncated() {
         return;
     }
@@ -87,7 +87,7 @@ fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn F
     report.when(kind_missing, OCTOWORD_BYTES, Problem::QueueKindMissing);
 }
 
-/// Checks what the requests before it in a ring say.
+/// Checks that the request continues the requests before it in a ring.
 fn place(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     let (place, control) = (request.place(), request.control());
     if let Some(wanted) = place.index {
@@ -124,7 +124,7 @@ fn control(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     let opcode = request.opcode();
     report.when(opcode.name().is_none(), OPCODE_AT, Problem::UnknownOpcode { opcode: opcode.0 });
     report.when(opmod != 0 && !has_modifier(opcode), OPMOD_AT, Problem::UnexpectedOpmod { opmod });
-    // Queues without request signatures leave the byte 0, so a 0 says nothing.
+    // Queues without request signatures leave the byte 0, so 0 is not checked.
     let found = control.signature;
     let others = bytes.iter().fold(0, |sum, byte| sum ^ byte) ^ found;
     let computed = !others;
@@ -133,7 +133,7 @@ fn control(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     report.when(wrong, at, Problem::WqeSignature { found, computed });
 }
 
-/// Returns whether requests with this opcode say by a modifier what they do.
+/// Returns whether the operation of requests with this opcode depends on the opcode modifier.
 const fn has_modifier(opcode: Opcode) -> bool {
     matches!(
         opcode,
@@ -148,7 +148,8 @@ const fn has_modifier(opcode: Opcode) -> bool {
     )
 }
 
-/// Returns how many octowords the request's own parts need, where they say.
+/// Returns how many octowords the parts of the request need, or `None` if the parts do not determine the
+/// size.
 fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
     let bytes = request.bytes();
     match request.opcode() {
@@ -169,13 +170,14 @@ fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
         opcode => {
             let head = heads(opcode, request.queue(), bytes)?.end() / OCTOWORD_BYTES;
             let whole = bytes.len() / OCTOWORD_BYTES;
-            // Any number of data segments may follow; inline data that ends too late is found with them.
+            // Any number of data segments may follow. The check of data segments finds inline data that is
+            // cut off.
             (whole < head).then_some(head)
         }
     }
 }
 
-/// Checks what the tables know: reserved bytes, bits and codes without a name.
+/// Checks each field against the tables: reserved bytes, unknown bits, and unknown codes.
 fn fields(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     for field in request.fields() {
         let name = field.name;
@@ -194,7 +196,7 @@ fn fields(request: &WorkRequest<'_>, report: &mut Report<'_>) {
             bits ^= reserved;
         }
         let problem = match request.opcode() {
-            // Drivers fill up with NOPs of which they write opcode and size alone.
+            // Drivers fill queues up with NOPs in which only opcode and size are written.
             Opcode::NOP => Problem::NopFlags { bits },
             _ => Problem::UnknownBits { name, bits },
         };

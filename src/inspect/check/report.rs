@@ -1,8 +1,8 @@
-//! Where findings go.
+//! The receiver of findings.
 
 use super::super::finding::{Finding, Problem};
 
-/// Takes findings.
+/// Passes findings to the caller.
 pub(super) struct Report<'r>(pub(super) &'r mut dyn FnMut(Finding));
 
 impl Report<'_> {

@@ -1,4 +1,4 @@
-//! Rules for CRCs over transactions: what drivers write is all that is known (SPDK,
+//! Rules for CRCs over transactions. The only source is the code of drivers (SPDK,
 //! `mlx5_set_umr_sig_bsf_seg`).
 
 use super::super::finding::Problem;
@@ -9,7 +9,7 @@ use crate::mkey::check_mask;
 use crate::wire::bsf::{BsfSize, SignatureBsf, TransactionBits};
 use core::mem::offset_of;
 
-/// Checks the BSF that begins at `offset`.
+/// Checks the transaction BSF that begins at `offset`.
 pub(super) fn check(offset: usize, bsf: &SignatureBsf, protected: &Protected, report: &mut Report<'_>) {
     let formats = [("wire", bsf.ext_wire_tfs_psv.get()), ("memory", bsf.ext_memory_tfs_psv.get())];
     let formatted = formats.iter().any(|(_, word)| *word != 0);

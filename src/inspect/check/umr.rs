@@ -23,7 +23,7 @@ const CONTEXT_AT: usize = WQEBB_BYTES;
 const TAG_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, qpn_mkey) + 3;
 pub(super) const LEN_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, len);
 
-/// Flags that mean nothing.
+/// Flags without a meaning.
 pub(super) const RESERVED_FLAGS: u64 = 0b111;
 
 /// Checks a UMR.
@@ -62,21 +62,21 @@ fn flags(umr: &Umr<'_>, report: &mut Report<'_>) {
     report.when(ragged, KLM_OCTOWORDS_AT, Problem::EntriesNotPadded { octowords });
 }
 
-/// Checks that fields and mask bits come together.
+/// Checks that each field with a value has its mask bit, and the reverse.
 fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     let (mask, context) = (umr.mask(), umr.context());
     let flags_pd = context.flags_pd_word();
     let access = context.access_bits();
     let key_word = context.qpn_mkey_word();
     let bound = key_word.qpn();
-    // What is left alone may be written as it is.
+    // A field that the mask does not select may contain the value in force.
     let same_key = bound == QpnMkey::ANY && key_word.tag() == umr.key().tag();
     let new_key = context.qpn_mkey.get() != 0 && !same_key;
     let rights = [mask.local_write(), mask.remote_read(), mask.remote_write(), mask.atomic()];
     let partial = rights.iter().any(|bit| *bit) && !rights.iter().all(|bit| *bit);
     report.when(partial, MASK_AT, Problem::PartialAccessMask);
 
-    // Mask bit, whether the field has a value, where, name.
+    // Each row: mask bit, whether the field has a value, offset, name.
     let at = |field| CONTEXT_AT + field;
     let pairs = [
         (mask.free(), context.free != 0, at(offset_of!(MkeyContext, free)), "free"),
@@ -104,7 +104,8 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
         report.when(given && !masked, offset, Problem::FieldWithoutMask { name });
     }
 
-    // Bits that this library never sets, for which the generic rule has a name and nothing to say.
+    // Bits that this library never sets. The generic rule knows their names, and therefore does not report
+    // them.
     let unusual = [
         (1, "PAGE_SIZE"),
         (7, "PD"),
@@ -131,7 +132,7 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     report.when(binds && signed, qpn_at, Problem::BoundWithSignature);
 }
 
-/// Checks what a configuration should have, as opposed to an invalidation.
+/// Checks that a configuration is complete. Invalidations are not checked.
 fn configuration(umr: &Umr<'_>, report: &mut Report<'_>) {
     let mask = umr.mask();
     report.when(!mask.free(), MASK_AT, Problem::MaskMissing { name: "FREE" });
@@ -151,7 +152,7 @@ fn configuration(umr: &Umr<'_>, report: &mut Report<'_>) {
 fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
     let octowords = umr.control().klm_octowords.get();
     let length = umr.length();
-    // The length is also that of the entries before the first one that is written.
+    // The length includes the entries before the first written one.
     let before = umr.first_replaced().unwrap_or(0);
     if let (Some(_), Some(length)) = (umr.pointer(), length) {
         let (list, interleaved) = umr.room_in_memory(device);
@@ -175,7 +176,7 @@ fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
         }
         // The mkey knows the length of a page.
         (LayoutView::Pages(_), _) => {}
-        // Their own lengths say nothing.
+        // The mkey knows the length of each entry, so the lengths in the entries do not count.
         (LayoutView::List(entries), Some(size)) => {
             let sum = before.saturating_add(entries.len() as u64).saturating_mul(size.bytes().into());
             length_of_list(sum, length, report);
@@ -191,7 +192,7 @@ fn list(entries: &[Klm], octowords: u16, length: Option<u64>, report: &mut Repor
         report.at(UMR_ENTRIES + offset_of!(StridedHeader, op), Problem::StridedOpcode { op });
         return;
     }
-    // Entries that are added to an mkey without lengths of their own are of one length, which the mkey knows.
+    // Entries without lengths belong to an mkey for entries of one length, which the mkey knows.
     if length.is_none() && entries.iter().all(|entry| entry.byte_count.get() == 0) {
         return;
     }
@@ -205,15 +206,15 @@ fn list(entries: &[Klm], octowords: u16, length: Option<u64>, report: &mut Repor
     length_of_list(sum, length, report);
 }
 
-/// Checks the length of an mkey, where it is written, against what the entries of a list map.
+/// Checks the length of an mkey, if the request writes it, against the bytes that the entries of a list map.
 fn length_of_list(sum: u64, length: Option<u64>, report: &mut Report<'_>) {
     let Some(length) = length else { return };
     report.when(sum < length, LEN_AT, Problem::ListTooShort { sum, length });
     report.when(sum > length, LEN_AT, Problem::ListTooLong { sum, length });
 }
 
-/// Returns the code of an interleaved layout's header that has the wrong one, so that it reads as a list
-/// entry: all its other numbers fit the request, and the list's do not.
+/// Returns the opcode of a mistaken header: the first entry fits the header of an interleaved layout in all
+/// numbers except the opcode, and does not fit a list.
 fn mistaken_header(entries: &[Klm], octowords: u16, length: Option<u64>) -> Option<u32> {
     let first = entries.first()?;
     let header = StridedHeader::ref_from_bytes(first.as_bytes()).ok()?;

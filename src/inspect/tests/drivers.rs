@@ -1,6 +1,7 @@
-//! Requests as the drivers of DPDK and SPDK write them, which run on hardware: none is called suspicious.
+//! Requests as the drivers of DPDK and SPDK write them. The drivers run on hardware, so no request may be
+//! called suspicious.
 //!
-//! The bytes are put together field by field, from reading `drivers/crypto/mlx5` of DPDK 22.11 and 38f72e50,
+//! The bytes are assembled field by field, after reading `drivers/crypto/mlx5` of DPDK 22.11 and 38f72e50,
 //! `lib/mlx5` and `module/accel/mlx5` of SPDK 3230130e, and `lib/mlx5` of NVIDIA's SPDK v24.01.4.
 
 use super::std;
@@ -8,7 +9,7 @@ use super::std::string::{String, ToString};
 use super::std::vec::Vec;
 use super::*;
 
-/// The key of DPDK's mkeys has tag 0, that of SPDK's 0x42.
+/// The key of DPDK's mkeys has tag 0, the key of SPDK's has tag 0x42.
 const DPDK_KEY: u32 = 0x0000_1200;
 const SPDK_KEY: u32 = 0x0000_1342;
 const LKEY: u32 = 0x0056_7800;
@@ -17,7 +18,7 @@ const UMR: u8 = 0x25;
 const WRITE: u8 = 0x08;
 const READ: u8 = 0x10;
 
-/// Completions: none but for the first error, always. Fences: small, strong.
+/// Completion flags: only for the first error, always. Fence flags: small, strong.
 const QUIET: u8 = 1 << 2;
 const SIGNALLED: u8 = 2 << 2;
 const SMALL: u8 = 1 << 5;
@@ -36,17 +37,17 @@ pub(super) fn control(opcode: u8, octowords: u8, flags: u8, imm: u32) -> Vec<u8>
     joined(&[&[0, 0, 7, opcode, 0, 0x01, 0x23, octowords, 0, 0, 0, flags], &imm.to_be_bytes()])
 }
 
-/// The rest of a UMR's first block.
+/// Returns the rest of a UMR's first block.
 pub(super) fn umr_control(flags: u8, entries: u16, bsf: u16, mask: u64) -> Vec<u8> {
     joined(&[&[flags, 0, 0, 0], &entries.to_be_bytes(), &bsf.to_be_bytes(), &mask.to_be_bytes(), &[0; 32]])
 }
 
-/// An mkey context of which only the length is given, and perhaps the count of signature errors.
+/// Returns an mkey context with a length, and with the count of signature errors if `counted` is set.
 pub(super) fn context(length: u64, counted: bool) -> Vec<u8> {
     joined(&[&[0; 12], &[u8::from(counted) << 2, 0, 0, 0], &[0; 8], &length.to_be_bytes(), &[0; 32]])
 }
 
-/// An entry of a list, or a data segment.
+/// Returns an entry of a list, or a data segment, which have the same form.
 pub(super) fn segment(length: u32, key: u32, address: u64) -> Vec<u8> {
     joined(&[&length.to_be_bytes(), &key.to_be_bytes(), &address.to_be_bytes()])
 }
@@ -64,7 +65,7 @@ pub(super) fn crypto_bsf(size: u8, order: u8, raw: u32, unit: u8, tweak: [u8; 16
     ])
 }
 
-/// Looks at each request; returns what they say in words.
+/// Checks each request, and returns the requests in words.
 fn in_words(requests: &[Vec<u8>], devices: &[DeviceContext]) -> Vec<String> {
     let shown = |bytes: &Vec<u8>| {
         let request = parse(bytes);
@@ -88,10 +89,10 @@ const SINGLE: DeviceContext = DeviceContext { engine: Some(XtsEngine::SingleBloc
 const ANY: &[DeviceContext] = &[DeviceContext::UNKNOWN, MULTI];
 const ALL: &[DeviceContext] = &[DeviceContext::UNKNOWN, MULTI, SINGLE];
 
-/// What an application gives as the first tweak.
+/// The first tweak of an application.
 const IV: [u8; 16] = *b"0123456789abcdef";
 
-/// DPDK's UMR with room for eight entries; those of earlier operations stay after the ones in use.
+/// Returns DPDK's UMR with room for eight entries. Entries of earlier operations stay behind the used ones.
 fn dpdk_umr(order: u8, unit: u8, length: u32, entries: [&[u8]; 3]) -> Vec<u8> {
     joined(&[
         &control(UMR, 20, QUIET, DPDK_KEY),
@@ -114,7 +115,7 @@ fn dpdk_configures_the_length_and_leaves_old_entries() {
         &[
             dpdk_umr(3, 1, 512, [&one, &old, &older]),
             dpdk_umr(2, 1, 512, [&one, &[0; 16], &[0; 16]]),
-            // The room that is left over in a set of blocks is room for entries.
+            // The remaining room in a set of blocks is room for entries.
             joined(&[
                 &control(UMR, 28, QUIET, DPDK_KEY),
                 &umr_control(0x80, 16, 4, LEN),
@@ -151,8 +152,8 @@ fn dpdk_writes_through_the_mkey_and_fills_up_with_a_nop() {
         &[0; 4],
         &segment(512, LKEY, 0x1_7d00_0000),
     ]);
-    // Opcode and size are new. The rest was a data segment of an operation in more pieces, whose address is
-    // in the flags now.
+    // Only opcode and size of the NOP are new. The other bytes are an old data segment, whose address now
+    // stands in the flags.
     let nop = joined(&[
         &[0, 0, 8, 0, 0, 0x01, 0x23, 8],
         &0x0000_0011_7d00_1200_u64.to_be_bytes(),
@@ -167,10 +168,11 @@ fn dpdk_writes_through_the_mkey_and_fills_up_with_a_nop() {
     assert_eq!(words[1], "NOP");
 }
 
-/// AES-GCM of DPDK: entries by pointer, a request that lets the other queue go on, and the operation itself.
+/// AES-GCM of DPDK: entries by pointer, a request that lets the other queue continue, and the operation
+/// itself.
 #[test]
 fn dpdk_points_to_entries_in_memory() {
-    // The mkey context repeats queue pair and tag, which the mask leaves alone.
+    // The mkey context repeats queue pair and tag, although the mask does not select them.
     let umr = joined(&[
         &control(UMR, 9, QUIET, DPDK_KEY),
         &umr_control(0, 8, 0, LEN),
@@ -191,7 +193,7 @@ fn dpdk_points_to_entries_in_memory() {
     assert_eq!(words[1], "SEND_ENABLE, small fence");
 }
 
-/// SPDK's UMR with `pieces` of `length` bytes in all.
+/// Returns SPDK's UMR with `pieces` pieces of memory, `length` bytes together.
 fn spdk_umr(pieces: u32, length: u32, mask: u64, counted: bool, bsfs: &[u8]) -> Vec<u8> {
     let room = pieces.next_multiple_of(4);
     let octowords = 8 + room as usize + bsfs.len() / 16;
@@ -220,7 +222,7 @@ fn spdk_read(flags: u8, offset: u64, segments: &[Vec<u8>]) -> Vec<u8> {
     ])
 }
 
-/// An LBA as engines with tweaks in little and in big endian take it.
+/// Returns an LBA as tweak, in little or in big endian.
 fn lba(little: bool) -> [u8; 16] {
     if little { 0x1234_u128.to_le_bytes() } else { 0x1234_u128.to_be_bytes() }
 }
@@ -241,12 +243,12 @@ fn spdk_encrypts_without_enabling_the_bsf() {
     assert!(words[4].starts_with(text), "{}", words[4]);
     let in_place = spdk_read(SMALL | SIGNALLED, 0, &[segment(512, LKEY, 0x2000_0000_0000)]);
     let next = spdk_read(QUIET, 0, &[segment(512, LKEY, 0x2000_0000_0000)]);
-    // An mkey without BSF, and a copy.
+    // A UMR without BSFs, for a copy.
     let plain = spdk_umr(5, 70_000, 0, false, &[]);
     in_words(&[in_place, next, plain], ALL);
 }
 
-/// A BSF for transactions: bits of the extension, then format and PSV of wire and memory.
+/// Returns a BSF for a transaction: bits of the extension, then format and PSV of wire and memory.
 pub(super) fn transaction_bsf(size: u8, raw: u32, bits: u32, wire: u32, memory: u32) -> Vec<u8> {
     joined(&[
         &[size << 6, 0xff, 0, 0],
@@ -260,12 +262,12 @@ pub(super) fn transaction_bsf(size: u8, raw: u32, bits: u32, wire: u32, memory: 
     ])
 }
 
-/// 4096 bytes in two pieces, with a CRC that begins and ends.
+/// Returns a UMR over 4096 bytes in two pieces, with a CRC that begins and ends there.
 pub(super) fn spdk_transaction() -> Vec<u8> {
     spdk_umr(2, 4096, SIG_ERR, true, &transaction_bsf(1, 4096, 0x3000_0000, 0x4000_0022, 0))
 }
 
-/// The same in NVIDIA's form with AES-XTS; the data on the wire are encrypted.
+/// Returns the same UMR in NVIDIA's form with AES-XTS. The data on the wire is encrypted.
 pub(super) fn spdk_encrypted_transaction() -> Vec<u8> {
     let crypto = crypto_bsf(3, 2, 4096, 1, lba(false), 0);
     spdk_umr(
@@ -287,14 +289,14 @@ fn spdk_makes_a_crc_over_a_transaction() {
             spdk_umr(16, 4096, SIG_ERR, true, &crc(4096, 0x2000_0000, zeros)),
             spdk_umr(1, 777, SIG_ERR, true, &crc(777, 0, zeros)),
             spdk_umr(4, 100, SIG_ERR, false, &crc(100, 0x1000_0000, zeros)),
-            // After an error.
+            // The SET_PSV after an error.
             joined(&[
                 &control(0x20, 2, QUIET, 0),
                 &0x22_u32.to_be_bytes(),
                 &[0; 4],
                 &0x1234_5678_0000_0000_u64.to_be_bytes(),
             ]),
-            // The data and the CRC; the CRC alone, after the data.
+            // First the data with the CRC, then the CRC alone, at the offset after the data.
             spdk_read(STRONG | SIGNALLED, 0, &[segment(4096, LKEY, 0x5000), segment(4, LKEY, 0x9000)]),
             spdk_read(STRONG | SIGNALLED, 100, &[segment(4, LKEY, 0x9000)]),
         ],
@@ -322,7 +324,7 @@ fn spdk_makes_a_crc_over_a_transaction() {
 #[test]
 fn a_transaction_with_aes_xts_has_two_forms() {
     let in_memory = transaction_bsf(3, 4096, 0x0300_0000, 0, 0x4000_0022);
-    // A tweak that counts in one half where the other has all ones.
+    // The low half of the tweak is the number of the data unit, the high half has all ones.
     let tweak = (u128::from(u64::MAX) << 64 | 0x1234).to_be_bytes();
     let bsfs = |signature: &[u8], order| joined(&[signature, &crypto_bsf(3, order, 4096, 1, tweak, 0)]);
     let words = in_words(
@@ -347,8 +349,9 @@ const SIZE: KsmEntrySize = match KsmEntrySize::new(4096) {
     Err(_) => panic!(),
 };
 
-/// The kernel's network driver replaces entries of an mkey for entries of one length (`build_ksm_umr` of
-/// 6.12): key and address, no length, nothing in the context, and a mask of the free bit.
+/// The kernel's network driver replaces entries of an mkey with entries of one length (`build_ksm_umr` of
+/// 6.12). An entry has key and address, but no length. The context is empty, and the mask has only the free
+/// bit.
 #[test]
 fn the_kernel_replaces_entries_of_one_length() {
     let update = |mask, length: u64| {
@@ -367,7 +370,7 @@ fn the_kernel_replaces_entries_of_one_length() {
         words(&update(FREE, 0)),
         "UMR configure mkey 0x000014/00: from entry 8 on, list of 4 entries of 4096 bytes each, length kept"
     );
-    // Without lengths in all entries the mkey must know one, also where nobody says which.
+    // If no entry has a length, the mkey must know one, even if the caller does not name it.
     assert_eq!(parse(&update(FREE, 0)).worst(&DeviceContext::UNKNOWN), Some(Severity::Note));
     let one = patched(update(FREE, 0), 128, &64_u32.to_be_bytes());
     assert_eq!(parse(&one).worst(&DeviceContext::UNKNOWN), Some(Severity::Suspicious));
@@ -393,7 +396,7 @@ fn a_length_that_no_list_in_memory_can_map_is_suspicious() {
             &segment(0, LKEY, 0x1_8000_0000),
         ])
     };
-    // Entries that are no list repeat: three streams of 65535 bytes.
+    // Only a list maps each entry once. An interleaved layout repeats its streams, here three of 65535 bytes.
     let interleaved = 3 * 0xffff * 0xffff_ffff;
     for (device, octowords, most) in [(DeviceContext::UNKNOWN, 4, interleaved), (KSM, 8, 8 * 4096)] {
         let suspicion = |length| {

@@ -1,4 +1,4 @@
-//! Each fault is found, and good requests have none.
+//! Each fault is found, and valid requests have no findings.
 
 use super::cqe::{CompletionEntry, EntryKind};
 use super::drivers::{context, control, segment, spdk_encrypted_transaction, spdk_transaction, umr_control};
@@ -19,7 +19,7 @@ fn good_requests_have_no_findings() {
     }
 }
 
-/// The severities that other tests rely on, and where drivers drew the line.
+/// The severities that other tests rely on, and the severities of oddities that drivers write.
 #[test]
 fn what_devices_refuse_is_told_from_what_drivers_do() {
     use Problem::*;
@@ -37,7 +37,8 @@ fn what_devices_refuse_is_told_from_what_drivers_do() {
     }
 }
 
-/// Bytes, where they change, the bytes written there, where it is found, and what.
+/// A function that returns a request, an offset, the bytes to write there, and the offset and kind of the
+/// expected problem.
 type Case = (fn() -> Vec<u8>, usize, &'static [u8], usize, Problem);
 
 #[test]
@@ -202,18 +203,18 @@ fn each_fault_is_found() {
     }
 }
 
-/// As [`full`], with masks that have bits for more bytes than a CRC32C has.
+/// Returns the request of [`full`], with masks that have bits for more bytes than a CRC32C has.
 fn short_masks() -> Vec<u8> {
     let both = BlockSignature::both(CRC32C, CRC32C).with_check_mask(0xf1);
     full_with(both.with_copy_mask(0x33).unwrap(), CRYPTO)
 }
 
-/// A transaction that begins on the wire, which has no format.
+/// Returns a transaction that begins on the wire, although the wire has no format.
 fn begins_without_format() -> Vec<u8> {
     patched(spdk_transaction(), SIGNATURE + 16, &[0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 }
 
-/// Writes a signature, and no layout.
+/// Returns a request that writes a signature, but no layout.
 fn bsfs_alone() -> Vec<u8> {
     let config = MkeyConfig {
         signature: SignatureChange::Set(BlockSignature::wire(dif(1, 2))),
@@ -222,13 +223,13 @@ fn bsfs_alone() -> Vec<u8> {
     configured(attributes(true, None), &config, Layout::Unchanged).unwrap()
 }
 
-/// A list in memory, at no place where one may begin.
+/// Returns a UMR with a list in memory, at an address where no list may begin.
 fn pointed() -> Vec<u8> {
     let pointer = segment(0, 0x0056_7800, 0x1_8000_0400);
     [control(0x25, 9, 8, 0x1234), umr_control(0, 8, 0, 1), context(100, false), pointer].concat()
 }
 
-/// Four streams, which fill two blocks with the header.
+/// Returns a layout of four streams, which fill two blocks with the header.
 fn streams() -> Vec<u8> {
     let entry = |address| InterleavedEntry { address, bytes: 8, skip: 0, key: REGION };
     let entries = [0x1000, 0x2000, 0x3000, 0x4000].map(entry);
@@ -236,7 +237,7 @@ fn streams() -> Vec<u8> {
     configured(attributes(false, None), &MkeyConfig::UNCHANGED, layout).unwrap()
 }
 
-/// Entries from this one on in place of others.
+/// Returns a UMR that replaces four entries, from number `first` on.
 fn replacing(first: u16) -> Vec<u8> {
     let entries = (0..4).flat_map(|number| segment(64, 0x0056_7800, number << 12)).collect();
     [control(0x25, 12, 8, 0x1234), umr_control(0x90, 4, first, 0), context(0, false), entries].concat()
@@ -260,7 +261,7 @@ fn entries_are_replaced_in_blocks_of_four() {
     assert_eq!(problems(&replacing(4), &DeviceContext::UNKNOWN).len(), 2, "and the mask lacks two bits");
 }
 
-/// As above, with upper bits of the offset, which stand behind the mask.
+/// The upper bits of the offset stand behind the mask.
 #[test]
 fn m84_offsets_of_more_than_16_bits_are_read() {
     let upper = |mut bytes: Vec<u8>, upper: u32| {
@@ -308,33 +309,33 @@ fn m84_the_length_behind_an_offset_is_that_of_the_whole_list() {
     assert!(words.contains("from entry 4 on, list of 4 entries, "), "{words}");
 }
 
-/// Bytes, where they change, the bytes written there, and what is not found although something like it is
-/// looked for.
+/// A function that returns a request, an offset, the bytes to write there, and a similar problem that must
+/// not be found.
 type Harmless = (fn() -> Vec<u8>, usize, &'static [u8], fn(&Problem) -> bool);
 
 #[test]
 fn what_only_looks_like_a_fault_is_none() {
     use Problem::*;
     let cases: &[Harmless] = &[
-        // One of the escape flags.
+        // Only one of the escape flags is set.
         (full, SIGNATURE + 45, &[0x41], |it| matches!(it, BothEscapes)),
         (full, SIGNATURE + 45, &[0x42], |it| matches!(it, BothEscapes)),
-        // The tag alone, the queue pair alone.
+        // The mask selects only the tag, or only the queue pair.
         (full, UMR + 14, &[0x32, 1, 0x35], |it| matches!(it, FieldWithoutMask { name: "qpn_mkey" })),
         (bound, UMR + 14, &[0x52], |it| matches!(it, FieldWithoutMask { name: "qpn_mkey" })),
-        // A start that is 0, and one that the mask leaves alone.
+        // The start is 0, or is not selected by the mask.
         (moved, CONTEXT + 22, &[0], |it| matches!(it, NonZeroStart { .. })),
         (moved, UMR + 15, &[0x01], |it| matches!(it, NonZeroStart { .. })),
-        // Any queue pair, and one that the mask leaves alone.
+        // Any queue pair may use the mkey, or the mask does not select the queue pair.
         (bound, CONTEXT + 4, &[0xff; 3], |it| matches!(it, BoundToQueuePair { .. } | BoundWithSignature)),
         (bound, UMR + 14, &[0x32], |it| matches!(it, BoundToQueuePair { .. } | BoundWithSignature)),
-        // Entries of which none is used.
+        // The request has entries, but a length of 0.
         (full, CONTEXT + 30, &[0, 0], |it| matches!(it, EmptyLayout)),
-        // A list whose first entry reads as a header of something else.
+        // The first entry of the list reads as a header with another code.
         (streams, ENTRIES + 6, &[5, 0, 0, 0, 0, 3], |it| matches!(it, StridedOpcode { .. })),
         (interleaved, ENTRIES + 6, &[5, 0, 0, 0, 0, 2, 0, 0, 0, 0], |it| matches!(it, StridedOpcode { .. })),
         (interleaved, ENTRIES + 6, &[5, 0, 0, 0, 0, 2, 0, 0, 0, 9], |it| matches!(it, StridedOpcode { .. })),
-        // Other operations than a copy are as long as they are.
+        // Other memory-to-memory operations than a copy have other sizes.
         (memcpy, 0, &[6, 0, 5, 0x2f, 0, 1, 0x23, 3], |it| matches!(it, SizeMismatch { .. })),
     ];
     for (number, &(bytes, at, new, problem)) in cases.iter().enumerate() {
@@ -344,7 +345,7 @@ fn what_only_looks_like_a_fault_is_none() {
     }
     let nop = encoded(|queue| queue.request(1).nop()).unwrap();
     assert_eq!(problems(&nop, &DeviceContext::UNKNOWN), []);
-    // What is cut off behind its fixed part has lost data segments alone.
+    // A request that is cut off after its fixed part lacks only data segments.
     let remote = Remote { address: 0x1000, rkey: REGION };
     let sge = Sge { address: 0, length: 8, lkey: REGION };
     let read = encoded(|queue| queue.request(1).rdma_read(remote, &[sge])).unwrap();
@@ -352,7 +353,7 @@ fn what_only_looks_like_a_fault_is_none() {
     assert_eq!(found, [Truncated { needed: 48, have: 32 }]);
 }
 
-/// In each order of signature and cipher.
+/// The data unit is checked in each order of signature and cipher.
 #[test]
 fn data_units_are_compared_with_what_is_encrypted() {
     use Direction::{DecryptOnTx, EncryptOnTx};
@@ -376,14 +377,14 @@ fn data_units_are_compared_with_what_is_encrypted() {
     }
 }
 
-/// The error of a signature that cannot be read is where its code is.
+/// The error of an unreadable signature names the place of the unknown code.
 #[test]
 fn signatures_that_cannot_be_read_back_say_where() {
     let unknown = |name, value| Problem::UnknownCode { name, value };
     for (at, new, offset, problem) in [
         (0, &[0xc0, 0xff, 5, 1][..], 2, unknown("w_bs_selector", 5)),
         (0, &[0xc0, 0xff, 1, 5], 3, unknown("m_bs_selector", 5)),
-        // With one structure for both, the selector of memory counts.
+        // If both domains have the same structure, the selector of memory counts.
         (3, &[5], 3, unknown("m_bs_selector", 5)),
         (8, &[0x02], 8, unknown("w_bfs", 2)),
         (8, &[0x77], 8, unknown("w_bfs", 0x77)),
@@ -432,7 +433,7 @@ fn what_is_at_a_limit_is_not_over_it() {
     let most = patched(full(), CONTEXT + 24, &[0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
     let most = problems(&most, &DeviceContext::UNKNOWN);
     assert!(!most.iter().any(|problem| matches!(problem, Problem::LengthOver32Bits { .. })), "{most:?}");
-    // Two entries of 520 bytes: the second may have 2 GiB and no more.
+    // The list has two entries of 520 bytes; the second is set to 2 GiB, the largest valid length.
     let entry = patched(full(), ENTRIES + 16, &[0x80, 0, 0, 0]);
     let entry = problems(&entry, &DeviceContext::UNKNOWN);
     assert!(!entry.iter().any(|problem| matches!(problem, Problem::EntryTooLong { .. })), "{entry:?}");
@@ -504,7 +505,7 @@ fn what_is_known_of_the_device_is_checked() {
 
 #[test]
 fn lengths_that_leave_odd_ends_are_suspicious() {
-    // 1032 bytes leave 512 after the first unit of 520, and the rule allows 504 at most.
+    // After the first unit of 520, 1032 bytes leave 512. The rule allows at most 504.
     let config = MkeyConfig { crypto: Some(CRYPTO), ..MkeyConfig::UNCHANGED };
     let entry = KlmEntry { address: 0x1000, length: 1032, key: REGION };
     let bytes = configured(attributes(false, Some(XtsEngine::MultiBlock)), &config, &[entry]);
@@ -513,10 +514,10 @@ fn lengths_that_leave_odd_ends_are_suspicious() {
     let found = problems(&full_with(BlockSignature::memory(CRC32C), CRYPTO), &DeviceContext::UNKNOWN);
     assert!(found.contains(&Problem::PartialBlock { length: 1040, stride: 516 }), "{found:?}");
     assert!(!found.iter().any(|problem| matches!(problem, Problem::PartialWireBlock { .. })), "{found:?}");
-    // Where only the wire is signed, memory is data: two blocks of 512 and 16 bytes.
+    // If only the wire has signatures, all memory is data: two blocks of 512 bytes, and 16 bytes.
     let found = problems(&wire_only(), &DeviceContext::UNKNOWN);
     assert!(found.contains(&Problem::PartialWireBlock { data: 1040, block: 512 }), "{found:?}");
-    // Two blocks in memory are a quarter of one on the wire.
+    // Two blocks in memory are a quarter of a block on the wire.
     let large = Domain { block_size: BlockSize::B4096, ..dif(3, 2) };
     let found = problems(&full_with(BlockSignature::both(dif(1, 2), large), CRYPTO), &DeviceContext::UNKNOWN);
     assert!(found.contains(&Problem::PartialWireBlock { data: 1024, block: 4096 }), "{found:?}");
@@ -567,7 +568,7 @@ fn copies_are_checked() {
         let found = problems(&patched(bytes, at, &new), &DeviceContext::UNKNOWN);
         assert!(found.contains(&problem), "{problem}\nfound {found:?}");
     }
-    // What other operations mean by the same segments is not known here.
+    // The meaning of the same segments in other operations is not known.
     assert!(matches!(parse(&patched(memcpy(), 0, &[6])).body(), Body::DataPath(_)));
 }
 
@@ -582,7 +583,7 @@ fn a_refusal_is_told_from_what_is_only_odd() {
     assert_eq!(refusal(&refused), Some(Problem::SizeOverLimit { ds: 64 }));
 }
 
-/// What is after the length does not count, nor what a raw data size says that is exact.
+/// Entries beyond the length do not count. A raw data size may also be the exact length.
 #[test]
 fn exact_sizes_and_old_entries_are_nothing() {
     let shorter = patched(full(), CONTEXT + 30, &[2, 8]);
@@ -592,7 +593,7 @@ fn exact_sizes_and_old_entries_are_nothing() {
             |problem: &Problem| matches!(problem, Problem::EntryEmpty { .. } | Problem::EntryTooLong { .. });
         assert!(!found.iter().any(entry), "{found:?}");
     }
-    // The length with the signatures in memory, and without.
+    // The exact length, with the signatures in memory and without.
     for size in [1040_u32, 1024] {
         let exact =
             patched(patched(full(), SIGNATURE + 4, &size.to_be_bytes()), CRYPTO_AT + 4, &size.to_be_bytes());
@@ -656,7 +657,7 @@ fn odd_completions_are_found() {
     assert_eq!(inline(0x24), [Problem::CqeInlineData { bytes: 9, room: 32 }]);
     assert_eq!(inline(0x28), [Problem::CqeInlineHalf]);
     assert_eq!(inline(0x2c), [Problem::CqeCompressed { count: 9 }]);
-    // Errors and entries that were never written have no format.
+    // Error entries, and entries that were never written, have no format.
     assert_eq!(inline(0xfd), [Problem::NotWritten]);
     assert_eq!(inline(0xed), [Problem::UnknownSyndrome { syndrome: 0 }]);
     assert_eq!(

@@ -1,7 +1,7 @@
-//! Requests and completions of queues that are none of this library: those that other drivers post and get on
-//! hardware.
+//! Requests and completions of queues that this library does not have, as other drivers post and receive them
+//! on hardware.
 //!
-//! The bytes are put together field by field, from reading libmlx5, UCX, UCC, NVSHMEM, DPDK and the kernel's
+//! The bytes are assembled field by field, after reading libmlx5, UCX, UCC, NVSHMEM, DPDK and the kernel's
 //! mlx5_core.
 
 use super::cqe::{CompletionEntry, EntryKind};
@@ -23,8 +23,8 @@ fn remote() -> Vec<u8> {
     joined(&[&0x7f00_0000_0000_u64.to_be_bytes(), &RKEY.to_be_bytes(), &[0; 4]])
 }
 
-/// The address of a datagram: to queue pair 0x45 at fe80::b859:9fff:fe00:1, as `mlx5_create_ah` of libmlx5
-/// makes it.
+/// Returns the address of a datagram to queue pair 0x45 at fe80::b859:9fff:fe00:1, as `mlx5_create_ah` of
+/// libmlx5 makes it.
 fn address(key: u64) -> Vec<u8> {
     let gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0xb8, 0x59, 0x9f, 0xff, 0xfe, 0, 0, 1];
     joined(&[
@@ -36,7 +36,7 @@ fn address(key: u64) -> Vec<u8> {
     ])
 }
 
-/// An Ethernet segment with checksums of L3 and L4, and this much of a header.
+/// Returns an Ethernet segment with checksums of L3 and L4, and with `header` bytes of the header.
 fn ethernet(mss: u16, header: u16) -> Vec<u8> {
     let rest = usize::from(header).saturating_sub(2).next_multiple_of(16);
     joined(&[
@@ -55,7 +55,8 @@ fn request(opcode: u8, opmod: u8, parts: &[&[u8]]) -> Vec<u8> {
     patched(joined(&[&control(opcode, octowords, SIGNALLED, 0), &parts]), 0, &[opmod])
 }
 
-/// What is decoded, in words, with the kinds of its segments; nothing in it is more than a note.
+/// Returns the decoded request in words, with the kinds of its segments. Checks that no finding is worse than
+/// a note.
 fn decoded(queue: QueueKind, bytes: &[u8]) -> (String, Vec<SegmentKind>) {
     exercise(bytes);
     let request = parse(bytes).on_queue(queue);
@@ -72,7 +73,7 @@ fn sends_of_other_queues_have_their_address_in_words() {
     let (words, kinds) = decoded(QueueKind::Datagram, &datagram);
     let want = "SEND: 64 bytes in 1 data segment, to queue pair 0x45, Q_Key 0x11111111, ";
     assert_eq!((words, kinds), (std::format!("{want}{to}"), std::vec![Control, Address, Data]));
-    // Without the bit for a route the address is compact.
+    // Without the bit for a route, the address is compact.
     let compact = joined(&[&address(0x1111_1111 << 32)[..8], &[0, 0, 0, 0x45, 0, 0, 0, 7]]);
     let (words, kinds) = decoded(QueueKind::Datagram, &request(0x0a, 0, &[&compact, &data()]));
     assert!(words.ends_with("to queue pair 0x45, Q_Key 0x11111111, signalled"), "{words}");
@@ -96,13 +97,13 @@ fn sends_of_other_queues_have_their_address_in_words() {
     }
 }
 
-/// Without the kind of queue such a send is not read as one of a connected queue pair, whatever its first
-/// word.
+/// If the kind of queue is unknown, a send with an address is not read as one of a connected queue pair,
+/// whatever its first word is.
 #[test]
 fn what_no_connected_queue_pair_posts_is_not_read_as_of_one() {
     for (opcode, parts) in [
         (0x0a, [address(0x1111_1111 << 32), data()]),
-        // The first word of this key would be a length of inline data.
+        // The first word of this key could also be a length of inline data.
         (0x0a, [address(0x8000_0004 << 32), data()]),
         (0x0a, [joined(&[&[0x11; 4], &[0; 7], &[0x45, 0, 0, 0, 7]]), data()]),
         (0x08, [joined(&[&address(0x1_0000_0001), &remote()]), data()]),
@@ -116,7 +117,7 @@ fn what_no_connected_queue_pair_posts_is_not_read_as_of_one() {
         assert!(words.contains(", not decoded"), "{words}");
         assert_eq!(kinds, [SegmentKind::Control, SegmentKind::Unknown]);
     }
-    // What a connected queue pair posts is: data, inline data, none.
+    // Requests of a connected queue pair are decoded: with data, with inline data, and without.
     for parts in [data(), joined(&[&[0x80, 0, 0, 12], &[0; 12]]), Vec::new()] {
         let (words, _) = decoded(QueueKind::Unknown, &request(0x0a, 0, &[&parts]));
         assert!(!words.contains("not decoded"), "{words}");
@@ -158,9 +159,9 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
     };
     let sixteen = [0x11; 16];
     for (opcode, opmod, parts, name, kinds) in [
-        // Kernel TLS and NVSHMEM.
+        // Kernel TLS and NVSHMEM post this request.
         (0x23, 0, data(), "DUMP: 64 bytes in 1 data segment", &[Data][..]),
-        // DPDK and the kernel.
+        // DPDK and the kernel post this request.
         (
             0x0e,
             0,
@@ -177,14 +178,14 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
             &[Ethernet, Data, Data],
         ),
         (0x0f, 0, sixteen.to_vec(), "WAIT", &[Wait]),
-        // UCC and DPDK.
+        // UCC and DPDK post these requests.
         (0x0f, 1, [sixteen; 2].concat(), "WAIT", &[WaitForValue]),
         (0x0f, 2, [sixteen; 2].concat(), "WAIT", &[WaitForValue]),
         (0x17, 0, sixteen.to_vec(), "SEND_ENABLE", &[Wait]),
         (0x32, 0, joined(&[&[0; 16], &data(), &data()]), "LOCAL_MMO: 128 bytes", &[Transpose, Data, Data]),
         (0x28, 0, joined(&[&[0x10], &[0; 31], &data()]), "TAG_MATCHING: 64 bytes", &[TagMatching, Data]),
         (0x2f, 3, joined(&[&[0; 16], &data(), &data()]), "MMO: 128 bytes", &[MmoMetadata, Data, Data]),
-        // Without a layout that is public, or with one of flow tables.
+        // Requests whose layout is not public, or concerns flow tables.
         (0x18, 0, sixteen.to_vec(), "BIND_MW", &[Unknown]),
         (0x19, 0, sixteen.to_vec(), "FMR", &[Unknown]),
         (0x1b, 0, sixteen.to_vec(), "LOCAL_INVAL", &[Unknown]),
@@ -202,8 +203,8 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
     assert!(matches!(parse(&cut).body(), Body::Unknown));
 }
 
-/// UCC's all-to-all: header and entries are in registered memory, and map more than a list of as many entries
-/// could.
+/// UCC's all-to-all: header and entries are in registered memory, and map more than a list with the same
+/// number of entries could.
 #[test]
 fn an_interleaved_layout_in_memory_is_none_that_is_too_short() {
     let length = |length| {
@@ -212,7 +213,7 @@ fn an_interleaved_layout_in_memory_is_none_that_is_too_short() {
     };
     for bytes in [0xe000, 3 * 0xffff * 0xffff_ffff] {
         let (words, kinds) = decoded(QueueKind::Unknown, &length(bytes));
-        // A list of as many entries maps up to 8 GiB.
+        // A list with the same number of entries maps up to 8 GiB.
         let form = if bytes == 0xe000 { "an interleaved layout or a list" } else { "an interleaved layout" };
         let want = std::format!("4 octowords of {form} at 0x7f0000000800 key 0x00005600");
         assert!(words.contains(&want), "{words}");
@@ -228,7 +229,7 @@ fn an_interleaved_layout_in_memory_is_none_that_is_too_short() {
     );
 }
 
-/// Requests of one block each, of these opcodes, indices and queue pairs.
+/// Returns requests of one block each, with these opcodes, indices and queue pairs.
 fn ring(requests: &[(u8, u16, u32)]) -> Vec<u8> {
     let block = |&(opcode, index, qpn): &(u8, u16, u32)| {
         let [_, high, middle, low] = qpn.to_be_bytes();
@@ -256,15 +257,15 @@ fn indices_and_queue_pairs_follow_along_a_ring() {
         found
     };
     let out = |found, wanted| Problem::IndexOutOfOrder { found, wanted };
-    // The same index again and again: the device has one of them, and takes the others for it.
+    // Each request has the same index, so the device takes the later requests for the first one.
     let same = ring(&[(8, 0, 0x77), (8, 0, 0x77), (8, 0, 0x77)]);
     assert_eq!(found(&same), [(65, out(0, 1)), (129, out(0, 1))]);
     assert_eq!(out(0, 1).severity(), Severity::Suspicious);
-    // A jump is told once; a request that stands alone has nothing before it.
+    // A jump is reported once. A single request has no request before it.
     assert_eq!(found(&ring(&[(8, 7, 1), (8, 9, 1), (8, 10, 1)])), [(65, out(9, 8))]);
     assert_eq!(found(&ring(&[(8, 0xffff, 1), (8, 0, 1), (8, 1, 1)])), []);
     assert_eq!(parse(&same[64..]).worst(&DeviceContext::UNKNOWN), None);
-    // A request of several blocks; blocks of zeros and NOPs that only fill up.
+    // A request of several blocks, and then blocks of zeros and NOPs that only fill the queue.
     let mut two = patched(ring(&[(8, 0, 1), (8, 0, 1), (8, 2, 1)]), 7, &[5]);
     two.splice(48..80, joined(&[&data(), &data()]));
     assert_eq!(found(&two), []);
@@ -272,7 +273,7 @@ fn indices_and_queue_pairs_follow_along_a_ring() {
     assert_eq!(found(&filled), []);
     let unwritten = joined(&[&ring(&[(8, 4, 1)]), &[0; 64], &ring(&[(8, 6, 1)])]);
     assert_eq!(found(&unwritten), []);
-    // Behind the producer of a whole ring stands what is a lap older.
+    // Behind the producer, a whole ring has requests of the lap before.
     let lap = ring(&[(8, 8, 1), (8, 9, 1), (8, 6, 1), (8, 7, 1)]);
     assert_eq!(found(&lap), [(129, Problem::OtherLap)]);
     assert_eq!(found(&lap[..192]), [(129, out(6, 10))]);
@@ -291,7 +292,7 @@ fn data_in_a_completion_is_shown() {
     let page = read.to_string();
     assert!(page.contains("0x000  00010203 04050607 08090a0b 0c0d0e0f"), "{page}");
     assert!(page.contains("inline data           32 bytes"), "{page}");
-    // 64 bytes of data are in the half before.
+    // The first half of the slot has 64 bytes for data.
     let long = entry(&[(44, &[0, 0, 0, 40]), (56, &[0, 0, 0, 0x77, 0, 3, 0, 0x28])]);
     let half: Vec<u8> = (0..64).collect();
     let slot = joined(&[&half, &long]);
@@ -302,7 +303,7 @@ fn data_in_a_completion_is_shown() {
     let alone = CompletionEntry::parse(&long).unwrap();
     assert_eq!((alone.worst(), alone.inline_data()), (Some(Severity::Note), None));
     assert!(CompletionEntry::parse_128(&slot[..127]).is_err());
-    // A half without data was never written.
+    // The device never wrote the first half if there is no data.
     let plain = joined(&[&half, &entry(&[(56, &[0x10, 0, 0, 0x77, 0, 3, 0, 0])])]);
     let read = CompletionEntry::parse_128(&plain).unwrap();
     let segments: Vec<_> = read.segments().map(|segment| (segment.kind, segment.offset)).collect();
@@ -320,7 +321,7 @@ fn compressed_completions_are_named() {
     assert!(read.to_string().contains("byte_cnt              7 completions"), "{read}");
 }
 
-/// The vendor syndrome alone does not name a page fault.
+/// The vendor syndrome alone does not identify a page fault.
 #[test]
 fn page_faults_are_named_by_both_syndromes() {
     for (syndrome, named) in [(0x22, true), (0x04, false), (0x13, false)] {
@@ -330,7 +331,7 @@ fn page_faults_are_named_by_both_syndromes() {
     }
 }
 
-/// The kernel's mlx5e maps the buffers of a receive queue by pages in the request, which are no list.
+/// The kernel's mlx5e maps the buffers of a receive queue by pages in the request. They are not a list.
 #[test]
 fn pages_in_a_request_are_none_of_a_list() {
     let mapping = |numbers: &[u64], flags: u8| {
@@ -346,20 +347,21 @@ fn pages_in_a_request_are_none_of_a_list() {
     let (words, kinds) = decoded(QueueKind::Unknown, &mapping(&pages, offset | inline));
     assert!(words.contains("from entry 0 on, 15 pages, length kept"), "{words}");
     assert_eq!(kinds[3..], [SegmentKind::Pages; 8]);
-    // A list that begins with a key and an address which look like pages has others behind them.
+    // The first key and address of the list look like pages, but the later ones do not.
     let list = [64 << 32 | 0x0077_0001, 0x1_0003, 64 << 32 | 0x0077_0100, 0x1_0004];
     for (numbers, flags) in [(&list[..], offset | inline), (&pages[..], inline)] {
         let bytes = mapping(numbers, flags);
         let kinds: Vec<_> = parse(&bytes).segments().map(|segment| segment.kind).collect();
         assert_eq!(kinds[3], SegmentKind::ListEntry, "{numbers:x?}");
     }
-    // Entries of one length have none of their own.
+    // Entries of one length have no length field of their own.
     let (words, _) =
         decoded(QueueKind::Unknown, &mapping(&[0x7700, 0x1000, 0x7700, 0x3000], offset | inline));
     assert!(words.contains("list of 2 entries, length kept"), "{words}");
 }
 
-/// A ring that is not full has blocks of zeros, and what was copied of it may end within a request.
+/// A ring that is not full has blocks of zeros, and a copy of it may end within a request. Neither is
+/// refused.
 #[test]
 fn parts_of_a_ring_that_are_not_there_are_refused_by_nobody() {
     let written = ring(&[(8, 4, 1)]);
@@ -372,14 +374,14 @@ fn parts_of_a_ring_that_are_not_there_are_refused_by_nobody() {
         assert_eq!(seen, [Problem::NeverWritten]);
         assert_eq!(request.summary(DeviceContext::UNKNOWN).to_string(), "never written");
     }
-    // Alone, a block of zeros is a request that the device refuses.
+    // A single block of zeros is a request that the device refuses.
     assert_eq!(parse(&[0; 64]).worst(&DeviceContext::UNKNOWN), Some(Severity::Refused));
     for (bytes, have) in [(&written[..32], 32), (&written[..16], 16)] {
         let (_, request) = Requests::new(bytes).next().unwrap();
         let mut seen = Vec::new();
         request.findings(&DeviceContext::UNKNOWN, |finding| seen.push(finding.problem));
         assert_eq!(seen, [Problem::CutOff { needed: 48, have }]);
-        // What is missing is all that is found, also where the device has no more.
+        // If the bytes are parsed as a single request, the missing bytes are a fault, and the only one.
         let truncated = Problem::Truncated { needed: 48, have };
         assert_eq!(problems(bytes, &DeviceContext::UNKNOWN), [truncated]);
     }

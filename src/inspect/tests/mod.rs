@@ -1,4 +1,4 @@
-//! Encode, then decode; break, then find; and whatever the bytes, no panic.
+//! Tests: requests are encoded and decoded, faults are inserted and found, and no bytes cause a panic.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ use crate::wqe::PreparedConfig;
 use std::string::ToString;
 use std::vec::Vec;
 
-/// Remembers what was rung.
+/// A doorbell that records the control segments it was rung with.
 #[derive(Default)]
 struct Recorder(Vec<[u8; 8]>);
 
@@ -39,12 +39,12 @@ const QPN: Qpn = Qpn::from_low_bits(0x123);
 const KEY: Key = Key::from_raw(0x0000_1234);
 const MEMORY_PSV: PsvIndex = PsvIndex::from_low_bits(0x11);
 const WIRE_PSV: PsvIndex = PsvIndex::from_low_bits(0x22);
-/// A key of ordinary memory.
+/// The key of ordinary memory.
 const REGION: Key = Key::from_raw(0x0056_7800);
 
 type Queue<'r> = SendQueue<'r, &'r mut Recorder, 64>;
 
-/// Returns the bytes of what `post` posts to a queue whose ring held a pattern.
+/// Returns the bytes that `post` posts to a queue whose ring was filled with a pattern.
 fn encoded(post: impl FnOnce(&mut Queue<'_>) -> Result<(), PostError>) -> Result<Vec<u8>, PostError> {
     let mut ring = std::vec![Wqebb([0xa5; 64]); 64];
     let record = DoorbellRecord::new();
@@ -69,7 +69,7 @@ fn attributes(signature: bool, crypto: Option<XtsEngine>) -> MkeyAttributes {
     }
 }
 
-/// Returns the bytes of a configuration, its SET_PSVs included.
+/// Returns the bytes of a configuration, including its SET_PSVs.
 fn configured<'l>(
     attributes: MkeyAttributes,
     config: &MkeyConfig,
@@ -109,8 +109,8 @@ const QUEUES: [QueueKind; 6] = [
     QueueKind::Ethernet,
 ];
 
-/// Looks at everything that there is of a request, on a queue of any kind: one of them, by the bytes, beside
-/// the unknown.
+/// Calls all methods of a request, once for a queue of unknown kind, and once for another kind that depends
+/// on the bytes.
 fn exercise(bytes: &[u8]) {
     exercise_on(QueueKind::Unknown, bytes);
     let sum = bytes.iter().fold(0, |sum: usize, byte| sum + usize::from(*byte));

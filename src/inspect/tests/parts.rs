@@ -1,4 +1,4 @@
-//! Requests in parts: which segments they have, and what typed views say.
+//! The parts of requests: their segments, and the typed views.
 
 use super::drivers::{context, control, joined, segment, umr_control};
 use super::requests::*;
@@ -8,7 +8,7 @@ use super::*;
 use crate::mkey::*;
 use SegmentKind::*;
 
-/// Kind, number, where it begins, and bytes of each segment.
+/// Returns kind, number, offset and length of each segment.
 fn cut(bytes: &[u8]) -> Vec<(SegmentKind, usize, usize, usize)> {
     let whole = |segment: Segment<'_>| (segment.kind, segment.index, segment.offset, segment.bytes.len());
     parse(bytes).segments().map(whole).collect()
@@ -17,7 +17,7 @@ fn cut(bytes: &[u8]) -> Vec<(SegmentKind, usize, usize, usize)> {
 const HEAD: [(SegmentKind, usize, usize, usize); 3] =
     [(Control, 0, 0, 16), (UmrControl, 0, 16, 48), (MkeyContext, 0, 64, 64)];
 
-/// A UMR with these sizes, and octowords behind its context of which each has another first byte.
+/// Returns a UMR with these sizes. Each octoword behind its context has another first byte.
 fn umr(flags: u8, entries: u16, bsf: u16, octowords: u8) -> Vec<u8> {
     let rest = (1..=octowords).flat_map(|number| [&[number][..], &[0x11; 15]].concat()).collect::<Vec<_>>();
     joined(&[
@@ -55,20 +55,20 @@ fn a_umr_has_entries_padding_and_bsfs() {
             (StridedEntry, 2, 176, 16),
         ]
     );
-    // What is behind all that the sizes say.
+    // Octowords behind the end that the sizes give.
     assert_eq!(lists(&umr(0x80, 0, 0, 2)), [(Unknown, 0, 128, 32)]);
     assert_eq!(
         lists(&umr(0x80, 4, 4, 10))[3..],
         [(ListEntry, 3, 176, 16), (bsf_kind(5), 0, 192, 64), (Unknown, 0, 256, 32),]
     );
-    // A BSF that the sizes cut short.
+    // The sizes cut a BSF short.
     assert_eq!(lists(&umr(0x80, 0, 2, 6)), [(bsf_kind(1), 0, 128, 32), (Unknown, 0, 160, 64)]);
     assert_eq!(lists(&umr(0x80, 0, 6, 6)), [(bsf_kind(1), 0, 128, 64), (bsf_kind(5), 0, 192, 32)]);
-    // With a translation offset the second size is not one.
+    // With a translation offset, the second size field is not a size.
     assert_eq!(lists(&umr(0x90, 1, 4, 2)), [(ListEntry, 0, 128, 16), (Unknown, 0, 144, 16)]);
 }
 
-/// The kind of a BSF whose first byte is this.
+/// Returns the kind of a BSF with this first byte.
 fn bsf_kind(first: u8) -> SegmentKind {
     if first & 0xf == 1 { CryptoBsf } else { Unknown }
 }
@@ -83,7 +83,7 @@ fn a_pointer_stands_in_place_of_lists() {
         let Body::Configure(umr) = parse(&bytes).body() else { panic!("a configuration") };
         assert_eq!(umr.pointer().map(|pointer| pointer.byte_count.get()), Some(0x0111_1111));
     }
-    // Without lists there is none.
+    // Without entries and BSFs, there is no pointer.
     let bytes = umr(0, 0, 0, 0);
     assert_eq!(cut(&bytes), HEAD);
     assert!(!problems(&bytes, &DeviceContext::UNKNOWN).contains(&Problem::ByPointer));
@@ -111,7 +111,7 @@ fn other_requests_have_a_head_and_data() {
     let data =
         [octoword(MmoMetadata, 0, 1), octoword(Data, 0, 2), octoword(Data, 1, 3), (Unknown, 0, 64, 32)];
     assert_eq!(cut(&copy)[1..], data);
-    // Inline data, between data segments.
+    // Inline data between data segments.
     let inline = joined(&[&0x8000_000d_u32.to_be_bytes(), &[7; 28]]);
     let send =
         joined(&[&control(0x0a, 5, 8, 0), &segment(8, 0x0056_7800, 1), &inline, &segment(8, 0x0056_7800, 2)]);
@@ -127,7 +127,7 @@ fn layouts_map_what_their_entries_give() {
     };
     assert_eq!(mapped(&full()), Some(1040));
     assert_eq!(mapped(&interleaved()), Some(2 * 524));
-    // What entries give counts, whatever the header and the length say.
+    // The bytes of the entries count, not those in the header or in the length.
     assert_eq!(mapped(&patched(interleaved(), ENTRIES + 3, &[0xff])), Some(2 * 524));
     assert_eq!(mapped(&patched(full(), CONTEXT + 31, &[0x11])), Some(1040));
     assert_eq!(mapped(&umr(0x80, 0, 0, 0)), None);

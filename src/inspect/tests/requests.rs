@@ -1,4 +1,4 @@
-//! Requests to break and to print.
+//! Requests that tests damage and print.
 
 use super::std::vec::Vec;
 use super::*;
@@ -23,14 +23,15 @@ pub(super) const CRYPTO: Crypto = Crypto {
     keytag: Keytag([0; 8]),
 };
 
-/// Where the parts of [`full`] begin.
+/// The offsets of the parts of [`full`].
 pub(super) const UMR: usize = 16;
 pub(super) const CONTEXT: usize = 64;
 pub(super) const ENTRIES: usize = 128;
 pub(super) const SIGNATURE: usize = 192;
 pub(super) const CRYPTO_AT: usize = 256;
 
-/// Two entries, T10-DIF in both domains, crypto around the wire's: 320 bytes, and two SET_PSVs.
+/// Returns a configuration with two entries, T10-DIF in both domains, and crypto around the wire's signature:
+/// 320 bytes, and two SET_PSVs.
 pub(super) fn full() -> Vec<u8> {
     full_with(BlockSignature::both(dif(1, 2), dif(3, 2)), CRYPTO)
 }
@@ -46,7 +47,7 @@ pub(super) fn full_with(block: BlockSignature, crypto: Crypto) -> Vec<u8> {
     posted.unwrap()
 }
 
-/// Three streams, of 512, 8 and 4 bytes, twice.
+/// Returns a layout of three streams, of 512, 8 and 4 bytes, repeated twice.
 pub(super) fn interleaved() -> Vec<u8> {
     let entries = [(0x1000, 512, 4), (0x9000, 8, 0), (0xa000, 4, 4)]
         .map(|(address, bytes, skip)| InterleavedEntry { address, bytes, skip, key: REGION });
@@ -54,38 +55,39 @@ pub(super) fn interleaved() -> Vec<u8> {
     configured(attributes(false, None), &MkeyConfig::UNCHANGED, layout).unwrap()
 }
 
-/// As [`full`], with a mask that leaves queue pair and tag alone, which are given as they are.
+/// Returns the request of [`full`], whose mask does not select queue pair and tag, although the context
+/// contains both.
 pub(super) fn unmasked() -> Vec<u8> {
     patched(full(), UMR + 14, &[0x12])
 }
 
-/// As [`full`], bound to a queue pair.
+/// Returns the request of [`full`], bound to a queue pair.
 pub(super) fn bound() -> Vec<u8> {
     patched(patched(full(), UMR + 14, &[0x72]), CONTEXT + 4, &[0, 1, 0x23])
 }
 
-/// As [`full`], with a space that does not start at 0.
+/// Returns the request of [`full`], with a space that does not start at 0.
 pub(super) fn moved() -> Vec<u8> {
     patched(patched(full(), UMR + 15, &[0x41]), CONTEXT + 22, &[0x10])
 }
 
-/// A layout without entries; BSFs are enabled in the context, but not by the mask.
+/// Returns a layout without entries. The context enables BSFs, but the mask does not select this bit.
 pub(super) fn empty() -> Vec<u8> {
     let bytes = configured(attributes(false, None), &MkeyConfig::UNCHANGED, Layout::List(&[]));
     patched(bytes.unwrap(), CONTEXT + 12, &[0x40])
 }
 
-/// As [`full`], with a signature on the wire only.
+/// Returns the request of [`full`], with a signature only on the wire.
 pub(super) fn wire_only() -> Vec<u8> {
     full_with(BlockSignature::wire(dif(1, 2)), CRYPTO)
 }
 
-/// As [`full`], with the same signature in both domains.
+/// Returns the request of [`full`], with the same signature in both domains.
 pub(super) fn alike() -> Vec<u8> {
     full_with(BlockSignature::both(dif(1, 2), dif(1, 2)), CRYPTO)
 }
 
-/// A copy of 64 bytes, as rdma-core writes it (`mlx5_wr_memcpy`); the opaque buffer is of key 0x5200.
+/// Returns a copy of 64 bytes, as rdma-core writes it (`mlx5_wr_memcpy`). The opaque buffer has key 0x5200.
 pub(super) fn memcpy() -> Vec<u8> {
     let control = [1, 0, 5, 0x2f, 0, 1, 0x23, 4, 0, 0, 0, 8, 0, 0, 0, 0];
     let metadata = [0, 0, 0, 0, 0, 0, 0x52, 0, 0, 0, 0, 0, 0, 0, 0x70, 0];

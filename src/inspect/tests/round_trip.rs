@@ -1,4 +1,4 @@
-//! What was encoded comes back, and damage does no harm.
+//! Decoding returns the encoded values, and damaged bytes cause no harm.
 
 use super::cqe::CompletionEntry;
 use super::std::string::ToString;
@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
-/// The copy mask given is dropped where it equals the automatic one: the bytes are the same.
+/// Drops a given copy mask that equals the automatic one, since both have the same bytes.
 fn normalised(block: BlockSignature) -> BlockSignature {
     let bare = match (block.memory_domain(), block.wire_domain()) {
         (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
@@ -38,7 +38,7 @@ proptest! {
     ) {
         let config = MkeyConfig { access, signature: change, crypto };
         let posted = configured(attributes(signature_mkey, engine), &config, entries.layout());
-        // What the library refuses has no bytes.
+        // A refused configuration has no bytes.
         let Ok(bytes) = posted else { return Ok(()) };
         let capabilities = Some(SignatureCapabilities::ALL);
         let device = DeviceContext { engine, capabilities, ..DeviceContext::UNKNOWN };
@@ -127,7 +127,7 @@ proptest! {
         if let (Some(opcode), true) = (opcode, bytes.len() > 40) {
             bytes[3] = opcode;
             if small {
-                // Sizes that keep the parts within the bytes, and the operation that is known.
+                // The sizes keep the parts within the bytes, and the operation is a known one.
                 bytes[0] = 1;
                 (bytes[20], bytes[22]) = (0, 0);
                 (bytes[21], bytes[23]) = (bytes[21] % 32, bytes[23] % 32);

@@ -1,4 +1,4 @@
-//! What is printed.
+//! The printed text.
 
 use super::cqe::CompletionEntry;
 use super::requests::*;
@@ -34,7 +34,7 @@ fn a_copy_reads_in_words() {
     let words = |bytes: &[u8]| parse(bytes).summary(DeviceContext::UNKNOWN).to_string();
     let text = "bytes from 0x1000 key 0x00005300 to 0x2000 key 0x00005400, signalled";
     assert_eq!(words(&memcpy()), std::format!("MMO memcpy: 64 {text}"));
-    // In both segments 0 stands for 2 GiB.
+    // In both segments, a length of 0 stands for 2 GiB.
     let most = patched(patched(memcpy(), 35, &[0]), 51, &[0]);
     assert_eq!(words(&most), std::format!("MMO memcpy: 2147483648 {text}"));
     assert_eq!(parse(&most).worst(&DeviceContext::UNKNOWN), None);
@@ -79,7 +79,7 @@ fn requests_that_move_data_read_in_words() {
         post(&|request| request.compare_swap(remote, 0x22, 0x11, &sge)),
         std::format!("ATOMIC_CS: {atomic}, compare 0x22")
     );
-    // Of one that signals and one that wakes, the second has both bits.
+    // A request with a completion has one of the two bits, a request with an event has both.
     let bytes = encoded(|queue| queue.request(1).signaled().nop()).unwrap();
     for (ce, text) in
         [(0, "NOP"), (0x04, "NOP"), (0x08, "NOP, signalled"), (0x0c, "NOP, signalled with event")]
@@ -106,7 +106,7 @@ fn what_a_configuration_does_reads_in_words() {
         assert!(words.contains(text), "{words}");
     }
     for (bytes, text) in [
-        // Of a BSF without block sizes there is nothing to say.
+        // A BSF without block sizes has no signature to describe.
         (patched(full(), SIGNATURE, &[0xc0, 0xff, 0, 0]), ", no signature, AES-XTS wire"),
         (patched(full(), SIGNATURE + 3, &[5]), ", unreadable signature at 0xc0, check mask 0xff,"),
         (patched(full(), CRYPTO_AT + 3, &[1]), ", unreadable crypto at 0x100, error count 1"),
@@ -118,7 +118,7 @@ fn what_a_configuration_does_reads_in_words() {
     }
 }
 
-/// Returns the lines of a page that begin with this name beside the bytes.
+/// Returns the lines of a page that have a text with this begin beside the bytes.
 fn beside<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
     page.lines().filter_map(|line| line.get(44..)).filter(|text| text.starts_with(name)).collect()
 }
@@ -128,7 +128,7 @@ fn a_page_numbers_segments_and_says_what_values_mean() {
     let page = parse(&full()).to_string();
     assert_eq!(beside(&page, "list entry"), ["list entry 0", "list entry 1"]);
     assert_eq!(beside(&page, "UMR control segment"), ["UMR control segment"]);
-    // All ones are no number of bytes.
+    // All ones are not a number of bytes.
     assert_eq!(beside(&page, "raw_data_size"), ["raw_data_size         0xffffffff"; 2]);
     let exact = patched(full(), SIGNATURE + 4, &1040_u32.to_be_bytes());
     let page = parse(&exact).to_string();
@@ -138,7 +138,7 @@ fn a_page_numbers_segments_and_says_what_values_mean() {
     let page = parse(&interleaved()).to_string();
     let entries: Vec<_> = (0..3).map(|number| std::format!("interleaved entry {number}")).collect();
     assert_eq!(beside(&page, "interleaved entry"), entries);
-    // Where a request ends within a field, there is no telling what it means.
+    // If a request ends within a field, the meaning of the field is unknown.
     let page = parse(&full()[..CONTEXT + 30]).to_string();
     assert_eq!(beside(&page, "len"), ["len                   6 bytes"]);
     assert_eq!(beside(&parse(&full()).to_string(), "len")[0], "len                   1040 bytes");
@@ -190,7 +190,7 @@ note at 0x014: the PSV starts with syndrome 0x0001 (mlx5_wqe_set_psv_seg.syndrom
 ";
     let request = parse(&psv);
     assert_eq!(request.to_string(), want);
-    // Colours change nothing but themselves.
+    // Except for the colours, the coloured text is the same.
     let coloured = request.pretty(DeviceContext::UNKNOWN, Style::Ansi).to_string();
     let mut text = String::new();
     for (number, part) in coloured.split('\x1b').enumerate() {
@@ -214,7 +214,7 @@ fn a_tweak_is_read_as_the_engine_reads_it() {
         let device = DeviceContext { engine, ..DeviceContext::UNKNOWN };
         let page = request.pretty(device, Style::Plain).to_string();
         let (_, field) = page.split_once("xts_initial_tweak").unwrap();
-        // It goes on in another line where one is too short, up to the next bytes.
+        // A long text continues in the next lines, up to the next bytes.
         let (field, _) = field.split_once("\n0x120").unwrap();
         assert_eq!(field.split_whitespace().collect::<Vec<_>>().join(" "), want, "{page}");
     }
@@ -301,7 +301,7 @@ fn lines_are_filled_before_they_break() {
     for (words, lines) in [
         (std::format!("{fifty} {}", &fifty[1..]), std::format!("{fifty} {}", &fifty[1..])),
         (std::format!("{fifty} {fifty}"), std::format!("{fifty}\n{fifty}")),
-        // A word as wide as a line is not preceded by an empty one.
+        // No empty line precedes a word as wide as a line.
         (most.clone(), most.clone()),
         (std::format!(" {fifty} {fifty}"), std::format!(" {fifty}\n{fifty}")),
     ] {
@@ -316,7 +316,7 @@ fn lines_are_filled_before_they_break() {
         columns.write_str("e")
     });
     assert_eq!(tabs, "abc d   e");
-    // Where a broken line would go on, a break gains nothing.
+    // No line is broken if the word would not fit after the indent either.
     let wide = "b".repeat(99);
     let indented = written(Style::Plain, &|columns| {
         columns.indent = 2;
@@ -337,7 +337,7 @@ fn lines_are_filled_before_they_break() {
     }
 }
 
-/// Who has only the crate has neither the requirements nor the notes on devices.
+/// Readers of the crate alone have neither the requirements nor the notes on devices.
 #[test]
 fn findings_name_sources_that_readers_have() {
     let is_code = |word: &str| {
