@@ -104,11 +104,13 @@ pub struct Capabilities {
     pub drain: bool,
     /// The device is hardware, which can answer questions that no document answers.
     pub hardware: bool,
-    /// Keys are loaded wrapped, under a login, and the board has the credential ([`Commissioned`]).
+    /// Keys are loaded wrapped, under a login, and the board has the credential
+    /// ([`Commissioned`](super::Commissioned)).
     pub login: bool,
-    /// A device without a driver exists ([`Board::bare`]).
+    /// A device without a driver exists ([`Board::bare`](super::Board::bare)).
     pub bare: bool,
-    /// The board runs programs: those of the storage example are present ([`Board::serve`]).
+    /// The board runs programs: those of the storage example are present
+    /// ([`Board::serve`](super::Board::serve)).
     pub programs: bool,
     /// All entries of an mkey may have one common length.
     pub fixed_entries: bool,
@@ -118,9 +120,10 @@ pub struct Capabilities {
     pub memcpy: bool,
     /// The orderings that a configuration of an mkey can relax, if any.
     pub relaxed_ordering: Option<RelaxedOrdering>,
-    /// The value of a DEK can be replaced ([`Board::replace_dek`], [`Board::sync_crypto`]).
+    /// The value of a DEK can be replaced ([`Board::replace_dek`](super::Board::replace_dek),
+    /// [`Board::sync_crypto`](super::Board::sync_crypto)).
     pub dek_modify: bool,
-    /// The clock that timestamps completions can be read ([`Board::ticks`]).
+    /// The clock that timestamps completions can be read ([`Board::ticks`](super::Board::ticks)).
     pub clock: bool,
 }
 
