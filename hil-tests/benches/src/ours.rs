@@ -1,25 +1,27 @@
 //! The library's side of the benchmarks: the work as a service does it.
 
+mod parts;
 mod requests;
 
 use crate::publish::{blue_flame, doorbell};
 use crate::retire::retire;
-use crate::{BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, Kind, MAX_ENTRIES, QUEUES, Side, Work};
+use crate::{BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, QUEUES, Side, Work};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::black_box;
 use mlx5_mkey::error::PostError;
-use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
 use mlx5_mkey::queue::{
     BlueFlame, Completion, CompletionQueue, CqDoorbellRecord, Doorbell, DoorbellRecord, QpRouter, QpTable,
     ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
 };
-use mlx5_mkey::types::{Key, PsvIndex, Qpn};
+use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::data::DataSegment;
+use parts::{OurIo, Queue};
+pub use parts::{mkey, use_completion};
 use requests::Volume;
 use zerocopy::big_endian::{U16, U32};
 
@@ -29,9 +31,6 @@ const QPN: Qpn = Qpn::from_low_bits(0x77);
 const LIMIT: u32 = BLOCKS as u32 / 2;
 /// Slots of the receive queue.
 const SLOTS: usize = 64;
-
-/// The send queue of most requests of this side.
-type Queue<'m> = SendQueue<'m, UarDoorbell, BLOCKS>;
 
 /// Memory of [`Ours`].
 pub struct OursMemory {
@@ -63,14 +62,6 @@ impl Default for OursMemory {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// An I/O with the data that a service keeps for it.
-struct OurIo {
-    io: Io,
-    /// All entries of the I/O, for work that learns their number at run time.
-    list: Vec<KlmEntry>,
-    mkey: Mkey,
 }
 
 /// The library as a side of the benchmarks.
@@ -390,23 +381,6 @@ impl Side for Ours<'_> {
     }
 }
 
-/// Uses every field of a completion.
-///
-/// # Errors
-/// [`Fault`] if there is no completion.
-#[inline(always)]
-pub fn use_completion<E>(completion: &Option<Result<Completion, E>>) -> Result<(), Fault> {
-    match completion {
-        Some(Ok(completion)) => {
-            // The completion is passed by reference. By value it would be copied again, in other pieces than
-            // those in which it was stored.
-            black_box(completion);
-            Ok(())
-        }
-        _ => Err("no completion"),
-    }
-}
-
 /// Returns the entry that a device writes for a send request that begins at block `counter`, in the first
 /// lap.
 pub fn completion(qpn: Qpn, user_index: u32, counter: u16) -> Cqe {
@@ -442,14 +416,4 @@ fn retire_all<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>) -> Result<(), F
 fn first(ios: &mut [OurIo], requests: usize) -> &mut [OurIo] {
     let count = requests.min(ios.len());
     black_box(ios.split_at_mut(count).0)
-}
-
-/// Returns an mkey that was never configured.
-pub fn mkey(kind: Kind) -> Mkey {
-    let psv = PsvIndex::from_low_bits;
-    Mkey::new(MkeyAttributes {
-        signature: kind.has_signature().then(|| SignatureAttributes::new(psv(0x10), psv(0x11))),
-        crypto: kind.has_crypto().then_some(XtsEngine::MultiBlock),
-        ..MkeyAttributes::plain(Key::from_raw(0x0012_3400), MAX_ENTRIES as u32)
-    })
 }

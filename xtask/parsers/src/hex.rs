@@ -1,43 +1,13 @@
 //! Bytes out of the dumps of common programs: read right, or refused with the line that cannot be.
 
+pub use super::digits::digits;
+use super::digits::{all_hex, columns, is_dword, order_unknown, quoted};
+pub use super::error::HexError;
+use super::error::MOST;
 use super::log_json;
+pub use super::log_json::Logged;
 pub use super::row::WordOrder;
 use super::rows::{self, Dumps};
-use std::fmt;
-
-/// The most bytes of a dump that is text, so that a repeated line cannot fill memory: four of the largest
-/// send rings, of 32768 blocks of 64 bytes. In it fits the completion queue of such a ring, too, with entries
-/// of 128 bytes. The largest completion queue of all has 1 GiB (2^23 entries of 128 bytes): who dumps that
-/// does not print it, and raw bytes have no limit.
-pub(super) const MOST: usize = 4 * 32768 * 64;
-
-/// Why a dump is not read.
-#[derive(Debug, PartialEq, Eq)]
-pub enum HexError {
-    /// Something is not hex: what, and in which line.
-    Text(String),
-    /// There are more bytes than a text may stand for, or a repeated line stands for more.
-    Long,
-}
-
-impl From<String> for HexError {
-    fn from(what: String) -> Self {
-        Self::Text(what)
-    }
-}
-
-impl fmt::Display for HexError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(what) => f.write_str(what),
-            Self::Long => write!(
-                f,
-                "the dump is of more than {} MiB, and text is read up to there: cut it, or take raw bytes",
-                MOST >> 20
-            ),
-        }
-    }
-}
 
 /// What a file holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,19 +19,6 @@ pub enum Input {
     /// Requests and completion entries, one by one, as `cargo xtask emulate --log` and `--log-json` write
     /// them.
     Log(Vec<Logged>),
-}
-
-/// A request or completion entry of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged {
-    /// Where it was: `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
-    pub place: String,
-    /// It is a completion entry.
-    pub completion: bool,
-    /// The kind of its queue, as `--queue` of `cargo xtask decode` names it; empty where the log has none.
-    pub queue: String,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
 }
 
 /// Returns what a file holds: a log if a request of one is in it, else bytes, as they are, or as hex if it is
@@ -152,10 +109,6 @@ fn queue_of_place(line: &str) -> Option<&str> {
     };
     let is_place = qpn.strip_prefix("0x").is_some_and(all_hex) && block.parse::<u16>().is_ok();
     is_place.then_some(queue)
-}
-
-pub(super) fn is_dword(word: &str) -> bool {
-    word.len() == 8 && all_hex(word)
 }
 
 /// Reads hex, plain or as `xxd`, `xxd -i`, `xxd -p`, `hexdump -C`, `od -tx1` and the like print it.
@@ -278,10 +231,6 @@ fn colon_offset(line: &str) -> Option<(u64, usize, &str)> {
     Some((u64::from_str_radix(digits, 16).ok()?, digits.len(), rest)).filter(|_| is_offset)
 }
 
-fn order_unknown(words: &str) -> String {
-    format!("behind an offset, the order of bytes in words is not known: {}", quoted(words.trim()))
-}
-
 /// Splits off an offset without a colon, if there is one: a first word of another length than those behind
 /// it. Those must then be single bytes. `expected` says that earlier lines had one.
 fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), String> {
@@ -306,68 +255,6 @@ fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), Str
         ));
     }
     Ok((None, digits(line)?))
-}
-
-/// Columns of a row in which the characters beside its bytes may begin.
-const MOST_DIGITS: usize = 4096;
-
-/// Reads the columns behind an offset: bytes, and perhaps the same bytes as characters.
-pub(super) fn columns(text: &str) -> Result<Vec<u8>, String> {
-    // Characters stand behind the bytes of a row, which are few.
-    for (at, _) in text.char_indices().take(MOST_DIGITS) {
-        let (left, rest) = text.split_at(at);
-        let Some(right) = rest.strip_prefix("  ") else { continue };
-        let trimmed = right.trim();
-        let framed = [('|', '|'), ('>', '<')].iter().find_map(|(open, close)| {
-            trimmed.strip_prefix(*open).and_then(|inner| inner.strip_suffix(*close))
-        });
-        let characters = framed.unwrap_or(right).trim_end();
-        if characters.is_empty() {
-            continue;
-        }
-        if let Ok(bytes) = digits(left) {
-            let shown: String = bytes
-                .iter()
-                .map(|byte| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '.' })
-                .collect();
-            if shown.trim_end() == characters {
-                return Ok(bytes);
-            }
-        }
-    }
-    if text.split_whitespace().any(|word| word.starts_with("0x") && word.trim_end_matches(',').len() > 4) {
-        return Err(order_unknown(text));
-    }
-    digits(text)
-}
-
-/// Reads pairs of digits, with blanks, colons, commas, dashes and 0x between them.
-pub fn digits(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    for word in text.split([' ', '\t', ',', '-', '_']) {
-        let colons = word.contains(':');
-        for part in word.split(':').filter(|part| !part.is_empty()) {
-            let digits = part.strip_prefix("0x").or(part.strip_prefix("0X")).unwrap_or(part);
-            if !digits.len().is_multiple_of(2) || !all_hex(digits) || (colons && digits.len() > 2) {
-                return Err(quoted(word));
-            }
-            for pair in digits.as_bytes().chunks(2) {
-                let pair = str::from_utf8(pair).map_err(|_| quoted(word))?;
-                bytes.push(u8::from_str_radix(pair, 16).map_err(|_| quoted(word))?);
-            }
-        }
-    }
-    Ok(bytes)
-}
-
-pub(super) fn all_hex(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_hexdigit())
-}
-
-/// Quotes the beginning of what could not be read.
-pub(super) fn quoted(text: &str) -> String {
-    let short: String = text.chars().take(40).collect();
-    format!("`{}`", short.escape_debug())
 }
 
 #[cfg(test)]

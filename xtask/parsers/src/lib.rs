@@ -4,6 +4,8 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod boards;
+mod digits;
+mod error;
 pub mod hex;
 pub mod limits;
 mod log_json;

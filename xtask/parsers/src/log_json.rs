@@ -1,7 +1,20 @@
 //! Requests and completion entries out of a log of JSON lines.
 
-use super::hex::{self, Logged};
+use super::digits::digits;
 use serde_json::Value;
+
+/// A request or completion entry of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// Where it was: `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
+    pub place: String,
+    /// It is a completion entry.
+    pub completion: bool,
+    /// The kind of its queue, as `--queue` of `cargo xtask decode` names it; empty where the log has none.
+    pub queue: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
 
 /// Reads the lines that hold bytes, in their order.
 ///
@@ -20,7 +33,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Logged>, String> {
             true => format!("mlx5_0 cq {:#x}", number("completion_queue")?),
             false => format!("mlx5_0 qp {:#x} block {}", number("queue_pair")?, number("block")?),
         };
-        let bytes = hex::digits(bytes).map_err(|what| wrong(&format!("no hex: {what}")))?;
+        let bytes = digits(bytes).map_err(|what| wrong(&format!("no hex: {what}")))?;
         let queue = value.get("queue").and_then(Value::as_str).unwrap_or_default().to_owned();
         logged.push(Logged { place, completion, queue, bytes });
     }

@@ -1,6 +1,6 @@
 //! One row of a dump, wherever it stands in its line.
 
-use super::hex::{all_hex, columns, digits, is_dword, quoted};
+use super::digits::{all_hex, columns, digits, is_dword, quoted};
 
 /// The order of the bytes in words of more than one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 //!
 //! A dump is a run of rows. A row may stand anywhere in its line: behind a time, a host, an offset.
 
-use super::hex::{HexError, MOST, all_hex, quoted};
+use super::digits::{all_hex, quoted};
+use super::error::{HexError, MOST};
 use super::row::{Row, WordOrder, Words, find_row, is_like_a_row, is_part_of_a_row, turn};
 use std::collections::{BTreeMap, BTreeSet};
 

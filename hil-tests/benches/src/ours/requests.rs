@@ -1,6 +1,6 @@
 //! The code of a service for one request: converts native values to the library's types, and posts them.
 
-use super::{OurIo, Queue, mkey, use_completion};
+use super::parts::{OurIo, Queue, mkey, use_completion};
 use crate::{BLOCKS, Fault, Io, Work};
 use core::hint::black_box;
 use mlx5_mkey::error::PostError;

@@ -1,9 +1,9 @@
 //! Builds completion entries (PRM `cqe64`; DEVICE.md, "Completion entries"). Pure: the owner bit comes later,
 //! with the place in the ring.
 
-use crate::pipeline::{BlockError, Side, SignatureType};
 use crate::refusal::Status;
 use crate::signature::Part;
+use crate::transfer::{BlockError, Side, SignatureType};
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, ErrorCqe, OpOwn, OpcodeQpn, SignatureErrorCqe};
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::{U16, U32, U64};

@@ -5,7 +5,7 @@ use crate::capabilities::LOG_MAX_ENTRIES;
 use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::gate::Gate;
-use crate::interface::Interface;
+use crate::interface_state::Interface;
 use crate::memory::Memory;
 use crate::message::Message;
 use crate::object::cq::{Cq, CqAttributes};

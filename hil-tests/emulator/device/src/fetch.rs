@@ -2,7 +2,9 @@
 
 use crate::datagram::AddressVector;
 use crate::memory::Memory;
-use crate::object::qp::{Posted, Qp, QpAttributes, ReceiveRing, Transport};
+use crate::object::posted::Posted;
+use crate::object::qp::{Qp, QpAttributes, ReceiveRing, Transport};
+use crate::object::read_ahead::ReadAhead;
 use crate::object::srq::SrqAttributes;
 use crate::refusal::Reason;
 use alloc::vec;
@@ -93,19 +95,7 @@ const MODIFIER_COPY: u8 = 1;
 /// At most this number of blocks is read at once.
 const READ_AHEAD: u16 = 32;
 
-/// Blocks of a send ring that were read with one before them, and are not executed yet.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReadAhead {
-    first: u16,
-    blocks: Vec<[u8; WQEBB_BYTES]>,
-}
-
 impl ReadAhead {
-    /// Takes blocks from block `first` on that came with a doorbell.
-    pub(crate) fn of(first: u16, blocks: &[[u8; WQEBB_BYTES]]) -> Self {
-        Self { first, blocks: blocks.to_vec() }
-    }
-
     /// Returns at least `count` blocks from block `counter` on, of which `rung` blocks from there on are
     /// rung.
     fn blocks(

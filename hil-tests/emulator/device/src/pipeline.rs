@@ -14,8 +14,10 @@ use crate::crypto::{Direction, Xts};
 use crate::faults::Faults;
 use crate::profile::PartialBlocks;
 use crate::refusal::Reason;
-use crate::signature::{Mismatch, Rule};
+use crate::signature::Rule;
 use crate::transaction::{Running, Transaction};
+use crate::transfer::room;
+pub use crate::transfer::{BlockError, Side, SignatureType, Span};
 use alloc::vec::Vec;
 
 /// Which way the bytes go.
@@ -25,15 +27,6 @@ pub enum Way {
     Transmit,
     /// From the wire to memory.
     Receive,
-}
-
-/// A domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The bytes between two devices.
-    Wire,
-    /// The bytes in memory.
-    Memory,
 }
 
 /// The signatures of one domain.
@@ -115,45 +108,6 @@ pub struct Transform<'a> {
     pub cipher: Option<Cipher<'a>>,
     /// The signature over a whole transaction, in place of those of blocks.
     pub transaction: Option<Transaction>,
-}
-
-/// The place of a transfer in the three ways of counting bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Offset in wire bytes, which is what requests give.
-    pub wire_offset: u64,
-    /// Length in wire bytes.
-    pub wire_length: u64,
-    /// Offset in bytes of data alone.
-    pub data_offset: u64,
-    /// Offset in memory bytes.
-    pub memory_offset: u64,
-    /// Length in memory bytes.
-    pub memory_length: u64,
-}
-
-/// What a signature is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SignatureType {
-    /// A block.
-    Block,
-    /// A transaction.
-    Transaction,
-}
-
-/// The first signature of a transfer that was wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockError {
-    /// What it was over.
-    pub sig_type: SignatureType,
-    /// Where it stood.
-    pub side: Side,
-    /// The PSV of that domain.
-    pub psv: u32,
-    /// Offset of the block's last byte, signature included, in bytes of its domain.
-    pub offset: u64,
-    /// What was wrong.
-    pub mismatch: Mismatch,
 }
 
 /// What came out.
@@ -468,13 +422,6 @@ impl<'a> Transform<'a> {
         }
         Ok(stream)
     }
-}
-
-/// An empty vector with room, which a message of 2 GiB may not get.
-pub(crate) fn room(length: usize) -> Result<Vec<u8>, Reason> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| Reason::NoRoom { length: length as u64 })?;
-    Ok(bytes)
 }
 
 /// Cuts a stream to the length that was asked for: a transfer may end before or inside its last signature.

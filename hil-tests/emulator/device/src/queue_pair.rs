@@ -1,11 +1,11 @@
 //! Queue pairs: made, set, and taken from state to state.
 
 use crate::device::{Device, Error, Event};
-use crate::fetch::ReadAhead;
 use crate::memory::Memory;
 use crate::message;
 use crate::object::mkey::Access;
 use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, ReceiveQueue, Retries};
+use crate::object::read_ahead::ReadAhead;
 
 impl<M: Memory> Device<M> {
     /// Whether a request waits for its peer to have a receive, so that only [`Device::run`] goes on with it.

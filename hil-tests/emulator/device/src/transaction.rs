@@ -4,9 +4,9 @@
 //! The PSV holds the CRC of what has passed: the first mkey of a transaction starts it, each adds its data,
 //! and the CRC stands behind the data of the last.
 
-use crate::pipeline::{BlockError, Side, SignatureType, Span, room};
 use crate::refusal::Reason;
 use crate::signature::{CrcKind, Mismatch, Part, Rule, crc32c_continued};
+use crate::transfer::{BlockError, Side, SignatureType, Span, room};
 use alloc::vec::Vec;
 
 /// Bytes of a CRC32C.

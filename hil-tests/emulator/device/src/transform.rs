@@ -5,11 +5,12 @@ use crate::faults::Faults;
 use crate::object::Objects;
 use crate::object::mkey::{BsfBytes, Mkey};
 use crate::object::psv::Psv;
-use crate::pipeline::{Cipher, Domain, Order, Side, Transform};
+use crate::pipeline::{Cipher, Domain, Order, Transform};
 use crate::profile::{DeviceProfile, XtsEngine};
 use crate::refusal::Reason;
 use crate::signature::{CrcKind, Dif, GuardKind, Rule, crc32c};
 use crate::transaction::{CRC_BYTES, Transaction};
+use crate::transfer::Side;
 use core::sync::atomic::Ordering;
 use mlx5_mkey::types::BlockSize;
 use mlx5_mkey::wire::bsf::{

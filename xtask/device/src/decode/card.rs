@@ -1,7 +1,7 @@
 //! One request or completion entry: in words, its bytes by segments, the fields of each, what was found.
 
-use super::Options;
-use super::page::{begins, block_numbers, colour};
+use super::labels::{begins, block_numbers, colour};
+use super::options::Options;
 use super::pieces::{Piece, Place};
 use super::sides::Sides;
 use mlx5_mkey::inspect::{Body, Field, Finding, Segment, SegmentKind, Severity};

@@ -1,10 +1,11 @@
 //! The pieces as a page: HTML that needs nothing but itself.
 
-use super::Options;
 use super::card;
-use super::pieces::{Piece, Place};
+use super::labels::colour;
+use super::options::Options;
+use super::pieces::Piece;
 use super::sides::Sides;
-use mlx5_mkey::inspect::{SegmentKind, Severity, WorkRequest};
+use mlx5_mkey::inspect::{SegmentKind, Severity};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use xtask::html::Escaped;
@@ -114,38 +115,6 @@ fn legend(page: &mut String, pieces: &[Piece<'_>]) -> fmt::Result {
     Ok(())
 }
 
-/// Returns the class of a segment, which gives it its colour.
-pub(super) const fn colour(kind: SegmentKind) -> &'static str {
-    match kind {
-        SegmentKind::Control => "control",
-        SegmentKind::UmrControl => "umr",
-        SegmentKind::MkeyContext => "context",
-        SegmentKind::ListEntry | SegmentKind::Pages | SegmentKind::EntriesPointer => "entry",
-        SegmentKind::StridedHeader | SegmentKind::StridedEntry => "strided",
-        SegmentKind::Padding => "padding",
-        SegmentKind::SignatureBsf | SegmentKind::SignatureBsfCopy => "signature",
-        SegmentKind::TransactionBsf => "transaction",
-        SegmentKind::CryptoBsf => "crypto",
-        SegmentKind::SetPsv => "psv",
-        SegmentKind::RemoteAddress
-        | SegmentKind::MmoMetadata
-        | SegmentKind::Address
-        | SegmentKind::SharedReceiveQueue
-        | SegmentKind::Ethernet => "remote",
-        SegmentKind::Atomic
-        | SegmentKind::MaskedSwap32
-        | SegmentKind::MaskedSwap64
-        | SegmentKind::MaskedAdd32
-        | SegmentKind::MaskedAdd64 => "atomic",
-        SegmentKind::Data => "data",
-        SegmentKind::Inline | SegmentKind::EthernetHeader | SegmentKind::InlineHalf => "inline",
-        SegmentKind::Cqe | SegmentKind::InlineCqe | SegmentKind::CompressedCqe => "cqe",
-        SegmentKind::ErrorCqe => "error",
-        SegmentKind::SignatureErrorCqe => "signature",
-        _ => "unknown",
-    }
-}
-
 /// Draws the blocks, 64 bytes each, a row for each queue pair; each request leads to its card.
 fn map(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Result {
     let mut rows: Vec<(String, Vec<usize>)> = Vec::new();
@@ -211,18 +180,4 @@ fn blocks(page: &mut String, piece: &Piece<'_>) -> fmt::Result {
         page.push_str("</i>");
     }
     Ok(())
-}
-
-/// Returns the number of the block that a request says it is in, and that of its last one.
-pub(super) fn block_numbers(request: &WorkRequest<'_>) -> (u16, u16) {
-    let first = request.control().opcode_word().wqe_index();
-    (first, first.wrapping_add(request.blocks().saturating_sub(1) as u16))
-}
-
-/// Returns where a piece begins, in words.
-pub(super) fn begins(place: &Place<'_>) -> String {
-    match place {
-        Place::Byte(offset) => format!("byte {offset:#x}"),
-        Place::Log(place) => (*place).to_owned(),
-    }
 }

@@ -1,7 +1,10 @@
 //! The page, taken apart: it is well formed, and what it shows is what `inspect` says.
 
+use super::options::Options;
+use super::reading::Reading;
 use super::*;
-use mlx5_mkey::inspect::{Requests, SegmentKind, WorkRequest};
+use mlx5_mkey::inspect::{DeviceContext, Requests, SegmentKind, WorkRequest};
+use mlx5_mkey::mkey::XtsEngine;
 use std::collections::BTreeSet;
 use xtask_parsers::hex::Logged;
 

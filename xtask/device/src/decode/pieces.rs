@@ -1,7 +1,6 @@
 //! The input in pieces, in order: what is printed and what is drawn.
 
-use super::queue_kind;
-use super::reading::{EntrySize, Reading, are_errors, entry_size};
+use super::reading::{EntrySize, Reading, are_errors, entry_size, queue_kind};
 use mlx5_mkey::inspect::cqe::{CompletionEntry, EntryKind};
 use mlx5_mkey::inspect::{Body, DeviceContext, QueueKind, Requests, Severity, WorkRequest};
 use xtask_parsers::hex::{Input, Logged};

@@ -1,7 +1,7 @@
 //! What bytes are read as: requests, or completion entries.
 
 use mlx5_mkey::inspect::cqe::{CompletionEntry, EntryKind};
-use mlx5_mkey::inspect::{Requests, Severity};
+use mlx5_mkey::inspect::{QueueKind, Requests, Severity};
 use mlx5_mkey::wire::MAX_WQE_OCTOWORDS;
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpcodeQpn};
 use mlx5_mkey::wire::ctrl::Opcode;
@@ -141,4 +141,16 @@ fn is_entry(entry: &CompletionEntry<'_>) -> bool {
         _ => false,
     };
     sensible && entry.worst() < Some(Severity::Suspicious)
+}
+
+/// Returns the kind of queue that a word names.
+pub(super) fn queue_kind(word: &str) -> Option<QueueKind> {
+    Some(match word {
+        "rc" | "uc" => QueueKind::Connected,
+        "ud" => QueueKind::Datagram,
+        "dc" => QueueKind::DynamicallyConnected,
+        "xrc" => QueueKind::ExtendedConnected,
+        "ethernet" => QueueKind::Ethernet,
+        _ => return None,
+    })
 }

@@ -26,9 +26,6 @@ Exit status: 0 all is correct, 1 something is wrong, 2 the arguments make no sen
 /// The file that is there in every clone.
 const DEFAULT_FILE: &str = "LICENSE-APACHE";
 
-/// Width of the output in characters.
-const WIDTH: usize = 100;
-
 /// What the user asked for.
 enum Request {
     Run { file: PathBuf, fault: Option<&'static faults::Fault> },
@@ -145,6 +142,7 @@ fn perform(
 #[cfg(test)]
 #[allow(clippy::expect_used)]
 mod tests {
+    use super::render::WIDTH;
     use super::*;
 
     /// Runs the demo with some file and returns what it prints.

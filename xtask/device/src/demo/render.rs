@@ -1,6 +1,5 @@
 //! Tables and hex for people. Nothing is decided here but how it looks.
 
-use super::WIDTH;
 use hil_tests::demo::examples::Example;
 use hil_tests::demo::faults::Fault;
 use hil_tests::demo::file::{APP_TAG, BLOCK, FIRST_LBA, Report, UNIT};
@@ -9,6 +8,9 @@ use hil_tests::qp_pair::{Rx, Tx};
 use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
 use mlx5_mkey::mkey::XtsEngine;
 use std::io::{self, IsTerminal, Write};
+
+/// Width of the output in characters.
+pub(super) const WIDTH: usize = 100;
 
 /// Whether words have colour.
 #[derive(Clone, Copy)]

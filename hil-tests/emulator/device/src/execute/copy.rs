@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::fetch::{self, Operation};
 use crate::memory::Memory;
 use crate::object::mkey::Mkey;
-use crate::object::qp::Posted;
+use crate::object::posted::Posted;
 use crate::refusal::{Cause, Reason};
 use crate::translate::Right;
 use mlx5_mkey::types::Key;

@@ -1,9 +1,9 @@
 //! Entries and blocks: who owns them, whether they are whole, and the way of a reply.
 
-use super::Checksum;
 use super::reply::{LEAST, Refused};
 use super::request::Request;
 use crate::device::Device;
+use crate::interface_state::Checksum;
 use crate::memory::Memory;
 use crate::tap::Seen;
 use alloc::vec::Vec;

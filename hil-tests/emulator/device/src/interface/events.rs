@@ -1,8 +1,8 @@
 //! Event queues: what has happened becomes an entry, and an entry of an armed queue becomes an interrupt (PRM
 //! `eqe`; `eq.c` of Linux's mlx5_core).
 
-use super::Interface;
 use crate::device::{Device, Event};
+use crate::interface_state::INDEX;
 use crate::memory::Memory;
 use alloc::vec::Vec;
 
@@ -12,9 +12,6 @@ const ENTRY: usize = 64;
 /// pair.
 const DATA: usize = 0x20;
 const NUMBER: usize = 0x38;
-
-/// Consumer indexes have 24 bits.
-const INDEX: u32 = 0x00ff_ffff;
 
 /// Types of events (`enum mlx5_event` of Linux).
 pub(super) mod kind {
@@ -33,48 +30,6 @@ pub(super) mod kind {
 
 /// Why a completion queue failed: it was full.
 const OVERRUN: u8 = 1;
-
-/// An event queue.
-#[derive(Debug)]
-pub(super) struct Eq {
-    pub(super) ring: u64,
-    pub(super) log_entries: u8,
-    /// Bit n of word m: it gets events of type 64 m + n.
-    pub(super) events: [u64; 4],
-    /// The vector that it raises.
-    pub(super) vector: u16,
-    /// Entries that were written, and those that the host has taken, as far as it has said.
-    pub(super) producer: u32,
-    pub(super) consumer: u32,
-    /// The next entry is an interrupt.
-    pub(super) armed: bool,
-}
-
-impl Eq {
-    fn gets(&self, kind: u8) -> bool {
-        self.events.get(usize::from(kind / 64)).is_some_and(|word| word >> (kind % 64) & 1 != 0)
-    }
-
-    fn is_full(&self) -> bool {
-        self.producer.wrapping_sub(self.consumer) & INDEX >= 1 << self.log_entries
-    }
-}
-
-/// Where the events of a completion queue go, and whether the host wants one.
-#[derive(Debug)]
-pub(super) struct Notify {
-    pub(super) eq: u32,
-    pub(super) armed: Option<Armed>,
-}
-
-/// What a host has armed a completion queue with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Armed {
-    /// Entries that it has taken.
-    pub(super) consumer: u32,
-    /// Only an entry that asks for an event is one.
-    pub(super) solicited: bool,
-}
 
 /// An event: its type, and its entry's bytes from [`DATA`] on.
 struct Told {
@@ -109,13 +64,6 @@ impl From<Event> for Told {
             Event::SrqFatal(number) => Self::of(kind::SRQ_CATASTROPHE, NUMBER, number),
             Event::LastWqe(number) => Self::of(kind::SRQ_LAST_WQE, NUMBER, number),
         }
-    }
-}
-
-impl Interface {
-    /// Returns whether an event queue gets events of a type.
-    pub(super) fn is_told(&self, kind: u8) -> bool {
-        self.eqs.values().any(|eq| eq.gets(kind))
     }
 }
 

@@ -12,16 +12,13 @@ mod port;
 mod queue_pairs;
 mod reply;
 mod request;
+mod rings;
 mod uar;
 
 use crate::device::Device;
+use crate::interface_state::{Interface, Phase};
 use crate::memory::Memory;
 use crate::object::Objects;
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
-use events::{Eq, Notify};
-use queue_pairs::Context;
-use uar::BlueFlame;
 
 /// Registers, in bytes from the beginning of BAR 0.
 mod register {
@@ -45,65 +42,6 @@ const LOG_STRIDE: u32 = 7;
 
 /// How often the firmware is still starting when it is asked.
 const STARTING: u32 = 3;
-
-/// What is signed and looked at (PRM `cmdif_checksum`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Checksum {
-    /// Nothing has to be (0).
-    Off,
-    /// SET_HCA_CAP has not said yet (1). Assumption: an entry has to be signed, and so has a block, unless
-    /// both its signatures are 0: Linux signs no block, and has said nothing so far.
-    #[default]
-    Initial,
-    /// All has to be (3).
-    On,
-}
-
-/// What the device does with commands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// Takes ENABLE_HCA and nothing else.
-    #[default]
-    Reset,
-    /// Takes what prepares it.
-    Enabled,
-    /// Makes objects.
-    Running,
-}
-
-/// The command interface of one device.
-#[derive(Debug, Default)]
-pub(crate) struct Interface {
-    /// How often INITIALIZING was read.
-    asked: u32,
-    high: u32,
-    low: u32,
-    phase: Phase,
-    /// Pages that the firmware was given.
-    pages: Vec<u64>,
-    uars: BTreeSet<u32>,
-    eqs: BTreeMap<u32, Eq>,
-    cqs: BTreeMap<u32, Notify>,
-    /// Objects that are a number and nothing else, by the opcode that makes them.
-    numbers: BTreeSet<(u16, u32)>,
-    /// What queue pairs were told, by their numbers.
-    contexts: BTreeMap<u32, Context>,
-    /// What a host calls the node.
-    description: Vec<u8>,
-    checksum: Checksum,
-    /// What SET_HCA_CAP has made of the capabilities of the device.
-    current: Option<Vec<u8>>,
-    /// Entries of commands that are done, a bit for each, and not told of.
-    completed: u32,
-    /// The function that the firmware wants pages for, and how many; fewer than none are given back.
-    page_request: Option<(u16, i32)>,
-    /// Pages that it has asked for while it runs.
-    more_pages: bool,
-    /// Vectors to be raised.
-    interrupts: Vec<u16>,
-    blue_flame: Option<BlueFlame>,
-    health: u32,
-}
 
 impl<M: Memory> Device<M> {
     /// Reads a register of the initialization segment, whose place is in bytes; the value is a number. There

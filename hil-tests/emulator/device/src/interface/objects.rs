@@ -1,10 +1,11 @@
 //! Commands that make, change and destroy objects.
 
-use super::events::{Eq, Notify};
 use super::queue_pairs::steps;
 use super::reply::{self, HEADER, Refused};
 use super::request::Request;
+use super::rings::{ENTRY, PAGES};
 use crate::device::{Device, Error};
+use crate::interface_state::{Eq, Notify};
 use crate::memory::Memory;
 use crate::object::cq::CqAttributes;
 use crate::object::dek::{DekAttributes, KeyMaterial, KeySize};
@@ -52,12 +53,6 @@ const NUMBERS: &[(u16, u16)] = &[
 const DEK: u16 = 0xc;
 const XTS: u8 = 3;
 
-/// Where the list of pages begins in CREATE_EQ, CREATE_CQ and CREATE_QP.
-const PAGES: usize = 0x110;
-/// Bytes of an entry of an event or completion queue, and of a block of a send ring.
-pub(super) const ENTRY: u64 = 64;
-/// Bytes of a doorbell record.
-const RECORD: usize = 8;
 /// Where the context of an mkey begins.
 const MKC: usize = 0x10;
 
@@ -185,49 +180,6 @@ impl<M: Memory> Device<M> {
         let pages = words.iter().map(|word| u64::from_be_bytes(*word) & !(page - 1)).collect();
         let mkey = Mkey { tag, ..Mkey::on_pages(pd, log_page, pages, (start, length), rights) };
         Ok(self.insert_mkey(mkey)?)
-    }
-
-    /// Returns where a ring of `bytes` is that begins `offset` 64th parts of a page into the first page of a
-    /// list: whole, and memory. Pages may be anywhere.
-    pub(super) fn ring(
-        &mut self,
-        request: &Request,
-        log_page: u8,
-        offset: u16,
-        bytes: u64,
-    ) -> Result<u64, Refused> {
-        let page = 1_u64 << (12 + log_page);
-        let offset = u64::from(offset & 0x3f) * (page / 64);
-        let count = (offset + bytes).div_ceil(page) as usize;
-        // More pages than are needed are as good.
-        let listed = request.0.len().saturating_sub(PAGES) / 8;
-        let mut pages = request.pages(PAGES, listed.max(count))?;
-        pages.truncate(count);
-        if pages.iter().any(|at| !at.is_multiple_of(page)) {
-            return Err(Refused::PARAMETER);
-        }
-        let ring = self.memory.open(&pages, 12 + log_page, offset).ok_or(Refused::INPUT_LENGTH)?;
-        let is_line = |line: u64| {
-            ring.checked_add(line).is_some_and(|at| self.memory.read(at, &mut [0; ENTRY as usize]).is_ok())
-        };
-        if !(0..bytes).step_by(ENTRY as usize).all(is_line) {
-            self.memory.close(ring);
-            return Err(Refused::PARAMETER);
-        }
-        Ok(ring)
-    }
-
-    /// Forgets where a ring is of which nothing has come.
-    pub(super) fn with_ring<T>(&mut self, ring: u64, made: Result<T, Error>) -> Result<T, Refused> {
-        if made.is_err() {
-            self.memory.close(ring);
-        }
-        Ok(made?)
-    }
-
-    pub(super) fn record(&self, at: u64) -> Result<u64, Refused> {
-        let is_memory = self.memory.read(at, &mut [0; RECORD]).is_ok();
-        if at.is_multiple_of(RECORD as u64) && is_memory { Ok(at) } else { Err(Refused::PARAMETER) }
     }
 
     pub(super) fn uar(&self, number: u32) -> Result<(), Refused> {

@@ -1,10 +1,11 @@
 //! Queue pairs by commands: made on pages, taken from state to state, asked (PRM `qpc`; `qp.c` of Linux's
 //! mlx5_ib).
 
-use super::objects::ENTRY;
 use super::reply::{self, Refused};
 use super::request::Request;
+use super::rings::ENTRY;
 use crate::device::Device;
+use crate::interface_state::QPC_BYTES;
 use crate::memory::Memory;
 use crate::object::mkey::Access;
 use crate::object::qp::{Peer, Qp, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
@@ -13,12 +14,8 @@ use alloc::vec::Vec;
 
 type Answer = Result<Vec<u8>, Refused>;
 
-/// Where the context begins, and its bytes.
+/// Where the context begins.
 const QPC: usize = 0x18;
-const BYTES: usize = 0xe8;
-
-/// What a queue pair was told: its context, as commands have written it.
-pub(super) type Context = [u8; BYTES];
 
 /// What a queue pair is for (`st`, `MLX5_QP_ST_*`).
 mod service {
@@ -126,8 +123,8 @@ impl<M: Memory> Device<M> {
             rnr_retry: Retries::Infinite,
         };
         let shared = request.u24(at(0xad))?;
-        let mut context = [0; BYTES];
-        context.copy_from_slice(request.bytes(QPC, BYTES)?);
+        let mut context = [0; QPC_BYTES];
+        context.copy_from_slice(request.bytes(QPC, QPC_BYTES)?);
         let (log_page, offset) = (request.u8(at(0x14))? & 0x1f, request.u16(at(0x92))? >> 6);
         let sends = if has_sends { ENTRY << log_sq_blocks } else { 0 };
         let rings = self.ring(request, log_page, offset, receives + sends)?;
@@ -241,7 +238,7 @@ impl<M: Memory> Device<M> {
             QpState::Error => 6,
         };
         let mut answer =
-            reply::with(QPC + BYTES, QPC, self.interface.contexts.get(&number).ok_or(Refused::RESOURCE)?);
+            reply::with(QPC + QPC_BYTES, QPC, self.interface.contexts.get(&number).ok_or(Refused::RESOURCE)?);
         if let Some(byte) = answer.get_mut(QPC) {
             *byte = *byte & 0x0f | state << 4;
         }

@@ -1,8 +1,8 @@
 //! Doorbells: pages of registers in BAR 0 (user access regions), through which work is rung and queues are
 //! armed.
 
-use super::events::Armed;
 use crate::device::Device;
+use crate::interface_state::{Armed, BlueFlame};
 use crate::memory::Memory;
 use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
 use zerocopy::FromBytes;
@@ -26,15 +26,6 @@ const BLOCK: usize = 64;
 
 /// Of the word with a completion queue's consumer index: only an entry that asks for an event is to be one.
 const SOLICITED: u32 = 1 << 24;
-
-/// A block that comes with its doorbell (BlueFlame), as far as it has come.
-#[derive(Debug)]
-pub(super) struct BlueFlame {
-    /// Where the next bytes belong, from the beginning of BAR 0.
-    next: u64,
-    bytes: [u8; BLOCK],
-    length: usize,
-}
 
 impl<M: Memory> Device<M> {
     /// Takes a write to a UAR page; `offset` is that from the beginning of BAR 0. A page that was not

@@ -4,8 +4,10 @@ pub(crate) mod cq;
 pub(crate) mod dek;
 pub(crate) mod mkey;
 pub(crate) mod outstanding;
+pub(crate) mod posted;
 pub(crate) mod psv;
 pub(crate) mod qp;
+pub(crate) mod read_ahead;
 pub(crate) mod srq;
 
 use alloc::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Requests of a queue pair that were sent and wait for their answers.
 
 use crate::message::Request;
-use crate::object::qp::{Posted, pushes};
+use crate::object::posted::{Posted, pushes};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::data::DataSegment;

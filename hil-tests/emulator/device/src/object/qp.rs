@@ -1,8 +1,8 @@
 //! Queue pairs: rings, counters, state (PRM `qpc`).
 
-use crate::fetch::ReadAhead;
 use crate::object::mkey::Access;
 use crate::object::outstanding::Outstanding;
+use crate::object::read_ahead::ReadAhead;
 use mlx5_mkey::wire::ctrl::Opcode;
 
 /// State of a queue pair.
@@ -179,31 +179,6 @@ pub struct QpView {
     pub hw_sq_wqebb_counter: u16,
     /// Number of the next receive slot that was not used, modulo 2^16.
     pub hw_rq_counter: u16,
-}
-
-/// What a completion has to say about a send request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Posted {
-    pub(crate) counter: u16,
-    pub(crate) blocks: u16,
-    pub(crate) opcode: Opcode,
-    /// Completion mode of the control segment.
-    pub(crate) ce: u8,
-}
-
-impl Posted {
-    /// The block behind it.
-    pub(crate) const fn end(self) -> u16 {
-        self.counter.wrapping_add(self.blocks)
-    }
-}
-
-/// Whether a request carries its data to the peer and gets none back.
-pub(crate) const fn pushes(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL | Opcode::RDMA_WRITE | Opcode::RDMA_WRITE_IMM
-    )
 }
 
 #[derive(Clone, Debug)]

@@ -1,0 +1,45 @@
+//! The parts of the work that requests and runs share: queue, I/O, mkey, completion.
+
+use crate::{BLOCKS, Fault, Io, Kind, MAX_ENTRIES};
+use alloc::vec::Vec;
+use core::hint::black_box;
+use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
+use mlx5_mkey::queue::{Completion, SendQueue, UarDoorbell};
+use mlx5_mkey::types::{Key, PsvIndex};
+
+/// What all requests of this side are posted as.
+pub(super) type Queue<'m> = SendQueue<'m, UarDoorbell, BLOCKS>;
+
+/// An I/O with what a service keeps for it.
+pub(super) struct OurIo {
+    pub(super) io: Io,
+    /// Its entries, as many as there are, for work that learns their number at run time.
+    pub(super) list: Vec<KlmEntry>,
+    pub(super) mkey: Mkey,
+}
+
+/// Uses every field of a completion.
+///
+/// # Errors
+/// [`Fault`] where there is none.
+#[inline(always)]
+pub fn use_completion<E>(completion: &Option<Result<Completion, E>>) -> Result<(), Fault> {
+    match completion {
+        Some(Ok(completion)) => {
+            // By reference: by value it would be copied again, in other pieces than it was stored in.
+            black_box(completion);
+            Ok(())
+        }
+        _ => Err("no completion"),
+    }
+}
+
+/// An mkey that has not been configured.
+pub fn mkey(kind: Kind) -> Mkey {
+    let psv = PsvIndex::from_low_bits;
+    Mkey::new(MkeyAttributes {
+        signature: kind.has_signature().then(|| SignatureAttributes::new(psv(0x10), psv(0x11))),
+        crypto: kind.has_crypto().then_some(XtsEngine::MultiBlock),
+        ..MkeyAttributes::plain(Key::from_raw(0x0012_3400), MAX_ENTRIES as u32)
+    })
+}

@@ -1,0 +1,58 @@
+//! Rings and doorbell records of objects: where a command says that they are.
+
+use super::reply::Refused;
+use super::request::Request;
+use crate::device::{Device, Error};
+use crate::memory::Memory;
+
+/// Where the list of pages begins in CREATE_EQ, CREATE_CQ and CREATE_QP.
+pub(super) const PAGES: usize = 0x110;
+/// Bytes of an entry of an event or completion queue, and of a block of a send ring.
+pub(super) const ENTRY: u64 = 64;
+/// Bytes of a doorbell record.
+const RECORD: usize = 8;
+
+impl<M: Memory> Device<M> {
+    /// Returns where a ring of `bytes` is that begins `offset` 64th parts of a page into the first page of a
+    /// list: whole, and memory. Pages may be anywhere.
+    pub(super) fn ring(
+        &mut self,
+        request: &Request,
+        log_page: u8,
+        offset: u16,
+        bytes: u64,
+    ) -> Result<u64, Refused> {
+        let page = 1_u64 << (12 + log_page);
+        let offset = u64::from(offset & 0x3f) * (page / 64);
+        let count = (offset + bytes).div_ceil(page) as usize;
+        // More pages than are needed are as good.
+        let listed = request.0.len().saturating_sub(PAGES) / 8;
+        let mut pages = request.pages(PAGES, listed.max(count))?;
+        pages.truncate(count);
+        if pages.iter().any(|at| !at.is_multiple_of(page)) {
+            return Err(Refused::PARAMETER);
+        }
+        let ring = self.memory.open(&pages, 12 + log_page, offset).ok_or(Refused::INPUT_LENGTH)?;
+        let is_line = |line: u64| {
+            ring.checked_add(line).is_some_and(|at| self.memory.read(at, &mut [0; ENTRY as usize]).is_ok())
+        };
+        if !(0..bytes).step_by(ENTRY as usize).all(is_line) {
+            self.memory.close(ring);
+            return Err(Refused::PARAMETER);
+        }
+        Ok(ring)
+    }
+
+    /// Forgets where a ring is of which nothing has come.
+    pub(super) fn with_ring<T>(&mut self, ring: u64, made: Result<T, Error>) -> Result<T, Refused> {
+        if made.is_err() {
+            self.memory.close(ring);
+        }
+        Ok(made?)
+    }
+
+    pub(super) fn record(&self, at: u64) -> Result<u64, Refused> {
+        let is_memory = self.memory.read(at, &mut [0; RECORD]).is_ok();
+        if at.is_multiple_of(RECORD as u64) && is_memory { Ok(at) } else { Err(Refused::PARAMETER) }
+    }
+}

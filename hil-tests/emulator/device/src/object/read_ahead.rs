@@ -1,0 +1,18 @@
+//! Blocks of a send ring that are read before their turn.
+
+use alloc::vec::Vec;
+use mlx5_mkey::wire::WQEBB_BYTES;
+
+/// Blocks of a send ring that were read with one before them, and are not executed yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadAhead {
+    pub(crate) first: u16,
+    pub(crate) blocks: Vec<[u8; WQEBB_BYTES]>,
+}
+
+impl ReadAhead {
+    /// Takes blocks from block `first` on that came with a doorbell.
+    pub(crate) fn of(first: u16, blocks: &[[u8; WQEBB_BYTES]]) -> Self {
+        Self { first, blocks: blocks.to_vec() }
+    }
+}
