@@ -77,13 +77,13 @@ pub(super) fn find_row(line: &str, order: Option<WordOrder>) -> Result<Option<Ro
     Ok(with_colon.or_else(|| bare_row(&all, order)).or_else(alone).or_else(|| python_row(whole)))
 }
 
-/// Whether a line that is no row has so much of one that it is a damaged one.
+/// Returns whether a line that is no row has so much of one that it is a damaged one.
 pub(super) fn is_like_a_row(line: &str) -> bool {
     let count = |kind: fn(&str) -> bool| line.split_whitespace().filter(|word| kind(word)).count();
     count(is_word) >= 2 || count(is_byte) >= 8
 }
 
-/// Whether a line between two rows may be the begin of one.
+/// Returns whether a line between two rows may be the begin of one.
 pub(super) fn is_part_of_a_row(line: &str) -> bool {
     let last = line.split_whitespace().last();
     line.split_whitespace().any(is_word) && last.is_some_and(all_hex)
@@ -243,7 +243,7 @@ pub(super) fn turn(bytes: &mut [u8], width: usize) {
     bytes.chunks_exact_mut(width.max(1)).for_each(<[u8]>::reverse);
 }
 
-/// Whether characters beside a row are those of these bytes.
+/// Returns whether characters beside a row are those of these bytes.
 fn shows(beside: &str, bytes: &[u8]) -> bool {
     let character = |byte: &u8| if matches!(byte, b'!'..=b'~') { char::from(*byte) } else { '.' };
     let shown: String = bytes.iter().filter(|byte| **byte != b' ').map(character).collect();

@@ -342,21 +342,22 @@ impl Reader {
         if self.total > MOST { Err(HexError::Long) } else { Ok(()) }
     }
 
-    /// Whether a row at an odd offset begins a dump: the first of a text, one where the last began, and after
-    /// other lines any that a debugger prints.
+    /// Returns whether a row at an odd offset begins a dump: the first of a text, one where the last began,
+    /// and after other lines any that a debugger prints.
     fn is_first_of_another(&self, row: &Row, between: bool) -> bool {
         let again = |last: &Dump| row.offsets.contains(&last.offset);
         self.dumps.found.last().map_or(!self.lost, again) || row.address && between
     }
 }
 
-/// Whether a line says that requests or completion entries follow.
+/// Returns whether a line says that requests or completion entries follow.
 fn is_heading(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ["cqe", "wqe", "completion"].iter().any(|word| line.contains(word))
 }
 
-/// Whether a line is what libmlx5, the kernel and DPDK print before the 64 bytes of an error completion.
+/// Returns whether a line is what libmlx5, the kernel and DPDK print before the 64 bytes of an error
+/// completion.
 fn is_entry_heading(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ["completion with error", "error cqe"].iter().any(|words| line.contains(words))
@@ -377,7 +378,7 @@ fn without_escapes(line: &str) -> String {
 }
 
 impl Dumps {
-    /// Whether there is a dump to be decoded: one without a fault, or at least a block of one.
+    /// Returns whether there is a dump to be decoded: one without a fault, or at least a block of one.
     pub(super) fn are_some(&self) -> bool {
         self.found.iter().any(|dump| !dump.cut || dump.bytes.len() >= BLOCK)
     }

@@ -1,5 +1,6 @@
-//! The device's way to memory. A ring whose pages do not follow each other has an address of its own here,
-//! behind which its pages stand one after the other: whoever reads rings needs no list of pages.
+//! The device's access to memory. A ring may consist of pages anywhere in memory. Such a ring gets a window:
+//! a range of addresses in which its pages follow each other. Readers of rings therefore need no list of
+//! pages.
 
 use crate::memory::{Fault, Memory};
 use alloc::collections::BTreeMap;
@@ -8,11 +9,11 @@ use alloc::vec::Vec;
 /// The first address of windows. No bus has memory there.
 const FIRST: u64 = 1 << 63;
 
-/// From the beginning of a window to that of the next: no ring is longer.
+/// The distance between the beginnings of two windows. Every ring is shorter.
 const APART: u64 = 1 << 32;
 
-/// Pages of `1 << log_page` bytes that stand for one range of addresses, which begins at a distance into the
-/// first page.
+/// Pages of `1 << log_page` bytes that appear as one range of addresses. The range begins at an offset into
+/// the first page.
 #[derive(Debug)]
 struct Window {
     pages: Vec<u64>,
@@ -58,8 +59,9 @@ impl<M> Bus<M> {
         Self { host, windows: BTreeMap::new(), next: FIRST }
     }
 
-    /// Returns the address of a ring that begins `offset` bytes into the first of these pages: in memory
-    /// where they follow each other, else that of a new window. `None` where there are no addresses left.
+    /// Returns the address of a ring that begins `offset` bytes into the first of these pages. If the pages
+    /// follow each other, the address is in memory. Otherwise the ring gets a new window. Returns `None` if
+    /// no address is left for a window.
     pub(crate) fn open(&mut self, pages: &[u64], log_page: u8, offset: u64) -> Option<u64> {
         let (first, page) = (*pages.first()?, 1_u64.checked_shl(log_page.into())?);
         let mut numbered = pages.iter().zip(0_u64..);
@@ -74,17 +76,17 @@ impl<M> Bus<M> {
         Some(address)
     }
 
-    /// Forgets the window that begins at an address, if one does.
+    /// Removes the window that begins at an address, if there is one.
     pub(crate) fn close(&mut self, address: u64) {
         self.windows.remove(&address);
     }
 
-    /// Forgets all windows.
+    /// Removes all windows.
     pub(crate) fn close_all(&mut self) {
         self.windows.clear();
     }
 
-    /// Returns the window that an address falls into, and how far.
+    /// Returns the window that contains an address, and the offset of the address in the window.
     fn window(&self, address: u64) -> Option<(&Window, u64)> {
         if address < FIRST {
             return None;
@@ -149,7 +151,7 @@ mod tests {
         assert_eq!(back, bytes);
         assert_eq!(bus.publish(ring + 0x1080, 0x99), Ok(()));
         assert_eq!(bus.host.bytes(0x4000, 1), Some(&[0x99][..]));
-        // Behind the last page there is nothing.
+        // No memory follows the last page.
         assert!(bus.read(ring + 0x2080, &mut [0]).is_err());
         assert!(bus.write(ring + 0x207f, &[0; 2]).is_err());
         bus.close(ring);

@@ -1,4 +1,5 @@
-//! What the device says it can do (QUERY_HCA_CAP), and who it is: bits and numbers at their places.
+//! The capabilities of the device (QUERY_HCA_CAP) and the identity of its port, as bits and numbers at their
+//! offsets.
 
 use crate::profile::{CryptoMode, DeviceProfile, XtsEngine};
 use alloc::vec;
@@ -19,14 +20,14 @@ pub(crate) const fn number(byte: usize, bit: usize, width: usize, value: u64) ->
     Field { bit: byte * 8 + bit, width, value }
 }
 
-/// Object types of which there are any: DEK 0x0c and crypto login 0x1f.
+/// The general object types of this device: DEK 0x0c and crypto login 0x1f.
 const OBJECT_DEK: u64 = 1 << 0x0c;
 const OBJECT_LOGIN: u64 = 1 << 0x1f;
 
-/// The most translation entries of an mkey, as a logarithm: more than 16 bits count.
+/// Logarithm of the most translation entries of an mkey: a count needs more than 16 bits.
 pub const LOG_MAX_ENTRIES: u8 = 18;
 
-/// `cmd_hca_cap`, whatever the profile.
+/// The fields of `cmd_hca_cap` that are the same for all profiles.
 const GENERAL: &[Field] = &[
     number(0x10, 0, 8, 15),                     // log_max_srq_sz
     number(0x11, 0, 8, 15),                     // log_max_qp_sz
@@ -64,7 +65,7 @@ const GENERAL: &[Field] = &[
     number(0x9c, 0, 32, 1_000_000),             // device_frequency_khz
 ];
 
-/// Of `cmd_hca_cap`, what is said of relaxed ordering.
+/// The fields of `cmd_hca_cap` for relaxed ordering.
 const RELAXED_ORDERING: &[Field] = &[
     flag(0x1a, 0), // relaxed_ordering_write_umr
     flag(0x1a, 1), // relaxed_ordering_read_umr
@@ -75,25 +76,25 @@ const RELAXED_ORDERING: &[Field] = &[
 /// `atomic_caps`: 8-byte compare-and-swap and fetch-and-add.
 const ATOMIC: &[Field] = &[number(0x12, 0, 16, 3), number(0x16, 0, 16, 8)];
 
-/// `roce_cap`, whatever the profile.
+/// The fields of `roce_cap` that are the same for all profiles.
 const ROCE: &[Field] = &[
     flag(0, 6),                  // fl_rc_qp_when_roce_enabled
     number(0x18, 0, 16, 0xffff), // r_roce_max_src_udp_port
     number(0x1a, 0, 16, 0xc000), // r_roce_min_src_udp_port
 ];
 
-/// The kinds of capabilities (`op_mod` of QUERY_HCA_CAP without its lowest bit, which asks for now or at
-/// most).
+/// The kinds of capabilities: `op_mod` of QUERY_HCA_CAP without its lowest bit. The lowest bit selects
+/// current or maximal values.
 const KIND_GENERAL: u16 = 0;
 const KIND_ATOMIC: u16 = 3;
 const KIND_ROCE: u16 = 4;
 const KIND_CRYPTO: u16 = 0x1a;
 const KIND_GENERAL_2: u16 = 0x20;
 
-/// Kinds of what this device does not have: Ethernet offloads, paging, IPoIB, IPoIB enhanced, flow tables,
-/// flow tables of the switch, switch, vectors, quality of service, debugging, memory of the device, TLS,
-/// vDPA, events, IPsec, SHAMPO, PSP, MACsec, selection of ports, virtualization, RDMA, TLP (`enum
-/// mlx5_cap_type`). They are all zeros.
+/// Kinds of capabilities that this device does not have: Ethernet offloads, paging, IPoIB, IPoIB enhanced,
+/// flow tables, flow tables of the switch, switch, vectors, quality of service, debugging, memory of the
+/// device, TLS, vDPA, events, IPsec, SHAMPO, PSP, MACsec, selection of ports, virtualization, RDMA, TLP
+/// (`enum mlx5_cap_type`). Their structures are all zeros.
 const KINDS_WITHOUT: [u16; 22] = [
     0x1, 0x2, 0x5, 0x6, 0x7, 0x8, 0x9, 0xb, 0xc, 0xd, 0xf, 0x11, 0x13, 0x14, 0x15, 0x1d, 0x1e, 0x1f, 0x25,
     0x26, 0x28, 0x2a,
@@ -180,8 +181,8 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns the context of the function's port on the network (PRM `nic_vport_context`): RoCE is on, and who
-/// it is.
+/// Returns the context of the function's port (PRM `nic_vport_context`): RoCE is on, with the port's GUID and
+/// MAC address.
 pub fn nic_vport(guid: u64, mac: [u8; 6]) -> Vec<u8> {
     let mut bytes = vec![0; 0x100];
     let address = mac.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 type Read = Box<dyn FnMut() -> u64 + Send>;
 
-/// Who tells the time, if anybody does.
+/// The function that returns the time, if one is set.
 #[derive(Default)]
 pub(crate) struct Clock(Option<Read>);
 
@@ -19,13 +19,14 @@ impl Clock {
         self.0 = Some(Box::new(read));
     }
 
-    /// Returns the ticks of now; 0 without a clock.
+    /// Returns the current ticks, or 0 without a clock.
     pub(crate) fn ticks(&mut self) -> u64 {
         self.0.as_mut().map_or(0, |read| read())
     }
 }
 
-/// Returns ticks of 1 GHz as a time stamp in real time: seconds in the high half, nanoseconds in the low one.
+/// Converts ticks of 1 GHz to a time stamp in real time: seconds in the high half, nanoseconds in the low
+/// half.
 pub(crate) const fn real_time(ticks: u64) -> u64 {
     const SECOND: u64 = 1_000_000_000;
     ((ticks / SECOND) << 32) | (ticks % SECOND)

@@ -1,4 +1,5 @@
-//! Puts entries into completion rings, and nowhere where the host has not been yet.
+//! Writes entries into completion rings. An entry that the host has not taken is overwritten only with
+//! `ignore_overrun`.
 
 use crate::clock;
 use crate::cqe::{self, Entry, Subject};
@@ -19,19 +20,20 @@ use mlx5_mkey::wire::ctrl::FmCeSe;
 const INDEX_MASK: u32 = 0x00ff_ffff;
 
 impl<M: Memory> Device<M> {
-    /// Has a completion queue be full from now on, as if the host took nothing any more.
+    /// Makes a completion queue full from now on, as if the host took no more entries.
     pub fn fill(&mut self, cqn: u32) {
         if let Some(cq) = self.objects.cqs.get_mut(cqn) {
             cq.full = true;
         }
     }
 
-    /// Has `keeper` say from now on what becomes of each entry, by the number of its queue.
+    /// Sets the function that decides the fate of each entry from now on. `keeper` gets the number of the
+    /// completion queue and the entry.
     pub fn set_gate(&mut self, keeper: impl FnMut(u32, &[u8; 64]) -> Passage + Send + 'static) {
         self.gate.set(keeper);
     }
 
-    /// Writes the entries that wait ([`Passage::Later`]).
+    /// Writes the entries that the gate holds ([`Passage::Later`]).
     pub fn release(&mut self) {
         for (cqn, entry, cause) in self.gate.open() {
             self.put(cqn, entry, cause);
@@ -57,7 +59,8 @@ impl<M: Memory> Device<M> {
         self.put(cqn, entry, cause);
     }
 
-    /// Writes an entry. A full or unreadable queue fails, and every queue pair of it with it.
+    /// Writes an entry. If the queue is full or unreadable, the queue fails, with every queue pair that uses
+    /// it.
     fn put(&mut self, cqn: u32, entry: Entry, cause: Option<Cause>) {
         let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
         if cq.overrun {
@@ -83,7 +86,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// A send request is done: moves past it and completes it if it asked for that.
+    /// Retires a send request that is done, and writes its completion if the request asked for one.
     pub(crate) fn complete(&mut self, qpn: u32, posted: Posted, bytes: u32) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         qp.sq_consumer = posted.end();
@@ -96,8 +99,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// A send request failed: completes it whether it asked or not, and the queue pair, or its send queue
-    /// alone, is in error.
+    /// Retires a send request that failed, always with a completion. The queue pair, or its send queue alone,
+    /// goes to the error state.
     pub(crate) fn fail(&mut self, qpn: u32, posted: Posted, status: Status, cause: Cause) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         qp.sq_consumer = posted.end();
@@ -108,7 +111,8 @@ impl<M: Memory> Device<M> {
         self.post_with(cqn, cqe::error(subject, CqeOpcode::REQUESTER_ERROR, status), Some(cause));
     }
 
-    /// A send request that was never executed: completes as flushed, unless its completion mode forbids it.
+    /// Completes a send request that was never executed as flushed, unless its completion mode forbids a
+    /// completion.
     pub(crate) fn flush(&mut self, qpn: u32, posted: Posted) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         qp.sq_consumer = posted.end();
@@ -121,7 +125,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// A receive failed.
+    /// Completes a receive that failed.
     pub(crate) fn fail_receive(&mut self, qpn: u32, counter: u16, status: Status, cause: Cause) {
         let Some(qp) = self.objects.qps.get(qpn) else { return };
         let cqn = qp.attributes.responder_cqn();
@@ -129,8 +133,8 @@ impl<M: Memory> Device<M> {
         self.post_with(cqn, cqe::error(subject, CqeOpcode::RESPONDER_ERROR, status), Some(cause));
     }
 
-    /// Carries out what transfers have changed: CRCs of transactions, and reports of signature errors, each
-    /// once for its PSV and its mkey. Returns whether an entry was written.
+    /// Applies the results of transfers: stores CRCs of transactions, and reports each signature error once
+    /// for its PSV and its mkey. Returns whether an entry was written.
     ///
     /// Assumption: requesters report to their send queue's `cqn`, responders to their receive queue's.
     pub(crate) fn report(&mut self, cqn: u32, reports: &[Report]) -> bool {
@@ -166,12 +170,13 @@ impl<M: Memory> Device<M> {
     }
 }
 
-/// Whether the host has taken too few entries, as far as known.
+/// Returns whether the ring has no free slot, by the consumer index that the device has read last.
 fn is_full(cq: &Cq) -> bool {
     cq.producer.wrapping_sub(cq.consumer) & INDEX_MASK >= cq.entries()
 }
 
-/// Writes the entry at the producer index, its last byte last. `None` where it must not or cannot.
+/// Writes the entry at the producer index, its last byte last. Returns `None` if the ring is full or is no
+/// memory.
 fn write(memory: &mut impl Memory, cq: &mut Cq, mut entry: Entry) -> Option<()> {
     if !cq.attributes.ignore_overrun && is_full(cq) {
         let mut consumer = [0; 4];

@@ -1,5 +1,5 @@
-//! Builds completion entries (PRM `cqe64`; DEVICE.md, "Completion entries"). Pure: the owner bit comes later,
-//! with the place in the ring.
+//! Builds completion entries (PRM `cqe64`; DEVICE.md, "Completion entries"). These are pure functions. The
+//! owner bit is set later, when the slot in the ring is known.
 
 use crate::refusal::Status;
 use crate::signature::Part;
@@ -11,7 +11,7 @@ use zerocopy::big_endian::{U16, U32, U64};
 /// An entry without its owner bit.
 pub(crate) type Entry = [u8; 64];
 
-/// What completes.
+/// The request that an entry completes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject {
     pub(crate) qpn: u32,
@@ -32,7 +32,7 @@ fn op_own(opcode: CqeOpcode, solicited: bool) -> u8 {
     OpOwn::new().with_opcode(opcode.0).with_solicited(solicited).into_bits()
 }
 
-/// A request is done.
+/// Returns the entry of a request that is done.
 pub(crate) fn done(
     subject: Subject,
     opcode: CqeOpcode,
@@ -52,12 +52,12 @@ pub(crate) fn done(
     zerocopy::transmute!(cqe)
 }
 
-/// Returns the number of the queue pair that an entry is of (`sop_drop_qpn`).
+/// Returns the number of the queue pair that an entry names (`sop_drop_qpn`).
 pub(crate) fn queue_pair(entry: &Entry) -> u32 {
     entry.get(57..60).into_iter().flatten().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-/// Writes the time into an entry of a request that is done; errors have none.
+/// Writes the time into an entry, unless the entry is an error: errors have no time stamp.
 pub(crate) fn stamp(entry: &mut Entry, ticks: u64) {
     const TIMESTAMP: core::ops::Range<usize> = 48..56;
     let [.., last] = *entry;
@@ -68,8 +68,8 @@ pub(crate) fn stamp(entry: &mut Entry, ticks: u64) {
     }
 }
 
-/// Returns whether an entry wakes who waits for solicited ones: it was asked for, or is an error (InfiniBand
-/// 11.4.2.2).
+/// Returns whether an entry wakes a host that waits for solicited entries: the sender asked for an event, or
+/// the entry is an error (InfiniBand 11.4.2.2).
 pub(crate) fn asks_for_event(entry: &Entry) -> bool {
     let [.., last] = *entry;
     let word = OpOwn::from_bits(last);
@@ -77,10 +77,10 @@ pub(crate) fn asks_for_event(entry: &Entry) -> bool {
         || matches!(CqeOpcode(word.opcode()), CqeOpcode::REQUESTER_ERROR | CqeOpcode::RESPONDER_ERROR)
 }
 
-/// Whether there is a route before the data, and that it is of IPv6, in `flags_rqpn`.
+/// Flags in `flags_rqpn`: a route stands before the data, and the route is an IPv6 header.
 const ROUTE: u32 = 1 << 28 | 1 << 24;
 
-/// A datagram has arrived that queue pair `source` has sent (`flags_rqpn`; DEVICE.md, "Datagrams").
+/// Returns the entry of a datagram from queue pair `source` (`flags_rqpn`; DEVICE.md, "Datagrams").
 pub(crate) fn with_source(mut entry: Entry, source: u32) -> Entry {
     const FLAGS_RQPN: core::ops::Range<usize> = 24..28;
     if let Some(place) = entry.get_mut(FLAGS_RQPN) {
@@ -89,7 +89,7 @@ pub(crate) fn with_source(mut entry: Entry, source: u32) -> Entry {
     entry
 }
 
-/// A request failed.
+/// Returns the entry of a request that failed.
 pub(crate) fn error(subject: Subject, opcode: CqeOpcode, status: Status) -> Entry {
     let cqe = ErrorCqe {
         reserved0: [0; 32],
@@ -107,8 +107,8 @@ pub(crate) fn error(subject: Subject, opcode: CqeOpcode, status: Status) -> Entr
     zerocopy::transmute!(cqe)
 }
 
-/// A signature was wrong: first field in the data is "actual", the device's own is "expected", as hardware
-/// tests have it.
+/// Returns the entry of a signature error. The signature in the data is "actual", and the computed one is
+/// "expected", as in tests of hardware.
 pub(crate) fn signature_error(mkey_index: u32, error: &BlockError) -> Entry {
     let high = |word: u64| U32::new((word >> 32) as u32);
     let low = |word: u64| U32::new(word as u32);

@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobSize;
 
-/// What to do with the bytes.
+/// The direction of the cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Plaintext to ciphertext.
@@ -44,7 +44,7 @@ impl core::fmt::Debug for Xts {
 }
 
 impl Xts {
-    /// Expands key 1 followed by key 2: 32 or 64 bytes. `None` for other lengths.
+    /// Expands key 1 followed by key 2: 32 or 64 bytes. Returns `None` for other lengths.
     pub fn new(key: &[u8]) -> Option<Self> {
         let (first, second) = key.split_at_checked(key.len() / 2)?;
         leaving_nothing(|| {
@@ -56,7 +56,7 @@ impl Xts {
         })
     }
 
-    /// Returns whether two keys are of one size.
+    /// Returns whether two keys have the same size.
     pub(crate) fn is_as_long_as(&self, other: &Self) -> bool {
         mem::discriminant(&self.0) == mem::discriminant(&other.0)
     }
@@ -85,10 +85,11 @@ impl Xts {
     }
 }
 
-/// One key size.
+/// AES-XTS of one key size.
 ///
-/// `xts-mode` would give the cipher one block at a time, which costs most of the speed. This is the same
-/// (IEEE 1619 5.3), with as many blocks at a time as the cipher takes; the tests compare both.
+/// The crate `xts-mode` gives the cipher one block at a time, which costs most of the speed. This engine
+/// computes the same (IEEE 1619 5.3) with as many blocks at a time as the cipher takes. The tests compare
+/// both.
 struct Engine<C> {
     data: C,
     tweak: C,
@@ -96,7 +97,7 @@ struct Engine<C> {
 
 type Block = Array<u8, U16>;
 
-/// What is added to a block before and after the cipher, in halves.
+/// The mask of a block, in two halves. The engine adds it before and after the cipher.
 type Mask = [U64; 2];
 
 /// The bytes of a block.
@@ -105,17 +106,17 @@ const BLOCK: usize = 16;
 /// Units whose tweaks are encrypted together, at most.
 const UNITS: usize = 64;
 
-/// Masks of a unit that are made together. The compiler makes vectors of a loop this long; a shorter one it
-/// unrolls first, which is slower.
+/// The number of masks of a unit that are computed together. The compiler vectorizes a loop of this length.
+/// It unrolls a shorter loop, which is slower.
 const LANES: usize = 32;
 
 /// Blocks of a unit, and their masks.
 type Piece<T> = [T; LANES];
 
-/// Pieces that pass the cipher together, of whatever units.
+/// The number of pieces that pass the cipher together. They may belong to several units.
 const PIECES: usize = 2;
 
-/// Starts where a wide register is stored at once.
+/// Aligns a value so that a wide register is stored at once.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 struct Aligned<T>(T);
@@ -159,14 +160,14 @@ where
     }
 }
 
-/// Units for a cipher that takes several blocks at a time.
+/// Units, for a cipher that takes several blocks at a time.
 ///
-/// Masks are made and added where the cipher works: there the compiler may use the instructions that the
-/// cipher was found to have.
+/// Masks are computed and added inside the cipher's function. There the compiler may use the vector
+/// instructions that the cipher has detected.
 struct Units<'a> {
     bytes: &'a mut [u8],
     unit: usize,
-    /// The first mask of each; where bytes are stolen, then the mask of the last.
+    /// The first mask of each unit. With ciphertext stealing, later the mask of the last block.
     starts: &'a mut [Block],
 }
 
@@ -211,7 +212,7 @@ impl Units<'_> {
     }
 }
 
-/// Puts masked pieces of units through the cipher and, masked again, where they belong.
+/// Masks pieces of units, passes them through the cipher, masks them again and stores them.
 #[inline(always)]
 fn pass<N: ArraySize>(
     batch: &mut Aligned<[Piece<Block>; PIECES]>,
@@ -229,8 +230,8 @@ fn pass<N: ArraySize>(
     }
 }
 
-/// Ends units that are no multiple of a block, whose whole blocks are done. The part of a block behind those
-/// takes what it lacks from the last of them, which goes through the cipher again.
+/// Finishes units whose length is no multiple of a block (ciphertext stealing). Their whole blocks are done.
+/// The partial block takes its missing bytes from the last whole block, which passes the cipher again.
 #[inline(always)]
 fn steal<N: ArraySize>(
     bytes: &mut [u8],
@@ -260,13 +261,13 @@ fn steal<N: ArraySize>(
     }
 }
 
-/// Puts blocks through the cipher.
+/// Passes blocks through the cipher.
 #[inline(always)]
 fn many<N: ArraySize>(blocks: &mut [Block], cipher: impl Fn(&mut Array<Block, N>)) {
     let (arrays, rest) = Array::slice_as_chunks_mut(blocks);
     arrays.iter_mut().for_each(&cipher);
     if !rest.is_empty() {
-        // Together with blocks that nobody wants: that takes no longer than two by themselves.
+        // The cipher also processes unused blocks: all N together take no longer than two alone.
         let mut blocks = Array::<Block, N>::default();
         blocks.iter_mut().zip(rest.iter()).for_each(|(block, wanted)| *block = *wanted);
         cipher(&mut blocks);
@@ -299,7 +300,7 @@ impl BlockCipherDecClosure for Units<'_> {
     }
 }
 
-/// The next mask of a unit: each is the one before it, multiplied by x in GF(2^128) (IEEE 1619 5.2).
+/// The masks of a unit. Each mask is the previous one multiplied by x in GF(2^128) (IEEE 1619 5.2).
 struct Chain {
     low: u64,
     high: u64,
@@ -312,12 +313,13 @@ impl Chain {
         Self { low: start as u64, high: (start >> 64) as u64 }
     }
 
-    /// Hands out the next masks.
+    /// Computes the next masks.
     #[inline(always)]
     fn next(&mut self, masks: &mut Piece<Mask>) {
         let Self { low, high } = *self;
         for (mask, power) in masks.iter_mut().zip(0_u64..) {
-            // A shift by all 64 bits, where the power is 0, is one too many.
+            // If the power is 0, the whole half has to be shifted out. A single shift by 64 bits is not
+            // allowed.
             let over = |half: u64| half >> 1 >> (63 - power);
             *mask = [low << power ^ reduced(over(high)), high << power | over(low)].map(U64::new);
         }
@@ -325,8 +327,8 @@ impl Chain {
         self.high = high << LANES | low >> (64 - LANES);
     }
 
-    /// Returns the mask for the block that is stolen from, where `masks` are the last that were handed out,
-    /// for `count` blocks. Decryption meets the last two in the other order.
+    /// Returns the mask of the block that gives bytes to the partial one. `masks` are the last computed
+    /// masks, of which `count` are used. Decryption uses the last two in the other order.
     #[inline(always)]
     fn split(&self, masks: &mut Piece<Mask>, count: usize, direction: Direction) -> Block {
         let behind = [self.low, self.high];
@@ -340,7 +342,7 @@ impl Chain {
     }
 }
 
-/// Returns what the bits over the 128th are, modulo x^128 + x^7 + x^2 + x + 1.
+/// Returns the bits above the 128th, reduced modulo x^128 + x^7 + x^2 + x + 1.
 const fn reduced(over: u64) -> u64 {
     over ^ over << 1 ^ over << 2 ^ over << 7
 }
@@ -356,10 +358,10 @@ pub fn job_size_allowed(job: u64, unit: u32) -> bool {
     rest == 0 || (job.is_multiple_of(16) && (16..=unit - 16).contains(&rest))
 }
 
-/// Why a wrapped key was not unwrapped.
+/// The reason why a wrapped key cannot be unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnwrapError {
-    /// The lengths do not fit RFC 3394.
+    /// RFC 3394 does not allow the length of the KEK or of the wrapped key.
     Length,
     /// The integrity check failed: another KEK, or changed bytes.
     Integrity,
@@ -383,7 +385,7 @@ pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Zeroizing<Vec<u8>>, Unwr
     }
 }
 
-/// Wraps a key, as [`unwrap_key`] unwraps it. `None` for lengths that do not fit.
+/// Wraps a key for [`unwrap_key`]. Returns `None` for lengths that RFC 3394 does not allow.
 pub fn wrap_key(kek: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     let mut wrapped = vec![0; plain.len() + 8];
     leaving_nothing(|| match kek.len() {
@@ -394,11 +396,11 @@ pub fn wrap_key(kek: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     Some(wrapped)
 }
 
-/// Stack that working with a key takes, and more: half of it is enough.
+/// Bytes of stack to wipe. Work with a key uses less than half of them.
 const STACK_BYTES: usize = 24 << 10;
 
-/// Does something with a key and overwrites the stack below: what expands a key and what moves the result
-/// leave copies there, which no value owns that could wipe them.
+/// Works with a key, then overwrites the stack below the current frame. The expansion and the move of a key
+/// leave copies on the stack that no destructor wipes.
 fn leaving_nothing<T>(work: impl FnOnce() -> T) -> T {
     #[inline(never)]
     fn call<T>(work: impl FnOnce() -> T) -> T {
@@ -458,7 +460,7 @@ mod tests {
             let key: Vec<u8> = (0..64).map(|i| i * 3).collect();
             let (first, second) = (Aes256::new_from_slice(&key[..32]), Aes256::new_from_slice(&key[32..]));
             let reference = xts_mode::Xts128::new(first.unwrap(), second.unwrap());
-            // More than are processed together, and a few.
+            // The length exceeds the number of units that are processed together.
             let mut want: Vec<u8> = (0..length * (UNITS + 3)).map(|i| (i * 7) as u8).collect();
             let plain = want.clone();
             let mut got = want.clone();

@@ -43,7 +43,7 @@ impl Range {
     }
 }
 
-/// Everything that moving data needs to know, and nothing that it changes.
+/// The state that a transfer reads. A transfer changes none of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'a> {
     pub(crate) objects: &'a Objects,
@@ -62,7 +62,7 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Says which key a request named that breaks a reason.
+    /// Adds the key that the request named to a reason.
     fn cause(&self, reason: Reason) -> Cause {
         Cause { key: Some(self.key), reason }
     }
@@ -135,7 +135,7 @@ impl<'a> Path<'a> {
         Ok((output.bytes, report))
     }
 
-    /// Writes wire bytes into a range that is as long as they are.
+    /// Writes wire bytes into a range of the same length.
     pub(crate) fn scatter(
         &self,
         memory: &mut impl Memory,
@@ -179,7 +179,7 @@ impl<'a> Path<'a> {
                 SendSegment::Inline(bytes) => (bytes.clone(), None),
                 SendSegment::Memory(segment) => self.gather(memory, Range::of(segment), Right::LocalRead)?,
             };
-            // Assumption: a message has data of one mkey of a transaction at most.
+            // Assumption: a message has data of at most one mkey with a transaction signature.
             let of_transaction = |report: &Report| report.running.is_some();
             if report.as_ref().is_some_and(of_transaction) && reports.iter().any(of_transaction) {
                 return Err(Reason::TwoTransactions.into());
@@ -200,7 +200,7 @@ impl<'a> Path<'a> {
         Ok((message, reports))
     }
 
-    /// Cuts a message of `length` bytes into the ranges of a list of local buffers.
+    /// Splits a message of `length` bytes into the ranges of a list of local buffers.
     fn cut(&self, segments: &[DataSegment], length: u64) -> Result<Vec<Range>, Reason> {
         let mut left = length;
         let mut ranges = Vec::new();
@@ -224,7 +224,7 @@ impl<'a> Path<'a> {
             transactions =
                 transactions.saturating_add(plan.transform.is_some_and(|it| it.transaction.is_some()).into());
         }
-        // Assumption: as where a message is gathered.
+        // The same assumption as in `gather_list`: at most one mkey with a transaction signature.
         if transactions > 1 { Err(Reason::TwoTransactions.into()) } else { Ok(()) }
     }
 

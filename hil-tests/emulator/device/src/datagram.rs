@@ -1,24 +1,25 @@
-//! The address of a datagram: in a work request, and as its receiver gets it before the data.
+//! The address of a datagram: the address vector of the work request, and the route that the receiver gets
+//! before the data.
 
 use crate::profile::{LID, Port};
 use crate::refusal::Reason;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The most data of a datagram: what a packet of the port carries.
+/// The most data of a datagram: the MTU of the port.
 pub(crate) const MAX_BYTES: usize = 4096;
 
 /// The next header of the route: UDP, since packets are RoCEv2.
 const UDP: u8 = 17;
 /// Bytes of a packet beside its data: UDP, BTH, DETH, ICRC.
 const HEADERS: usize = 8 + 12 + 8 + 4;
-/// More of them with immediate data.
+/// Additional bytes of a packet with immediate data.
 const IMMEDIATE: usize = 4;
 
-/// What a datagram shows beside its data.
+/// The fields of a datagram beside its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// The key that its receiver must have.
+    /// The Q_Key. The receiving queue pair must have the same.
     pub qkey: u32,
     /// The global route header: the IPv6 header of its packet.
     pub route: [u8; 40],
@@ -33,23 +34,23 @@ pub(crate) struct AddressVector {
     destination_qpn: U32,
     rate_and_service_level: u8,
     path_bits: u8,
-    /// The source port of a RoCE packet; of InfiniBand, where the datagram goes.
+    /// The UDP source port of a RoCE packet. On InfiniBand, the LID of the destination.
     udp_source_port_or_lid: U16,
     reserved1: [u8; 4],
     mac: [u8; 6],
     traffic_class: u8,
     hop_limit: u8,
-    /// 8 bits of the own address's index above 20 bits of the flow label.
+    /// The index of the sender's address (8 bits) above the flow label (20 bits).
     index_and_flow: U32,
     gid: [u8; 16],
 }
 const _: () = assert!(size_of::<AddressVector>() == 48 && core::mem::offset_of!(AddressVector, gid) == 32);
 
-/// The vector has its second half too, which is needed on Ethernet (`MLX5_EXTENDED_UD_AV`).
+/// The vector includes its second half, which Ethernet requires (`MLX5_EXTENDED_UD_AV`).
 const EXTENDED: u32 = 1 << 31;
 /// On InfiniBand, the datagram has a route beside its LID (`grh`).
 const GLOBAL: u32 = 1 << 30;
-/// A key with this bit stands for that of the queue pair (InfiniBand 10.2.5).
+/// A Q_Key with this bit stands for the Q_Key of the queue pair (InfiniBand 10.2.5).
 const OWN_QKEY: u32 = 1 << 31;
 
 /// The global route header (InfiniBand 8.3).
@@ -65,7 +66,7 @@ struct Route {
 }
 
 impl AddressVector {
-    /// Returns the number of the queue pair that it leads to, if that is at this port.
+    /// Returns the number of the destination queue pair, or `None` if the destination is another port.
     ///
     /// # Errors
     /// [`Reason::AddressVector`] for a vector without its second half.
@@ -79,7 +80,7 @@ impl AddressVector {
         Ok(is_own.then_some(word & 0x00ff_ffff))
     }
 
-    /// Returns what a datagram from this port shows with `bytes` of data.
+    /// Returns the fields of a datagram from this port with `bytes` of data.
     pub(crate) fn datagram(&self, port: [u8; 16], own_qkey: u32, bytes: usize, immediate: bool) -> Datagram {
         let length = HEADERS + bytes.next_multiple_of(4) + if immediate { IMMEDIATE } else { 0 };
         let flow = self.index_and_flow.get() & 0x000f_ffff;

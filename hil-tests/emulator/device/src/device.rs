@@ -1,4 +1,4 @@
-//! The front: objects are made and destroyed here, queues are run, events and messages picked up.
+//! The device, and the calls that create, query and destroy its objects.
 
 use crate::bus::Bus;
 use crate::capabilities::LOG_MAX_ENTRIES;
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::klm::Klm;
 
-/// Why a call was refused. Nothing has changed then.
+/// The reason why a call was refused. A refused call changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// No object of that kind has the number.
@@ -31,18 +31,18 @@ pub enum Error {
         /// The number.
         number: u32,
     },
-    /// An argument is outside of what the device can do.
+    /// An argument is outside of the device's limits.
     BadAttribute(&'static str),
     /// The object is used by another.
     InUse,
-    /// The state machine has no such step.
+    /// The state machine of a queue pair has no such transition.
     BadTransition {
-        /// State now.
+        /// The current state.
         from: QpState,
-        /// State that was asked for.
+        /// The requested state.
         to: QpState,
     },
-    /// The device has no crypto, or imports keys in the other way.
+    /// The device has no crypto, or its crypto mode uses the other import method.
     CryptoMode,
     /// There is no valid login for a wrapped key.
     NoLogin,
@@ -73,29 +73,31 @@ impl core::fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// What happened apart from completions (asynchronous events).
+/// An asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A send queue stands still before its next request (event 5, SQ_DRAINED).
     SqDrained(u32),
     /// A peer was refused access; the queue pair is in error (QP_ACCESS_ERR).
     QpAccess(u32),
-    /// A peer asked for what makes no sense or the queue pair forbids; the queue pair is in error
+    /// A request of a peer was malformed, or forbidden by the queue pair; the queue pair is in error
     /// (QP_REQ_ERR).
     QpRequest(u32),
-    /// A doorbell made no sense; the queue pair is in error (QP_FATAL).
+    /// A doorbell rang more blocks than the ring has; the queue pair is in error (QP_FATAL).
     QpFatal(u32),
-    /// A completion queue was full or its ring is no memory; nothing is written to it any more (CQ_ERR).
+    /// A completion queue was full, or its ring is no memory; the device writes no more entries to it
+    /// (CQ_ERR).
     CqError(u32),
     /// A shared receive queue has fewer receives than its limit (SRQ_LIMIT_REACHED).
     SrqLimit(u32),
-    /// The list of a shared receive queue leads nowhere; nothing is taken from it any more (SRQ_ERR).
+    /// The linked list of a shared receive queue names a slot that does not exist; the device takes no more
+    /// receives from it (SRQ_ERR).
     SrqFatal(u32),
     /// A queue pair in error takes no more receives of a shared queue (QP_LAST_WQE_REACHED).
     LastWqe(u32),
 }
 
-/// Kinds of objects whose numbers can be chosen.
+/// The kinds of objects whose range of numbers can be set ([`Device::set_numbers`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbered {
     /// Keys, by their index.
@@ -122,7 +124,7 @@ pub struct Device<M> {
     pub(crate) local: VecDeque<Message>,
     /// Messages for queue pairs of other devices.
     pub(crate) outbound: Outbound,
-    /// Queue pairs that wait until there is room in it.
+    /// Queue pairs that wait for room in `outbound`.
     pub(crate) held: BTreeSet<u32>,
     pub(crate) tap: Tap,
     pub(crate) gate: Gate,
@@ -150,22 +152,23 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Breaks or mends the device from now on. DEKs that are loaded stay as they are.
+    /// Sets the faults of the device from now on. Loaded DEKs stay as they are.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
     }
 
-    /// Has completions of requests stamped with the ticks that `read` returns. Without, their time is 0.
+    /// Sets the clock: completions are stamped with the ticks that `read` returns. Without a clock, their
+    /// time is 0.
     pub fn set_clock(&mut self, read: impl FnMut() -> u64 + Send + 'static) {
         self.clock.set(read);
     }
 
-    /// Has `look` called for each message and each completion entry from now on.
+    /// Sets a function that is called for each message, each completion entry and each command from now on.
     pub fn set_tap(&mut self, look: impl FnMut(Seen<'_>) + Send + 'static) {
         self.tap.set(look);
     }
 
-    /// Has the last `limit` completion entries kept from now on, each with the cause of its error.
+    /// Keeps the last `limit` completion entries from now on, each with the cause of its error.
     pub fn keep_completions(&mut self, limit: usize) {
         self.tap.keep(limit);
     }
@@ -180,12 +183,12 @@ impl<M: Memory> Device<M> {
         &self.memory.host
     }
 
-    /// Returns the memory, as the host would write it.
+    /// Returns the memory, for writes by the host.
     pub fn memory_mut(&mut self) -> &mut M {
         &mut self.memory.host
     }
 
-    /// Returns what kind of device this is.
+    /// Returns the profile of the device.
     pub fn profile(&self) -> &DeviceProfile {
         &self.profile
     }
@@ -201,7 +204,7 @@ impl<M: Memory> Device<M> {
     /// Destroys a protection domain.
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`]; [`Error::InUse`] while anything is in it.
+    /// [`Error::NoSuchObject`]; [`Error::InUse`] while an object is in the domain.
     pub fn dealloc_pd(&mut self, pd: u32) -> Result<(), Error> {
         let objects = &self.objects;
         let used = objects.mkeys.values().any(|mkey| mkey.pd == pd)
@@ -233,12 +236,12 @@ impl<M: Memory> Device<M> {
         self.insert_mkey(Mkey::indirect(attributes))
     }
 
-    /// Creates an indirect key with its entries, which no UMR changes (CREATE_MKEY of access mode KLM or KSM
-    /// without `umr_en`).
+    /// Creates an indirect key with its entries, which UMRs cannot change (CREATE_MKEY of access mode KLM or
+    /// KSM without `umr_en`).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain; [`Error::BadAttribute`] for features that only a UMR
-    /// configures, for more entries than there is room for, or for a space that they do not cover;
+    /// configures, for more entries than there is room for, or for a space that the entries do not cover;
     /// [`Error::AtomicOverRelaxed`].
     pub fn create_mkey_over(&mut self, attributes: MkeyAttributes, space: MkeySpace) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
@@ -272,7 +275,7 @@ impl<M: Memory> Device<M> {
         self.objects.mkeys.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "mkey", number })
     }
 
-    /// Returns what a key holds.
+    /// Returns the state of an mkey.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -302,7 +305,7 @@ impl<M: Memory> Device<M> {
         self.objects.psvs.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "PSV", number })
     }
 
-    /// Returns what a PSV holds.
+    /// Returns the state of a PSV.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -311,7 +314,7 @@ impl<M: Memory> Device<M> {
         Ok(PsvView { state: psv.state, transient: psv.transient })
     }
 
-    /// Gives numbers of objects that are gone out again at once from now on.
+    /// Makes the device reuse the numbers of destroyed objects at once from now on.
     pub const fn reuse_numbers(&mut self) {
         let objects = &mut self.objects;
         objects.pds.reuse();
@@ -339,7 +342,8 @@ impl<M: Memory> Device<M> {
         self.objects.cqs.insert(Cq::new(attributes)).ok_or(Error::Exhausted)
     }
 
-    /// Returns how many entries a completion queue was given so far, without wrap at its size.
+    /// Returns the number of entries that the device has written to a completion queue so far. The count does
+    /// not wrap at the size of the queue.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -360,8 +364,8 @@ impl<M: Memory> Device<M> {
         self.objects.cqs.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "CQ", number })
     }
 
-    /// Gives new objects of a kind numbers from `first` to `last`, so that those of several devices differ,
-    /// or are the same.
+    /// Sets the range of numbers for new objects of a kind, so that the numbers of several devices differ or
+    /// are the same.
     ///
     /// # Errors
     /// [`Error::BadAttribute`] for an empty range or numbers of more than 24 bits.
@@ -391,8 +395,8 @@ impl<M: Memory> Device<M> {
     }
 }
 
-/// Refuses entries that no device has: more than there can be, or of one length that is over 2^31 bytes or
-/// (assumption) with signatures or crypto.
+/// Refuses entries that no device supports: more than the limit, or entries of one length if this length
+/// exceeds 2^31 bytes or (assumption) the mkey has signatures or crypto.
 const fn check_entries(attributes: &MkeyAttributes) -> Result<(), Error> {
     if attributes.translations > 1 << LOG_MAX_ENTRIES {
         return Err(Error::BadAttribute("entries of an mkey"));

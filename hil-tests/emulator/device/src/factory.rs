@@ -1,21 +1,21 @@
-//! What a device that takes wrapped keys is commissioned with, so that tests can log in and wrap keys. Not
-//! secrets.
+//! The keys and the credential of a commissioned device that takes wrapped keys. Tests log in and wrap keys
+//! with them. They are no secrets.
 
 use crate::crypto::wrap_key;
 use crate::device::{Device, Error};
 use crate::memory::Memory;
 use alloc::vec::Vec;
 
-/// The 256-bit key that wraps keys and credentials: number 0 of the device.
+/// The 256-bit key that wraps keys and credentials. The device numbers it 0.
 pub const KEK: [u8; 32] = *b"mlx5 emulated key-encryption key";
 
-/// Number 1, of 128 bits: the vectors of DPDK's tests are wrapped with it.
+/// The 128-bit key with which the vectors of DPDK's tests are wrapped. The device numbers it 1.
 pub const ZERO_KEK: [u8; 16] = [0; 16];
 
 /// The credential that a login must show.
 pub const CREDENTIAL: [u8; 40] = *b"mlx5 emulated device: login credential..";
 
-/// What a device was commissioned with, as the device calls it.
+/// The device's numbers of the keys and of the credential.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     /// [`KEK`] and [`ZERO_KEK`].
@@ -27,14 +27,14 @@ pub struct Numbers {
 /// Commissions a device that takes wrapped keys.
 ///
 /// # Errors
-/// [`Error::CryptoMode`] for another device.
+/// [`Error::CryptoMode`] for a device that does not take wrapped keys.
 pub fn commission<M: Memory>(device: &mut Device<M>) -> Result<Numbers, Error> {
     let keks = [device.import_kek(&KEK)?, device.import_kek(&ZERO_KEK)?];
     Ok(Numbers { keks, credential: device.import_credential(&CREDENTIAL)? })
 }
 
-/// Returns a key, credential or key with tag as a commissioned device wants it. `None` for lengths that
-/// cannot be wrapped.
+/// Wraps a key, a credential, or a key with its tag for a commissioned device. Returns `None` for lengths
+/// that cannot be wrapped.
 pub fn wrapped(plain: &[u8]) -> Option<Vec<u8>> {
     wrap_key(&KEK, plain)
 }

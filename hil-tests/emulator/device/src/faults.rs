@@ -1,13 +1,14 @@
-//! Deliberately broken devices: a test suite that stays green with one of these set proves nothing about it.
+//! Deliberate faults of the device. A test suite that passes with a fault set does not test the behaviour
+//! that the fault breaks.
 
-/// Which parts of the device are broken. All are whole by default.
+/// The parts of the device that are broken. By default no part is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The T10-DIF reference tag is the same in every block.
     pub ref_tag_not_advancing: bool,
     /// Every data unit uses the first unit's tweak.
     pub tweak_not_advancing: bool,
-    /// Row B: the wire signature covers plaintext, not ciphertext.
+    /// With encryption order "raw wire", the wire signature covers plaintext instead of ciphertext.
     pub signature_over_plaintext: bool,
     /// The bytes of an interleaved layout follow each other without gaps.
     pub stride_ignored: bool,
@@ -35,19 +36,20 @@ pub struct Faults {
     pub keytag_ignored: bool,
     /// The length of a request counts memory bytes, not wire bytes.
     pub length_counts_memory_bytes: bool,
-    /// Of several signature errors the last one is reported, and again for each transfer.
+    /// Of several signature errors the last one is reported instead of the first, and each transfer reports
+    /// again.
     pub error_not_kept_first: bool,
-    /// Keys are gone when the login ends that they were loaded under.
+    /// The end of a login destroys the keys that were loaded under this login.
     pub keys_end_with_their_login: bool,
-    /// A send queue that is drained says so to nobody who does not ask.
+    /// A drained send queue raises an event only if the user has asked for draining.
     pub drained_not_told: bool,
     /// Seed 0 and seed all ones of CRCs are swapped.
     pub crc_seed_inverted: bool,
     /// The completion of a receive counts bytes of memory, not of the wire.
     pub receives_count_memory_bytes: bool,
-    /// A queue pair lets its peer do whatever the keys allow (PRM `rre`, `rwe`, `rae`).
+    /// The rights of a queue pair are not checked, only those of the keys (PRM `rre`, `rwe`, `rae`).
     pub qp_rights_ignored: bool,
-    /// A region under an mkey allows every access, what it was registered for or not.
+    /// A region under an mkey allows every access, also one that it was not registered for.
     pub region_rights_ignored: bool,
     /// A key can be used through queue pairs of every protection domain.
     pub key_domain_ignored: bool,
@@ -71,13 +73,13 @@ pub struct Faults {
     pub check_free_ignored: bool,
     /// CHECK_QPN of a UMR refuses nothing.
     pub check_qpn_ignored: bool,
-    /// What comes before a bad entry of a layout is written before the entry is looked at.
+    /// A bad entry of a layout is found only after data has been written to the entries before it.
     pub bad_entries_found_late: bool,
-    /// A SEND whose invalidation is refused fails as other errors of the receiver do.
+    /// A SEND whose invalidation is refused fails with the syndrome of the receiver's other errors.
     pub invalidation_refused_otherwise: bool,
-    /// The combinations of cipher and signature that are in no table are refused.
+    /// Combinations of cipher and signature that no table lists are refused.
     pub leftover_rows_refused: bool,
-    /// AES-XTS takes every length and passes on what it cannot encrypt.
+    /// AES-XTS takes every length, and leaves bytes that it cannot encrypt as they are.
     pub job_size_ignored: bool,
     /// On a draining queue pair a request whose signature is wrong completes silently.
     pub failing_request_silent: bool,
@@ -89,27 +91,27 @@ pub struct Faults {
     pub tweak_of_each_transfer: bool,
     /// Masks number the bytes of a value, so that bit 7 is the last one in memory of a CRC in little endian.
     pub masks_number_the_value: bool,
-    /// A cipher and a signature that no table has together give other bytes, and signature errors.
+    /// Combinations of cipher and signature that no table lists give other bytes, and signature errors.
     pub leftover_rows_otherwise: bool,
     /// The old value of an atomic comes back in big endian.
     pub atomic_replies_big_endian: bool,
-    /// What a queue pair denies is an access without the right, not an invalid request.
+    /// A request that the queue pair's rights forbid reports an access error instead of an invalid request.
     pub denied_as_access: bool,
     /// A UMR binds no mkey to a queue pair.
     pub binding_refused: bool,
-    /// Another value of a DEK that was used is in force at once.
+    /// A new value of a used DEK is in force at once.
     pub dek_value_at_once: bool,
-    /// A DEK gets no value of another size.
+    /// A DEK refuses a new value of another size.
     pub dek_size_fixed: bool,
 }
 
 impl Faults {
-    /// Returns what is not checked of a key that a request names.
+    /// Returns the checks that the faults switch off for a key that a request names.
     pub(crate) const fn of_key(&self) -> Unchecked {
         Unchecked { domain: self.key_domain_ignored, right: self.access_flags_ignored }
     }
 
-    /// Returns what is not checked of a key under another.
+    /// Returns the checks that the faults switch off for a key under another key.
     pub(crate) const fn of_region(&self) -> Unchecked {
         Unchecked {
             domain: self.region_domain_ignored,
@@ -118,7 +120,7 @@ impl Faults {
     }
 }
 
-/// What a broken device does not check of a key.
+/// The checks of a key that a broken device leaves out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unchecked {
     pub(crate) domain: bool,

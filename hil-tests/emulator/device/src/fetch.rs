@@ -1,4 +1,4 @@
-//! From ring bytes to a typed operation. The ring is never trusted: what does not parse is a refusal.
+//! Parses ring bytes into a typed operation. The ring is not trusted: malformed bytes become a refusal.
 
 use crate::datagram::AddressVector;
 use crate::memory::Memory;
@@ -32,7 +32,7 @@ pub(crate) struct Umr {
     pub(crate) key: u32,
     pub(crate) control: UmrControlSegment,
     pub(crate) context: MkeyContext,
-    /// First entry that is replaced, `None`: all of them.
+    /// The first entry that is replaced. `None` replaces all entries.
     pub(crate) translation_offset: Option<u64>,
     pub(crate) lists: UmrLists,
 }
@@ -42,12 +42,12 @@ pub(crate) struct Umr {
 pub(crate) enum UmrLists {
     /// In the request.
     Inline { translations: Vec<[u8; OCTOWORD_BYTES]>, bsfs: Vec<[u8; 64]> },
-    /// In memory, where this says: the length that it gives is not looked at, since drivers write bytes,
-    /// entries or nothing there (DEVICE.md, "UMR by pointer").
+    /// In memory, at the address of this entry. The entry's length is ignored: drivers write bytes, entries
+    /// or nothing there (DEVICE.md, "UMR by pointer").
     InMemory(Klm),
 }
 
-/// What a send request does.
+/// The operation of a send request.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Nop,
@@ -56,7 +56,7 @@ pub(crate) enum Operation {
     Send {
         segments: Vec<SendSegment>,
     },
-    /// A SEND with an address of its own.
+    /// A SEND that carries its own address vector (UD).
     Datagram {
         address: AddressVector,
         segments: Vec<SendSegment>,
@@ -81,7 +81,7 @@ pub(crate) enum Operation {
     },
 }
 
-/// A send request as it stood in the ring.
+/// A copy of a send request in the ring.
 #[derive(Clone, Debug)]
 pub(crate) struct Wqe {
     pub(crate) control: ControlSegment,
@@ -92,7 +92,7 @@ pub(crate) struct Wqe {
 /// The modifier of an MMO that copies (`MLX5_OPC_MOD_MMO_DMA`).
 const MODIFIER_COPY: u8 = 1;
 
-/// At most this number of blocks is read at once.
+/// The most blocks that are read at once.
 const READ_AHEAD: u16 = 32;
 
 impl ReadAhead {
@@ -139,7 +139,7 @@ fn read(
 
 /// Reads the request that starts at block `counter`, of which `rung` blocks from there on are rung.
 ///
-/// `Err` carries what a completion can still say about it.
+/// `Err` carries the fields that a completion of the malformed request reports.
 pub(crate) fn fetch(
     memory: &impl Memory,
     qpn: u32,
@@ -160,9 +160,10 @@ pub(crate) fn fetch(
     posted.opcode = Opcode(word.opcode());
     posted.ce = control.flags().ce();
     posted.blocks = u16::from(octowords.div_ceil(4)).max(1);
-    // A request names its own queue and place; one that does not was built for another, or not at all.
+    // A request names its own queue and block. One with another queue or block was built for another place,
+    // or is stale memory.
     let (named, index) = (control.qpn_ds_word().qpn(), word.wqe_index());
-    // Assumption: a modifier says nothing where an opcode has none.
+    // Assumption: the modifier is ignored for opcodes without modifiers.
     let other_modifier = posted.opcode == Opcode::MMO && word.opmod() != MODIFIER_COPY;
     let broken = if named != qpn {
         Some(Reason::AnotherQueue { qpn: named })
@@ -190,7 +191,7 @@ pub(crate) fn fetch(
 }
 
 impl Wqe {
-    /// Parses the segments, of a queue pair that does this with messages.
+    /// Parses the segments of a request on a queue pair of this transport.
     pub(crate) fn parse(&self, transport: Transport) -> Result<Operation, Reason> {
         let mut rest = Reader { bytes: &self.bytes, octowords: self.bytes.len() as u64 / 16 };
         rest.take::<ControlSegment>()?;
@@ -216,8 +217,7 @@ impl Wqe {
                 Operation::Atomic { remote: rest.take()?, operands: rest.take()?, scatter: scatter(rest)? }
             }
             Opcode::MMO => {
-                // Assumption: the opaque buffer, where other operations leave their results, is not looked at
-                // by a copy.
+                // Assumption: a copy ignores the opaque buffer, where other operations leave their results.
                 rest.skip(OCTOWORD_BYTES)?;
                 let operation = Operation::Copy { from: rest.take()?, to: rest.take()? };
                 rest.end()?;
@@ -228,10 +228,10 @@ impl Wqe {
     }
 }
 
-/// Segments one after the other.
+/// Reads the segments of a request one after the other.
 struct Reader<'a> {
     bytes: &'a [u8],
-    /// How many the whole request has.
+    /// The octowords of the whole request.
     octowords: u64,
 }
 
@@ -251,7 +251,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Refuses bytes that the sizes do not cover: what was built wrong.
+    /// Refuses bytes after the last segment: the sizes in the request do not cover them.
     fn end(&self) -> Result<(), Reason> {
         match self.bytes.len() {
             0 => Ok(()),
@@ -260,7 +260,7 @@ impl Reader<'_> {
     }
 }
 
-/// Data segments and inline data; inline data is padded to 16 bytes.
+/// Parses data segments and inline data. Inline data is padded to 16 bytes.
 fn segments(mut rest: Reader<'_>) -> Result<Vec<SendSegment>, Reason> {
     let mut segments = Vec::new();
     while !rest.bytes.is_empty() {
@@ -301,7 +301,7 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Reason> {
         return Err(Reason::BsfOctowords { octowords: second });
     }
     if !control.flag_bits().inline() {
-        // Without lists there is nothing to point at.
+        // A UMR without lists has no pointer.
         let lists = if control.klm_octowords.get() == 0 && (offset || second == 0) {
             UmrLists::Inline { translations: Vec::new(), bsfs: Vec::new() }
         } else {
@@ -329,7 +329,7 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Reason> {
     Ok(Umr { key, control, context, translation_offset, lists: UmrLists::Inline { translations, bsfs } })
 }
 
-/// Cuts what a UMR has in memory into entries and BSFs, which begin on a block of 64 bytes.
+/// Splits the lists of a UMR in memory into entries and BSFs. The BSFs begin at a multiple of 64 bytes.
 pub(crate) fn lists(bytes: &[u8], octowords: u16) -> (Vec<[u8; OCTOWORD_BYTES]>, Vec<[u8; 64]>) {
     let end = usize::from(octowords) * OCTOWORD_BYTES;
     let (translations, _) = bytes.get(..end).unwrap_or_default().as_chunks();
@@ -352,8 +352,8 @@ pub(crate) fn receive(
     receive_list(&bytes)
 }
 
-/// Reads a slot of a shared receive queue: the number of the next one, and the segments. `None` where there
-/// is no memory.
+/// Reads a slot of a shared receive queue: the number of the next slot, and the segments. Returns `None` if
+/// the slot is no memory.
 pub(crate) fn shared_receive(
     memory: &impl Memory,
     srq: &SrqAttributes,

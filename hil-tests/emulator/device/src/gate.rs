@@ -1,36 +1,36 @@
-//! A gate before the completion rings, for whoever wants a device that breaks its word.
+//! A gate in front of the completion rings. Tests use it to lose, repeat or delay completion entries.
 
 use crate::cqe::Entry;
 use crate::refusal::Cause;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-/// What becomes of an entry on its way to a completion ring.
+/// The gate's decision about a completion entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// It is written.
+    /// The entry is written.
     Once,
-    /// It is written, and once more behind that.
+    /// The entry is written twice.
     Twice,
-    /// It is not written.
+    /// The entry is not written.
     Never,
-    /// It waits with all behind it in its queue, until [`crate::Device::release`], or until an object is
-    /// taken from the device that it may be about.
+    /// The entry waits, with all later ones of its queue, until [`crate::Device::release`], or until an
+    /// object is destroyed that the entry may be about.
     Later,
-    /// Another entry is written before it, whose owner bit is filled in.
+    /// This other entry is written before it. The device sets the owner bit of both.
     Behind([u8; 64]),
-    /// Its queue has no room for it, nor for any other.
+    /// The queue overruns: it has no room for this entry or for later ones.
     Overrun,
 }
 
-/// What is asked about each entry, by the number of its queue.
+/// The function that decides about each entry. It gets the number of the completion queue.
 type Keeper = dyn FnMut(u32, &Entry) -> Passage + Send;
 
-/// Who says what passes, and what waits.
+/// The function that decides, and the entries that wait.
 #[derive(Default)]
 pub(crate) struct Gate {
     keeper: Option<Box<Keeper>>,
-    /// Entries, their queues and the causes of errors, oldest first.
+    /// The entries that wait, with their queues and the causes of errors, oldest first.
     held: VecDeque<(u32, Entry, Option<Cause>)>,
 }
 
@@ -41,12 +41,12 @@ impl core::fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// Has `keeper` asked about each entry from now on.
+    /// Sets the function that decides about each entry from now on.
     pub(crate) fn set(&mut self, keeper: impl FnMut(u32, &Entry) -> Passage + Send + 'static) {
         self.keeper = Some(Box::new(keeper));
     }
 
-    /// Returns what becomes of an entry. One that waits is kept.
+    /// Returns the decision about an entry. An entry that has to wait is stored.
     pub(crate) fn pass(&mut self, cqn: u32, entry: &Entry, cause: Option<Cause>) -> Passage {
         let Some(keeper) = &mut self.keeper else { return Passage::Once };
         let waits = self.held.iter().any(|(other, ..)| *other == cqn);
@@ -57,7 +57,7 @@ impl Gate {
         passage
     }
 
-    /// Returns what waits, which waits no more.
+    /// Removes the entries that wait, and returns them.
     pub(crate) fn open(&mut self) -> VecDeque<(u32, Entry, Option<Cause>)> {
         core::mem::take(&mut self.held)
     }

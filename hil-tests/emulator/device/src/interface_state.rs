@@ -10,66 +10,67 @@ pub(crate) const INDEX: u32 = 0x00ff_ffff;
 /// Bytes of the context of a queue pair (PRM `qpc`).
 pub(crate) const QPC_BYTES: usize = 0xe8;
 
-/// What is signed and looked at (PRM `cmdif_checksum`).
+/// The signatures of commands that the device checks (PRM `cmdif_checksum`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Checksum {
-    /// Nothing has to be (0).
+    /// None (0).
     Off,
-    /// SET_HCA_CAP has not said yet (1). Assumption: an entry has to be signed, and so has a block, unless
-    /// both its signatures are 0: Linux signs no block, and has said nothing so far.
+    /// The mode before SET_HCA_CAP (1). Assumption: an entry must be signed. A block must be signed unless
+    /// both its signatures are 0, since Linux signs no block before SET_HCA_CAP.
     #[default]
     Initial,
-    /// All has to be (3).
+    /// All entries and blocks (3).
     On,
 }
 
-/// What the device does with commands.
+/// The state of the command interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Takes ENABLE_HCA and nothing else.
+    /// The device takes only ENABLE_HCA.
     #[default]
     Reset,
-    /// Takes what prepares it.
+    /// The device takes commands that prepare it.
     Enabled,
-    /// Makes objects.
+    /// The device takes commands on objects.
     Running,
 }
 
 /// The command interface of one device.
 #[derive(Debug, Default)]
 pub(crate) struct Interface {
-    /// How often INITIALIZING was read.
+    /// The number of reads of the register INITIALIZING.
     pub(crate) asked: u32,
     pub(crate) high: u32,
     pub(crate) low: u32,
     pub(crate) phase: Phase,
-    /// Pages that the firmware was given.
+    /// Pages that the host has given to the firmware.
     pub(crate) pages: Vec<u64>,
     pub(crate) uars: BTreeSet<u32>,
     pub(crate) eqs: BTreeMap<u32, Eq>,
     pub(crate) cqs: BTreeMap<u32, Notify>,
-    /// Objects that are a number and nothing else, by the opcode that makes them.
+    /// Objects that consist of a number only, by the opcode that creates them.
     pub(crate) numbers: BTreeSet<(u16, u32)>,
-    /// What queue pairs were told, by their numbers.
+    /// The contexts of queue pairs, by their numbers.
     pub(crate) contexts: BTreeMap<u32, Context>,
-    /// What a host calls the node.
+    /// The description of the node that the host has set.
     pub(crate) description: Vec<u8>,
     pub(crate) checksum: Checksum,
-    /// What SET_HCA_CAP has made of the capabilities of the device.
+    /// The capabilities of the device that SET_HCA_CAP has chosen.
     pub(crate) current: Option<Vec<u8>>,
-    /// Entries of commands that are done, a bit for each, and not told of.
+    /// Finished commands without an event so far: a bit for each entry of the command queue.
     pub(crate) completed: u32,
-    /// The function that the firmware wants pages for, and how many; fewer than none are given back.
+    /// A request of the firmware for pages: the function, and the number of pages. A negative number returns
+    /// pages.
     pub(crate) page_request: Option<(u16, i32)>,
-    /// Pages that it has asked for while it runs.
+    /// The firmware has asked for additional pages while it runs.
     pub(crate) more_pages: bool,
-    /// Vectors to be raised.
+    /// Vectors of interrupts that are due.
     pub(crate) interrupts: Vec<u16>,
     pub(crate) blue_flame: Option<BlueFlame>,
     pub(crate) health: u32,
 }
 
-/// What a queue pair was told: its context, as commands have written it.
+/// The context of a queue pair, as commands have written it.
 pub(crate) type Context = [u8; QPC_BYTES];
 
 /// An event queue.
@@ -77,14 +78,14 @@ pub(crate) type Context = [u8; QPC_BYTES];
 pub(crate) struct Eq {
     pub(crate) ring: u64,
     pub(crate) log_entries: u8,
-    /// Bit n of word m: it gets events of type 64 m + n.
+    /// The types of events of this queue: bit n of word m stands for type 64 m + n.
     pub(crate) events: [u64; 4],
-    /// The vector that it raises.
+    /// The vector of its interrupts.
     pub(crate) vector: u16,
-    /// Entries that were written, and those that the host has taken, as far as it has said.
+    /// Counts of entries: written ones, and ones that the host has reported as taken.
     pub(crate) producer: u32,
     pub(crate) consumer: u32,
-    /// The next entry is an interrupt.
+    /// The next entry raises an interrupt.
     pub(crate) armed: bool,
 }
 
@@ -98,33 +99,33 @@ impl Eq {
     }
 }
 
-/// Where the events of a completion queue go, and whether the host wants one.
+/// The event queue of a completion queue, and whether the host has armed the completion queue.
 #[derive(Debug)]
 pub(crate) struct Notify {
     pub(crate) eq: u32,
     pub(crate) armed: Option<Armed>,
 }
 
-/// What a host has armed a completion queue with.
+/// The values with which the host has armed a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Armed {
-    /// Entries that it has taken.
+    /// Count of entries that the host has taken.
     pub(crate) consumer: u32,
-    /// Only an entry that asks for an event is one.
+    /// Only a solicited entry raises an event.
     pub(crate) solicited: bool,
 }
 
-/// A block that comes with its doorbell (BlueFlame), as far as it has come.
+/// The received part of a block that comes with its doorbell (BlueFlame).
 #[derive(Debug)]
 pub(crate) struct BlueFlame {
-    /// Where the next bytes belong, from the beginning of BAR 0.
+    /// The offset in BAR 0 of the next bytes.
     pub(crate) next: u64,
     pub(crate) bytes: [u8; WQEBB_BYTES],
     pub(crate) length: usize,
 }
 
 impl Interface {
-    /// Returns whether an event queue gets events of a type.
+    /// Returns whether any event queue gets events of a type.
     pub(crate) fn is_told(&self, kind: u8) -> bool {
         self.eqs.values().any(|eq| eq.gets(kind))
     }

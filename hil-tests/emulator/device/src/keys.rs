@@ -1,4 +1,4 @@
-//! Keys that encrypt: what imports them, who is logged in, and what is loaded.
+//! Encryption keys: import keys, logins, and loaded DEKs.
 
 use crate::device::{Device, Error};
 use crate::faults::Faults;
@@ -71,8 +71,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Makes all logins invalid that showed a credential, as when a crypto officer deletes it and stores it
-    /// anew. DEKs that were loaded under them stay.
+    /// Invalidates all logins with a credential, as if a crypto officer had deleted the credential and stored
+    /// it again. DEKs that were loaded under them stay.
     pub fn revoke(&mut self, credential: u32) {
         for number in self.objects.logins.numbers() {
             if let Some(login) = self.objects.logins.get_mut(number)
@@ -108,8 +108,8 @@ impl<M: Memory> Device<M> {
 
     /// Gives a DEK another value (MODIFY_GENERAL_OBJECT).
     ///
-    /// Assumption: one that was used since [`Device::sync_crypto`] goes on with the value that it had until
-    /// the next of these.
+    /// Assumption: a DEK that was used since the last [`Device::sync_crypto`] keeps its old value until the
+    /// next one.
     ///
     /// # Errors
     /// As [`Device::create_dek`], and [`Error::NoSuchObject`] for the DEK; [`Error::BadAttribute`] for
@@ -131,7 +131,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Forgets the values of DEKs that were used (SYNC_CRYPTO).
+    /// Puts the new values of modified DEKs in force (SYNC_CRYPTO).
     pub fn sync_crypto(&mut self) {
         for number in self.objects.deks.numbers() {
             let Some(dek) = self.objects.deks.get_mut(number) else { continue };

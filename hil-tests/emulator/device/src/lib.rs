@@ -1,7 +1,7 @@
-//! A software mlx5 device: it knows memory and ring bytes, and executes the requests in them.
+//! A software mlx5 device. The device reads rings in memory and executes the requests in them.
 //!
-//! Nothing here uses the encoder of `mlx5-mkey`; only its wire structs and value types. So a request that
-//! this device accepts was read by someone who did not write it.
+//! The device uses the wire structs and value types of `mlx5-mkey`, but not its encoder. A request is
+//! therefore decoded independently of the code that wrote it.
 //!
 //! ```text
 //! doorbell ─▶ fetch (ring ─▶ Operation) ─▶ execute ─┬─▶ umr, PSV: objects change

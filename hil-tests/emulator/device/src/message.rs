@@ -1,4 +1,4 @@
-//! What requester and responder say to each other: plain data with wire bytes, to be carried by anyone.
+//! Messages between requester and responder: plain data with wire bytes, for any carrier.
 
 use crate::datagram::Datagram;
 use crate::refusal::Cause;
@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::cqe::Syndrome;
 
-/// What a peer is asked for (InfiniBand operations).
+/// A request to a peer (InfiniBand operations).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Data for the next receive.
@@ -57,12 +57,12 @@ pub enum Request {
         rkey: u32,
         /// Address in the key's space.
         address: u64,
-        /// What to add.
+        /// The number to add.
         add: u64,
     },
 }
 
-/// What goes with the data of a send.
+/// The additional value of a SEND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Nothing.
@@ -73,7 +73,7 @@ pub enum Payload {
     Invalidate(u32),
 }
 
-/// What the responder answers.
+/// The answer of the responder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
     /// Done.
@@ -86,16 +86,16 @@ pub enum Response {
     ReceiverNotReady,
     /// Refused.
     Refused {
-        /// What the requester completes with.
+        /// The syndrome of the requester's completion.
         syndrome: Syndrome,
-        /// Why the responder refuses it. No device tells its peer: whoever looks at both sides wants to know.
+        /// The responder's reason. Real devices do not send the reason; it helps those who debug both sides.
         cause: Option<Cause>,
     },
     /// No queue pair answers there.
     Unreachable,
 }
 
-/// One step from one queue pair to another.
+/// A message from one queue pair to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// To a responder.
@@ -104,19 +104,20 @@ pub enum Message {
         from: u32,
         /// Number of the responder's queue pair.
         to: u32,
-        /// Counts the requests of a queue pair in its lower 24 bits, as packet sequence numbers do. The upper
-        /// 8 bits differ after a reset, so that nothing of before is taken for an answer. See [`is_first`].
+        /// Sequence number. The lower 24 bits count the requests of a queue pair, as packet sequence numbers
+        /// do. The upper 8 bits differ after a reset, so that an old response is not taken for an answer. See
+        /// [`is_first`].
         sequence: u32,
-        /// What it asks.
+        /// The request.
         request: Request,
     },
-    /// To a responder that gives no answer. One that is lost is lost.
+    /// To a responder that gives no answer. A lost message is not repeated.
     Unanswered {
         /// Number of the requester's queue pair.
         from: u32,
         /// Number of the responder's queue pair.
         to: u32,
-        /// Of a datagram, what it shows beside its data.
+        /// The fields of a datagram beside its data; `None` for a connected queue pair.
         datagram: Option<Datagram>,
         /// A SEND or an RDMA WRITE.
         request: Request,
@@ -125,27 +126,27 @@ pub enum Message {
     Response {
         /// Number of the requester's queue pair.
         to: u32,
-        /// That of the request.
+        /// The `sequence` of the request.
         sequence: u32,
         /// The answer.
         response: Response,
     },
 }
 
-/// Whether a request is the first of its queue pair since that was reset, by its `sequence`.
+/// Returns whether `sequence` is that of the first request of a queue pair after a reset.
 pub const fn is_first(sequence: u32) -> bool {
     sequence & COUNT == 0
 }
 
-/// The bits that count.
+/// The bits of the count.
 const COUNT: u32 = 0x00ff_ffff;
 
-/// Returns the number of the request behind one.
+/// Returns the sequence number after this one.
 pub(crate) const fn next(sequence: u32) -> u32 {
     sequence & !COUNT | sequence.wrapping_add(1) & COUNT
 }
 
-/// Returns the number of the first request after a reset.
+/// Returns the sequence number of the first request after a reset.
 pub(crate) const fn after_reset(sequence: u32) -> u32 {
     (sequence & !COUNT).wrapping_add(COUNT + 1)
 }

@@ -3,18 +3,18 @@
 use crate::message::{Message, Request};
 use alloc::collections::VecDeque;
 
-/// No message without answer is added while those of its kind have this number of bytes: nobody else holds
-/// them back.
+/// The most bytes of waiting messages without an answer. Without this limit, a sender could add messages
+/// without end, since no answer holds it back.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// What a message takes besides its data.
+/// Bytes that a message counts in addition to its data.
 const OVERHEAD: u64 = 64;
 
 /// The messages, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
     messages: VecDeque<Message>,
-    /// Bytes of those that have no answer.
+    /// Bytes of the messages without an answer.
     unanswered: u64,
 }
 
@@ -30,7 +30,7 @@ impl Outbound {
         Some(message)
     }
 
-    /// Whether no message without answer is to be added.
+    /// Returns whether the limit for messages without an answer is reached.
     pub(crate) const fn is_full(&self) -> bool {
         self.unanswered >= MAX_BYTES
     }

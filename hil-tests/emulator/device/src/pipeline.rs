@@ -1,4 +1,5 @@
-//! Memory bytes to wire bytes and back, by a decoded [`Transform`]: pure functions over whole transfers.
+//! Converts memory bytes to wire bytes and back, by a decoded [`Transform`]. These are pure functions over
+//! whole transfers.
 //!
 //! Four steps, in this order on transmit and reversed on receive (DEVICE.md, "Crypto BSF and encryption
 //! order", rows A to J):
@@ -8,7 +9,8 @@
 //!        ─▶ insert wire signatures ─▶ cipher over wire bytes (order 0) ─▶ wire
 //! ```
 //!
-//! The CRC of a transaction is over the outermost bytes of its side, and behind them.
+//! The CRC of a transaction covers all bytes of its side, as they appear on that side, and stands behind
+//! them.
 
 use crate::crypto::{Direction, Xts};
 use crate::faults::Faults;
@@ -20,7 +22,7 @@ use crate::transfer::room;
 pub use crate::transfer::{BlockError, Side, SignatureType, Span};
 use alloc::vec::Vec;
 
-/// Which way the bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From memory to the wire.
@@ -34,9 +36,9 @@ pub enum Way {
 pub struct Domain {
     /// Bytes of data in a protected block, without the signature.
     pub block: u32,
-    /// How a signature is made.
+    /// The rule that computes a signature.
     pub rule: Rule,
-    /// The PSV that says whether errors are reported.
+    /// The PSV. Its state decides whether errors are reported.
     pub psv: u32,
 }
 
@@ -47,7 +49,7 @@ impl Domain {
     }
 }
 
-/// Which bytes hold ciphertext and whether signatures are inside (`enc_order`).
+/// The side that holds ciphertext, and whether its signatures are encrypted (`enc_order`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// 0: the wire is encrypted, its signatures with it.
@@ -86,45 +88,45 @@ pub struct Cipher<'a> {
     pub unit: u32,
     /// Tweak of the unit at offset 0 of the mkey.
     pub tweak: u128,
-    /// What the tweak grows by from unit to unit.
+    /// The increment of the tweak from unit to unit.
     pub step: u128,
     /// The engine takes one unit at a time.
     pub single_block: bool,
 }
 
-/// What an mkey does to the bytes that pass.
+/// The transform that an mkey applies to transferred bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transform<'a> {
     /// Signatures in memory.
     pub memory: Option<Domain>,
     /// Signatures on the wire.
     pub wire: Option<Domain>,
-    /// Which bytes of the input's signatures are checked.
+    /// Mask of the bytes of the input's signatures that are checked.
     pub check_mask: u8,
-    /// Which bytes are copied from the input's to the output's signatures; 0 unless both have the same
-    /// structure.
+    /// Mask of the bytes that are copied from the input's signatures to the output's. 0 unless both have the
+    /// same structure.
     pub copy_mask: u8,
     /// The cipher, if any.
     pub cipher: Option<Cipher<'a>>,
-    /// The signature over a whole transaction, in place of those of blocks.
+    /// The signature over a whole transaction. It replaces the signatures of blocks.
     pub transaction: Option<Transaction>,
 }
 
-/// What came out.
+/// The result of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Wire bytes on transmit, memory bytes on receive.
     pub bytes: Vec<u8>,
-    /// What was wrong with the input.
+    /// The first wrong signature of the input.
     pub error: Option<BlockError>,
     /// The CRC of a transaction, for its PSV.
     pub running: Option<Running>,
 }
 
-/// Data, signatures, and what was wrong with the first of them that was.
+/// Data, signatures, and the first wrong signature.
 type Stripped = (Vec<u8>, Vec<u8>, Option<BlockError>);
 
-/// Splits a position in a domain with signatures into bytes of data.
+/// Converts an offset in a domain with signatures to an offset in bytes of data.
 fn data_in(domain: Option<Domain>, offset: u64) -> u64 {
     let Some(domain) = domain else { return offset };
     let (blocks, rest) = (offset / domain.stride(), offset % domain.stride());
@@ -132,7 +134,7 @@ fn data_in(domain: Option<Domain>, offset: u64) -> u64 {
     blocks.saturating_mul(block).saturating_add(rest.min(block))
 }
 
-/// The reverse for a position that `data` bytes lie before.
+/// Converts an offset in bytes of data to an offset in a domain with signatures.
 fn domain_in(domain: Option<Domain>, data: u64) -> u64 {
     let Some(domain) = domain else { return data };
     let block = u64::from(domain.block.max(1));
@@ -140,7 +142,7 @@ fn domain_in(domain: Option<Domain>, data: u64) -> u64 {
 }
 
 impl<'a> Transform<'a> {
-    /// Finds the memory and data bytes that stand behind `length` wire bytes at `offset` of the mkey.
+    /// Returns the memory and data bytes that correspond to `length` wire bytes at `offset` of the mkey.
     ///
     /// # Errors
     /// [`Reason::OffsetInBlock`], [`Reason::EndInBlock`].
@@ -163,7 +165,8 @@ impl<'a> Transform<'a> {
         let end = offset.checked_add(length).ok_or(Reason::RangeOverflow { offset, length })?;
         let (data_offset, data_end) = (data_in(from, offset), data_in(from, end));
         let (other, other_end) = (domain_in(to, data_offset), domain_in(to, data_end));
-        // A request starts where blocks start, in both domains; a middle has no signature to begin with.
+        // A request has to start at the start of a block, in both domains: no signature covers a part of a
+        // block.
         if !starts(from, offset) || !starts(to, other) {
             return Err(Reason::OffsetInBlock { offset, block: self.stride(from, to) });
         }
@@ -190,7 +193,7 @@ impl<'a> Transform<'a> {
         })
     }
 
-    /// Returns the bytes of a block where a request has to begin: those of the first domain that has blocks.
+    /// Returns the block size to whose multiples requests are bound: that of the first domain with blocks.
     fn stride(&self, from: Option<Domain>, to: Option<Domain>) -> u64 {
         from.or(to).map_or(1, |domain| domain.stride())
     }
@@ -304,13 +307,14 @@ impl<'a> Transform<'a> {
             return Err(Reason::OffsetInBlock { offset, block: unit });
         }
         let length = bytes.len() as u64;
-        // Assumption: a single-block engine refuses what its first unit does not hold; real ones give
-        // non-standard bytes.
+        // Assumption: a single-block engine refuses a transfer that exceeds its first unit. Real engines
+        // produce non-standard bytes.
         if cipher.single_block && (length > unit || offset != 0) {
             return Err(Reason::OneUnit { length: length.saturating_add(offset), unit });
         }
         let step = if faults.tweak_not_advancing { 0 } else { cipher.step };
-        // Assumption: unit k of the mkey has tweak + k steps wherever a transfer starts.
+        // Assumption: unit k of the mkey has the tweak `tweak + k * step`, independent of the start of the
+        // transfer.
         let before = if faults.tweak_of_each_transfer { 0 } else { offset / unit };
         let tweak = cipher.tweak.wrapping_add(step.wrapping_mul(u128::from(before)));
         let behind = tweak.wrapping_add(step.wrapping_mul(u128::from(length / unit)));
@@ -325,7 +329,8 @@ impl<'a> Transform<'a> {
         done.or(if faults.job_size_ignored { Ok(()) } else { Err(Reason::JobSize { length, unit }) })
     }
 
-    /// The broken row B: runs the cipher over the data between wire signatures that are already there.
+    /// Runs the cipher over the data between the wire signatures. Only the fault `signature_over_plaintext`
+    /// needs this function.
     fn run_cipher_over_blocks(
         &self,
         way: Way,
@@ -345,7 +350,7 @@ impl<'a> Transform<'a> {
         Ok(())
     }
 
-    /// Takes the signatures of a domain out of a stream, checks them and returns data and signatures apart.
+    /// Separates a stream into data and the signatures of a domain, and checks the signatures.
     fn strip(
         &self,
         side: Side,
@@ -372,7 +377,8 @@ impl<'a> Transform<'a> {
                 break;
             }
             signatures.extend_from_slice(signature);
-            // Blocks are numbered from the mkey's start, so that requests continue one another.
+            // Blocks are numbered from the mkey's start: a request continues the numbers of the one before
+            // it.
             let index = first.saturating_add(number as u64);
             let step = if faults.ref_tag_not_advancing { 0 } else { index };
             if error.is_none() || faults.error_not_kept_first {
@@ -392,8 +398,8 @@ impl<'a> Transform<'a> {
         Ok((data, signatures, error))
     }
 
-    /// Puts the signatures of a domain into data, after each whole block. Bytes of the copy mask come from
-    /// the input.
+    /// Inserts the signatures of a domain into data, after each whole block. The bytes of the copy mask come
+    /// from the input's signatures.
     fn insert(
         &self,
         domain: Option<Domain>,
@@ -424,7 +430,7 @@ impl<'a> Transform<'a> {
     }
 }
 
-/// Cuts a stream to the length that was asked for: a transfer may end before or inside its last signature.
+/// Truncates a stream to the requested length. A transfer may end before or inside its last signature.
 fn fit(bytes: &mut Vec<u8>, length: u64) -> Result<(), Reason> {
     bytes.truncate(usize::try_from(length).map_err(|_| Reason::NoRoom { length })?);
     Ok(())

@@ -1,4 +1,4 @@
-//! What kind of device this one is: the properties in which real devices differ.
+//! The profile of the device: the properties in which real devices differ.
 
 /// How the AES-XTS engine takes tweaks and units (DEVICE.md, "Engines").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,34 +15,34 @@ pub enum XtsEngine {
     SingleBlock,
 }
 
-/// The fence that the request behind a UMR needs which uses its mkey (PRM `umr_fence`). This device executes
-/// in order, so it only says so.
+/// The fence that a request behind a UMR needs if it uses the UMR's mkey (PRM `umr_fence`). This device
+/// executes requests in order. It only reports the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UmrFence {
-    /// A strong one (0).
+    /// A strong fence (0).
     #[default]
     Strong,
-    /// A small one (1).
+    /// A small fence (1).
     Small,
-    /// None (2).
+    /// No fence (2).
     None,
 }
 
-/// Which time stamps queue pairs can have (PRM `qp_ts_format`, `sq_ts_format`).
+/// The formats of time stamps that queue pairs can have (PRM `qp_ts_format`, `sq_ts_format`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timestamps {
-    /// Those of the free-running clock (0).
+    /// Ticks of the free-running clock (0).
     #[default]
     FreeRunning,
-    /// Those in real time (1).
+    /// Real time (1).
     RealTime,
-    /// Both (2). What the device prefers is free-running: an assumption.
+    /// Both (2). Assumption: the device prefers the free-running clock.
     Both,
 }
 
 impl Timestamps {
-    /// Whether a queue pair can be created with this format (PRM `ts_format`): 0 free-running, 1 what the
-    /// device prefers, 2 real time.
+    /// Returns whether a queue pair can be created with this format (PRM `ts_format`): 0 free-running, 1 the
+    /// format that the device prefers, 2 real time.
     pub const fn take(self, format: u8) -> bool {
         match format {
             0 => !matches!(self, Self::RealTime),
@@ -52,26 +52,27 @@ impl Timestamps {
         }
     }
 
-    /// Whether stamps of this format are in real time.
+    /// Returns whether stamps of this format are in real time.
     pub(crate) const fn are_real_time(self, format: u8) -> bool {
         format == 2 || format == 1 && matches!(self, Self::RealTime)
     }
 }
 
-/// What the port is of.
+/// The kind of network of the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Port {
     /// Ethernet, that is RoCE (PRM `port_type` 1).
     #[default]
     Ethernet,
-    /// InfiniBand (0). Only a driver of the function is told ([`crate::Device::read_register`]).
+    /// InfiniBand (0). Only a driver that uses the command interface learns it
+    /// ([`crate::Device::read_register`]).
     InfiniBand,
 }
 
-/// The address of a port of InfiniBand, and that of its subnet manager: there is nobody else.
+/// The LID of an InfiniBand port, and of its subnet manager. The subnet has no other ports.
 pub(crate) const LID: u16 = 1;
 
-/// How data encryption keys are imported.
+/// The import method of data encryption keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CryptoMode {
     /// No crypto at all: neither DEKs nor crypto mkeys.
@@ -83,12 +84,13 @@ pub enum CryptoMode {
     Wrapped,
 }
 
-/// What happens to a transfer that ends inside a protected block.
+/// The treatment of a transfer that ends inside a protected block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartialBlocks {
-    /// Its bytes pass; a signature that is not wholly there is not checked.
+    /// The bytes pass, and an incomplete signature is not checked.
     ///
-    /// Assumption: not published. The reference provider's own tests move 512 wire bytes of a 520-byte block.
+    /// Assumption: no public source describes this case. The reference provider's tests move 512 wire bytes
+    /// of a 520-byte block.
     #[default]
     Pass,
     /// The request fails.
@@ -100,22 +102,22 @@ pub enum PartialBlocks {
 pub struct DeviceProfile {
     /// The AES-XTS engine.
     pub xts: XtsEngine,
-    /// A tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`), unless its upper half is
-    /// all ones: then by one, and that half counts as 0.
+    /// A tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`). If its upper half is all
+    /// ones, the tweak grows by one instead, and the upper half counts as 0.
     ///
-    /// Assumption: the second part. Software that counts blocks in the lower half writes all ones there
-    /// (DEVICE.md, "Tweaks that grow by 2^64").
+    /// Assumption: the second case. Software that counts blocks in the lower half writes all ones to the
+    /// upper half (DEVICE.md, "Tweaks that grow by 2^64").
     pub tweak_inc_64: bool,
-    /// How keys are imported.
+    /// The import method of keys.
     pub crypto: CryptoMode,
-    /// Transfers that end inside a protected block.
+    /// The treatment of transfers that end inside a protected block.
     pub partial_blocks: PartialBlocks,
-    /// Keys behind an indirect key need the rights of the peer too (PRM `imaicl` is 0).
+    /// A peer needs remote rights also for the keys under an indirect key (PRM `imaicl` is 0).
     pub inner_remote_rights: bool,
-    /// The fence that a UMR needs behind it.
+    /// The fence that requests behind a UMR need.
     pub umr_fence: UmrFence,
     /// Mkeys may relax the order of writes and reads, from their creation or by a UMR (capabilities
-    /// `relaxed_ordering_…`). This device keeps it all the same.
+    /// `relaxed_ordering_…`). This device keeps the order nevertheless.
     pub relaxed_ordering: bool,
     /// A UMR may write entries from number 65,536 on (capability `umr_extended_translation_offset`).
     pub extended_offsets: bool,
@@ -126,17 +128,17 @@ pub struct DeviceProfile {
     /// The longest copy of memory without a peer, as a logarithm of bytes (`log_dma_mmo_max_size`); `None`
     /// for a device that does not copy (`dma_mmo_qp`).
     pub log_max_copy: Option<u8>,
-    /// Copies that follow each other without a strong fence are carried out in another order than that of
-    /// their requests (DEVICE.md, "Copies without an order"). Completions keep their order.
+    /// Consecutive copies without a strong fence between them are executed in another order than their
+    /// requests (DEVICE.md, "Copies without an order"). Completions keep their order.
     pub unordered_copies: bool,
-    /// What its port is of.
+    /// The kind of network of its port.
     pub port: Port,
-    /// The address of its port: whence datagrams come, and where they have to go (GID).
+    /// The GID of its port: source address of sent datagrams, and destination address of received ones.
     pub port_gid: [u8; 16],
-    /// Which time stamps queue pairs can have.
+    /// The formats of time stamps that queue pairs can have.
     pub timestamps: Timestamps,
-    /// Logarithm of the RDMA READs and atomics in flight, both ways (`log_max_ra_req_qp`,
-    /// `log_max_ra_res_qp`).
+    /// Logarithm of the most RDMA READs and atomics in flight, as requester and as responder
+    /// (`log_max_ra_req_qp`, `log_max_ra_res_qp`).
     pub log_max_reads: u8,
     /// The longest message in bytes; at most 2^31 (InfiniBand).
     pub max_message_bytes: u32,
@@ -170,8 +172,8 @@ impl Default for DeviceProfile {
 }
 
 impl DeviceProfile {
-    /// Returns the logarithm of the longest message, as the device tells it (`log_max_msg`): at most 1 GiB,
-    /// as devices do.
+    /// Returns the logarithm of the longest message for the capability `log_max_msg`: at most 1 GiB, as real
+    /// devices report.
     pub const fn log_max_message(&self) -> u8 {
         match self.max_message_bytes.checked_ilog2() {
             Some(log) if log < 30 => log as u8,

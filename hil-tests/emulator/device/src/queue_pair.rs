@@ -1,4 +1,4 @@
-//! Queue pairs: made, set, and taken from state to state.
+//! Queue pairs: creation, settings, and transitions between states.
 
 use crate::device::{Device, Error, Event};
 use crate::memory::Memory;
@@ -8,7 +8,8 @@ use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, ReceiveQueue, R
 use crate::object::read_ahead::ReadAhead;
 
 impl<M: Memory> Device<M> {
-    /// Whether a request waits for its peer to have a receive, so that only [`Device::run`] goes on with it.
+    /// Returns whether a request waits for a receive of its peer. Only [`Device::run`] sends the request
+    /// again.
     pub fn is_waiting(&self) -> bool {
         self.objects.qps.values().any(|qp| qp.outstanding.is_not_ready())
     }
@@ -43,7 +44,7 @@ impl<M: Memory> Device<M> {
         self.objects.qps.insert(Qp { real_time, ..Qp::new(attributes) }).ok_or(Error::Exhausted)
     }
 
-    /// Gives the time stamps of a queue pair this format (`ts_format`); at first they have the one that the
+    /// Sets the format of a queue pair's time stamps (`ts_format`). Initially they have the format that the
     /// device prefers.
     ///
     /// # Errors
@@ -66,7 +67,8 @@ impl<M: Memory> Device<M> {
         self.objects.qps.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "QP", number })
     }
 
-    /// Names the other end of a queue pair. Needed before it is used, in any state.
+    /// Sets the other end of a queue pair. The call is allowed in any state, and needed before the first
+    /// request.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -75,8 +77,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Limits what the peer of a queue pair may ask for, whatever the keys allow (`qp_access_flags`); all of
-    /// it at first.
+    /// Limits the accesses of the peer of a queue pair, in addition to the rights of keys
+    /// (`qp_access_flags`). Initially all accesses are allowed.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -85,7 +87,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Changes what datagrams must show to a queue pair (`q_key`); 0 at first.
+    /// Sets the Q_Key that datagrams to a queue pair must carry (`q_key`). Initially it is 0.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -103,8 +105,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Has requests of a queue pair copy memory, or not (opcode MMO; INIT2INIT, `mmo`). At first they may
-    /// not.
+    /// Allows or forbids requests of a queue pair that copy memory (opcode MMO; INIT2INIT, `mmo`). Initially
+    /// they are forbidden.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a device that does not copy.
@@ -126,8 +128,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Takes a request that comes with the doorbell (BlueFlame), before it is rung: it is not read from the
-    /// ring, if it is the next.
+    /// Takes a request that comes with the doorbell (BlueFlame), before the doorbell itself. If the request
+    /// is the next one, the device does not read it from the ring.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -154,7 +156,7 @@ impl<M: Memory> Device<M> {
         }
         let from = qp.state;
         qp.state = to;
-        // While it stood still, requests may have been changed.
+        // Software may have changed requests while the queue stood still.
         qp.read_ahead = ReadAhead::default();
         qp.copied_ahead = None;
         match to {
@@ -165,7 +167,7 @@ impl<M: Memory> Device<M> {
                 qp.draining = false;
                 qp.last_told = false;
             }
-            // What was on its way is flushed with the rest: the counter still stands before it.
+            // Outstanding requests are flushed with the others: the counter still stands before them.
             QpState::Error | QpState::SendQueueError => qp.outstanding.clear(),
             QpState::SendQueueDrained if from == QpState::ReadyToSend => {
                 qp.draining = !qp.outstanding.is_empty();
@@ -190,7 +192,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Has a reset queue pair begin at block `counter`, as one does that moves here from elsewhere
+    /// Sets the first block of a reset queue pair, as for a queue pair that migrates from another device
     /// (`hw_sq_wqebb_counter`).
     ///
     /// # Errors

@@ -1,5 +1,4 @@
-//! Receives that are posted, of a queue pair alone or shared with others: how many there are, and the next of
-//! them.
+//! Posted receives of a queue pair or of a shared receive queue: their number, and the next one.
 
 use crate::device::{Device, Error, Event};
 use crate::fetch;
@@ -10,11 +9,11 @@ use crate::refusal::{Cause, Reason};
 use alloc::vec::Vec;
 use mlx5_mkey::wire::data::DataSegment;
 
-/// A receive that a message takes.
+/// A receive that a message consumes.
 pub(crate) struct Receive {
-    /// What its completion names it by: count, or slot of a linked list.
+    /// The number in its completion: the count, or the slot of a linked list.
     pub(crate) counter: u16,
-    /// The domain that its buffers are in.
+    /// The protection domain of its buffers.
     pub(crate) pd: u32,
     pub(crate) segments: Result<Vec<DataSegment>, Reason>,
 }
@@ -47,8 +46,8 @@ impl<M: Memory> Device<M> {
         self.objects.srqs.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "SRQ", number })
     }
 
-    /// Has [`Event::SrqLimit`] raised, once, when a shared queue has fewer than `limit` receives; 0 takes it
-    /// back.
+    /// Arms a limit: [`Event::SrqLimit`] is raised once when a shared queue has fewer than `limit` receives.
+    /// 0 disarms the limit.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a limit that is always undercut.
@@ -60,7 +59,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Returns the limit for which [`Event::SrqLimit`] is still to be raised; 0 for none.
+    /// Returns the armed limit for [`Event::SrqLimit`], or 0.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -79,7 +78,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Reads how many receives software has posted so far.
+    /// Reads the count of receives that software has posted.
     fn posted(&self, doorbell_record: u64) -> Option<u16> {
         let mut record = [0; 4];
         self.memory.read(doorbell_record, &mut record).ok()?;
@@ -96,7 +95,7 @@ impl<M: Memory> Device<M> {
         };
         let Some(posted) = self.posted(qp.attributes.doorbell_record) else { return 0 };
         let pending = posted.wrapping_sub(qp.rq_consumer);
-        // More than the ring holds is nonsense in the doorbell record: nothing is posted.
+        // A doorbell record with more receives than the ring holds is invalid: no receive counts as posted.
         if pending > 1 << ring.log_slots { 0 } else { pending }
     }
 
@@ -140,8 +139,8 @@ impl<M: Memory> Device<M> {
         Some(Receive { counter, pd, segments: Ok(segments) })
     }
 
-    /// Flushes at most one receive of a queue pair in error. Returns whether there was one. Those of a shared
-    /// queue stay.
+    /// Flushes at most one receive of a queue pair in error. Returns whether there was one. Receives of a
+    /// shared queue stay.
     pub(crate) fn step_receive(&mut self, qpn: u32) -> bool {
         let failed = |qp: &&mut Qp| qp.state == QpState::Error;
         let Some(qp) = self.objects.qps.get_mut(qpn).filter(failed) else { return false };

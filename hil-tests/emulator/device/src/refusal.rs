@@ -1,13 +1,12 @@
-//! Why the device does not do what it is asked for: the reasons, what each is about, and what completions say
-//! of it.
+//! The reasons why the device refuses a request, their parameters, and the syndromes of their completions.
 
 use core::fmt;
 use mlx5_mkey::wire::cqe::Syndrome;
 
 /// The kind of reason why a request was refused.
 ///
-/// Its number is the vendor syndrome of the error completion, where no public source shows that of a real
-/// device.
+/// Its number is the vendor syndrome of the error completion, unless a public source shows the value of a
+/// real device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
@@ -25,7 +24,7 @@ pub enum Refusal {
     Right = 0x06,
     /// The range is outside of the key's space, or its layout ends before it.
     Bounds = 0x07,
-    /// Keys under keys, too deep.
+    /// Too many levels of keys under keys.
     Depth = 0x08,
     /// A data segment falls into too many ranges of memory ([`crate::DeviceProfile::max_ranges`]).
     Ranges = 0x09,
@@ -33,7 +32,7 @@ pub enum Refusal {
     MemoryFault = 0x0a,
     /// A key with a BSF stands under another key.
     NestedTransform = 0x0b,
-    /// The queue pair forbids its peer what the peer asks for (PRM `rre`, `rwe`, `rae`).
+    /// The queue pair forbids this access of its peer (PRM `rre`, `rwe`, `rae`).
     QueuePairRight = 0x0c,
     /// The message is longer than its buffer or than the device allows.
     Length = 0x10,
@@ -63,19 +62,19 @@ pub enum Refusal {
     Atomic = 0x31,
     /// A check of the UMR's flags failed: free state or bound queue pair.
     UmrCheck = 0x40,
-    /// The UMR asks for what this device does not do.
+    /// This device does not support the change that the UMR asks for.
     UmrUnsupported = 0x41,
-    /// The UMR asks for what its mkey has no room for (DEVICE.md, "A UMR over the room of its mkey").
+    /// The mkey has too little room for the UMR (DEVICE.md, "A UMR over the room of its mkey").
     UmrRoom = 0x42,
     /// More blocks rung than the ring has.
     RingOverrun = 0x50,
     /// The request was never executed.
     Flushed = 0xf9,
-    /// The peer did not answer, or not as it should.
+    /// The peer did not answer, or its answer is wrong.
     Peer = 0xfe,
 }
 
-/// What an error completion says: syndrome, vendor syndrome and hardware syndrome.
+/// The fields of an error completion: syndrome, vendor syndrome and hardware syndrome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) syndrome: Syndrome,
@@ -84,8 +83,8 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    /// A status of a requester or responder whose vendor syndrome the syndrome decides (DEVICE.md, "Vendor
-    /// syndromes"), or else the reason.
+    /// Returns the status with this syndrome. The syndrome decides the vendor syndrome (DEVICE.md, "Vendor
+    /// syndromes"). For other syndromes the vendor syndrome is `otherwise`.
     const fn of(syndrome: Syndrome, otherwise: u8) -> Self {
         let vendor = match syndrome {
             Syndrome::REMOTE_ACCESS => 0x88,
@@ -99,17 +98,18 @@ impl Status {
         Self { syndrome, vendor, hardware: 0 }
     }
 
-    /// What the requester is told where its peer is at fault.
+    /// Returns the requester's status for a fault of its peer.
     pub(crate) const fn of_peer(syndrome: Syndrome) -> Self {
         Self::of(syndrome, 0)
     }
 }
 
 impl Refusal {
-    /// Returns what the side is told whose own key or request it was.
+    /// Returns the status of the side whose own key or request is at fault. `receives` says that it is the
+    /// responder.
     ///
-    /// Assumption: which of the vendor syndromes of a local protection error stands for which reason
-    /// (DEVICE.md, "Vendor syndromes").
+    /// Assumption: the assignment of reasons to the vendor syndromes of a local protection error (DEVICE.md,
+    /// "Vendor syndromes").
     const fn local(self, receives: bool) -> Status {
         let syndrome = self.local_syndrome();
         let vendor = match self {
@@ -141,7 +141,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the syndrome at the requester where the responder's remote key was at fault.
+    /// Returns the requester's syndrome for a fault of the responder's remote key.
     pub(crate) const fn remote(self) -> Syndrome {
         match self {
             Self::Length
@@ -152,7 +152,7 @@ impl Refusal {
             | Self::Malformed
             | Self::QueuePairRight
             | Self::Atomic => Syndrome::REMOTE_INVALID_REQUEST,
-            // Assumption: as above, for the responder's side.
+            // Assumption: faults inside the responder report as operation errors.
             Self::NoRoom
             | Self::Bsf
             | Self::CryptoUnconfigured
@@ -165,12 +165,12 @@ impl Refusal {
     }
 }
 
-/// Why one request ended in an error: the reason, and the key that the request named, if there was one.
+/// The cause of a request's error: the reason, and the key that the request named, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// The key of the data segment, or the remote key.
     pub key: Option<u32>,
-    /// The reason that the request breaks.
+    /// The reason of the error.
     pub reason: Reason,
 }
 
@@ -180,12 +180,12 @@ impl Cause {
         self.reason.refusal()
     }
 
-    /// Returns what the requester is told whose own key or request it was.
+    /// Returns the status of the requester, for a fault of its own key or request.
     pub(crate) const fn local(&self) -> Status {
         self.refusal().local(false)
     }
 
-    /// Returns what the responder is told whose receive it was.
+    /// Returns the status of the responder, for a fault of its own receive.
     pub(crate) const fn receive(&self) -> Status {
         self.refusal().local(true)
     }
@@ -210,7 +210,7 @@ impl fmt::Display for Cause {
 
 macro_rules! reasons {
     ($($name:ident $({ $($field:ident: $type:ty),+ })? $refusal:ident $text:literal;)+) => {
-        /// A reason that a request breaks, with what it is about. The text of each is its `Display`.
+        /// The reason of an error, with its parameters. `Display` shows the text of each.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Reason {
             $(
@@ -248,7 +248,8 @@ macro_rules! reasons {
                 values
             }
 
-            /// Makes a reason of its name and numbers; `None` where there is none, or a number is too large.
+            /// Returns the reason with this name and these numbers. `None` if no reason has the name, or a
+            /// number is too large.
             #[allow(unused_mut, unused_variables)]
             pub fn from_values(name: &str, values: [u64; 3]) -> Option<Self> {
                 let mut values = values.into_iter();
@@ -391,7 +392,7 @@ reasons! {
         "{length} bytes are too long for an mkey with BSFs (32 bits)";
     EntriesOverRoom { entries: u64, room: u32 } UmrRoom "{entries} entries, the mkey has room for {room}";
 
-    // What is no request's fault.
+    // Errors that no request has caused.
     Flushed Flushed "the queue pair is in the error state: the request was never executed";
     ReceiverNotReady { attempts: u8 } Peer "the peer had no receive, after {attempts} repetitions";
     Unreachable Peer "no queue pair answers: none is there, or it cannot receive";
@@ -415,7 +416,7 @@ mod tests {
         assert_eq!(Reason::from_values("", [0; 3]), None);
     }
 
-    /// The text of each reason has all its numbers, is of one line, and is no other's.
+    /// The text of each reason contains all its numbers, has one line, and differs from all other texts.
     #[test]
     fn each_reason_is_told_with_its_numbers() {
         let mut texts = alloc::collections::BTreeSet::new();
@@ -434,7 +435,7 @@ mod tests {
             }
             assert!(text.split_whitespace().count() > 2 && text.len() <= 110, "{name}: {text}");
             assert!(!text.contains(['\n', '{', '}']) && !text.ends_with('.'), "{name}: {text}");
-            // Of other numbers it says something else.
+            // Other numbers give another text.
             let others = Reason::from_values(name, [number(3), number(4), number(5)]).unwrap();
             assert_eq!(others.to_string() == text, values == [0; 3], "{name}: {text}");
             assert!(texts.insert(text), "{name} has the text of another reason");

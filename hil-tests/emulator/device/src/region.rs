@@ -1,22 +1,22 @@
-//! Registered memory: regions with a key, and what they can be changed to.
+//! Registered memory: regions with a key, and changes of them.
 
 use crate::device::{Device, Error};
 use crate::memory::Memory;
 use crate::object::mkey::{Access, Layout, Mkey};
 use mlx5_mkey::types::{Key, MkeyIndex};
 
-/// Where a region is, and what requests call its bytes.
+/// The place of a region in memory, and in the address space of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Its first address in memory.
     pub address: u64,
-    /// What requests call that address (`iova`).
+    /// The address that requests use for the first byte (`iova`).
     pub start: u64,
     /// Bytes.
     pub length: u64,
 }
 
-/// What of a region is to be changed.
+/// The properties of a region that change. `None` leaves a property as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionChange {
     /// Protection domain.
@@ -36,7 +36,8 @@ impl Placement {
 }
 
 impl<M: Memory> Device<M> {
-    /// Registers `length` bytes at `address` and returns their key, local and remote in one.
+    /// Registers `length` bytes at `address` and returns their key, which is both the local and the remote
+    /// key.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain, [`Error::BadAttribute`] for a range past the end of the
@@ -45,7 +46,8 @@ impl<M: Memory> Device<M> {
         self.register_at(pd, address, address, length, access)
     }
 
-    /// Registers `length` bytes at `address`, which requests call `start` (REG_MR with an `iova`).
+    /// Registers `length` bytes at `address`. Requests use `start` as the address of the first byte (REG_MR
+    /// with an `iova`).
     ///
     /// # Errors
     /// As [`Device::register`].
@@ -62,8 +64,8 @@ impl<M: Memory> Device<M> {
         self.insert_mkey(Mkey::region(pd, address, start, length, access))
     }
 
-    /// Relaxes the order of writes to a region and of reads from it, or takes that back
-    /// (`IBV_ACCESS_RELAXED_ORDERING`). This device keeps the order all the same.
+    /// Relaxes or restores the order of writes to a region and of reads from it
+    /// (`IBV_ACCESS_RELAXED_ORDERING`). This device keeps the order in both cases.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].

@@ -1,4 +1,4 @@
-//! The responder: carries out what a peer asks, with receive rings and remote keys.
+//! The responder: executes requests of a peer, with receive rings and remote keys.
 
 use crate::cqe;
 use crate::data_path::{Range, Report};
@@ -15,13 +15,13 @@ use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
 
-/// Takes a message's data, as a copy where the requester is of this device and has it as well.
+/// Returns the data of a message. The data is copied if a requester of this device still holds it.
 fn owned(data: Arc<Vec<u8>>) -> Vec<u8> {
     Arc::unwrap_or_clone(data)
 }
 
 impl<M: Memory> Device<M> {
-    /// Answers a request to queue pair `qpn`, which responds.
+    /// Answers a request to queue pair `qpn`. The state of the queue pair allows answers.
     pub(crate) fn respond(&mut self, qpn: u32, request: Request) -> Response {
         let Some(qp) = self.objects.qps.get(qpn) else { return Response::Unreachable };
         let (attributes, rights) = (qp.attributes, qp.rights);
@@ -61,7 +61,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Puts a message into the next receive. Of a datagram, `source` has sent it.
+    /// Stores a message in the next receive. For a datagram, `source` is the sender.
     pub(crate) fn respond_send(
         &mut self,
         qpn: u32,
@@ -90,7 +90,7 @@ impl<M: Memory> Device<M> {
         let (reports, key, length) = match outcome {
             Ok(outcome) => outcome,
             Err(cause) => {
-                // The receive list is this side's own; the requester learns only what concerns it.
+                // The fault is in this side's receive list. The requester gets only its own syndrome.
                 let own = cause.receive();
                 let (own, syndrome) = match cause.refusal() {
                     Refusal::Length => (own, Syndrome::REMOTE_INVALID_REQUEST),
@@ -163,7 +163,7 @@ impl<M: Memory> Device<M> {
         range: Range,
         data: Vec<u8>,
     ) -> Result<Option<Report>, Cause> {
-        // A write of nothing looks at no key (InfiniBand 9.7.4.1.5).
+        // A write of 0 bytes does not check the key (InfiniBand 9.7.4.1.5).
         if data.is_empty() {
             return Ok(None);
         }
@@ -204,8 +204,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Reads, changes and writes 8 bytes. Assumption: in the order of the host that tests run on, little
-    /// endian.
+    /// Reads, changes and writes 8 bytes. Assumption: the value in memory is little endian, as on the hosts
+    /// of the tests.
     fn atomic(
         &mut self,
         qpn: u32,
@@ -236,8 +236,8 @@ impl<M: Memory> Device<M> {
         Ok(value)
     }
 
-    /// Finds the key that a SEND with invalidation to queue pair `qpn` may invalidate: not one that another
-    /// queue pair has bound (a memory window of type 2B).
+    /// Finds the mkey that a SEND with invalidation to queue pair `qpn` invalidates. A key that is bound to
+    /// another queue pair is refused (a memory window of type 2B).
     fn invalidable(&self, qpn: u32, pd: u32, key: u32) -> Result<u32, Cause> {
         let refused = Cause::from(Reason::NotInvalidable { key });
         let key = Key::from_raw(key);
@@ -251,8 +251,8 @@ impl<M: Memory> Device<M> {
         if allowed { Ok(index) } else { Err(refused) }
     }
 
-    /// Refuses access to a remote key. The queue pair fails with it; a receive that is posted says so. One
-    /// that gives no answers drops the message (InfiniBand 9.9.3).
+    /// Refuses access to a remote key. The queue pair goes to the error state, and a posted receive reports
+    /// the error. A queue pair without answers drops the message (InfiniBand 9.9.3).
     fn refuse(&mut self, qpn: u32, attributes: &QpAttributes, cause: Cause) -> Response {
         let refusal = cause.refusal();
         let syndrome = match refusal {
@@ -264,7 +264,7 @@ impl<M: Memory> Device<M> {
             return response;
         }
         self.enter_error(qpn);
-        // The event goes with the answer (DEVICE.md, "What a queue pair forbids").
+        // The syndrome of the answer decides the event (DEVICE.md, "What a queue pair forbids").
         self.events.push_back(match syndrome {
             Syndrome::REMOTE_INVALID_REQUEST => Event::QpRequest(qpn),
             _ => Event::QpAccess(qpn),
@@ -280,7 +280,7 @@ impl<M: Memory> Device<M> {
     fn enter_error(&mut self, qpn: u32) {
         if let Some(qp) = self.objects.qps.get_mut(qpn) {
             qp.state = QpState::Error;
-            // Requests on their way still complete with their answers; a queue pair may be its own peer.
+            // Outstanding requests still complete with their answers: a queue pair may be its own peer.
             if qp.outstanding.is_not_ready() {
                 qp.outstanding.clear();
             }

@@ -1,4 +1,4 @@
-//! What moves the device: doorbells, messages of other devices, time.
+//! The inputs that make the device work: doorbells, messages of other devices, time.
 
 use crate::device::{Device, Error, Event};
 use crate::memory::Memory;
@@ -7,13 +7,13 @@ use crate::object::qp::{Qp, QpState};
 use crate::tap::Seen;
 use alloc::vec::Vec;
 
-/// A run ends behind this number of rounds over the queues, for rings that feed themselves: the next run
+/// The most rounds over the queues in one run, since rings may feed themselves without end. The next run
 /// continues.
 const MAX_ROUNDS: u32 = 1 << 17;
 
 impl<M: Memory> Device<M> {
-    /// Takes a doorbell: executes what the doorbell record of the queue pair rings, and all that follows from
-    /// it.
+    /// Takes a doorbell: executes the requests that the doorbell record of the queue pair rings, and all
+    /// their consequences.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -23,7 +23,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// As [`Device::doorbell`], where the caller has read the record: `producer` is its send counter.
+    /// Takes a doorbell as [`Device::doorbell`] does, for a caller that has read the record: `producer` is
+    /// its send counter.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -44,10 +45,9 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Runs all queues until nothing moves. One run is one period of the receiver-not-ready timer.
+    /// Runs all queues until no queue can proceed. One run is one period of the receiver-not-ready timer.
     ///
-    /// Reads all doorbell records, so a thread that only calls this needs no doorbells. Only queue pairs that
-    /// have something to do are looked at further.
+    /// A run reads all doorbell records: a thread that calls only this function needs no doorbells.
     pub fn run(&mut self) {
         for number in self.objects.qps.numbers() {
             let Some(qp) = self.objects.qps.get_mut(number) else { continue };
@@ -56,7 +56,7 @@ impl<M: Memory> Device<M> {
             if self.memory.read(address, &mut record).is_ok() {
                 qp.sq_producer = u32::from_be_bytes(record) as u16;
             }
-            // Of queue pairs in the error state the receives are flushed, too.
+            // A queue pair in the error state also flushes its receives.
             if qp.rung() != 0 || qp.state == QpState::Error {
                 self.active.insert(number);
             }
@@ -91,7 +91,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Takes a message from another device, and answers or goes on with what waited for it.
+    /// Takes a message from another device: answers a request, or continues the request that waited for a
+    /// response.
     pub fn deliver(&mut self, message: Message) {
         self.tap.show(Seen::Received(&message));
         if let Some(answer) = self.dispatch(message) {
@@ -119,15 +120,16 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Answers a request that is the next of its peer. Others follow one that has to be sent again, and are
-    /// sent again with it: they have no answer. A peer that was reset begins anew.
+    /// Answers a request if it is the next one of its peer. Other requests get no answer: they follow a
+    /// request that the peer has to repeat, and the peer repeats them too. A peer that was reset begins a new
+    /// sequence.
     fn take_request(&mut self, qpn: u32, sequence: u32, request: Request) -> Option<Response> {
         let answers = |qp: &&Qp| qp.state.responds() && qp.attributes.transport.is_reliable();
         let Some(qp) = self.objects.qps.get(qpn).filter(answers) else {
             return Some(Response::Unreachable);
         };
         if qp.expected != Some(sequence) && !is_first(sequence) {
-            // Where nothing of this peer ever came, the queue pair was reset and the peer was not.
+            // Without any earlier request of this peer, the queue pair was reset and the peer was not.
             return qp.expected.is_none().then_some(Response::Unreachable);
         }
         let response = self.respond(qpn, request);
@@ -142,8 +144,8 @@ impl<M: Memory> Device<M> {
     /// Returns the next message for another device. A transport that loses one answers
     /// [`Response::Unreachable`].
     ///
-    /// Queue pairs whose messages have no answer go on as these are taken: no more than about 1 MiB of them
-    /// waits here.
+    /// Messages without an answer wait here up to about 1 MiB. Their queue pairs continue when messages are
+    /// taken.
     pub fn take_message(&mut self) -> Option<Message> {
         let message = self.outbound.take();
         if !self.held.is_empty() && !self.outbound.is_full() {

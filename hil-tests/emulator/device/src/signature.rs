@@ -1,7 +1,6 @@
-//! Block signatures: how one is computed, where it stands in memory and how two compare (DEVICE.md,
-//! "Signatures").
+//! Block signatures: computation, order of bytes in memory, and comparison (DEVICE.md, "Signatures").
 //!
-//! Pure functions over one block. The CRCs themselves are the `crc` crate's.
+//! These are pure functions over one block. The crate `crc` computes the CRCs.
 
 use crc::{Algorithm, CRC_16_T10_DIF, CRC_32_ISCSI, CRC_64_XZ, Crc, Table};
 
@@ -19,7 +18,7 @@ const CRC32: Algorithm<u32> = Algorithm {
     check: 0,
     residue: 0,
 };
-// Device facts say "AD93D23594C93659, reflected, final ones": CRC-64/NVME, spelled out because the seed
+// CRC-64/NVME ("AD93D23594C93659, reflected, final ones"). The algorithm is written out because the seed
 // varies.
 const CRC64: Algorithm<u64> = Algorithm { poly: 0xad93_d235_94c9_3659, ..CRC_64_XZ };
 
@@ -65,8 +64,8 @@ pub fn crc32c(block: &[u8], seed_ones: bool) -> u32 {
     digest.finalize()
 }
 
-/// Computes the CRC32C of bytes behind others, from the CRC32C of those; [`crc32c`] of nothing is where it
-/// starts.
+/// Continues a CRC32C: `crc` is the CRC32C of the bytes so far, and `bytes` follow. [`crc32c`] of an empty
+/// slice is the start value.
 pub fn crc32c_continued(crc: u32, bytes: &[u8]) -> u32 {
     // The register holds the bits in the other order, before the final inversion.
     let mut digest = ENGINE_CRC32C.digest_with_initial((!crc).reverse_bits());
@@ -81,7 +80,7 @@ pub fn crc64_xp10(block: &[u8], seed_ones: bool) -> u64 {
     digest.finalize()
 }
 
-/// The CRCs that protect a block on their own.
+/// The CRCs that are a block signature on their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrcKind {
     /// FC-PH polynomial, 4 bytes, big endian.
@@ -92,7 +91,7 @@ pub enum CrcKind {
     Crc64Xp10,
 }
 
-/// How the guard of T10-DIF is made.
+/// The kind of the T10-DIF guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardKind {
     /// A CRC.
@@ -104,34 +103,34 @@ pub enum GuardKind {
 /// The T10-DIF attributes of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dif {
-    /// How the guard is made.
+    /// The kind of guard.
     pub guard: GuardKind,
     /// The guard starts from all ones.
     pub seed_ones: bool,
     /// Application tag.
     pub app_tag: u16,
-    /// Which bits of the application tag are compared.
+    /// Mask of the bits of the application tag that are compared.
     pub app_mask: u16,
     /// Reference tag of block 0.
     pub ref_tag: u32,
     /// The reference tag grows by one for each block.
     pub increment: bool,
-    /// Application tag FFFF: the block is not checked.
+    /// A block with application tag FFFF is not checked.
     pub app_escape: bool,
-    /// Application and reference tag all ones: the block is not checked.
+    /// A block whose application and reference tags are all ones is not checked.
     pub app_ref_escape: bool,
 }
 
-/// How the signature of a domain is made.
+/// The rule for the signatures of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Guard 2, application tag 2, reference tag 4 bytes, big endian.
     T10Dif(Dif),
     /// A CRC alone.
     Crc {
-        /// Which one.
+        /// The kind of CRC.
         kind: CrcKind,
-        /// It starts from all ones.
+        /// The CRC starts from all ones.
         seed_ones: bool,
     },
 }
@@ -146,7 +145,7 @@ impl Rule {
     }
 }
 
-/// A signature as it stands in memory: up to 8 bytes, bit 7 of a mask is byte 0.
+/// A signature in the order of memory: up to 8 bytes. Bit 7 of a mask selects byte 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signature {
     bytes: [u8; MAX_SIGNATURE],
@@ -179,13 +178,13 @@ impl Signature {
 
 /// Returns whether a check or copy mask selects byte `index` of a signature in memory.
 ///
-/// Assumption: bit 7 is the first byte for little-endian CRCs too; the byte is known for T10-DIF only
-/// (measured by `gap02_byte_order_of_the_check_mask`).
+/// Assumption: bit 7 selects the first byte of little-endian CRCs, too. Public sources show the order for
+/// T10-DIF only (measured by `gap02_byte_order_of_the_check_mask`).
 pub fn selects(mask: u8, index: usize) -> bool {
     index < MAX_SIGNATURE && mask & (0x80 >> index) != 0
 }
 
-/// Which part of a signature is wrong.
+/// A part of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The guard, or a CRC.
@@ -196,14 +195,15 @@ pub enum Part {
     RefTag,
 }
 
-/// A signature that does not match, both sides as joined 64-bit words (DEVICE.md, "Completion entries").
+/// A signature that does not match: the found and the computed one, as 64-bit words (DEVICE.md, "Completion
+/// entries").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The first part that is wrong, in the order guard, application tag, reference tag.
     pub part: Part,
-    /// What the data stream held ("actual" in a completion, as hardware tests have it).
+    /// The signature in the data ("actual" in a completion, as in tests of hardware).
     pub found: u64,
-    /// What the device computed ("expected" in a completion).
+    /// The signature that the device has computed ("expected" in a completion).
     pub computed: u64,
 }
 
@@ -216,7 +216,7 @@ impl Rule {
         }
     }
 
-    /// Returns the mask of bytes in memory, of one whose bit 7 is the highest byte of the value.
+    /// Converts a mask whose bit 7 selects the highest byte of the value to a mask of bytes in memory.
     pub(crate) const fn mask_of_value(&self, mask: u8) -> u8 {
         match self {
             Self::T10Dif(_) | Self::Crc { kind: CrcKind::Crc32, .. } => mask,
@@ -250,7 +250,7 @@ impl Rule {
         }
     }
 
-    /// Compares the signature `found` of a block with what it should be, under a check mask.
+    /// Compares the signature `found` of a block with the computed one, under a check mask.
     pub fn check(&self, block: &[u8], index: u64, found: &[u8], mask: u8, escapes: bool) -> Option<Mismatch> {
         let found = Signature::take(found);
         if escapes && self.escaped(&found) {
@@ -278,7 +278,7 @@ impl Rule {
         Some(Mismatch { part, found: self.joined(&found), computed: self.joined(&computed) })
     }
 
-    /// The whole protection information of an escaped block goes unchecked; the APP_REF escape wins.
+    /// Returns whether the tags of a block switch off all its checks. The APP_REF escape wins.
     fn escaped(&self, found: &Signature) -> bool {
         let Self::T10Dif(dif) = self else { return false };
         let word = u64::from_be_bytes(found.bytes);
@@ -287,7 +287,7 @@ impl Rule {
         if dif.app_ref_escape { app && reference } else { dif.app_escape && app }
     }
 
-    /// Returns a signature as a completion has it.
+    /// Returns a signature as the 64-bit word of a completion.
     pub(crate) fn joined_bytes(&self, signature: &[u8]) -> u64 {
         self.joined(&Signature::take(signature))
     }

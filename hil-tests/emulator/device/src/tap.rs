@@ -1,4 +1,4 @@
-//! A tap on the wire and on the completion queues, for whoever wants to see what passes.
+//! A tap on the wire, the completion queues and the command queue, for observers of the device.
 
 use crate::message::Message;
 use crate::refusal::Cause;
@@ -6,18 +6,18 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 
-/// Something that passes.
+/// An event that the tap shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen<'a> {
-    /// A message leaves a queue pair of this device, perhaps for another of its own.
+    /// A message leaves a queue pair of this device. Its destination may be on this device, too.
     Sent(&'a Message),
     /// A message of another device arrives.
     Received(&'a Message),
-    /// An entry is written to completion queue `cqn`, but for its owner bit.
+    /// An entry is written to completion queue `cqn`.
     Completion {
         /// The completion queue.
         cqn: u32,
-        /// The entry.
+        /// The entry, without its owner bit.
         entry: &'a [u8; 64],
         /// Of an error, why.
         cause: Option<Cause>,
@@ -26,11 +26,11 @@ pub enum Seen<'a> {
     Command {
         /// Its opcode.
         opcode: u16,
-        /// Which of several things it does (`op_mod`).
+        /// The variant of the command (`op_mod`).
         op_mod: u16,
-        /// How it ended (PRM `status`).
+        /// Its status (PRM `status`).
         status: u8,
-        /// Why it was refused, by a number of this device's own.
+        /// The reason of a refusal. The number is this device's own.
         syndrome: u32,
     },
 }
@@ -40,7 +40,7 @@ pub enum Seen<'a> {
 pub struct Written {
     /// The completion queue.
     pub cqn: u32,
-    /// The entry, but for its owner bit.
+    /// The entry, without its owner bit.
     pub entry: [u8; 64],
     /// Of an error, why.
     pub cause: Option<Cause>,
@@ -59,14 +59,14 @@ impl core::fmt::Display for Written {
     }
 }
 
-/// What is called for all that passes.
+/// The function that is called for each event.
 type Look = dyn FnMut(Seen<'_>) + Send;
 
-/// Who looks, if anyone, and the last entries that were written.
+/// The observer, if there is one, and the last written entries.
 #[derive(Default)]
 pub(crate) struct Tap {
     look: Option<Box<Look>>,
-    /// At most this number of entries is kept.
+    /// The most entries that are kept.
     limit: usize,
     written: VecDeque<Written>,
 }
@@ -78,12 +78,12 @@ impl core::fmt::Debug for Tap {
 }
 
 impl Tap {
-    /// Has `look` called for all that passes from now on.
+    /// Sets the function that is called for each event from now on.
     pub(crate) fn set(&mut self, look: impl FnMut(Seen<'_>) + Send + 'static) {
         self.look = Some(Box::new(look));
     }
 
-    /// Has the last `limit` completion entries kept from now on.
+    /// Keeps the last `limit` completion entries from now on.
     pub(crate) fn keep(&mut self, limit: usize) {
         self.limit = limit;
         self.written.clear();
@@ -94,7 +94,7 @@ impl Tap {
         self.written.iter()
     }
 
-    /// Shows something to whoever looks.
+    /// Shows an event to the observer.
     pub(crate) fn show(&mut self, seen: Seen<'_>) {
         if let Seen::Completion { cqn, entry, cause } = seen
             && self.limit > 0

@@ -1,8 +1,8 @@
 //! Transaction signatures: one CRC32C behind all data of a transaction, which may pass several mkeys
 //! (DEVICE.md, "Transaction signatures" and "Transaction signatures with AES-XTS").
 //!
-//! The PSV holds the CRC of what has passed: the first mkey of a transaction starts it, each adds its data,
-//! and the CRC stands behind the data of the last.
+//! The PSV holds the CRC of the data transferred so far. The first mkey of a transaction starts the CRC, and
+//! each mkey adds its data. The CRC stands behind the data of the last mkey.
 
 use crate::refusal::Reason;
 use crate::signature::{CrcKind, Mismatch, Part, Rule, crc32c_continued};
@@ -12,18 +12,18 @@ use alloc::vec::Vec;
 /// Bytes of a CRC32C.
 pub(crate) const CRC_BYTES: u64 = 4;
 
-/// What an mkey does for a transaction.
+/// The part of an mkey in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// Where the CRC stands, and whose bytes it is over.
+    /// The side on which the CRC stands, and whose bytes the CRC covers.
     pub side: Side,
     /// The PSV that holds the CRC between mkeys.
     pub psv: u32,
-    /// The transaction begins with the first byte of this mkey, and this CRC of nothing.
+    /// The start value of the CRC, if the transaction begins with the first byte of this mkey.
     pub start: Option<u32>,
-    /// The CRC of what has passed.
+    /// The CRC of the data transferred so far.
     pub running: Option<u32>,
-    /// Bytes of data behind the mkey.
+    /// Bytes of data of the mkey, without the CRC.
     pub length: u64,
     /// The CRC stands behind the data: it is checked on the way in, and generated on the way out.
     pub ends: bool,
@@ -34,12 +34,13 @@ pub struct Transaction {
 pub struct Running {
     /// The PSV.
     pub psv: u32,
-    /// The CRC of what has passed.
+    /// The CRC of the data transferred so far.
     pub crc: u32,
 }
 
 impl Transaction {
-    /// Returns the CRC of what is before a request, which has data or the CRC alone.
+    /// Returns the CRC of the data before a request. `data` says whether the request has data, or the CRC
+    /// alone.
     fn before(&self, data: bool) -> Result<u32, Reason> {
         self.start.filter(|_| data).or(self.running).ok_or(Reason::TransactionNotBegun { psv: self.psv })
     }
@@ -48,13 +49,13 @@ impl Transaction {
         if self.ends { CRC_BYTES } else { 0 }
     }
 
-    /// Finds the bytes behind `length` wire bytes at `offset` of the mkey: all data, with or without the CRC
-    /// where that is on the wire, or the CRC alone.
+    /// Returns the bytes that correspond to `length` wire bytes at `offset` of the mkey. A request covers all
+    /// data, all data with the CRC on the wire, or the CRC alone.
     ///
-    /// Assumption: other parts are refused; drivers ask for these only.
+    /// Assumption: other parts are refused. Drivers request only these parts.
     ///
     /// # Errors
-    /// Where the bytes are other ones, or no transaction has begun.
+    /// Other parts of the transaction, or no transaction has begun.
     pub(crate) fn span(&self, offset: u64, length: u64) -> Result<Span, Reason> {
         let (on_wire, in_memory) = match self.side {
             Side::Wire => (self.crc_bytes(), 0),
@@ -82,7 +83,7 @@ impl Transaction {
         Ok(span)
     }
 
-    /// Adds data to the CRC and puts it behind them, if there is room for `length` bytes.
+    /// Adds data to the CRC, and appends the CRC to the data if `length` includes it.
     ///
     /// # Errors
     /// [`Reason::NoRoom`], [`Reason::TransactionNotBegun`].
@@ -95,7 +96,7 @@ impl Transaction {
         Ok((bytes, Running { psv: self.psv, crc }))
     }
 
-    /// Takes the CRC from behind `data` bytes, if it is there, adds the data and compares.
+    /// Adds `data` bytes to the CRC, and compares the CRC behind them if there is one.
     ///
     /// Assumption: the offset of an error is that of the CRC's last byte, as for blocks.
     ///
@@ -111,7 +112,8 @@ impl Transaction {
         let crc = crc32c_continued(self.before(!data.is_empty())?, data);
         let error = match <[u8; CRC_BYTES as usize]>::try_from(found) {
             Ok(found) if found != crc.to_le_bytes() => {
-                // Assumption: a completion has the CRC where it has that of a block.
+                // Assumption: a completion shows the CRC of a transaction in the fields for the CRC of a
+                // block.
                 let rule = Rule::Crc { kind: CrcKind::Crc32c, seed_ones: true };
                 Some(BlockError {
                     sig_type: SignatureType::Transaction,

@@ -4,7 +4,7 @@ use crate::refusal::Reason;
 use crate::signature::Mismatch;
 use alloc::vec::Vec;
 
-/// A domain.
+/// A domain: one side of an mkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The bytes between two devices.
@@ -13,10 +13,10 @@ pub enum Side {
     Memory,
 }
 
-/// The place of a transfer in the three ways of counting bytes.
+/// The range of a transfer, in the three ways of counting bytes: on the wire, in memory, and data alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Offset in wire bytes, which is what requests give.
+    /// Offset in wire bytes. Requests use this offset.
     pub wire_offset: u64,
     /// Length in wire bytes.
     pub wire_length: u64,
@@ -28,7 +28,7 @@ pub struct Span {
     pub memory_length: u64,
 }
 
-/// What a signature is over.
+/// The data that a signature covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureType {
     /// A block.
@@ -37,22 +37,22 @@ pub enum SignatureType {
     Transaction,
 }
 
-/// The first signature of a transfer that was wrong.
+/// The first wrong signature of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockError {
-    /// What it was over.
+    /// The data that it covers.
     pub sig_type: SignatureType,
-    /// Where it stood.
+    /// The side on which it stands.
     pub side: Side,
     /// The PSV of that domain.
     pub psv: u32,
     /// Offset of the block's last byte, signature included, in bytes of its domain.
     pub offset: u64,
-    /// What was wrong.
+    /// The wrong part, with the found and the computed value.
     pub mismatch: Mismatch,
 }
 
-/// An empty vector with room, which a message of 2 GiB may not get.
+/// Returns an empty vector with room for `length` bytes. The allocation may fail: a message may have 2 GiB.
 pub(crate) fn room(length: usize) -> Result<Vec<u8>, Reason> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| Reason::NoRoom { length: length as u64 })?;

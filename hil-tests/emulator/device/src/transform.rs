@@ -1,5 +1,5 @@
-//! From the BSFs of an mkey to a [`Transform`] (DEVICE.md, "BSF, PSV and layouts"). This is where a wrong BSF
-//! is refused.
+//! Decodes the BSFs of an mkey into a [`Transform`] (DEVICE.md, "BSF, PSV and layouts"). A wrong BSF is
+//! refused here.
 
 use crate::faults::Faults;
 use crate::object::Objects;
@@ -18,7 +18,7 @@ use mlx5_mkey::wire::bsf::{
     TransactionBits,
 };
 
-/// Decodes what `mkey` does to bytes. `Ok(None)`: nothing.
+/// Decodes the transform of `mkey`. Returns `Ok(None)` if the mkey changes no bytes.
 pub(crate) fn decode<'a>(
     mkey: &Mkey,
     objects: &'a Objects,
@@ -30,8 +30,8 @@ pub(crate) fn decode<'a>(
     }
     let mut transform = match &mkey.signature_bsf {
         Some(bytes) => signature(bytes, mkey, objects, faults)?,
-        // Assumption: a BSF that is in force and was never written is an error, hence the BSF enable of 0
-        // that a signature mkey without a signature gets.
+        // Assumption: a BSF that is in force but was never written is an error. A signature mkey without a
+        // signature therefore has BSFs disabled.
         None if mkey.signature => return Err(Reason::BsfNeverWritten),
         None => Transform::default(),
     };
@@ -59,7 +59,7 @@ pub(crate) fn decode<'a>(
             cipher.tweak ^= 1;
         }
     }
-    // An engine of single units: the bound is on the memory length, signatures included.
+    // A single-block engine limits the memory length, including signatures.
     if let Some(cipher) = transform.cipher
         && cipher.single_block
         && mkey.length > u64::from(cipher.unit)
@@ -77,8 +77,8 @@ fn psv_of<'a>(pd: u32, word: BfsPsv, objects: &'a Objects, faults: &Faults) -> R
     if reached { Ok(found) } else { Err(Reason::PsvDomain { psv, domain: found.pd }) }
 }
 
-/// Whether cipher and signature are a combination that no table has and no source refuses (measured by
-/// `gap05_rows_that_are_in_no_table`).
+/// Returns whether no table lists the combination of cipher and signature, and no source refuses it (measured
+/// by `gap05_rows_that_are_in_no_table`).
 const fn is_leftover(transform: &Transform<'_>) -> bool {
     match &transform.cipher {
         Some(Cipher { order: Order::RawWire, .. }) => transform.memory.is_some() && transform.wire.is_none(),
@@ -99,11 +99,11 @@ fn signature(
     let transaction = transaction(&bsf, mkey, objects, faults)?;
     let blocks = bsf.memory != 0 || bsf.wire != 0;
     let extended = BsfSize::from_bits(bsf.bsf_size_sbs).size() == BsfSize::EXTENDED;
-    // Assumption: beside a transaction the blocks say nothing.
+    // Assumption: with a transaction, the attributes of blocks are ignored.
     if transaction.is_some() {
         return Ok(Transform { transaction, ..Transform::default() });
     }
-    // Nothing is known of the signatures of blocks in a BSF without their attributes.
+    // No source describes block signatures in a BSF without attributes of blocks.
     if blocks && extended {
         return Err(Reason::BlocksInShortBsf);
     }
@@ -112,7 +112,7 @@ fn signature(
         if selector == 0 {
             return Ok(None);
         }
-        // 1 MiB is a data unit of a cipher, and no block of a signature.
+        // 1 MiB is a data unit of a cipher, but not a block size of a signature.
         let block = BlockSize::from_selector(selector).filter(|block| *block != BlockSize::MIB1);
         let block = block.ok_or(Reason::BlockSelector { selector })?.bytes();
         let word = BfsPsv::from_bits(word);
@@ -137,10 +137,11 @@ fn signature(
     })
 }
 
-/// Decodes the extension of a signature BSF. `Ok(None)`: no transaction.
+/// Decodes the extension of a signature BSF. Returns `Ok(None)` if there is no transaction.
 ///
-/// Assumption: CRCs other than CRC32C and an epilogue are refused. Of two domains that of the wire counts;
-/// bits of a domain without a format, the check mask and a length unlike the mkey's say nothing.
+/// Assumptions: CRCs other than CRC32C are refused, and so is an epilogue. Of two domains, only the wire
+/// domain counts. The bits of a domain without a format, the check mask, and a length that differs from the
+/// mkey's are ignored.
 fn transaction(
     bsf: &SignatureBsf,
     mkey: &Mkey,
@@ -172,8 +173,8 @@ fn transaction(
 
 /// Decodes a block format selector.
 ///
-/// Assumption: tags come from the PSV, which SET_PSV writes; seeds come from the BSF, because a provider that
-/// once inverted only that bit changed the values that devices gave.
+/// Assumption: tags come from the PSV, which SET_PSV writes. Seeds come from the BSF: a provider that once
+/// inverted only the seed bit changed the values that devices computed.
 fn rule(bfs: u8, inline: &InlineDif, transient: u64, faults: &Faults) -> Result<Rule, Reason> {
     if bfs == 0 {
         if !InlineValid::from_bits(inline.vld_refresh.get()).valid() {
@@ -202,7 +203,7 @@ fn rule(bfs: u8, inline: &InlineDif, transient: u64, faults: &Faults) -> Result<
         BfsPsv::CRC64_XP10 => CrcKind::Crc64Xp10,
         _ => return Err(Reason::BlockFormat { format: bfs }),
     };
-    // Assumption: each block has a signature of its own, also without the bit that says so.
+    // Assumption: each block has its own signature, also without the bit for this case.
     let seed_ones = bfs & BfsPsv::SEED_ZERO == 0;
     Ok(Rule::Crc { kind, seed_ones: seed_ones != faults.crc_seed_inverted })
 }
@@ -226,7 +227,7 @@ fn cipher<'a>(
         return Err(Reason::EncryptionStandard { code: bsf.enc_standard });
     }
     let unit = match bsf.data_unit_selector {
-        // DEVICE.md, "Block size selectors". No source gives signatures over blocks of that size.
+        // DEVICE.md, "Block size selectors". No source describes signatures over blocks of this size.
         CryptoBsf::UNIT_1_MIB => 1 << 20,
         selector => BlockSize::from_selector(selector).ok_or(Reason::UnitSelector { selector })?.bytes(),
     };

@@ -1,4 +1,4 @@
-//! From key, address and length to ranges of memory: rights, bounds, layouts, keys under keys.
+//! Translates key, address and length to ranges of memory: rights, bounds, layouts, keys under keys.
 
 use crate::faults::{Faults, Unchecked};
 use crate::object::Objects;
@@ -9,10 +9,10 @@ use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 
-/// How many keys may stand under one another.
+/// The most levels of keys under keys.
 const MAX_DEPTH: u8 = 4;
 
-/// What is about to be done with memory.
+/// An access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
     LocalRead,
@@ -23,7 +23,8 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// What it takes from the keys under a key whose outer one decides the peer's rights.
+    /// Returns the right that is needed of the keys under a key, if the outer key alone decides the peer's
+    /// rights.
     pub(crate) const fn of_owner(self) -> Self {
         match self {
             Self::LocalRead | Self::RemoteRead => Self::LocalRead,
@@ -32,14 +33,14 @@ impl Right {
     }
 }
 
-/// Who asks for a key.
+/// The queue pair that uses a key, and its protection domain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) pd: u32,
     pub(crate) qpn: u32,
 }
 
-/// Finds the mkey of a key and checks everything that does not depend on the range.
+/// Finds the mkey of a key, and makes all checks that do not depend on the range.
 pub(crate) fn lookup(
     objects: &Objects,
     asker: Asker,
@@ -71,22 +72,23 @@ pub(crate) fn lookup(
     if allowed || unchecked.right { Ok(mkey) } else { Err(reason) }
 }
 
-/// Walks over memory ranges. The visitor gets address and length of each, in order; no range is empty.
+/// Walks over memory ranges. The visitor gets the address and length of each range, in order. No range is
+/// empty.
 pub(crate) struct Walk<'a, V> {
     pub(crate) objects: &'a Objects,
     pub(crate) asker: Asker,
-    /// What it takes from the keys under the key.
+    /// The right that is needed of the keys under the key.
     pub(crate) inner_right: Right,
     pub(crate) faults: &'a Faults,
-    /// How many more steps are allowed.
+    /// The number of further steps that are allowed.
     pub(crate) budget: u32,
-    /// How many were allowed.
+    /// The initial value of `budget`.
     pub(crate) limit: u32,
     pub(crate) visit: V,
 }
 
 impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
-    /// Visits `length` memory bytes from `offset` of the space of this key's mkey on.
+    /// Visits `length` memory bytes, from `offset` in the space of the mkey on.
     pub(crate) fn space(&mut self, key: u32, mkey: &Mkey, offset: u64, length: u64) -> Result<(), Reason> {
         self.descend(key, mkey, offset, length, MAX_DEPTH)
     }
@@ -117,13 +119,14 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
         Ok(())
     }
 
-    /// Visits a range that another key holds.
+    /// Visits a range of another key.
     fn inner(&mut self, key: u32, address: u64, length: u64, depth: u8) -> Result<(), Reason> {
         self.spend()?;
         let depth = depth.checked_sub(1).ok_or(Reason::TooDeep { key })?;
         let objects = self.objects;
         let mkey = lookup(objects, self.asker, key, self.inner_right, self.faults.of_region())?;
-        // Assumption: the transform of a key under a key is not applied, so it must have none.
+        // Assumption: the transform of a key under a key is not applied. A key with a transform is therefore
+        // refused here.
         if mkey.changes_bytes() {
             return Err(Reason::NestedBsf { key });
         }
@@ -212,7 +215,7 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
         let missing = Reason::StridedEntriesMissing { key };
         let entries = entries.get(..usize::from(header.num_entries.get())).ok_or(missing)?;
         let cycle = entries.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.byte_count.get().into()));
-        // Assumption: the entries say how many bytes a cycle has, whatever the header says.
+        // Assumption: the entries determine the bytes of a cycle, and the header's value is ignored.
         if cycle == 0 {
             return Err(Reason::BehindEntries { key, end, mapped: 0 });
         }

@@ -1,4 +1,5 @@
-//! Messages without answers: sent and forgotten by the requester, taken or dropped by the responder.
+//! Messages without answers. They are done for the requester when they are sent. The responder takes or drops
+//! them.
 
 use crate::datagram::{AddressVector, Datagram, MAX_BYTES};
 use crate::device::Device;
@@ -12,7 +13,7 @@ use alloc::sync::Arc;
 use mlx5_mkey::wire::ctrl::Opcode;
 
 impl<M: Memory> Device<M> {
-    /// Executes a SEND with an address of its own.
+    /// Executes a SEND that carries its own address vector (UD).
     pub(crate) fn datagram(
         &self,
         qp: &Qp,
@@ -40,7 +41,7 @@ impl<M: Memory> Device<M> {
         Ok(Outcome::Unanswered { to, datagram, request, bytes, reports })
     }
 
-    /// Returns where a queue pair is that a datagram names.
+    /// Returns the place of a queue pair that a datagram names: on this device, or on another one.
     fn whereabouts(&self, number: u32) -> Peer {
         let is_own = self.objects.qps.covers(number) || self.objects.qps.get(number).is_some();
         if is_own { Peer::Local(number) } else { Peer::Remote(number) }
@@ -58,7 +59,7 @@ impl<M: Memory> Device<M> {
         self.send(peer, Message::Unanswered { from, to: peer.number(), datagram, request });
     }
 
-    /// Carries out a request that has no answer, or drops it: nobody is there, or has a receive, or the
+    /// Executes a request that has no answer, or drops it: if there is no such queue pair, no receive, or no
     /// right.
     pub(crate) fn take_unanswered(
         &mut self,

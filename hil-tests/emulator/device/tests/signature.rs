@@ -184,7 +184,7 @@ fn m11_priority_in_a_block() {
     }
 }
 
-/// Whether flipping signature byte `byte` is reported under `mask`.
+/// Returns whether flipping signature byte `byte` is reported under `mask`.
 fn noticed(faults: bool, sig: Sig, input_is_memory: bool, byte: usize, mask: u8) -> bool {
     let mut host = Host::with_faults(|f| f.check_mask_ignored = faults);
     // Let the device make a good block first.

@@ -93,7 +93,7 @@ impl Known {
         }
     }
 
-    /// Whether memory and wire differ.
+    /// Returns whether memory and wire differ.
     pub(super) const fn transforms(&self) -> bool {
         self.blocks.is_some() || self.transaction.is_some() || self.cipher.is_some()
     }

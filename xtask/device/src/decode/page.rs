@@ -50,7 +50,7 @@ pub(super) fn page(source: &str, pieces: &[Piece<'_>], options: &Options) -> Res
     Ok(page)
 }
 
-/// Whether completion entries are all that is drawn.
+/// Returns whether completion entries are all that is drawn.
 fn entries_only(pieces: &[Piece<'_>]) -> bool {
     let is_entry = |piece: &Piece<'_>| matches!(piece, Piece::Completion(..));
     pieces.iter().any(is_entry) && pieces.iter().filter(|piece| piece.is_shown()).all(is_entry)

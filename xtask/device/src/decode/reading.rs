@@ -71,7 +71,7 @@ fn named(heading: &str) -> Option<Reading> {
     }
 }
 
-/// Whether all bytes make sense as requests. Blocks of zeros were never written.
+/// Returns whether all bytes make sense as requests. Blocks of zeros were never written.
 fn are_requests(bytes: &[u8]) -> bool {
     let mut some = false;
     for (_, request) in Requests::new(bytes) {
@@ -88,7 +88,7 @@ fn are_requests(bytes: &[u8]) -> bool {
     some
 }
 
-/// Whether all bytes are entries of 64 bytes that tell errors.
+/// Returns whether all bytes are entries of 64 bytes that tell errors.
 pub(super) fn are_errors(bytes: &[u8]) -> bool {
     let is_error = |slot| {
         let entry = CompletionEntry::parse(slot);
@@ -97,7 +97,7 @@ pub(super) fn are_errors(bytes: &[u8]) -> bool {
     bytes.chunks(EntrySize::Short.bytes()).all(is_error)
 }
 
-/// Whether all bytes make sense as entries of this size; `unwritten` says that some may be zero.
+/// Returns whether all bytes make sense as entries of this size; `unwritten` says that some may be zero.
 fn are_entries(bytes: &[u8], size: EntrySize, unwritten: bool) -> bool {
     if bytes.is_empty() || !bytes.len().is_multiple_of(size.bytes()) {
         return false;
@@ -127,7 +127,8 @@ fn are_entries(bytes: &[u8], size: EntrySize, unwritten: bool) -> bool {
     some
 }
 
-/// Whether an entry makes sense: it names a queue pair and an opcode, or an mkey, and nothing in it is odd.
+/// Returns whether an entry makes sense: it names a queue pair and an opcode, or an mkey, and nothing in it
+/// is odd.
 fn is_entry(entry: &CompletionEntry<'_>) -> bool {
     let of_queue_pair = |word: OpcodeQpn, requester: bool| {
         word.qpn() != 0 && (!requester || Opcode(word.wqe_opcode()).name().is_some())

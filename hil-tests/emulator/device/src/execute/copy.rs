@@ -14,7 +14,7 @@ use mlx5_mkey::wire::ctrl::FmCeSe;
 use mlx5_mkey::wire::data::DataSegment;
 
 impl<M: Memory> Device<M> {
-    /// Carries out a copy; on a device that keeps no order among copies, the next one first.
+    /// Executes a copy. A device with unordered copies executes the next copy first.
     pub(super) fn copy_in_turn(
         &mut self,
         qpn: u32,
@@ -35,7 +35,7 @@ impl<M: Memory> Device<M> {
         self.copy(qpn, pd, from, to)
     }
 
-    /// Returns the request at a block, if it is a copy that need not wait for the one before it.
+    /// Returns the copy at a block, if the request is one that does not have to wait for the copy before it.
     fn next_copy(&mut self, qpn: u32, block: u16) -> Option<(u16, DataSegment, DataSegment)> {
         let qp = self.objects.qps.get_mut(qpn).filter(|_| self.profile.unordered_copies)?;
         let rung = qp.sq_producer.wrapping_sub(block);
@@ -53,7 +53,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Copies what `from` names to where `to` is. Nothing is written unless all of it may be.
+    /// Copies the range `from` to the range `to`. If any byte may not be written, none is.
     pub(super) fn copy(
         &mut self,
         qpn: u32,
@@ -67,7 +67,7 @@ impl<M: Memory> Device<M> {
         if length > limit {
             return Err(Reason::MessageTooLong { length, limit }.into());
         }
-        // Assumption: of two lengths the shorter one counts. libmlx5 writes one length.
+        // Assumption: if the lengths differ, the shorter one counts. libmlx5 writes equal lengths.
         from.length = from.length.min(target.length);
         // Assumption: a key that changes its bytes on the way cannot be part of a copy.
         for key in [from.key, target.key] {

@@ -26,13 +26,13 @@ use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
 use mlx5_mkey::wire::umr::UmrControlSegment;
 
-/// What is left to do for a request.
+/// The work that remains for a request after its execution.
 pub(crate) enum Outcome {
     /// Nothing.
     Done,
     /// The peer has to answer.
     Ask { request: Request, scatter: Vec<DataSegment>, bytes: u32, reports: Vec<Report> },
-    /// It is to be sent, and has no answer.
+    /// The request has to be sent, and gets no answer.
     Unanswered {
         to: Option<Peer>,
         datagram: Option<Datagram>,
@@ -43,7 +43,7 @@ pub(crate) enum Outcome {
 }
 
 impl<M: Memory> Device<M> {
-    /// Executes or flushes at most one send request. Returns whether there was one whose turn has come.
+    /// Executes or flushes at most one send request. Returns whether a request was due.
     pub(crate) fn step_send(&mut self, qpn: u32) -> bool {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let flush = matches!(qp.state, QpState::Error | QpState::SendQueueError);
@@ -74,9 +74,9 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    /// Passes the NOPs behind a completed request that complete nothing themselves. Software may fill the
-    /// ring up with them, and takes their blocks back with those of the request: nothing else says when they
-    /// are done (DEVICE.md, "Completions behind NOPs").
+    /// Passes the silent NOPs behind a completed request. Software may pad the ring with NOPs, and frees
+    /// their blocks together with the blocks of the request, since NOPs report no completion (DEVICE.md,
+    /// "Completions behind NOPs").
     pub(crate) fn pass_nops(&mut self, qpn: u32) {
         let idle = |qp: &&mut Qp| qp.state == QpState::ReadyToSend && qp.outstanding.is_empty();
         while let Some(qp) = self.objects.qps.get_mut(qpn).filter(idle) {
@@ -93,7 +93,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// More was rung than the ring holds: what is there cannot be told from what was.
+    /// Fails a queue pair whose doorbell rings more blocks than the ring holds: new requests have overwritten
+    /// old ones.
     fn overrun(&mut self, qpn: u32, producer: u16) -> bool {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let first = qp.state != QpState::Error;
@@ -105,8 +106,8 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    /// Executes a request. Returns whether it could be: what fails, or reports an error, waits until it is
-    /// the oldest.
+    /// Executes a request. Returns whether it was executed: a request that fails or reports an error waits
+    /// until it is the oldest.
     fn start(&mut self, qpn: u32, wqe: &Wqe) -> bool {
         let posted = wqe.posted;
         let outcome = self.execute(qpn, wqe);
@@ -118,7 +119,7 @@ impl<M: Memory> Device<M> {
             outcome => outcome,
         };
         let has_effect = !matches!(&outcome, Ok(Outcome::Ask { reports, .. }) if reports.is_empty());
-        // Gathered once more when all before it is answered, and not at each answer.
+        // The data is gathered again after the answers to all earlier requests, instead of after each answer.
         let waits = has_effect && !qp.outstanding.is_empty();
         qp.alone = waits.then_some(posted.counter);
         if waits {
@@ -224,8 +225,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Reads what a UMR has in memory: its translation entries, padded to blocks of 64 bytes, and its BSFs
-    /// right behind them (DEVICE.md, "UMR by pointer").
+    /// Reads the lists of a UMR from memory: the translation entries, padded to blocks of 64 bytes, and the
+    /// BSFs right behind them (DEVICE.md, "UMR by pointer").
     fn fetch_lists(&self, qpn: u32, pd: u32, umr: &mut Umr) -> Result<(), Cause> {
         let UmrLists::InMemory(pointer) = &umr.lists else { return Ok(()) };
         let address = pointer.address.get();
@@ -247,7 +248,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Adds up a scatter list.
+    /// Returns the sum of the lengths of a scatter list.
     fn listed(&self, scatter: &[DataSegment]) -> Result<u32, Reason> {
         let sum: u64 = scatter.iter().map(|segment| Range::of(segment).length).sum();
         let limit = self.profile.max_message_bytes;
@@ -265,7 +266,7 @@ impl<M: Memory> Device<M> {
             return Ok(());
         }
         psv.transient = segment.transient_signature.get();
-        // Assumption: a transaction does not go on behind a SET_PSV; drivers let the next UMR start one.
+        // Assumption: SET_PSV ends a transaction. Drivers start the next one with a UMR.
         psv.running = None;
         psv.state = if segment.syndrome.get() == 0 { PsvState::Init } else { PsvState::Error };
         Ok(())
@@ -293,7 +294,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Has a message carried to where its queue pair is.
+    /// Sends a message to the device of its destination.
     pub(crate) fn send(&mut self, peer: Peer, message: Message) {
         self.tap.show(Seen::Sent(&message));
         match peer {
@@ -302,8 +303,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Sends what is outstanding again, if the peer had no receive for the oldest. It has dropped all that
-    /// followed.
+    /// Sends all outstanding requests again, if the peer had no receive for the oldest. The peer has dropped
+    /// the later ones.
     pub(crate) fn ask_again(&mut self, qpn: u32) {
         let Some(qp) = self.objects.qps.get_mut(qpn).filter(|qp| qp.outstanding.is_not_ready()) else {
             return;
@@ -328,7 +329,7 @@ impl<M: Memory> Device<M> {
         let Some(oldest) = oldest else { return };
         if response == Response::ReceiverNotReady {
             if failed {
-                // To be flushed with the rest.
+                // The outstanding requests are flushed with the others.
                 qp.outstanding.clear();
                 return;
             }
@@ -378,10 +379,10 @@ impl<M: Memory> Device<M> {
         self.drain(qpn, signature_error);
     }
 
-    /// Stops the send queue behind a signature error, or because the user asked.
+    /// Stops the send queue after a signature error, or because the user asked.
     ///
-    /// Assumption: at once behind the failing request, fence or not (the man page of cancelling allows
-    /// later), and for errors of the requester only.
+    /// Assumption: the queue stops directly behind the failing request, with or without a fence (the man page
+    /// allows a later stop), and only for errors that the requester finds.
     pub(crate) fn drain(&mut self, qpn: u32, signature_error: bool) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let stop = qp.attributes.drain_sigerr && signature_error && qp.state == QpState::ReadyToSend;

@@ -16,18 +16,18 @@ use mlx5_mkey::wire::mkey_context::{OrderingByte, PageByte, QpnMkey};
 use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 use mlx5_mkey::wire::umr::UmrControlSegment;
 
-/// UMR control flag: refuse if the key is free. Its neighbour, bit 5, refuses unless it is, as the
-/// kernel names it.
+/// UMR control flag: refuse the UMR if the key is free. Bit 5, CHECK_FREE in the kernel, refuses the UMR if
+/// the key is in use.
 const CHECK_USED: u8 = 1 << 6;
 
 /// Translation entries in a block of 64 bytes.
 const BLOCK_ENTRIES: usize = 4;
 
-/// UMR control flags that mean nothing.
+/// Reserved UMR control flags.
 const RESERVED_FLAGS: u8 = 0b111;
 
-/// Bits of the mkey mask (DEVICE.md, "Fields of a UMR"). Others have no effect: no public source has a device
-/// refuse them.
+/// Bits of the mkey mask (DEVICE.md, "Fields of a UMR"). The device ignores other bits: no public source
+/// shows a device that refuses them.
 mod mask {
     pub(super) const LEN: u64 = 1 << 0;
     pub(super) const START_ADDR: u64 = 1 << 6;
@@ -45,7 +45,7 @@ mod mask {
     pub(super) const RELAXED_WRITE: u64 = 1 << 25;
     pub(super) const FREE: u64 = 1 << 29;
     pub(super) const RELAXED_READ: u64 = 1 << 47;
-    /// What only some devices can change.
+    /// The bits that only some devices support.
     pub(super) const RELAXED: u64 = RELAXED_WRITE | RELAXED_READ;
 }
 
@@ -59,7 +59,7 @@ pub(super) fn apply(
     faults: &Faults,
 ) -> Result<(), Reason> {
     let key = umr.key;
-    // Assumption: only the index names the key, since the UMR may be what changes its tag.
+    // Assumption: only the index names the key, since the UMR itself may change the tag.
     let index = Key::from_raw(umr.key).index().get();
     let mkey = objects.mkeys.get_mut(index).ok_or(Reason::UnknownKey { key })?;
     if !mkey.umr {
@@ -83,7 +83,7 @@ pub(super) fn apply(
     if select & mask::QPN != 0 && faults.binding_refused {
         return Err(Reason::UmrBinding);
     }
-    // Those in memory have been fetched.
+    // Lists in memory have been fetched before.
     let UmrLists::Inline { translations, bsfs: blocks } = &umr.lists else { return Err(Reason::UmrReserved) };
     let change = layout(mkey, umr.translation_offset, translations)?;
     let length = if select & mask::LEN != 0 { umr.context.len.get() } else { 0 };
@@ -126,7 +126,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Whether all is 0 that has to be (DEVICE.md, "Reserved bytes of a UMR").
+/// Returns whether all reserved bytes are 0 (DEVICE.md, "Reserved bytes of a UMR").
 fn reserved_is_zero(control: &UmrControlSegment, profile: &DeviceProfile) -> bool {
     let has_upper_offset = profile.extended_offsets && control.flag_bits().translation_offset();
     control.flags & RESERVED_FLAGS == 0
@@ -141,8 +141,8 @@ fn set<T>(field: &mut T, selected: bool, value: T) {
     }
 }
 
-/// Assumption: a key bound to no queue pair passes the check of LOCAL_INV, which is how mkeys of this kind
-/// are.
+/// Checks the flags of a UMR. Assumption: an mkey that is bound to no queue pair passes the check of
+/// LOCAL_INV.
 fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), Reason> {
     let flags = umr.control.flag_bits();
     let key = umr.key;
@@ -161,7 +161,7 @@ fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), 
     Ok(())
 }
 
-/// What a UMR writes of the layout.
+/// The part of the layout that a UMR writes.
 enum Change {
     None,
     All(Layout),
@@ -173,8 +173,8 @@ enum Change {
 fn layout(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]]) -> Result<Change, Reason> {
     let Some(first) = translations.first() else { return Ok(Change::None) };
     let header: StridedHeader = zerocopy::transmute!(*first);
-    // Assumption: a strided block stands alone, and is told by the code where a list entry has its key. An
-    // mkey for entries of one length has none (assumption).
+    // Assumptions: a strided block stands alone, and a code in the place of a list entry's key identifies it.
+    // An mkey for entries of one length has no strided block.
     if mkey.log_entry.is_none() && header.op.get() == StridedHeader::OPCODE {
         let count = usize::from(header.num_entries.get());
         let octowords = translations.len() as u64;
@@ -214,8 +214,8 @@ fn room(mkey: &Mkey, entries: usize) -> Result<(), Reason> {
 
 type Bsfs = (Option<BsfBytes>, Option<BsfBytes>);
 
-/// Sorts BSFs into signature and crypto, `None` where both stay. They are written together: one that is
-/// missing is gone.
+/// Returns the signature BSF and the crypto BSF of a list, or `None` if both stay as they are. A UMR writes
+/// both together: a missing one is removed.
 fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Reason> {
     let kind = |bytes: &BsfBytes| {
         let word = BsfSize::from_bits(bytes.first().copied().unwrap_or(0));
@@ -224,14 +224,14 @@ fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Reason> {
     let (signature, crypto, size) = match list {
         [] => return Ok(None),
         [one] if kind(one).0 => (None, Some(one), BsfSize::WITH_INLINE),
-        // The shorter one ends before the attributes of blocks: it is for transactions (DEVICE.md,
+        // The shorter BSF ends before the attributes of blocks. It describes a transaction (DEVICE.md,
         // "Transaction signatures").
         [one] if kind(one).1 == BsfSize::EXTENDED => (Some(one), None, BsfSize::EXTENDED),
         [one] => (Some(one), None, BsfSize::WITH_INLINE),
         [one, two] if !kind(one).0 && kind(two).0 => (Some(one), Some(two), BsfSize::SIGNATURE_AND_CRYPTO),
         _ => return Err(Reason::BsfOrder { count: list.len() as u64 }),
     };
-    // An empty signature BSF, which only resets, need not name a size.
+    // An empty signature BSF only resets the signature. Its size code may be 0.
     let empty = |bytes: &BsfBytes| bytes.iter().all(|byte| *byte == 0);
     let fits = |bytes: &BsfBytes| kind(bytes).1 == size || empty(bytes);
     let allowed = (signature.is_none() || mkey.signature) && (crypto.is_none() || mkey.crypto);

@@ -1,4 +1,4 @@
-//! Commands by their opcodes, each in its state.
+//! Commands by their opcodes, and the states in which each is allowed.
 
 use super::events::kind;
 use super::port;
@@ -32,24 +32,23 @@ mod opcode {
     pub(super) const ACCESS_REGISTER: u16 = 0x805;
 }
 
-/// Pages that the firmware wants before it is asked for anything else, and before INIT_HCA: neither a power
-/// of two.
+/// The pages that the firmware wants at boot and before INIT_HCA. Neither count is a power of two.
 const BOOT_PAGES: u32 = 5;
 const INIT_PAGES: u32 = 150;
 
-/// Pages that it wants while it runs.
+/// The additional pages that the firmware wants while it runs.
 const MORE_PAGES: i32 = 8;
 
-/// Bytes of a capability structure, the byte of `cmdif_checksum` in that of the device, in its upper two
-/// bits, and their values.
+/// Bytes of a capability structure, the offset of `cmdif_checksum` in the structure of the device, and its
+/// values. The field is the upper two bits of its byte.
 const CAPABILITIES: usize = 0x1000;
 const CMDIF_CHECKSUM: usize = 0x42;
 const DISABLED: u8 = 0;
 const INITIAL_STATE: u8 = 1;
 const ENABLED: u8 = 3;
 
-/// The function that pages are for: QUERY_PAGES names it, and MANAGE_PAGES has to. Not 0, so that it shows
-/// who does not look.
+/// The number of the function that pages are for. QUERY_PAGES returns it, and MANAGE_PAGES must repeat it.
+/// The number differs from 0 to expose drivers that ignore it.
 const PAGES_OF: u16 = 7;
 
 /// Bytes of a page.
@@ -58,7 +57,7 @@ const PAGE: usize = 4096;
 type Answer = Result<Vec<u8>, Refused>;
 
 impl<M: Memory> Device<M> {
-    /// Carries out a command, and returns its reply. What is refused has changed nothing.
+    /// Executes a command, and returns its reply. A refused command changes nothing.
     pub(super) fn carry_out(&mut self, request: &Request) -> Answer {
         let opcode = request.u16(0)?;
         match (self.interface.phase, opcode) {
@@ -67,7 +66,7 @@ impl<M: Memory> Device<M> {
                 self.interface.phase = Phase::Enabled;
                 Ok(reply::done())
             }
-            // Nothing else is heard before.
+            // In the reset state, all other commands are refused.
             (Phase::Reset, _) | (_, opcode::ENABLE_HCA) => Err(Refused::STATE),
             (Phase::Enabled, opcode::DISABLE_HCA) => {
                 self.own_function(request)?;
@@ -101,7 +100,7 @@ impl<M: Memory> Device<M> {
                     return Err(Refused::STATE);
                 }
                 self.interface.phase = Phase::Running;
-                // The domain of the queue pairs that the driver has for itself.
+                // The protection domain of the driver's own queue pairs.
                 self.objects.pds.insert_at(0, Pd);
                 Ok(reply::done())
             }
@@ -122,8 +121,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Returns capabilities of a kind, of now or at most. Of the device, those of now are what SET_HCA_CAP
-    /// has made of them.
+    /// Returns the current or the maximal capabilities of a kind. The current capabilities of the device are
+    /// those that SET_HCA_CAP has chosen.
     fn tell_capabilities(&self, op_mod: u16) -> Option<Vec<u8>> {
         let mut found = capabilities(op_mod, self.profile())?;
         if op_mod >> 1 == 0 {
@@ -140,8 +139,8 @@ impl<M: Memory> Device<M> {
         Some(found)
     }
 
-    /// The host chooses what of the device's capabilities it wants. Only that of the command queue's
-    /// signatures is looked at.
+    /// Stores the host's choice of capabilities. Only the choice of the command queue's signatures has an
+    /// effect.
     fn set_capabilities(&mut self, request: &Request) -> Answer {
         if request.u16(6)? >> 1 != 0 {
             return Err(Refused::PARAMETER);
@@ -158,8 +157,8 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// With its first queue pair the firmware wants more pages, where an event can say so, and gives some
-    /// back with the last. So drivers that listen are used to both.
+    /// Requests more pages with the first queue pair, and returns pages with the last, if an event queue gets
+    /// page requests. Drivers with such an event queue thus meet both cases.
     pub(super) fn want_pages(&mut self) {
         let has_queues = self.objects.qps.values().next().is_some();
         let interface = &mut self.interface;
@@ -169,7 +168,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// There is no function but the one whose queue this is, and it is a host's.
+    /// Checks that a command names function 0, the only function.
     fn own_function(&self, request: &Request) -> Result<(), Refused> {
         if request.u32(8)? == 0 { Ok(()) } else { Err(Refused::PARAMETER) }
     }
@@ -198,7 +197,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// The host gives pages: of memory, none twice, none at 0. From here on they are written to.
+    /// Takes pages from the host. Each has to be memory, new, and at another address than 0. The firmware
+    /// overwrites them.
     fn take_pages(&mut self, pages: Vec<u64>) -> Answer {
         for (index, page) in pages.iter().enumerate() {
             let is_new =
@@ -215,12 +215,12 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// The host takes pages back: what is not needed in this state.
+    /// Returns pages to the host that the firmware does not need in this state.
     fn give_pages(&mut self, most: usize) -> Vec<u8> {
         let kept =
             if self.interface.phase == Phase::Running { (BOOT_PAGES + INIT_PAGES) as usize } else { 0 };
         let pages = &mut self.interface.pages;
-        // Not all that could be had: the host asks again.
+        // A reply returns at most 50 pages; the host asks again for the others.
         let count = pages.len().saturating_sub(kept).min(most).min(50);
         let given = pages.split_off(pages.len() - count);
         let mut answer = reply::with(HEADER, 8, &(count as u32).to_be_bytes());

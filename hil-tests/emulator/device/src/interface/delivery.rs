@@ -1,4 +1,4 @@
-//! Entries and blocks: who owns them, whether they are whole, and the way of a reply.
+//! Delivery of commands: ownership and checks of entries and mailbox blocks, and the delivery of replies.
 
 use super::reply::{LEAST, Refused};
 use super::request::Request;
@@ -9,19 +9,20 @@ use crate::tap::Seen;
 use alloc::vec::Vec;
 use zeroize::{Zeroize, Zeroizing};
 
-/// Bytes of an entry, of a request or reply in it, and in a block; bytes of a block in all.
+/// Sizes in bytes: of an entry, of the part of a request or reply in an entry, of the part in a mailbox
+/// block, and of a block.
 const ENTRY: usize = 64;
 const INLINE: usize = 16;
 const DATA: usize = 512;
 const BLOCK: usize = 576;
 
-/// The type of entries.
+/// The transport type of an entry.
 const PCI: u8 = 7;
 
-/// The longest request or reply: more blocks than any driver chains.
+/// The longest request or reply. No driver chains as many blocks.
 const LONGEST: u32 = 1 << 20;
 
-/// How a command was not delivered.
+/// The delivery status of a command that was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Undelivered(u8);
 
@@ -60,14 +61,14 @@ impl<const N: usize> Bytes<N> {
         }
     }
 
-    /// Makes the XOR of a range 0xff by its byte at `at`.
+    /// Sets the byte at `at` so that the XOR of a range is 0xff.
     fn sign(&mut self, from: usize, to: usize, at: usize) {
         let signature = self.byte(at) ^ xor(self.range(from, to)) ^ 0xff;
         self.put(at, &[signature]);
     }
 }
 
-/// Keys come in entries and blocks.
+/// Entries and blocks are wiped when dropped, since they may contain keys.
 impl<const N: usize> Drop for Bytes<N> {
     fn drop(&mut self) {
         self.0.zeroize();
@@ -78,11 +79,12 @@ fn xor(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// Where the blocks of a reply are.
+/// The mailbox blocks of a request or reply, with their addresses.
 type Chain = Vec<(u64, Bytes<BLOCK>)>;
 
 impl<M: Memory> Device<M> {
-    /// Carries out the command of an entry, if it is the device's, and gives it back. Returns whether it did.
+    /// Executes the command of an entry that the device owns, and returns the entry to the host. Returns
+    /// whether it did.
     pub(super) fn take_command(&mut self, at: u64) -> bool {
         let mut entry = Bytes([0; ENTRY]);
         let is_read = self.memory.read(at, &mut entry.0).is_ok();
@@ -104,12 +106,12 @@ impl<M: Memory> Device<M> {
         };
         entry.put(0x3f, &[status << 1]);
         entry.sign(0, ENTRY, 0x3d);
-        // The owner bit last: by it the host learns that the rest is there.
+        // The owner bit is written last: the host reads the rest when the bit changes.
         let given = self.memory.write(at, entry.range(0, ENTRY - 1));
         given.is_ok() && self.memory.publish(at.wrapping_add(0x3f), entry.byte(0x3f)).is_ok()
     }
 
-    /// Shows a command and how it ended to whoever looks.
+    /// Shows a command and its status to the tap.
     fn show(&mut self, request: &Request, reply: &[u8]) {
         let word = |at| request.u16(at).unwrap_or_default();
         let syndrome = reply.get(4..8).and_then(|word| word.try_into().ok()).map_or(0, u32::from_be_bytes);
@@ -117,7 +119,7 @@ impl<M: Memory> Device<M> {
         self.tap.show(Seen::Command { opcode: word(0), op_mod: word(6), status, syndrome });
     }
 
-    /// Reads a command, and looks at where its reply goes: what is not whole has changed nothing.
+    /// Reads a command, and checks the blocks of its reply. A malformed command changes nothing.
     fn read_command(&self, entry: &Bytes<ENTRY>) -> Result<(Request, usize, Chain), Undelivered> {
         if self.interface.checksum != Checksum::Off && xor(&entry.0) != 0xff {
             return Err(Undelivered::SIGNATURE);
@@ -133,7 +135,7 @@ impl<M: Memory> Device<M> {
             _ => Err(error),
         };
         let input = length(4, INLINE, Undelivered::INPUT_LENGTH)?;
-        // Replies that say nothing have room for less than what an entry holds (Linux: 12 bytes for
+        // The room for a reply without data may be smaller than the part in an entry (Linux: 12 bytes for
         // ENABLE_HCA).
         let output = length(0x38, LEAST, Undelivered::OUTPUT_LENGTH)?;
         let token = entry.byte(0x3c);
@@ -146,7 +148,7 @@ impl<M: Memory> Device<M> {
         Ok((Request(request), output, outputs))
     }
 
-    /// Follows the blocks of a request or a reply of `length` bytes.
+    /// Reads the chain of blocks of a request or a reply of `length` bytes.
     fn chain(
         &self,
         first: u64,
@@ -155,7 +157,8 @@ impl<M: Memory> Device<M> {
         misaligned: Undelivered,
     ) -> Result<Chain, Undelivered> {
         let count = length.saturating_sub(INLINE).div_ceil(DATA);
-        // As large as it gets, and read where it stays: what is moved leaves its bytes behind.
+        // The vector has its final capacity from the start, and blocks are read in place. A moved block would
+        // leave a copy of its bytes, which may contain a key.
         let (mut at, mut chain) = (first, Chain::with_capacity(count));
         for number in 0..count {
             // Assumption: blocks begin at multiples of their data; Linux has them at multiples of 1024.

@@ -1,5 +1,5 @@
-//! Event queues: what has happened becomes an entry, and an entry of an armed queue becomes an interrupt (PRM
-//! `eqe`; `eq.c` of Linux's mlx5_core).
+//! Event queues: an event becomes an entry, and an entry of an armed queue raises an interrupt (PRM `eqe`;
+//! `eq.c` of Linux's mlx5_core).
 
 use crate::device::{Device, Event};
 use crate::interface_state::INDEX;
@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 /// Bytes of an entry.
 const ENTRY: usize = 64;
-/// Where what an event tells begins, and in it what names a completion queue (of a completion) or a queue
-/// pair.
+/// Offset of an event's data in its entry, and offset of the number of a queue pair, or of the completion
+/// queue of a completion.
 const DATA: usize = 0x20;
 const NUMBER: usize = 0x38;
 
@@ -28,7 +28,7 @@ pub(super) mod kind {
     pub(crate) const SRQ_LIMIT: u8 = 0x14;
 }
 
-/// Why a completion queue failed: it was full.
+/// The syndrome of a completion queue that was full.
 const OVERRUN: u8 = 1;
 
 /// An event: its type, and its entry's bytes from [`DATA`] on.
@@ -38,7 +38,7 @@ struct Told {
 }
 
 impl Told {
-    /// An event that names an object, in the place of its kind.
+    /// Returns an event with the number of an object at offset `at` of the entry.
     fn of(kind: u8, at: usize, number: u32) -> Self {
         let mut data = [0; 28];
         if let Some(place) = data.get_mut(at - DATA..at - DATA + 4) {
@@ -68,8 +68,8 @@ impl From<Event> for Told {
 }
 
 impl<M: Memory> Device<M> {
-    /// Writes what has happened into event queues, and returns the vectors of the interrupts that come of it.
-    /// Without an event queue events stay for [`Device::take_events`].
+    /// Writes pending events into event queues, and returns the vectors of the resulting interrupts. Without
+    /// an event queue, events stay for [`Device::take_events`].
     pub fn take_interrupts(&mut self) -> Vec<u16> {
         if !self.interface.eqs.is_empty() {
             self.tell_completions();
@@ -89,8 +89,8 @@ impl<M: Memory> Device<M> {
         core::mem::take(&mut self.interface.interrupts)
     }
 
-    /// Tells the event queues of armed completion queues with entries that the host has not taken. Each is
-    /// armed for one event.
+    /// Writes an event for each armed completion queue with entries that the host has not taken. The event
+    /// disarms the completion queue.
     fn tell_completions(&mut self) {
         let mut due = Vec::new();
         for (number, notify) in &mut self.interface.cqs {
@@ -107,7 +107,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Tells the first event queue that gets events of this type.
+    /// Writes an event to the first event queue that gets events of this type.
     fn tell(&mut self, told: Told) {
         let found = self.interface.eqs.iter().find(|(_, eq)| eq.gets(told.kind)).map(|(number, _)| *number);
         if let Some(number) = found {
@@ -115,7 +115,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Writes an entry, its last byte last. Assumption: where a queue is full the event is lost.
+    /// Writes an entry, its last byte last. Assumption: if the queue is full, the event is lost.
     fn put_event(&mut self, number: u32, told: &Told) {
         let Some(eq) = self.interface.eqs.get_mut(&number).filter(|eq| !eq.is_full()) else { return };
         let mut entry = [0; ENTRY];
@@ -124,7 +124,7 @@ impl<M: Memory> Device<M> {
         let slot = u64::from(eq.producer & ((1 << eq.log_entries) - 1)) * ENTRY as u64;
         let owner = (eq.producer >> eq.log_entries & 1) as u8;
         let address = eq.ring.wrapping_add(slot);
-        // A ring that is no memory any more takes no entry.
+        // If the ring is no longer memory, the entry is dropped.
         if self.memory.write(address, &entry[..ENTRY - 1]).is_err() {
             return;
         }
@@ -136,14 +136,14 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Takes what the host says of an event queue: entries that it has taken, and whether it wants an
-    /// interrupt for the next.
+    /// Takes a doorbell of an event queue: the count of entries that the host has taken, and whether the next
+    /// entry raises an interrupt.
     pub(super) fn ring_event_queue(&mut self, number: u32, consumer: u32, arms: bool) {
         let interface = &mut self.interface;
         let Some(eq) = interface.eqs.get_mut(&number) else { return };
         eq.consumer = consumer & INDEX;
         if arms {
-            // What it has not seen is an interrupt at once.
+            // Entries that the host has not taken raise an interrupt at once.
             let is_behind = (eq.producer.wrapping_sub(eq.consumer)) & INDEX != 0;
             eq.armed = !is_behind;
             if is_behind {

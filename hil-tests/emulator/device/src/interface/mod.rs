@@ -1,8 +1,8 @@
-//! The command interface, as a machine without a driver sees it: registers, the command queue, and the states
-//! from reset to running.
+//! The command interface of a bare machine: registers, the command queue, and the states from reset to
+//! running.
 //!
-//! It reads words at the offsets of the PRM (`mlx5_ifc.h` and `device.h` of Linux; DEVICE.md, "The command
-//! interface of a bare device"), and shares nothing with what writes them.
+//! The interface reads fields at the offsets of the PRM (`mlx5_ifc.h` and `device.h` of Linux; DEVICE.md,
+//! "The command interface of a bare device"). It shares no code with the encoders of commands.
 
 mod commands;
 mod delivery;
@@ -35,17 +35,17 @@ mod register {
 /// The revision of the command interface.
 const REVISION: u32 = 5;
 
-/// Logarithms of the entries, and of the bytes from one to the next: not the 64 of an entry, which is another
-/// power of two.
+/// Logarithms of the number of entries, and of the distance between entries. The distance is not the 64 bytes
+/// of an entry.
 const LOG_SIZE: u32 = 4;
 const LOG_STRIDE: u32 = 7;
 
-/// How often the firmware is still starting when it is asked.
+/// The number of reads of INITIALIZING during which the firmware is still starting.
 const STARTING: u32 = 3;
 
 impl<M: Memory> Device<M> {
-    /// Reads a register of the initialization segment, whose place is in bytes; the value is a number. There
-    /// is nothing but 0 between them.
+    /// Reads a register of the initialization segment at an offset in bytes. The value is in host byte order.
+    /// Other offsets read as 0.
     pub fn read_register(&mut self, offset: usize) -> u32 {
         let interface = &mut self.interface;
         match offset {
@@ -58,7 +58,7 @@ impl<M: Memory> Device<M> {
             }
             register::TIMER_HIGH => (self.clock.ticks() >> 32) as u32,
             register::TIMER_LOW => self.clock.ticks() as u32,
-            // A driver takes a device for dead whose count stands still.
+            // A driver considers a device dead if the counter stands still.
             register::HEALTH_COUNTER => {
                 interface.health = interface.health.wrapping_add(1) & 0x00ff_ffff;
                 interface.health
@@ -67,8 +67,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Writes a register. The doorbell has the device carry out the entries that it names, at once. A device
-    /// that is still starting hears nothing.
+    /// Writes a register. A write to the doorbell executes the named commands at once. While the firmware is
+    /// starting, writes are ignored.
     pub fn write_register(&mut self, offset: usize, value: u32) {
         if self.interface.asked <= STARTING {
             return;
@@ -90,13 +90,13 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Resets the function: there is nothing of it but its kind, and its firmware starts anew.
+    /// Resets the function: only its profile stays, and the firmware starts again.
     pub fn reset_function(&mut self) {
         self.drop_objects();
         self.interface = Interface::default();
     }
 
-    /// Every object is gone.
+    /// Destroys all objects.
     fn drop_objects(&mut self) {
         self.objects = Objects::new();
         self.active.clear();
@@ -116,7 +116,7 @@ impl<M: Memory> Device<M> {
         interface.blue_flame = None;
     }
 
-    /// Returns in which state the command interface is.
+    /// Returns the state of the command interface.
     pub const fn phase(&self) -> Phase {
         self.interface.phase
     }

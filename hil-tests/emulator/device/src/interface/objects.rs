@@ -41,22 +41,22 @@ mod opcode {
     pub(super) const DESTROY_OBJECT: u16 = 0xa03;
 }
 
-/// Objects of which a driver wants a number and nothing else: the opcodes that make them and destroy them.
-/// Receive queues and domains of XRC, which no queue pair can use, and contexts of users.
+/// Objects that are only a number: the opcodes that create and destroy them. They are receive queues and
+/// domains of XRC, which no queue pair of this device uses, and user contexts.
 const NUMBERS: &[(u16, u16)] = &[
     (opcode::CREATE_XRC_SRQ, 0x706),
     (0x80e, 0x80f), // ALLOC_XRCD
     (0xa04, 0xa06), // CREATE_UCTX
 ];
 
-/// The type of data encryption keys, and the purpose AES-XTS.
+/// The object type of data encryption keys, and the code of their purpose AES-XTS.
 const DEK: u16 = 0xc;
 const XTS: u8 = 3;
 
 /// Where the context of an mkey begins.
 const MKC: usize = 0x10;
 
-/// UAR pages: those below are the initialization segment's.
+/// The numbers of UAR pages. The pages below belong to the initialization segment.
 const UARS: core::ops::Range<u32> = 0x10..0x100;
 const EQS: core::ops::Range<u32> = 1..0x100;
 /// Logarithm of the most entries of an event queue.
@@ -115,8 +115,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Makes an object that is a number and nothing else. Numbers of all receive queues are of one space, in
-    /// which those of this device are below.
+    /// Creates an object that is only a number. All receive queues share one range of numbers. The numbers of
+    /// shared receive queues on this device are below 0x10_0000.
     fn make_number(&mut self, opcode: u16) -> Answer {
         let numbers = if opcode == opcode::CREATE_XRC_SRQ { 0x10_0000..0x20_0000 } else { 1..0x1_0000 };
         let number = free(numbers, |number| self.interface.numbers.contains(&(opcode, *number)))?;
@@ -124,7 +124,7 @@ impl<M: Memory> Device<M> {
         Ok(reply::number(number))
     }
 
-    /// CREATE_RMP: a shared receive queue on pages (PRM `rmpc`, `wq`).
+    /// CREATE_RMP: creates a shared receive queue on pages (PRM `rmpc`, `wq`).
     fn create_rmp(&mut self, request: &Request) -> Answer {
         const WQ: usize = 0x50;
         let at = |offset: usize| WQ + offset;
@@ -146,7 +146,7 @@ impl<M: Memory> Device<M> {
         Ok(reply::number(self.with_ring(ring, made)?))
     }
 
-    /// MODIFY_RMP: its limit.
+    /// MODIFY_RMP: arms the limit of a shared receive queue.
     fn modify_rmp(&mut self, request: &Request) -> Answer {
         const LIMIT: u8 = 1;
         if request.u8(0x17)? & LIMIT != 0 {
@@ -162,8 +162,8 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// A region on pages (access mode MTT). The lower bits of an entry are rights, which those of the mkey
-    /// have in them.
+    /// Creates a region on pages (access mode MTT). The lower bits of an entry are rights. They are ignored,
+    /// since the rights of the mkey include them.
     fn create_region(&mut self, request: &Request, pd: u32, tag: u8, rights: Access) -> Result<Key, Refused> {
         let at = |offset: usize| MKC + offset;
         let (start, length) = (request.u64(at(0x10))?, request.u64(at(0x18))?);
@@ -189,7 +189,7 @@ impl<M: Memory> Device<M> {
     fn create_eq(&mut self, request: &Request) -> Answer {
         let log_entries = request.u8(0x1c)? & 0x1f;
         self.uar(request.u24(0x1d)?)?;
-        // Its first page has no offset (the vfio selftest driver of Linux).
+        // The ring of an event queue begins at a page (the vfio selftest driver of Linux).
         if log_entries > LOG_MAX_EVENTS || request.u16(0x1a)? >> 6 & 0x3f != 0 {
             return Err(Refused::PARAMETER);
         }
@@ -202,7 +202,8 @@ impl<M: Memory> Device<M> {
         let ring = self.ring(request, request.u8(0x28)? & 0x1f, 0, ENTRY << log_entries)?;
         let mut owner = [0];
         let is_read = self.memory.read(ring + ENTRY - 1, &mut owner).is_ok();
-        // An entry that is the host's would be taken for an event.
+        // The owner bit of an unwritten entry has to be 1. Otherwise the host would take the entry for an
+        // event.
         if !is_read || owner != [1] {
             self.memory.close(ring);
             return Err(Refused::PARAMETER);
@@ -219,7 +220,8 @@ impl<M: Memory> Device<M> {
     }
 
     fn create_cq_on_pages(&mut self, request: &Request) -> Answer {
-        // `dbr_umem_valid`, `cqe_sz` of more than 128 bytes; `cq_umem_valid`: there is no user memory.
+        // Refuses `dbr_umem_valid` and `cq_umem_valid`, since there is no user memory, and a `cqe_sz` of more
+        // than 128 bytes.
         if request.u8(0x10)? & 0x02 != 0 || request.u8(0x11)? & 0xc0 != 0 || request.u8(0x5c)? & 0x80 != 0 {
             return Err(Refused::PARAMETER);
         }
@@ -260,12 +262,13 @@ impl<M: Memory> Device<M> {
         let (pd, tag, rights) = (request.u24(at(0xd))?, request.u8(at(7))?, Access::from_byte(access));
         self.known_pd(pd)?;
         let key = match (first & 0x1c, access & 3) {
-            // By the addresses of the bus, all 64 bits of them.
+            // A key over all addresses of the bus.
             (0, 0) if flags & 0x80 != 0 => {
                 self.insert_mkey(Mkey { tag, ..Mkey::region(pd, 0, 0, u64::MAX, rights) })?
             }
             (0, 1) if first & 0x40 == 0 => self.create_region(request, pd, tag, rights)?,
-            // Entries of their own lengths, or of one length: a UMR writes them, or the command brings them.
+            // Entries with their own lengths (KLM), or of one length (KSM). A UMR writes them, or the command
+            // contains them.
             (0, mode @ (2 | 3)) => {
                 let crypto = request.u8(at(0x3c))? >> 3 & 3 != 0;
                 let bsf = if flags & 0x40 == 0 { 0 } else { request.u32(at(0x20))? };

@@ -1,5 +1,5 @@
-//! What a host asks of the function and its port beside objects: who it is, registers of the port, and the
-//! port on the network (`fw.c`, `vport.c` and `port.c` of Linux's mlx5_core).
+//! Commands about the function and its port: the adapter, registers of the port, and the port's addresses
+//! (`fw.c`, `vport.c` and `port.c` of Linux's mlx5_core).
 
 use super::reply::{self, HEADER, Refused};
 use super::request::Request;
@@ -12,10 +12,10 @@ use alloc::vec::Vec;
 
 type Answer = Result<Vec<u8>, Refused>;
 
-/// Of the port's capabilities: connections are managed (`IB_PORT_CM_SUP`).
+/// A capability of the port: it supports connection management (`IB_PORT_CM_SUP`).
 const CONNECTIONS: u32 = 1 << 16;
 
-/// Of `cmd_hca_cap`, what a driver of the function wants beside what its users do.
+/// Fields of `cmd_hca_cap` that only a driver of the function needs.
 const GENERAL: &[Field] = &[
     number(0x1c, 0, 8, 22),   // log_max_eq_sz
     number(0x1f, 4, 4, 7),    // log_max_eq
@@ -30,10 +30,10 @@ const GENERAL: &[Field] = &[
     number(0x8e, 0, 16, 255), // max_num_eqs
 ];
 
-/// Of a port of InfiniBand: its type is 0, and it is asked by commands instead of packets (`ib_virt`).
+/// Fields of an InfiniBand port: commands replace management packets (`ib_virt`). Its port type is 0.
 const INFINIBAND: &[Field] = &[flag(0x34, 2)];
 
-/// Returns the capabilities of the device as its driver is told, from those that users are told.
+/// Returns the capabilities of the device for its driver, from the capabilities for users.
 pub(super) fn with_host(mut found: Vec<u8>, port: Port) -> Vec<u8> {
     put_all(&mut found, GENERAL);
     if port == Port::InfiniBand {
@@ -59,7 +59,7 @@ mod register {
 const DESCRIPTION: usize = 64;
 
 impl<M: Memory> Device<M> {
-    /// QUERY_ADAPTER: its maker, and the name of its board.
+    /// QUERY_ADAPTER: returns vendor and board name.
     pub(super) fn query_adapter(&self) -> Vec<u8> {
         let mut answer = reply::with(0x110, HEADER + 0x18, &0x0000_02c9_u32.to_be_bytes());
         answer.splice(0x100.., *b"MLX5SOFTDEV00001");
@@ -82,7 +82,7 @@ impl<M: Memory> Device<M> {
         };
         let is_infiniband = self.profile().port == Port::InfiniBand;
         match (request.u16(0xa)?, reads) {
-            // Little endian, which is the only one of this device.
+            // The host is little endian. This device supports no other.
             (register::HOST_ENDIANNESS, false) => {}
             (register::NODE_DESC, false) => {
                 self.interface.description = request.bytes(HEADER, DESCRIPTION)?.to_vec();
@@ -93,14 +93,14 @@ impl<M: Memory> Device<M> {
                 [4, 8, 0xc].into_iter().for_each(|at| put(at, &bytes.to_be_bytes()));
             }
             (register::PTYS, true) if is_infiniband => {
-                // 4 lanes of HDR: what there can be, what is wanted, what is.
+                // 4 lanes of HDR: the capability, the configured value, and the current value.
                 [0x10, 0x1c, 0x28].into_iter().for_each(|at| put(at, &[0, 1 << 2, 0, 1 << 6]));
             }
             (register::PTYS, true) => {
                 // 100GBASE-CR4.
                 [0xc, 0x18, 0x24].into_iter().for_each(|at| put(at, &(1_u32 << 20).to_be_bytes()));
             }
-            // It is up, whatever is wanted.
+            // The port is up, independent of the requested state.
             (register::PAOS, true) => put(2, &[1, 1]),
             (register::PAOS, false) => {}
             (register::PVLC, true) => [7, 0xb, 0xf].into_iter().for_each(|at| put(at, &[1])),
@@ -111,13 +111,13 @@ impl<M: Memory> Device<M> {
         Ok(answer)
     }
 
-    /// Returns the number of the node, the last 8 bytes of the port's address.
+    /// Returns the GUID of the node: the last 8 bytes of the port's GID.
     fn guid(&self) -> [u8; 8] {
         let [.., a, b, c, d, e, f, g, h] = self.profile().port_gid;
         [a, b, c, d, e, f, g, h]
     }
 
-    /// QUERY_HCA_VPORT_CONTEXT: a port of InfiniBand that is active (PRM `hca_vport_context`).
+    /// QUERY_HCA_VPORT_CONTEXT: returns the context of an active InfiniBand port (PRM `hca_vport_context`).
     pub(super) fn query_hca_vport(&self) -> Answer {
         let guid = u64::from_be_bytes(self.guid());
         let mut context = vec![0; 0x200];
@@ -132,7 +132,7 @@ impl<M: Memory> Device<M> {
                 number(0x30, 0, 64, guid),               // port_guid
                 number(0x38, 0, 64, guid),               // node_guid
                 number(0x40, 0, 32, CONNECTIONS as u64), // cap_mask1
-                number(0x44, 0, 32, CONNECTIONS as u64), // what of it a host may change
+                number(0x44, 0, 32, CONNECTIONS as u64), // bits of cap_mask1 that a host may change
                 number(0x60, 0, 16, LID.into()),         // lid
                 number(0x64, 0, 16, LID.into()),         // sm_lid
             ],
@@ -140,7 +140,8 @@ impl<M: Memory> Device<M> {
         Ok(reply::with(HEADER + context.len(), HEADER, &context))
     }
 
-    /// MODIFY_HCA_VPORT_CONTEXT: a host says that it manages connections, which is so in any case.
+    /// MODIFY_HCA_VPORT_CONTEXT: accepts the host's report that it manages connections. The context shows
+    /// this bit in any case.
     pub(super) fn modify_hca_vport(request: &Request) -> Answer {
         const FIELD_CAPABILITIES: u32 = 1 << 3;
         let is_that = request.u32(HEADER)? & !FIELD_CAPABILITIES == 0
@@ -148,7 +149,7 @@ impl<M: Memory> Device<M> {
         if is_that { Ok(reply::done()) } else { Err(Refused::PARAMETER) }
     }
 
-    /// QUERY_HCA_VPORT_GID: the port has one address, at 0.
+    /// QUERY_HCA_VPORT_GID: returns the only GID of the port, at index 0.
     pub(super) fn query_hca_gid(&self, request: &Request) -> Answer {
         let own = self.profile().port_gid;
         let gid = if request.u16(0xe)? == 0 { own } else { [0; 16] };
@@ -157,13 +158,13 @@ impl<M: Memory> Device<M> {
         Ok(answer)
     }
 
-    /// QUERY_HCA_VPORT_PKEY: the port has the default partition, at 0.
+    /// QUERY_HCA_VPORT_PKEY: returns the default partition key, at index 0.
     pub(super) fn query_hca_pkey(request: &Request) -> Answer {
         let pkey = if request.u16(0xe)? == 0 { 0xffff_u32 } else { 0 };
         Ok(reply::with(HEADER + 4, HEADER, &pkey.to_be_bytes()))
     }
 
-    /// MAD_IFC: a packet of management for the port itself. It is answered as by a node that has no such
+    /// MAD_IFC: takes a management packet for the port itself. The answer is that of a node without the
     /// attribute (InfiniBand 13.4.7).
     pub(super) fn manage(request: &Request) -> Answer {
         const MAD: usize = 256;

@@ -1,5 +1,5 @@
-//! Queue pairs by commands: made on pages, taken from state to state, asked (PRM `qpc`; `qp.c` of Linux's
-//! mlx5_ib).
+//! Commands on queue pairs: creation on pages, transitions between states, queries (PRM `qpc`; `qp.c` of
+//! Linux's mlx5_ib).
 
 use super::reply::{self, Refused};
 use super::request::Request;
@@ -14,10 +14,10 @@ use alloc::vec::Vec;
 
 type Answer = Result<Vec<u8>, Refused>;
 
-/// Where the context begins.
+/// Offset of the context in a command.
 const QPC: usize = 0x18;
 
-/// What a queue pair is for (`st`, `MLX5_QP_ST_*`).
+/// Transport services of queue pairs (`st`, `MLX5_QP_ST_*`).
 mod service {
     pub(super) const RELIABLE: u8 = 0;
     pub(super) const UNRELIABLE: u8 = 1;
@@ -27,8 +27,8 @@ mod service {
     pub(super) const UMR: u8 = 12;
 }
 
-/// A command that takes queue pairs from state to state: its opcode, the states that it begins in, if not all
-/// do, the one that it leads to, and what of the context it sets.
+/// A command that changes the state of queue pairs: its opcode, the states in which it is allowed (`None` for
+/// all), the new state, and the bytes of the context that it sets.
 struct Step {
     opcode: u16,
     from: Option<&'static [QpState]>,
@@ -66,14 +66,15 @@ const STEPS: &[Step] = &[
     Step { opcode: 0x50a, from: None, to: QpState::Reset, sets: &[] },
 ];
 
-/// What a step may set beside, where bits of a mask select it (`opt_param_mask`, `MLX5_QP_OPTPAR_*`): the
-/// bit, and the bits of the context. Rights to read, to do atomics, to write; the key of datagrams.
+/// Optional fields of a step, which bits of a mask select (`opt_param_mask`, `MLX5_QP_OPTPAR_*`): the bit,
+/// the offset in the context, and the bits there. The fields are the rights to read, to do atomics and to
+/// write, and the Q_Key.
 const OPTIONS: &[(u32, usize, &[u8])] =
     &[(1 << 1, 0x92, &[0x80]), (1 << 2, 0x92, &[0x20]), (1 << 3, 0x92, &[0x40]), (1 << 5, 0xa8, &[0xff; 4])];
-/// Where that mask is.
+/// Offset of this mask in a command.
 const OPTIONAL: usize = 0x10;
 
-/// Returns whether a command takes queue pairs from state to state.
+/// Returns whether a command changes the state of queue pairs.
 pub(super) fn steps(opcode: u16) -> bool {
     STEPS.iter().any(|step| step.opcode == opcode)
 }
@@ -86,13 +87,13 @@ impl<M: Memory> Device<M> {
             service::RELIABLE | service::UMR => (Transport::ReliableConnection, None),
             service::UNRELIABLE => (Transport::UnreliableConnection, None),
             service::DATAGRAM => (Transport::UnreliableDatagram, None),
-            // Whoever manages a port finds their numbers in packets.
+            // Management packets address these queue pairs by their fixed numbers, 0 and 1.
             service::MANAGEMENT_0 => (Transport::UnreliableDatagram, Some(0)),
             service::MANAGEMENT_1 => (Transport::UnreliableDatagram, Some(1)),
             _ => return Err(Refused::PARAMETER),
         };
         let timestamps = request.u8(at(0xb))? >> 6;
-        // `dbr_umem_valid`; `wq_umem_valid`: there is no user memory.
+        // `dbr_umem_valid` and `wq_umem_valid` are refused: there is no user memory.
         let has_umem = request.u8(at(0xd0))? & 0x10 != 0 || request.u8(0x10c)? & 0x80 != 0;
         if !self.profile().timestamps.take(timestamps) || has_umem {
             return Err(Refused::PARAMETER);
@@ -155,8 +156,8 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Takes a queue pair from state to state: in their order and no other. What is refused has changed
-    /// nothing.
+    /// Changes the state of a queue pair. Only the transitions of `STEPS` are allowed. A refused command
+    /// changes nothing.
     pub(super) fn step(&mut self, opcode: u16, qp: u32, request: &Request) -> Answer {
         let step = STEPS.iter().find(|step| step.opcode == opcode).ok_or(Refused::OPCODE)?;
         let state = self.query(qp)?.state;
@@ -226,7 +227,7 @@ impl<M: Memory> Device<M> {
         stays || if is_global { is_own } else { u16::from_be_bytes([byte(6), byte(7)]) == LID }
     }
 
-    /// QUERY_QP: the context as commands have written it, with the state of now.
+    /// QUERY_QP: returns the context as commands have written it, with the current state.
     pub(super) fn query_qp(&self, number: u32) -> Answer {
         let state = match self.query(number)?.state {
             QpState::Reset => 0,
@@ -245,7 +246,7 @@ impl<M: Memory> Device<M> {
         Ok(answer)
     }
 
-    /// Creates a queue pair, under this number if there is one.
+    /// Creates a queue pair, under the given number if any.
     fn create_qp_numbered(
         &mut self,
         attributes: QpAttributes,
@@ -258,5 +259,5 @@ impl<M: Memory> Device<M> {
     }
 }
 
-/// A queue pair that no process has.
+/// A peer that does not exist.
 const NOBODY: Peer = Peer::Remote(u32::MAX);

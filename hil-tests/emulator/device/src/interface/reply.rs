@@ -1,10 +1,10 @@
-//! What the device answers.
+//! Replies to commands.
 
 use crate::device::Error;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes of the beginning of a reply that says something.
+/// Bytes before the data of a reply.
 pub(super) const HEADER: usize = 16;
 
 /// Bytes of status and syndrome, which every reply has.
@@ -47,7 +47,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// A good reply of `length` bytes, with these at a place.
+/// Returns a successful reply of `length` bytes, with `bytes` at offset `at`.
 pub(super) fn with(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut reply = vec![0; length];
     if let Some(place) = reply.get_mut(at..at + bytes.len()) {
@@ -56,12 +56,12 @@ pub(super) fn with(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// A good reply that names an object.
+/// Returns a successful reply with the number of an object.
 pub(super) fn number(number: u32) -> Vec<u8> {
     with(HEADER, 8, &number.to_be_bytes())
 }
 
-/// A good reply that says nothing.
+/// Returns a successful reply without data.
 pub(super) fn done() -> Vec<u8> {
     vec![0; LEAST]
 }

@@ -1,10 +1,10 @@
-//! The words of a request.
+//! Fields of a request.
 
 use super::reply::Refused;
 use alloc::vec::Vec;
 use zeroize::Zeroizing;
 
-/// A request, wiped when dropped: there may be a key in it.
+/// A request. Its bytes are wiped when dropped, since they may contain a key.
 pub(super) struct Request(pub(super) Zeroizing<Vec<u8>>);
 
 impl Request {
@@ -37,7 +37,7 @@ impl Request {
         self.number(at, 8)
     }
 
-    /// Reads the list of pages behind the first bytes of a request, which has to end where the request does.
+    /// Reads the list of pages from offset `at` of a request on. The request has to end with the list.
     pub(super) fn pages(&self, at: usize, count: usize) -> Result<Vec<u64>, Refused> {
         if self.0.len() != at + count * 8 {
             return Err(Refused::INPUT_LENGTH);

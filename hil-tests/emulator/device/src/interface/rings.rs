@@ -1,4 +1,4 @@
-//! Rings and doorbell records of objects: where a command says that they are.
+//! Addresses of rings and doorbell records in commands.
 
 use super::reply::Refused;
 use super::request::Request;
@@ -13,8 +13,8 @@ pub(super) const ENTRY: u64 = 64;
 const RECORD: usize = 8;
 
 impl<M: Memory> Device<M> {
-    /// Returns where a ring of `bytes` is that begins `offset` 64th parts of a page into the first page of a
-    /// list: whole, and memory. Pages may be anywhere.
+    /// Returns the address of a ring of `bytes` on a list of pages. The ring begins `offset` 64ths of a page
+    /// into the first page. All bytes of the ring have to be memory; the pages may be anywhere.
     pub(super) fn ring(
         &mut self,
         request: &Request,
@@ -25,7 +25,7 @@ impl<M: Memory> Device<M> {
         let page = 1_u64 << (12 + log_page);
         let offset = u64::from(offset & 0x3f) * (page / 64);
         let count = (offset + bytes).div_ceil(page) as usize;
-        // More pages than are needed are as good.
+        // Surplus pages are allowed.
         let listed = request.0.len().saturating_sub(PAGES) / 8;
         let mut pages = request.pages(PAGES, listed.max(count))?;
         pages.truncate(count);
@@ -43,7 +43,7 @@ impl<M: Memory> Device<M> {
         Ok(ring)
     }
 
-    /// Forgets where a ring is of which nothing has come.
+    /// Closes a ring again if the creation of its object failed.
     pub(super) fn with_ring<T>(&mut self, ring: u64, made: Result<T, Error>) -> Result<T, Refused> {
         if made.is_err() {
             self.memory.close(ring);

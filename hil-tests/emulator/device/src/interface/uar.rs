@@ -1,5 +1,5 @@
-//! Doorbells: pages of registers in BAR 0 (user access regions), through which work is rung and queues are
-//! armed.
+//! Doorbells: pages of registers in BAR 0 (user access regions). Writes to them ring work requests and arm
+//! queues.
 
 use crate::device::Device;
 use crate::interface_state::{Armed, BlueFlame};
@@ -21,21 +21,22 @@ mod register {
 /// Bytes of a buffer of a send doorbell: two of them alternate.
 const BUFFER: u64 = 256;
 
-/// Bytes of a block, which comes with a doorbell in eight writes.
+/// Bytes of a block. With BlueFlame, a block arrives in eight writes.
 const BLOCK: usize = 64;
 
-/// Of the word with a completion queue's consumer index: only an entry that asks for an event is to be one.
+/// A flag beside the consumer index of a completion queue: only a solicited entry raises an event.
 const SOLICITED: u32 = 1 << 24;
 
 impl<M: Memory> Device<M> {
-    /// Takes a write to a UAR page; `offset` is that from the beginning of BAR 0. A page that was not
-    /// allocated hears nothing.
+    /// Takes a write to a UAR page. `offset` counts from the beginning of BAR 0. Writes to pages that were
+    /// not allocated are ignored.
     ///
-    /// The first 8 bytes of a work request are its doorbell, and the ring is executed. Where the ring has a
-    /// request that does nothing and completes nothing, the 56 bytes behind the 8 are waited for, in writes
-    /// of 8 bytes: the block that they make up is executed instead (BlueFlame). A driver finds out in this
-    /// way whether the bus combines writes (`mlx5_ib_test_wc` of Linux). Where the rest does not come, and
-    /// another doorbell does, or [`Device::settle_doorbells`] is called, the ring counts.
+    /// The first 8 bytes of a work request are its doorbell: the device executes the requests in the ring. If
+    /// the only request in the ring is a NOP without completion, the device waits for the other 56 bytes of
+    /// the block, in writes of 8 bytes. It then executes this block instead of the one in the ring
+    /// (BlueFlame). A driver finds out in this way whether the bus combines writes (`mlx5_ib_test_wc` of
+    /// Linux). If the rest does not arrive before the next doorbell or before [`Device::settle_doorbells`],
+    /// the device executes the ring.
     pub fn write_uar(&mut self, offset: u64, bytes: &[u8]) {
         let page = u32::try_from(offset / PAGE).unwrap_or(u32::MAX);
         if !self.interface.uars.contains(&page) {
@@ -67,7 +68,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Returns whether a queue pair has one request to execute, which does nothing and completes nothing.
+    /// Returns whether the only rung request of a queue pair is a NOP without completion.
     fn rings_nothing(&self, number: u32) -> bool {
         let Some(qp) = self.objects.qps.get(number) else { return false };
         let (attributes, next) = (&qp.attributes, qp.next_block());
@@ -86,21 +87,21 @@ impl<M: Memory> Device<M> {
         self.interface.blue_flame.is_some()
     }
 
-    /// Executes what a doorbell has rung that waits for the rest of its block, which does not come.
+    /// Executes a doorbell that still waits for the rest of its block.
     pub fn settle_doorbells(&mut self) {
         let Some(BlueFlame { bytes, length, .. }) = self.interface.blue_flame.take() else { return };
         // The second word of a control segment names the queue.
         let [_, _, _, _, a, b, c, _, ..] = bytes;
         let number = u32::from_be_bytes([0, a, b, c]);
         if length == BLOCK {
-            // A block that is not the next of its queue is not taken.
+            // The device ignores a block that is not the next one of its queue.
             let _ = self.blue_flame(number, &[bytes]);
         }
-        // Nobody hears of a doorbell that names no queue.
+        // A doorbell for an unknown queue is ignored.
         let _ = self.doorbell(number);
     }
 
-    /// Takes more of the block that is coming, if these bytes are of it.
+    /// Adds these bytes to the open block, if they continue it.
     fn continue_block(&mut self, offset: u64, part: [u8; 8]) -> bool {
         let Some(coming) = self.interface.blue_flame.as_mut().filter(|coming| coming.next == offset) else {
             return false;

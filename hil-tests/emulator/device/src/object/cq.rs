@@ -1,13 +1,13 @@
 //! Completion queues: a ring that the device fills and the host empties (PRM `cqc`).
 
-/// What a completion queue is created with.
+/// The attributes of a new completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqAttributes {
     /// Address of the ring.
     pub ring: u64,
     /// Logarithm of the number of entries, 0 to 22.
     pub log_entries: u8,
-    /// Size of an entry in bytes, 64 or 128. Of 128 the second half is used.
+    /// Size of an entry in bytes, 64 or 128. In an entry of 128 bytes, the second half is used.
     pub entry_bytes: u8,
     /// Address of the doorbell record: big-endian u32 consumer index, then the arm word.
     pub doorbell_record: u64,
@@ -24,9 +24,9 @@ pub(crate) struct Cq {
     pub(crate) consumer: u32,
     /// Count of entries up to the last one that asked for an event (solicited) or tells of an error.
     pub(crate) solicited: u32,
-    /// There is no room, whatever the host says ([`crate::Device::fill`]).
+    /// The queue counts as full, independent of the consumer index ([`crate::Device::fill`]).
     pub(crate) full: bool,
-    /// The host was too slow; nothing is written any more.
+    /// The queue has overrun; the device writes no more entries.
     pub(crate) overrun: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Data encryption keys and what importing wrapped ones needs (PRM objects 0x0c and 0x1f).
+//! Data encryption keys, and the logins and KEKs for wrapped ones (PRM objects 0x0c and 0x1f).
 
 use crate::crypto::{UnwrapError, Xts, unwrap_key};
 use crate::faults::Faults;
@@ -25,9 +25,9 @@ impl KeySize {
     }
 }
 
-/// The bytes of a key, in the form that the device is given them.
+/// The bytes of a key, in plaintext or wrapped.
 ///
-/// Key 1, key 2, then 8 bytes of keytag where there is one; wrapping adds 8 bytes.
+/// Key 1, key 2, then the optional keytag of 8 bytes. Wrapping adds 8 bytes.
 #[derive(Clone, Copy)]
 pub enum KeyMaterial<'a> {
     /// 32, 64, 40 or 72 bytes.
@@ -41,7 +41,7 @@ pub enum KeyMaterial<'a> {
     },
 }
 
-/// What a DEK is created with (`struct mlx5dv_dek_init_attr`).
+/// The attributes of a new DEK (`struct mlx5dv_dek_init_attr`).
 #[derive(Clone, Copy)]
 pub struct DekAttributes<'a> {
     /// Protection domain.
@@ -59,11 +59,11 @@ pub struct DekAttributes<'a> {
 pub enum LoginState {
     /// The credential matched.
     Valid,
-    /// It did not, or its KEK or credential is gone.
+    /// The credential did not match, or the KEK or credential of the login no longer exists.
     Invalid,
 }
 
-/// A KEK or a credential, wiped when dropped and not printed.
+/// A KEK or a credential. Its bytes are wiped when dropped, and never printed.
 pub(crate) struct Secret(pub(crate) Zeroizing<Vec<u8>>);
 
 impl core::fmt::Debug for Secret {
@@ -84,16 +84,16 @@ pub(crate) struct Dek {
     pub(crate) pd: u32,
     pub(crate) cipher: Xts,
     pub(crate) keytag: Option<[u8; 8]>,
-    /// The login that it was loaded under. It need not be there any more.
+    /// The login under which the key was loaded. This login may have ended.
     pub(crate) login: Option<u32>,
-    /// It was used since [`crate::Device::sync_crypto`].
+    /// The key was used since the last [`crate::Device::sync_crypto`].
     pub(crate) used: AtomicBool,
-    /// The value that it has from the next of those on.
+    /// The value from the next [`crate::Device::sync_crypto`] on.
     pub(crate) next: Option<Box<Dek>>,
 }
 
 impl Dek {
-    /// Loads a key from plaintext. `None` for a length that does not fit.
+    /// Loads a key from plaintext. Returns `None` for a wrong length.
     pub(crate) fn load(
         pd: u32,
         size: KeySize,
@@ -116,7 +116,7 @@ impl Dek {
         Some(Self { pd, cipher, keytag, login: None, used: AtomicBool::new(false), next: None })
     }
 
-    /// Unwraps `bytes` with a KEK. `None` where the lengths or the integrity are wrong.
+    /// Unwraps `bytes` with a KEK. Returns `None` if the length or the integrity check is wrong.
     pub(crate) fn unwrap(kek: &Secret, bytes: &[u8], faults: &Faults) -> Option<Secret> {
         match unwrap_key(&kek.0, bytes) {
             Ok(plain) => Some(Secret(plain)),

@@ -8,7 +8,7 @@ use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 /// Access rights of a key (PRM `mkc` bits `lr`, `lw`, `rr`, `rw`, `a`; `enum ibv_access_flags`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The owner may read: on unless taken away.
+    /// The owner may read. The right is on by default.
     pub local_read: bool,
     /// The owner may write (receive, RDMA READ).
     pub local_write: bool,
@@ -21,7 +21,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Local read only: what access flags of 0 give.
+    /// Local read only, as with access flags of 0.
     pub const LOCAL_READ: Self = Self {
         local_read: true,
         local_write: false,
@@ -34,7 +34,7 @@ impl Access {
     /// Everything.
     pub const ALL: Self = Self { remote_read: true, remote_write: true, remote_atomic: true, ..Self::LOCAL };
 
-    /// Takes the access byte of an mkey context.
+    /// Decodes the access byte of an mkey context.
     pub const fn from_byte(byte: u8) -> Self {
         let bits = AccessByte::from_bits(byte);
         Self {
@@ -47,7 +47,7 @@ impl Access {
     }
 }
 
-/// What an indirect key is created with (PRM CREATE_MKEY, `struct mlx5dv_mkey_init_attr`).
+/// The attributes of a new indirect key (PRM CREATE_MKEY, `struct mlx5dv_mkey_init_attr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MkeyAttributes {
     /// Protection domain.
@@ -56,7 +56,7 @@ pub struct MkeyAttributes {
     pub translations: u32,
     /// Room for a signature BSF (`BLOCK_SIGNATURE`).
     pub signature: bool,
-    /// Room for a crypto BSF, and none but encrypted use (`CRYPTO`).
+    /// Room for a crypto BSF. A transfer needs crypto attributes then (`CRYPTO`).
     pub crypto: bool,
     /// Access rights until a UMR changes them.
     pub access: Access,
@@ -72,7 +72,7 @@ pub struct MkeyAttributes {
 }
 
 impl MkeyAttributes {
-    /// A plain indirect key: local rights, tag 0, free.
+    /// Returns the attributes of a plain indirect key: local rights, tag 0, free.
     pub const fn new(pd: u32, translations: u32) -> Self {
         Self {
             pd,
@@ -88,19 +88,20 @@ impl MkeyAttributes {
     }
 }
 
-/// The space of a key that is created with its entries (PRM CREATE_MKEY, `klm_pas_mtt`): no UMR changes it.
+/// The address space of a key that is created with its entries (PRM CREATE_MKEY, `klm_pas_mtt`). UMRs cannot
+/// change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkeySpace {
     /// First address of the space.
     pub start: u64,
-    /// Its bytes.
+    /// Length of the space in bytes.
     pub length: u64,
-    /// What it is made of, one after the other.
+    /// The entries that make up the space, in order.
     pub entries: Vec<Klm>,
 }
 
 impl MkeySpace {
-    /// Returns how many bytes there are entries for.
+    /// Returns the number of bytes that the entries cover.
     fn covered(&self, log_entry: Option<u8>) -> u64 {
         match log_entry {
             Some(log) => (self.entries.len() as u64) << log.min(31),
@@ -108,30 +109,31 @@ impl MkeySpace {
         }
     }
 
-    /// Whether the space has no byte without an entry, and no address that is none.
+    /// Returns whether entries cover every byte of the space, and all addresses fit 64 bits.
     pub(crate) fn is_whole(&self, log_entry: Option<u8>) -> bool {
         self.length <= self.covered(log_entry) && self.start.checked_add(self.length).is_some()
     }
 }
 
-/// Where the bytes of a key are.
+/// The memory behind a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Contiguous from this address on: a registered region.
     Direct(u64),
-    /// Pages of 2 to the power of this number of bytes, by their addresses: a registered region whose first
-    /// byte may be inside of the first page (access mode MTT).
+    /// A registered region on pages (access mode MTT): logarithm of the page size, and addresses of the
+    /// pages. The region may begin inside its first page.
     Pages(u8, Vec<u64>),
-    /// Entry after entry.
+    /// The ranges of these entries, one after the other.
     List(Vec<Klm>),
-    /// Entry after entry, each of 2 to the power of this number of bytes, whatever it says itself.
+    /// The ranges of these entries, one after the other. This logarithm is the length of each; the length in
+    /// the entry is ignored.
     Equal(u8, Vec<Klm>),
     /// Cycles over several streams.
     Strided(StridedHeader, Vec<StridedEntry>),
 }
 
 impl Layout {
-    /// Entry after entry, of their own lengths or of one.
+    /// Returns the layout of a list: entries with their own lengths, or all of one length.
     pub(crate) const fn of(log_entry: Option<u8>, entries: Vec<Klm>) -> Self {
         match log_entry {
             Some(log) => Self::Equal(log, entries),
@@ -139,12 +141,12 @@ impl Layout {
         }
     }
 
-    /// Returns whether entries stand one after the other.
+    /// Returns whether the layout is a list of entries.
     pub(crate) const fn is_list(&self) -> bool {
         matches!(self, Self::List(_) | Self::Equal(..))
     }
 
-    /// Writes entries of a list from this one on, which the mkey has room for.
+    /// Replaces the entries of a list from `first` on. The mkey has room for them.
     pub(crate) fn replace(&mut self, first: usize, new: &[Klm]) {
         let (Self::List(entries) | Self::Equal(_, entries)) = self else { return };
         entries.resize(entries.len().max(first.saturating_add(new.len())), Klm::PADDING);
@@ -155,7 +157,7 @@ impl Layout {
     }
 }
 
-/// Removes the padding that ends a list.
+/// Removes the padding at the end of a list.
 pub(crate) fn trim(entries: &mut Vec<Klm>) {
     let used = entries.iter().rposition(|entry| *entry != Klm::PADDING).map_or(0, |last| last + 1);
     entries.truncate(used);
@@ -164,7 +166,7 @@ pub(crate) fn trim(entries: &mut Vec<Klm>) {
 /// One BSF of 64 bytes, as written.
 pub(crate) type BsfBytes = [u8; 64];
 
-/// Everything that a key holds, to be compared with another and printed.
+/// The state of an mkey. Two states can be compared and printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkeyView(pub(crate) Mkey);
 
@@ -181,13 +183,13 @@ pub(crate) struct Mkey {
     /// The queue pair that a type 2 window is bound to.
     pub(crate) qpn: Option<u32>,
     pub(crate) remote_invalidate: bool,
-    /// Only keys made for UMR can be changed by one (PRM `umr_en`).
+    /// UMRs may change the key (PRM `umr_en`).
     pub(crate) umr: bool,
     pub(crate) signature: bool,
     pub(crate) crypto: bool,
     /// Room for translation entries.
     pub(crate) translations: u32,
-    /// Bytes of each of them, as a logarithm, where all have the same.
+    /// Logarithm of the length of each entry, if all entries have one length.
     pub(crate) log_entry: Option<u8>,
     pub(crate) layout: Layout,
     pub(crate) bsf_enabled: bool,
@@ -197,7 +199,7 @@ pub(crate) struct Mkey {
     pub(crate) errors_expected: bool,
     /// Bit 0 of the count of signature errors that the device has reported.
     pub(crate) errors_counted: bool,
-    /// Writes may pass one another, and reads may pass writes: they never do here.
+    /// Writes may pass one another, and reads may pass writes. This device never reorders them.
     pub(crate) relaxed_ordering: [bool; 2],
 }
 
@@ -227,8 +229,8 @@ impl Mkey {
         }
     }
 
-    /// A region on pages. The first byte of its space is as far into the first page as its address is past a
-    /// multiple of a page.
+    /// Creates a region on pages. The offset of its first byte in the first page is its address modulo the
+    /// page size.
     pub(crate) fn on_pages(
         pd: u32,
         log_page: u8,
@@ -249,7 +251,7 @@ impl Mkey {
             signature: attributes.signature,
             crypto: attributes.crypto,
             translations: attributes.translations,
-            // Such keys are created with their BSFs in force, though there are none yet.
+            // Keys with signature or crypto are created with BSFs in force, before the first BSF is written.
             bsf_enabled: attributes.signature || attributes.crypto,
             log_entry: attributes.log_entry,
             layout: Layout::of(attributes.log_entry, Vec::new()),
@@ -257,7 +259,7 @@ impl Mkey {
         }
     }
 
-    /// A key that no UMR changes, over the spaces of others.
+    /// Creates a key over the spaces of other keys. UMRs cannot change it.
     pub(crate) fn over(attributes: MkeyAttributes, space: MkeySpace) -> Self {
         let MkeySpace { start, length, entries } = space;
         Self {
@@ -270,15 +272,16 @@ impl Mkey {
         }
     }
 
-    /// Whether the device would report a signature error of this key.
+    /// Returns whether the device reports a signature error of this key.
     ///
-    /// Assumption: it reports when software's count differs from its own, so one per count that a UMR writes;
-    /// the reference provider writes 1 first and the next number after each error it has seen.
+    /// Assumption: the device reports an error if the count that software wrote differs from its own count.
+    /// Each written count thus allows one report. The reference provider writes 1 first, and the next number
+    /// after each error that it has seen.
     pub(crate) const fn reports_errors(&self) -> bool {
         self.errors_expected != self.errors_counted
     }
 
-    /// Whether bytes that pass through the key are not those in memory.
+    /// Returns whether the key transforms bytes: the wire bytes differ from the memory bytes.
     pub(crate) const fn changes_bytes(&self) -> bool {
         self.bsf_enabled || self.crypto
     }

@@ -1,4 +1,4 @@
-//! What the device holds: tables of numbered objects, and nothing that moves data.
+//! The objects of the device, in tables by number. No code here moves data.
 
 pub(crate) mod cq;
 pub(crate) mod dek;
@@ -23,7 +23,7 @@ pub(crate) struct Table<T> {
     first: u32,
     last: u32,
     next: u32,
-    /// A number that was given back is used again at once.
+    /// The number of a removed object is reused at once.
     reuses: bool,
 }
 
@@ -33,24 +33,24 @@ impl<T> Table<T> {
         Self { entries: BTreeMap::new(), first, last: MAX_NUMBER, next: first, reuses: false }
     }
 
-    /// Gives numbers from `first` to `last` from now on.
+    /// Assigns numbers from `first` to `last` from now on.
     pub(crate) const fn set_range(&mut self, first: u32, last: u32) {
         (self.first, self.last, self.next) = (first, last, first);
     }
 
-    /// Whether a number is one that objects of this table get.
+    /// Returns whether a number is in the range of this table.
     pub(crate) const fn covers(&self, number: u32) -> bool {
         self.first <= number && number <= self.last
     }
 
-    /// Uses numbers that were given back at once from now on.
+    /// Reuses the numbers of removed objects at once from now on.
     pub(crate) const fn reuse(&mut self) {
         self.reuses = true;
     }
 
-    /// Stores an object under a fresh number, `None` when the numbers are used up.
+    /// Stores an object under a new number, and returns the number. `None` if the numbers are used up.
     pub(crate) fn insert(&mut self, object: T) -> Option<u32> {
-        // Else it is used again as late as possible.
+        // Without `reuses`, a number is reused as late as possible.
         if self.reuses {
             self.next = self.first;
         }
@@ -61,7 +61,7 @@ impl<T> Table<T> {
         Some(number)
     }
 
-    /// Stores an object under this number; `None` where there is one.
+    /// Stores an object under this number. Returns `None` if the number is in use.
     pub(crate) fn insert_at(&mut self, number: u32, object: T) -> Option<u32> {
         if self.entries.contains_key(&number) {
             return None;
@@ -91,7 +91,7 @@ impl<T> Table<T> {
     }
 }
 
-/// A protection domain has nothing but a number.
+/// A protection domain. It has no state.
 #[derive(Debug)]
 pub(crate) struct Pd;
 
@@ -114,7 +114,8 @@ impl Objects {
     pub(crate) const fn new() -> Self {
         Self {
             pds: Table::new(1),
-            // Past 0x100 and 0x400: as keys with tag 0 those mean "end of list" and "strided header".
+            // The first index is past 0x100 and 0x400 as keys: with tag 0, these keys mean "end of list" and
+            // "strided header".
             mkeys: Table::new(0x10),
             psvs: Table::new(1),
             deks: Table::new(1),

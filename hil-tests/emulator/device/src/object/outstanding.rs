@@ -6,10 +6,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::data::DataSegment;
 
-/// Requests of a queue pair that may wait for their responses.
+/// The most requests of a queue pair that wait for their responses.
 const MAX_REQUESTS: usize = 64;
 
-/// No more is sent while this number of bytes waits for responses.
+/// The queue pair sends no further request while this number of bytes waits for responses.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A request that waits for its response.
@@ -18,20 +18,20 @@ pub(crate) struct Waiting {
     pub(crate) posted: Posted,
     /// Number of its message.
     pub(crate) sequence: u32,
-    /// Kept until it is accepted, to be sent again.
+    /// The message, kept for a repetition until the response arrives.
     pub(crate) request: Request,
-    /// Where data of the response goes.
+    /// The buffers for the data of the response.
     pub(crate) scatter: Vec<DataSegment>,
     /// Length of the message in bytes.
     pub(crate) bytes: u32,
     /// A signature error was found while gathering.
     pub(crate) signature_error: bool,
-    /// The peer had no receive; wait for the next run.
+    /// The peer had no receive. The next run sends the request again.
     pub(crate) not_ready: bool,
     pub(crate) attempts: u8,
 }
 
-/// All of them, in the order in which they were sent.
+/// All outstanding requests, in the order in which they were sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outstanding {
     requests: VecDeque<Waiting>,
@@ -70,13 +70,13 @@ impl Outstanding {
         *self = Self::default();
     }
 
-    /// Whether the peer had no receive for the oldest.
+    /// Returns whether the peer had no receive for the oldest request.
     pub(crate) fn is_not_ready(&self) -> bool {
         self.requests.front().is_some_and(|oldest| oldest.not_ready)
     }
 
-    /// Whether a request that pushes data may follow before these are answered: all push data as well, they
-    /// are not too many, and none stops the queue behind it.
+    /// Returns whether a request that pushes data may follow before the outstanding ones are answered. All of
+    /// these push data, their number is below the limits, and none stops the queue.
     pub(crate) fn has_room(&self) -> bool {
         self.requests.len() < MAX_REQUESTS
             && self.bytes < MAX_BYTES

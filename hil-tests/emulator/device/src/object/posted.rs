@@ -1,8 +1,8 @@
-//! Send requests that a device has read: what a completion says of them.
+//! Send requests that the device has read, with the fields for their completions.
 
 use mlx5_mkey::wire::ctrl::Opcode;
 
-/// What a completion has to say about a send request.
+/// The fields of a send request that its completion reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posted {
     pub(crate) counter: u16,
@@ -13,13 +13,13 @@ pub(crate) struct Posted {
 }
 
 impl Posted {
-    /// The block behind it.
+    /// Returns the number of the block after the request.
     pub(crate) const fn end(self) -> u16 {
         self.counter.wrapping_add(self.blocks)
     }
 }
 
-/// Whether a request carries its data to the peer and gets none back.
+/// Returns whether a request sends data to the peer and gets no data back.
 pub(crate) const fn pushes(opcode: Opcode) -> bool {
     matches!(
         opcode,

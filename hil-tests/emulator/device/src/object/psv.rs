@@ -1,12 +1,12 @@
-//! Protection signature values: what a signature domain starts from, and whether it still reports (PRM
-//! `psv`).
+//! Protection signature values: the start value of a signature domain, and whether the domain still reports
+//! errors (PRM `psv`).
 
 /// The life of a PSV (DEVICE.md, "SET_PSV").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsvState {
-    /// Checks are reported.
+    /// Errors are reported.
     Init,
-    /// A mismatch was reported; silent until SET_PSV.
+    /// An error was reported. Further errors are silent until SET_PSV.
     Error,
 }
 
@@ -14,9 +14,9 @@ pub enum PsvState {
 pub(crate) struct Psv {
     pub(crate) pd: u32,
     pub(crate) state: PsvState,
-    /// What SET_PSV wrote: T10-DIF `guard << 48 | app << 32 | ref`, or a CRC seed.
+    /// The value that SET_PSV has written: T10-DIF `guard << 48 | app << 32 | ref`, or a CRC seed.
     pub(crate) transient: u64,
-    /// The CRC of a transaction that has begun.
+    /// The CRC of the current transaction, if one has begun.
     pub(crate) running: Option<u32>,
 }
 
@@ -26,10 +26,10 @@ impl Psv {
     }
 }
 
-/// What a PSV holds, for tests.
+/// The state of a PSV, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsvView {
-    /// Its life state.
+    /// Whether errors are still reported.
     pub state: PsvState,
     /// The transient signature that SET_PSV wrote.
     pub transient: u64,

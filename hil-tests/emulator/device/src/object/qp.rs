@@ -8,7 +8,7 @@ use mlx5_mkey::wire::ctrl::Opcode;
 /// State of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QpState {
-    /// Just made, or reset.
+    /// The state after creation and after a reset.
     Reset,
     /// Receives may be posted.
     Init,
@@ -16,7 +16,7 @@ pub enum QpState {
     ReadyToReceive,
     /// Ready to send as well.
     ReadyToSend,
-    /// The send queue is drained: stands still before the next request.
+    /// The send queue is drained: it stands still before the next request.
     SendQueueDrained,
     /// The send queue failed; receives go on. No event of a reliable connection leads here.
     SendQueueError,
@@ -25,7 +25,7 @@ pub enum QpState {
 }
 
 impl QpState {
-    /// Whether a user's MODIFY_QP may go from this state to `next`.
+    /// Returns whether a user's MODIFY_QP may go from this state to `next`.
     pub(crate) const fn may_become(self, next: Self) -> bool {
         use QpState as S;
         matches!(
@@ -42,32 +42,32 @@ impl QpState {
         )
     }
 
-    /// Whether the responder answers.
+    /// Returns whether the responder answers in this state.
     pub(crate) const fn responds(self) -> bool {
         use QpState as S;
         matches!(self, S::ReadyToReceive | S::ReadyToSend | S::SendQueueDrained | S::SendQueueError)
     }
 }
 
-/// What a queue pair does with messages (InfiniBand transport services; PRM `st`).
+/// The transport of a queue pair (InfiniBand transport services; PRM `st`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Each request has an answer, and is repeated until there is one (RC).
+    /// Each request has an answer, and is repeated until the answer arrives (RC).
     ReliableConnection,
-    /// Requests to one peer that have no answer (UC): a request is done when it is sent, and what the peer
-    /// does not take is dropped.
+    /// Requests to one peer, without answers (UC). A request is done when it is sent. If the peer cannot take
+    /// it, the request is dropped.
     UnreliableConnection,
-    /// Single packets to anybody, each with its address, which have no answer (UD).
+    /// Single packets to any queue pair, each with its address, without answers (UD).
     UnreliableDatagram,
 }
 
 impl Transport {
-    /// Whether requests have answers.
+    /// Returns whether requests have answers.
     pub(crate) const fn is_reliable(self) -> bool {
         matches!(self, Self::ReliableConnection)
     }
 
-    /// Whether a send queue carries out requests of this opcode.
+    /// Returns whether a send queue executes requests of this opcode.
     pub(crate) const fn executes(self, opcode: Opcode) -> bool {
         match self {
             Self::ReliableConnection => true,
@@ -78,8 +78,8 @@ impl Transport {
         }
     }
 
-    /// The state that a send request which fails leads to (InfiniBand 10.3.1): without answers, receives go
-    /// on.
+    /// Returns the state after a failed send request (InfiniBand 10.3.1). On a transport without answers,
+    /// receives continue.
     pub(crate) const fn failed(self) -> QpState {
         if self.is_reliable() { QpState::Error } else { QpState::SendQueueError }
     }
@@ -103,19 +103,19 @@ impl Peer {
     }
 }
 
-/// How often a request is repeated when the peer has no receive for it (PRM `rnr_retry`).
+/// The number of repetitions of a request while the peer has no receive for it (PRM `rnr_retry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retries {
-    /// For ever.
+    /// No limit.
     Infinite,
-    /// This number of times; one for each [`crate::Device::run`].
+    /// This number of repetitions, one for each [`crate::Device::run`].
     Count(u8),
 }
 
-/// What a queue pair is created with.
+/// The attributes of a new queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpAttributes {
-    /// What it does with messages.
+    /// The transport service.
     pub transport: Transport,
     /// Protection domain.
     pub pd: u32,
@@ -123,26 +123,27 @@ pub struct QpAttributes {
     pub sq: u64,
     /// Logarithm of its number of 64-byte blocks, 0 to 15.
     pub log_sq_blocks: u8,
-    /// Where receives come from.
+    /// The source of receives.
     pub receive: ReceiveQueue,
-    /// Address of the doorbell record, two big-endian u32: receive counter, send counter in blocks.
+    /// Address of the doorbell record. It consists of two big-endian u32: receive counter, and send counter
+    /// in blocks.
     pub doorbell_record: u64,
     /// Completion queue of the send queue.
     pub send_cqn: u32,
-    /// Completion queue of the receive queue; a queue pair without one need not have it.
+    /// Completion queue of the receive queue. A queue pair without a receive queue may have none.
     pub recv_cqn: Option<u32>,
-    /// What completions name the queue pair by, 24 bits.
+    /// The number by which completions name the queue pair, 24 bits.
     pub user_index: u32,
     /// A signature error stops the send queue (`drain_sigerr`).
     pub drain_sigerr: bool,
-    /// What to do while the peer has no receive.
+    /// The number of repetitions while the peer has no receive.
     pub rnr_retry: Retries,
 }
 
-/// Where a queue pair takes receives from (PRM `rq_type`).
+/// The source of a queue pair's receives (PRM `rq_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveQueue {
-    /// There are none (3).
+    /// The queue pair has no receives (3).
     None,
     /// A ring of its own (0).
     Own(ReceiveRing),
@@ -162,22 +163,23 @@ pub struct ReceiveRing {
 }
 
 impl QpAttributes {
-    /// The completion queue of what the responder has to tell.
+    /// Returns the completion queue for errors that the responder finds.
     ///
-    /// Assumption: signature errors that the responder finds go to the send queue's where there is no other.
+    /// Assumption: without a receive queue's completion queue, the responder's signature errors go to the
+    /// send queue's.
     pub(crate) fn responder_cqn(&self) -> u32 {
         self.recv_cqn.unwrap_or(self.send_cqn)
     }
 }
 
-/// What QUERY_QP says.
+/// The result of QUERY_QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpView {
     /// State.
     pub state: QpState,
-    /// Number of the next block that was not executed, modulo 2^16 (`hw_sq_wqebb_counter`).
+    /// Number of the next block to execute, modulo 2^16 (`hw_sq_wqebb_counter`).
     pub hw_sq_wqebb_counter: u16,
-    /// Number of the next receive slot that was not used, modulo 2^16.
+    /// Number of the next receive slot to use, modulo 2^16.
     pub hw_rq_counter: u16,
 }
 
@@ -186,22 +188,24 @@ pub(crate) struct Qp {
     pub(crate) attributes: QpAttributes,
     pub(crate) state: QpState,
     pub(crate) peer: Option<Peer>,
-    /// What the peer may ask for at all, whatever the keys allow (PRM `rre`, `rwe`, `rae`).
+    /// The accesses that the queue pair allows its peer, in addition to the rights of keys (PRM `rre`, `rwe`,
+    /// `rae`).
     pub(crate) rights: Access,
-    /// What datagrams must show, and show themselves unless they bring a key of their own (PRM `q_key`).
+    /// The Q_Key that received datagrams must carry. Sent datagrams carry it too, unless their address vector
+    /// has another (PRM `q_key`).
     pub(crate) qkey: u32,
-    /// The next block that is not done.
+    /// The first block that is not done.
     pub(crate) sq_consumer: u16,
-    /// The block behind the last that was rung.
+    /// The block after the last rung one.
     pub(crate) sq_producer: u16,
     pub(crate) read_ahead: ReadAhead,
-    /// The copy at this block was carried out before the one in front of it.
+    /// The copy at this block was executed before the copy in front of it.
     pub(crate) copied_ahead: Option<u16>,
     pub(crate) rq_consumer: u16,
     /// Requests that were sent, in their order.
     pub(crate) outstanding: Outstanding,
-    /// The request at this block starts only when nothing is outstanding: it was found to fail or to report
-    /// an error.
+    /// The request at this block starts only when no request is outstanding: a first attempt has shown that
+    /// it fails or reports an error.
     pub(crate) alone: Option<u16>,
     /// Number of the next request message.
     pub(crate) sequence: u32,
@@ -213,7 +217,8 @@ pub(crate) struct Qp {
     pub(crate) copies: bool,
     /// Time stamps are in real time (PRM `ts_format`).
     pub(crate) real_time: bool,
-    /// In error: it was told that no more shared receives are taken.
+    /// The event [`crate::Event::LastWqe`] was raised: in the error state, the queue pair takes no more
+    /// shared receives.
     pub(crate) last_told: bool,
 }
 
@@ -241,12 +246,12 @@ impl Qp {
         }
     }
 
-    /// The next block that was not looked at.
+    /// Returns the first block that is neither done nor part of an outstanding request.
     pub(crate) fn next_block(&self) -> u16 {
         self.outstanding.last().map_or(self.sq_consumer, |last| last.posted.end())
     }
 
-    /// How many blocks are rung that were not looked at.
+    /// Returns the number of rung blocks from `next_block` on.
     pub(crate) fn rung(&self) -> u16 {
         self.sq_producer.wrapping_sub(self.next_block())
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use mlx5_mkey::wire::WQEBB_BYTES;
 
-/// Blocks of a send ring that were read with one before them, and are not executed yet.
+/// Blocks of a send ring that were read together with an earlier block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadAhead {
     pub(crate) first: u16,
@@ -11,7 +11,7 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Takes blocks from block `first` on that came with a doorbell.
+    /// Returns the blocks that came with a doorbell. `first` is the number of the first one.
     pub(crate) fn of(first: u16, blocks: &[[u8; WQEBB_BYTES]]) -> Self {
         Self { first, blocks: blocks.to_vec() }
     }

@@ -1,29 +1,29 @@
 //! Shared receive queues: receives for any number of queue pairs (PRM `rmpc`, `wq`).
 
-/// In which order slots are taken (PRM `wq_type`).
+/// The order in which slots are taken (PRM `wq_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// Each slot leads to the next one; completions name the slot.
+    /// Each slot names the next one. Completions name the slot.
     LinkedList,
-    /// One after the other; completions count them, modulo 2^16.
+    /// One after the other. Completions count the receives, modulo 2^16.
     Cyclic,
 }
 
-/// What a shared receive queue is created with.
+/// The attributes of a new shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqAttributes {
-    /// Protection domain, of the buffers too.
+    /// Protection domain of the queue and of the buffers.
     pub pd: u32,
-    /// The order of the slots, from the first of them on.
+    /// The order of the slots. The first slot is taken first.
     pub topology: Topology,
     /// Address of the slots.
     pub ring: u64,
     /// Logarithm of their number, 0 to 16.
     pub log_slots: u8,
-    /// Size of a slot in bytes: a power of two from 32 to 1024. Its first 16 bytes lead to the next one of a
-    /// linked list, and say nothing in a cyclic queue.
+    /// Size of a slot in bytes: a power of two from 32 to 1024. In a linked list, the first 16 bytes name the
+    /// next slot. In a cyclic queue they are ignored.
     pub stride: u16,
-    /// Address of the doorbell record, a big-endian u32: count of receives that were posted, modulo 2^16.
+    /// Address of the doorbell record: the count of posted receives, modulo 2^16, as a big-endian u32.
     pub doorbell_record: u64,
 }
 
@@ -34,9 +34,9 @@ pub(crate) struct Srq {
     pub(crate) head: u16,
     /// Count of receives that were taken, modulo 2^16.
     pub(crate) taken: u16,
-    /// With fewer receives than this an event is due; 0 for none.
+    /// An event is raised when fewer receives than this limit are left. 0 means no limit.
     pub(crate) limit: u16,
-    /// The list leads nowhere; nothing is taken any more.
+    /// A link of the list names no slot. The device takes no more receives.
     pub(crate) failed: bool,
 }
 
@@ -45,7 +45,7 @@ impl Srq {
         Self { attributes, head: 0, taken: 0, limit: 0, failed: false }
     }
 
-    /// Returns the slot that is taken next, and what its completion calls it.
+    /// Returns the next slot, and the number of the receive in its completion.
     pub(crate) fn next(&self) -> (u16, u16) {
         match self.attributes.topology {
             Topology::LinkedList => (self.head, self.head),
@@ -58,7 +58,7 @@ impl Srq {
         ((1_u32 << self.attributes.log_slots.min(16)) - 1) as u16
     }
 
-    /// Whether a slot has this number.
+    /// Returns whether a slot has this number.
     pub(crate) fn has(&self, slot: u16) -> bool {
         slot <= self.last()
     }
