@@ -21,9 +21,9 @@ use std::process::ExitCode;
 use xtask::run;
 use xtask_parsers::hex::{self, Input, WordOrder};
 
-/// Nothing is refused.
+/// The exit status if no finding is a refusal.
 const CLEAN: u8 = 0;
-/// Something is refused.
+/// The exit status if a device would refuse something.
 const REFUSED: u8 = 1;
 
 /// Runs `cargo xtask decode` with the arguments after `decode`.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
 }
 
-/// Returns what is to be printed, and the exit status.
+/// Decodes the input, and returns the text to print and the exit status.
 fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
     let options = parse_args(args)?;
     if options.help {
@@ -56,7 +56,7 @@ fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
     Ok((format!("{file}: {count} drawn\n"), status))
 }
 
-/// Says where the input is from.
+/// Returns the name of the input's source.
 fn source(input: &[String]) -> String {
     match input {
         [one] if one == "-" => "standard input".into(),
@@ -75,7 +75,7 @@ fn read_input(input: &[String], order: Option<WordOrder>) -> Result<Input, Strin
         [one] if std::path::Path::new(one).is_file() => {
             std::fs::read(one).map_err(|error| format!("{one}: {error}"))?
         }
-        // One word may be a whole log, with its lines.
+        // One word may contain a whole log with several lines.
         words => {
             let read = hex::read_text(&words.join(" "), order);
             return read.map_err(|what| format!("neither a file nor hex: {what}"));
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn exit_status_tells_findings_from_misuse() {
         assert_eq!(status(&[NOP]), Ok(CLEAN));
-        // A size of 0.
+        // The request has a size field of 0.
         assert_eq!(status(&["00000000 00001000 00000008 00000000"]), Ok(REFUSED));
-        // Of a dump that ends within a request nobody knows the rest.
+        // If a dump ends within a request, the missing part is no reason for a refusal.
         assert_eq!(status(&["00000000 00001002 00000008 00000000"]), Ok(CLEAN));
         assert_eq!(status(&["--words", "little", "25000000"]), status(&["--words", "memory", "25000000"]));
         assert!(status(&["--words", "big", NOP]).is_err());
@@ -182,7 +182,7 @@ mod tests {
         Ok(())
     }
 
-    /// The log names the kind of queues that are not connected.
+    /// The log names the kind of a queue, unless it is a connected one.
     #[test]
     fn a_log_names_the_kind_of_its_queues() -> Result<(), String> {
         let bytes = "0000000a00004202000000080000000000000011000000000000004300000000";

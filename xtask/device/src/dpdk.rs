@@ -1,4 +1,4 @@
-//! What DPDK's test programs need besides the device: vectors, computed by other means than the device's, and
+//! The input files of DPDK's test programs: vectors, which are computed independently of the device, and
 //! credentials.
 
 use hil_tests::expected;
@@ -11,13 +11,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use xtask::run;
 
-/// Looks different from either end.
+/// The bytes in reverse order are another number.
 const TWEAK: u128 = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
 
-/// What DPDK is given as `keytag`, with which all keys here are wrapped.
+/// The option `keytag` of DPDK. All keys here are wrapped with this keytag.
 const KEYTAG: u64 = 0x0123_4567_89ab_cdef;
 
-/// Writes the files into the folder that is named.
+/// Writes the files into the folder that the arguments name.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let [folder] = arguments else { return run::misuse("not called by `cargo xtask peer`") };
     let credential = |kek: &[u8]| hexadecimal(&wrapped(kek, &factory::CREDENTIAL));
@@ -30,8 +30,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     written.map_or_else(|error| run::lost(&error), |()| ExitCode::SUCCESS)
 }
 
-/// Returns vectors as `dpdk-test-crypto-perf` reads them, called `UNIT-KEY-ORDER-IMPORT`: bytes, bits, order
-/// of the tweak, and how the key is imported.
+/// Returns vectors in the format of `dpdk-test-crypto-perf`. Their names are `UNIT-KEY-ORDER-IMPORT`: bytes
+/// of a data unit, bits of the key, byte order of the tweak, and import method of the key.
 fn vectors() -> String {
     let mut text = String::new();
     for unit in [BlockSize::B512, BlockSize::B4096] {

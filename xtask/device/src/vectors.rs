@@ -1,4 +1,4 @@
-//! `cargo xtask vectors`: ground truth.
+//! `cargo xtask vectors`: compares the library's bytes with recorded vectors.
 
 use hil_tests::recording::{self, compare::compare};
 use hil_tests::vectors::{Replay, SPDK, Tally, folder, read, read_file, repository_files};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use xtask::run;
 
-/// Differences that are printed in full; the rest is counted.
+/// The number of differences that are printed in full. Further ones are counted.
 const SHOWN: usize = 20;
 
 pub(crate) const HELP: &str = "\
@@ -21,7 +21,7 @@ standard input. Files that end in .gz are compressed.
 Exit status: 0 nothing differs, 1 something does, 2 there is nothing to compare or it is unreadable.
 ";
 
-/// Replays the files that are named, or those of the repository.
+/// Replays the files that the arguments name, or those of the repository.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let option = |argument: &&String| argument.starts_with('-') && *argument != "-";
     match arguments.iter().find(option).map(String::as_str) {
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Replays the files, and returns how many chains and requests differ.
+/// Replays the files, and returns the number of chains and requests that differ.
 fn replay(out: &mut dyn Write, arguments: &[String]) -> io::Result<usize> {
     let files: Vec<PathBuf> = if arguments.is_empty() {
         repository_files()?

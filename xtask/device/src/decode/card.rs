@@ -1,4 +1,5 @@
-//! One request or completion entry: in words, its bytes by segments, the fields of each, what was found.
+//! The card of one request or completion entry: a summary, the bytes and fields of its segments, and the
+//! findings.
 
 use super::labels::{begins, block_numbers, colour};
 use super::options::Options;
@@ -21,7 +22,7 @@ pub(super) fn segments<'a>(piece: &Piece<'a>) -> impl Iterator<Item = Segment<'a
     segments.into_iter()
 }
 
-/// Returns what a piece is, in a word.
+/// Returns the kind of a piece in a word.
 pub(super) fn opcode(piece: &Piece<'_>) -> String {
     match piece {
         Piece::Request(_, request) => match (request.body(), request.opcode()) {
@@ -39,7 +40,7 @@ pub(super) fn opcode(piece: &Piece<'_>) -> String {
     }
 }
 
-/// Returns which blocks a piece fills, in a word.
+/// Returns the blocks of a piece in a word.
 pub(super) fn place(piece: &Piece<'_>) -> String {
     match piece {
         Piece::Request(_, request) => match block_numbers(request) {
@@ -54,7 +55,7 @@ pub(super) fn place(piece: &Piece<'_>) -> String {
     }
 }
 
-/// Draws a piece.
+/// Draws the card of a piece.
 pub(super) fn card(
     page: &mut String,
     number: usize,
@@ -123,7 +124,7 @@ pub(super) fn card(
     Ok(())
 }
 
-/// Lists what was found, each with a link to its field.
+/// Lists the findings, each with a link to its field.
 fn found(page: &mut String, number: usize, piece: &Piece<'_>, findings: &[Finding]) -> fmt::Result {
     if findings.is_empty() {
         page.push_str("<p class=\"fine\">No findings.</p>\n");
@@ -145,11 +146,11 @@ fn found(page: &mut String, number: usize, piece: &Piece<'_>, findings: &[Findin
     Ok(())
 }
 
-/// What is drawn as one: a segment, or padding in a row.
+/// A drawn part of a card: a segment, or several consecutive segments of padding.
 struct Part<'a> {
     segment: Segment<'a>,
     bytes: &'a [u8],
-    /// How many segments it is.
+    /// The number of its segments.
     count: usize,
     fields: Vec<Field<'a>>,
 }
@@ -199,7 +200,7 @@ fn draw_part(page: &mut String, number: usize, part: &Part<'_>, findings: &[Find
         write!(page, " × {count}")?;
     }
     write!(page, "</span><code>")?;
-    // Of padding that is zero one line says enough.
+    // For padding of zeros, one line is enough.
     let lines = if fields.is_empty() { 1 } else { usize::MAX };
     for (line, bytes) in bytes.chunks(OCTOWORD).take(lines).enumerate() {
         let offset = start + line * OCTOWORD;
@@ -213,7 +214,7 @@ fn draw_part(page: &mut String, number: usize, part: &Part<'_>, findings: &[Find
     Ok(())
 }
 
-/// Writes bytes in groups of four, each field's with its name and meaning as a hint.
+/// Writes bytes in groups of four. The bytes of a field have its name and meaning as a hint.
 fn hex(page: &mut String, offset: usize, bytes: &[u8], fields: &[Field<'_>]) -> fmt::Result {
     let field_at = |at: usize| {
         fields.iter().find(|field| (field.offset..field.offset + field.bytes.len()).contains(&at))

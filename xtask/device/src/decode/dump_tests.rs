@@ -1,15 +1,15 @@
-//! Dumps as people have them: `tests/dumps/README.md` says what each is.
+//! Dumps in the forms of common programs. `tests/dumps/README.md` describes each.
 
 use super::*;
 
-/// Decodes a file of `tests/dumps`: what is printed, and the exit status.
+/// Decodes a file of `tests/dumps`. Returns the printed text and the exit status.
 fn dump(options: &[&str], name: &str) -> (String, u8) {
     let file = format!("{}/tests/dumps/{name}", env!("CARGO_MANIFEST_DIR"));
     let args: Vec<String> = options.iter().map(|word| (*word).to_owned()).chain([file]).collect();
     decode(&args, Style::Plain).unwrap_or_else(|what| panic!("{name}: {what}"))
 }
 
-/// Checks that texts stand in what is printed, in this order.
+/// Checks that a printed text contains these parts, in this order.
 fn says(text: &str, wanted: &[&str]) {
     let mut rest = text;
     for part in wanted {
@@ -35,7 +35,7 @@ fn errors_that_libmlx5_prints_are_found_among_a_programs_lines() {
         ],
     );
     assert_eq!(status, CLEAN);
-    // The same in one word of the command line.
+    // The same dump is read from one word of the command line.
     let words = std::fs::read_to_string(format!("{}/tests/dumps/libmlx5.txt", env!("CARGO_MANIFEST_DIR")));
     let (again, _) = decode(&[words.unwrap()], Style::Plain).unwrap();
     assert_eq!(again, text);
@@ -75,7 +75,7 @@ fn each_restart_at_offset_0_is_another_dump() {
         &text,
         &["line 1:\n", "wqe_index             0 (block)", "line 4:\n", "wqe_index             1 (block)"],
     );
-    // What is printed here is read again.
+    // The printed text can be decoded again.
     let (again, _) = decode(std::slice::from_ref(&text), Style::Plain).unwrap();
     let write = "RDMA_WRITE: 64 bytes";
     assert_eq!((text.matches(write).count(), again.matches("RDMA_WRITE").count()), (2, 8), "{again}");
@@ -119,7 +119,7 @@ fn entries_of_completion_queues_are_recognized() {
     let (text, status) = dump(&[], "vendor-93.hex");
     says(&text, &["REQ_ERR: queue pair 0x91, counter 5, RDMA_WRITE, local protection error (vendor 0x93)"]);
     assert_eq!((text.contains("fault"), status), (false, CLEAN));
-    // As requests they make no sense.
+    // The bytes are not valid as requests.
     assert_eq!(dump(&["--wqe"], "vendor-93.hex").1, REFUSED);
 }
 
@@ -175,7 +175,7 @@ fn a_page_shows_dumps_too() {
     }
 }
 
-/// Decodes a text of one word of the command line.
+/// Decodes a text that is one word of the command line.
 fn text(options: &[&str], text: &str) -> Result<(String, u8), String> {
     let args: Vec<String> = options.iter().chain(&[text]).map(|word| (*word).to_owned()).collect();
     decode(&args, Style::Plain)
@@ -185,7 +185,7 @@ const ZEROS: &str = "00000000 00000000 00000000 00000000\n";
 const LAST: &str = "00000000 00008813 10034cde 0ab1c1d3\n";
 const SAYS: &str = "REQ_ERR: queue pair 0x34cde, counter 2737, RDMA_READ, remote access error (vendor 0x88)";
 
-/// An error as libmlx5 prints it, of these rows.
+/// Returns an error as libmlx5 prints it, with these rows.
 fn error(rows: &[&str]) -> String {
     format!("mlx5: alpha: got completion with error:\n{}", rows.concat())
 }
@@ -256,17 +256,17 @@ fn errors_of_several_ranks_are_read_apart() {
     let (decoded, _) = text(&[], &interleaved).unwrap();
     says(&decoded, &[SAYS, &SAYS.replace("0x34cde", "0x34cdf")]);
     assert!(!decoded.contains("128 bytes"), "{decoded}");
-    // Without a prefix nothing tells which row is of which error.
+    // Without a prefix, rows cannot be assigned to their errors.
     let bare = interleaved.replace("[1,0]<stderr>:", "").replace("[1,1]<stderr>:", "");
     let mixed = text(&[], &bare).unwrap_err();
     assert!(mixed.contains("rows of several dumps are mixed"), "{mixed}");
-    // Two errors one behind the other have two headings as well.
+    // Two consecutive errors have two headings, too.
     let heading = "mlx5: alpha: got completion with error:\n";
     let (decoded, _) = text(&[], &format!("{heading}{}{}", error(&rows), rows.concat())).unwrap();
     assert_eq!(decoded.matches(SAYS).count(), 2, "{decoded}");
 }
 
-/// A completion queue, or a ring, that is not full ends with zeros.
+/// A completion queue or ring that was never filled ends with zeros.
 #[test]
 fn what_was_never_written_is_left_out() {
     let entry = format!("{}{}", ZEROS.repeat(3), "00000000 00000000 08000091 00030000\n");
@@ -284,7 +284,7 @@ fn what_was_never_written_is_left_out() {
     let (decoded, status) = text(&[], &format!("{write}{}", ZEROS.repeat(5))).unwrap();
     says(&decoded, &["RDMA_WRITE: 64 bytes", "1 empty block, never written"]);
     assert_eq!(status, CLEAN);
-    // Bytes that are missing are all that is said of a request.
+    // The only finding about a cut request is its missing bytes.
     let (decoded, status) = text(&[], write.get(..72).unwrap()).unwrap();
     says(&decoded, &["note at 0x020: the bytes end within the request: it has 48, 32 are there"]);
     assert_eq!((decoded.matches(" at 0x").count(), status), (1, CLEAN), "{decoded}");

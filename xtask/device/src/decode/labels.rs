@@ -3,7 +3,7 @@
 use super::pieces::Place;
 use mlx5_mkey::inspect::{SegmentKind, WorkRequest};
 
-/// Returns the class of a segment, which gives it its colour.
+/// Returns the CSS class of a segment, which determines its colour.
 pub(super) const fn colour(kind: SegmentKind) -> &'static str {
     match kind {
         SegmentKind::Control => "control",
@@ -35,13 +35,13 @@ pub(super) const fn colour(kind: SegmentKind) -> &'static str {
     }
 }
 
-/// Returns the number of the block that a request says it is in, and that of its last one.
+/// Returns the numbers of the first and the last block of a request, as its control segment names them.
 pub(super) fn block_numbers(request: &WorkRequest<'_>) -> (u16, u16) {
     let first = request.control().opcode_word().wqe_index();
     (first, first.wrapping_add(request.blocks().saturating_sub(1) as u16))
 }
 
-/// Returns where a piece begins, in words.
+/// Describes the place where a piece begins.
 pub(super) fn begins(place: &Place<'_>) -> String {
     match place {
         Place::Byte(offset) => format!("byte {offset:#x}"),

@@ -1,11 +1,11 @@
-//! Memory that was copied out of a program, beside its rings.
+//! Copies of a program's memory, in addition to its rings.
 
 use std::fmt::{self, Write};
 use xtask::html::Escaped;
 
 const LINE: usize = 16;
 
-/// Lines of a dump that are always seen.
+/// The number of lines of a dump that are always visible.
 const SEEN: usize = 4;
 
 /// The most bytes of a dump.
@@ -19,7 +19,7 @@ impl Memory {
     /// Adds a copy, named `ADDRESS=FILE`.
     ///
     /// # Errors
-    /// It is named otherwise, or cannot be read.
+    /// `copy` has another form, or the file cannot be read.
     pub(super) fn add(&mut self, copy: &str) -> Result<(), String> {
         let wanted = "--memory wants ADDRESS=FILE, the address with 0x";
         let (address, file) = copy.split_once('=').ok_or(wanted)?;
@@ -29,7 +29,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns a range, if one copy holds all of it.
+    /// Returns the bytes of a range, if one copy contains the whole range.
     pub(super) fn bytes(&self, address: u64, length: u64) -> Option<&[u8]> {
         self.0.iter().find_map(|(start, bytes)| {
             let from = usize::try_from(address.checked_sub(*start)?).ok()?;
@@ -38,7 +38,7 @@ impl Memory {
     }
 }
 
-/// Writes the first ones of `total` bytes in lines of 16, and as characters where they are some; many on
+/// Writes the first of `total` bytes in lines of 16, with their characters. Further lines are shown on
 /// demand.
 pub(super) fn dump(page: &mut String, bytes: &[u8], total: u64) -> fmt::Result {
     let bytes = bytes.get(..MOST).unwrap_or(bytes);

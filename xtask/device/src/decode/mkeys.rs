@@ -1,4 +1,4 @@
-//! What the requests before have made of mkeys: which memory is behind them, and what it becomes on the wire.
+//! The state of mkeys after the requests so far: their memory, and its form on the wire.
 
 use super::memory::{MOST, Memory};
 use super::tape::{Cell, Tape};
@@ -10,23 +10,23 @@ use mlx5_mkey::wire::bsf::EncryptionOrder;
 /// Bytes of a CRC over a transaction.
 const CRC: u64 = 4;
 
-/// What requests have made of an mkey.
+/// The known state of an mkey.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// The request that configured it last, by its number on the page.
+    /// The number on the page of the last request that configured the mkey.
     pub(super) request: usize,
     /// The low byte of its key.
     pub(super) tag: u8,
-    /// Bytes of memory.
+    /// Length of the memory in bytes.
     pub(super) length: Option<u64>,
-    /// Where they are, if that is a list.
+    /// The ranges of memory, if the layout is a list.
     pub(super) ranges: Vec<Range>,
     blocks: Option<BlockSignature>,
     transaction: Option<TransactionCrc>,
     cipher: Option<Cipher>,
 }
 
-/// Memory of one entry, as far as the mkey has it.
+/// The memory of one entry, up to the length of the mkey.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) bytes: u64,
@@ -34,7 +34,7 @@ pub(super) struct Range {
     pub(super) address: u64,
 }
 
-/// What AES-XTS does.
+/// The AES-XTS properties of an mkey.
 #[derive(Clone, Copy, Debug)]
 struct Cipher {
     order: EncryptionOrder,
@@ -42,7 +42,7 @@ struct Cipher {
 }
 
 impl Cipher {
-    /// Returns whether a domain's data are ciphertext, and whether its signatures are.
+    /// Returns whether the data of a domain are ciphertext, and whether its signatures are.
     const fn covers(self, domain: DomainKind) -> (bool, bool) {
         match (self.order, domain) {
             (EncryptionOrder::WIRE_SIGNATURE, DomainKind::Wire)
@@ -64,7 +64,7 @@ const fn name(signature: &Signature) -> &'static str {
 }
 
 impl Known {
-    /// Takes in what a configuration changes.
+    /// Applies the changes of a configuration.
     pub(super) fn change(&mut self, umr: &Umr<'_>, request: usize) {
         (self.request, self.tag) = (request, umr.tag().unwrap_or(umr.key().tag()));
         self.length = umr.length().or(self.length);
@@ -74,7 +74,7 @@ impl Known {
             for entry in layout.list_entries() {
                 let bytes = u64::from(entry.length).min(left);
                 left -= bytes;
-                // Behind the length there may be old ones.
+                // Entries behind the length may be old.
                 if bytes > 0 {
                     self.ranges.push(Range { bytes, key: entry.key.get(), address: entry.address });
                 }
@@ -93,12 +93,12 @@ impl Known {
         }
     }
 
-    /// Returns whether memory and wire differ.
+    /// Returns whether the wire bytes differ from the memory bytes.
     pub(super) const fn transforms(&self) -> bool {
         self.blocks.is_some() || self.transaction.is_some() || self.cipher.is_some()
     }
 
-    /// Returns the bytes on the wire for all of the mkey, `None` where its blocks are not whole.
+    /// Returns the number of wire bytes of the whole mkey. `None` if the memory is no whole number of blocks.
     pub(super) fn wire_bytes(&self) -> Option<u64> {
         let length = self.length?;
         match (&self.transaction, &self.blocks) {
@@ -108,14 +108,13 @@ impl Known {
         }
     }
 
-    /// Returns the bytes of the CRC that a transaction has in a domain of this mkey.
+    /// Returns the bytes of the transaction's CRC in a domain of this mkey.
     fn crc_bytes(&self, domain: DomainKind) -> u64 {
         let ends = self.transaction.is_some_and(|crc| crc.domain == domain && crc.ends);
         if ends { CRC } else { 0 }
     }
 
-    /// Returns where the memory behind bytes on the wire begins, and how much it is; `None` for parts of
-    /// blocks.
+    /// Returns start and length of the memory bytes for a range of wire bytes. `None` for parts of blocks.
     pub(super) fn place(&self, offset: u64, wire: u64) -> Option<(u64, u64)> {
         if offset == 0 && Some(wire) == self.wire_bytes() {
             return Some((0, self.length?));
@@ -129,7 +128,7 @@ impl Known {
         }
     }
 
-    /// Returns the first bytes of what memory held there, as many as are shown, if all of them are known.
+    /// Returns the first memory bytes of a range, as many as the page shows, if all of them are known.
     pub(super) fn held(&self, memory: &Memory, (start, length): (u64, u64)) -> Option<Vec<u8>> {
         let shown = length.min(MOST as u64);
         let end = start.checked_add(shown)?;
@@ -144,7 +143,7 @@ impl Known {
         (held.len() as u64 == shown).then_some(held)
     }
 
-    /// Returns what a domain is made of, where it has `bytes` in all.
+    /// Returns the tape of a domain with `bytes` bytes.
     pub(super) fn tape(&self, domain: DomainKind, bytes: u64) -> Tape {
         let (data, signatures) = self.cipher.map_or((false, false), |cipher| cipher.covers(domain));
         let own = self.blocks.as_ref().and_then(|blocks| blocks.domain(domain));
@@ -167,7 +166,7 @@ impl Known {
         tape
     }
 
-    /// Returns what `bytes` on the wire from `offset` on are made of.
+    /// Returns the tape of `bytes` wire bytes from `offset` on.
     pub(super) fn wire_tape(&self, offset: u64, bytes: u64) -> Tape {
         match &self.transaction {
             Some(crc) if offset == u64::from(crc.length) => {

@@ -39,16 +39,16 @@ largest rings.
 Exit status: 0 nothing is refused, 1 something is, 2 the arguments or the input make no sense.
 ";
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Options {
-    /// What to read, `None` for whichever makes sense.
+    /// The kind of the input. `None` lets `decode` find out.
     pub(super) reading: Option<Reading>,
     pub(super) queue: QueueKind,
     pub(super) words: Option<WordOrder>,
     pub(super) stride: Option<u32>,
     pub(super) device: DeviceContext,
-    /// Where the page goes, if one is drawn.
+    /// The file of the page, if a page is drawn.
     pub(super) html: Option<String>,
     pub(super) memory: Memory,
     pub(super) input: Vec<String>,

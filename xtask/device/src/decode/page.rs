@@ -1,4 +1,4 @@
-//! The pieces as a page: HTML that needs nothing but itself.
+//! Draws the pieces as a page: HTML without external files.
 
 use super::card;
 use super::labels::colour;
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use xtask::html::Escaped;
 
-/// More would be too much for a browser, and for whoever reads it.
+/// The most pieces of a page. Browsers and readers cannot handle more.
 const MOST: usize = 2000;
 
 const SEVERITIES: [Severity; 3] = [Severity::Refused, Severity::Suspicious, Severity::Note];
 
-/// Draws the pieces; `source` says where they are from.
+/// Draws the pieces. `source` names the input.
 ///
 /// # Errors
-/// They are too many.
+/// There are too many pieces.
 pub(super) fn page(source: &str, pieces: &[Piece<'_>], options: &Options) -> Result<String, String> {
     if pieces.len() > MOST {
         return Err(format!(
@@ -50,13 +50,13 @@ pub(super) fn page(source: &str, pieces: &[Piece<'_>], options: &Options) -> Res
     Ok(page)
 }
 
-/// Returns whether completion entries are all that is drawn.
+/// Returns whether the page contains only completion entries.
 fn entries_only(pieces: &[Piece<'_>]) -> bool {
     let is_entry = |piece: &Piece<'_>| matches!(piece, Piece::Completion(..));
     pieces.iter().any(is_entry) && pieces.iter().filter(|piece| piece.is_shown()).all(is_entry)
 }
 
-/// Counts pieces, and findings by how bad they are.
+/// Writes the numbers of pieces, and of findings by severity.
 fn tally(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Result {
     let mut found: BTreeMap<Severity, usize> = BTreeMap::new();
     let (mut requests, mut blocks) = (0, 0);
@@ -93,7 +93,7 @@ fn tally(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Res
     Ok(())
 }
 
-/// Says which colour is which kind of segment, for those that there are.
+/// Writes the legend: the colour of each kind of segment on the page.
 fn legend(page: &mut String, pieces: &[Piece<'_>]) -> fmt::Result {
     let mut kinds: Vec<SegmentKind> = Vec::new();
     for segment in pieces.iter().flat_map(card::segments) {
@@ -106,7 +106,7 @@ fn legend(page: &mut String, pieces: &[Piece<'_>]) -> fmt::Result {
         writeln!(page, "<li><i class=\"{}\"></i>{}</li>", colour(kind), kind.name())?;
     }
     if !entries_only(pieces) {
-        // Of both sides.
+        // The colours of the tapes.
         page.push_str(
             "<li><i class=\"bytes\"></i>data</li>\n<li><i class=\"bytes encrypted\"></i>ciphertext</li>\n",
         );
@@ -115,7 +115,7 @@ fn legend(page: &mut String, pieces: &[Piece<'_>]) -> fmt::Result {
     Ok(())
 }
 
-/// Draws the blocks, 64 bytes each, a row for each queue pair; each request leads to its card.
+/// Draws a row of blocks of 64 bytes for each queue pair. Each request links to its card.
 fn map(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Result {
     let mut rows: Vec<(String, Vec<usize>)> = Vec::new();
     for (number, piece) in pieces.iter().enumerate() {
@@ -125,7 +125,7 @@ fn map(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Resul
                 format!("queue pair {:#x}", request.control().qpn_ds_word().qpn())
             }
             Piece::Completion(..) => "entries".into(),
-            // They belong to what is before them.
+            // Other pieces belong to the row of the piece before them.
             _ => rows.last().map_or_else(|| "blocks".into(), |(name, _)| name.clone()),
         };
         match rows.iter_mut().find(|(name, _)| *name == row) {
@@ -168,7 +168,7 @@ fn group(page: &mut String, number: usize, piece: &Piece<'_>, options: &Options)
     writeln!(page, "</span><small>{}</small></a>", card::place(piece))
 }
 
-/// Draws each octoword in the colour of its segment, and the end of the last block without one.
+/// Draws each octoword in the colour of its segment. The unused end of the last block has no colour.
 fn blocks(page: &mut String, piece: &Piece<'_>) -> fmt::Result {
     let mut octowords: Vec<&str> = card::segments(piece)
         .flat_map(|segment| vec![colour(segment.kind); segment.bytes.len().div_ceil(16)])

@@ -1,4 +1,4 @@
-//! The page, taken apart: it is well formed, and what it shows is what `inspect` says.
+//! Parses the page: its HTML is well formed, and its content is that of `inspect`.
 
 use super::options::Options;
 use super::reading::Reading;
@@ -22,7 +22,7 @@ fn unescaped(text: &str) -> String {
         .fold(text.to_owned(), |text, (escape, sign)| text.replace(escape, sign))
 }
 
-/// Takes a page apart.
+/// Splits a page into tokens.
 fn tokens(page: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("a doctype");
@@ -54,8 +54,7 @@ fn value<'t>(attributes: &'t [(String, String)], wanted: &str) -> Option<&'t str
     attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
 }
 
-/// Checks that tags come in pairs, that each link leads somewhere, and that the page needs nothing but
-/// itself.
+/// Checks that tags come in pairs, that each link has a target, and that the page needs no external files.
 fn well_formed(page: &str) {
     let (mut open, mut ids, mut links) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for token in tokens(page) {
@@ -87,11 +86,11 @@ fn well_formed(page: &str) {
     }
 }
 
-/// What a card shows.
+/// The content of a card.
 #[derive(Debug, Default)]
 struct Card {
     words: String,
-    /// Digits of all bytes that are shown.
+    /// The digits of all bytes on the card.
     bytes: String,
     /// Names and values of fields.
     fields: Vec<(String, String)>,
@@ -105,7 +104,7 @@ struct Card {
 /// Reads the cards of a page.
 fn cards(page: &str) -> Vec<Card> {
     let mut cards: Vec<Card> = Vec::new();
-    // Elements that are open, with their classes.
+    // The open elements, with their classes.
     let mut open: Vec<(String, String)> = Vec::new();
     let mut column = 0;
     for token in tokens(page) {
@@ -156,8 +155,8 @@ fn drawn(input: &Input, options: &Options) -> String {
     page::page("<a & b>", &pieces, options).expect("a page")
 }
 
-/// Two blocks with T10-DIF on the wire, inside AES-XTS; a WRITE through that; a SEND of bytes that HTML
-/// knows.
+/// Returns a ring with three requests: the configuration of an mkey over two blocks with T10-DIF on the wire
+/// inside AES-XTS, a WRITE through this mkey, and a SEND of bytes that HTML has to escape.
 fn ring() -> Vec<u8> {
     let text = concat!(
         // Request in 5 blocks: control, UMR control, context, two entries, both BSFs.
@@ -192,7 +191,7 @@ fn each_request_is_a_card_with_all_that_inspect_says() {
     assert_eq!(cards.len(), requests.len());
     for (card, request) in cards.iter().zip(&requests) {
         assert_eq!(card.words, request.summary(options.device).to_string());
-        // Of padding in a row there is one line.
+        // Consecutive padding is shown as one line.
         let (mut digits, mut before) = (String::new(), SegmentKind::Control);
         for segment in request.segments() {
             if (before, segment.kind) != (SegmentKind::Padding, SegmentKind::Padding) {
@@ -214,7 +213,7 @@ fn each_request_is_a_card_with_all_that_inspect_says() {
     }
 }
 
-/// Class and text of the parts of a tape.
+/// Returns the class and text of each part of a tape.
 fn tape(parts: &[(&str, &str)]) -> Vec<(String, String)> {
     parts.iter().map(|(class, text)| ((*class).to_owned(), (*text).to_owned())).collect()
 }
@@ -229,11 +228,11 @@ fn both_sides_are_drawn_in_bytes() {
     let memory = [("bytes", "1024")];
     let ranges = side("ranges", &[("entry", "256"), ("entry", "768")]);
     assert_eq!(cards[0].tapes, [ranges, side("memory", &memory), wire.clone()]);
-    // The mkey's memory here, and what was on the wire there.
+    // The mkey's memory is on this side, and the wire bytes are in the peer's memory.
     assert_eq!(cards[1].tapes, [side("here", &memory), wire, side("peer", &signed)]);
     let seven = [("bytes", "7")];
     assert_eq!(cards[2].tapes, [side("here", &seven), side("wire", &seven), side("peer", &seven)]);
-    // With another tag it is another key.
+    // A key with another tag is another key.
     let mut bytes = ring();
     bytes[320 + 39] = 0x35;
     let other = &self::cards(&drawn(&Input::Bytes(bytes), &Options::default()))[1];
@@ -262,7 +261,8 @@ fn memory_that_was_copied_stands_beside() {
             card.dumps
         );
     }
-    // The second block alone, 520 bytes on the wire: in memory it begins in the middle of the second range.
+    // The transfer covers the second block alone, 520 bytes on the wire. In memory this block begins in the
+    // middle of the second range.
     let mut bytes = ring();
     (bytes[320 + 34], bytes[320 + 35], bytes[320 + 46], bytes[320 + 47]) = (2, 8, 2, 8);
     let file = folder.path().join("third");
@@ -307,7 +307,7 @@ fn logs_empty_blocks_and_rests_have_their_places() {
     assert!(cards(&page)[0].words.starts_with("REQ_ERR: queue pair 0x0"), "{page}");
 }
 
-/// Whatever the bytes, the page is one.
+/// Any bytes give a well-formed page.
 #[test]
 fn any_bytes_make_a_page() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -320,7 +320,7 @@ fn any_bytes_make_a_page() {
         };
         let mut bytes: Vec<u8> = (0..1024).map(|_| random()).collect();
         let opcode = [0x25, 0x25, 0x08, 0x0a, 0x10, 0x11, 0x20, 0][round % 8];
-        // Sizes that keep the parts within the request, and BSFs that mean something.
+        // Sizes that keep the parts within the request, and valid BSFs.
         (bytes[3], bytes[7], bytes[16], bytes[20], bytes[22]) = (opcode, 63, bytes[16] | 0x80, 0, 0);
         (bytes[21], bytes[23], bytes[31]) = (4, 8, bytes[31] | 1);
         if round % 3 == 0 {
@@ -337,7 +337,7 @@ fn any_bytes_make_a_page() {
             let whole = Input::Bytes(ring[..ring.len() / 64 * 64].to_vec());
             well_formed(&drawn(&whole, &options));
         }
-        // Cut off somewhere.
+        // The request is cut at any place.
         let cut = Logged {
             place: "mlx5_0 qp 0x1 block 2".into(),
             completion: false,

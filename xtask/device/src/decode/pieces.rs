@@ -1,4 +1,4 @@
-//! The input in pieces, in order: what is printed and what is drawn.
+//! Splits the input into pieces, in order. Each piece is printed or drawn.
 
 use super::reading::{EntrySize, Reading, are_errors, entry_size, queue_kind};
 use mlx5_mkey::inspect::cqe::{CompletionEntry, EntryKind};
@@ -8,7 +8,7 @@ use xtask_parsers::rows::Dump;
 
 const BLOCK: usize = 64;
 
-/// Where something begins.
+/// The place where a piece begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'a> {
     /// At this byte of the input.
@@ -20,7 +20,7 @@ pub(super) enum Place<'a> {
 /// A piece of the input.
 #[derive(Clone, Debug)]
 pub(super) enum Piece<'a> {
-    /// Words about other pieces: where a dump is, what it is read as, what was left out.
+    /// A text about other pieces: the line of a dump, how it is read, and skipped lines.
     Words(String),
     Request(Place<'a>, WorkRequest<'a>),
     Completion(Place<'a>, CompletionEntry<'a>),
@@ -29,7 +29,7 @@ pub(super) enum Piece<'a> {
         offset: usize,
         blocks: usize,
     },
-    /// Completion entries that a compressed one stands for.
+    /// Completion entries that a compressed one represents.
     Compressed {
         offset: usize,
         entries: usize,
@@ -42,12 +42,12 @@ pub(super) enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Returns whether it is shown, not only counted.
+    /// Returns whether the piece is shown rather than only counted.
     pub(super) const fn is_shown(&self) -> bool {
         matches!(self, Self::Request(..) | Self::Completion(..))
     }
 
-    /// Returns how bad the worst finding is.
+    /// Returns the severity of the worst finding.
     pub(super) fn worst(&self, device: &DeviceContext) -> Option<Severity> {
         match self {
             Self::Request(_, request) => request.worst(device),
@@ -57,10 +57,10 @@ impl Piece<'_> {
     }
 }
 
-/// Cuts the input into requests, or into completion entries.
+/// Splits the input into requests, or into completion entries.
 ///
 /// # Errors
-/// Bytes that are neither.
+/// The bytes are neither.
 pub(super) fn pieces(
     input: &Input,
     reading: Option<Reading>,
@@ -100,7 +100,7 @@ pub(super) fn pieces(
     }
 }
 
-/// Cuts a dump among other text, or says why that cannot be.
+/// Splits a dump within other text, or returns the reason why it cannot be decoded.
 fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Vec<Piece<'_>> {
     let at = format!("line {}", dump.line);
     let mut words = match dump.heading.as_str() {
@@ -116,7 +116,7 @@ fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Vec<Piece
             "not decoded: rows of several dumps are mixed, and which row is of which dump is not known\n";
         return vec![Piece::Words(words)];
     }
-    // What libmlx5, the kernel and DPDK print of an error is 64 bytes.
+    // libmlx5, the kernel and DPDK print 64 bytes of an error.
     let of_errors = (dump.headings > 0).then_some(Reading::Entries(Some(EntrySize::Short)));
     let size = entry_size(reading.or(of_errors), &dump.heading, &dump.bytes);
     let cut = match size {
@@ -131,7 +131,8 @@ fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Vec<Piece
     }
 }
 
-/// Says that bytes are read as completion entries, or as those of 128 bytes, where nobody asked for that.
+/// Returns a note that bytes are read as completion entries, or as entries of 128 bytes, if the options did
+/// not ask for it.
 fn recognized<'a>(size: EntrySize, reading: Option<Reading>) -> Vec<Piece<'a>> {
     match (reading, size) {
         (Some(Reading::Entries(Some(_))), _) | (Some(_), EntrySize::Short) => vec![],
@@ -158,7 +159,7 @@ fn requests(bytes: &[u8], queue: QueueKind) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-/// Adds blocks of zeros to those directly before them.
+/// Adds blocks of zeros, to an empty piece directly before them if there is one.
 fn add_empty(pieces: &mut Vec<Piece<'_>>, offset: usize, more: usize) {
     match pieces.last_mut() {
         Some(Piece::Empty { blocks, .. }) => *blocks += more,
@@ -168,7 +169,7 @@ fn add_empty(pieces: &mut Vec<Piece<'_>>, offset: usize, more: usize) {
 
 fn logged_piece(logged: &Logged, queue: QueueKind) -> Result<Piece<'_>, String> {
     let Logged { place, completion, queue: kind, bytes } = logged;
-    // The software device has connected queue pairs, and others that the log names.
+    // The log names the kind of every queue pair that is not connected.
     let queue = match queue {
         QueueKind::Unknown => queue_kind(kind).unwrap_or(QueueKind::Connected),
         known => known,
@@ -183,7 +184,7 @@ fn logged_piece(logged: &Logged, queue: QueueKind) -> Result<Piece<'_>, String> 
 
 fn entries(bytes: &[u8], size: EntrySize) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
-    // Behind the entries that a compressed one stands for.
+    // The offset behind the entries that the last compressed one represents.
     let mut counted = 0;
     for (number, chunk) in bytes.chunks(size.bytes()).enumerate() {
         let offset = number * size.bytes();

@@ -1,4 +1,4 @@
-//! What bytes are read as: requests, or completion entries.
+//! Decides whether bytes are requests or completion entries.
 
 use mlx5_mkey::inspect::cqe::{CompletionEntry, EntryKind};
 use mlx5_mkey::inspect::{QueueKind, Requests, Severity};
@@ -6,20 +6,20 @@ use mlx5_mkey::wire::MAX_WQE_OCTOWORDS;
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpcodeQpn};
 use mlx5_mkey::wire::ctrl::Opcode;
 
-/// What bytes are read as.
+/// The kind of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     Requests,
-    /// Completion entries, `None` for the size that makes sense.
+    /// Completion entries. `None` stands for the size that fits the bytes.
     Entries(Option<EntrySize>),
 }
 
-/// Bytes of a completion entry.
+/// The size of a completion entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntrySize {
-    /// 64.
+    /// 64 bytes.
     Short,
-    /// 128.
+    /// 128 bytes.
     Long,
 }
 
@@ -31,7 +31,7 @@ impl EntrySize {
         }
     }
 
-    /// Takes up the entry that begins here.
+    /// Parses one entry.
     pub(super) fn parse(self, bytes: &[u8]) -> Result<CompletionEntry<'_>, String> {
         let entry = match self {
             Self::Short => CompletionEntry::parse(bytes),
@@ -41,13 +41,14 @@ impl EntrySize {
     }
 }
 
-/// Returns the size of the entries, `None` for requests: as it is wanted, as the heading of a dump says, or
-/// as the bytes make sense.
+/// Returns the size of the entries, or `None` for requests. The options decide, then the heading of the dump,
+/// then the bytes.
 pub(super) fn entry_size(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -> Option<EntrySize> {
     let sensible = || {
         let full =
             [EntrySize::Short, EntrySize::Long].into_iter().find(|size| are_entries(bytes, *size, false));
-        // Entries of 128 bytes have a half of zeros each: those of 64 that were never written come last.
+        // Half of an entry of 128 bytes is zero. It could be taken for an unwritten entry of 64 bytes, so
+        // unwritten entries of 64 bytes are tried last.
         full.or_else(|| {
             [EntrySize::Long, EntrySize::Short].into_iter().find(|size| are_entries(bytes, *size, true))
         })
@@ -60,7 +61,7 @@ pub(super) fn entry_size(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -
     }
 }
 
-/// Returns what a heading says that follows: libmlx5, the kernel and DPDK print one.
+/// Returns the kind that the heading of a dump names. libmlx5, the kernel and DPDK print such headings.
 fn named(heading: &str) -> Option<Reading> {
     let heading = heading.to_ascii_lowercase();
     let is = |words: &[&str]| words.iter().any(|word| heading.contains(word));
@@ -71,7 +72,7 @@ fn named(heading: &str) -> Option<Reading> {
     }
 }
 
-/// Returns whether all bytes make sense as requests. Blocks of zeros were never written.
+/// Returns whether all bytes are plausible as requests. Blocks of zeros count as unwritten.
 fn are_requests(bytes: &[u8]) -> bool {
     let mut some = false;
     for (_, request) in Requests::new(bytes) {
@@ -88,7 +89,7 @@ fn are_requests(bytes: &[u8]) -> bool {
     some
 }
 
-/// Returns whether all bytes are entries of 64 bytes that tell errors.
+/// Returns whether all bytes are error entries of 64 bytes.
 pub(super) fn are_errors(bytes: &[u8]) -> bool {
     let is_error = |slot| {
         let entry = CompletionEntry::parse(slot);
@@ -97,7 +98,7 @@ pub(super) fn are_errors(bytes: &[u8]) -> bool {
     bytes.chunks(EntrySize::Short.bytes()).all(is_error)
 }
 
-/// Returns whether all bytes make sense as entries of this size; `unwritten` says that some may be zero.
+/// Returns whether all bytes are plausible as entries of this size. `unwritten` allows entries of zeros.
 fn are_entries(bytes: &[u8], size: EntrySize, unwritten: bool) -> bool {
     if bytes.is_empty() || !bytes.len().is_multiple_of(size.bytes()) {
         return false;
@@ -114,21 +115,21 @@ fn are_entries(bytes: &[u8], size: EntrySize, unwritten: bool) -> bool {
             return false;
         }
         some = true;
-        // Half of a longer slot is zero, or data.
+        // The first half of a slot of 128 bytes is zero, or inline data.
         let half = slot.get(..slot.len() - 64).unwrap_or_default();
         if entry.inline_data().is_none() && half.iter().any(|byte| *byte != 0) {
             return false;
         }
         if let EntryKind::Compressed(cqe) = entry.kind() {
-            // Those behind it are in another form.
+            // The entries behind a compressed one have another format.
             (1..cqe.byte_count.get()).zip(entries.by_ref()).for_each(drop);
         }
     }
     some
 }
 
-/// Returns whether an entry makes sense: it names a queue pair and an opcode, or an mkey, and nothing in it
-/// is odd.
+/// Returns whether an entry is plausible: it names a queue pair and an opcode, or an mkey, and has no
+/// suspicious field.
 fn is_entry(entry: &CompletionEntry<'_>) -> bool {
     let of_queue_pair = |word: OpcodeQpn, requester: bool| {
         word.qpn() != 0 && (!requester || Opcode(word.wqe_opcode()).name().is_some())

@@ -1,4 +1,4 @@
-//! Both sides of an mkey and of a transfer, in bytes, as far as the requests tell, and the memory beside
+//! Draws both sides of an mkey and of a transfer, in bytes, as far as requests and copies of memory show
 //! them.
 
 use super::memory::{MOST, Memory, dump};
@@ -10,11 +10,11 @@ use mlx5_mkey::wire::ctrl::Opcode;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-/// What is known behind the requests that were drawn so far.
+/// The state after the requests drawn so far.
 #[derive(Debug)]
 pub(super) struct Sides<'m> {
     memory: &'m Memory,
-    /// By index.
+    /// The known mkeys by index.
     mkeys: BTreeMap<u32, Known>,
 }
 
@@ -22,21 +22,21 @@ pub(super) struct Sides<'m> {
 #[derive(Default)]
 struct End {
     tape: Tape,
-    /// The first bytes of what is there, `None` if a part of them is not known.
+    /// The first bytes of its memory. `None` if a part of them is not known.
     held: Option<Vec<u8>>,
     bytes: u64,
     parts: usize,
-    /// A part of it is not memory as it is.
+    /// At least one part is transformed: its wire bytes differ from its memory bytes.
     transformed: bool,
 }
 
 impl End {
-    /// An end that has no part yet.
+    /// Returns an end without parts.
     fn empty() -> Self {
         Self { held: Some(Vec::new()), ..Self::default() }
     }
 
-    /// Takes in a part of `bytes` bytes, and the first of them.
+    /// Adds a part of `bytes` bytes, with the first of them if known.
     fn hold(&mut self, bytes: u64, held: Option<Vec<u8>>) {
         self.bytes += bytes;
         self.parts += 1;
@@ -46,7 +46,7 @@ impl End {
         }
     }
 
-    /// Draws it. Memory in one piece holds what is on the wire.
+    /// Draws the end. Untransformed memory contains the wire bytes.
     fn draw(&self, page: &mut String, name: &str, wire: &Tape) -> fmt::Result {
         let same = self.parts == 1 && !self.transformed;
         let cells = if same { wire.cells.clone() } else { self.tape.cells.clone() };
@@ -63,7 +63,7 @@ impl<'m> Sides<'m> {
         Self { memory, mkeys: BTreeMap::new() }
     }
 
-    /// Draws the sides of what a request configures or moves, if there is anything to be drawn.
+    /// Draws the sides of the mkey that a request configures, or of the data that a request moves.
     pub(super) fn draw(
         &mut self,
         page: &mut String,
@@ -92,7 +92,7 @@ impl<'m> Sides<'m> {
 
     fn transfer(&self, page: &mut String, transfer: &DataPath<'_>) -> fmt::Result {
         let bytes = transfer.length();
-        // The mkey that makes the wire what it is, and where in it the transfer begins.
+        // The mkey that transforms the transfer, and the offset of the transfer in it.
         let mut maker = None;
         let mut made_by = |key, offset| {
             let known = self.known(key).filter(|known| known.transforms());
@@ -140,8 +140,7 @@ impl<'m> Sides<'m> {
         Ok(())
     }
 
-    /// Adds a part of one end, `bytes` on the wire: what is in memory there. Memory by address is that of
-    /// this program.
+    /// Adds a part of one end, with `bytes` wire bytes, and its memory. Addresses are those of this program.
     fn end(&self, end: &mut End, key: u32, address: u64, bytes: u64, own: bool) {
         let Some(known) = self.known(key) else {
             let text = format!("{bytes} bytes at {address:#x}, key {key:#010x}");
@@ -159,7 +158,7 @@ impl<'m> Sides<'m> {
         end.transformed |= known.transforms();
         let part = known.tape(DomainKind::Memory, place.1);
         end.tape.cells.extend(part.cells);
-        // The peer may have a key of the same number.
+        // The peer may have another key with the same number.
         let perhaps = if own { "" } else { ", if this device is the peer" };
         end.tape.notes.push(format!("{} bytes through {link} from {address:#x} on{perhaps}", place.1));
         end.tape.notes.extend(part.notes);
@@ -167,13 +166,13 @@ impl<'m> Sides<'m> {
     }
 }
 
-/// Returns whether a request moves data between here and one peer.
+/// Returns whether a request moves data between this program and one peer.
 const fn has_two_sides(transfer: &DataPath<'_>) -> bool {
     let sends = matches!(transfer.opcode(), Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL);
     transfer.remote().is_some() || sends
 }
 
-/// Draws an mkey: the ranges of memory, what they hold, and what that is on the wire.
+/// Draws an mkey: the ranges of memory, their bytes, and their form on the wire.
 fn configuration(page: &mut String, known: &Known, memory: &Memory) -> fmt::Result {
     let Some(length) = known.length.filter(|_| known.transforms() || !known.ranges.is_empty()) else {
         return Ok(());

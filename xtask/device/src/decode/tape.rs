@@ -1,9 +1,10 @@
-//! A run of bytes drawn as a tape: data and signatures in proportion, ciphertext hatched.
+//! Draws a run of bytes as a tape: the widths of data and signatures are proportional, and ciphertext is
+//! hatched.
 
 use std::fmt::{self, Write};
 use xtask::html::Escaped;
 
-/// From this number of blocks on, the ones in the middle are left out.
+/// A tape with more blocks than this shows only the first and last ones.
 const MANY: u64 = 6;
 
 /// A part of a tape.
@@ -13,7 +14,7 @@ pub(super) struct Cell {
     class: &'static str,
     encrypted: bool,
     title: String,
-    /// What is written in it, if it is not the number of bytes.
+    /// The text in the cell. By default it is the number of bytes.
     text: Option<String>,
 }
 
@@ -31,7 +32,7 @@ impl Cell {
     }
 }
 
-/// Bytes, and what is to be said of them. Notes are HTML.
+/// A run of bytes, with notes about it in HTML.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tape {
     pub(super) cells: Vec<Cell>,
@@ -39,14 +40,15 @@ pub(super) struct Tape {
 }
 
 impl Tape {
-    /// Bytes without signatures.
+    /// Returns a tape of bytes without signatures.
     pub(super) fn of_data(bytes: u64, encrypted: bool) -> Self {
         let title = if encrypted { "ciphertext" } else { "data" };
         let cells = if bytes > 0 { vec![Cell::data(bytes, title, encrypted)] } else { vec![] };
         Self { cells, notes: vec![] }
     }
 
-    /// Blocks of data, each with a signature of a length and a name behind it; what of them is ciphertext.
+    /// Returns a tape of blocks, each with a signature behind it. Two flags say whether data and signatures
+    /// are ciphertext.
     pub(super) fn of_blocks(
         bytes: u64,
         block: u64,
@@ -74,7 +76,7 @@ impl Tape {
         Self { cells, notes: vec![format!("{count} × ({block} + {signature} {name})")] }
     }
 
-    /// Returns the tape with a note before the others.
+    /// Returns the tape with an additional first note.
     pub(super) fn headed(mut self, note: String) -> Self {
         self.notes.insert(0, note);
         self

@@ -1,4 +1,4 @@
-//! The pieces as text.
+//! Prints the pieces as text.
 
 use super::pieces::{Piece, Place};
 use mlx5_mkey::inspect::{DeviceContext, Style};
@@ -40,7 +40,7 @@ pub(super) fn text(pieces: &[Piece<'_>], device: DeviceContext, stride: Option<u
     text
 }
 
-/// Says where a piece begins; the first of bytes begins where they do.
+/// Writes the place where a piece begins. A piece at byte 0 has no such line.
 fn begin(place: &Place<'_>, text: &mut String) {
     let _ = match place {
         Place::Byte(0) => Ok(()),

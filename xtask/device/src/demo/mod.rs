@@ -23,10 +23,10 @@ cargo xtask demo [--file PATH] [--fault NAME | --fault list]
 Exit status: 0 all is correct, 1 something is wrong, 2 the arguments make no sense.
 ";
 
-/// The file that is there in every clone.
+/// A file that exists in every clone.
 const DEFAULT_FILE: &str = "LICENSE-APACHE";
 
-/// What the user asked for.
+/// The request of the user.
 enum Request {
     Run { file: PathBuf, fault: Option<&'static faults::Fault> },
     ListFaults,
@@ -54,7 +54,7 @@ fn serve(arguments: &[String]) -> Result<bool, String> {
         }
     };
     match done.and_then(|good| out.flush().map(|()| good)) {
-        // Whoever listened has heard enough; not all was shown.
+        // The reader has closed the pipe: the output is incomplete.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         done => done.map_err(|error| error.to_string()),
     }
@@ -99,7 +99,7 @@ fn open(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-/// Runs all three parts, each on a device of its own, and prints them one by one. Returns whether all was
+/// Runs the three parts, each on a new device, and prints them one by one. Returns whether all results were
 /// correct.
 fn perform(
     out: &mut impl Write,
@@ -145,7 +145,7 @@ mod tests {
     use super::render::WIDTH;
     use super::*;
 
-    /// Runs the demo with some file and returns what it prints.
+    /// Runs the demo with these bytes as its file. Returns whether all was correct, and the output.
     fn demo(painter: Painter, fault: Option<&faults::Fault>, file: &[u8]) -> (bool, String) {
         let mut out = Vec::new();
         let good = perform(&mut out, painter, file, Path::new("folder/some file"), fault);
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(steady(&painted), steady(&plain));
     }
 
-    /// The faults that the demo shows, which must make it fail, and the part that must notice them at least.
+    /// The faults with which the demo must fail, and the part of the demo that must notice each.
     const SHOWN: &[(&str, &str)] = &[
         ("ref-tag-not-advancing", "mlx5dv_wr_set_mkey_sig_block, Example 2:"),
         ("tweak-not-advancing", "row A"),

@@ -1,4 +1,4 @@
-//! Tables and hex for people. Nothing is decided here but how it looks.
+//! Prints tables and hex. This file decides only the appearance.
 
 use hil_tests::demo::examples::Example;
 use hil_tests::demo::faults::Fault;
@@ -12,11 +12,11 @@ use std::io::{self, IsTerminal, Write};
 /// Width of the output in characters.
 pub(super) const WIDTH: usize = 100;
 
-/// Whether words have colour.
+/// Writes words, in colour or without.
 #[derive(Clone, Copy)]
 pub(super) struct Painter(pub(super) bool);
 
-/// How a word looks.
+/// The appearance of a word.
 #[derive(Clone, Copy)]
 enum Look {
     Title,
@@ -26,7 +26,8 @@ enum Look {
 }
 
 impl Painter {
-    /// Colour on a terminal, unless the user asks for none (no-color.org).
+    /// Returns a painter for standard output: with colour on a terminal, unless the user asks for none
+    /// (no-color.org).
     pub(super) fn for_stdout() -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self(io::stdout().is_terminal() && !refused)
@@ -47,14 +48,14 @@ impl Painter {
     }
 }
 
-/// What came of everything.
+/// The results of all parts.
 #[derive(Default)]
 pub(super) struct Summary {
     examples: usize,
     rows: usize,
-    /// Bytes of the file, `None` where it did not come back whole.
+    /// Bytes of the file. `None` if the file did not come back complete.
     bytes: Option<u64>,
-    /// What was wrong, one line each.
+    /// The errors, one line each.
     pub(super) wrong: Vec<String>,
 }
 
@@ -74,7 +75,7 @@ impl Summary {
                 self.wrong.push(format!("row {}, {direction} {way}: {wrong}", outcome.row.letter));
             }
         }
-        // Where both orders fail alike.
+        // Both orders may fail with the same text.
         self.wrong.dedup();
     }
 
@@ -88,7 +89,7 @@ fn heading(out: &mut impl Write, painter: Painter, text: &str) -> io::Result<()>
     writeln!(out, "\n{}", painter.paint(Look::Title, text))
 }
 
-/// Says what this is.
+/// Prints the title.
 pub(super) fn title(out: &mut impl Write, painter: Painter, fault: Option<&Fault>) -> io::Result<()> {
     let title = "mlx5-mkey on the software device; every verdict compares with bytes computed elsewhere";
     writeln!(out, "{}", painter.paint(Look::Title, title))?;
@@ -105,7 +106,7 @@ pub(super) fn examples_head(out: &mut impl Write, painter: Painter) -> io::Resul
     heading(out, painter, "Examples of the manual pages")
 }
 
-/// Prints one example; a page's first one with the page's name.
+/// Prints one example. The first example of a manual page has the name of the page before it.
 pub(super) fn example(
     out: &mut impl Write,
     painter: Painter,
@@ -168,7 +169,7 @@ pub(super) fn row(out: &mut impl Write, painter: Painter, outcome: &Outcome) -> 
             .filter_map(|moved| Some((way_words(moved.way).1, moved.verdict.as_ref().err()?)))
             .map(|(way, wrong)| format!("{way}: {wrong}"))
             .collect();
-        // Where both orders fail alike.
+        // Both orders may fail with the same text.
         wrong.dedup();
         for line in wrong.iter().flat_map(|text| wrap(text, WIDTH - 7)) {
             writeln!(out, "{:7}{}", "", painter.paint(Look::Wrong, &line))?;
@@ -188,7 +189,7 @@ fn way_words(way: Way) -> (&'static str, &'static str) {
     }
 }
 
-/// Prints what became of the file.
+/// Prints the result of the file.
 pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &Report) -> io::Result<()> {
     heading(out, painter, &format!("A file there and back: {name} (row C)"))?;
     let (bytes, blocks, transfers) = (report.bytes, report.blocks, report.transfers);
@@ -220,7 +221,7 @@ pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &
                 padding => format!("{} of padding cut off", count(padding as u64, "byte")),
             };
             writeln!(out, "  {}  received file equals the one sent, {padding}", painter.verdict(true))?;
-            // Less takes too little time to tell.
+            // The time for a smaller file is too short for a rate.
             if bytes >= 1_000_000 {
                 let rate = 2.0 * bytes as f64 / 1e6 / report.device_time.as_secs_f64().max(1e-9);
                 writeln!(
@@ -257,7 +258,7 @@ fn details(out: &mut impl Write, painter: Painter, report: &Report) -> io::Resul
     Ok(())
 }
 
-/// Prints the last line, and what was wrong before it.
+/// Prints the errors, then the last line.
 pub(super) fn summary(out: &mut impl Write, painter: Painter, summary: &Summary) -> io::Result<()> {
     let Summary { examples, rows, bytes, wrong } = summary;
     writeln!(out)?;
@@ -274,7 +275,7 @@ pub(super) fn summary(out: &mut impl Write, painter: Painter, summary: &Summary)
     writeln!(out, "demo: {examples} examples, {rows} rows, {file}: {verdict}")
 }
 
-/// Says how many there are of something.
+/// Returns a number with its noun, in singular or plural.
 fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
