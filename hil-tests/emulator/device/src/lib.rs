@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! doorbell ─▶ fetch (ring ─▶ Operation) ─▶ execute ─┬─▶ umr, PSV: objects change
-//!                                                   └─▶ data path: translate ─▶ gather ─▶ pipeline ─▶ Request
+//!                                                   └─▶ data: translate ─▶ gather ─▶ pipeline ─▶ Request
 //! peer's Request ─▶ respond (receive ring, remote keys) ─▶ pipeline ─▶ translate ─▶ scatter ─▶ Response
 //! both ─▶ cqe (entries) ─▶ completion ring
 //! ```
