@@ -1,4 +1,4 @@
-//! The file that describes boards, `hil-tests/boards.toml` or one that is named by `--boards`.
+//! The description of boards: `hil-tests/boards.toml`, or the file of the option `--boards`.
 
 use super::limits::Limits;
 use serde::{Deserialize, Deserializer, de};
@@ -13,37 +13,36 @@ use xtask::toolchain::Board;
 pub struct Boards {
     /// Boards by name.
     board: BTreeMap<String, Description>,
-    /// Names for several boards, or groups, one after the other.
+    /// Groups by name: lists of boards or of other groups.
     #[serde(default)]
     group: BTreeMap<String, Vec<String>>,
 }
 
-/// A board: how to reach it, what it can do, how long things may take there, and how to get it back when it
-/// is lost.
+/// A board: access, capabilities, time limits, and reset.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// How to run something on it.
+    /// The way to run a program on the board.
     pub reach: Reach,
-    /// What it can do, at least; a board that lacks one of these fails.
+    /// The capabilities that the board must have. A board without one of them fails.
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// How long things may take.
+    /// The time limits, in seconds.
     #[serde(default)]
     seconds: Seconds,
-    /// How to reset it.
+    /// The way to reset the board.
     #[serde(default)]
     pub reset: Reset,
 }
 
 impl Description {
-    /// A device of this machine, with its name.
+    /// Returns the description of an mlx5 device of this machine.
     fn device(name: &str) -> Self {
         let reach = Reach::Local { device: name.into() };
         Self { reach, capabilities: vec![], seconds: Seconds::default(), reset: Reset::default() }
     }
 
-    /// Returns how long things may take on it.
+    /// Returns the time limits of the board.
     pub fn limits(&self) -> Limits {
         let Seconds { start, case, total } = self.seconds;
         let [start, case, total] = [start, case, total].map(|time| Duration::from_secs_f64(time.0));
@@ -51,53 +50,54 @@ impl Description {
     }
 }
 
-/// How to run something on a board.
+/// The way to run a program on a board.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Reach {
-    /// In this machine.
+    /// On this machine.
     Local {
         /// `softdev`, or the name of an mlx5 device.
         device: String,
     },
-    /// In this machine, behind libmlx5 and the stand-in for the kernel.
+    /// On this machine, through libmlx5 and the stand-in for the kernel.
     Uverbs {
-        /// How keys are loaded: in plaintext, unless this is `wrapped`.
+        /// The import method of keys: `plaintext` (default) or `wrapped`.
         #[serde(default)]
         crypto: Crypto,
-        /// The AES-XTS engine: of many data units, unless this is `single-block`; `multi-block-le` takes
-        /// tweaks in little endian.
+        /// The AES-XTS engine: `multi-block` (default), `multi-block-le` with tweaks in little endian, or
+        /// `single-block`.
         #[serde(default)]
         engine: Engine,
-        /// More variables for the program and the stand-in, which may give the device other limits.
+        /// Additional environment variables for the program and the stand-in. Some of them set limits of the
+        /// device.
         #[serde(default)]
         environment: BTreeMap<String, String>,
     },
     /// A bare-metal image in an emulator.
     Firmware {
-        /// Whose cores it is built for.
+        /// The board for whose cores the program is built.
         #[serde(deserialize_with = "board")]
         board: Board,
     },
-    /// Our program for aarch64 under qemu-aarch64, behind the arm64 libmlx5 and the stand-in for the kernel.
+    /// The program for aarch64 under qemu-aarch64, through the arm64 libmlx5 and the stand-in for the kernel.
     QemuUser {
-        /// Whose cores it is built for.
+        /// The board for whose cores the program is built.
         #[serde(deserialize_with = "board")]
         board: Board,
-        /// How keys are loaded.
+        /// The import method of keys.
         #[serde(default)]
         crypto: Crypto,
     },
-    /// A whole aarch64 machine in an emulator, over ssh, with the same.
+    /// An emulated aarch64 machine, over ssh, with libmlx5 and the stand-in for the kernel.
     Vdpu {
-        /// How keys are loaded.
+        /// The import method of keys.
         #[serde(default)]
         crypto: Crypto,
-        /// More variables for the program.
+        /// Additional environment variables for the program.
         #[serde(default)]
         environment: BTreeMap<String, String>,
     },
-    /// A program of your own that speaks the protocol.
+    /// A program of the user that implements the protocol of boards.
     Command {
         /// The program and its arguments; `--filter TEXT` and `--after CASE` are added.
         command: Vec<String>,
@@ -109,7 +109,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// Says in words which device is behind it.
+    /// Returns a description of the device of the board.
     pub fn device(&self) -> String {
         match self {
             Self::Local { device } => format!("{device} of this machine"),
@@ -139,12 +139,12 @@ impl Reach {
     }
 }
 
-/// Reads a board by its name.
+/// Deserializes a board from its name.
 fn board<'de, D: Deserializer<'de>>(from: D) -> Result<Board, D::Error> {
     Board::named(&String::deserialize(from)?).map_err(de::Error::custom)
 }
 
-/// How the software device takes data encryption keys.
+/// The import method of data encryption keys on the software device.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Crypto {
@@ -156,7 +156,7 @@ pub enum Crypto {
 }
 
 impl Crypto {
-    /// Returns its name, as `cargo xtask emulate --crypto` knows it.
+    /// Returns the value for `cargo xtask emulate --crypto`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plaintext => "plaintext",
@@ -169,17 +169,17 @@ impl Crypto {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// Of many data units.
+    /// Many data units in a transfer.
     #[default]
     MultiBlock,
-    /// The same, with tweaks in little endian.
+    /// Many data units in a transfer, with tweaks in little endian.
     MultiBlockLe,
-    /// Of single data units.
+    /// One data unit in a transfer.
     SingleBlock,
 }
 
 impl Engine {
-    /// Returns its name, as `cargo xtask emulate --engine` knows it.
+    /// Returns the value for `cargo xtask emulate --engine`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MultiBlock => "multi-block",
@@ -195,20 +195,20 @@ impl Engine {
 pub struct Ssh {
     /// `user@host`.
     pub address: String,
-    /// The port, unless it is ssh's own choice.
+    /// The port. Without a value, ssh chooses it.
     #[serde(default)]
     pub port: Option<u16>,
-    /// The file of the private key, unless it is ssh's own choice.
+    /// The file of the private key. Without a value, ssh chooses it.
     #[serde(default)]
     pub key: Option<PathBuf>,
-    /// The file with the machine's host key, unless it is ssh's own choice.
+    /// The file with the machine's host key. Without a value, ssh chooses it.
     #[serde(default)]
     pub known_hosts: Option<PathBuf>,
-    /// The mlx5 device there.
+    /// The mlx5 device of the machine.
     pub device: String,
-    /// What is run there.
+    /// The program that runs on the machine.
     pub program: Program,
-    /// Variables for it.
+    /// Environment variables for the program.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
 }
@@ -217,11 +217,11 @@ pub struct Ssh {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Place {
-    /// Host of the coordinator, and port if it is not labgrid's.
+    /// Host of the coordinator, and its port unless it is labgrid's default.
     pub coordinator: String,
-    /// Tags that the place has; its name counts as its tag `name`.
+    /// The tags that the place must have. Its name counts as the tag `name`.
     pub tags: BTreeMap<String, String>,
-    /// How long to wait until one is free.
+    /// The longest wait for a free place, in seconds.
     #[serde(default = "wait_seconds")]
     pub wait_seconds: u32,
     /// As of [`Ssh`].
@@ -253,7 +253,7 @@ pub enum Program {
     Bluefield2,
     /// Built for Linux on a BlueField-3.
     Bluefield3,
-    /// This file.
+    /// A file.
     File(PathBuf),
 }
 
@@ -261,40 +261,40 @@ pub enum Program {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Reset {
-    /// It is enough to end the program and to start it again.
+    /// The program is ended and started again.
     #[default]
     Process,
     /// The Arm cores of a BlueField, through the driver of its management interface.
     Rshim {
-        /// `/dev/rshim0/misc`, say.
+        /// For example `/dev/rshim0/misc`.
         file: PathBuf,
-        /// How long the board may take until it answers again.
+        /// The longest time until the board answers again.
         boot_seconds: u32,
     },
     /// A line of this machine that is wired to the board's reset.
     Gpio {
-        /// `/dev/gpiochip0`, say.
+        /// For example `/dev/gpiochip0`.
         chip: PathBuf,
-        /// Its number there.
+        /// The number of the line on the chip.
         line: u32,
         /// Low means reset.
         #[serde(default)]
         active_low: bool,
-        /// How long the line is held.
+        /// The time for which the line is held.
         hold_milliseconds: u32,
-        /// How long the board may take until it answers again.
+        /// The longest time until the board answers again.
         boot_seconds: u32,
     },
-    /// Power of the place that a labgrid coordinator has lent.
+    /// The power switch of a place that the labgrid coordinator has assigned.
     Power {
-        /// How long the board may take until it answers again.
+        /// The longest time until the board answers again.
         boot_seconds: u32,
     },
-    /// A program of your own, a switched socket's say.
+    /// A program of the user, for example for a switched socket.
     Command {
         /// The program and its arguments.
         command: Vec<String>,
-        /// How long the board may take until it answers again.
+        /// The longest time until the board answers again.
         boot_seconds: u32,
     },
 }
@@ -303,11 +303,11 @@ pub enum Reset {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 struct Seconds {
-    /// From the program's start to its first event.
+    /// The time from the program's start to its first event.
     start: Time,
-    /// From one event to the next.
+    /// The time from one event to the next.
     case: Time,
-    /// The whole run.
+    /// The time of the whole run.
     total: Time,
 }
 
@@ -317,12 +317,12 @@ impl Default for Seconds {
     }
 }
 
-/// Seconds, more than none and no more than a week.
+/// A number of seconds, above 0 and at most a week.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(try_from = "f64")]
 struct Time(f64);
 
-// It is a number.
+// The value is never NaN.
 impl Eq for Time {}
 
 impl TryFrom<f64> for Time {
@@ -341,7 +341,7 @@ impl TryFrom<f64> for Time {
 /// Reads descriptions.
 ///
 /// # Errors
-/// What is wrong with them, in a sentence, with the place.
+/// A sentence that describes the fault and its place.
 pub fn parse(text: &str) -> Result<Boards, String> {
     let boards: Boards = toml::from_str(text).map_err(|error| error.to_string())?;
     let powerless = |board: &Description| {
@@ -356,17 +356,17 @@ pub fn parse(text: &str) -> Result<Boards, String> {
 /// Reads the file.
 ///
 /// # Errors
-/// What is wrong with it, in a sentence.
+/// A sentence that describes the fault.
 pub fn read(file: &Path) -> Result<Boards, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     parse(&text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 impl Boards {
-    /// Returns the boards of this name, groups resolved, in order and each once.
+    /// Returns the boards of a name. Groups are resolved; each board appears once, in order.
     ///
     /// # Errors
-    /// That there is no such board, and which there are.
+    /// There is no such board. The text lists the existing ones.
     pub fn find(&self, name: &str) -> Result<Vec<(String, Description)>, String> {
         let mut found = Vec::new();
         let (mut open, mut seen) = (vec![name], vec![]);
@@ -380,7 +380,7 @@ impl Boards {
             } else if let Some(description) = self.board.get(name) {
                 found.push((name.into(), description.clone()));
             } else if name.starts_with("mlx5_") {
-                // As the kernel calls devices.
+                // The name of a device in the kernel.
                 found.push((name.into(), Description::device(name)));
             } else {
                 let names: Vec<&str> =
@@ -405,15 +405,15 @@ mod tests {
         for name in boards.group.keys() {
             assert!(boards.find(name).unwrap().len() > 1, "{name}");
         }
-        // No address stands in it.
+        // The file contains no address.
         assert!(boards.board.values().all(|board| !matches!(board.reach, Reach::Ssh(_) | Reach::Labgrid(_))));
     }
 
-    /// Boards that need an address are commented out; they must make sense nevertheless.
+    /// Boards that need an address are commented out. Their descriptions must be valid nevertheless.
     #[test]
     fn the_examples_in_our_own_file_can_be_used() {
         let text = std::fs::read_to_string(root().join("hil-tests/boards.toml")).unwrap();
-        // What is commented out has no blank behind its mark.
+        // Lines that are commented out have no blank behind the `#`.
         let uncomment = |line: &str| match line.strip_prefix('#') {
             Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
             _ => format!("{line}\n"),

@@ -1,11 +1,11 @@
-//! Digits of dumps become bytes.
+//! Reads the digits of dumps.
 
-/// Columns of a row in which the characters beside its bytes may begin.
+/// The characters beside the bytes of a row begin before this column.
 const MOST_DIGITS: usize = 4096;
 
-/// Reads the columns behind an offset: bytes, and perhaps the same bytes as characters.
+/// Reads the columns behind an offset: bytes, optionally followed by the same bytes as characters.
 pub(super) fn columns(text: &str) -> Result<Vec<u8>, String> {
-    // Characters stand behind the bytes of a row, which are few.
+    // A row has few bytes, so the characters behind them begin early in the line.
     for (at, _) in text.char_indices().take(MOST_DIGITS) {
         let (left, rest) = text.split_at(at);
         let Some(right) = rest.strip_prefix("  ") else { continue };
@@ -56,7 +56,7 @@ pub(super) fn all_hex(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Quotes the beginning of what could not be read.
+/// Quotes the beginning of a text that cannot be read.
 pub(super) fn quoted(text: &str) -> String {
     let short: String = text.chars().take(40).collect();
     format!("`{}`", short.escape_debug())

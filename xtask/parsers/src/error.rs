@@ -1,19 +1,19 @@
-//! Why a dump is not read, and the limit of its size.
+//! Errors of the reader of dumps, and the largest size of a dump.
 
 use std::fmt;
 
-/// The most bytes of a dump that is text, so that a repeated line cannot fill memory: four of the largest
-/// send rings, of 32768 blocks of 64 bytes. In it fits the completion queue of such a ring, too, with entries
-/// of 128 bytes. The largest completion queue of all has 1 GiB (2^23 entries of 128 bytes): who dumps that
-/// does not print it, and raw bytes have no limit.
+/// The most bytes of a dump in text form. The limit keeps repeated lines from filling memory. It is four
+/// times the largest send ring, which has 32768 blocks of 64 bytes. The completion queue of such a ring fits
+/// as well, with entries of 128 bytes. The largest possible completion queue has 1 GiB (2^23 entries of 128
+/// bytes). Dumps of this size are raw bytes, which have no limit.
 pub(super) const MOST: usize = 4 * 32768 * 64;
 
-/// Why a dump is not read.
+/// The reason why a dump cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HexError {
-    /// Something is not hex: what, and in which line.
+    /// A part is not hex. The text names the part and its line.
     Text(String),
-    /// There are more bytes than a text may stand for, or a repeated line stands for more.
+    /// The dump has more bytes than the limit, possibly by a repeated line.
     Long,
 }
 

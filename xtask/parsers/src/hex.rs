@@ -1,4 +1,4 @@
-//! Bytes out of the dumps of common programs: read right, or refused with the line that cannot be.
+//! Reads the dumps of common programs. A dump that cannot be read is refused with the number of its line.
 
 pub use super::digits::digits;
 use super::digits::{all_hex, columns, is_dword, order_unknown, quoted};
@@ -9,7 +9,7 @@ pub use super::log_json::Logged;
 pub use super::row::WordOrder;
 use super::rows::{self, Dumps};
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Input {
     /// A ring, or a part of one.
@@ -21,15 +21,14 @@ pub enum Input {
     Log(Vec<Logged>),
 }
 
-/// Returns what a file holds: a log if a request of one is in it, else bytes, as they are, or as hex if it is
-/// text, alone or among other text. `order` is that of the bytes in the words of a dump, where somebody
-/// knows.
+/// Reads a file. A file with a logged request is a log. Other text is hex, alone or among other text. Other
+/// files are raw bytes. `order` is the order of the bytes in the words of a dump, if it is known.
 ///
 /// # Errors
-/// What line is not hex, and why; or that it is too long.
+/// The line that is not hex, with the reason, or [`HexError::Long`].
 pub fn read(raw: Vec<u8>, order: Option<WordOrder>) -> Result<Input, HexError> {
     let text = String::from_utf8_lossy(&raw);
-    // Other programs write JSON, too, with dumps in quotes.
+    // Logs of other programs are JSON, too, with dumps in strings. They have no field `bytes`.
     let is_json = text.starts_with('{') && text.contains("\"bytes\":");
     let logged = if is_json { log_json::read(&text)? } else { log(&text)? };
     if !logged.is_empty() {
@@ -59,7 +58,7 @@ pub fn read_text(text: &str, order: Option<WordOrder>) -> Result<Input, HexError
         return Ok(Input::Dumps(dumps));
     }
     Err(HexError::Text(match (strict, dumps.faults.first()) {
-        // Nothing but a dump: what is wrong in it has a name.
+        // The text is a dump without other lines: the strict parser's error is the most precise one.
         (Some(what), _) if dumps.skipped.is_empty() && !what.contains("is not hex") => what,
         (_, Some((line, what))) => format!("line {line}: {what}"),
         (strict, None) => {
@@ -69,7 +68,7 @@ pub fn read_text(text: &str, order: Option<WordOrder>) -> Result<Input, HexError
     }))
 }
 
-/// Reads the requests of a log. What the program itself has written between them is left out.
+/// Reads the requests of a log. Lines that the logged program has written between them are skipped.
 fn log(text: &str) -> Result<Vec<Logged>, String> {
     let mut logged: Vec<Logged> = Vec::new();
     // A request begins with its place and ends with an empty line.
@@ -98,8 +97,8 @@ fn log(text: &str) -> Result<Vec<Logged>, String> {
     Ok(logged)
 }
 
-/// Returns the kind of queue of a line that says of which queue pair and block the next request is; an empty
-/// one where the line has none.
+/// Returns the kind of queue in a line that names the queue pair and block of the next request. The kind is
+/// empty if the line names none. Returns `None` for other lines.
 fn queue_of_place(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split(' ').collect();
     let (qpn, queue, block) = match words[..] {
@@ -114,12 +113,12 @@ fn queue_of_place(line: &str) -> Option<&str> {
 /// Reads hex, plain or as `xxd`, `xxd -i`, `xxd -p`, `hexdump -C`, `od -tx1` and the like print it.
 ///
 /// # Errors
-/// What line is not hex, and why; or that it is too long.
+/// The line that is not hex, with the reason, or [`HexError::Long`].
 pub fn parse(text: &str) -> Result<Vec<u8>, HexError> {
     let mut dump = Dump::default();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         dump.add(line.trim()).map_err(|error| match error {
-            // A word alone is what is not hex.
+            // The error is only a quoted word: this word is not hex.
             HexError::Text(what) if what.starts_with('`') && what.ends_with('`') => {
                 HexError::Text(format!("line {} is not hex: {what}", index + 1))
             }
@@ -136,23 +135,23 @@ pub fn parse(text: &str) -> Result<Vec<u8>, HexError> {
     }
 }
 
-/// What was read so far.
+/// The part of the dump that was read so far.
 #[derive(Default)]
 struct Dump {
     bytes: Vec<u8>,
-    /// Where the first byte was, in a dump with offsets.
+    /// The offset of the first byte, in a dump with offsets.
     base: Option<u64>,
     /// Offsets have no colon.
     bare: bool,
     /// The last line had this many bytes.
     row: usize,
-    /// A `*` stands for more such lines, up to the next offset.
+    /// The last line was a `*`: the line before it is repeated up to the next offset.
     repeated: bool,
 }
 
 impl Dump {
     fn add(&mut self, line: &str) -> Result<(), HexError> {
-        // What `xxd -i` puts around.
+        // The declaration that `xxd -i` writes around the bytes.
         let of_c = (line.starts_with("unsigned char ") && line.ends_with('{')) || line == "};";
         if line.is_empty() || of_c {
             return Ok(());
@@ -190,7 +189,7 @@ impl Dump {
         if self.bytes.len() > MOST { Err(HexError::Long) } else { Ok(()) }
     }
 
-    /// Checks that a line with this offset is the next one, after the lines that a `*` stands for.
+    /// Expands a `*`, then checks that a line with this offset is the next one.
     fn place(&mut self, offset: Option<u64>) -> Result<(), HexError> {
         match (offset, self.base) {
             (None, None) => return Ok(()),
@@ -210,7 +209,7 @@ impl Dump {
                 Ok(())
             }
             Some(at) if at == have && !self.repeated => Ok(()),
-            // The last offset of 64 bits has one behind it, too.
+            // The offset after the last one of 64 bits needs more than 64 bits.
             _ => Err(format!(
                 "rows are missing before it: offset {:#x}, but the next byte is {:#x}",
                 offset.unwrap_or_default(),
@@ -221,9 +220,9 @@ impl Dump {
     }
 }
 
-/// Splits off an offset of more than two digits with a colon and a blank behind it.
+/// Splits off an offset of more than two digits, followed by a colon and a blank.
 ///
-/// Returns its digits, too.
+/// Returns the offset, the number of its digits, and the rest of the line.
 fn colon_offset(line: &str) -> Option<(u64, usize, &str)> {
     let (word, rest) = line.split_once(':')?;
     let digits = word.strip_prefix("0x").unwrap_or(word);
@@ -231,8 +230,9 @@ fn colon_offset(line: &str) -> Option<(u64, usize, &str)> {
     Some((u64::from_str_radix(digits, 16).ok()?, digits.len(), rest)).filter(|_| is_offset)
 }
 
-/// Splits off an offset without a colon, if there is one: a first word of another length than those behind
-/// it. Those must then be single bytes. `expected` says that earlier lines had one.
+/// Splits off an offset without a colon, if there is one. The first word is an offset if its length differs
+/// from that of the other words. The other words must then be single bytes. `expected` says that earlier
+/// lines had such an offset.
 fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), String> {
     let (first, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     let mut others = rest.split_whitespace();
@@ -240,11 +240,11 @@ fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), Str
     let width = second.len();
     let different = first.len() >= 4 && first.len() != width && all_hex(first) && all_hex(second);
     if different && width == 2 || expected && second.is_empty() {
-        // Seven digits are the octal ones of `od`.
+        // An offset of seven digits is octal, as `od` prints it.
         let radix = if first.len() == 7 { 8 } else { 16 };
         let offset = u64::from_str_radix(first, radix).map_err(|_| quoted(line))?;
         let bytes = columns(rest)?;
-        // Not more than two digits in a word, so that a second offset is not taken for bytes.
+        // Words have at most two digits: otherwise a second offset would be read as bytes.
         let words = rest.split_whitespace().take_while(|word| word.len() == 2 && all_hex(word)).count();
         return if words >= bytes.len() { Ok((Some(offset), bytes)) } else { Err(quoted(line)) };
     }
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(parse("ffffffffffffffff: 00 01"), Ok(vec![0, 1]));
     }
 
-    /// The file is what the library of `cargo xtask emulate` writes, which a test there compares.
+    /// The library of `cargo xtask emulate` writes this file. A test of the library compares it.
     #[test]
     fn a_log() {
         let log = include_str!("../../../hil-tests/emulator/verbs/tests/log.txt");
@@ -430,7 +430,7 @@ mod tests {
         });
         let expected = Ok(Input::Log(vec![nop, write]));
         assert_eq!(read(log.into(), None), expected);
-        // The program speaks as well, before, between and behind; a last line may be cut.
+        // The program writes before, between and behind the requests. The last line may be cut.
         let among = format!("device: 0x77\n{}\nbye", log.replace("\n\n", "\n\n0x000  1\n\x07mlx5_0 qp\n"));
         assert_eq!(read(among.into(), None), expected);
         for (from, to, line) in
@@ -453,7 +453,7 @@ mod tests {
         refuses("    0000  30313233 34353637\n", "line 1: `0000` looks like an offset");
     }
 
-    /// Returns the dumps of a text: their first lines, offsets and lengths, and the lines behind lost ones.
+    /// Returns the dumps of a text: their first lines, offsets and lengths, and the lines of the faults.
     fn dumps(text: &str) -> (Vec<(usize, u64, usize)>, Vec<usize>) {
         let Ok(Input::Dumps(dumps)) = read(text.as_bytes().to_vec(), None) else { panic!("{text}") };
         let shape = dumps.found.iter().map(|dump| (dump.line, dump.offset, dump.bytes.len()));
@@ -494,17 +494,17 @@ mod tests {
         let row = |offset: u32| format!("t {offset:08x}: {}\n", "00 ".repeat(16));
         let rows = |offsets: &[u32]| offsets.iter().map(|offset| row(*offset)).collect::<String>();
         let plain = "t 00000000 00000000 00000000 00000000\n";
-        // At a restart, and at another line between rows without offsets.
+        // A new dump begins where offsets start again, and behind another line between rows without offsets.
         assert_eq!(dumps(&rows(&[0, 16, 0, 16])), (vec![(1, 0, 32), (3, 0, 32)], vec![]));
         let text = format!("a\n{}b\n{}", plain.repeat(4), plain.repeat(4));
         assert_eq!(dumps(&text), (vec![(2, 0, 64), (7, 0, 64)], vec![]));
-        // A line between the rows of one block is none between dumps.
+        // A line between the rows of one block does not separate dumps.
         let text = format!("a\n{}b\n{}", plain.repeat(2), plain.repeat(2));
         assert_eq!(dumps(&text), (vec![(2, 0, 64)], vec![]));
-        // Rows that are lost are told, and those behind them are left out up to the next block.
+        // Lost rows are a fault. The rows behind them are skipped up to the next block.
         let text = rows(&[0, 16, 32, 48, 80, 96, 112, 128, 0]);
         assert_eq!(dumps(&text), (vec![(1, 0, 64), (8, 128, 16), (9, 0, 16)], vec![5]));
-        // Of a damaged row nobody knows what it was, nor of those behind it.
+        // A damaged row and the rows behind it are skipped: their bytes are unknown.
         for damaged in ["t 00000000 0000000g 00000000 00000000", "t 00000040: 00 00 00 00 00 00 00 00 0g"] {
             let text = format!("{}{damaged}\n{plain}", plain.repeat(4));
             assert_eq!(dumps(&text), (vec![(1, 0, 64)], vec![5]));

@@ -1,14 +1,14 @@
-//! How long a run may take.
+//! Time limits of a run.
 
 use std::time::Duration;
 
-/// How long things may take.
+/// Time limits of a run on a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From the start of the board's program to its first event.
+    /// The time from the start of the board's program to its first event.
     pub start: Duration,
-    /// From one event to the next.
+    /// The time from one event to the next.
     pub case: Duration,
-    /// The whole run, resets included.
+    /// The time of the whole run, including resets.
     pub total: Duration,
 }

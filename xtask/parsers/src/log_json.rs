@@ -1,4 +1,4 @@
-//! Requests and completion entries out of a log of JSON lines.
+//! Reads requests and completion entries from a log of JSON lines.
 
 use super::digits::digits;
 use serde_json::Value;
@@ -6,20 +6,20 @@ use serde_json::Value;
 /// A request or completion entry of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// Where it was: `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
+    /// Its place, such as `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
     pub place: String,
-    /// It is a completion entry.
+    /// Whether it is a completion entry.
     pub completion: bool,
-    /// The kind of its queue, as `--queue` of `cargo xtask decode` names it; empty where the log has none.
+    /// The kind of its queue, as `--queue` of `cargo xtask decode` names it. Empty if the log names none.
     pub queue: String,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Reads the lines that hold bytes, in their order.
+/// Reads the lines with bytes, in their order.
 ///
 /// # Errors
-/// What line is no JSON or lacks something.
+/// The line that is no JSON or lacks a field.
 pub(crate) fn read(text: &str) -> Result<Vec<Logged>, String> {
     let mut logged = Vec::new();
     for (index, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! One row of a dump, wherever it stands in its line.
+//! Finds the row of a dump within a line.
 
 use super::digits::{all_hex, columns, digits, is_dword, quoted};
 
@@ -7,52 +7,53 @@ use super::digits::{all_hex, columns, digits, is_dword, quoted};
 pub enum WordOrder {
     /// The digits are bytes in the order of memory.
     Memory,
-    /// Each word is a number of a little-endian machine: its last two digits are its first byte.
+    /// Each word is a number of a little-endian machine: the last two digits are the first byte in memory.
     LittleEndian,
 }
 
 /// A row of a dump.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Where it begins in its line.
+    /// The offset of the row in its line.
     pub(super) at: usize,
-    /// What its offset may be: seven digits may be octal, decimal or hexadecimal. Empty without an offset.
+    /// The possible values of its offset: seven digits may be octal, decimal or hexadecimal. Empty for a row
+    /// without an offset.
     pub(super) offsets: Vec<u64>,
     pub(super) bytes: Vec<u8>,
     /// The offset is an address of a program.
     pub(super) address: bool,
-    /// The words that the bytes were printed in.
+    /// The words in which the bytes were printed.
     pub(super) words: Words,
 }
 
 /// The words of a row, and whether they are numbers of a little-endian machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Words {
-    /// Bytes of each.
+    /// Bytes of each word.
     pub(super) width: usize,
-    /// What is assumed where no row of the dump says it.
+    /// Whether the words are turned if no row of the dump shows the order.
     pub(super) turned: bool,
-    /// What this row says: somebody knows the order, or the characters beside the words are those of one
-    /// order only.
+    /// Whether the words are turned, as this row shows it: the caller gave the order, or the characters
+    /// beside the words fit one order only.
     pub(super) says: Option<bool>,
 }
 
-/// Offsets of more digits are addresses of a program: a file has none.
+/// The most digits of an offset in a file. Numbers with more digits are addresses of a program.
 const OFFSET_DIGITS: usize = 8;
 
-/// Bytes of a line in which offsets are looked for: a row with one is shorter.
+/// Offsets are searched in this number of bytes of a line. A row with an offset is shorter.
 const REACH: usize = 4096;
 
-/// The bytes of a row whose end is not known: 16.
+/// The bytes of a row whose end is unknown.
 const ROW: usize = 16;
 
-/// Finds the row in a line; `None` where there is none.
+/// Finds the row in a line. Returns `None` if the line has no row.
 ///
 /// # Errors
 /// The order of the bytes in its words is not known.
 pub(super) fn find_row(line: &str, order: Option<WordOrder>) -> Result<Option<Row>, String> {
     let whole = line;
-    // What is looked for at each place of a line is looked for in its begin.
+    // Searches that try each place of a line are limited to its begin.
     let near = (0..=REACH.min(line.len())).rev().find_map(|end| line.get(..end));
     let line = near.unwrap_or_default();
     let words: Vec<(usize, &str)> = words(line).collect();
@@ -77,7 +78,7 @@ pub(super) fn find_row(line: &str, order: Option<WordOrder>) -> Result<Option<Ro
     Ok(with_colon.or_else(|| bare_row(&all, order)).or_else(alone).or_else(|| python_row(whole)))
 }
 
-/// Returns whether a line that is no row has so much of one that it is a damaged one.
+/// Returns whether a line that is no row looks like a damaged row.
 pub(super) fn is_like_a_row(line: &str) -> bool {
     let count = |kind: fn(&str) -> bool| line.split_whitespace().filter(|word| kind(word)).count();
     count(is_word) >= 2 || count(is_byte) >= 8
@@ -94,8 +95,8 @@ fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     line.split_whitespace().map(|word| (word.as_ptr() as usize - line.as_ptr() as usize, word))
 }
 
-/// Finds a row that something stands before without a blank, as `[1,3]<stderr>:00000000 ...`. `read` reads
-/// one that begins with the first of some words.
+/// Finds a row directly behind a prefix without a blank, as in `[1,3]<stderr>:00000000 ...`. `read` reads a
+/// row that begins with the first of the given words.
 fn glued_row(line: &str, read: impl Fn(&str, &[(usize, &str)]) -> Option<Row>) -> Option<Row> {
     let bytes = line.as_bytes();
     (1..bytes.len()).find_map(|begin| {
@@ -115,7 +116,7 @@ fn offset_row(line: &str, words: &[(usize, &str)], order: Option<WordOrder>) -> 
     if !all_hex(number) || number.len() > 16 {
         return None;
     }
-    // A debugger has the name of the place between an address and its colon.
+    // A debugger prints the name of the place between an address and its colon.
     let named = rest.first().filter(|(_, name)| !colon && name.starts_with('<') && name.ends_with(">:"));
     let begin = named.map_or(at + first.len(), |(at, name)| at + name.len());
     let data = line.get(begin..)?;
@@ -128,7 +129,7 @@ fn offset_row(line: &str, words: &[(usize, &str)], order: Option<WordOrder>) -> 
     if (colon || named.is_some()) && behind_colon {
         return Some(row(offsets(&[16]), bytes_of(data, number.len() > OFFSET_DIGITS, order)?));
     }
-    // What `decode` itself prints.
+    // The form of `decode`'s own output.
     if prefixed && number.len() >= 3 {
         let dwords: Vec<&str> = data.split_whitespace().take_while(|word| is_dword(word)).collect();
         let bytes = digits(&dwords.concat()).ok().filter(|bytes| bytes.len() == ROW)?;
@@ -178,19 +179,19 @@ fn words_behind_offset(
     Ok(Some(Row { at: *at, offsets, bytes, address: false, words }))
 }
 
-/// Reads what stands behind an offset, and leaves out the characters beside it: the bytes as their digits
-/// stand, and the words that they stand in.
+/// Reads the part behind an offset, without the characters beside the bytes. Returns the bytes in the order
+/// of their digits, and the words in which they stand.
 fn bytes_of(data: &str, address: bool, order: Option<WordOrder>) -> Option<(Vec<u8>, Words)> {
     match words_of(data, address, order) {
         Some((bytes, words)) if words.turned || words.says.is_some() => Some((bytes, words)),
-        // Words in the order of memory may have anything behind them.
+        // Any text may follow words in the order of memory.
         words => Some((single_bytes(data)?, words.map_or_else(Words::default, |(_, words)| words))),
     }
 }
 
 /// Reads bytes in the order of memory.
 fn single_bytes(data: &str) -> Option<Vec<u8>> {
-    // Bars and brackets begin the characters; nothing in the bytes looks like them.
+    // A bar or a bracket begins the characters. The bytes contain neither.
     let bar = data.find(['|', '>']).and_then(|at| digits(data.get(..at)?.trim()).ok());
     let row = bar.or_else(|| columns(data).ok()).filter(|bytes| !bytes.is_empty());
     let leading = |kind: fn(&str) -> bool| -> Option<Vec<u8>> {
@@ -199,13 +200,13 @@ fn single_bytes(data: &str) -> Option<Vec<u8>> {
         run.truncate(ROW / width.max(1));
         digits(&run.join(" ")).ok().filter(|bytes| bytes.len() == ROW)
     };
-    // Anything may stand behind a whole row.
+    // Any text may follow a whole row.
     row.or_else(|| leading(is_byte)).or_else(|| leading(is_wide))
 }
 
-/// Reads words of 2, 4 or 8 bytes, as their digits stand. Their order is the one that was asked for, or what
-/// the characters beside them say, or what a debugger prints behind an address (`x/xw` of gdb, `rd` of
-/// crash).
+/// Reads words of 2, 4 or 8 bytes, in the order of their digits. The caller decides the order of their bytes,
+/// then the characters beside them. Otherwise words behind an address are numbers, as a debugger prints them
+/// (`x/xw` of gdb, `rd` of crash).
 fn words_of(data: &str, address: bool, order: Option<WordOrder>) -> Option<(Vec<u8>, Words)> {
     let words = || data.split_whitespace();
     let first = words().next()?;
@@ -233,12 +234,12 @@ fn words_of(data: &str, address: bool, order: Option<WordOrder>) -> Option<(Vec<
         Some(order) => Some(order == WordOrder::LittleEndian),
         None => (says_memory != says_turned).then_some(says_turned),
     };
-    // A debugger of programs prints nothing behind its words.
+    // A debugger of programs prints no text behind its words.
     let of_debugger = if prefixed { beside.trim().is_empty() } else { address };
     (!memory.is_empty()).then_some((memory, Words { width, turned: says.unwrap_or(of_debugger), says }))
 }
 
-/// Turns the bytes of each word around.
+/// Reverses the bytes of each word.
 pub(super) fn turn(bytes: &mut [u8], width: usize) {
     bytes.chunks_exact_mut(width.max(1)).for_each(<[u8]>::reverse);
 }
@@ -251,8 +252,8 @@ fn shows(beside: &str, bytes: &[u8]) -> bool {
     beside.chars().filter(|one| *one != ' ').eq(shown.chars())
 }
 
-/// Reads a row without an offset: 4 words of 32 bits, or 16 bytes, or several times as many. An array has
-/// brackets and commas beside them.
+/// Reads a row without an offset: 4 words of 32 bits, or 16 bytes, or a multiple of these. The words of an
+/// array have brackets and commas beside them.
 fn bare_row(words: &[(usize, &str)], order: Option<WordOrder>) -> Option<Row> {
     let bare = |word: &str| word.trim_matches(['[', ']', '{', '}', '(', ')', ',', ';']).to_owned();
     let words: Vec<(usize, String)> = words.iter().map(|(at, word)| (*at, bare(word))).collect();

@@ -1,21 +1,22 @@
-//! Dumps within other text: a log of the kernel or of a program, a session of a debugger, several dumps in
-//! one file.
+//! Finds dumps within other text: in a log of the kernel or of a program, in a session of a debugger, or
+//! several dumps in one file.
 //!
-//! A dump is a run of rows. A row may stand anywhere in its line: behind a time, a host, an offset.
+//! A dump consists of consecutive rows. A row may stand anywhere in its line: behind a time, a host, an
+//! offset.
 
 use super::digits::{all_hex, quoted};
 use super::error::{HexError, MOST};
 use super::row::{Row, WordOrder, Words, find_row, is_like_a_row, is_part_of_a_row, turn};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The dumps of a text, and the lines that are none of their rows.
+/// The dumps of a text, and the lines that belong to no dump.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dumps {
     /// In the order of their lines.
     pub found: Vec<Dump>,
     /// Number and text of each line that is no row.
     pub skipped: Vec<(usize, String)>,
-    /// Number of each line at which a dump is damaged, with what is wrong there.
+    /// Number of each line at which a dump is damaged, with a description of the fault.
     pub faults: Vec<(usize, String)>,
 }
 
@@ -24,36 +25,36 @@ pub struct Dumps {
 pub struct Dump {
     /// Number of its first line.
     pub line: usize,
-    /// The line before it, which may say of what it is.
+    /// The line before it, which may describe the dump.
     pub heading: String,
-    /// The offset of its first row, 0 where rows have none.
+    /// The offset of its first row. 0 if the rows have no offsets.
     pub offset: u64,
     /// Its bytes, in the order of memory.
     pub bytes: Vec<u8>,
-    /// Its words were numbers of a little-endian machine: their bytes were turned around.
+    /// Its words were numbers of a little-endian machine. Their bytes are reversed in `bytes`.
     pub turned: bool,
-    /// Headings of error completions directly before it. Each is of 64 bytes: rows of several dumps may be
-    /// mixed.
+    /// The number of headings of error completions directly before it. Each heading announces 64 bytes. With
+    /// several, the rows of their dumps may be mixed.
     pub headings: usize,
-    /// Rows of it and of another dump are mixed.
+    /// The dump contains rows of another dump.
     pub mixed: bool,
-    /// Rows are missing behind it.
+    /// Rows are missing at the end.
     pub cut: bool,
 }
 
 /// The fewest bytes that are a request.
 const FEWEST: usize = 16;
 
-/// Requests and completion entries begin at multiples of it.
+/// Requests and completion entries begin at multiples of this number of bytes.
 const BLOCK: usize = 64;
 
-/// A line of a text: its number, its text, and its row, or why there is none.
+/// A line of a text: its number, its text, and its row. The error is the reason why the row cannot be read.
 type Line = (usize, String, Result<Option<Row>, String>);
 
-/// Finds the dumps of a text. `order` is that of the bytes in words, where somebody knows.
+/// Finds the dumps of a text. `order` is the order of the bytes in words, if it is known.
 ///
 /// # Errors
-/// [`HexError::Long`]: a repeated line stands for more than a text may have.
+/// [`HexError::Long`]: a dump exceeds the limit, possibly by a repeated line.
 pub fn find(text: &str, order: Option<WordOrder>) -> Result<Dumps, HexError> {
     let lines: Vec<Line> = lines(text, order);
     let mut dumps = read(lines.iter())?;
@@ -70,7 +71,7 @@ pub fn find(text: &str, order: Option<WordOrder>) -> Result<Dumps, HexError> {
     Ok(dumps)
 }
 
-/// Cuts a text into lines, and finds their rows. A line of JSON may have a row, or several, in quotes.
+/// Splits a text into lines, and finds their rows. A line of JSON may contain one or several rows in quotes.
 fn lines(text: &str, order: Option<WordOrder>) -> Vec<Line> {
     let mut lines = Vec::new();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
@@ -82,13 +83,13 @@ fn lines(text: &str, order: Option<WordOrder>) -> Vec<Line> {
             let parts = parts.map(|part| part.trim_end_matches("\\r").to_owned());
             parts.map(|part| (index + 1, part.clone(), find_row(&part, order))).collect()
         };
-        // Quotes may also be characters beside a row.
+        // Quotes may also belong to the characters beside a row.
         let undecided = matches!(&row, Ok(Some(row)) if row.words.width > 1 && row.words.says.is_none());
         if row == Ok(None) || undecided || line.contains("\\n") {
             let parts = parts();
             let rows = parts.iter().filter(|part| has_row(part)).count();
             if rows > usize::from(row != Ok(None) && !undecided) {
-                // What stands around rows in quotes says nothing of them.
+                // The text around quoted rows is skipped.
                 lines.extend(parts.into_iter().filter(|part| has_row(part) || is_like_a_row(&part.1)));
                 continue;
             }
@@ -98,7 +99,7 @@ fn lines(text: &str, order: Option<WordOrder>) -> Vec<Line> {
     lines
 }
 
-/// Reads lines as those of one dump after the other.
+/// Reads lines whose dumps follow one after the other.
 fn read<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Dumps, HexError> {
     let mut reader = Reader::default();
     for (number, line, row) in lines {
@@ -111,7 +112,7 @@ fn read<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Dumps, HexError> {
     reader.end_repetition();
     reader.turn_words();
     let mut dumps = reader.dumps;
-    // Rows that one dump has too many are those that another one lacks.
+    // If one dump lacks rows and the next has too many, their rows are mixed.
     for later in 1..dumps.found.len() {
         let (before, behind) = dumps.found.split_at_mut(later);
         if let (Some(short), Some(long)) = (before.last_mut(), behind.first_mut()) {
@@ -124,8 +125,8 @@ fn read<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Dumps, HexError> {
     Ok(dumps)
 }
 
-/// Reads the rows apart that have different words before them, `None` where all have the same: several
-/// programs, or processors, may have printed at once.
+/// Reads the rows of each prefix separately: several programs or processors may have printed at once. Returns
+/// `None` if all rows have the same prefix.
 fn by_prefix(lines: &[Line]) -> Result<Option<Dumps>, HexError> {
     let begin = |(_, line, row): &Line| match row {
         Ok(Some(row)) => without_times(line.get(..row.at).unwrap_or_default()),
@@ -156,7 +157,7 @@ fn by_prefix(lines: &[Line]) -> Result<Option<Dumps>, HexError> {
     Ok(Some(all))
 }
 
-/// Returns a text with a `#` for each number of a time.
+/// Replaces each word with a time by a `#`.
 fn without_times(text: &str) -> String {
     let is_time = |word: &str| {
         let mut triples = word.as_bytes().windows(3);
@@ -174,24 +175,24 @@ struct Reader {
     dumps: Dumps,
     /// The last line was no row.
     between: bool,
-    /// The last line that was no row and has something to say of what follows.
+    /// A heading stands among the lines since the last row.
     heading: bool,
     /// Headings of error completions since the last row.
     headings: usize,
-    /// Rows do not follow until another dump begins.
+    /// Rows were lost: further rows are skipped until another dump begins.
     lost: bool,
     /// Bytes of all dumps.
     total: usize,
     /// The last row had this many bytes.
     row: usize,
-    /// The words of each row of the last dump, with where they end.
+    /// The words of each row of the last dump, each with the end of its bytes in the dump.
     words: Vec<(usize, Words)>,
-    /// A `*` in this line stands for more such rows, up to the next offset.
+    /// The number of a line with a `*`, which repeats the last row up to the next offset.
     repeated: Option<usize>,
 }
 
 impl Reader {
-    /// Takes in a line that is no row.
+    /// Handles a line that is no row.
     fn add_other(&mut self, number: usize, line: &str) -> Result<(), HexError> {
         let trimmed = line.trim();
         let follows_row = !self.between && self.row > 0 && !self.lost;
@@ -199,7 +200,7 @@ impl Reader {
             self.repeated = Some(number);
             return Ok(());
         }
-        // The last line of `hexdump` and `od` is an offset alone.
+        // The last line of `hexdump` and `od` contains only an offset.
         if follows_row && is_bare_offset(trimmed) {
             let radixes: &[u32] = if trimmed.len() == 7 { &[8, 10, 16] } else { &[16] };
             for radix in radixes {
@@ -233,7 +234,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Says what is wrong at a line. Rows from there on are left out, until another dump begins.
+    /// Records a fault at a line. The following rows are skipped until another dump begins.
     fn fault(&mut self, number: usize, what: String) {
         if let Some(dump) = self.dumps.found.last_mut().filter(|_| !self.between) {
             dump.cut = true;
@@ -242,7 +243,7 @@ impl Reader {
         self.dumps.faults.push((number, what));
     }
 
-    /// Says that a repetition has no end.
+    /// Records a fault for a repetition whose end is unknown.
     fn end_repetition(&mut self) {
         if let Some(number) = self.repeated.take() {
             self.between = false;
@@ -250,7 +251,8 @@ impl Reader {
         }
     }
 
-    /// Ends a dump: turns the words of its rows around, if they are numbers. What one row says is so for all.
+    /// Ends a dump: reverses the bytes of its words if these are numbers. The order that one row shows holds
+    /// for all rows.
     fn turn_words(&mut self) {
         let words = std::mem::take(&mut self.words);
         let said = words.iter().find_map(|(_, words)| words.says);
@@ -268,8 +270,7 @@ impl Reader {
         }
     }
 
-    /// Repeats the last row up to an offset where a `*` says that; returns whether rows reach this offset
-    /// now.
+    /// Repeats the last row up to an offset, after a `*`. Returns whether the rows now end at this offset.
     fn fill(&mut self, offset: u64) -> Result<bool, HexError> {
         let Some(dump) = self.dumps.found.last_mut() else { return Ok(false) };
         let at = offset.checked_sub(dump.offset).and_then(|at| usize::try_from(at).ok());
@@ -311,7 +312,8 @@ impl Reader {
         };
         let begins = match offset {
             Some(offset) => offset.is_multiple_of(BLOCK as u64) || self.is_first_of_another(row, between),
-            // Behind damage, only what has a heading as the damaged dump had is surely another dump.
+            // After damage, a row surely begins another dump if it has a heading. If the damaged dump had no
+            // heading, another line before the row is enough.
             None => !self.lost || heading || between && last.is_none_or(|dump| !is_heading(&dump.heading)),
         };
         if !goes_on && !begins {
@@ -342,22 +344,22 @@ impl Reader {
         if self.total > MOST { Err(HexError::Long) } else { Ok(()) }
     }
 
-    /// Returns whether a row at an odd offset begins a dump: the first of a text, one where the last began,
-    /// and after other lines any that a debugger prints.
+    /// Returns whether a row begins a dump although its offset is no multiple of 64: the first row of a text,
+    /// a row at the begin of the last dump, or a debugger's row behind other lines.
     fn is_first_of_another(&self, row: &Row, between: bool) -> bool {
         let again = |last: &Dump| row.offsets.contains(&last.offset);
         self.dumps.found.last().map_or(!self.lost, again) || row.address && between
     }
 }
 
-/// Returns whether a line says that requests or completion entries follow.
+/// Returns whether a line announces requests or completion entries.
 fn is_heading(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ["cqe", "wqe", "completion"].iter().any(|word| line.contains(word))
 }
 
-/// Returns whether a line is what libmlx5, the kernel and DPDK print before the 64 bytes of an error
-/// completion.
+/// Returns whether a line is a heading that libmlx5, the kernel or DPDK prints before the 64 bytes of an
+/// error completion.
 fn is_entry_heading(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ["completion with error", "error cqe"].iter().any(|words| line.contains(words))
@@ -367,7 +369,7 @@ fn is_bare_offset(word: &str) -> bool {
     matches!(word.len(), 6..=8 | 16) && all_hex(word)
 }
 
-/// Returns a line without the escape sequences that colour it.
+/// Removes the escape sequences for colours from a line.
 fn without_escapes(line: &str) -> String {
     let mut parts = line.split('\x1b');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -378,12 +380,12 @@ fn without_escapes(line: &str) -> String {
 }
 
 impl Dumps {
-    /// Returns whether there is a dump to be decoded: one without a fault, or at least a block of one.
+    /// Returns whether a dump can be decoded: a dump without a fault, or one of at least a block.
     pub(super) fn are_some(&self) -> bool {
         self.found.iter().any(|dump| !dump.cut || dump.bytes.len() >= BLOCK)
     }
 
-    /// Says what is wrong and what was left out, an empty text where nothing was.
+    /// Describes faults and skipped lines. The text is empty if there are none.
     pub fn left_out(&self) -> String {
         const SHOWN: usize = 6;
         let mut text = String::new();

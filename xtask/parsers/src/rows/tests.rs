@@ -1,10 +1,10 @@
-//! Dumps in the forms in which people have them: each row form behind each prefix, and dumps that lack rows.
+//! Dumps in the forms of common programs: each form of rows behind each prefix, and dumps with missing rows.
 
 use super::super::hex::{Input, WordOrder, read};
 use super::*;
 use std::fmt::Write;
 
-/// A block whose bytes all differ, with some that are characters.
+/// A block of different bytes, some of them printable characters.
 fn block() -> Vec<u8> {
     (0..64).map(|byte| byte * 3 + 1).collect()
 }
@@ -13,7 +13,7 @@ fn characters(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '.' }).collect()
 }
 
-/// Words of a number of bytes, as numbers of a little-endian machine or as they stand in memory.
+/// Returns words of `width` bytes, as numbers of a little-endian machine or in the order of memory.
 fn words(bytes: &[u8], width: usize, little: bool) -> Vec<String> {
     let word = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
@@ -25,7 +25,7 @@ fn words(bytes: &[u8], width: usize, little: bool) -> Vec<String> {
     bytes.chunks(width).map(word).collect()
 }
 
-/// The forms of a row: its offset, and its bytes.
+/// A form of rows: a function of the offset and the bytes.
 type Form = fn(usize, &[u8]) -> String;
 
 fn bytes(row: &[u8]) -> String {
@@ -81,7 +81,7 @@ fn forms() -> Vec<(&'static str, Form)> {
     ]
 }
 
-/// What programs that collect logs write before a line; `#` becomes a number that grows.
+/// Prefixes that collectors of logs write before a line. `#` becomes an increasing number.
 const PREFIXES: &[&str] = &[
     "",
     "[  100.00000#] ",
@@ -116,7 +116,7 @@ fn text(prefix: &str, form: Form, bytes: &[u8], end: &str) -> String {
     })
 }
 
-/// Reads a text that holds one dump.
+/// Reads a text with one dump.
 fn one(text: &str) -> Result<Vec<u8>, String> {
     match read(text.as_bytes().to_vec(), None) {
         Ok(Input::Bytes(bytes)) => Ok(bytes),
@@ -147,7 +147,7 @@ fn each_form_is_read_behind_each_prefix() {
 #[test]
 fn dumps_in_quotes_are_read() {
     for (name, form) in forms() {
-        // The log driver of a container, a line each, and a program that quotes all lines at once.
+        // A container's log driver quotes each line; another program quotes all lines in one string.
         let lines = text("", form, &block(), "\n").replace(['"', '\\'], ".");
         let logged = lines.lines().fold(String::new(), |mut text, line| {
             let _ = writeln!(text, "{{\"log\":\"{line}\\n\",\"stream\":\"stderr\"}}");
@@ -224,7 +224,7 @@ fn words_of_unknown_order_want_to_be_told() {
 const ROW: &str = "00000000 00000000 00000000 00000000";
 const LAST: &str = "00000000 00008813 10012abe 0dd0c1d3";
 
-/// An error as libmlx5 prints it, behind a prefix; of its rows these.
+/// Returns an error as libmlx5 prints it, with a prefix and these rows.
 fn error(prefix: &str, rows: &[&str]) -> String {
     let heading = format!("{prefix}mlx5: host: got completion with error:\n");
     rows.iter().fold(heading, |text, row| text + prefix + row + "\n")
@@ -240,7 +240,7 @@ fn shape(text: &str) -> (Vec<usize>, Vec<usize>) {
 #[test]
 fn a_dump_that_lacks_rows_spoils_no_other() {
     let whole = error("", &[ROW, ROW, ROW, LAST]);
-    // Rows are missing at the end: what libmlx5 prints next has a heading.
+    // Rows are missing at the end. The next error has a heading.
     let short = error("", &[ROW, ROW]);
     assert_eq!(shape(&format!("{short}{whole}")), (vec![32, 64], vec![]));
     // A row is cut, in the middle or at the end.
@@ -269,7 +269,7 @@ fn rows_of_two_programs_are_read_apart_or_not_at_all() {
     assert_eq!(shape(&apart), (vec![64, 64], vec![]));
     let with_time = interleave(&error("[ 1.000001] cpu0 ", &rows), &error("[ 1.000002] cpu1 ", &rows));
     assert_eq!(shape(&with_time), (vec![64, 64], vec![]));
-    // Nothing tells which row is of which.
+    // Without a prefix, rows cannot be assigned to their errors.
     let mixed = find(&interleave(&error("", &rows), &error("", &rows)), None).unwrap();
     assert_eq!((mixed.found[0].headings, mixed.found[0].bytes.len()), (2, 128));
     let inside = error("", &[ROW, ROW]) + &error("", &[ROW, ROW, ROW, LAST, ROW, LAST]);
@@ -296,7 +296,7 @@ fn a_text_without_a_whole_dump_says_why() {
     assert_eq!(lost, "line 2: rows are missing before it: offset 0x20, but the next byte is 0x10");
 }
 
-/// No text takes long: neither a long line of what might begin a row at each place, nor many dumps.
+/// Reading is fast for every text: for a long line that could begin a row at each place, and for many dumps.
 #[test]
 fn no_text_takes_long() {
     let size = 1 << 15;
