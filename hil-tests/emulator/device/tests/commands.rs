@@ -1,5 +1,5 @@
-//! Commands that make, change and destroy objects: what each field does, and what is refused with which
-//! status. Field offsets are those of the PRM (`mlx5_ifc.h` of Linux).
+//! Commands that create, change and destroy objects: the effect of each field, and the statuses of refused
+//! commands. Offsets of fields are those of the PRM (`mlx5_ifc.h` of Linux).
 
 use crate::common::*;
 use mlx5_mkey::types::MkeyIndex;
@@ -18,20 +18,20 @@ const BAD_QP_STATE: u8 = 0x10;
 const NO_RESOURCES: u8 = 0xf;
 const BAD_INPUT_LENGTH: u8 = 0x50;
 
-/// Where the list of pages begins in CREATE_EQ, CREATE_CQ and CREATE_QP, the context of a queue pair, and
-/// that of an mkey.
+/// Offsets in commands: the list of pages in CREATE_EQ, CREATE_CQ and CREATE_QP, the context of a queue pair,
+/// and the context of an mkey.
 const PAGES: usize = 0x110;
 const QPC: usize = 0x18;
 const MKC: usize = 0x10;
 
-/// Of `q` of a host, blocks of the send ring.
+/// Logarithm of the blocks of a send ring, as in the queues `q` of a host.
 const LOG_BLOCKS: u8 = 7;
 const REMOTE_READ: u8 = 0x80;
 const REMOTE_WRITE: u8 = 0x40;
 const REMOTE_ATOMIC: u8 = 0x20;
 
-/// A device whose command interface runs, and an object of each kind that others are made of. The host's own
-/// queue pairs are not used.
+/// A device whose command interface runs, with an object of each kind that other objects need. The host's own
+/// queue pairs are unused.
 struct Setup {
     host: Host,
     queue: u64,
@@ -51,7 +51,7 @@ impl Setup {
         setup
     }
 
-    /// From reset to where objects can be made, and the first of them.
+    /// Takes the interface from reset to the running state, and creates the first objects.
     fn run(&mut self) {
         self.good(Words::new(0x104, 16));
         let pages = self.host.alloc(155 << 12);
@@ -64,7 +64,7 @@ impl Setup {
         self.eq = self.good(eq);
     }
 
-    /// Gives a command, and returns the number of the object that it has made, or its status.
+    /// Executes a command. Returns the number of the created object, or the status of a refusal.
     fn give(&mut self, request: Words) -> Result<u32, u8> {
         let entry = Posted::new(self.queue, &request.0, 16).give(&mut self.host.device);
         assert_eq!(entry[0x3f], 0, "delivered");
@@ -80,13 +80,13 @@ impl Setup {
         outcome.unwrap_or_else(|status| panic!("status {status:#x} of {request:x?}"))
     }
 
-    /// Gives a command that has no effect but its status.
+    /// Executes a command that must be refused with a status and have no effect.
     #[track_caller]
     fn refused(&mut self, request: Words, status: u8, why: &str) {
         assert_eq!(self.give(request), Err(status), "{why}");
     }
 
-    /// Memory of an event or completion queue, as the host hands it over: every entry is the device's.
+    /// Allocates the memory of an event or completion queue. The device owns every entry.
     fn entries(&mut self, log: u8) -> u64 {
         let at = self.host.alloc(64 << log);
         for entry in 0..1 << log {
@@ -95,7 +95,7 @@ impl Setup {
         at
     }
 
-    /// CREATE_EQ.
+    /// Returns CREATE_EQ.
     fn eq(&mut self, log: u8) -> Words {
         let ring = self.entries(log);
         self.host.put(ring + 63, &[1]);
@@ -103,7 +103,7 @@ impl Setup {
         with_pages(words, ring, 64 << log)
     }
 
-    /// CREATE_CQ, with the ring and the doorbell record that it names.
+    /// Returns CREATE_CQ, with its ring and doorbell record.
     fn cq(&mut self, log: u8) -> (Words, Ring) {
         let (address, record) = (self.entries(log), self.host.alloc(8));
         let words = Words::new(0x400, PAGES).u8(0x1c, log).u24(0x1d, self.uar).u32(0x24, self.eq);
@@ -116,7 +116,7 @@ impl Setup {
         Ring { cqn: self.good(words), ..ring }
     }
 
-    /// CREATE_QP with a receive ring of [`LOG_RQ`] slots, and the queue that it makes.
+    /// Returns CREATE_QP with a receive ring of [`LOG_RQ`] slots, and the queue that it creates.
     fn qp(&mut self) -> (Words, Queue) {
         let (send_cq, recv_cq) = (self.made_cq(LOG_CQ), self.made_cq(LOG_CQ));
         let receives = u64::from(RQ_STRIDE) << LOG_RQ;
@@ -155,8 +155,8 @@ impl Setup {
         Queue { qpn: self.good(words), ..queue }
     }
 
-    /// Puts two new queue pairs into the host that are connected to each other: their peers have these
-    /// rights, and try a SEND that finds no receive so often.
+    /// Puts two new connected queue pairs into the host. Their peers have these rights, and repeat a SEND
+    /// without a receive as often as `rnr_retry` says.
     fn connect(&mut self, rights: u8, rnr_retry: u8) {
         let [a, b] = [self.made_qp(), self.made_qp()];
         for (at, one, other) in [(A, a, b), (B, b, a)] {
@@ -172,7 +172,7 @@ impl Setup {
     }
 }
 
-/// Adds the pages that `bytes` from `at` on are in.
+/// Adds the pages that contain `bytes` bytes from `at` on.
 fn with_pages(mut words: Words, at: u64, bytes: u64) -> Words {
     for page in 0..bytes.div_ceil(4096) {
         words.0.extend((at + 4096 * page).to_be_bytes());
@@ -180,7 +180,7 @@ fn with_pages(mut words: Words, at: u64, bytes: u64) -> Words {
     words
 }
 
-/// The same with one more page, one after it.
+/// Returns the command with one more page in its list.
 fn with_page(mut words: Words, at: u64) -> Words {
     words.0.extend(at.to_be_bytes());
     words
@@ -191,7 +191,7 @@ fn without_page(mut words: Words) -> Words {
     words
 }
 
-/// A command that names an object and nothing else.
+/// Returns a command whose only field is the number of an object.
 fn named(opcode: u16, number: u32) -> Words {
     Words::new(opcode, 16).u24(9, number)
 }
@@ -209,7 +209,7 @@ fn to_send(qpn: u32, rnr_retry: u8) -> Words {
     Words::new(0x504, 0x110).u24(9, qpn).u8(QPC + 0x72, rnr_retry << 5)
 }
 
-/// CREATE_OBJECT of a DEK.
+/// Returns CREATE_OBJECT of a DEK.
 fn dek(pd: u32, size: u8, flags: u8, key: &[u8]) -> Words {
     Words::new(0xa00, 0x150)
         .u16(6, 0xc)
@@ -266,7 +266,7 @@ fn objects_of_other_types_are_refused() {
     setup.good(Words::new(0xa03, 16).u16(6, 0xc).u32(8, number));
 }
 
-/// UAR pages and EQs have numbers of their own; those of UARs begin behind the registers.
+/// UAR pages and EQs have separate ranges of numbers. The numbers of UAR pages begin behind the registers.
 #[test]
 fn numbers_are_used_up_and_given_back() {
     let mut setup = Setup::new();
@@ -282,7 +282,7 @@ fn numbers_are_used_up_and_given_back() {
 #[test]
 fn a_queue_is_on_pages_of_memory_wherever_they_are() {
     let mut setup = Setup::new();
-    // Of each kind one whose ring has more than one page.
+    // One object of each kind has a ring of more than one page.
     let eq = setup.eq(7);
     let (cq, _) = setup.cq(7);
     let (qp, _) = setup.qp();
@@ -296,14 +296,14 @@ fn a_queue_is_on_pages_of_memory_wherever_they_are() {
         setup.good(words.clone().u64(last, first + 4096 * count as u64));
         setup.refused(words.clone().u64(last, first + (1 << 40)), BAD_PARAMETER, &why);
         setup.refused(words.clone().u64(last, first + 1), BAD_PARAMETER, &why);
-        // All of them where there is no memory, or between pages.
+        // All pages of the list are no memory, or do not begin at a page.
         for shift in [1 << 40, 64, 2048] {
             let shifted = (0..count).fold(words.clone(), |words, page| {
                 words.u64(PAGES + 8 * page, first + shift + 4096 * page as u64)
             });
             setup.refused(shifted, BAD_PARAMETER, &why);
         }
-        // One page of 8 or 16 KiB instead, where such a page begins.
+        // Pages of 8 or 16 KiB replace them. Each begins at a multiple of its size.
         for log in [1, 2] {
             let mut words = words.clone().u8(log_page, log);
             let bytes = 4096 << log;
@@ -317,7 +317,7 @@ fn a_queue_is_on_pages_of_memory_wherever_they_are() {
             setup.refused(paged(&words, bigger + 4096), BAD_PARAMETER, &why);
             setup.good(paged(&words, bigger));
         }
-        // More pages than it needs.
+        // The list has more pages than the ring needs.
         setup.good(with_page(words.clone(), first + 4096 * count as u64));
     }
 }
@@ -354,7 +354,7 @@ fn a_completion_queue_has_good_fields() {
     setup.good(good);
 }
 
-/// `oi`: of completions that the host does not take, one queue fails, and the other goes on.
+/// `oi`: if the host takes no completions, a queue without this bit fails, and a queue with it goes on.
 #[test]
 fn a_completion_queue_ignores_overruns_if_asked() {
     for ignores in [false, true] {
@@ -372,7 +372,7 @@ fn a_completion_queue_ignores_overruns_if_asked() {
         let (events, producer) = (setup.host.device.take_events(), setup.host.device.cq_producer(cqn));
         let expected = if ignores { (vec![], Ok(5)) } else { (vec![Event::CqError(cqn)], Ok(2)) };
         assert_eq!((events, producer), expected);
-        // The fifth is in the first entry, of the third lap.
+        // The fifth completion is in the first entry, in the third lap.
         let counter = setup.host.get(ring.address + 60, 2);
         assert_eq!(counter, if ignores { [0, 4] } else { [0, 0] });
     }
@@ -405,8 +405,8 @@ fn a_queue_pair_has_good_fields() {
     setup.good(good);
 }
 
-/// Without a receive queue the send ring is the first, and a receive CQ need not be there, but is kept where
-/// it is named.
+/// Without a receive queue, the memory begins with the send ring. The receive CQ is optional, but stored if
+/// the command names one.
 #[test]
 fn a_queue_pair_may_do_without_receives() {
     let mut setup = Setup::new();
@@ -427,7 +427,7 @@ fn a_queue_pair_may_do_without_receives() {
     setup.host.good(A);
 }
 
-/// Both rings go round, and completions name what they are about.
+/// Both rings wrap around, and completions name their requests.
 #[test]
 fn a_queue_pair_that_a_command_has_made_sends_and_receives() {
     let mut setup = Setup::new();
@@ -448,8 +448,7 @@ fn a_queue_pair_that_a_command_has_made_sends_and_receives() {
     }
 }
 
-/// INIT, RTR and RTS in this order; each state that is skipped is refused, and leaves the queue pair where it
-/// is.
+/// INIT, RTR and RTS follow in this order. A command that skips a state is refused, and the state stays.
 #[test]
 fn states_of_a_queue_pair_follow_each_other() {
     let mut setup = Setup::new();
@@ -472,7 +471,7 @@ fn states_of_a_queue_pair_follow_each_other() {
     }
 }
 
-/// `rre`, `rwe` and `rae`: what the peer may ask for, each alone.
+/// `rre`, `rwe` and `rae`: each right of the peer alone.
 #[test]
 fn a_peer_has_the_rights_that_rst2init_gives() {
     let mut setup = Setup::new();
@@ -503,7 +502,7 @@ fn a_peer_has_the_rights_that_rst2init_gives() {
     }
 }
 
-/// `rnr_retry`: 7 is for ever.
+/// `rnr_retry`: 7 means no limit.
 #[test]
 fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
     for retries in 0..=7 {
@@ -625,7 +624,7 @@ fn an_mkey_comes_with_its_entries() {
     setup.refused(good.u8(MKC, 0x40), BAD_PARAMETER, "free, and no UMR could change that");
 }
 
-/// Atomics over a region of relaxed order are refused with the number that a ConnectX gives.
+/// Atomics over a region of relaxed order are refused with the syndrome of a ConnectX.
 #[test]
 fn atomics_over_relaxed_order_have_their_number() {
     let mut setup = Setup::new();
@@ -639,7 +638,7 @@ fn atomics_over_relaxed_order_have_their_number() {
     assert_eq!((entry[0x20], &entry[0x24..0x28]), (BAD_PARAMETER, &0x0045_d3a4_u32.to_be_bytes()[..]));
 }
 
-/// A key of all memory has no length of its own.
+/// A key over all addresses of the bus ignores its length.
 #[test]
 fn an_mkey_of_physical_addresses_is_of_all_memory() {
     let mut setup = Setup::new();
@@ -653,8 +652,8 @@ fn an_mkey_of_physical_addresses_is_of_all_memory() {
 
 const TAG: [u8; 8] = *b"key tag!";
 
-/// Sends a block through an mkey that encrypts with a DEK, and shows a keytag. Returns what is on the wire,
-/// if it comes there.
+/// Sends a block through an mkey that encrypts with a DEK and names a keytag. Returns the wire bytes, or
+/// `None` if the request fails.
 fn encrypted(setup: &mut Setup, dek: u32, tag: [u8; 8]) -> Option<Vec<u8>> {
     setup.connect(0, 7);
     let host = &mut setup.host;
@@ -699,7 +698,7 @@ fn a_dek_has_its_size_and_keytag() {
     setup.good(short.u8(0x10 + 0xb, 3));
 }
 
-/// A device whose port is of this kind, and has an address.
+/// Returns a device whose port is of this kind and has an address.
 fn with_port(port: Port) -> Setup {
     let mut setup = Setup::new();
     let profile = DeviceProfile { port, port_gid: GID, ..*setup.host.device.profile() };
@@ -714,7 +713,7 @@ fn with_port(port: Port) -> Setup {
 
 const GID: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 
-/// Gives a command, and returns what is behind the first 16 bytes of its reply.
+/// Executes a command, and returns the bytes of its reply behind the first 16.
 fn told(setup: &mut Setup, request: Words, bytes: usize) -> Vec<u8> {
     let posted = Posted::new(setup.queue, &request.0, 16 + bytes);
     let entry = posted.give(&mut setup.host.device);
@@ -723,7 +722,7 @@ fn told(setup: &mut Setup, request: Words, bytes: usize) -> Vec<u8> {
     setup.host.get(at, bytes)
 }
 
-/// A region on pages that are anywhere, from inside of the first page on.
+/// A region may consist of pages anywhere in memory, and begin inside its first page.
 #[test]
 fn a_region_is_on_pages_wherever_they_are() {
     let mut setup = Setup::new();
@@ -736,7 +735,7 @@ fn a_region_is_on_pages_wherever_they_are() {
         .u64(MKC + 0x10, 0x7f00)
         .u64(MKC + 0x18, 0x300)
         .u8(MKC + 0x3b, 12)
-        // The lower bits are rights.
+        // The lower bits of an entry are rights.
         .u64(0x110 - 8, 0);
     let words = with_page(with_page(words, pages + 0x2000 + 3), pages + 3);
     setup.refused(without_page(words.clone()), BAD_INPUT_LENGTH, "a page too few");
@@ -757,7 +756,7 @@ fn a_region_is_on_pages_wherever_they_are() {
     assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER_ERROR, "behind its end");
 }
 
-/// Queue pairs of management are found by their numbers, and that of UMRs is of the driver's own domain.
+/// Management queue pairs have fixed numbers. The queue pair for UMRs is in the driver's own domain.
 #[test]
 fn a_driver_has_queue_pairs_of_its_own() {
     let mut setup = Setup::new();
@@ -774,7 +773,7 @@ fn a_driver_has_queue_pairs_of_its_own() {
             setup.good(step);
         }
         assert_eq!(setup.state(made), QpState::ReadyToSend);
-        // QUERY_QP: what it was told, and its state.
+        // QUERY_QP returns the written context, and the state.
         let context = told(&mut setup, named(0x50b, made), 8 + 0xe8);
         assert_eq!((context[8] >> 4, context[9], context[8 + 0x92]), (3, service, 0xe0));
         setup.good(named(0x501, made));
@@ -782,7 +781,7 @@ fn a_driver_has_queue_pairs_of_its_own() {
     }
 }
 
-/// Rights come with the first step, or with a later one whose mask selects them.
+/// The first step sets rights. A later step sets them if its mask selects them.
 #[test]
 fn a_mask_selects_what_a_step_sets_beside() {
     let mut setup = Setup::new();
@@ -814,7 +813,7 @@ fn receives_are_shared() {
     let (qp, _) = setup.qp();
     let qp = setup.good(qp.u8(QPC + 0xac, 1).u24(QPC + 0xad, rmp));
     setup.good(Words::new(0x90d, 0x110).u24(9, rmp).u8(0x17, 1).u16(WQ + 6, 3));
-    // It has fewer receives than the limit, of which it tells at once.
+    // The queue has fewer receives than the limit: the event is raised at once.
     assert_eq!(setup.host.device.take_events(), [Event::SrqLimit(rmp)]);
     setup.refused(named(0x90e, rmp), IN_USE, "a queue pair takes receives from it");
     setup.good(named(0x501, qp));
@@ -822,7 +821,7 @@ fn receives_are_shared() {
     setup.refused(named(0x90e, rmp), BAD_RESOURCE, "it is gone");
 }
 
-/// XRC domains, their receive queues, and contexts of users are numbers.
+/// XRC domains, XRC receive queues and user contexts are only numbers.
 #[test]
 fn some_objects_are_numbers() {
     let mut setup = Setup::new();
@@ -856,13 +855,13 @@ fn a_port_tells_what_it_is() {
         assert_eq!(told(&mut setup, Words::new(0x765, 16), 4), [0, 0, 0xff, 0xff]);
         let context = told(&mut setup, Words::new(0x762, 16), 0x200);
         assert_eq!((context[0x22..0x24].to_vec(), &context[0x30..0x38]), (vec![0x50, 0x44], &GID[8..]));
-        // A packet of management is answered, and has no attribute.
+        // A management packet is answered with the status of an unknown attribute.
         let packet = told(&mut setup, Words::new(0x50d, 0x110).bytes(16, &[1, 1, 1, 1]), 0x100);
         assert_eq!(packet[..6], [1, 1, 1, 0x81, 0, 0x0c]);
     }
 }
 
-/// On InfiniBand a path leads to a LID, on Ethernet to a GID; one that leads elsewhere is to nobody.
+/// On InfiniBand, a path leads to a LID, on Ethernet to a GID. A path to another address has no peer.
 #[test]
 fn a_path_leads_here_or_to_nobody() {
     for (port, here) in

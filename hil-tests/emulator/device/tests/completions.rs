@@ -1,5 +1,4 @@
-//! The way of completion entries: a gate before the rings, rings that fail, and what entries of failed
-//! requests say.
+//! Completion entries: the gate before the rings, rings that fail, and the fields of failed requests.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
@@ -12,12 +11,13 @@ fn nop(host: &mut Host, at: usize) -> u16 {
     counter
 }
 
-/// All that has come to the send queue's ring.
+/// Returns the counters of all entries in the send queue's completion ring.
 fn counters(host: &mut Host, at: usize) -> Vec<u16> {
     std::iter::from_fn(|| host.poll_send(at)).map(|seen| seen.counter()).collect()
 }
 
-/// A host whose gate does this to the first entry of queue pair A, and lets all others pass.
+/// Returns a host whose gate applies this decision to the first entry of queue pair A, and lets all other
+/// entries pass.
 fn gated(passage: Passage) -> Host {
     let mut host = Host::new();
     let (cqn, mut first) = (host.q[A].send_cq.cqn, Some(passage));
@@ -45,7 +45,7 @@ fn a_gate_says_what_becomes_of_an_entry() {
     }
 }
 
-/// An entry that waits has those behind it in its queue wait, too, and no others.
+/// An entry that waits holds back the later entries of its queue, and no others.
 #[test]
 fn entries_wait_in_their_order_until_they_are_released() {
     let mut host = gated(Passage::Later);
@@ -60,7 +60,7 @@ fn entries_wait_in_their_order_until_they_are_released() {
     assert_eq!(counters(&mut host, A), []);
 }
 
-/// The host learns all of an object before the device forgets it.
+/// Entries about an object are written before the object is destroyed.
 #[test]
 fn entries_do_not_wait_longer_than_their_objects() {
     let gone: [fn(&mut Host); 4] = [
@@ -84,7 +84,7 @@ fn entries_do_not_wait_longer_than_their_objects() {
     }
 }
 
-/// A ring without room fails its own queue pairs: those that send by it, and those that receive.
+/// A full ring fails all queue pairs that use it, for sends or for receives.
 #[test]
 fn a_ring_that_fails_takes_its_queue_pairs_with_it() {
     for filled in [true, false] {
@@ -98,7 +98,7 @@ fn a_ring_that_fails_takes_its_queue_pairs_with_it() {
         assert_eq!(counters(&mut host, A), []);
         let states = [A, B].map(|at| host.device.query(host.q[at].qpn).unwrap().state);
         assert_eq!(states, [QpState::Error, QpState::ReadyToSend]);
-        // Room that comes later does not help.
+        // The queue pairs stay in error when the ring has room again.
         nop(&mut host, A);
         assert_eq!((counters(&mut host, A), host.device.take_events()), (vec![], vec![]));
     }
@@ -113,11 +113,11 @@ fn a_ring_that_fails_takes_its_queue_pairs_with_it() {
     assert_eq!(states, [QpState::ReadyToSend, QpState::Error]);
 }
 
-/// What completes is named by its queue pair's user index, of 24 bits, whether it succeeds or not.
+/// Completions name the queue pair by its user index of 24 bits, after success and after errors.
 #[test]
 fn entries_name_their_queue_pair() {
     for index in [0, 0x0012_3456, 0x00ff_ffff] {
-        // More than 24 bits are cut.
+        // A longer user index is truncated to 24 bits.
         let mut host =
             Host::with(DeviceProfile::default(), |attributes| attributes.user_index = 0x5500_0000 | index);
         let (at, key) = host.region(8, Access::LOCAL_READ);

@@ -1,4 +1,4 @@
-//! Copies without a peer, as libmlx5 writes them (opcode MMO): what they copy, and what is refused.
+//! Copies without a peer, as libmlx5 writes them (opcode MMO): their effect, and refused ones.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -13,7 +13,7 @@ fn copies() -> Host {
     host
 }
 
-/// A copy; the opaque buffer is any.
+/// Returns a copy with an arbitrary opaque buffer.
 fn copy(from: DataSegment, to: DataSegment) -> Wqe {
     let mut wqe = Wqe::new(Opcode::MMO, 0).with(&[0_u8; 16]).with(&from).with(&to);
     wqe.0[0] = 1;
@@ -34,7 +34,7 @@ fn memory_is_copied_between_keys() {
     let data = pattern(5000, 3);
     let (from, source) = host.filled(&data);
     let (to, target) = host.region(8192, Access::LOCAL);
-    // The target may be of several pieces.
+    // The target may consist of several ranges.
     let list = host.mkey(false, false);
     let entries = [(to + 4096, 2000, target), (to, 3000, target)];
     host.configure(Config::new(&list).list(&entries));
@@ -86,7 +86,7 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_written() {
         assert_eq!(refused(&mut host, wqe), length, "{bytes}: 0 stands for 2 GiB");
     }
     assert_eq!(host.get(to, 64), [0; 64]);
-    // No source has a device refuse lengths that differ.
+    // No source shows a device that refuses different lengths.
     host.post(A, copy(good, segment(to, 63, target)));
     host.ring(A);
     host.good(A);
@@ -114,8 +114,8 @@ fn only_queue_pairs_that_were_made_for_it_copy() {
     assert_eq!(refused(&mut host, wqe()).1, Refusal::Malformed);
 }
 
-/// Two copies, the second of what the first writes: only a strong fence keeps their order on a device of this
-/// kind.
+/// The second copy reads the target of the first. On a device with unordered copies, only a strong fence
+/// keeps their order.
 #[test]
 fn copies_have_no_order_without_a_strong_fence() {
     for (unordered_copies, fence, expected) in

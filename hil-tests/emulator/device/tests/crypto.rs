@@ -1,4 +1,4 @@
-//! AES-XTS through mkeys: rows A to J, engines, keys.
+//! AES-XTS through mkeys: rows A to J of DEVICE.md, engines, keys.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -11,7 +11,7 @@ fn tweak() -> [u8; 16] {
     TWEAK.to_be_bytes()
 }
 
-/// A row of the table: the bytes in memory and on the wire, and how it is asked for.
+/// A row of the table: the bytes in memory and on the wire, and the configuration.
 struct Row {
     name: &'static str,
     order: u8,
@@ -68,7 +68,7 @@ fn configure(host: &mut Host, row: &Row) -> (u64, Key) {
     (at, mkey.key)
 }
 
-/// Sends the row out and back, in both roles; returns what did not match.
+/// Transfers the row in both directions and both roles. Returns the mismatches.
 fn differences(row: &Row, faults: impl Fn(&mut Faults)) -> Vec<&'static str> {
     let mut host = Host::with_faults(faults);
     let (at, key) = configure(&mut host, row);
@@ -113,7 +113,8 @@ fn faults_show_in_rows() {
     assert!(!differences(b, |f| f.wire_signatures_ignored = true).is_empty());
 }
 
-/// The device that gets row B wrong signs plaintext, and encrypts the data between the signatures.
+/// With the fault `signature_over_plaintext`, the device signs plaintext, and encrypts the data between the
+/// signatures.
 #[test]
 fn a_signature_over_plaintext_stands_behind_ciphertext() {
     let mut host = Host::with_faults(|f| f.signature_over_plaintext = true);
@@ -128,14 +129,15 @@ fn a_signature_over_plaintext_stands_behind_ciphertext() {
         .collect();
     assert_eq!(host.send_from(key, 0, 1040), wire);
     assert_eq!(host.send_from(key, 520, 520), wire[520..]);
-    // A part of a block has no signature, which would be no data unit.
+    // A transfer of 96 bytes is a part of a block. It has no signature.
     assert_eq!(host.send_from(key, 0, 96), xts128(&XTS_KEY, &row.memory[..96], 96, TWEAK));
     host.put(at, &[0; 1024]);
     host.write_into(key, 0, &wire);
     assert_eq!((host.get(at, 1024), host.signature_errors()), (row.memory.clone(), vec![]));
 }
 
-/// Cipher and signature in a combination that is in no table: this device takes it, and another may not.
+/// Some combinations of cipher and signature are in no table. This device executes them; another device may
+/// refuse them.
 #[test]
 fn rows_that_are_in_no_table_may_be_refused() {
     let (one, two, none) = (Sig::t10(0x1111, 10), Sig::t10(0x2222, 20), Sig::None);
@@ -162,7 +164,7 @@ fn rows_that_are_in_no_table_may_be_refused() {
     }
 }
 
-/// A data unit has at least the 16 bytes of a cipher block.
+/// A data unit has at least the 16 bytes of an AES block.
 #[test]
 fn the_smallest_data_unit_is_a_cipher_block() {
     let xts = crypto::Xts::new(&XTS_KEY).unwrap();
@@ -197,7 +199,7 @@ fn r158_a_start_in_the_middle_has_its_own_tweak() {
     host.put(at + 512, &[0; 1024]);
     host.receive_into(key, 512, &row.wire[512..1536]);
     assert_eq!(host.get(at, 2048), row.memory);
-    // Jobs that XTS cannot do.
+    // XTS cannot process these lengths.
     assert_eq!(host.send_from(key, 0, 128), xts128(&XTS_KEY, &row.memory[..128], 512, TWEAK));
     for (offset, length, why) in
         [(0, 47, Refusal::JobSize), (0, 520, Refusal::JobSize), (16, 512, Refusal::Alignment)]
@@ -243,7 +245,7 @@ fn d6_d7_single_block_engine() {
     host.configure(config(513));
     host.send_from(mkey.key, 0, 512);
     assert_eq!(host.bad(A).why(), Refusal::SingleBlock);
-    // One data unit in memory, and more with the signature on the wire.
+    // The memory is one data unit. With the signature, the wire bytes exceed one unit.
     host.recover();
     let mkey = host.mkey(true, true);
     host.configure(
@@ -271,7 +273,7 @@ fn a_data_unit_of_1_mib() {
     assert!(wire == xts128(&XTS_KEY, &data, MIB, TWEAK));
 }
 
-/// Returns what a device of this kind sends of three data units.
+/// Returns the wire bytes of three data units on a device with this profile.
 fn sent_by(profile: DeviceProfile, tweak: [u8; 16], data: &[u8]) -> Vec<u8> {
     let mut host = Host::with(profile, |_| {});
     let dek = host.dek(&XTS_KEY);
@@ -303,14 +305,14 @@ fn a_tweak_can_grow_by_two_to_the_64() {
         let units = (0..3)
             .map(|unit| xts128(&XTS_KEY, &data[unit * 512..][..512], 512, tweak + ((unit as u128) << 64)));
         assert_eq!(sent(tweak), units.collect::<Vec<_>>().concat());
-        // All ones in the upper half: the lower one counts, as elsewhere.
+        // If the upper half is all ones, the lower half counts units, as on devices without this capability.
         assert_eq!(sent(u128::from(u64::MAX) << 64 | TWEAK), xts128(&XTS_KEY, &data, 512, TWEAK));
     }
 }
 
-/// Key, tweak and ciphertext of the tests that came with DPDK's driver for this hardware: the KEK is 16 zero
-/// bytes, the plaintext 79 in all bytes, and the engine takes single units, whose tweak is the 16 bytes as
-/// they stand.
+/// Key, tweak and ciphertext are those of the tests of DPDK's driver for this hardware. The KEK is 16 zero
+/// bytes, and each byte of the plaintext is 79. The engine takes single units, and reads the tweak in the
+/// order of its 16 bytes.
 #[test]
 fn dpdk_wrapped_key_vectors() {
     const WRAPPED: [u8; 48] = [
@@ -455,7 +457,7 @@ fn m32_m35_wrapped_keys_need_a_login() {
     assert!(dek(login, &wrapped, &mut host).is_ok());
 }
 
-/// A host with a KEK, a credential, and what wraps with the KEK.
+/// Returns a host with a KEK and a credential, and a function that wraps keys with the KEK.
 fn wrapping() -> (Host, u32, u32, impl Fn(&[u8]) -> Vec<u8>) {
     let profile = DeviceProfile { crypto: CryptoMode::Wrapped, ..Default::default() };
     let mut host = Host::with(profile, |_| {});
@@ -474,7 +476,7 @@ fn m25_m27_a_login_shows_the_credential_that_is_stored() {
     }
 }
 
-/// The device whose keys end with their login leaves those alone that were loaded under another.
+/// With the fault `keys_end_with_their_login`, the end of a login destroys no keys of other logins.
 #[test]
 fn m29_keys_end_with_their_own_login_where_they_do() {
     for ends in [false, true] {
@@ -502,7 +504,7 @@ fn m29_keys_end_with_their_own_login_where_they_do() {
     }
 }
 
-/// A DEK that was used goes on with its value until the device is told to forget it.
+/// A DEK that was used keeps its value until the next `sync_crypto`.
 #[test]
 fn a_key_that_is_changed_is_another_from_the_next_synchronisation_on() {
     let mut host = Host::new();
@@ -513,7 +515,7 @@ fn a_key_that_is_changed_is_another_from_the_next_synchronisation_on() {
         host.device.modify_dek(dek, DekAttributes { pd, size: KeySize::Bits128, has_keytag: false, key })
     };
     let (dek, pd) = (host.dek(&XTS_KEY), host.pd);
-    // Not used yet: at once.
+    // A DEK that was not used has the new value at once.
     change(&mut host, dek, pd, &other).unwrap();
     assert_eq!(send_with(&mut host, dek, [0; 8]), cipher(&other));
     change(&mut host, dek, pd, &XTS_KEY).unwrap();
@@ -523,7 +525,7 @@ fn a_key_that_is_changed_is_another_from_the_next_synchronisation_on() {
     host.device.sync_crypto();
     change(&mut host, dek, pd, &other).unwrap();
     assert_eq!(send_with(&mut host, dek, [0; 8]), cipher(&other), "not used since");
-    // It stays in its domain.
+    // A DEK cannot change its domain.
     host.device.sync_crypto();
     let elsewhere = host.device.alloc_pd().unwrap();
     let refused = Err(Error::BadAttribute("domain of a DEK"));
@@ -538,7 +540,7 @@ fn r153_all_sixteen_combinations() {
         for (mem, wire) in [(false, false), (false, true), (true, false), (true, true)] {
             let mut host = Host::new();
             let (m, w) = (if mem { 520 } else { 512 }, if wire { 520 } else { 512 });
-            // The data unit: block and signature where the signature is inside the cipher.
+            // The data unit includes the signature if the signature is encrypted.
             let inside = order == 0 && wire || order == 1 && mem;
             let row = Row {
                 name: "",
@@ -550,7 +552,7 @@ fn r153_all_sixteen_combinations() {
                 wir: if wire { Sig::t10(0x2222, 20) } else { Sig::None },
             };
             let (at, key) = configure(&mut host, &row);
-            // A good memory image comes from receiving anything with checks off; here: from sending it back.
+            // The device produces a valid memory image: data is sent, and received again.
             let sent = host.send_from(key, 0, 2 * w);
             let seen: Vec<_> = std::iter::from_fn(|| host.poll_send(A)).collect();
             if order >= 2 && mem && wire {

@@ -1,4 +1,4 @@
-//! Datagrams: who they reach, what arrives, and what becomes of those that nobody takes.
+//! Datagrams: their destinations, the received bytes, and dropped datagrams.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
@@ -19,7 +19,7 @@ fn datagrams() -> Host {
     host
 }
 
-/// An address vector as libmlx5 writes it (`struct mlx5_wqe_av`).
+/// Returns an address vector as libmlx5 writes it (`struct mlx5_wqe_av`).
 fn address(to: u32, qkey: u32, gid: [u8; 16]) -> [u8; 48] {
     let mut bytes = [0; 48];
     bytes[0..4].copy_from_slice(&qkey.to_be_bytes());
@@ -48,7 +48,7 @@ fn a_datagram_arrives_behind_its_route() {
     let seen = host.poll_recv(B).unwrap();
     assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND_IMM, 9));
     assert_eq!(seen.0.byte_count.get(), GRH as u32 + 22);
-    // `flags_rqpn`: there is a route, of IPv6, and who has sent it.
+    // `flags_rqpn`: a route of IPv6, and the sender's number.
     assert_eq!(seen.0.reserved0[24..28], (0x1100_0000 | host.q[A].qpn).to_be_bytes());
     assert_eq!(host.get(to + 40, 22), b"to whom it may concern");
     let route = host.get(to, GRH);
@@ -89,7 +89,7 @@ fn datagrams_that_nobody_takes_are_dropped() {
     let data = [segment(from, 64, source)];
     let mut elsewhere = GID;
     elsewhere[15] = 9;
-    // Nobody has a receive; then there is one, but not for these.
+    // At first no receive is posted. Later one is posted, but these datagrams do not reach it.
     for (qpn, qkey, gid) in
         [(b, QKEY, GID), (b, QKEY + 1, GID), (b + 1, QKEY, GID), (b, QKEY, elsewhere), (0xff_ffff, QKEY, GID)]
     {
@@ -103,7 +103,7 @@ fn datagrams_that_nobody_takes_are_dropped() {
     assert!(host.poll_recv(B).is_none() && host.device.take_events().is_empty());
     assert_eq!(host.get(to, 128), [0; 128]);
     assert_eq!(host.device.take_message(), None);
-    // With the highest bit set, the sender's own key is meant (InfiniBand 10.2.5).
+    // A Q_Key with the highest bit set stands for the sender's own Q_Key (InfiniBand 10.2.5).
     host.post(A, datagram(Opcode::SEND, 0, address(b, 1 << 31, GID), &data));
     host.ring(A);
     host.good(A);
@@ -131,7 +131,7 @@ fn datagrams_go_to_other_devices() {
     assert_eq!(two.get(to + 40, 16), [3; 16]);
 }
 
-/// Of a datagram that cannot be sent the send queue says why, and stops.
+/// A datagram that cannot be sent completes with an error, and the send queue stops.
 #[test]
 fn datagrams_that_cannot_be_sent() {
     let mut host = datagrams();

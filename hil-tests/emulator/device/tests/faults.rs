@@ -1,11 +1,11 @@
-//! Broken devices: each of these faults shows alone, and in what it is about only.
+//! Faults of the device: each has its own effect, and no other.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::CqeOpcode;
 use mlx5_softdev::*;
 
-/// A region that the peer may not write, under an mkey that it may: one of both faults is enough, and the
-/// region's own key is not concerned by that of regions.
+/// The peer may write the mkey, but not the region under it. Each of two faults lets the write pass. The
+/// fault of regions does not affect the region's own key.
 #[test]
 fn rights_of_a_region_are_ignored_by_either_fault() {
     let faults = |host: &mut Host, key, region| {
@@ -31,13 +31,13 @@ fn rights_of_a_region_are_ignored_by_either_fault() {
     }
 }
 
-/// A device that does not tell of drained queues tells of others.
+/// The fault that hides drained queues hides no other events.
 #[test]
 fn events_but_one_are_told_by_a_device_that_does_not_tell_of_drained_queues() {
     let mut host = Host::with_faults(|faults| faults.drained_not_told = true);
     let [a, b] = host.q.map(|queue| queue.qpn);
     host.device.modify(a, QpState::SendQueueDrained).unwrap();
-    // More rung than there is ring.
+    // The doorbell rings more blocks than the ring has.
     host.q[B].producer = 1000;
     host.ring(B);
     assert_eq!(host.device.take_events(), [Event::QpFatal(b)]);

@@ -1,11 +1,11 @@
-//! The command interface, given entries and blocks that were written by hand: what is not whole is refused,
-//! and changes nothing.
+//! The command interface with handwritten entries and mailbox blocks. Malformed commands are refused, and
+//! change nothing.
 
 use crate::common::{DOORBELL, ENTRY, Posted, Words, xor};
 use mlx5_softdev::{Arena, Device, DeviceProfile, Fault, Memory, Phase};
 
 const BASE: u64 = 0x4000_0000;
-/// The command queue's page, and blocks behind it.
+/// The page of the command queue. Mailbox blocks follow it.
 const QUEUE: u64 = BASE;
 /// Pages for the firmware.
 const PAGES: u64 = BASE + 0x10000;
@@ -14,7 +14,7 @@ fn posted(request: &[u8], room: usize) -> Posted {
     Posted::new(QUEUE, request, room)
 }
 
-/// A device whose firmware is ready, and which knows its queue.
+/// Returns a device whose firmware is ready, and which has the address of its command queue.
 fn ready() -> Device<Arena> {
     let mut device = Device::new(Arena::new(BASE, 1 << 20), DeviceProfile::default());
     let starting: Vec<u32> = (0..4).map(|_| device.read_register(0x1fc) >> 31).collect();
@@ -49,7 +49,7 @@ fn a_command_that_is_whole_is_carried_out_and_signed() {
     assert_eq!((entry[0x3f], entry[0x3c], xor(&entry)), (0, 0x5a, 0xff));
     assert_eq!(entry[0x20..0x30], [0; 16]);
     assert_eq!(device.phase(), Phase::Enabled);
-    // QUERY_HCA_CAP: eight blocks come back, signed as well.
+    // QUERY_HCA_CAP: the reply has eight blocks, which are signed.
     let request = [1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
     let posted = posted(&request, 16 + 4096);
     assert_eq!((posted.blocks.len(), posted.give(&mut device)[0x3f]), (8, 0));
@@ -96,7 +96,7 @@ fn any_bit_that_is_flipped_is_noticed() {
             let bytes = if part == 0 { &mut broken.entry[..] } else { &mut broken.blocks[part - 1].1[..] };
             bytes[bit / 8] ^= 1 << (bit % 8);
             let entry = broken.give(&mut device);
-            // The owner bit makes it software's.
+            // Without the owner bit, the entry belongs to software.
             let expected = if (part, bit) == (0, 0x1f8) { broken.entry[0x3f] } else { 1 << 1 };
             assert_eq!(entry[0x3f], expected, "part {part}, bit {bit:#x}");
             assert_eq!(device.firmware_pages(), 0, "part {part}, bit {bit:#x}");
@@ -120,14 +120,14 @@ fn what_is_signed_and_wrong_is_named() {
         assert_eq!(device.firmware_pages(), 0);
     };
     refused(&|posted| posted.entry[0x3c] ^= 1, 0x2); // the token of the entry
-    refused(&|posted| posted.blocks[2].1[0x23d] ^= 1, 0x2); // and of a block
-    refused(&|posted| posted.blocks[4].1[0x23d] ^= 1, 0x2); // and of the reply's
+    refused(&|posted| posted.blocks[2].1[0x23d] ^= 1, 0x2); // the token of a block
+    refused(&|posted| posted.blocks[4].1[0x23d] ^= 1, 0x2); // the token of a block of the reply
     refused(&|posted| posted.blocks[2].1[0x23b] ^= 1, 0x3); // the number of a block
-    refused(&|posted| posted.entry[0x36] ^= 1, 0x4); // where the reply's block is
-    refused(&|posted| posted.entry[0xe] ^= 1, 0x5); // where the request's is
-    refused(&|posted| posted.blocks[0].1[0x236] ^= 1, 0x5); // or the next
-    refused(&|posted| posted.entry[0x8] ^= 1, 0x6); // no memory
-    refused(&|posted| posted.entry[6] = 0xff, 0x6); // more blocks than there are
+    refused(&|posted| posted.entry[0x36] ^= 1, 0x4); // the address of the reply's block
+    refused(&|posted| posted.entry[0xe] ^= 1, 0x5); // the address of the request's block
+    refused(&|posted| posted.blocks[0].1[0x236] ^= 1, 0x5); // the address of the next block
+    refused(&|posted| posted.entry[0x8] ^= 1, 0x6); // the address is no memory
+    refused(&|posted| posted.entry[6] = 0xff, 0x6); // the length exceeds the chain
     refused(&|posted| posted.entry[4..8].fill(0), 0x7);
     refused(&|posted| posted.entry[0x38..0x3c].fill(0xff), 0x8);
     refused(&|posted| posted.entry[1] = 1, 0x9);
@@ -185,7 +185,7 @@ fn commands_have_their_states_and_refuse_what_makes_no_sense() {
     assert_eq!(status(&short(0x105, 0, 0), 16), (0, Phase::Reset));
 }
 
-/// The host has named a queue above 4 GiB.
+/// The host has written the address of a queue above 4 GiB.
 #[test]
 fn both_halves_of_the_queues_address_are_kept() {
     const ABOVE: u64 = 0x1_2345_6000;
@@ -213,7 +213,7 @@ fn the_doorbell_names_the_entries_to_look_at() {
     }
 }
 
-/// Memory to which the last byte of an entry has not come yet.
+/// Memory in which the owner byte of an entry arrives late.
 #[derive(Debug)]
 struct Delayed(Arena, Vec<(u64, u8)>);
 
@@ -232,7 +232,7 @@ impl Memory for Delayed {
     }
 }
 
-/// A host that sees the owner bit sees all the rest.
+/// The owner bit is written after all other bytes.
 #[test]
 fn an_entry_is_given_back_last() {
     let mut device = Device::new(Delayed(Arena::new(BASE, 1 << 20), vec![]), DeviceProfile::default());
@@ -254,7 +254,7 @@ fn nothing_but_enable_is_heard_at_reset_and_enable_nowhere_else() {
         (entry[0x20], device.phase())
     };
     let of = |opcode: u16, op_mod: u16| Words::new(opcode, 16).u16(6, op_mod).0;
-    // QUERY_ISSI, QUERY_HCA_CAP, QUERY_PAGES, MANAGE_PAGES that takes back, DISABLE_HCA.
+    // QUERY_ISSI, QUERY_HCA_CAP, QUERY_PAGES, MANAGE_PAGES that takes pages back, DISABLE_HCA.
     let others = [of(0x10a, 0), of(0x100, 1), of(0x107, 1), Words(of(0x108, 2)).u32(8, 7).0, of(0x105, 0)];
     for request in &others {
         assert_eq!(status(request), (4, Phase::Reset), "{request:x?}");
@@ -268,8 +268,7 @@ fn nothing_but_enable_is_heard_at_reset_and_enable_nowhere_else() {
     assert_eq!(status(&ENABLE), (4, Phase::Running));
 }
 
-/// While it runs the firmware keeps the pages that it has asked for at its start, 5 and 150, and gives others
-/// back.
+/// The running firmware keeps the 5 and 150 pages that it has asked for at the start, and returns the others.
 #[test]
 fn pages_that_are_not_needed_are_given_back() {
     let mut device = ready();
@@ -290,11 +289,11 @@ fn pages_that_are_not_needed_are_given_back() {
     assert_eq!(take_back(&mut device, 60), (155..197).map(page).collect::<Vec<_>>());
     assert_eq!((take_back(&mut device, 60), device.firmware_pages()), (vec![], 155));
     assert_eq!(posted(&Words::new(0x103, 16).0, 16).give(&mut device)[0x20], 0);
-    // Not all at once.
+    // The firmware returns at most 50 pages at once.
     assert_eq!(take_back(&mut device, 60), (105..155).map(page).collect::<Vec<_>>());
 }
 
-/// Leaves the signatures of blocks 0, as Linux does, and signs the entry or not.
+/// Sets the signatures of blocks to 0, as Linux does. Signs the entry if `signs_entry` is set.
 fn bare(mut posted: Posted, signs_entry: bool) -> Posted {
     for (_, block) in &mut posted.blocks {
         block[0x23e..].fill(0);
@@ -304,7 +303,7 @@ fn bare(mut posted: Posted, signs_entry: bool) -> Posted {
     posted
 }
 
-/// Signatures of blocks may be left out until SET_HCA_CAP says what counts: nothing, or all.
+/// Signatures of blocks are optional until SET_HCA_CAP requires all signatures or none.
 #[test]
 fn a_driver_chooses_what_is_signed() {
     const ROOM: usize = 16 + 4096;
@@ -332,7 +331,7 @@ fn a_driver_chooses_what_is_signed() {
     assert_eq!(choose(&mut device, 3), 0);
     assert_eq!(bare(query(1), true).give(&mut device)[0x3f], 1 << 1, "a block without signatures");
     assert_eq!(query(1).give(&mut device)[0x3f], 0);
-    // It goes with the function.
+    // A reset of the function also resets this choice.
     device.reset_function();
     assert_eq!(device.phase(), Phase::Reset);
     while device.read_register(0x1fc) >> 31 != 0 {}
@@ -341,8 +340,7 @@ fn a_driver_chooses_what_is_signed() {
     assert_eq!(checksum(&mut device, 1), 1);
 }
 
-/// Replies that say nothing have 12 bytes for ENABLE_HCA of Linux; fewer than status and syndrome are no
-/// room.
+/// Linux gives 12 bytes to the reply of ENABLE_HCA. The smallest allowed room holds status and syndrome.
 #[test]
 fn a_short_reply_has_room_for_status_and_syndrome() {
     let mut device = ready();

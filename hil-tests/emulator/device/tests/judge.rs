@@ -1,6 +1,6 @@
-//! One judge: each row of `inspect`'s table of problems is run on this device, and has a verdict here. The
-//! device refuses all that `inspect` calls refused, and executes the rest. A row whose requests have several
-//! forms is tried in each of them.
+//! Compares `inspect` with this device: each row of `inspect`'s table of problems has a verdict here, and its
+//! requests are executed on the device. The device refuses all requests that `inspect` calls refused, and
+//! executes the others. If the requests of a row have several forms, each form is tried.
 
 use crate::common::*;
 use mlx5_mkey::inspect::{DeviceContext, Problem, Severity, WorkRequest};
@@ -13,30 +13,31 @@ use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
 use zerocopy::IntoBytes;
 
-/// What the device does with a request.
+/// The device's reaction to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It executes it, and transfers through its mkey.
+    /// The device executes the request, and transfers through its mkey succeed.
     Executes,
-    /// It refuses it.
+    /// The device refuses the request.
     Refuses,
-    /// It executes it, and refuses each transfer through its mkey: it reads BSFs where they are used
-    /// (DEVICE.md, "Where BSFs are read").
+    /// The device executes the request, and refuses each transfer through its mkey. BSFs are read when they
+    /// are used (DEVICE.md, "Where BSFs are read").
     RefusesUse,
-    /// It executes it, or would with other objects than those of the test: the completion has this reason.
+    /// The device executes the request, or fails only because of the test's objects. The completion has this
+    /// reason.
     Lacks(&'static str),
-    /// There is no such request: the row is about completions, or cannot be tried.
+    /// The row has no request: it is about completions, or cannot be tried. The text is the reason.
     NoRequest(&'static str),
 }
 
 use Verdict::{Executes, Lacks, NoRequest, Refuses, RefusesUse};
 
-/// Where things stand in a UMR.
+/// Offsets in a UMR.
 const UMR: usize = 16;
 const CONTEXT: usize = 64;
 const ENTRIES: usize = 128;
 
-/// A host with objects, on which one request is tried.
+/// A host with objects for one tried request.
 struct Bench {
     host: Host,
     plain: Mkey,
@@ -49,7 +50,7 @@ struct Bench {
     context: DeviceContext,
 }
 
-/// A request, the mkey that is used behind it, and the bytes of that use.
+/// A request, the mkey that is used after it, and the bytes of this use.
 type Try = (Wqe, Option<(Key, u32)>);
 
 impl Bench {
@@ -122,7 +123,7 @@ impl Bench {
         (bytes, Executes)
     }
 
-    /// Returns a refusal, or the reason where an object of the test is too small or is none.
+    /// Returns the verdict of a refusal, or `Lacks` if only an object of the test is too small or missing.
     fn refusal(&mut self, verdict: Verdict) -> Verdict {
         let reasons = std::iter::from_fn(|| self.host.poll_send(A)).filter_map(|seen| seen.1);
         let first = reasons.map(|cause| cause.reason.name()).next();
@@ -137,7 +138,7 @@ fn names(found: &[Problem]) -> Vec<&'static str> {
     found.iter().map(Problem::name).collect()
 }
 
-/// Returns in how many forms a row is tried.
+/// Returns the number of forms in which a row is tried.
 fn forms(name: &str) -> usize {
     match name {
         "UnexpectedOpmod" | "UnknownCode" => 3,
@@ -147,8 +148,8 @@ fn forms(name: &str) -> usize {
     }
 }
 
-/// Tries a row in one of its forms: `inspect` must find it in the request, and the device must do what is
-/// returned.
+/// Tries a row in one of its forms. `inspect` must find the row's problem in the request. Returns the
+/// expected verdict and the device's.
 fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
     let single = DeviceContext { engine: Some(Engine::SingleBlock), ..DeviceContext::UNKNOWN };
     let old =
@@ -188,7 +189,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
     let digest = |fix: Fix, verdict| (Some(b.transaction()), None, Some((b.signed.key, 1028)), fix, verdict);
     let alone = |wqe: Wqe, fix: Fix, verdict| (None, Some(wqe), None, fix, verdict);
     let same: Fix = Box::new(nothing);
-    // One entry fills a block of 4, then the BSF stands at 192.
+    // One entry takes a padded block of 4. The BSF follows at 192.
     const BSF: usize = 192;
     let pointer = |address: u64, octowords: u16, length: u64| {
         let mut config = b.list(64);
@@ -249,7 +250,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "OffsetWithoutFlag" => list(set(UMR + 16, &[0, 0, 0, 1]), Refuses),
         "UmrReserved" => list(set(UMR + 1, &[1]), Refuses),
         "CheckFree" => list(set(UMR, &[0xa0]), Executes),
-        // A request that ends with its entries.
+        // The request ends with its entries.
         "EntriesNotPadded" => list(
             Box::new(|bytes| {
                 bytes[7] = 9;
@@ -341,7 +342,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "EntryTooLong" => list(set(ENTRIES, &[0x80, 0, 0, 1]), Executes),
         "ListTooShort" => list(set(CONTEXT + 31, &[65]), Executes),
         "ListTooLong" => list(set(CONTEXT + 31, &[63]), Executes),
-        // It is a list then, whose first entry has an odd key.
+        // The layout is a list whose first entry has an unusual key.
         "StridedOpcode" if form == 0 => (Some(b.streams()), None, None, set(ENTRIES + 6, &[5]), Executes),
         "StridedOpcode" => streams(set(ENTRIES + 6, &[5]), Lacks("UnknownKey")),
         "StridedCount" => streams(set(ENTRIES + 15, &[4]), Refuses),
@@ -378,7 +379,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "BsfOrder" => {
             let base = Config::new(&b.both).access(LW).list(&[(at, 1040, key)]);
             let config = base.signature(t10, Sig::None, 0xff).crypto(1, 2, [0; 16], b.dek);
-            // A second crypto BSF where the signature BSF stood.
+            // A second crypto BSF replaces the signature BSF.
             (Some(config), None, None, set(BSF, &[0xc1]), Refuses)
         }
         "RawDataSize" => dif(set(BSF + 4, &[0, 0, 0, 9]), Executes),
@@ -459,7 +460,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             (Some(config), None, Some((b.both.key, 1024)), same, Executes)
         }
         "SingleUnitEngine" => xts(same, RefusesUse),
-        // The rule is of a transfer: parts of the mkey may follow it.
+        // The rule applies to each transfer: transfers of parts of the mkey may follow it.
         "JobSize" => {
             let base = Config::new(&b.crypto).access(LW | RR).list(&[(at, 1025, key)]);
             let config = base.crypto(2, 1, [0; 16], b.dek);
@@ -475,7 +476,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             (None, None, None, same, NoRequest("found in bytes of a ring, which are copied"))
         }
         "QueueKindMissing" => (None, None, None, same, NoRequest("the kind of queue is not known")),
-        // The region is smaller.
+        // The region is smaller than the segment.
         "SegmentIs2Gib" => alone(send(), set(16, &[0; 4]), Lacks("BehindEnd")),
         "InlineOverrun" => {
             let header = InlineHeader { byte_count: (InlineHeader::INLINE | 12).into() };
@@ -517,7 +518,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
     Some(bench.compare(name, &bytes, done, verdict))
 }
 
-/// Puts a list of one entry where it may begin; its memory has a key of its own.
+/// Stores a list of one entry at an allowed address. Returns the address, and the key of this memory.
 fn bench_list(bench: &mut Bench) -> (u64, Key) {
     let (at, key) = bench.host.region(8192, Access::ALL);
     let list = at.next_multiple_of(UmrControlSegment::POINTER_ALIGNMENT);
@@ -549,7 +550,7 @@ impl Bench {
         self.compare(name, &bytes, done, expected)
     }
 
-    /// Compares what `inspect` says of a request with what the device did.
+    /// Compares the findings of `inspect` about a request with the device's verdict.
     fn compare(
         &self,
         name: &'static str,
@@ -562,7 +563,7 @@ impl Bench {
         request.findings(&self.context, |finding| found.push(finding.problem));
         let tells = names(&found).contains(&name);
         let refused = request.worst(&self.context) == Some(Severity::Refused);
-        // Where the rule is of a transfer, other transfers are executed: the other form.
+        // If the rule applies to each transfer, the other form shows a transfer that is executed.
         let alike = name == "JobSize" && !refused || refused == matches!(expected, Refuses | RefusesUse);
         if !alike || !tells {
             println!("{name}: the device {done:?}, expected {expected:?}, inspect finds {:?}", names(&found));

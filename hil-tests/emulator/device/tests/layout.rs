@@ -1,4 +1,4 @@
-//! Layouts, rights, keys: where the bytes go.
+//! Layouts, rights and keys: the places of transferred bytes.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -44,7 +44,7 @@ fn r39_list_of_64_and_4096_bytes() {
     assert_eq!(host.read_from(mkey.key, 60, 100), data[60..160]);
     host.good(B);
     assert_eq!(host.send_from(mkey.key, 0, 4160), data);
-    // One byte past the end.
+    // The write ends one byte past the end.
     host.write_into(mkey.key, 4160, &[1]);
     assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
     assert_eq!(host.device.take_events(), [Event::QpAccess(host.q[A].qpn)]);
@@ -79,7 +79,8 @@ fn r49_interleaved_512_4_and_8_0_twice() {
     assert_eq!(host.get(one + 512, 512), data[520..1032], "the fault shows");
 }
 
-/// The truth table of access rights: 16 values of the access byte against five accesses.
+/// Returns the truth table of access rights: for 16 values of the access byte, whether each of five accesses
+/// succeeds.
 fn rights(faults: impl Fn(&mut Faults)) -> Vec<(u8, [bool; 5])> {
     let mut table = Vec::new();
     for byte in (0..16u8).map(|bits| bits << 3) {
@@ -154,7 +155,7 @@ fn r32_r48_keys_that_are_not_good() {
         let seen = host.bad(A);
         assert_eq!((seen.syndrome(), seen.why()), (Syndrome::LOCAL_PROTECTION, why));
         host.recover();
-        // The same key under a good one.
+        // The same key stands under a valid one.
         host.configure(Config::new(&mkey).access(LW).list(&[(at, 8, bad)]));
         host.send_from(mkey.key, 0, 8);
         assert_eq!(host.bad(A).syndrome(), Syndrome::LOCAL_PROTECTION);
@@ -186,7 +187,7 @@ fn keys_under_keys_end_at_a_depth() {
         }
         inner = (0, mkey.key);
     }
-    // A key under itself ends as well.
+    // The walk over a key under itself ends, too.
     let mkey = host.mkey(false, false);
     host.configure(Config::new(&mkey).access(LW).list(&[(0, 128, mkey.key)]));
     host.send_from(mkey.key, 0, 128);
@@ -203,7 +204,7 @@ fn inner_keys_give_the_peer_rights_where_the_device_asks() {
         let (at, key) = host.region(64, inner);
         let mkey = host.mkey(false, false);
         host.configure(Config::new(&mkey).access(LW | RR | RW).list(&[(at, 64, key)]));
-        // The owner needs no more than before.
+        // The owner needs no additional rights.
         host.send_from(mkey.key, 0, 64);
         host.good(A);
         host.write_into(mkey.key, 0, &[1; 64]);
@@ -215,7 +216,8 @@ fn inner_keys_give_the_peer_rights_where_the_device_asks() {
     }
 }
 
-/// What CREATE_MKEY has set need not be written again, and an mkey in use is configured as it stands.
+/// A UMR may write the length alone: the other properties keep their values from CREATE_MKEY, and the mkey
+/// may be in use.
 #[test]
 fn a_umr_may_write_the_length_alone() {
     let mut host = Host::new();
@@ -281,7 +283,7 @@ fn invalidated(faults: impl Fn(&mut Faults)) -> (CqeOpcode, CqeOpcode) {
     host.send_from(mkey.key, 0, 64);
     let local = host.poll_send(A).unwrap().opcode();
     host.recover();
-    // Configured again, it works.
+    // After another configuration, the key works.
     host.configure(config);
     host.send_from(mkey.key, 0, 64);
     host.good(A);
@@ -337,7 +339,7 @@ fn receives_that_are_too_short_or_wrong() {
     assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_OPERATION);
     assert_eq!(host.poll_recv(B).unwrap().syndrome(), Syndrome::LOCAL_PROTECTION);
     host.recover();
-    // A list that fills its slot ends with the slot.
+    // A list without an end marker ends with its slot.
     let four: Vec<DataSegment> = (0..4).map(|i| segment(to + i * 16, 16, to_key)).collect();
     host.post_receive(B, &four);
     host.post(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));
@@ -418,7 +420,7 @@ fn a_bind_gives_a_window_its_own_start() {
         Wqe::new(Opcode::UMR, window.key.get()).with(&control).with(&context).with(&klm).with(&[0u8; 48][..])
     };
     let key = Key::new(window.key.index(), 0x5a);
-    // Type 2: bound to the queue pair, only if free (bit 5).
+    // A window of type 2 is bound to the queue pair. Bit 5 requires a free key.
     host.post(A, bind(0xb0, qpn));
     host.ring(A);
     host.good(A);
@@ -429,7 +431,7 @@ fn a_bind_gives_a_window_its_own_start() {
         assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
         host.recover();
     }
-    // Not free any more; and the other queue pair may neither use nor invalidate it.
+    // The key is not free any more. The other queue pair may neither use nor invalidate it.
     host.post(A, bind(0xb0, qpn));
     host.ring(A);
     assert_eq!(host.bad(A).syndrome(), Syndrome::MW_BIND);
@@ -490,8 +492,8 @@ fn umrs_that_do_not_fit_change_nothing() {
     }
 }
 
-/// An interleaved layout says twice how many bytes a cycle has: the entries decide. Entries behind the bytes
-/// that are asked for are not looked at.
+/// An interleaved layout gives the bytes of a cycle twice, and the entries decide. Entries behind the
+/// requested bytes are not checked.
 #[test]
 fn cycles_are_as_long_as_their_entries() {
     let mut host = Host::new();
@@ -511,7 +513,7 @@ fn cycles_are_as_long_as_their_entries() {
         assert_eq!(host.send_from(mkey.key, 0, 32), data[..32], "{cycle}");
         host.good(A);
     }
-    // Entries without bytes map nothing, however often they are repeated.
+    // Entries without bytes map no memory, however often they are repeated.
     let mut config = Config::new(&mkey).access(LW).strided(u32::MAX, &[(at, 0, 0, region)]);
     config.context.len = 64.into();
     host.configure(config);
@@ -519,7 +521,7 @@ fn cycles_are_as_long_as_their_entries() {
     assert_eq!(host.bad(A).reason(), Reason::BehindEntries { key: mkey.key.get(), end: 32, mapped: 0 });
 }
 
-/// Messages have a longest length, whatever they are put together from and whoever sends them.
+/// The longest message is limited, for any number of segments and any sender.
 #[test]
 fn a_device_has_a_longest_message() {
     const LONGEST: u32 = 4096;
@@ -548,7 +550,7 @@ fn a_device_has_a_longest_message() {
             }
         }
     }
-    // Of a peer that may send more.
+    // The message comes from a peer with a higher limit.
     let b = host.q[B].qpn;
     for (sequence, length) in [(0, LONGEST), (1, LONGEST + 1)] {
         let data = std::sync::Arc::new(vec![1; length as usize]);
@@ -600,7 +602,7 @@ fn lost_and_late_messages() {
     let lost = answer(host.device.take_message().unwrap(), Response::Unreachable);
     host.device.deliver(lost);
     assert_eq!(host.bad(A).syndrome(), Syndrome::TRANSPORT_RETRY);
-    // An answer that does not fit the question.
+    // The answer does not fit the request.
     host.recover();
     let (at, key) = host.region(8, Access::ALL);
     host.post(A, rdma(Opcode::RDMA_READ, 0, 0, key, &[segment(at, 8, key)]));

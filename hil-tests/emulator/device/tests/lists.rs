@@ -10,11 +10,11 @@ use mlx5_mkey::wire::mkey_context::MkeyContext;
 use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
 
-/// Bytes before the lists of a UMR, and where its flags are.
+/// Bytes before the lists of a UMR, and the offset of its flags.
 const LISTS: usize = 128;
 const FLAGS: usize = 16;
 
-/// Moves the lists of a UMR to this address, and has it point there.
+/// Moves the lists of a UMR to this address, and puts a pointer into the UMR.
 fn by_pointer(host: &mut Host, Wqe(mut bytes): Wqe, address: u64, key: Key) -> Wqe {
     let lists = bytes.split_off(LISTS);
     host.put(address, &lists);
@@ -23,7 +23,7 @@ fn by_pointer(host: &mut Host, Wqe(mut bytes): Wqe, address: u64, key: Key) -> W
     Wqe(bytes).with(&pointer)
 }
 
-/// Memory for a list, on a place where one may begin.
+/// Allocates memory for a list at an allowed address.
 fn memory(host: &mut Host, bytes: usize) -> (u64, Key) {
     let (at, key) = host.region(bytes, Access::LOCAL);
     assert!(at.is_multiple_of(UmrControlSegment::POINTER_ALIGNMENT));
@@ -45,10 +45,10 @@ fn a_list_in_memory_is_as_long_as_the_mkey_has_room_for() {
     let umr = by_pointer(&mut host, Config::new(&mkey).access(RR | RW | LW).list(&entries).umr(), list, lkey);
     host.post(A, umr);
     assert_eq!(host.send_from(key, 0, 6993), space);
-    // What is in memory afterwards is no longer the mkey's.
+    // Later changes of this memory do not change the mkey.
     host.put(list, &[0xff; 16000]);
     assert_eq!(host.read_from(key, 3000, 100), space[3000..3100]);
-    // More than the mkey has room for.
+    // The list has more entries than the mkey has room for.
     let entries = vec![(at, 1, region); 1001];
     let (list, lkey) = memory(&mut host, 16064);
     let umr = by_pointer(&mut host, Config::new(&mkey).list(&entries).umr(), list, lkey);
@@ -106,7 +106,7 @@ fn lists_that_cannot_be_read_are_refused() {
         host.recover();
     }
     let umr = by_pointer(&mut host, umr(), list + 2048, lkey);
-    // One octoword too much.
+    // The request has one octoword too much.
     host.post(A, umr.clone().with(&[0_u8; 16]));
     host.ring(A);
     assert_eq!(host.bad(A).syndrome(), Syndrome::LOCAL_QP_OPERATION);
@@ -115,7 +115,7 @@ fn lists_that_cannot_be_read_are_refused() {
     assert_eq!(host.send_from(mkey.key, 0, 64), [7; 64]);
 }
 
-/// A UMR that writes entries from this one on, and nothing else.
+/// Returns a UMR that writes only entries, from `first` on.
 fn update(mkey: Key, first: u16, entries: &[(u64, u32, Key)]) -> Wqe {
     let octowords = entries.len().next_multiple_of(4);
     let control = UmrControlSegment {
@@ -170,7 +170,7 @@ fn entries_in_the_middle_are_replaced_in_blocks_of_four() {
         assert_eq!(host.send_from(mkey.key, 0, 140), spaces(&numbers), "{first} {new} {pointer}");
     }
     while host.poll_send(A).is_some() {}
-    // Padding is written, too: what was there is gone.
+    // Padding is written, too: it replaces the old entries.
     host.post(A, update(mkey.key, 4, &[entry(0)]).silent());
     host.send_from(mkey.key, 0, 140);
     assert_eq!(host.bad(A).why(), Refusal::Bounds);

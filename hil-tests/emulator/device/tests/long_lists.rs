@@ -1,5 +1,5 @@
-//! Lists of more entries than 16 bits count: offsets of 48 bits, and lists that grow by parts (DEVICE.md,
-//! "Entries in the middle of a list").
+//! Lists whose number of entries exceeds 16 bits: offsets of 48 bits, and lists that are written in parts
+//! (DEVICE.md, "Entries in the middle of a list").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -9,10 +9,10 @@ use mlx5_mkey::wire::mkey_context::MkeyContext;
 use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
 
-/// Room for entries of the mkeys here.
+/// The room for entries of the mkeys in these tests.
 const ROOM: u32 = 70_000;
 
-/// An mkey for entries of 64 bytes each, and one for entries of their own lengths.
+/// Creates an mkey for entries of 64 bytes each, and one for entries with their own lengths.
 fn mkeys(host: &mut Host) -> [Key; 2] {
     [Some(6), None].map(|log_entry| {
         let attributes = MkeyAttributes { log_entry, free: false, ..MkeyAttributes::new(host.pd, ROOM) };
@@ -20,7 +20,7 @@ fn mkeys(host: &mut Host) -> [Key; 2] {
     })
 }
 
-/// A UMR that writes entries from this one on, and the length.
+/// Returns a UMR that writes entries from `first` on, and the length.
 fn part(key: Key, first: u64, length: u64, entries: &[(u64, u32, Key)]) -> Wqe {
     let octowords = entries.len().next_multiple_of(4);
     let control = UmrControlSegment {
@@ -57,7 +57,7 @@ fn entries_have_numbers_of_more_than_16_bits() {
     let (at, region) = host.filled(&data);
     let [equal, _] = mkeys(&mut host);
     let entry = |place: u64| (at + place * 9, 0, region);
-    // Entries are found by their number, so those before need not be there.
+    // Entries of one length are found by their number. Earlier entries may be missing.
     for (first, count, salt) in [(0x1_0000, 4, 0), (0x1_0004, 3, 7), (0xfffc, 8, 30), (69_996, 4, 11)] {
         let entries: Vec<_> = (0..count).map(|number| entry(number + salt)).collect();
         host.post(A, part(equal, first, (first + count) * 64, &entries));
@@ -66,7 +66,7 @@ fn entries_have_numbers_of_more_than_16_bits() {
         assert_eq!(host.send_from(equal, first * 64, count as u32 * 64), expected, "{first}");
     }
     while host.poll_send(A).is_some() {}
-    // The low 16 bits alone are another entry's.
+    // An offset of only the low 16 bits names another entry.
     host.post(A, part(equal, 0, 64, &[entry(50)]));
     assert_eq!(host.send_from(equal, 0, 64), data[450..514]);
 }
@@ -102,11 +102,11 @@ fn offsets_that_cannot_be_are_refused() {
             is_refused(&mut host, key, part(key, first, 64, &entries));
         }
     }
-    // Upper bits of what is no offset.
+    // The flag for an offset is off, but the upper bits of the offset are set.
     let Wqe(mut bytes) = part(equal, 0x1_0000, 64, &entries);
     bytes[16] = 0x80;
     is_refused(&mut host, equal, Wqe(bytes));
-    // More entries than there can be.
+    // The mkey asks for more entries than the limit.
     for log in [18, 31] {
         let attributes = MkeyAttributes::new(host.pd, (1 << log) + u32::from(log == 18));
         assert!(host.device.create_mkey(attributes).is_err());

@@ -1,4 +1,5 @@
-//! Tests of the software device by its interface. One program, which is built faster than one for each file.
+//! Tests of the software device through its public interface. All are in one program, which builds faster
+//! than one program for each file.
 #![cfg(test)]
 #![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! Objects of a device: their numbers, what they are part of, and why a call is refused.
+//! Objects of a device: numbers, references between objects, and reasons for refusals.
 
 use crate::common::*;
 use mlx5_mkey::wire::ctrl::Opcode;
@@ -28,11 +28,12 @@ const fn dek(pd: u32) -> DekAttributes<'static> {
     DekAttributes { pd, size: KeySize::Bits128, has_keytag: false, key }
 }
 
-/// A domain stays as long as an object of any kind is in it, and objects of others do not matter.
+/// A domain cannot be destroyed while an object of any kind is in it. Objects of other domains have no
+/// effect.
 #[test]
 fn a_domain_is_in_use_by_each_kind_of_object() {
     let mut host = Host::new();
-    // In another domain there is one of each.
+    // Another domain has one object of each kind.
     host.mkey(true, true);
     host.dek(&XTS_KEY);
     host.device.create_srq(srq(host.pd)).unwrap();
@@ -60,7 +61,7 @@ fn what_was_destroyed_is_not_there_any_more() {
     assert!(host.device.query_psv(psv).is_err());
 }
 
-/// A number that was given back comes again as late as possible, or at once.
+/// The number of a destroyed object is reused as late as possible, or at once.
 #[test]
 fn numbers_are_used_again_late_or_at_once() {
     let mut host = Host::new();
@@ -77,14 +78,14 @@ fn numbers_are_used_again_late_or_at_once() {
     assert_eq!(register(&mut host), Err(Error::Exhausted));
     destroy(&mut host, 0x101);
     destroy(&mut host, 0x102);
-    // Whence the next is looked for is behind the last one.
+    // The search for the next number begins behind the last one.
     assert_eq!((register(&mut host), register(&mut host)), (Ok(0x101), Ok(0x102)));
     host.device.reuse_numbers();
     for number in [0x102, 0x100, 0x101] {
         destroy(&mut host, number);
         assert_eq!(register(&mut host), Ok(number));
     }
-    // Queue pairs, too.
+    // Numbers of queue pairs are reused, too.
     let attributes = host.q[A].attributes;
     host.device.destroy_qp(host.q[A].qpn).unwrap();
     assert_eq!(host.device.create_qp(attributes), Ok(host.q[A].qpn));
@@ -141,7 +142,7 @@ fn completion_queues_have_their_sizes() {
     }
 }
 
-/// The send counter comes with the doorbell, and no record is read for it.
+/// `doorbell_at` brings the send counter. The device does not read the doorbell record.
 #[test]
 fn a_doorbell_may_bring_its_counter() {
     let mut host = Host::new();

@@ -1,5 +1,5 @@
-//! Several requests of a queue pair on their way to another device: what may follow before an answer, and
-//! what is told when one of them fails.
+//! Several outstanding requests to another device: the requests that may follow before an answer, and the
+//! completions if one of them fails.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -22,7 +22,7 @@ impl Two {
         Self { one, two }
     }
 
-    /// Posts a send of `byte` and rings.
+    /// Posts a send of `byte` and rings the doorbell.
     fn send(&mut self, byte: u8) -> u16 {
         let (at, key) = self.one.filled(&[byte; 16]);
         let counter = self.one.post(A, send(Opcode::SEND, 0, &[segment(at, 16, key)]));
@@ -30,14 +30,14 @@ impl Two {
         counter
     }
 
-    /// Posts a receive and returns where it goes.
+    /// Posts a receive and returns the address of its buffer.
     fn receive(&mut self) -> u64 {
         let (to, key) = self.two.region(16, Access::ALL);
         self.two.post_receive(B, &[segment(to, 16, key)]);
         to
     }
 
-    /// Carries what the first device has for the second. Returns how many messages that were.
+    /// Delivers the messages from the first device to the second. Returns their number.
     fn there(&mut self) -> usize {
         let messages: Vec<_> = std::iter::from_fn(|| self.one.device.take_message()).collect();
         let count = messages.len();
@@ -45,7 +45,7 @@ impl Two {
         count
     }
 
-    /// Carries the answers.
+    /// Delivers the answers. Returns their number.
     fn back(&mut self) -> usize {
         let messages: Vec<_> = std::iter::from_fn(|| self.two.device.take_message()).collect();
         let count = messages.len();
@@ -108,13 +108,13 @@ fn what_follows_a_request_without_a_receive_is_sent_again_with_it() {
     let first = pair.receive();
     let counters = [pair.send(1), pair.send(2), pair.send(3)];
     assert_eq!(pair.there(), 3);
-    // A receive that comes between: the third request is not to take it before the second.
+    // A receive is posted in between. The third request must not take it before the second request.
     let rest = [pair.receive(), pair.receive()];
-    // The third has no answer.
+    // The third request has no answer.
     assert_eq!(pair.back(), 2);
     assert_eq!(pair.one.good(A).counter(), counters[0]);
     assert_eq!(pair.there(), 0, "it waits for the timer");
-    // Nor is more sent before.
+    // No further request is sent before.
     pair.send(4);
     assert_eq!(pair.there(), 0);
     pair.one.device.run();
@@ -170,7 +170,7 @@ fn a_request_that_cannot_be_read_is_told_behind_those_before_it() {
     pair.receive();
     let counter = pair.send(5);
     let wrong = pair.one.post(A, Wqe::new(Opcode::NOP, 0));
-    // It names another queue pair.
+    // The request names another queue pair.
     pair.one.put(pair.one.q[A].attributes.sq + 64 * u64::from(wrong) + 6, &[0x55]);
     pair.one.ring(A);
     assert!(pair.one.poll_send(A).is_none());
@@ -180,7 +180,7 @@ fn a_request_that_cannot_be_read_is_told_behind_those_before_it() {
     assert_eq!((failed.syndrome(), failed.counter()), (Syndrome::LOCAL_QP_OPERATION, wrong));
 }
 
-/// An answer has to be one of the kind that was asked for.
+/// An answer of another kind than the request asks for fails the request.
 #[test]
 fn answers_to_another_question_fail_the_request() {
     let answers =
@@ -218,7 +218,7 @@ fn answers_to_another_question_fail_the_request() {
     }
 }
 
-/// Requests are numbered, and a reset is seen in the upper bits of their numbers.
+/// Requests have sequence numbers. A reset changes their upper bits.
 #[test]
 fn requests_have_numbers_one_after_the_other() {
     let mut one = Two::new().one;
@@ -236,7 +236,7 @@ fn requests_have_numbers_one_after_the_other() {
     }
 }
 
-/// The send queue is drained when all that was on its way is done, not before; and says so once.
+/// The send queue is drained when all outstanding requests are done. It raises one event.
 #[test]
 fn draining_waits_for_all_answers() {
     let mut pair = Two::new();
@@ -254,7 +254,7 @@ fn draining_waits_for_all_answers() {
     }
 }
 
-/// As a command has asked: nothing is sent behind the request whose signature is wrong.
+/// After `set_drain_sigerr`, no request is sent behind the one with a wrong signature.
 #[test]
 fn a_signature_error_stops_the_send_queue_once_it_is_told_to() {
     for drain in [false, true] {
@@ -283,7 +283,8 @@ fn a_signature_error_stops_the_send_queue_once_it_is_told_to() {
     }
 }
 
-/// It is gathered when its error is found, and once more when it is sent; not at each answer between.
+/// The data is gathered when the error is found and when the request is sent, but not at the answers in
+/// between.
 #[test]
 fn what_has_an_error_to_report_is_gathered_twice_at_most() {
     const BYTES: u32 = 512 + 8;
@@ -324,7 +325,7 @@ fn a_queue_pair_that_was_reset_does_not_go_on_in_the_middle() {
     pair.exchange();
     assert_eq!(pair.one.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER);
     assert_eq!(pair.one.bad(A).syndrome(), Syndrome::TRANSPORT_RETRY);
-    // One whose peer was reset begins anew.
+    // A queue pair whose peer was reset begins a new sequence.
     pair.one.recover();
     pair.one.device.connect(pair.one.q[A].qpn, Peer::Remote(b)).unwrap();
     pair.send(3);
@@ -342,7 +343,7 @@ fn answers_of_before_a_reset_are_nobodys() {
     pair.one.post(A, read());
     pair.one.ring(A);
     pair.there();
-    // The answer is still on its way.
+    // The answer has not arrived yet.
     pair.one.recover();
     pair.one.post(A, read());
     pair.one.ring(A);

@@ -1,4 +1,4 @@
-//! Rings, counters, states, completions: what does not depend on the data (DEVICE.md, "Completion entries").
+//! Rings, counters, states and completions, independent of data (DEVICE.md, "Completion entries").
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
@@ -57,7 +57,7 @@ fn completion_modes() {
     assert_eq!(host.good(A).counter(), counter);
 }
 
-/// Memory whose host reuses a whole send ring the moment it sees a completion.
+/// Memory of a host that overwrites the whole send ring as soon as a completion arrives.
 #[derive(Debug)]
 struct Reused(Counted, u64);
 
@@ -74,14 +74,13 @@ impl Memory for Reused {
     }
 }
 
-/// A completion tells that all is done up to the next request that does something: what is NOPs behind it may
-/// be overwritten.
+/// A completion also covers the silent NOPs behind its request. Software may overwrite these NOPs.
 #[test]
 fn a_completion_comes_behind_the_nops_that_follow() {
     let mut host = Host::new();
     host.post(A, nop());
     host.post(A, nop().silent());
-    // A longer one, and more than the device may have read in advance.
+    // A longer NOP, and more NOPs than the device reads ahead.
     host.post(A, Wqe(nop().silent().0.into_iter().chain([0; 112]).collect()));
     for _ in 0..58 {
         host.post(A, nop().silent());
@@ -108,7 +107,7 @@ fn a_completion_comes_behind_the_nops_that_follow() {
     assert_eq!(device.cq_producer(send_cqn), Ok(1));
 }
 
-/// A queue that was told to stop stands before the NOPs, which may be overwritten then.
+/// A queue that was told to stop stands before the NOPs. Software may change them then.
 #[test]
 fn a_drained_queue_passes_no_nops() {
     let mut host = Host::new();
@@ -123,12 +122,12 @@ fn a_drained_queue_passes_no_nops() {
     let view = host.device.query(qpn).unwrap();
     assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::SendQueueDrained, counter));
     assert_eq!(host.device.take_events(), [Event::SqDrained(qpn)]);
-    // It stands still already, and says so once.
+    // The queue stands still already. It raises one event.
     host.device.modify(qpn, QpState::SendQueueDrained).unwrap();
     assert!(host.device.take_events().is_empty());
 }
 
-/// The ring is found to be overrun also when a request that was on its way is done, NOPs behind it or not.
+/// An overrun of the ring is also found when an outstanding request is done, with or without NOPs behind it.
 #[test]
 fn too_much_rung_behind_a_request_that_waits_is_fatal() {
     let mut host = Host::new();
@@ -170,7 +169,7 @@ fn errors_flush_both_queues() {
         assert_eq!((seen.opcode(), seen.syndrome()), (CqeOpcode::RESPONDER_ERROR, Syndrome::FLUSHED));
         assert_eq!(seen.counter(), counter);
     }
-    // What comes later is flushed too, and the peer gets no answer.
+    // Later requests are flushed too, and the peer gets no answer.
     host.post(A, nop());
     host.ring(A);
     assert_eq!(host.bad(A).syndrome(), Syndrome::FLUSHED);
@@ -179,7 +178,7 @@ fn errors_flush_both_queues() {
     assert_eq!(host.bad(B).syndrome(), Syndrome::TRANSPORT_RETRY);
 }
 
-/// What cannot be read as a request is flushed as others are.
+/// Malformed requests are flushed as others are.
 #[test]
 fn malformed_requests_are_flushed() {
     let mut host = Host::new();
@@ -191,7 +190,7 @@ fn malformed_requests_are_flushed() {
     assert_eq!((seen.syndrome(), seen.vendor(), seen.counter()), (Syndrome::FLUSHED, 0xf9, counter));
 }
 
-/// A request on its way, too, whose peer may never answer.
+/// An outstanding request is flushed too, since its peer may never answer.
 #[test]
 fn an_error_by_command_flushes_what_waits() {
     for state in [QpState::Error, QpState::SendQueueError] {
@@ -208,7 +207,7 @@ fn an_error_by_command_flushes_what_waits() {
     }
 }
 
-/// As the profile of a device may say, and a command later.
+/// Commands change the number of repetitions and the first block.
 #[test]
 fn a_queue_pair_is_told_how_often_to_repeat_and_where_to_begin() {
     let mut host = Host::new();
@@ -255,7 +254,7 @@ fn sizes_of_queue_pairs_have_limits() {
     }
 }
 
-/// A ring of receives may be full; more than that is nonsense.
+/// A full ring of receives is valid. A higher count in the doorbell record is not.
 #[test]
 fn a_full_ring_of_receives_is_used() {
     for (posted, used) in [(1 << LOG_RQ, true), ((1 << LOG_RQ) + 1, false), (0xffff, false)] {
@@ -328,7 +327,7 @@ fn a_full_completion_queue_is_not_overwritten() {
     assert!(host.poll_send(A).is_none());
 }
 
-/// Software that never says what it has taken sees every completion all the same.
+/// If software never updates the consumer index, it still sees every completion.
 #[test]
 fn a_queue_that_ignores_overruns_goes_on() {
     let mut host = Host::new();
@@ -350,14 +349,14 @@ fn a_queue_that_ignores_overruns_goes_on() {
     assert!(host.device.take_events().is_empty());
 }
 
-/// Without a receive queue, nothing is read of it, and a SEND waits for ever.
+/// Without a receive queue, the device reads no receives, and a SEND waits without end.
 #[test]
 fn a_queue_pair_without_a_receive_queue() {
     let mut host = Host::with(DeviceProfile::default(), |attributes| {
         (attributes.receive, attributes.recv_cqn) = (ReceiveQueue::None, None);
         attributes.rnr_retry = Retries::Count(0);
     });
-    // A count of receives that a ring could have.
+    // The doorbell record has a valid count of receives.
     host.put(host.q[B].attributes.doorbell_record, &5_u32.to_be_bytes());
     let (from, key) = host.filled(b"no receive queue");
     let (to, target) = host.region(16, Access::ALL);
@@ -374,7 +373,7 @@ fn a_queue_pair_without_a_receive_queue() {
     assert_eq!((view.hw_rq_counter, host.poll_send(B).is_none()), (0, true), "nothing to flush");
 }
 
-/// Queues that are named have to be there, and receives complete somewhere.
+/// The named queues must exist, and receives need a completion queue.
 #[test]
 fn a_queue_pair_of_queues_that_are_not_there_is_refused() {
     let mut host = Host::new();
@@ -443,7 +442,7 @@ fn a_request_comes_with_the_doorbell() {
     let mut host = Host::new();
     let (qpn, sq) = (host.q[A].qpn, host.q[A].attributes.sq);
     let block = |host: &Host, index: u64| -> [u8; 64] { host.get(sq + 64 * index, 64).try_into().unwrap() };
-    // The request in the ring asks for a completion, what comes with the doorbell does not.
+    // The request in the ring asks for a completion. The block that comes with the doorbell does not.
     host.post(A, nop());
     let mut silent = block(&host, 0);
     assert_eq!(silent[11] & 0x0c, 0x08);
@@ -451,7 +450,7 @@ fn a_request_comes_with_the_doorbell() {
     host.device.blue_flame(qpn, &[silent]).unwrap();
     host.ring(A);
     assert!(host.poll_send(A).is_none());
-    // One that is not the next is read from the ring.
+    // A block that is not the next one is ignored, and the request is read from the ring.
     host.post(A, nop());
     host.device.blue_flame(qpn, &[silent]).unwrap();
     host.ring(A);
@@ -513,7 +512,7 @@ fn malformed_requests_fail() {
         assert_ne!(seen.vendor(), 0, "{what}");
         host.recover();
     }
-    // Requests that name another queue or place, or run past what was rung.
+    // Requests that name another queue or block, or extend past the rung blocks.
     for spoil in [(1u64, 1u8), (6, 0x55), (7, 63)] {
         let counter = host.post(A, send(Opcode::SEND, 0, &[segment(at, 8, key)]));
         let slot = host.q[A].attributes.sq + u64::from(counter) * 64;
@@ -523,7 +522,7 @@ fn malformed_requests_fail() {
         assert_eq!((seen.syndrome(), seen.why()), (Syndrome::LOCAL_QP_OPERATION, Refusal::Malformed));
         host.recover();
     }
-    // More rung than there is ring.
+    // The doorbell rings more blocks than the ring has.
     host.q[A].producer = 1000;
     host.ring(A);
     assert_eq!(host.device.take_events(), [Event::QpFatal(host.q[A].qpn)]);

@@ -1,4 +1,4 @@
-//! Whatever stands in rings and memory, the device neither panics nor hangs.
+//! With random bytes in rings and memory, the device neither panics nor hangs.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -10,7 +10,7 @@ fn small() -> DeviceProfile {
     DeviceProfile { max_message_bytes: 1 << 20, max_ranges: 1 << 12, ..Default::default() }
 }
 
-/// A world with keys of all kinds, so that random requests have something to hit.
+/// Returns a host with keys of all kinds, so that random requests name existing objects.
 fn world() -> (Host, Vec<Key>) {
     let mut host = Host::with(small(), |_| {});
     host.device.set_copies(host.q[A].qpn, true).unwrap();
@@ -29,7 +29,7 @@ fn world() -> (Host, Vec<Key>) {
     (host, vec![region, both.key, plain.key])
 }
 
-/// The region of [`world`] is the first thing behind the queues.
+/// Returns the address of the region of [`world`], which directly follows the queues.
 fn region_address(host: &Host) -> u64 {
     let probe = pattern(8192, 3);
     (1..64).map(|page| BASE + page * 4096).find(|at| host.get(*at, 8192) == probe).expect("the region")
@@ -57,7 +57,7 @@ fn opcode() -> impl Strategy<Value = u8> {
     ]
 }
 
-/// Fills words of a request with numbers that mean something to this device.
+/// Returns a strategy for words of a request. Many of them are valid keys, numbers or lengths.
 fn word(keys: Vec<Key>) -> impl Strategy<Value = [u8; 4]> {
     let keys: Vec<u32> = keys.iter().map(|key| key.get()).collect();
     prop_oneof![
@@ -97,12 +97,12 @@ proptest! {
         for (opcode, words, imm, key) in requests {
             let imm = if opcode == 0x25 { keys[key].get() } else { imm };
             let mut wqe = Wqe::new(Opcode(opcode), imm);
-            // Requests to change keys are mostly refused for their flags: give them good ones.
+            // Most random UMRs would be refused for their flags, so the flags are valid.
             if opcode == 0x25 {
                 let octowords = 4 * (imm as u8 & 1);
                 wqe = wqe.with(&[0x80u8, 0, 0, 0, 0, octowords, 0, 4, 0, 0, 0, 0, 0x20, 0x3c, 0x72, 1][..]);
             }
-            // The one operation of this kind is a copy.
+            // The only MMO operation is a copy.
             if opcode == 0x2f {
                 wqe.0[0] = 1;
             }
@@ -122,7 +122,7 @@ proptest! {
     ) {
         let (mut host, keys) = world();
         let at = region_address(&host);
-        // Heads that the device accepts; PSVs, DEK and regions that exist; the rest is anything.
+        // The begin of each BSF is valid, and PSVs, DEK and regions exist. All other bytes are random.
         let region = keys[0];
         let mkey = host.mkey(true, true);
         let list = Config::new(&mkey).access(LW | RR | RW).list(&[(at, 8192, region)]);
@@ -194,7 +194,7 @@ fn a_ring_that_rings_its_own_doorbell_ends() {
     let sq = host.q[A].attributes.sq;
     let rkey = host.device.register(host.pd, record, 8, Access::ALL).unwrap();
     let source = host.device.register(host.pd, sq, 64, Access::ALL).unwrap();
-    // The write copies word 0 of its own block to the send counter, which is then far ahead.
+    // The write copies word 0 of its own block to the send counter, so that far more blocks are rung.
     host.post(A, rdma(Opcode::RDMA_WRITE, 0, record + 4, rkey, &[segment(sq, 4, source)]));
     host.ring(A);
     survive(&mut host);

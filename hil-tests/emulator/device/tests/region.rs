@@ -1,4 +1,4 @@
-//! Regions that are registered anew: domain, memory and rights, under the key that they have.
+//! Changes of regions: domain, memory and rights. The key stays the same.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -29,13 +29,13 @@ fn a_region_keeps_its_key_and_what_is_not_changed() {
     let access = RegionChange { access: Some(Access::ALL), ..RegionChange::default() };
     change(&mut host, access).unwrap();
     assert_eq!((write(&mut host, at, key), host.get(at, 8)), (None, vec![9; 8]));
-    // Requests go by its own addresses, whatever the memory's are.
+    // Requests use the region's own addresses, independent of those of the memory.
     let placement = Placement { address: other, start: 0x5000, length: 16 };
     change(&mut host, RegionChange { placement: Some(placement), ..RegionChange::default() }).unwrap();
     assert!(write(&mut host, at, key).is_some(), "the address of before");
     assert!(write(&mut host, 0x5009, key).is_some(), "past the end");
     assert_eq!((write(&mut host, 0x5008, key), host.get(other, 16)), (None, [[0; 8], [9; 8]].concat()));
-    // In another domain it is none of this queue pair's.
+    // In another domain, this queue pair cannot use the region.
     let pd = host.device.alloc_pd().unwrap();
     change(&mut host, RegionChange { pd: Some(pd), ..RegionChange::default() }).unwrap();
     assert!(write(&mut host, 0x5000, key).is_some());

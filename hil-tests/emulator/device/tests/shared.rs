@@ -1,4 +1,4 @@
-//! Receives that several queue pairs share: the order of the list, events, and what is not a list.
+//! Receives that several queue pairs share: the order of the list, events, and invalid lists.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
@@ -9,18 +9,18 @@ use mlx5_softdev::*;
 const SLOTS: u16 = 8;
 const STRIDE: u64 = 64;
 
-/// Both queue pairs take receives from one queue, whose free slots are linked as software does it.
+/// Both queue pairs take receives from one queue. The test links its free slots as software does.
 struct Shared {
     host: Host,
     attributes: SrqAttributes,
     srq: u32,
-    /// The slot that is posted next, and how many were posted.
+    /// The slot that is posted next, and the number of posted slots.
     head: u16,
     posted: u16,
 }
 
 impl Shared {
-    /// Links `order`, which has each slot once.
+    /// Links the slots in this order. `order` contains each slot once.
     fn new(order: [u16; SLOTS as usize]) -> Self {
         Self::of(Topology::LinkedList, order)
     }
@@ -84,7 +84,7 @@ const STRAIGHT: [u16; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 fn receives_are_taken_along_the_list_by_all_queue_pairs() {
     let order = [0, 5, 2, 7, 1, 6, 3, 4];
     let mut shared = Shared::new(order);
-    // More laps than one: the list of free slots is a ring here.
+    // Several laps: the list of free slots is a ring in this test.
     for lap in 0..3 {
         let (to, key) = shared.host.region(16 * 8, Access::ALL);
         let slots: Vec<u16> = (0..7).map(|index| shared.post(&[segment(to + 16 * index, 16, key)])).collect();
@@ -100,7 +100,7 @@ fn receives_are_taken_along_the_list_by_all_queue_pairs() {
     }
 }
 
-/// What links them is not looked at: each is followed by the next, and the count goes on behind the last one.
+/// In a cyclic queue, links are ignored. Slots follow in order, and the count continues behind the last slot.
 #[test]
 fn receives_of_a_cyclic_queue_are_taken_in_order_and_counted() {
     let mut shared = Shared::of(Topology::Cyclic, STRAIGHT);
@@ -108,7 +108,7 @@ fn receives_of_a_cyclic_queue_are_taken_in_order_and_counted() {
     for count in 0..3 * SLOTS {
         let slot = shared.post(&[segment(to, 16, key)]);
         assert_eq!(slot, count % SLOTS);
-        // Nonsense, after this test has followed it.
+        // The test has followed this link already. The device must ignore it.
         shared.link(slot, 0x1234);
         shared.send(A, count as u8 + 1);
         shared.host.good(A);
@@ -117,7 +117,7 @@ fn receives_of_a_cyclic_queue_are_taken_in_order_and_counted() {
         shared.link(slot, (slot + 1) % SLOTS);
     }
     assert_eq!(shared.host.device.take_events(), []);
-    // All slots can be posted: none is needed to know the end.
+    // All slots can be posted: a cyclic queue needs no free slot as its end.
     (0..SLOTS).for_each(|_| _ = shared.post(&[segment(to, 16, key)]));
     for count in 0..SLOTS {
         shared.send(A, 1);
@@ -136,7 +136,7 @@ fn senders_wait_for_a_shared_receive() {
     shared.host.device.run();
     shared.host.good(A);
     assert_eq!(shared.host.get(to, 16), [1; 16]);
-    // A write with immediate data takes one as well.
+    // A write with immediate data takes a receive, too.
     shared.post(&[]);
     let wqe = rdma(Opcode::RDMA_WRITE_IMM, 7, to, key, &[segment(to, 16, key)]);
     shared.host.post(A, wqe);
@@ -160,14 +160,14 @@ fn a_limit_is_told_once() {
     assert_eq!(shared.host.device.query_srq(shared.srq), Ok(0));
     shared.send(A, 1);
     assert_eq!(shared.host.device.take_events(), []);
-    // With too few at once, and there it is.
+    // The queue has fewer receives than the limit, so the event is raised at once.
     shared.host.device.arm_srq(shared.srq, 2).unwrap();
     assert_eq!(shared.host.device.take_events(), [Event::SrqLimit(shared.srq)]);
     assert!(shared.host.device.arm_srq(shared.srq, SLOTS.into()).is_err());
     assert!(shared.host.device.arm_srq(99, 1).is_err());
 }
 
-/// The domain of the shared queue is what its buffers are in, whatever that of the queue pair.
+/// The buffers are in the domain of the shared queue, not in that of the queue pair.
 #[test]
 fn buffers_are_in_the_domain_of_the_shared_queue() {
     let mut shared = Shared::new(STRAIGHT);
@@ -189,8 +189,8 @@ fn buffers_are_in_the_domain_of_the_shared_queue() {
     assert_eq!(shared.host.device.dealloc_pd(shared.host.pd), Err(Error::InUse));
 }
 
-/// Receives are not the queue pair's own: with it in error they stay, and an event says that it takes no
-/// more.
+/// Shared receives stay when a queue pair is in error. An event reports that this queue pair takes no more of
+/// them.
 #[test]
 fn shared_receives_outlive_an_error() {
     let mut shared = Shared::new(STRAIGHT);
@@ -207,7 +207,7 @@ fn shared_receives_outlive_an_error() {
     shared.send(A, 5);
     shared.host.good(A);
     assert_eq!(shared.host.poll_recv(A).unwrap().counter(), 0);
-    // And again after a reset.
+    // The event is raised again after a reset.
     shared.host.device.modify(b, QpState::Reset).unwrap();
     shared.host.device.activate(b).unwrap();
     shared.host.device.modify(b, QpState::Error).unwrap();
@@ -222,16 +222,16 @@ fn a_list_that_leads_nowhere_fails_the_queue() {
     shared.link(0, SLOTS);
     shared.post(&[segment(to, 16, key)]);
     shared.host.put(shared.attributes.doorbell_record, &3_u32.to_be_bytes());
-    // The first is good; what it leads to is none.
+    // The first slot is valid. It names a slot that does not exist.
     shared.send(A, 1);
     shared.host.good(A);
     shared.send(A, 2);
     assert_eq!(shared.host.device.take_events(), [Event::SrqFatal(shared.srq)]);
-    // Senders wait as if there was nothing, and the rest of the device goes on.
+    // Senders wait as without receives, and the other queues of the device go on.
     assert!(shared.host.poll_send(A).is_none() && shared.host.device.is_waiting());
     shared.host.device.run();
     assert_eq!(shared.host.device.take_events(), []);
-    // More posted than there are slots is nothing posted.
+    // A count that exceeds the slots means no receive.
     let mut shared = Shared::new(STRAIGHT);
     shared.host.put(shared.attributes.doorbell_record, &100_u32.to_be_bytes());
     shared.send(A, 1);

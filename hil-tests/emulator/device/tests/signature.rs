@@ -1,4 +1,4 @@
-//! Block signatures: generate, check, strip, convert, copy, report.
+//! Block signatures: generation, checks, removal, conversion, copies, reports.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -9,7 +9,7 @@ use mlx5_softdev::*;
 
 const T10: Sig = Sig::t10(0x1234, 100);
 
-/// An mkey over `memory`, configured.
+/// Returns a configured mkey over `memory`.
 fn signed(host: &mut Host, memory: &[u8], mem: Sig, wire: Sig, check: u8, copy: Option<u8>) -> (u64, Mkey) {
     let mkey = host.mkey(true, false);
     let (at, key) = host.filled(memory);
@@ -20,7 +20,8 @@ fn signed(host: &mut Host, memory: &[u8], mem: Sig, wire: Sig, check: u8, copy: 
     (at, mkey)
 }
 
-/// Both roles on the way out give the same bytes; returns them with the errors of the first.
+/// Reads the mkey's wire bytes as requester and as responder: both are equal. Returns the bytes, and the
+/// errors of the first transfer.
 fn out(host: &mut Host, mkey: &Mkey, length: usize) -> (Vec<u8>, Vec<SignatureErrorCqe>) {
     let wire = host.send_from(mkey.key, 0, length as u32);
     let errors = host.signature_errors();
@@ -66,7 +67,7 @@ fn r66_r73_strip_on_the_way_out_insert_on_the_way_in() {
     assert_eq!(out(&mut host, &mkey, 1024), (data.clone(), vec![]));
     host.put(at, &[0; 1040]);
     assert_eq!(into(&mut host, at, &mkey, &data, 1040), (memory, vec![]));
-    // The same with each CRC: golden signatures of DEVICE.md, "Golden values".
+    // The expected signatures of each CRC are those of DEVICE.md, "Golden values".
     for (base, sig) in [
         (BfsPsv::CRC32, &[0x69, 0x9a, 0xca, 0x21][..]),
         (BfsPsv::CRC32C, &[0x42, 0x07, 0xe6, 0xb4]),
@@ -90,7 +91,7 @@ fn r75_convert_types_and_block_sizes() {
     let (at, mkey) = signed(&mut host, &memory, Sig::crc(BfsPsv::CRC32), T10, 0xff, None);
     assert_eq!(out(&mut host, &mkey, 520), (wire.clone(), vec![]));
     assert_eq!(into(&mut host, at, &mkey, &wire, 516), (memory, vec![]));
-    // 512-byte blocks in memory, 4096-byte blocks on the wire.
+    // Blocks have 512 bytes in memory and 4096 bytes on the wire.
     let data = pattern(8192, 3);
     let memory = with_pi(&data, 0x1234, 100);
     let wire_sig = Sig::T10 { selector: 3, kind: 1, ones: false, app: 7, reference: 9, flags: REMAP };
@@ -113,8 +114,8 @@ fn all_block_sizes_and_checksum_guards() {
         let (at, mkey) = signed(&mut host, &data, Sig::None, sig, 0xff, None);
         let (wire, errors) = out(&mut host, &mkey, 2 * (block + 8));
         assert!(errors.is_empty());
-        // One's complement addition is addition modulo 65535; from 0 on, and complemented (DEVICE.md, "IP
-        // checksum guard").
+        // One's complement addition is addition modulo 65535. The sum starts from 0, and its complement is
+        // the guard (DEVICE.md, "IP checksum guard").
         let [high, low] = (!((block as u64 / 2 * 0xa5a5 % 0xffff) as u16)).to_be_bytes();
         assert_eq!(wire[block..block + 8], [high, low, 0, 1, 0, 0, 0, 2]);
         assert_eq!(wire[2 * block + 8..], [high, low, 0, 1, 0, 0, 0, 3]);
@@ -122,7 +123,7 @@ fn all_block_sizes_and_checksum_guards() {
     }
 }
 
-/// A SIG_ERR in words: domain, syndrome, expected, actual, offset, mkey.
+/// Returns the fields of a SIG_ERR: domain, syndrome, expected, actual, offset, mkey.
 fn words(error: &SignatureErrorCqe) -> (u8, u16, u64, u64, u64, u32) {
     let join = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
     (
@@ -137,7 +138,7 @@ fn words(error: &SignatureErrorCqe) -> (u8, u16, u64, u64, u64, u32) {
 
 #[test]
 fn d1_d2_contents_of_a_signature_error() {
-    // DEVICE.md, "Golden values": data corrupted, guard seed ones.
+    // DEVICE.md, "Golden values": the data is corrupted, and the guard's seed is all ones.
     let mut host = Host::new();
     let mut data = [0xa5; 512];
     data[0] = 0x5a;
@@ -150,8 +151,8 @@ fn d1_d2_contents_of_a_signature_error() {
         errors.iter().map(words).collect::<Vec<_>>(),
         [(1, 1 << 13, 0x9916_5678_0000_0064, 0xec7d_5678_0000_0064, 519, index)]
     );
-    // The field of a CRC32 block corrupted, on the wire, block 1: the offset counts signatures that memory
-    // has not (7.5).
+    // The CRC32 of block 1 is corrupted on the wire. The offset counts wire bytes, including signatures that
+    // memory does not have.
     let block = [&[0xa5; 512][..], &[0x69, 0x9a, 0xca, 0x21]].concat();
     let mut wire = [block.clone(), block].concat();
     wire[516 + 512] = 0x96;
@@ -187,7 +188,7 @@ fn m11_priority_in_a_block() {
 /// Returns whether flipping signature byte `byte` is reported under `mask`.
 fn noticed(faults: bool, sig: Sig, input_is_memory: bool, byte: usize, mask: u8) -> bool {
     let mut host = Host::with_faults(|f| f.check_mask_ignored = faults);
-    // Let the device make a good block first.
+    // The device produces a valid block first.
     let data = pattern(512, 9);
     let (_, maker) = signed(&mut host, &data, Sig::None, sig, 0xff, None);
     let length = if matches!(sig, Sig::Crc { base: 0x20 | 0x40, .. }) { 516 } else { 520 };
@@ -230,11 +231,13 @@ fn r78_bits_that_no_byte_has_are_ignored() {
     }
 }
 
-/// The copy test of DEVICE.md, "Check mask and copy mask": memory app 0078, wire app 5600 (one byte copied).
+/// The copy test of DEVICE.md, "Check mask and copy mask": the memory domain has application tag 0078, the
+/// wire domain 5600, and one byte is copied.
 fn copied(faults: bool) -> (Vec<u8>, usize) {
     let mut host = Host::with_faults(|f| f.copy_mask_ignored = faults);
     let data = [0xa5; 512];
-    // The input domain is the wire: application tag 5600, of which byte 0x20 is copied; memory's own is 0078.
+    // The input domain is the wire, with application tag 5600. Mask bit 0x20 copies one of its bytes. The tag
+    // of the memory domain is 0078.
     let wire = with_pi(&data, 0x5600, 0x64);
     let mem = Sig::t10(0x0078, 0x64);
     let (at, mkey) = signed(&mut host, &[0; 520], mem, Sig::t10(0x5600, 0x64), 0xff, Some(0xcf | 0x20));
@@ -247,7 +250,7 @@ fn r87_copied_bytes_are_taken_and_others_computed() {
     let (stored, errors) = copied(false);
     assert_eq!((&stored[..], errors), (&[0x9e, 0xc6, 0x56, 0x78, 0, 0, 0, 0x64][..], 0));
     assert_eq!(copied(true).0[2..4], [0x00, 0x78]);
-    // Unchecked garbage is preserved; without the bit it is regenerated.
+    // A copied tag is kept although it is wrong and unchecked. A tag outside of the copy mask is generated.
     for (copy, app) in [(0xff, [0xde, 0xad]), (0xcf, [0x12, 0x34])] {
         let mut host = Host::new();
         let mut memory = with_pi(&[0x5a; 512], 0x1234, 100);
@@ -259,7 +262,7 @@ fn r87_copied_bytes_are_taken_and_others_computed() {
     }
 }
 
-/// Errors that a block with tags `app` and `reference` and a wrong guard causes.
+/// Returns the number of errors of a block with tags `app` and `reference` and a wrong guard.
 fn escaped(faults: bool, flags: u8, app: u16, reference: u32) -> usize {
     let mut host = Host::with_faults(|f| f.escapes_ignored = faults);
     let mut memory = with_pi(&[1; 512], app, reference);
@@ -316,7 +319,7 @@ fn r185_requests_continue_one_another() {
     host.write_into(mkey.key, 0, &whole[..1040]);
     assert!(host.signature_errors().is_empty());
     assert_eq!(host.get(at, 2048), data);
-    // The middle of a block is no start.
+    // A transfer cannot start in the middle of a block.
     host.send_from(mkey.key, 8, 520);
     assert_eq!(host.bad(A).why(), Refusal::Alignment);
 }
@@ -336,7 +339,8 @@ fn r186_partial_blocks() {
     assert_eq!(host.bad(A).why(), Refusal::PartialBlock);
 }
 
-/// Three transfers with errors in two blocks, then recovery: offsets reported at each step.
+/// Runs two transfers with errors in two blocks, recovers, and runs a third. Returns the reported offsets of
+/// each transfer.
 fn life(faults: impl Fn(&mut Faults)) -> Vec<Vec<u64>> {
     let mut host = Host::with_faults(faults);
     let mut memory = with_pi(&pattern(1536, 7), 0x1234, 100);
@@ -348,7 +352,7 @@ fn life(faults: impl Fn(&mut Faults)) -> Vec<Vec<u64>> {
         host.signature_errors().iter().map(|error| error.offset.get()).collect::<Vec<_>>()
     };
     let mut seen = vec![offsets(&mut host, mkey.key), offsets(&mut host, mkey.key)];
-    // Read, count flipped, PSV set again.
+    // The recovery reads the error, flips the count and sets the PSV again.
     mkey.errors = !mkey.errors;
     host.configure(Config::new(&mkey).signature(T10, Sig::None, 0xff));
     host.put(at + 3, &[memory[3] ^ 1]);
@@ -372,11 +376,11 @@ fn r180_count_and_psv_are_both_needed() {
     host.send_from(mkey.key, 0, 512);
     assert_eq!(host.signature_errors().len(), 1);
     assert_eq!(host.device.query_psv(mkey.memory_psv).unwrap().state, PsvState::Error);
-    // Only the PSV.
+    // The recovery sets only the PSV.
     host.post(A, set_psv(mkey.memory_psv, 0x1234 << 32 | 100));
     host.send_from(mkey.key, 0, 512);
     assert!(host.signature_errors().is_empty());
-    // Only the count.
+    // The recovery flips only the count.
     let (_, mut mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
     host.send_from(mkey.key, 0, 512);
     assert_eq!(host.signature_errors().len(), 1);
@@ -414,10 +418,10 @@ fn r24_r25_reset_and_relayout() {
         config
     });
     assert_eq!(out(&mut host, &mkey, 520).0, with_pi(&pattern(512, 9), 0x1234, 100));
-    // Signature keys are reset by the enable bit alone.
+    // The enable bit alone resets a signature mkey.
     host.configure(Config::new(&mkey));
     assert_eq!(out(&mut host, &mkey, 512).0, pattern(512, 9));
-    // With crypto on the mkey: an empty signature BSF with the enable bit.
+    // An mkey with crypto needs an empty signature BSF and the enable bit.
     host.configure(Config::new(&mkey).signature(Sig::None, Sig::None, 0));
     assert_eq!(out(&mut host, &mkey, 512).0, pattern(512, 9));
 }
@@ -438,16 +442,16 @@ fn r182_good_and_signature_completions_both_appear() {
 #[test]
 fn more_faults_show() {
     let data = pattern(512, 8);
-    // The wire has no signatures at all.
+    // With the first fault, the wire has no signatures.
     let mut host = Host::with_faults(|f| f.wire_signatures_ignored = true);
     let (_, mkey) = signed(&mut host, &pattern(1024, 8), Sig::None, T10, 0xff, None);
     assert_eq!(out(&mut host, &mkey, 520).0, pattern(1024, 8)[..520]);
-    // The length counts memory bytes.
+    // With the second fault, the length counts memory bytes.
     let mut host = Host::with_faults(|f| f.length_counts_memory_bytes = true);
     let (_, mkey) = signed(&mut host, &with_pi(&data, 0x1234, 100), T10, Sig::None, 0xff, None);
     host.send_from(mkey.key, 0, 520);
     assert_eq!(host.good(A).0.byte_count.get(), 512);
-    // CRC seeds are swapped.
+    // With the third fault, CRC seeds are swapped.
     for (inverted, sig) in [(false, [0x69, 0x9a, 0xca, 0x21]), (true, [0x88, 0xcb, 0x60, 0x93])] {
         let mut host = Host::with_faults(|f| f.crc_seed_inverted = inverted);
         let (_, mkey) = signed(&mut host, &[0xa5; 512], Sig::None, Sig::crc(BfsPsv::CRC32), 0xff, None);
@@ -455,7 +459,7 @@ fn more_faults_show() {
     }
 }
 
-/// The device that completes a failing request silently completes all others as they ask.
+/// The fault `failing_request_silent` affects only requests with a wrong signature on a draining queue pair.
 #[test]
 fn only_a_failing_request_that_drains_is_silent() {
     let good = with_pi(&pattern(512, 7), 0x1234, 100);
@@ -473,7 +477,8 @@ fn only_a_failing_request_that_drains_is_silent() {
     }
 }
 
-/// Of the application tag, those bits are compared that the BSF selects; of the rest, all.
+/// The mask in the BSF selects the compared bits of the application tag. All bits of the other parts are
+/// compared.
 #[test]
 fn r106_bits_of_the_application_tag_that_are_not_compared() {
     let good = with_pi(&pattern(512, 7), 0x1234, 100);
@@ -502,7 +507,7 @@ fn r106_bits_of_the_application_tag_that_are_not_compared() {
     }
 }
 
-/// What ends inside a signature that is wrong is not compared with it.
+/// A transfer that ends inside a wrong signature does not check this signature.
 #[test]
 fn r186_a_signature_that_is_cut_off_is_not_checked() {
     let mut host = Host::new();
@@ -519,7 +524,7 @@ fn r186_a_signature_that_is_cut_off_is_not_checked() {
     assert_eq!(host.signature_errors().len(), 1);
 }
 
-/// A BSF without the attributes of blocks has none, and one for a transaction has no blocks besides.
+/// A BSF without attributes of blocks describes no blocks, and neither does a BSF for a transaction.
 #[test]
 fn blocks_need_a_bsf_that_has_their_attributes() {
     let mut host = Host::new();
@@ -546,7 +551,7 @@ fn blocks_need_a_bsf_that_has_their_attributes() {
     }
 }
 
-/// A mask has a bit for each of the 8 bytes that a signature can have.
+/// A mask has a bit for each of the 8 bytes of the longest signature.
 #[test]
 fn masks_select_bytes_from_the_first_on() {
     for index in 0..8 {
@@ -557,7 +562,8 @@ fn masks_select_bytes_from_the_first_on() {
     assert!(!signature::selects(0xff, 8));
 }
 
-/// The device that counts memory in the completion of a receive does so over all its buffers.
+/// With the fault `receives_count_memory_bytes`, the completion of a receive counts the memory bytes of all
+/// buffers.
 #[test]
 fn a_device_may_count_bytes_of_memory_where_it_receives() {
     for (faulty, counted) in [(false, 520), (true, 512)] {
@@ -586,7 +592,7 @@ fn m19_draining_stops_behind_the_failing_request() {
     assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::SendQueueDrained, counter));
     assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::SIGNATURE_ERROR);
     assert!(host.poll_send(A).is_none() && host.poll_recv(B).is_none());
-    // Cancel: the opcode byte becomes NOP, which completes good.
+    // A cancelled request has the opcode NOP, and completes without an error.
     let slot = host.q[A].attributes.sq + 64 * u64::from(counter & 63);
     host.put(slot + 3, &[0]);
     host.device.modify(qpn, QpState::ReadyToSend).unwrap();
@@ -600,7 +606,7 @@ fn m19_draining_stops_behind_the_failing_request() {
 fn r87_each_bit_of_the_copy_mask_in_both_directions() {
     let mut host = Host::new();
     let data = pattern(512, 3);
-    // Nothing is checked, so that input and output signatures may differ in every byte.
+    // No byte is checked, so input and output signatures may differ in every byte.
     let (mem, wire) = (Sig::t10(0x1122, 0x0102_0304), Sig::t10(0x8899, 0x8182_8384));
     let junk = pattern(8, 77);
     let input = [&data[..], &junk].concat();

@@ -10,7 +10,7 @@ use mlx5_mkey::wire::mkey_context::MkeyContext;
 use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
 
-/// A key over entries, which all have a length or each its own.
+/// Creates a key over entries. With `log_entry`, all entries have one length.
 fn over(host: &mut Host, log_entry: Option<u8>, space: MkeySpace) -> Result<Key, Error> {
     let plain = MkeyAttributes::new(host.pd, 8);
     let attributes = MkeyAttributes { free: false, access: Access::ALL, log_entry, ..plain };
@@ -28,20 +28,20 @@ fn entries_of_one_length_are_found_by_number() {
     let mut host = Host::new();
     let (one, key1) = host.region(64, Access::ALL);
     let (two, key2) = host.region(64, Access::ALL);
-    // Their own lengths say nothing.
+    // The lengths in the entries are ignored.
     let entries = vec![klm(one, 0, key1), klm(two, 9, key2), klm(one, 0, key1)];
     let key = over(&mut host, Some(6), MkeySpace { start: START, length: 150, entries }).unwrap();
     let data = pattern(100, 1);
     host.write_into(key, START + 20, &data);
     host.good(B);
     assert_eq!((host.get(one + 20, 44), host.get(two, 56)), (data[..44].to_vec(), data[44..].to_vec()));
-    // The last of them begins again with the first one's memory.
+    // The last entry maps the memory of the first one again.
     host.write_into(key, START + 128, &[7; 22]);
     host.good(B);
     assert_eq!(host.get(one, 22), [7; 22]);
     assert_eq!(host.read_from(key, START + 60, 8), [&data[40..44], &data[44..48]].concat());
     host.good(B);
-    // Neither before nor behind it.
+    // No address before or behind the space is valid.
     for at in [START - 1, START + 150, 0] {
         host.write_into(key, at, &[1]);
         assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS, "{at:#x}");
@@ -49,7 +49,8 @@ fn entries_of_one_length_are_found_by_number() {
     }
 }
 
-/// UCX keeps a second key over each region, whose space begins a few bytes behind the region's.
+/// UCX keeps a second key over each region. The space of this key begins a few bytes behind that of the
+/// region.
 #[test]
 fn a_space_may_begin_elsewhere_than_its_memory() {
     let mut host = Host::new();
@@ -61,7 +62,7 @@ fn a_space_may_begin_elsewhere_than_its_memory() {
     host.write_into(key, memory + 8, &[5; 64]);
     host.good(B);
     assert_eq!(host.get(memory, 64), [5; 64]);
-    // What the region does not have is none of the key's either.
+    // The key does not reach bytes outside of the region.
     host.write_into(key, memory + 9, &[5; 64]);
     assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
 }
@@ -123,15 +124,15 @@ fn no_umr_changes_such_a_key() {
     assert_eq!(host.device.query_mkey(key.index()).unwrap(), before);
 }
 
-/// A UMR that writes entries and a length.
+/// Returns a UMR that writes entries and a length.
 fn list(mkey: &Mkey, entries: &[(u64, u32, Key)], length: u64) -> Wqe {
     let mut config = Config::new(mkey).access(RR | LW).list(entries);
     config.context.len = length.into();
     config.umr()
 }
 
-/// A UMR of entries in the request, and one that replaces some. The words where a list entry has its length,
-/// and an interleaved layout its code, say nothing.
+/// One UMR writes entries in the request, and another one replaces some. The word that holds the length of a
+/// list entry, or the code of an interleaved layout, is ignored.
 #[test]
 fn umrs_write_entries_of_one_length() {
     let mut host = Host::new();
@@ -163,7 +164,7 @@ fn umrs_write_entries_of_one_length() {
     host.post(A, wqe.with(&[0_u8; 32]));
     assert_eq!(host.send_from(key, 0, 6 * 64), expected(&[80, 3, 77, 0, 11, 12]));
     while host.poll_send(A).is_some() {}
-    // More than there is room for; and behind the last one.
+    // One UMR writes more entries than the room, and another one entries behind the last one.
     host.post(A, list(&mkey, &[entry(0); 13], 64));
     host.ring(A);
     assert_eq!(host.bad(A).why(), Refusal::UmrRoom);

@@ -1,5 +1,5 @@
-//! What error completions say, as reports of users of real devices have it (DEVICE.md, "What users' devices
-//! have said"), and why.
+//! The syndromes and causes of error completions, compared with reports from users of real devices
+//! (DEVICE.md, "What users' devices have said").
 
 use crate::common::Seen;
 use crate::common::*;
@@ -9,7 +9,7 @@ use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::klm::Klm;
 use mlx5_softdev::*;
 
-/// Syndrome, vendor syndrome and hardware syndrome of an entry.
+/// Returns the syndrome, vendor syndrome and hardware syndrome of an entry.
 fn status(seen: &Seen) -> (Syndrome, u8, u8) {
     (seen.syndrome(), seen.vendor(), seen.0.as_error().hw_error_syndrome)
 }
@@ -44,7 +44,7 @@ fn a_requester_has_the_vendor_syndromes_of_hardware() {
         assert_eq!(status(&host.bad(A)), (Syndrome::LOCAL_PROTECTION, vendor, 0));
         host.recover();
     }
-    // The receiver's own list is wrong: both sides fail.
+    // If the receiver's own list is wrong, both sides fail.
     for (into, vendor) in [(segment(at, 64, unknown), 0x32), (segment(at + 1, 64, key), 0x56)] {
         let (from, source) = host.filled(&[1; 64]);
         host.post_receive(A, &[into]);
@@ -55,7 +55,7 @@ fn a_requester_has_the_vendor_syndromes_of_hardware() {
         let seen = host.poll_recv(A).unwrap();
         assert_eq!(seen.opcode(), CqeOpcode::RESPONDER_ERROR);
         assert_eq!(status(&seen), (Syndrome::LOCAL_PROTECTION, vendor, 0));
-        // The other one was never used.
+        // The other receive was never used.
         let seen = host.poll_recv(A).unwrap();
         assert_eq!(status(&seen), (Syndrome::FLUSHED, 0xf9, 0));
         assert_eq!(seen.reason(), Reason::Flushed);
@@ -93,7 +93,7 @@ fn what_the_queue_pair_forbids_is_an_invalid_request() {
         assert_eq!(seen.reason().name(), reason.name());
         assert_eq!(host.device.take_events(), [Event::QpRequest(host.q[A].qpn)]);
     }
-    // An atomic is one where the queue pair forbids it, and where it is not aligned.
+    // An atomic is an invalid request if the queue pair forbids it, or if its address is not aligned.
     for (offset, rights) in [(0, forbidden), (4, Access::ALL)] {
         let mut host = Host::new();
         let qpn = host.q[A].qpn;
@@ -113,7 +113,7 @@ fn what_the_queue_pair_forbids_is_an_invalid_request() {
     }
 }
 
-/// A peer that asks for a part of a data unit asks for what makes no sense.
+/// A request of the peer for a part of a data unit is an invalid request.
 #[test]
 fn a_part_of_a_data_unit_is_an_invalid_request() {
     let mut host = Host::new();
@@ -138,7 +138,7 @@ fn a_umr_over_the_room_of_its_mkey_fails_as_a_bind_does() {
     assert_eq!(seen.reason(), Reason::EntriesOverRoom { entries: 17, room: 16 });
 }
 
-/// A length beyond the entries is found by the transfer.
+/// The transfer finds a length that exceeds the entries.
 #[test]
 fn a_length_beyond_the_entries_is_found_by_a_read() {
     let mut host = Host::new();
@@ -176,7 +176,7 @@ fn atomics_on_entries_of_one_length_need_regions_of_strict_order() {
     host.device.create_mkey_over(attributes, space()).unwrap();
 }
 
-/// Every error names its cause, in words that have the numbers of the objects.
+/// The cause of each error is a text with the numbers of its objects.
 #[test]
 fn causes_name_keys_bounds_and_deks() {
     let mut host = Host::new();

@@ -1,4 +1,4 @@
-//! What a tap shows: messages on the wire, in their order, and completion entries.
+//! The tap shows messages on the wire and completion entries, in order.
 
 use crate::common::{A, B, Host, segment, send};
 use mlx5_mkey::wire::ctrl::Opcode;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Writes down what passes in short words.
+/// Records each event of the tap as a short text.
 fn tapped(host: &mut Host) -> Log {
     let log = Log::default();
     let (names, writer) = (host.q.map(|queue| (queue.send_cq.cqn, queue.recv_cq.cqn)), Arc::clone(&log));

@@ -19,12 +19,12 @@ fn wire(init: bool, ends: bool) -> TransactionBits {
     NONE.with_wire_init(init).with_wire_check_gen(ends)
 }
 
-/// A CRC32C from all ones, under this PSV.
+/// Returns the format word of a CRC32C that starts from all ones, with this PSV.
 fn format(psv: u32) -> u32 {
     BfsPsv::new().with_bfs(BfsPsv::CRC32C).with_psv(psv).into_bits()
 }
 
-/// An mkey over `data` that takes part in a transaction on the wire.
+/// Returns an mkey over `data` that takes part in a transaction on the wire.
 fn on_wire(host: &mut Host, data: &[u8], psv: u32, bits: TransactionBits) -> (u64, Mkey) {
     let mkey = host.mkey(true, false);
     let (at, key) = host.filled(data);
@@ -48,7 +48,7 @@ fn a_crc_is_generated_behind_the_data() {
         let expected = [&data[..], &crc32c(&data)].concat();
         assert_eq!(host.read_from(mkey.key, 0, length as u32 + 4), expected, "by a peer");
         assert_eq!(host.send_from(mkey.key, 0, length as u32 + 4), expected, "to a peer");
-        // The data alone, then the CRC alone.
+        // One request reads the data alone, the next one the CRC alone.
         assert_eq!(host.read_from(mkey.key, 0, length as u32), data);
         assert_eq!(host.read_from(mkey.key, length as u64, 4), crc32c(&data));
         assert!(host.signature_errors().is_empty());
@@ -86,7 +86,7 @@ fn a_psv_carries_the_crc_over_several_mkeys() {
         assert_eq!(host.read_from(second.key, 0, 500), all[1000..1500]);
         assert_eq!(host.read_from(third.key, 0, 1504), [&all[1500..], &crc32c(&all)].concat());
     }
-    // The CRC in a request of its own, as where the last list has no room for it.
+    // The CRC is read by a separate request, as if the last list had no room for it.
     host.read_from(first.key, 0, 1000);
     host.read_from(second.key, 0, 500);
     assert_eq!(host.read_from(third.key, 0, 1500), all[1500..]);
@@ -123,7 +123,7 @@ fn a_crc_from_the_wire_is_checked_and_stripped() {
     }
 }
 
-/// An mkey whose CRC stands in memory, behind `data`.
+/// Returns an mkey whose CRC stands in memory, behind `data`.
 fn in_memory(host: &mut Host, bytes: &[u8], crypto: Option<u32>) -> (u64, Mkey) {
     let mkey = host.mkey(true, crypto.is_some());
     let (at, key) = host.filled(bytes);
@@ -167,7 +167,7 @@ fn both_forms_with_aes_xts_have_the_crc_over_ciphertext() {
     let ciphertext = xts128(&KEY, &data, 512, 7);
     let protected = [&ciphertext[..], &crc32c(&ciphertext)].concat();
     let dek = host.dek(&KEY);
-    // Memory has the data, the wire their ciphertext and its CRC.
+    // Memory holds the data, and the wire carries their ciphertext with its CRC.
     let mkey = host.mkey(true, true);
     let (at, key) = host.filled(&data);
     let config = Config::new(&mkey).access(LW | RR | RW).list(&[(at, 2048, key)]).transaction(
@@ -181,7 +181,7 @@ fn both_forms_with_aes_xts_have_the_crc_over_ciphertext() {
     host.put(at, &[0; 2048]);
     host.write_into(mkey.key, 0, &protected);
     assert_eq!(host.get(at, 2048), data);
-    // The other way round.
+    // Memory holds ciphertext with its CRC, and the wire carries the data.
     let (at, mkey) = in_memory(&mut host, &protected, Some(dek));
     assert_eq!(host.read_from(mkey.key, 0, 2048), data);
     host.put(at, &[0; 2052]);
@@ -190,7 +190,7 @@ fn both_forms_with_aes_xts_have_the_crc_over_ciphertext() {
     assert!(host.signature_errors().is_empty());
 }
 
-/// Reads through an mkey that must not be read through; returns the reason.
+/// Reads through an mkey whose transfer must be refused. Returns the reason.
 fn refused(host: &mut Host, key: Key, offset: u64, length: u32) -> Refusal {
     let (at, plain) = host.region(length as usize, Access::ALL);
     host.post(A, send(Opcode::SEND, 0, &[segment(offset, length, key)]));
@@ -216,7 +216,7 @@ fn what_no_driver_asks_for_is_refused() {
     let psv = host.device.create_psvs(host.pd, 1).unwrap()[0];
     let (_, next) = on_wire(&mut host, &data, psv, wire(false, true));
     assert_eq!(refused(&mut host, next.key, 0, 1028), Refusal::Psv, "it never began");
-    // One message cannot take from a PSV twice.
+    // One message cannot use a PSV twice.
     let (at, plain) = host.region(2048, Access::ALL);
     host.post_receive(B, &[segment(at, 2048, plain)]);
     host.post(A, send(Opcode::SEND, 0, &[segment(0, 1024, open.key), segment(0, 1024, open.key)]));
@@ -225,7 +225,7 @@ fn what_no_driver_asks_for_is_refused() {
     host.recover();
 
     type Change = fn(&mut mlx5_mkey::wire::bsf::SignatureBsf);
-    // No public source has a device refuse the first ones.
+    // No public source shows a device that refuses the first changes.
     let changes: &[(&str, bool, Change)] = &[
         ("another length", true, |bsf| bsf.raw_data_size = 1023.into()),
         ("all of the mask", true, |bsf| bsf.check_byte_mask = 0xf0),
@@ -257,7 +257,8 @@ fn what_no_driver_asks_for_is_refused() {
             assert_eq!(refused(&mut host, mkey.key, 0, 1024), Refusal::Bsf, "{what}");
         }
     }
-    // With AES-XTS in another order than in both forms that are known, which no source has a device refuse.
+    // AES-XTS with another encryption order than the two known forms. No source shows a device that refuses
+    // it.
     let dek = host.dek(&KEY);
     for order in [0, 1, 3] {
         let mkey = host.mkey(true, true);

@@ -1,4 +1,5 @@
-//! The pipeline as a pure function: what goes out comes back, for all transforms.
+//! The pipeline as a pure function: for all transforms, received wire bytes give the transmitted memory bytes
+//! again.
 
 use mlx5_softdev::crypto::Xts;
 use mlx5_softdev::pipeline::{Cipher, Domain, Order, Transform};
@@ -58,7 +59,7 @@ proptest! {
         let (offset, length) = (first * bytes(wire), blocks * bytes(wire));
         let span = transform.span(offset, length, PartialBlocks::Refuse, &none).unwrap();
         prop_assert_eq!(span.memory_length, blocks * bytes(memory));
-        // Wire bytes made from any memory are good wire bytes; memory made from those is good memory.
+        // Wire bytes that are made from any memory are valid. Memory that is made from them is valid, too.
         let any = vec![seed; span.memory_length as usize];
         let sent = transform.transmit(&span, any, &none).unwrap().bytes;
         prop_assert_eq!(sent.len() as u64, span.wire_length);
@@ -67,7 +68,7 @@ proptest! {
         let again = transform.transmit(&span, stored.bytes.clone(), &none).unwrap();
         prop_assert_eq!(again.error, None);
         prop_assert_eq!(&again.bytes, &sent);
-        // A flipped bit is noticed where all bytes are checked, in whichever domain is the input.
+        // If all bytes are checked, a flipped bit of the input is noticed in both domains.
         transform.check_mask = 0xff;
         if memory.is_some() && wire.is_none() {
             let mut bad = stored.bytes;

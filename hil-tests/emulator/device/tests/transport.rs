@@ -1,5 +1,4 @@
-//! Transport services without answers: what is told to the sender, and what happens to messages that nobody
-//! can take.
+//! Transport services without answers: completions of the sender, and messages that no receiver can take.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
@@ -33,7 +32,7 @@ fn unreliable_messages_arrive_and_complete() {
     assert_eq!(host.get(to + 32, 20), b"no answer comes back");
 }
 
-/// A sender does not learn what came of its message, and the receiver goes on.
+/// The sender does not learn that its message was refused, and the receiver goes on.
 #[test]
 fn what_an_unreliable_responder_refuses_is_dropped() {
     let mut host = unreliable();
@@ -51,7 +50,7 @@ fn what_an_unreliable_responder_refuses_is_dropped() {
         host.ring(A);
         host.good(A);
     }
-    // Nor does a peer that is not there, or not ready.
+    // A missing peer, or one that is not ready, does not fail the sender.
     host.device.modify(host.q[B].qpn, QpState::Reset).unwrap();
     host.post(A, send(Opcode::SEND, 0, &data));
     host.ring(A);
@@ -64,7 +63,7 @@ fn what_an_unreliable_responder_refuses_is_dropped() {
     assert!(host.poll_recv(B).is_none() && host.device.take_events().is_empty());
     assert_eq!(host.get(to, 64), [0; 64]);
     assert!(!host.device.is_waiting());
-    // Both ends are as good as before.
+    // Both ends still work.
     host.device.connect(host.q[A].qpn, Peer::Local(host.q[B].qpn)).unwrap();
     host.post_receive(B, &[segment(to, 64, target)]);
     host.post(A, send(Opcode::SEND, 0, &data));
@@ -76,7 +75,7 @@ fn what_an_unreliable_responder_refuses_is_dropped() {
     );
 }
 
-/// The receiver's own buffers are its own fault: the receive fails, and the sender does not know.
+/// A fault of the receiver's buffers fails the receive, and the sender does not learn about it.
 #[test]
 fn a_receive_that_is_too_short_fails_at_its_owner() {
     let mut host = unreliable();
@@ -91,7 +90,7 @@ fn a_receive_that_is_too_short_fails_at_its_owner() {
     assert_eq!(host.device.query(host.q[B].qpn).unwrap().state, QpState::Error);
 }
 
-/// The send queue alone stops, and can be started again.
+/// Only the send queue stops, and it can be started again.
 #[test]
 fn a_request_that_fails_stops_the_send_queue_of_an_unreliable_connection() {
     let mut host = unreliable();
@@ -117,7 +116,7 @@ fn a_request_that_fails_stops_the_send_queue_of_an_unreliable_connection() {
     host.poll_recv(B).unwrap();
 }
 
-/// A queue pair answers only its own kind.
+/// A queue pair takes only messages of its own transport.
 #[test]
 fn kinds_of_queue_pairs_do_not_mix() {
     for (a, b) in [
@@ -138,7 +137,7 @@ fn kinds_of_queue_pairs_do_not_mix() {
     }
 }
 
-/// Between two devices, nothing comes back.
+/// Between two devices, no answer returns.
 #[test]
 fn nothing_comes_back_from_an_unreliable_peer() {
     let (mut one, mut two) = (unreliable(), unreliable());
@@ -159,7 +158,7 @@ fn nothing_comes_back_from_an_unreliable_peer() {
     assert!(two.poll_recv(B).is_none());
 }
 
-/// More than can wait is sent as room comes, and all of it.
+/// Requests beyond the limit of waiting messages are sent when there is room, and none is lost.
 #[test]
 fn what_has_no_answer_is_not_gathered_without_end() {
     const BYTES: usize = 1 << 19;
@@ -184,7 +183,7 @@ fn what_has_no_answer_is_not_gathered_without_end() {
     assert_eq!(one.device.query(a).unwrap().state, QpState::SendQueueError, "the last one has failed");
 }
 
-/// Only what has no answer is held back, and only while it could be sent.
+/// Only requests without answers wait for room, and only while their queue pair can send.
 #[test]
 fn a_queue_pair_that_waits_for_room_holds_back_no_other_and_can_fail() {
     let kind = std::cell::Cell::new(Transport::UnreliableConnection);
@@ -212,7 +211,7 @@ fn a_queue_pair_that_waits_for_room_holds_back_no_other_and_can_fail() {
     }
 }
 
-/// A queue pair that is reset while it waits for room has nothing to send any more.
+/// A queue pair that is reset while it waits for room has no more requests to send.
 #[test]
 fn a_queue_pair_that_waits_for_room_can_be_reset() {
     let mut one = unreliable();

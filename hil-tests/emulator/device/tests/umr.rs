@@ -1,4 +1,4 @@
-//! UMRs: what each bit of the mask changes, and which requests are refused (DEVICE.md, "UMR").
+//! UMRs: the effect of each bit of the mask, and refused requests (DEVICE.md, "UMR").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -13,12 +13,12 @@ use mlx5_softdev::*;
 const INLINE: u8 = 0x80;
 const OFFSET: u8 = 0x10;
 
-/// A UMR of this key, without lists.
+/// Returns a UMR of this key, without lists.
 fn umr(key: Key, control: UmrControlSegment, context: MkeyContext) -> Wqe {
     Wqe::new(Opcode::UMR, key.get()).with(&control).with(&context)
 }
 
-/// A control segment of a UMR that changes nothing but lists of these sizes.
+/// Returns the control segment of a UMR that changes only lists of these sizes.
 fn sizes(flags: u8, entries: u16, bsfs: u16) -> UmrControlSegment {
     UmrControlSegment {
         flags,
@@ -28,7 +28,7 @@ fn sizes(flags: u8, entries: u16, bsfs: u16) -> UmrControlSegment {
     }
 }
 
-/// A UMR of this key that changes its lists alone.
+/// Returns a UMR of this key that changes only its lists.
 fn lists(key: Key, control: UmrControlSegment) -> Wqe {
     umr(key, control, MkeyContext::default())
 }
@@ -37,7 +37,7 @@ fn klm(address: u64, bytes: u32, key: Key) -> Klm {
     Klm { byte_count: bytes.into(), mkey: key.get().into(), address: address.into() }
 }
 
-/// Executes a UMR on A. `Err` is why it is refused.
+/// Executes a UMR on A. `Err` is the kind of refusal.
 fn execute(host: &mut Host, wqe: Wqe) -> Result<(), Refusal> {
     host.post(A, wqe);
     host.ring(A);
@@ -53,19 +53,19 @@ fn execute(host: &mut Host, wqe: Wqe) -> Result<(), Refusal> {
 
 const UNSUPPORTED: Result<(), Refusal> = Err(Refusal::UmrUnsupported);
 
-/// What a key holds, property by property.
+/// Returns the properties of a key as texts.
 fn held(host: &Host, key: Key) -> Vec<String> {
     let text = format!("{:?}", host.device.query_mkey(key.index()).unwrap());
     text.split(", ").map(|property| property.trim_end_matches([' ', '}', ')']).to_owned()).collect()
 }
 
-/// Bits that no source knows have no effect, and the domain is compared only.
+/// Bits that no source describes have no effect. The domain is only compared.
 #[test]
 fn each_bit_of_the_mask_changes_its_own_property() {
     for relaxed_ordering in [true, false] {
         let mut host = Host::with(DeviceProfile { relaxed_ordering, ..Default::default() }, |_| {});
         let flags = FlagsPd::new().with_pd(host.pd).with_remote_invalidate(true).with_sig_err_count(true);
-        // All that is written differs from what a new key has.
+        // All written values differ from those of a new key.
         let context = MkeyContext {
             access: LW | RR | RW | AT,
             ordering: 0xff,
@@ -115,7 +115,7 @@ fn each_bit_of_the_mask_changes_its_own_property() {
     }
 }
 
-/// Where a UMR has neither entries nor BSFs, its lists may be said to be in memory: nothing points there.
+/// A UMR without entries and BSFs needs no pointer, also if its flags say that its lists are in memory.
 #[test]
 fn without_lists_there_is_nothing_to_point_at() {
     let mut host = Host::new();
@@ -131,7 +131,7 @@ fn without_lists_there_is_nothing_to_point_at() {
     }
 }
 
-/// The BSFs stand behind whole blocks of entries, however many the UMR counts.
+/// The BSFs stand behind whole blocks of entries, also if the UMR counts fewer entries.
 #[test]
 fn entries_that_fill_no_block_are_padded_before_the_bsf() {
     let mut host = Host::new();
@@ -150,7 +150,7 @@ fn entries_that_fill_no_block_are_padded_before_the_bsf() {
             Config::new(&mkey).access(LW).list(&entries).signature(Sig::None, Sig::t10(0x1234, 100), 0xff);
         let psvs = config.psvs.clone();
         let Wqe(mut bytes) = config.umr().ce(2);
-        // The count of entries, without the padding that stands behind them.
+        // The count of entries excludes the padding behind them.
         bytes[20..22].copy_from_slice(&count.to_be_bytes());
         assert_eq!(execute(&mut host, Wqe(bytes)), Ok(()), "{count}");
         for (psv, transient) in psvs {
@@ -175,7 +175,7 @@ fn what_replaces_a_part_of_a_block_empties_the_rest_of_it() {
     let mkey = host.mkey(false, false);
     let entries: Vec<_> = (0..12).map(|number| (at + number * 10, 10, region)).collect();
     host.configure(Config::new(&mkey).access(LW).list(&entries));
-    // One entry in place of entries 4 to 7, and 8 to 11 stay.
+    // One entry replaces entries 4 to 7. Entries 8 to 11 stay.
     let control = sizes(INLINE | OFFSET, 1, 4);
     let wqe = lists(mkey.key, control).with(&klm(at, 40, region)).with(&[0_u8; 48][..]);
     assert_eq!(execute(&mut host, wqe), Ok(()));
@@ -210,21 +210,21 @@ fn bsfs_come_in_one_order_and_name_their_size() {
     ] {
         assert_eq!(execute(&mut host, wqe), done, "{what}");
     }
-    // None of it has touched the space of the key.
+    // None of these UMRs has changed the space of the key.
     let plain = host.mkey(false, false);
     host.configure(Config::new(&plain).access(LW).list(&[(at, 64, region)]));
     assert_eq!(execute(&mut host, lists(plain.key, sizes(INLINE, 0, 4)).with(&signature(0x80))), UNSUPPORTED);
     assert_eq!(host.send_from(plain.key, 0, 64), [7; 64]);
 }
 
-/// The device that ignores LOCAL_INV carries out all other UMRs.
+/// The fault that ignores LOCAL_INV affects no other UMRs.
 #[test]
 fn a_device_that_leaves_keys_usable_changes_them_otherwise() {
     let mut host = Host::with_faults(|faults| faults.local_inv_ignored = true);
     let (at, region) = host.filled(&[7; 64]);
     let mkey = host.mkey(false, false);
     host.configure(Config::new(&mkey).access(LW).list(&[(at, 64, region)]));
-    // The context has the bit, the mask has it not.
+    // The bit is set in the context, but not in the mask.
     let context = MkeyContext { free: 0x40, access: RR, ..Default::default() };
     let control = UmrControlSegment { mkey_mask: (1_u64 << 19).into(), ..sizes(INLINE, 0, 0) };
     assert_eq!(execute(&mut host, umr(mkey.key, control, context)), Ok(()));

@@ -1,5 +1,5 @@
-//! Memory windows, as the kernel makes them and libmlx5 binds them: an mkey of a few entries, changed by a
-//! UMR of one.
+//! Memory windows, as the kernel creates them and libmlx5 binds them. A window is an mkey with room for a few
+//! entries, and a UMR with one entry binds it.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -15,14 +15,14 @@ const LOCAL_WRITE: u8 = 1 << 3;
 const REMOTE_READ: u8 = 1 << 4;
 const REMOTE_WRITE: u8 = 1 << 5;
 
-/// Type 1 belongs to the domain, type 2 to the queue pair that has bound it.
+/// The type of a window: type 1 belongs to the domain, type 2 to the queue pair that has bound it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     One,
     Two,
 }
 
-/// ALLOC_MW.
+/// Creates a window, as ALLOC_MW does.
 fn window(host: &mut Host, kind: Kind) -> Key {
     let attributes = MkeyAttributes {
         access: Access::LOCAL_READ,
@@ -32,7 +32,8 @@ fn window(host: &mut Host, kind: Kind) -> Key {
     host.device.create_mkey(attributes).unwrap()
 }
 
-/// Binds a window to bytes of a region by queue pair `at`, under another tag; without bytes, that ends it.
+/// Binds a window to bytes of a region, by queue pair `at` and with a new tag. A length of 0 ends the
+/// binding.
 fn bind(
     host: &mut Host,
     at: usize,
@@ -77,7 +78,7 @@ fn bind(
     key
 }
 
-/// B writes or reads 8 bytes by a key of A's, or what it is refused with.
+/// B writes or reads 8 bytes through a key of A. Returns the syndrome of a refusal.
 fn ask(host: &mut Host, opcode: Opcode, address: u64, key: Key) -> Result<(), Syndrome> {
     let (at, local) = host.filled(&[5; 8]);
     host.post(B, rdma(opcode, 0, address, key, &[segment(at, 8, local)]));
@@ -115,7 +116,7 @@ fn a_window_gives_rights_that_its_region_does_not() {
     }
 }
 
-/// What the region does not let its owner do, no window lets a peer do.
+/// A window gives a peer no right that the region does not give its owner.
 #[test]
 fn a_window_over_what_cannot_be_written_is_not_written() {
     let mut host = Host::new();
@@ -124,7 +125,7 @@ fn a_window_over_what_cannot_be_written_is_not_written() {
     let key = bind(&mut host, A, Kind::One, free, REMOTE_READ | REMOTE_WRITE, (at, 64, region));
     assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at, key), REFUSED);
     assert_eq!(ask(&mut host, Opcode::RDMA_READ, at, key), Ok(()));
-    // The region ends under it.
+    // The region is destroyed under the window.
     host.device.destroy_mkey(region.index()).unwrap();
     assert_eq!(ask(&mut host, Opcode::RDMA_READ, at, key), REFUSED);
 }
@@ -154,19 +155,19 @@ fn a_window_of_type_2_belongs_to_the_queue_pair_that_has_bound_it() {
     let free = window(&mut host, Kind::Two);
     let mut key = bind(&mut host, A, Kind::Two, free, REMOTE_WRITE, (at, 8, region));
     host.good(A);
-    // Another queue pair of the domain has it not.
+    // Another queue pair of the domain cannot use the window.
     let (from, source) = host.filled(&[1; 8]);
     host.post(A, rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(from, 8, source)]));
     host.ring(A);
     assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_ACCESS);
     host.recover();
-    // Nor does it bind or end it.
+    // The other queue pair can neither bind the window nor end the binding.
     for length in [8, 0] {
         bind(&mut host, B, Kind::Two, key, REMOTE_WRITE, (at, length, region));
         assert_eq!(host.bad(B).syndrome(), Syndrome::MW_BIND);
         host.recover();
     }
-    // Its own has to end it before it binds it anew.
+    // Its own queue pair has to end the binding before it binds the window again.
     bind(&mut host, A, Kind::Two, key, REMOTE_WRITE, (at, 16, region));
     assert_eq!(host.bad(A).syndrome(), Syndrome::MW_BIND);
     host.recover();
@@ -177,7 +178,7 @@ fn a_window_of_type_2_belongs_to_the_queue_pair_that_has_bound_it() {
     assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at + 8, key), Ok(()));
 }
 
-/// B's SEND invalidates a key of A's.
+/// A SEND of B invalidates a key of A.
 fn invalidate(host: &mut Host, to: usize, key: Key) -> Result<(), Syndrome> {
     host.post_receive(to, &[]);
     host.post(A + B - to, send(Opcode::SEND_INVAL, key.get(), &[]));
@@ -205,7 +206,7 @@ fn a_peer_invalidates_windows_of_type_2_of_its_own_queue_pair() {
     assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at, two), Ok(()));
     assert_eq!(invalidate(&mut host, A, two), Ok(()));
     assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at, two), REFUSED);
-    // Then any queue pair may bind it.
+    // After the invalidation, any queue pair may bind the window.
     bind(&mut host, B, Kind::Two, two, REMOTE_WRITE, (at, 8, region));
     host.good(B);
 }

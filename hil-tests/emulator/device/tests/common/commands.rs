@@ -3,17 +3,17 @@
 
 use mlx5_softdev::{Device, Memory};
 
-/// The register that names the entries to look at.
+/// The doorbell register: its bits name the entries to execute.
 pub const DOORBELL: usize = 0x18;
 
-/// The entry of the command queue that commands are put into.
+/// The entry of the command queue that the tests use.
 pub const ENTRY: u64 = 2;
 
 pub fn xor(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// A command in its entry of the queue, and its blocks.
+/// A command: its entry in the queue, and its mailbox blocks.
 #[derive(Clone)]
 pub struct Posted {
     pub at: u64,
@@ -22,8 +22,8 @@ pub struct Posted {
 }
 
 impl Posted {
-    /// The blocks of the request begin 4 KiB behind the beginning of the queue, those of the reply 16 KiB
-    /// behind it.
+    /// Returns a command. The blocks of the request begin 4 KiB behind the start of the queue, and those of
+    /// the reply 16 KiB behind it.
     pub fn new(queue: u64, request: &[u8], room: usize) -> Self {
         let mut entry = [0; 64];
         entry[0] = 7;
@@ -55,7 +55,7 @@ impl Posted {
         posted
     }
 
-    /// Signs all of it.
+    /// Signs the entry and all blocks.
     pub fn sign(&mut self) {
         self.entry[0x3d] = 0;
         self.entry[0x3d] = !xor(&self.entry);
@@ -66,7 +66,7 @@ impl Posted {
         }
     }
 
-    /// Gives it to the device, and returns the entry that comes back.
+    /// Gives the command to the device, and returns the entry as the device has written it.
     pub fn give<M: Memory>(&self, device: &mut Device<M>) -> [u8; 64] {
         device.memory_mut().write(self.at, &self.entry).unwrap();
         for (address, block) in &self.blocks {
@@ -79,7 +79,7 @@ impl Posted {
     }
 }
 
-/// A request: an opcode, zeros, and fields that are set.
+/// A request: an opcode, the fields that are set, and zeros.
 #[derive(Clone, Debug)]
 pub struct Words(pub Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! A host for tests, and what other crates compute.
+//! A host for tests, and reference values that other crates compute.
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod commands;
@@ -6,7 +6,7 @@ mod commands;
 pub use commands::*;
 pub use mlx5_testing::host::*;
 
-/// T10-DIF protection information computed by the CRC crate directly.
+/// Returns T10-DIF protection information, computed by the CRC crate directly.
 pub fn pi(block: &[u8], app: u16, reference: u32) -> [u8; 8] {
     let guard = crc::Crc::<u16>::new(&crc::CRC_16_T10_DIF).checksum(block);
     (u64::from(guard) << 48 | u64::from(app) << 32 | u64::from(reference)).to_be_bytes()
@@ -23,7 +23,7 @@ pub fn with_pi(data: &[u8], app: u16, reference: u32) -> Vec<u8> {
         .collect()
 }
 
-/// AES-128-XTS by the crates directly, units of `unit` bytes from tweak on.
+/// Encrypts with AES-128-XTS by the crates directly. Units have `unit` bytes; the first one has this tweak.
 pub fn xts128(key: &[u8; 32], data: &[u8], unit: usize, tweak: u128) -> Vec<u8> {
     use aes::cipher::{Array, KeyInit};
     let half = |at: usize| aes::Aes128::new_from_slice(&key[at..at + 16]).unwrap();
