@@ -219,22 +219,22 @@ pub struct Ssh {
 pub struct Place {
     /// Host of the coordinator, and its port unless it is labgrid's default.
     pub coordinator: String,
-    /// The tags that the place must have. Its name counts as the tag `name`.
+    /// The tags that the place must have. The name of a place counts as the tag `name`.
     pub tags: BTreeMap<String, String>,
     /// The longest wait for a free place, in seconds.
     #[serde(default = "wait_seconds")]
     pub wait_seconds: u32,
-    /// As of [`Ssh`].
+    /// See the field of [`Ssh`].
     #[serde(default)]
     pub key: Option<PathBuf>,
-    /// The same.
+    /// See the field of [`Ssh`].
     #[serde(default)]
     pub known_hosts: Option<PathBuf>,
-    /// The same.
+    /// See the field of [`Ssh`].
     pub device: String,
-    /// The same.
+    /// See the field of [`Ssh`].
     pub program: Program,
-    /// The same.
+    /// See the field of [`Ssh`].
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
 }

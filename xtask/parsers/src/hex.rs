@@ -28,7 +28,7 @@ pub enum Input {
 /// The line that is not hex, with the reason, or [`HexError::Long`].
 pub fn read(raw: Vec<u8>, order: Option<WordOrder>) -> Result<Input, HexError> {
     let text = String::from_utf8_lossy(&raw);
-    // Logs of other programs are JSON, too, with dumps in strings. They have no field `bytes`.
+    // Logs of other programs are JSON, too, with dumps in strings. Such logs have no field `bytes`.
     let is_json = text.starts_with('{') && text.contains("\"bytes\":");
     let logged = if is_json { log_json::read(&text)? } else { log(&text)? };
     if !logged.is_empty() {
@@ -380,7 +380,7 @@ mod tests {
         reads(&format!(
             "000000 {zeros}000010 {zeros}000020 {zeros}000030 {zeros}000040 {row}\n000050 {last}\n000056\n"
         ));
-        // With characters, in octal, without offsets.
+        // Forms of `od` with characters, with octal offsets, and without offsets.
         reads(&format!(
             "000000 {zeros}*\n000040 {row}  >abcd  00 11   ef<\n000050 {last}     >..abcd<\n000056\n"
         ));
@@ -501,7 +501,7 @@ mod tests {
         // A line between the rows of one block does not separate dumps.
         let text = format!("a\n{}b\n{}", plain.repeat(2), plain.repeat(2));
         assert_eq!(dumps(&text), (vec![(2, 0, 64)], vec![]));
-        // Lost rows are a fault. The rows behind them are skipped up to the next block.
+        // Lost rows are a fault. Later rows are skipped up to the next block.
         let text = rows(&[0, 16, 32, 48, 80, 96, 112, 128, 0]);
         assert_eq!(dumps(&text), (vec![(1, 0, 64), (8, 128, 16), (9, 0, 16)], vec![5]));
         // A damaged row and the rows behind it are skipped: their bytes are unknown.

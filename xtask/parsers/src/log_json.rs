@@ -6,13 +6,13 @@ use serde_json::Value;
 /// A request or completion entry of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// Its place, such as `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
+    /// The place of the request or entry, such as `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
     pub place: String,
     /// Whether it is a completion entry.
     pub completion: bool,
     /// The kind of its queue, as `--queue` of `cargo xtask decode` names it. Empty if the log names none.
     pub queue: String,
-    /// Its bytes.
+    /// The bytes of the request or entry.
     pub bytes: Vec<u8>,
 }
 

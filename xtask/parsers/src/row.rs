@@ -50,7 +50,7 @@ const ROW: usize = 16;
 /// Finds the row in a line. Returns `None` if the line has no row.
 ///
 /// # Errors
-/// The order of the bytes in its words is not known.
+/// The order of the bytes in the row's words is unknown.
 pub(super) fn find_row(line: &str, order: Option<WordOrder>) -> Result<Option<Row>, String> {
     let whole = line;
     // Searches that try each place of a line are limited to its begin.

@@ -29,12 +29,13 @@ pub struct Dump {
     pub heading: String,
     /// The offset of its first row. 0 if the rows have no offsets.
     pub offset: u64,
-    /// Its bytes, in the order of memory.
+    /// The bytes of the dump, in the order of memory.
     pub bytes: Vec<u8>,
-    /// Its words were numbers of a little-endian machine. Their bytes are reversed in `bytes`.
+    /// The words of the dump were numbers of a little-endian machine. `bytes` has the bytes of each word
+    /// reversed.
     pub turned: bool,
-    /// The number of headings of error completions directly before it. Each heading announces 64 bytes. With
-    /// several, the rows of their dumps may be mixed.
+    /// The number of headings of error completions directly before the dump. Each heading announces 64 bytes.
+    /// With several headings, rows of several dumps may be mixed.
     pub headings: usize,
     /// The dump contains rows of another dump.
     pub mixed: bool,

@@ -50,7 +50,7 @@ impl Window {
 pub(crate) struct Bus<M> {
     pub(crate) host: M,
     windows: BTreeMap<u64, Window>,
-    /// Where the next window begins.
+    /// The first address of the next window.
     next: u64,
 }
 

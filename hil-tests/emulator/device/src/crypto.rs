@@ -29,7 +29,7 @@ pub enum Direction {
     Decrypt,
 }
 
-/// An expanded AES-XTS key. It is wiped when dropped.
+/// An expanded AES-XTS key. The key is wiped when dropped.
 pub struct Xts(Size);
 
 enum Size {
@@ -106,14 +106,14 @@ const BLOCK: usize = 16;
 /// Units whose tweaks are encrypted together, at most.
 const UNITS: usize = 64;
 
-/// The number of masks of a unit that are computed together. The compiler vectorizes a loop of this length.
-/// It unrolls a shorter loop, which is slower.
+/// The number of masks of a unit that are computed together. The compiler vectorizes a loop of this length,
+/// but unrolls a shorter one, which is slower.
 const LANES: usize = 32;
 
 /// Blocks of a unit, and their masks.
 type Piece<T> = [T; LANES];
 
-/// The number of pieces that pass the cipher together. They may belong to several units.
+/// The number of pieces that pass the cipher together. These pieces may belong to several units.
 const PIECES: usize = 2;
 
 /// Aligns a value so that a wide register is stored at once.
@@ -162,8 +162,8 @@ where
 
 /// Units, for a cipher that takes several blocks at a time.
 ///
-/// Masks are computed and added inside the cipher's function. There the compiler may use the vector
-/// instructions that the cipher has detected.
+/// Masks are computed and added inside the cipher's function. Inside this function the compiler may use the
+/// vector instructions that the cipher has detected.
 struct Units<'a> {
     bytes: &'a mut [u8],
     unit: usize,

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::data::DataSegment;
 
-/// What a transfer changes for the mkey that it went through, and for its PSVs.
+/// The results of a transfer for its mkey and for the mkey's PSVs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report {
     pub(crate) mkey_index: u32,
@@ -234,7 +234,7 @@ impl<'a> Path<'a> {
         self.cut(segments, length)?.into_iter().map(bytes).sum()
     }
 
-    /// Stores a message in a list of local buffers. Nothing is written unless all buffers are good.
+    /// Stores a message in a list of local buffers. All buffers are checked before the first byte is written.
     pub(crate) fn scatter_list(
         &self,
         memory: &mut impl Memory,

@@ -44,9 +44,9 @@ pub enum Error {
     },
     /// The device has no crypto, or its crypto mode uses the other import method.
     CryptoMode,
-    /// There is no valid login for a wrapped key.
+    /// The login of a wrapped key is missing or invalid.
     NoLogin,
-    /// The key does not unwrap or does not have the right length.
+    /// The key cannot be unwrapped, or its length is wrong.
     BadKey,
     /// Object numbers are used up.
     Exhausted,

@@ -1,5 +1,5 @@
 //! The keys and the credential of a commissioned device that takes wrapped keys. Tests log in and wrap keys
-//! with them. They are no secrets.
+//! with them. These values are not secret.
 
 use crate::crypto::wrap_key;
 use crate::device::{Device, Error};

@@ -1,7 +1,7 @@
 //! Deliberate faults of the device. A test suite that passes with a fault set does not test the behaviour
 //! that the fault breaks.
 
-/// The parts of the device that are broken. By default no part is broken.
+/// The faults of a device. By default there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The T10-DIF reference tag is the same in every block.
@@ -22,7 +22,7 @@ pub struct Faults {
     pub dek256_as_128: bool,
     /// A wrapped key whose integrity check fails is loaded all the same, as zeros.
     pub key_wrap_integrity_ignored: bool,
-    /// The wire has no signatures, whatever the BSF says.
+    /// The wire has no signatures, even if the BSF describes some.
     pub wire_signatures_ignored: bool,
     /// All bytes of a signature are checked.
     pub check_mask_ignored: bool,

@@ -160,8 +160,8 @@ pub(crate) fn fetch(
     posted.opcode = Opcode(word.opcode());
     posted.ce = control.flags().ce();
     posted.blocks = u16::from(octowords.div_ceil(4)).max(1);
-    // A request names its own queue and block. One with another queue or block was built for another place,
-    // or is stale memory.
+    // A request names its own queue and block. A request with another queue or block was built for another
+    // place, or the block was never written.
     let (named, index) = (control.qpn_ds_word().qpn(), word.wqe_index());
     // Assumption: the modifier is ignored for opcodes without modifiers.
     let other_modifier = posted.opcode == Opcode::MMO && word.opmod() != MODIFIER_COPY;

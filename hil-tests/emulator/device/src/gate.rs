@@ -17,13 +17,13 @@ pub enum Passage {
     /// The entry waits, with all later ones of its queue, until [`crate::Device::release`], or until an
     /// object is destroyed that the entry may be about.
     Later,
-    /// This other entry is written before it. The device sets the owner bit of both.
+    /// This other entry is written first, then the entry. The device sets the owner bit of both.
     Behind([u8; 64]),
     /// The queue overruns: it has no room for this entry or for later ones.
     Overrun,
 }
 
-/// The function that decides about each entry. It gets the number of the completion queue.
+/// The function that decides about each entry. Its first argument is the number of the completion queue.
 type Keeper = dyn FnMut(u32, &Entry) -> Passage + Send;
 
 /// The function that decides, and the entries that wait.

@@ -13,13 +13,13 @@ pub(crate) const QPC_BYTES: usize = 0xe8;
 /// The signatures of commands that the device checks (PRM `cmdif_checksum`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Checksum {
-    /// None (0).
+    /// No signature is checked (0).
     Off,
     /// The mode before SET_HCA_CAP (1). Assumption: an entry must be signed. A block must be signed unless
     /// both its signatures are 0, since Linux signs no block before SET_HCA_CAP.
     #[default]
     Initial,
-    /// All entries and blocks (3).
+    /// The signatures of all entries and blocks are checked (3).
     On,
 }
 

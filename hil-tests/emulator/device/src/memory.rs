@@ -14,7 +14,7 @@ pub struct Fault {
 
 /// Memory as the device sees it through the bus: addresses are those of the work requests.
 ///
-/// Rings, doorbell records and data all live here. Implementations must not panic, whatever the address.
+/// Rings, doorbell records and data are all in this memory. Implementations must not panic for any address.
 pub trait Memory {
     /// Fills `out` from `address` on.
     ///
@@ -62,13 +62,13 @@ impl Arena {
         Self { base, bytes: vec![0; length] }
     }
 
-    /// Returns `length` bytes at `address`, `None` where they are not all inside.
+    /// Returns `length` bytes at `address`. `None` if any of them is outside of the array.
     pub fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
         let start = self.index(address)?;
         self.bytes.get(start..start.checked_add(length)?)
     }
 
-    /// Returns `length` bytes at `address` to change them, `None` where they are not all inside.
+    /// Returns `length` bytes at `address` for changes. `None` if any of them is outside of the array.
     pub fn bytes_mut(&mut self, address: u64, length: usize) -> Option<&mut [u8]> {
         let start = self.index(address)?;
         self.bytes.get_mut(start..start.checked_add(length)?)

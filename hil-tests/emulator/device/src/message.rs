@@ -65,7 +65,7 @@ pub enum Request {
 /// The additional value of a SEND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// Nothing.
+    /// No value.
     None,
     /// Immediate data.
     Immediate(u32),
@@ -98,7 +98,7 @@ pub enum Response {
 /// A message from one queue pair to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// To a responder.
+    /// A request to a responder.
     Request {
         /// Number of the requester's queue pair.
         from: u32,
@@ -111,7 +111,7 @@ pub enum Message {
         /// The request.
         request: Request,
     },
-    /// To a responder that gives no answer. A lost message is not repeated.
+    /// A request to a responder that gives no answer. A lost request is not repeated.
     Unanswered {
         /// Number of the requester's queue pair.
         from: u32,
@@ -122,7 +122,7 @@ pub enum Message {
         /// A SEND or an RDMA WRITE.
         request: Request,
     },
-    /// Back to the requester.
+    /// An answer to the requester.
     Response {
         /// Number of the requester's queue pair.
         to: u32,

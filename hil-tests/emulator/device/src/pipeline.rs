@@ -108,7 +108,7 @@ pub struct Transform<'a> {
     pub copy_mask: u8,
     /// The cipher, if any.
     pub cipher: Option<Cipher<'a>>,
-    /// The signature over a whole transaction. It replaces the signatures of blocks.
+    /// The signature over a whole transaction, instead of signatures of blocks.
     pub transaction: Option<Transaction>,
 }
 

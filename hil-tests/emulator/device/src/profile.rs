@@ -16,7 +16,7 @@ pub enum XtsEngine {
 }
 
 /// The fence that a request behind a UMR needs if it uses the UMR's mkey (PRM `umr_fence`). This device
-/// executes requests in order. It only reports the value.
+/// executes requests in order, and only reports the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UmrFence {
     /// A strong fence (0).

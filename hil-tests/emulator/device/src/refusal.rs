@@ -36,7 +36,7 @@ pub enum Refusal {
     QueuePairRight = 0x0c,
     /// The message is longer than its buffer or than the device allows.
     Length = 0x10,
-    /// The start is not on a block or data unit boundary.
+    /// The start is inside a block or data unit.
     Alignment = 0x11,
     /// The end is inside a protected block ([`crate::PartialBlocks::Refuse`]).
     PartialBlock = 0x12,

@@ -8,7 +8,7 @@ use mlx5_mkey::types::{Key, MkeyIndex};
 /// The place of a region in memory, and in the address space of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Its first address in memory.
+    /// The first address of the region in memory.
     pub address: u64,
     /// The address that requests use for the first byte (`iova`).
     pub start: u64,

@@ -269,7 +269,7 @@ impl<M: Memory> Device<M> {
             Syndrome::REMOTE_INVALID_REQUEST => Event::QpRequest(qpn),
             _ => Event::QpAccess(qpn),
         });
-        // Assumption: the first receive carries the error (0x11), those behind it are flushed.
+        // Assumption: the first receive completes with the error (0x11), and the later ones are flushed.
         if let Some(receive) = self.take_receive(qpn) {
             let status = Status { syndrome: Syndrome::LOCAL_ACCESS, ..cause.receive() };
             self.fail_receive(qpn, receive.counter, status, cause);

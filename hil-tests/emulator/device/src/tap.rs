@@ -19,7 +19,7 @@ pub enum Seen<'a> {
         cqn: u32,
         /// The entry, without its owner bit.
         entry: &'a [u8; 64],
-        /// Of an error, why.
+        /// The cause of an error entry.
         cause: Option<Cause>,
     },
     /// A command of the command queue was carried out, or refused.
@@ -42,7 +42,7 @@ pub struct Written {
     pub cqn: u32,
     /// The entry, without its owner bit.
     pub entry: [u8; 64],
-    /// Of an error, why.
+    /// The cause of an error entry.
     pub cause: Option<Cause>,
 }
 

@@ -1,5 +1,5 @@
-//! Messages without answers. They are done for the requester when they are sent. The responder takes or drops
-//! them.
+//! Messages without answers. For the requester, a message is done when it is sent. The responder takes or
+//! drops it.
 
 use crate::datagram::{AddressVector, Datagram, MAX_BYTES};
 use crate::device::Device;

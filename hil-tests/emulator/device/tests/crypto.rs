@@ -129,7 +129,7 @@ fn a_signature_over_plaintext_stands_behind_ciphertext() {
         .collect();
     assert_eq!(host.send_from(key, 0, 1040), wire);
     assert_eq!(host.send_from(key, 520, 520), wire[520..]);
-    // A transfer of 96 bytes is a part of a block. It has no signature.
+    // A transfer of 96 bytes is a part of a block, without its signature.
     assert_eq!(host.send_from(key, 0, 96), xts128(&XTS_KEY, &row.memory[..96], 96, TWEAK));
     host.put(at, &[0; 1024]);
     host.write_into(key, 0, &wire);

@@ -89,7 +89,8 @@ fn datagrams_that_nobody_takes_are_dropped() {
     let data = [segment(from, 64, source)];
     let mut elsewhere = GID;
     elsewhere[15] = 9;
-    // At first no receive is posted. Later one is posted, but these datagrams do not reach it.
+    // Without a posted receive, a datagram is dropped. Later a receive is posted, but the next datagrams do
+    // not match it.
     for (qpn, qkey, gid) in
         [(b, QKEY, GID), (b, QKEY + 1, GID), (b + 1, QKEY, GID), (b, QKEY, elsewhere), (0xff_ffff, QKEY, GID)]
     {

@@ -236,7 +236,7 @@ fn requests_have_numbers_one_after_the_other() {
     }
 }
 
-/// The send queue is drained when all outstanding requests are done. It raises one event.
+/// The send queue is drained when all outstanding requests are done. One event is raised.
 #[test]
 fn draining_waits_for_all_answers() {
     let mut pair = Two::new();

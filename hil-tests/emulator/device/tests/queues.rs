@@ -122,7 +122,7 @@ fn a_drained_queue_passes_no_nops() {
     let view = host.device.query(qpn).unwrap();
     assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::SendQueueDrained, counter));
     assert_eq!(host.device.take_events(), [Event::SqDrained(qpn)]);
-    // The queue stands still already. It raises one event.
+    // The queue stands still already, so only one event is raised.
     host.device.modify(qpn, QpState::SendQueueDrained).unwrap();
     assert!(host.device.take_events().is_empty());
 }

@@ -222,7 +222,7 @@ fn a_list_that_leads_nowhere_fails_the_queue() {
     shared.link(0, SLOTS);
     shared.post(&[segment(to, 16, key)]);
     shared.host.put(shared.attributes.doorbell_record, &3_u32.to_be_bytes());
-    // The first slot is valid. It names a slot that does not exist.
+    // The first slot is valid, but names a next slot that does not exist.
     shared.send(A, 1);
     shared.host.good(A);
     shared.send(A, 2);

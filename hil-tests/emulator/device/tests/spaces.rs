@@ -164,7 +164,8 @@ fn umrs_write_entries_of_one_length() {
     host.post(A, wqe.with(&[0_u8; 32]));
     assert_eq!(host.send_from(key, 0, 6 * 64), expected(&[80, 3, 77, 0, 11, 12]));
     while host.poll_send(A).is_some() {}
-    // One UMR writes more entries than the room, and another one entries behind the last one.
+    // One UMR writes more entries than the mkey has room for, and another one writes entries behind the last
+    // one.
     host.post(A, list(&mkey, &[entry(0); 13], 64));
     host.ring(A);
     assert_eq!(host.bad(A).why(), Refusal::UmrRoom);

@@ -47,8 +47,8 @@ pub(super) fn entry_size(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -
     let sensible = || {
         let full =
             [EntrySize::Short, EntrySize::Long].into_iter().find(|size| are_entries(bytes, *size, false));
-        // Half of an entry of 128 bytes is zero. It could be taken for an unwritten entry of 64 bytes, so
-        // unwritten entries of 64 bytes are tried last.
+        // The zero half of an entry of 128 bytes looks like an unwritten entry of 64 bytes. Unwritten entries
+        // of 64 bytes are therefore tried last.
         full.or_else(|| {
             [EntrySize::Long, EntrySize::Short].into_iter().find(|size| are_entries(bytes, *size, true))
         })

@@ -14,7 +14,7 @@ pub(super) struct Cell {
     class: &'static str,
     encrypted: bool,
     title: String,
-    /// The text in the cell. By default it is the number of bytes.
+    /// The text in the cell. `None` stands for the number of bytes.
     text: Option<String>,
 }
 

@@ -249,7 +249,7 @@ fn a_dump_that_lacks_rows_spoils_no_other() {
     assert_eq!(shape(&format!("{whole}{cut}{whole}")), (vec![64, 16, 64], vec![8]));
     let end = error("", &[ROW, ROW, ROW, "00000000 00008813 1001"]);
     assert_eq!(shape(&format!("{end}{whole}")), (vec![48, 64], vec![5]));
-    // With offsets.
+    // Rows with offsets.
     let row = |offset: u32| format!("t {offset:08x}: {}\n", "00 ".repeat(16));
     let rows = |offsets: &[u32]| offsets.iter().map(|offset| row(*offset)).collect::<String>();
     let lost = rows(&[0, 16, 48]) + &rows(&[0, 16, 32, 48]);
@@ -275,7 +275,7 @@ fn rows_of_two_programs_are_read_apart_or_not_at_all() {
     let inside = error("", &[ROW, ROW]) + &error("", &[ROW, ROW, ROW, LAST, ROW, LAST]);
     let mixed = find(&inside, None).unwrap();
     assert!(mixed.found.iter().all(|dump| dump.mixed), "{mixed:?}");
-    // With offsets, too.
+    // Rows with offsets are told apart by their prefixes, too.
     let row = |cpu: u32, offset: u32| format!("[{cpu}] {offset:08x}: {}\n", "00 ".repeat(16));
     let rows: String = (0..8).map(|number| row(number % 2, number / 2 * 16)).collect();
     assert_eq!(shape(&rows), (vec![64, 64], vec![]));

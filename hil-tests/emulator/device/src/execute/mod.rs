@@ -28,7 +28,7 @@ use mlx5_mkey::wire::umr::UmrControlSegment;
 
 /// The work that remains for a request after its execution.
 pub(crate) enum Outcome {
-    /// Nothing.
+    /// The request is done.
     Done,
     /// The peer has to answer.
     Ask { request: Request, scatter: Vec<DataSegment>, bytes: u32, reports: Vec<Report> },

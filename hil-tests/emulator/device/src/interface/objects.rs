@@ -53,7 +53,7 @@ const NUMBERS: &[(u16, u16)] = &[
 const DEK: u16 = 0xc;
 const XTS: u8 = 3;
 
-/// Where the context of an mkey begins.
+/// Offset of the context of an mkey in a command.
 const MKC: usize = 0x10;
 
 /// The numbers of UAR pages. The pages below belong to the initialization segment.
@@ -162,8 +162,8 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Creates a region on pages (access mode MTT). The lower bits of an entry are rights. They are ignored,
-    /// since the rights of the mkey include them.
+    /// Creates a region on pages (access mode MTT). The lower bits of an entry are rights. The device ignores
+    /// these bits, since the rights of the mkey include them.
     fn create_region(&mut self, request: &Request, pd: u32, tag: u8, rights: Access) -> Result<Key, Refused> {
         let at = |offset: usize| MKC + offset;
         let (start, length) = (request.u64(at(0x10))?, request.u64(at(0x18))?);

@@ -82,7 +82,7 @@ impl<M: Memory> Device<M> {
         };
         let is_infiniband = self.profile().port == Port::InfiniBand;
         match (request.u16(0xa)?, reads) {
-            // The host is little endian. This device supports no other.
+            // The host sets little endian, the only byte order that this device supports.
             (register::HOST_ENDIANNESS, false) => {}
             (register::NODE_DESC, false) => {
                 self.interface.description = request.bytes(HEADER, DESCRIPTION)?.to_vec();

@@ -45,14 +45,14 @@ const STEPS: &[Step] = &[
         sets: &[0x18..0x44, 0x92..0x93, 0xa8..0xac],
     },
     Step { opcode: 0x50e, from: Some(&[QpState::Init]), to: QpState::Init, sets: &[] },
-    // INIT2RTR_QP: sizes, peer, path, what the responder does.
+    // INIT2RTR_QP: sizes, peer, path, properties of the responder.
     Step {
         opcode: 0x503,
         from: Some(&[QpState::Init]),
         to: QpState::ReadyToReceive,
         sets: &[0x8..0x9, 0x15..0x44, 0x91..0x92, 0x94..0x98],
     },
-    // RTR2RTS_QP, RTS2RTS_QP, SQERR2RTS_QP: what the requester does.
+    // RTR2RTS_QP, RTS2RTS_QP, SQERR2RTS_QP: properties of the requester.
     Step {
         opcode: 0x504,
         from: Some(&[QpState::ReadyToReceive]),

@@ -5,7 +5,7 @@ use super::request::Request;
 use crate::device::{Device, Error};
 use crate::memory::Memory;
 
-/// Where the list of pages begins in CREATE_EQ, CREATE_CQ and CREATE_QP.
+/// Offset of the list of pages in CREATE_EQ, CREATE_CQ and CREATE_QP.
 pub(super) const PAGES: usize = 0x110;
 /// Bytes of an entry of an event or completion queue, and of a block of a send ring.
 pub(super) const ENTRY: u64 = 64;

@@ -125,8 +125,8 @@ pub(crate) enum Layout {
     Pages(u8, Vec<u64>),
     /// The ranges of these entries, one after the other.
     List(Vec<Klm>),
-    /// The ranges of these entries, one after the other. This logarithm is the length of each; the length in
-    /// the entry is ignored.
+    /// The ranges of these entries, one after the other. The number is the logarithm of each length; lengths
+    /// in the entries are ignored.
     Equal(u8, Vec<Klm>),
     /// Cycles over several streams.
     Strided(StridedHeader, Vec<StridedEntry>),
@@ -163,7 +163,7 @@ pub(crate) fn trim(entries: &mut Vec<Klm>) {
     entries.truncate(used);
 }
 
-/// One BSF of 64 bytes, as written.
+/// The 64 bytes of a BSF, as a UMR has written them.
 pub(crate) type BsfBytes = [u8; 64];
 
 /// The state of an mkey. Two states can be compared and printed.

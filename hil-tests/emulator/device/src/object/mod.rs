@@ -91,7 +91,7 @@ impl<T> Table<T> {
     }
 }
 
-/// A protection domain. It has no state.
+/// A protection domain. Its number is its only property.
 #[derive(Debug)]
 pub(crate) struct Pd;
 

@@ -121,12 +121,12 @@ pub struct QpAttributes {
     pub pd: u32,
     /// Address of the send ring.
     pub sq: u64,
-    /// Logarithm of its number of 64-byte blocks, 0 to 15.
+    /// Logarithm of the number of 64-byte blocks of the send ring, 0 to 15.
     pub log_sq_blocks: u8,
     /// The source of receives.
     pub receive: ReceiveQueue,
-    /// Address of the doorbell record. It consists of two big-endian u32: receive counter, and send counter
-    /// in blocks.
+    /// Address of the doorbell record: two big-endian u32, the receive counter and the send counter in
+    /// blocks.
     pub doorbell_record: u64,
     /// Completion queue of the send queue.
     pub send_cqn: u32,
@@ -154,9 +154,9 @@ pub enum ReceiveQueue {
 /// A ring of receive requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveRing {
-    /// Its address.
+    /// Address of the ring.
     pub address: u64,
-    /// Logarithm of its number of slots, 0 to 15.
+    /// Logarithm of the number of slots, 0 to 15.
     pub log_slots: u8,
     /// Size of a slot in bytes: a multiple of 16, at most 1024.
     pub stride: u16,

@@ -18,7 +18,7 @@ pub struct SrqAttributes {
     pub topology: Topology,
     /// Address of the slots.
     pub ring: u64,
-    /// Logarithm of their number, 0 to 16.
+    /// Logarithm of the number of slots, 0 to 16.
     pub log_slots: u8,
     /// Size of a slot in bytes: a power of two from 32 to 1024. In a linked list, the first 16 bytes name the
     /// next slot. In a cyclic queue they are ignored.
