@@ -26,9 +26,9 @@ use mlx5_mkey::wire::klm::Klm;
 pub enum Error {
     /// No object of that kind has the number.
     NoSuchObject {
-        /// The kind.
+        /// The kind of object.
         what: &'static str,
-        /// The number.
+        /// The number of the object.
         number: u32,
     },
     /// An argument is outside of the device's limits.

@@ -30,8 +30,9 @@ pub trait Memory {
 
     /// Stores one byte, ordered behind all writes before it.
     ///
-    /// It is the last byte of a completion entry, by which the host learns that the other 63 are there.
-    /// Shared memory needs a release store here; memory of one thread does not.
+    /// The device uses this call for the last byte of a completion entry, the owner byte: the host reads the
+    /// other bytes when this byte changes. Shared memory needs a release store here. Memory of one thread
+    /// does not.
     ///
     /// # Errors
     /// [`Fault`] where `address` is no memory.

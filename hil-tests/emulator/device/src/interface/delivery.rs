@@ -161,7 +161,8 @@ impl<M: Memory> Device<M> {
         // leave a copy of its bytes, which may contain a key.
         let (mut at, mut chain) = (first, Chain::with_capacity(count));
         for number in 0..count {
-            // Assumption: blocks begin at multiples of their data; Linux has them at multiples of 1024.
+            // Assumption: the address of a block is a multiple of 512, the bytes of its data. Linux aligns
+            // blocks to 1024.
             if !at.is_multiple_of(DATA as u64) {
                 return Err(misaligned);
             }

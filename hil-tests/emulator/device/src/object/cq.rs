@@ -22,7 +22,7 @@ pub(crate) struct Cq {
     pub(crate) producer: u32,
     /// Count of entries that the host has taken, when its doorbell record was last read.
     pub(crate) consumer: u32,
-    /// Count of entries up to the last one that asked for an event (solicited) or tells of an error.
+    /// Count of entries up to the last solicited or error entry.
     pub(crate) solicited: u32,
     /// The queue counts as full, independent of the consumer index ([`crate::Device::fill`]).
     pub(crate) full: bool,
