@@ -7,13 +7,13 @@ use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, XtsEn
 use mlx5_mkey::queue::{Completion, SendQueue, UarDoorbell};
 use mlx5_mkey::types::{Key, PsvIndex};
 
-/// What all requests of this side are posted as.
+/// The send queue of most requests of this side.
 pub(super) type Queue<'m> = SendQueue<'m, UarDoorbell, BLOCKS>;
 
-/// An I/O with what a service keeps for it.
+/// An I/O with the data that a service keeps for it.
 pub(super) struct OurIo {
     pub(super) io: Io,
-    /// Its entries, as many as there are, for work that learns their number at run time.
+    /// All entries of the I/O, for work that learns their number at run time.
     pub(super) list: Vec<KlmEntry>,
     pub(super) mkey: Mkey,
 }
@@ -21,12 +21,13 @@ pub(super) struct OurIo {
 /// Uses every field of a completion.
 ///
 /// # Errors
-/// [`Fault`] where there is none.
+/// [`Fault`] if there is no completion.
 #[inline(always)]
 pub fn use_completion<E>(completion: &Option<Result<Completion, E>>) -> Result<(), Fault> {
     match completion {
         Some(Ok(completion)) => {
-            // By reference: by value it would be copied again, in other pieces than it was stored in.
+            // The completion is passed by reference. By value it would be copied again, in other pieces than
+            // those in which it was stored.
             black_box(completion);
             Ok(())
         }
@@ -34,7 +35,7 @@ pub fn use_completion<E>(completion: &Option<Result<Completion, E>>) -> Result<(
     }
 }
 
-/// An mkey that has not been configured.
+/// Returns an mkey that was never configured.
 pub fn mkey(kind: Kind) -> Mkey {
     let psv = PsvIndex::from_low_bits;
     Mkey::new(MkeyAttributes {

@@ -25,8 +25,8 @@ largest rings.
   --cqe-size BYTES   completion entries of this size, 64 or 128
   --queue KIND       queue that requests are from: rc, uc, ud, dc (initiator), xrc or ethernet;
                      without it, requests of other queues than rc and uc are not decoded in full
-  --words ORDER      order of the bytes in the words of a dump: memory, as they are written, or little,
-                     as numbers of a little-endian machine (od -x, print_hex_dump with groups of 4)
+  --words ORDER      order of the bytes in the words of a dump: memory (as they lie there) or little
+                     (numbers of a little-endian machine: od -x, print_hex_dump with groups of 4)
   --stride BYTES     block plus signature, to name the block of a signature error
   --engine KIND      AES-XTS engine of the device: single-block, multi-block or multi-block-le
   --html OUT         the same as a page, which needs nothing but itself: blocks and segments in
