@@ -1,6 +1,6 @@
 //! Structures and constants of libibverbs and libmlx5, as their public headers have them.
 //!
-//! Public, but hidden: what compares this library with libmlx5 shares these definitions.
+//! Public, but hidden: the tests that compare this library with libmlx5 use the same definitions.
 
 #![allow(missing_docs, missing_debug_implementations)] // The man pages and headers describe the fields.
 
@@ -20,7 +20,7 @@ pub struct IbvPd {
     pub handle: u32,
 }
 
-/// `struct ibv_qp`, as far as its number.
+/// `struct ibv_qp`: its fields up to the number.
 #[repr(C)]
 pub struct IbvQp {
     pub context: *mut IbvContext,
@@ -90,7 +90,7 @@ const _: () = assert!(size_of::<IbvQpAttr>() == 144 && core::mem::offset_of!(Ibv
 const _: () = assert!(core::mem::offset_of!(IbvQpAttr, alternate) == 88);
 const _: () = assert!(core::mem::offset_of!(IbvQpAttr, timeout) == 130);
 
-/// `struct ibv_cq`, as far as its device.
+/// `struct ibv_cq`: its fields up to the device.
 #[repr(C)]
 pub struct IbvCq {
     pub context: *mut IbvContext,
@@ -185,7 +185,7 @@ pub struct Mlx5dvCq {
     pub comp_mask: u64,
 }
 
-/// An object of `struct mlx5dv_obj`, and the place for its description.
+/// A field of `struct mlx5dv_obj`: an object, and the place where libmlx5 writes the object's description.
 #[repr(C)]
 pub struct Described<I, O> {
     pub object: *mut I,
@@ -208,7 +208,7 @@ pub struct Mlx5dvObj {
 }
 
 impl Mlx5dvObj {
-    /// Describes nothing.
+    /// Names no object.
     pub const NONE: Self = Self {
         qp: Described::NONE,
         cq: Described::NONE,
@@ -297,8 +297,8 @@ pub struct ClockInfoRaw {
     pub mask: u64,
 }
 
-/// `struct mlx5dv_context` up to the clock, and room for the fields of later versions. The library fills in
-/// the fields that the caller asks for.
+/// `struct mlx5dv_context` up to the clock, and room for the fields of later versions. libmlx5 fills in the
+/// fields that the caller asks for.
 #[repr(C)]
 pub struct Mlx5dvContext {
     pub version: u8,

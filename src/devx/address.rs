@@ -1,4 +1,4 @@
-//! Addresses of queue pairs: what the two sides of a connection tell each other.
+//! Addresses of queue pairs, which the two sides of a connection exchange before they connect.
 
 use crate::command::{PathMtu, Psn};
 use crate::types::{OutOfRange, Qpn};
@@ -6,8 +6,8 @@ use core::fmt;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
-/// Where a queue pair is, for its peer to connect to: plain data, which the two sides send each other by any
-/// means.
+/// The address of a queue pair. The peer needs it to connect. The two sides exchange addresses by any means,
+/// such as a socket.
 ///
 /// ```
 /// # use mlx5_mkey::devx::{ConnectOptions, DevxError, QpAddress, QueuePair};
@@ -21,8 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmut
 ///     let mut peer = [0; QpAddress::BYTES];
 ///     socket.read_exact(&mut peer)?;
 ///     queue.control().connect(&QpAddress::from_bytes(&peer)?, &options)?;
-///     // Requests may be sent once the peer has connected as well, which it must say: until then they are
-///     // tried again.
+///     // The peer must say when it has connected as well. Requests that are sent earlier are retried.
 ///     Ok(())
 /// }
 /// ```
@@ -31,17 +30,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmut
 pub struct QpAddress {
     /// Number of the queue pair.
     pub qpn: Qpn,
-    /// Number of the first packet that it sends.
+    /// Number of the first packet that the queue pair sends.
     pub first_psn: Psn,
-    /// GID of its port; an IPv4 address as `::ffff:a.b.c.d`.
+    /// GID of the queue pair's port; an IPv4 address as `::ffff:a.b.c.d`.
     pub gid: [u8; 16],
-    /// LID of its port; 0 on Ethernet.
+    /// LID of the queue pair's port; 0 on Ethernet.
     pub lid: u16,
-    /// Largest packet of its port (`active_mtu`).
+    /// Largest packet of the queue pair's port (`active_mtu`).
     pub mtu: PathMtu,
 }
 
-/// How a [`QpAddress`] travels.
+/// The bytes of a [`QpAddress`] as they are sent.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct AddressBytes {
@@ -54,13 +53,13 @@ struct AddressBytes {
 }
 
 impl QpAddress {
-    /// Bytes of an address on its way.
+    /// Bytes of an address as it is sent.
     pub const BYTES: usize = size_of::<AddressBytes>();
 
     /// The first byte of every address.
     const VERSION: u8 = 1;
 
-    /// What a GID table has where it has none.
+    /// An empty entry of a GID table.
     pub(super) const NO_GID: [u8; 16] = [0; 16];
 
     /// Returns the address as bytes to send.
@@ -78,7 +77,7 @@ impl QpAddress {
     /// Takes the bytes that [`QpAddress::to_bytes`] made.
     ///
     /// # Errors
-    /// [`AddressError`] for bytes that it does not make.
+    /// [`AddressError`] for bytes that [`QpAddress::to_bytes`] never makes.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Result<Self, AddressError> {
         let AddressBytes { version, mtu, lid, qpn, first_psn, gid } = transmute!(*bytes);
         if version != Self::VERSION {
@@ -94,11 +93,11 @@ impl QpAddress {
     }
 }
 
-/// Why an address cannot be connected to.
+/// Reasons why an address cannot be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum AddressError {
-    /// The bytes are of another version, or no address at all.
+    /// The bytes have this version, which the library does not know, or are no address at all.
     Version(u8),
     /// No packet size has this code.
     Mtu(u8),

@@ -1,4 +1,5 @@
-//! Queues that another library has made and connected: libibverbs, or librdmacm.
+//! Queues that another library (libibverbs, librdmacm) has created and connected, and this library takes
+//! over.
 
 #![allow(unsafe_code)]
 
@@ -19,7 +20,8 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-/// What a queue pair of another library is to be like here. All else it has already.
+/// Options of a queue pair that is taken over from another library. The queue pair keeps all its other
+/// properties.
 ///
 /// ```
 /// use mlx5_mkey::devx::AdoptSpec;
@@ -29,10 +31,11 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct AdoptSpec {
-    /// Every request is signalled. What it was created with (`sq_sig_all`) only the other library knows.
+    /// Every request is signalled. Set it if the other library created the queue pair with `sq_sig_all`: the
+    /// device cannot be asked for that.
     pub signal_all: bool,
-    /// See [`QueuePairSpec::max_requests`]. What it was created for (`max_send_wr`) is less than its ring has
-    /// blocks, and what its completion queue is usually made for.
+    /// See [`QueuePairSpec::max_requests`]. The queue pair's `max_send_wr` is smaller than the number of
+    /// blocks in its ring; the completion queue usually has room for `max_send_wr` requests.
     pub max_requests: Option<u32>,
 }
 
@@ -46,19 +49,21 @@ fn address<T>(slots: &[T]) -> u64 {
 }
 
 impl Device {
-    /// Uses an idle completion queue that another library has made (`struct ibv_cq`), from the entry on where
-    /// that has stopped. It is not destroyed. Its events come to the channel that it was made with:
-    /// [`CqReader::arm`].
+    /// Takes over an idle completion queue of another library (`struct ibv_cq`), beginning with the entry
+    /// after the last one that the other library took. Dropping the values does not destroy the queue. Its
+    /// events still come to the channel that it was created with: [`CqReader::arm`].
     ///
     /// # Errors
-    /// [`DevxError::Adopt`], [`DevxError::Call`]. Also then libmlx5 leaves it to the program from now on to
-    /// drop completions of queue pairs that are destroyed (`mlx5dv_init_obj` on a completion queue).
+    /// [`DevxError::Adopt`], [`DevxError::Call`]. After this call, even a failed one, libmlx5 no longer
+    /// removes the completions of destroyed queue pairs from this completion queue: the program has to
+    /// (effect of `mlx5dv_init_obj`).
     ///
     /// # Safety
     /// - `cq` is a `struct ibv_cq` of libmlx5, whose entries are not compressed.
-    /// - It is not destroyed or resized while the values live.
-    /// - Nobody else polls or arms it from this call on, for good: the other library does not hear of entries
-    ///   that are taken here. Events that it has asked for have been taken from the channel.
+    /// - The completion queue is not destroyed or resized while the values live.
+    /// - Nobody else polls or arms the completion queue from this call on, for good: the other library does
+    ///   not hear of entries that are taken here. All events that the other library had asked for were taken
+    ///   from the channel.
     pub unsafe fn adopt_cq(&self, cq: NonNull<c_void>) -> Result<(Cq, CqReader), DevxError> {
         // SAFETY: the caller vouches for the same.
         let CqParts { cqn, record, ring, uar_page } = unsafe { self.context.describe_cq(cq)? };
@@ -84,16 +89,17 @@ impl Device {
         Ok(Cq::new(cqn, entries as u32, object, queue, doorbell, &self.unclaimed))
     }
 
-    /// Uses an idle queue pair that another library has made and connected (`struct ibv_qp`): its rings,
-    /// doorbell record and doorbell register, from where that has stopped. It is not destroyed.
+    /// Takes over an idle queue pair that another library has created and connected (`struct ibv_qp`): its
+    /// rings, doorbell record and doorbell register. Posting continues after the last request of the other
+    /// library. Dropping the value does not destroy the queue pair.
     ///
-    /// `pd`, `send_cq` and `receive_cq` are its own, taken over before with [`Device::adopt_pd`] and
-    /// [`Device::adopt_cq`]. `S` and `R` are limits: its queues may be shorter.
+    /// `pd`, `send_cq` and `receive_cq` are those of the queue pair. [`Device::adopt_pd`] and
+    /// [`Device::adopt_cq`] take them over first. `S` and `R` are limits: the queues may be shorter.
     ///
-    /// By default libmlx5 makes queue pairs that receive short messages into completion entries, which are
-    /// refused: set `MLX5_SCATTER_TO_CQE=0` in the environment before they are made, or make them with
-    /// `MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE`. Those of librdmacm are made without receive requests
-    /// outstanding if the program posts none before this.
+    /// By default libmlx5 creates queue pairs that receive short messages into completion entries. This
+    /// function refuses such queue pairs. To avoid them, set `MLX5_SCATTER_TO_CQE=0` in the environment
+    /// before the queue pair is created, or create it with `MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE`. A queue
+    /// pair of librdmacm has no outstanding receive requests if the program posts none before this call.
     ///
     /// ```no_run
     /// use core::ffi::c_void;
@@ -135,24 +141,25 @@ impl Device {
     /// }
     /// ```
     ///
-    /// The example compiles; with librdmacm this has not been tried. With libibverbs it is tested.
+    /// Queue pairs of libibverbs are tested. The example for librdmacm compiles, but was never run.
     ///
     /// # Errors
-    /// [`DevxError::Adopt`] for a queue pair that the library cannot use or that is seen not to be idle,
-    /// [`DevxError::Queue`] for one with longer queues than `S` and `R`,
+    /// [`DevxError::Adopt`] for a queue pair that the library cannot use or that is visibly busy,
+    /// [`DevxError::Queue`] for a queue pair with longer queues than `S` and `R`,
     /// [`DevxError::CompletionQueueTooSmall`], [`DevxError::Command`], [`DevxError::Call`].
     ///
     /// # Safety
     /// - `qp` is a `struct ibv_qp` of libmlx5, and is not destroyed while the value or a clone of its control
     ///   lives.
-    /// - It is idle: all requests posted to it have completed, and their completions have been taken, before
-    ///   its completion queues are taken over. What can be seen of it is checked.
-    /// - Nobody else posts to it from this call on, for good: the other library does not hear of requests
-    ///   that are posted here.
+    /// - The queue pair is idle: all requests posted to it have completed, and their completions were taken
+    ///   before its completion queues are taken over. The function checks this only as far as the device
+    ///   shows it.
+    /// - Nobody else posts to the queue pair from this call on, for good: the other library does not hear of
+    ///   requests that are posted here.
     /// - While requests are posted here, the other library posts to no queue pair of the context that shares
-    ///   the doorbell register. It is safe to have it post to none; it writes whole requests to the register,
-    ///   between which this library's doorbells must not come, unless `MLX5_SHUT_UP_BF=1` was set when the
-    ///   context was opened.
+    ///   the doorbell register. Unless `MLX5_SHUT_UP_BF=1` was set when the context was opened, the other
+    ///   library writes whole requests to the register, and a doorbell of this library must not fall between
+    ///   those writes. A program whose other library posts nothing is always safe.
     pub unsafe fn adopt_qp<const S: usize, const R: usize>(
         &self,
         qp: NonNull<c_void>,
@@ -191,10 +198,10 @@ impl Device {
             umr_fence: self.report.general.umr_fence,
             ..SendQueueConfig::new(qpn)
         };
-        // SAFETY: libmlx5 has the register for this queue pair, and maps it as long as the queue pair is
-        // there. Both libraries ring it with single stores of 8 bytes, or the caller sees to it that the
-        // other does not. Ring and record are those of the queue pair. Memory under keys is the promise of
-        // whoever registered it.
+        // SAFETY: libmlx5 has the register for this queue pair, and maps it as long as the queue pair exists.
+        // Either both libraries ring it with single stores of 8 bytes, or the caller keeps the other library
+        // from it. Ring and record are those of the queue pair. Whoever registered memory vouches for the
+        // memory under its key.
         let doorbell = unsafe { UarDoorbell::new(register) }.into();
         let send = SendQueue::new(config, send, record, doorbell)?;
         let receive = ReceiveQueue::new(ReceiveQueueConfig { qpn, entries_per_slot }, receive, record)?
@@ -250,9 +257,9 @@ fn check(info: &QpInfo, pd: Pdn, cqs: [Cqn; 2]) -> Result<(), AdoptError> {
     Ok(())
 }
 
-/// Refuses a queue pair that is seen not to be idle.
-// Assumption: in the state RTS, QUERY_QP reports the counters as they are at that time. libmlx5 relies on the
-// one of sends in the drained state only (`mlx5dv_qp_cancel_posted_send_wrs`).
+/// Refuses a queue pair that is visibly busy.
+// Assumption: QUERY_QP reports current counters in the state RTS. libmlx5 relies only on the send counter,
+// and only in the drained state (`mlx5dv_qp_cancel_posted_send_wrs`).
 fn check_idle(info: &QpInfo, sends: u16, receives: u16) -> Result<(), AdoptError> {
     let (next, taken) = (info.next_send_block, info.receives_taken as u16);
     if next != sends {

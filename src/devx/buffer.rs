@@ -12,11 +12,12 @@ use core::ptr::NonNull;
 use std::io;
 use std::vec::Vec;
 
-/// Memory that is registered with the device: zeroed and aligned to pages, or what was a vector.
+/// Memory that is registered with the device. It was allocated zeroed and aligned to pages, or taken from a
+/// vector.
 ///
-/// The device may read and write it at any time. So there are no references to it, only copies in and out:
-/// bytes that the device writes meanwhile may be seen or not. Who knows that it does not may borrow the
-/// bytes, see [`Buffer::slice`].
+/// The device may read and write the memory at any time. Rust code therefore copies bytes in and out instead
+/// of holding references. A copy may or may not contain bytes that the device writes meanwhile. A caller who
+/// knows that the device writes nothing may borrow the bytes, see [`Buffer::slice`].
 ///
 /// ```no_run
 /// # use mlx5_mkey::devx::{DevxError, ProtectionDomain};
@@ -24,7 +25,7 @@ use std::vec::Vec;
 /// # fn example(pd: &ProtectionDomain) -> Result<(), DevxError> {
 /// let mut buffer = pd.alloc_buffer(1 << 20, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
 /// buffer.write(4096, b"hello")?;
-/// // Two pieces of it, for an mkey's layout.
+/// // Two pieces of the buffer, for an mkey's layout.
 /// let entries = [buffer.entry(4096..4101)?, buffer.entry(8192..12288)?];
 /// # let _ = entries;
 /// # Ok(())
@@ -34,8 +35,8 @@ pub struct Buffer(sys::Mr<sys::Allocation>);
 
 impl ProtectionDomain {
     /// Allocates `length` bytes of zeros, aligned to pages of 4096 bytes, and registers them. From 2 MiB on
-    /// they are aligned to that, and the kernel is asked for huge pages, which it has or has not (`madvise`,
-    /// MADV_HUGEPAGE): the device keeps fewer translations then.
+    /// they are aligned to 2 MiB, and the kernel is asked for huge pages, which it need not give (`madvise`,
+    /// MADV_HUGEPAGE): with huge pages the device keeps fewer translations.
     ///
     /// # Errors
     /// [`DevxError::Call`]: memory is used up, or the kernel refuses.
@@ -44,38 +45,38 @@ impl ProtectionDomain {
         self.own(memory, access).map_err(|(error, _)| error)
     }
 
-    /// Registers the bytes of a vector, which becomes the buffer's.
+    /// Registers the bytes of a vector. The buffer takes over the vector.
     ///
     /// # Errors
-    /// [`DevxError::Call`], and the vector as it was: it is empty, or the kernel refuses.
+    /// [`DevxError::Call`] where the vector is empty or the kernel refuses. The vector comes back unchanged.
     pub fn register_vec(&self, bytes: Vec<u8>, access: Access) -> Result<Buffer, (DevxError, Vec<u8>)> {
         let empty = || DevxError::call("registration of a vector", io::ErrorKind::InvalidInput.into());
         let memory = sys::Allocation::of_vec(bytes).map_err(|bytes| (empty(), bytes))?;
-        // SAFETY: it was a vector just now.
+        // SAFETY: the memory was taken from a vector just above.
         self.own(memory, access).map_err(|(error, memory)| (error, unsafe { memory.into_vec() }))
     }
 
     fn own(&self, memory: sys::Allocation, access: Access) -> Result<Buffer, (DevxError, sys::Allocation)> {
         let (address, length) = (memory.base().as_ptr(), memory.length().max(1));
-        // SAFETY: the allocation lives until the registration is over, and for ever if that cannot be ended.
-        // Rust code reaches it through copies only, or vouches for what it does.
+        // SAFETY: the allocation lives until the registration has ended, and for ever if ending it fails.
+        // Rust code reaches the memory through copies only, or vouches for its accesses.
         let region = unsafe { sys::Mr::register(&self.pd, memory, address, length, verbs_access(access))? };
         Ok(Buffer(region))
     }
 }
 
 impl Buffer {
-    /// Returns the address of its first byte.
+    /// Returns the address of the buffer's first byte.
     pub fn address(&self) -> u64 {
         self.0.kept().base().as_ptr().expose_provenance() as u64
     }
 
-    /// Returns how many bytes it has.
+    /// Returns the buffer's length in bytes.
     pub fn len(&self) -> usize {
         self.0.kept().length()
     }
 
-    /// Returns whether it has none.
+    /// Returns whether the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -90,15 +91,15 @@ impl Buffer {
         Key::from_raw(self.0.rkey())
     }
 
-    /// Returns a piece as the layout of an mkey has it.
+    /// Returns a piece of the buffer as an entry of an mkey's layout.
     ///
     /// # Errors
-    /// [`PieceError`]: the piece reaches past the buffer's end, or is longer than an entry can say.
+    /// [`PieceError`]: the piece reaches past the buffer's end, or its length does not fit an entry.
     pub fn entry(&self, piece: Range<usize>) -> Result<KlmEntry, PieceError> {
         Ok(entry_of(self.sge(piece)?))
     }
 
-    /// Returns a piece as requests have it.
+    /// Returns a piece of the buffer as a data segment of a request.
     ///
     /// # Errors
     /// As [`Buffer::entry`].
@@ -109,29 +110,30 @@ impl Buffer {
     /// Copies bytes in, from `offset` on.
     ///
     /// # Errors
-    /// [`PieceError`] where there is no room for all of them: none was copied.
+    /// [`PieceError`] where the buffer has no room for all of them: no byte was copied.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), PieceError> {
         let place = self.place(offset, bytes.len())?;
-        // SAFETY: `place` has room for them in the allocation, which Rust code reaches through this value
-        // only. The device is not Rust code: whoever wants it to see the bytes posts afterwards.
+        // SAFETY: `place` has room for the bytes in the allocation, which Rust code reaches through this
+        // value only. The device is not Rust code: a request that is posted afterwards makes it see the
+        // bytes.
         unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         Ok(())
     }
 
     /// Copies bytes out, from `offset` on. Each byte is read once: whatever device and peers write
-    /// afterwards, the copy stays as it is. What is checked in it is what is used.
+    /// afterwards, the copy stays as it is. So a program uses the same bytes that it has checked.
     ///
     /// # Errors
-    /// [`PieceError`] where there are fewer from there on: none was copied.
+    /// [`PieceError`] where the buffer has fewer bytes from `offset` on: no byte was copied.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), PieceError> {
         let place = self.place(offset, bytes.len())?;
-        // SAFETY: as many bytes are in the allocation from there on, and initialised. Rust code writes them
-        // through an exclusive reference to this value only.
+        // SAFETY: the allocation has that many bytes from `place` on, and they are initialised. Rust code
+        // writes them through an exclusive reference to this value only.
         unsafe { sys::copy_out(place.as_ptr(), bytes) };
         Ok(())
     }
 
-    /// Returns where a byte is behind which, with it, there are `length`.
+    /// Returns the address of the byte at `offset`, if the buffer has `length` bytes from there on.
     fn place(&self, offset: usize, length: usize) -> Result<NonNull<u8>, PieceError> {
         let end = offset.saturating_add(length);
         if end > self.len() {
@@ -141,18 +143,18 @@ impl Buffer {
         Ok(unsafe { self.0.kept().base().add(offset) })
     }
 
-    /// Returns its bytes.
+    /// Returns the buffer's bytes.
     ///
     /// # Safety
-    /// While the reference lives, nobody writes to the memory: no request that does is outstanding, and no
-    /// peer has a key to it, or to an mkey over it, with the right to write.
+    /// While the reference lives, nobody writes to the memory: no request that writes to it is outstanding,
+    /// and no peer has a key with the right to write to it or to an mkey over it.
     pub unsafe fn slice(&self) -> &[u8] {
         // SAFETY: the allocation has that length, and all its bytes are initialised; the caller vouches for
         // the rest.
         unsafe { core::slice::from_raw_parts(self.0.kept().base().as_ptr(), self.len()) }
     }
 
-    /// Returns its bytes, to be changed.
+    /// Returns the buffer's bytes, to be changed.
     ///
     /// # Safety
     /// While the reference lives, nobody else reads or writes the memory, as in [`Buffer::slice`].

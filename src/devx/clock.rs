@@ -14,7 +14,7 @@ pub struct MappedClock {
 }
 
 impl MappedClock {
-    /// Returns what the clock shows: see [`DeviceClock::ticks`].
+    /// Returns the clock's current value: see [`DeviceClock::ticks`].
     pub fn ticks(&self) -> u64 {
         self.clock.ticks()
     }
@@ -24,18 +24,18 @@ impl Device {
     /// Returns the device's clock, to be read without the kernel (`ibv_query_rt_values_ex`).
     ///
     /// # Errors
-    /// [`DevxError::Command`]: the kernel has not mapped it. [`DevxError::Call`].
+    /// [`DevxError::Command`]: the kernel has not mapped the clock. [`DevxError::Call`].
     pub fn clock(&self) -> Result<MappedClock, DevxError> {
         let (command, what) = (QueryGeneralCapabilities::OPCODE, "its clock: the kernel does not map it");
         let clock = self.context.clock()?.ok_or(CommandError::Unsupported { command, what })?;
         Ok(MappedClock { clock, _context: self.context.clone() })
     }
 
-    /// Returns what ticks of the clock are in the time of this system, as the kernel keeps it
-    /// (`mlx5dv_get_clock_info`): to be asked for again every second or so.
+    /// Returns the kernel's data for converting ticks of the clock into the time of this system
+    /// (`mlx5dv_get_clock_info`). They become inexact: ask for them again about once a second.
     ///
     /// # Errors
-    /// [`DevxError::Call`]: the kernel does not keep it (EINVAL).
+    /// [`DevxError::Call`]: the kernel keeps no such data (EINVAL).
     pub fn clock_info(&self) -> Result<ClockInfo, DevxError> {
         self.context.clock_info()
     }

@@ -1,7 +1,7 @@
 //! Completions by event: a file descriptor for each completion queue, and waiting for the next completion.
 //!
-//! Threads that serve several queues poll their descriptors, by `epoll` or through an asynchronous runtime.
-//! There is no thread after it.
+//! A thread that serves several queues polls their descriptors, by `epoll` or through an asynchronous
+//! runtime. The library starts no thread for this.
 
 use super::cq::CqReader;
 use super::{AdoptError, DevxError, EventKind, sys};
@@ -10,10 +10,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where the device tells of a completion queue's entries: a file descriptor, which does not block.
+/// A channel through which the kernel reports that a completion queue has entries: a file descriptor that
+/// does not block.
 ///
-/// It becomes readable when the queue has entries, once it was armed by [`CqReader::poll_or_arm`], which
-/// takes the event as well: nobody reads from the descriptor. With tokio
+/// [`CqReader::poll_or_arm`] arms the queue; after that the descriptor becomes readable when the queue has
+/// entries. The same function takes the event, so programs do not read from the descriptor. With tokio
 /// (`hil-tests/examples/async_completions.rs` is a whole program):
 ///
 /// ```ignore
@@ -43,11 +44,11 @@ impl AsRawFd for CompletionChannel {
 
 /// Completions by event.
 impl CqReader {
-    /// Returns the queue's channel; makes it when it is first needed.
+    /// Returns the queue's channel. The first call creates the channel.
     ///
     /// # Errors
-    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over, of which the kernel tells
-    /// its maker: see [`CqReader::arm`].
+    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over, whose events go to the
+    /// channel that it was created with: see [`CqReader::arm`].
     pub fn channel(&mut self) -> Result<CompletionChannel, DevxError> {
         if let Some(channel) = &self.channel {
             return Ok(CompletionChannel(channel.clone()));
@@ -58,8 +59,8 @@ impl CqReader {
         Ok(CompletionChannel(self.channel.insert(Arc::new(channel)).clone()))
     }
 
-    /// Returns the next completion as [`CqReader::poll`] does; if there is none, has the queue's channel
-    /// become readable as soon as there is one, and returns `None`.
+    /// Returns the next completion as [`CqReader::poll`] does. If there is none, arms the queue, so that its
+    /// channel becomes readable with the next completion, and returns `None`.
     ///
     /// # Errors
     /// [`DevxError::Completion`], [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over.
@@ -71,7 +72,7 @@ impl CqReader {
             return Ok(Some(completion?));
         }
         let CompletionChannel(channel) = self.channel()?;
-        // One event for each that was asked for: there are never two.
+        // The device sends one event each time the queue is armed, so there are never two.
         if channel.take()?.is_some() {
             self.queue.event_received();
         }
@@ -79,15 +80,15 @@ impl CqReader {
         Ok(self.poll(router).transpose()?)
     }
 
-    /// Asks for an event of a queue that was taken over ([`super::Device::adopt_cq`]), at the channel that it
-    /// was made with (`struct ibv_comp_channel`). Poll once more after it, before you wait there. Other
-    /// queues are armed by [`CqReader::poll_or_arm`].
+    /// Arms a queue that was taken over ([`super::Device::adopt_cq`]). The event comes to the channel that
+    /// the queue was created with (`struct ibv_comp_channel`). Poll once more after arming and before
+    /// waiting. Other queues are armed by [`CqReader::poll_or_arm`].
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{CqReader, DevxError};
     /// use mlx5_mkey::queue::{ArmFor, Completion, CompletionRouter};
     ///
-    /// /// Sleeps until there is a completion. `take_event` is the channel's maker: `ibv_get_cq_event`, then
+    /// /// Sleeps until there is a completion. `take_event` calls `ibv_get_cq_event`, then
     /// /// `ibv_ack_cq_events`.
     /// fn wait(
     ///     completions: &mut CqReader,
@@ -108,8 +109,8 @@ impl CqReader {
     /// }
     /// ```
     ///
-    /// If you take a completion after arming, its event is still to come: take that too, or expect to be
-    /// woken once for nothing.
+    /// If you take a completion after arming, its event is still to come. Take the event too, or expect to be
+    /// woken once without a completion.
     ///
     /// # Errors
     /// [`DevxError::Adopt`] for a queue that was made here.
@@ -119,8 +120,8 @@ impl CqReader {
         Ok(())
     }
 
-    /// Notes that an event was taken from the channel of a queue that was taken over, once for each: only
-    /// then the next [`CqReader::arm`] asks for another.
+    /// Notes that one event was taken from the channel of a queue that was taken over. Call it once for each
+    /// event: only then the next [`CqReader::arm`] asks for another event.
     ///
     /// # Errors
     /// [`DevxError::Adopt`] for a queue that was made here.
@@ -134,8 +135,9 @@ impl CqReader {
         if self.cq().is_of_other() { Ok(()) } else { Err(AdoptError::MadeHere.into()) }
     }
 
-    /// Returns the next completion; sleeps until there is one, up to `timeout`, for ever if there is none.
-    /// `None` when the time is over. While there are completions it is as quick as [`CqReader::poll`].
+    /// Returns the next completion, or `None` after `timeout`. Sleeps until there is a completion, without
+    /// limit if no `timeout` is given. While there are completions, the call is as quick as
+    /// [`CqReader::poll`].
     ///
     /// ```no_run
     /// # use mlx5_mkey::devx::{CqReader, DevxError, Mkeys, QueuePair};
@@ -163,7 +165,7 @@ impl CqReader {
         if let Some(completion) = self.poll(router) {
             return Ok(Some(completion?));
         }
-        // A time too far away to be told is for ever.
+        // A time too far away to be represented counts as no limit.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(completion) = self.poll_or_arm(router)? {

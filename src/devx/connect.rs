@@ -1,4 +1,4 @@
-//! Connecting: how the connection is to be, and the way to the peer.
+//! Connecting: the options of a connection, and the path to the peer.
 
 use super::sys::Route;
 use super::{AddressError, DevxError, QpAddress, QpControl};
@@ -8,15 +8,15 @@ use crate::command::{
 };
 use crate::types::Qpn;
 
-/// How a connection is to be. The defaults are those of the reference tools, named at each; both sides should
-/// have the same.
+/// The options of a connection. Each field names the reference tools that its default comes from. Both sides
+/// should use the same options.
 ///
 /// ```
 /// use mlx5_mkey::command::AckTimeout;
 /// use mlx5_mkey::devx::ConnectOptions;
 ///
-/// // RoCE v2 in the traffic class of DSCP 26, and a dead peer is noticed sooner: 4.096 us * 2^12, and up to
-/// // 7 times again.
+/// // RoCE v2 in the traffic class of DSCP 26. A dead peer is noticed sooner: after 4.096 us * 2^12 and up to
+/// // 7 retries.
 /// let options = ConnectOptions {
 ///     source_gid_index: 3,
 ///     traffic_class: 26 << 2,
@@ -31,33 +31,35 @@ pub struct ConnectOptions {
     /// Entry of the own GID table, which also decides the version of RoCE; `show_gids` or `ibv_devinfo -v`
     /// list it. Default 0.
     pub source_gid_index: u8,
-    /// Number of the first packet sent. Default 0. The tools draw one, so that late packets of an earlier
-    /// connection are not taken for packets of this one; it must be the same in [`QpControl::address`] and
-    /// [`QpControl::connect`].
+    /// Number of the first packet sent. Default 0. The tools use a random number, so that late packets of an
+    /// earlier connection are not taken for packets of this one. Pass the same number to
+    /// [`QpControl::address`] and [`QpControl::connect`].
     pub first_psn: Psn,
-    /// Largest packet. By default the smaller of both ports' active MTU, as perftest has it, and 1024 bytes
-    /// for a port that reports none, as `ibv_rc_pingpong` has it.
+    /// Largest packet. The default is the smaller active MTU of the two ports, as in perftest; a port that
+    /// reports no MTU counts as 1024 bytes, as in `ibv_rc_pingpong`.
     pub mtu: Option<PathMtu>,
     /// How long to wait for an acknowledgement. Default 14: 67 ms (`ibv_rc_pingpong`, perftest, pyverbs).
     pub ack_timeout: AckTimeout,
-    /// Retries after that. Default 7 (the same).
+    /// Retries after an acknowledgement timed out. Default 7 (`ibv_rc_pingpong`, perftest, pyverbs).
     pub retries: Retries,
-    /// Retries when the peer has no receive request. Default 7: no limit (the same).
+    /// Retries when the peer has no receive request. Default 7: no limit (`ibv_rc_pingpong`, perftest,
+    /// pyverbs).
     pub rnr_retries: Retries,
-    /// How long the peer waits when there is no receive request here. Default 12: 0.64 ms (the same).
+    /// How long the peer waits before a retry when there is no receive request here. Default 12: 0.64 ms
+    /// (`ibv_rc_pingpong`, perftest, pyverbs).
     pub rnr_timer: RnrTimer,
     /// Own RDMA READs and atomics in flight (`max_rd_atomic`), at most the peer's `log_max_dest_rd_atomic`.
-    /// By default 16, as perftest has it for RDMA READ, or fewer where the device has fewer
+    /// The default is 16, as in perftest for RDMA READ, or the device's limit if that is lower
     /// ([`GeneralCapabilities::log_max_reads_out`](crate::command::GeneralCapabilities::log_max_reads_out)).
     pub log_max_rd_atomic: Option<LogMaxRdAtomic>,
-    /// RDMA READs and atomics of the peer in flight (`max_dest_rd_atomic`). By default 16, or fewer where the
-    /// device has fewer
+    /// RDMA READs and atomics of the peer in flight (`max_dest_rd_atomic`). The default is 16, or the
+    /// device's limit if that is lower
     /// ([`GeneralCapabilities::log_max_reads_in`](crate::command::GeneralCapabilities::log_max_reads_in)).
     pub log_max_dest_rd_atomic: Option<LogMaxRdAtomic>,
-    /// After how many packets a request asks for an acknowledgement. Default 256 (Linux, UCX). Fewer find a
-    /// lost packet sooner, and cost the wire and both devices more.
+    /// After how many packets a request asks for an acknowledgement. Default 256 (Linux, UCX). With a smaller
+    /// number a lost packet is found sooner, at a higher cost for the wire and both devices.
     pub log_ack_interval: LogAckInterval,
-    /// InfiniBand service level or Ethernet priority. Default 0 (the same).
+    /// InfiniBand service level or Ethernet priority. Default 0 (`ibv_rc_pingpong`, perftest, pyverbs).
     pub service_level: Priority,
     /// Traffic class of RoCE. Its upper 6 bits are the DSCP of RoCE v2. Default 0 (perftest).
     pub traffic_class: u8,
@@ -65,8 +67,8 @@ pub struct ConnectOptions {
     pub hop_limit: u8,
     /// Flow label of RoCE. Default 0 (perftest).
     pub flow_label: FlowLabel,
-    /// UDP source port of RoCE v2. By default what the kernel's mlx5 driver takes: from the flow label, or
-    /// from the numbers of both queue pairs where that is 0.
+    /// UDP source port of RoCE v2. The default is the port that the kernel's mlx5 driver computes: from the
+    /// flow label, or from the numbers of both queue pairs where the flow label is 0.
     pub udp_source_port: Option<u16>,
     /// MAC address of the peer, or of the router to it. By default the kernel finds it by the peer's GID.
     pub mac: Option<[u8; 6]>,
@@ -96,8 +98,8 @@ impl Default for ConnectOptions {
 }
 
 /// Returns the UDP source port of a connection (kernel: `rdma_get_udp_sport`): the 20 bits of the flow label,
-/// or of the product of both numbers where that is 0, are folded to 14, above the lowest port that the
-/// InfiniBand specification allows.
+/// or of the product of both queue pair numbers where the label is 0, are folded to 14 bits and added to the
+/// lowest port that the InfiniBand specification allows.
 fn udp_source_port(flow_label: FlowLabel, own: Qpn, peer: Qpn) -> u16 {
     const LOWEST: u32 = 0xc000;
     const LOW_BITS: u32 = 0x3fff;
@@ -113,10 +115,10 @@ fn udp_source_port(flow_label: FlowLabel, own: Qpn, peer: Qpn) -> u16 {
 }
 
 impl QpControl {
-    /// Returns what the peer has to know to connect to this queue pair with the same options.
+    /// Returns the address that the peer needs to connect to this queue pair with the same options.
     ///
     /// # Errors
-    /// [`DevxError::Call`] where the port or the entry of its GID table is not there.
+    /// [`DevxError::Call`] where the port or the entry of its GID table does not exist.
     pub fn address(&self, options: &ConnectOptions) -> Result<QpAddress, DevxError> {
         let (context, number) = (&self.domain().context, self.port());
         let port = context.port(number)?;
@@ -129,15 +131,15 @@ impl QpControl {
         })
     }
 
-    /// Connects to a peer: INIT to RTR to RTS. On Ethernet the path is RoCE by GID and MAC address, on
-    /// InfiniBand it is by LID, within one subnet.
+    /// Connects to a peer: INIT to RTR to RTS. On Ethernet (RoCE) the path uses GID and MAC address; on
+    /// InfiniBand it uses the LID, within one subnet.
     ///
     /// Where the device refuses the second step, the queue pair stays in RTR; [`super::QueuePair::reset`]
-    /// takes it back.
+    /// returns it to INIT.
     ///
     /// # Errors
     /// [`DevxError::Address`] for a peer without GID (Ethernet) or LID (InfiniBand), [`DevxError::Call`]
-    /// where the kernel does not find its MAC address, [`DevxError::Command`].
+    /// where the kernel does not find the peer's MAC address, [`DevxError::Command`].
     pub fn connect(&self, peer: &QpAddress, options: &ConnectOptions) -> Result<(), DevxError> {
         let port = self.domain().context.port(self.port())?;
         let path = match (port.is_ethernet, peer.gid, peer.lid) {
@@ -150,7 +152,7 @@ impl QpControl {
         self.connect_over(path, peer.qpn, peer.first_psn, mtu, options)
     }
 
-    /// Connects to a queue pair of the same device, over a path that does not leave it: no address is needed.
+    /// Connects to a queue pair of the same device, over a path inside the device: no address is needed.
     ///
     /// # Errors
     /// [`DevxError::Command`].
@@ -158,7 +160,7 @@ impl QpControl {
         self.connect_over(Path::Loopback, peer, Psn::default(), PathMtu::B1024, &ConnectOptions::default())
     }
 
-    /// Connects to itself.
+    /// Connects the queue pair to itself.
     ///
     /// # Errors
     /// As [`QpControl::connect_local`].
@@ -186,7 +188,7 @@ impl QpControl {
             path,
             port: self.port(),
             mtu,
-            // As Linux does: a device with a lower limit refuses more.
+            // The device's limit, as in Linux: a device refuses a number above its limit.
             log_max_message: LogMessage::new(device.log_max_message).unwrap_or(LogMessage::MAX),
             first_psn: peer_psn,
             log_max_rd_atomic: options.log_max_dest_rd_atomic.unwrap_or(log_in),
@@ -205,7 +207,7 @@ impl QpControl {
 
     fn roce_path(&self, peer: &QpAddress, options: &ConnectOptions) -> Result<RocePath, DevxError> {
         let (mac, is_udp) = match options.mac {
-            // RoCE v1 has no UDP header, in which the port could be.
+            // Only the UDP header of RoCE v2 carries the port, and RoCE v1 has no UDP header.
             Some(mac) => (mac, true),
             None => {
                 let hop = self.domain().pd.resolve(Route {

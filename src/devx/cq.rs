@@ -1,4 +1,4 @@
-//! Completion queues: their rings, and who may write how many entries to them.
+//! Completion queues: their rings, and the entries that are set aside for each queue pair and mkey.
 
 #![allow(unsafe_code)]
 
@@ -15,10 +15,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes between a ring and the doorbell record after it, so that they do not share a cache line.
+/// Bytes of the doorbell record's place after a ring: a cache line of its own.
 pub(super) const RECORD_BYTES: usize = 64;
 
-/// What a completion queue is to be like. A number of entries alone is one, too.
+/// The properties of a completion queue. A plain number of entries converts into this type.
 ///
 /// ```
 /// use mlx5_mkey::devx::{Cq, CqReader, CqSpec, Device, DevxError};
@@ -37,8 +37,8 @@ pub struct CqSpec {
     /// signalled or not (all of them are completed when the queue pair fails), and one for each receive slot;
     /// an mkey with signatures one. [`CqSpec::entries_for`] adds them up.
     pub entries: u32,
-    /// Entries are not counted, and the device overwrites those that were not taken in time (PRM `oi`). No
-    /// mkey has its signature errors arrive there ([`DevxError::ErrorsOverwritten`]).
+    /// The library does not count entries, and the device overwrites entries that were not taken in time (PRM
+    /// `oi`). Mkeys with signatures cannot use the queue ([`DevxError::ErrorsOverwritten`]).
     pub ignore_overrun: bool,
     /// The size of an entry.
     pub cqe_size: CqeSize,
@@ -63,7 +63,8 @@ impl CqSpec {
     pub const fn entries_for(queue_pairs: u32, sends: u32, receives: u32, mkeys: u32) -> u32 {
         let each = sends.saturating_add(receives);
         let all = queue_pairs.saturating_mul(each).saturating_add(mkeys);
-        // Where there is no such power of two, creating the queue refuses the number.
+        // If the power of two does not fit 32 bits, the number returned is one that creating the queue
+        // refuses.
         match all.checked_next_power_of_two() {
             Some(entries) => entries,
             None => u32::MAX,
@@ -85,36 +86,37 @@ struct CqObject {
     number: Cqn,
     identity: CqIdentity,
     room: Room,
-    /// Signature errors whose mkeys no router had, of all queues of the device.
+    /// Signature errors, of all queues of the device, whose mkeys were in no router.
     unclaimed: Arc<SharedFaults>,
     object: sys::Object<Option<CqMemory>>,
 }
 
-/// What the device uses of a completion queue, if it was made here.
+/// The memory that the device uses for a completion queue created here.
 pub(super) struct CqMemory {
     _ring: sys::Dma,
     _uar: Arc<sys::Uar>,
 }
 
-/// Who may write how many entries.
+/// The number of entries, and for whom they are set aside.
 struct Room {
-    /// `u32::MAX` where nobody counts.
+    /// `u32::MAX` where entries are not counted.
     entries: u32,
     set_aside: AtomicU32,
-    /// Who has entries set aside, and who is gone while entries of it may still be in the ring.
+    /// The writers with entries set aside. A writer that was destroyed remains listed while the ring may
+    /// still hold entries of it.
     writers: Mutex<HashMap<Writer, Held>>,
     any_departed: AtomicBool,
 }
 
-/// What is set aside for a writer.
+/// The entries that are set aside for one writer.
 #[derive(Default)]
 struct Held {
     entries: u32,
-    /// [`SetAside`]s of it. None: it is gone from the device.
+    /// [`SetAside`]s of the writer. With none, the writer is gone from the device.
     holders: u32,
 }
 
-/// What the device writes entries about.
+/// An object that the device writes entries about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Writer {
     Qp(Qpn),
@@ -122,7 +124,7 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    /// Returns whether an entry is about this.
+    /// Returns whether an entry is about this object.
     fn wrote(self, entry: &Cqe) -> bool {
         match (self, entry.opcode()) {
             (Self::Mkey(index), CqeOpcode::SIGNATURE_ERROR) => {
@@ -134,7 +136,8 @@ impl Writer {
     }
 }
 
-/// Entries that are set aside, until they are given back or their writer is gone and its entries are taken.
+/// Entries that are set aside until they are given back, or until their writer is gone and its entries are
+/// taken.
 pub(super) struct SetAside {
     cq: Cq,
     entries: u32,
@@ -142,11 +145,11 @@ pub(super) struct SetAside {
 }
 
 impl SetAside {
-    /// Says who writes the entries, once it is known.
+    /// Sets the writer of the entries, once it is known.
     pub(super) fn belongs_to(&self, writer: Writer) {
         if self.writer.set(writer).is_ok() {
             if let Writer::Mkey(index) = writer {
-                // The mkey is new: what is kept of its number is of another one, which is gone.
+                // The mkey is new: an error kept under its number belongs to an earlier mkey, which is gone.
                 self.cq.0.unclaimed.forget(index);
             }
             let mut writers = self.cq.0.room.writers();
@@ -160,7 +163,7 @@ impl Drop for SetAside {
     fn drop(&mut self) {
         let room = &self.cq.0.room;
         match self.writer.get() {
-            // The writer was destroyed: it is dropped after that.
+            // The writer was destroyed before this value is dropped.
             Some(writer) => {
                 if let Some(held) = room.writers().get_mut(writer) {
                     held.holders -= 1;
@@ -179,7 +182,7 @@ impl Room {
 }
 
 impl Device {
-    /// Makes a completion queue, and its reading end: `create_cq(256)` one of 256 entries.
+    /// Creates a completion queue and its reader. `create_cq(256)` creates a queue of 256 entries.
     ///
     /// # Errors
     /// [`DevxError::Queue`] for a number of entries that is no power of two, [`DevxError::Call`],
@@ -195,7 +198,7 @@ impl Device {
         let count = entries as usize;
         let ring_bytes = count * cqe_size.bytes();
         let memory = sys::Dma::alloc(&self.context, ring_bytes + RECORD_BYTES)?;
-        // SAFETY: the reader owns the object that owns the memory, and these are handed out once.
+        // SAFETY: the reader owns the object that owns the memory. Ring and record are handed out once.
         let queue = unsafe {
             let record = memory.record(ring_bytes)?;
             match cqe_size {
@@ -230,7 +233,7 @@ impl Device {
     }
 }
 
-/// Does the same with a queue of either size.
+/// Evaluates the same expression for a queue of either entry size.
 macro_rules! with_queue {
     ($any:expr, $queue:ident => $body:expr) => {
         match $any {
@@ -241,8 +244,8 @@ macro_rules! with_queue {
 }
 
 impl Cq {
-    /// Makes a queue and its reading end of what there is on the device and in memory. Up to `entries` can be
-    /// set aside.
+    /// Wraps a completion queue that exists on the device and in memory, and its reader. Up to `entries`
+    /// entries can be set aside.
     pub(super) fn new(
         number: Cqn,
         entries: u32,
@@ -263,23 +266,23 @@ impl Cq {
         (cq.clone(), CqReader { queue, doorbell, channel: None, cq })
     }
 
-    /// Returns its number.
+    /// Returns the queue's number.
     pub fn number(&self) -> Cqn {
         self.0.number
     }
 
-    /// Returns where the ring is in the memory of this process, to look at it from elsewhere, as
-    /// [`QpControl::addresses`](super::QpControl::addresses) does of a queue pair.
+    /// Returns the address of the ring in this process, for tools that look at it from outside.
+    /// [`QpControl::addresses`](super::QpControl::addresses) does the same for a queue pair.
     pub fn ring_address(&self) -> u64 {
         self.0.identity.address() as u64
     }
 
-    /// Returns what tells it from the queues of other devices as well.
+    /// Returns the queue's identity, which also differs from those of other devices' queues.
     pub(super) fn identity(&self) -> CqIdentity {
         self.0.identity
     }
 
-    /// Returns how many entries nothing has set aside yet.
+    /// Returns how many entries are not set aside yet.
     pub fn free_entries(&self) -> u32 {
         self.0.room.entries.saturating_sub(self.0.room.set_aside.load(Ordering::Relaxed))
     }
@@ -312,18 +315,18 @@ impl Cq {
         }
     }
 
-    /// Returns whether entries are set aside for one with this number: it is there, or is gone while entries
-    /// of it may still be in the ring.
+    /// Returns whether entries are set aside for this writer: it exists, or it is gone while the ring may
+    /// still hold entries of it.
     pub(super) fn knows(&self, writer: Writer) -> bool {
         self.0.room.writers().contains_key(&writer)
     }
 
-    /// Returns whether another library made it.
+    /// Returns whether another library created the queue.
     pub(super) fn is_of_other(&self) -> bool {
         self.0.object.kept().is_none()
     }
 
-    /// Returns what the kernel knows the queue by.
+    /// Returns the object by which the kernel knows the queue.
     pub(super) fn object(&self) -> &sys::Object<impl Sized> {
         &self.0.object
     }
@@ -379,7 +382,7 @@ impl AnyCq {
     }
 }
 
-/// Not inlined where [`CqReader::poll`] is: programs have this kind seldom.
+/// Not inlined into [`CqReader::poll`]: programs rarely use entries of this size.
 #[inline(never)]
 fn poll_long(
     queue: &mut CompletionQueue<'static, Cqe128>,
@@ -388,17 +391,18 @@ fn poll_long(
     queue.poll(router)
 }
 
-/// The reading end of a completion queue. It keeps the queue alive.
+/// The reader of a completion queue. It keeps the queue alive.
 ///
-/// [`CqReader::poll`] looks whether there is a completion; [`CqReader::wait`] sleeps until there is one. Who
-/// waits for other things as well has [`CqReader::channel`] and [`CqReader::poll_or_arm`].
+/// [`CqReader::poll`] returns at once, with a completion or without; [`CqReader::wait`] sleeps until there is
+/// one. Programs that wait for other descriptors as well use [`CqReader::channel`] and
+/// [`CqReader::poll_or_arm`].
 ///
 /// ```no_run
 /// use mlx5_mkey::devx::{CqReader, Mkeys, QueuePair};
 /// use mlx5_mkey::error::CompletionError;
 /// use mlx5_mkey::queue::{Completion, Outcome, QpRouter};
 ///
-/// /// Takes what has completed.
+/// /// Takes all completions that have arrived.
 /// fn drain(
 ///     completions: &mut CqReader,
 ///     queue: &mut QueuePair<256, 64>,
@@ -411,7 +415,7 @@ fn poll_long(
 ///                 Outcome::Failed(failure) => println!("request {} failed: {}", work.id, failure.syndrome),
 ///                 _ => println!("request {} is done", work.id),
 ///             },
-///             // Data that passed through the mkey had a wrong signature. Which block, its check says.
+///             // Data that passed through the mkey had a wrong signature. The mkey's check names the block.
 ///             Completion::SignatureError { position, .. } => {
 ///                 println!("mkey {position}: {:?}", router.mkeys[position].take_error());
 ///             }
@@ -423,20 +427,20 @@ fn poll_long(
 pub struct CqReader {
     pub(super) queue: AnyCq,
     pub(super) doorbell: UarCqDoorbell,
-    /// Made when it is first needed.
+    /// Created when it is first needed.
     pub(super) channel: Option<Arc<sys::EventChannel>>,
     cq: Cq,
 }
 
 impl CqReader {
-    /// Returns the queue that it reads.
+    /// Returns the queue that this reader reads.
     pub const fn cq(&self) -> &Cq {
         &self.cq
     }
 
-    /// Returns the next completion; see [`CompletionQueue::poll`]. A [`super::QueuePair`] is what a router
-    /// finds: `QpRouter { queues: &mut queue_pair, mkeys }` for one, a [`crate::queue::QpTable`] for many.
-    /// Completions of a queue pair that was dropped are left out.
+    /// Returns the next completion; see [`CompletionQueue::poll`]. The router finds the [`super::QueuePair`]
+    /// of a completion: `QpRouter { queues: &mut queue_pair, mkeys }` for one, a [`crate::queue::QpTable`]
+    /// for many. Completions of a dropped queue pair are skipped.
     ///
     /// # Errors
     /// [`CompletionError`].
@@ -452,7 +456,7 @@ impl CqReader {
         }
     }
 
-    /// Returns the next completion with its entry, for its time stamp say; see
+    /// Returns the next completion with its entry, for example for the time stamp; see
     /// [`CompletionQueue::poll_with_entry`].
     pub fn poll_with_entry(
         &mut self,
@@ -475,18 +479,18 @@ impl CqReader {
     }
 
     /// Returns the first signature error of an mkey since the last call, if any; see
-    /// [`CompletionQueue::check`]. Errors whose mkeys no router had are known to all readers of the
-    /// [`Device`]: of a queue pair with two completion queues, either reader tells of them.
+    /// [`CompletionQueue::check`]. All readers of a [`Device`] share the errors whose mkeys were in no
+    /// router: for a queue pair with two completion queues, either reader returns them.
     ///
     /// # Errors
-    /// As of [`CompletionQueue::check`].
+    /// The errors of [`CompletionQueue::check`].
     pub fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
         self.forget_departed();
         with_queue!(&mut self.queue, queue => queue.check(mkey))
     }
 
-    /// Takes the next entry as it is, for [`crate::inspect`], and gives its slot back to the device. The
-    /// request that it is about stays outstanding.
+    /// Takes the next entry undecoded, for [`crate::inspect`], and gives its slot back to the device. The
+    /// entry's request stays outstanding.
     pub fn take_entry(&mut self) -> Option<Cqe> {
         self.queue.take_entry()
     }
@@ -496,7 +500,8 @@ impl CqReader {
         self.queue.discard(|entry| entry.is_of(qpn));
     }
 
-    /// Drops the entries of whoever is gone, and gives back what was set aside for it.
+    /// Drops the entries of destroyed queue pairs and mkeys, and gives back the entries that were set aside
+    /// for them.
     #[inline]
     fn forget_departed(&mut self) {
         if self.cq.0.room.any_departed.load(Ordering::Acquire) {

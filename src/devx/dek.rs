@@ -6,13 +6,13 @@ use crate::types::DekId;
 use std::boxed::Box;
 use std::sync::Arc;
 
-/// A data encryption key on the device. It is gone from the device when the value is dropped.
+/// A data encryption key on the device. Dropping the value destroys the key on the device.
 ///
 /// # Numbers come back
-/// The device gives the number of a key that is gone to the next key that is made. An mkey whose
-/// configuration names the number encrypts and decrypts with that other key then, and no error tells of it.
+/// The device may give the number of a destroyed key to the next key that is created. An mkey whose
+/// configuration still names the number then encrypts and decrypts with the other key, without any error.
 /// Before a key is dropped or destroyed, configure each mkey that names it anew, or destroy the mkey, and
-/// take the completions of all transfers through it. The same holds for
+/// take the completions of all transfers through the mkey. The same holds for
 /// [`DekCache::erase`](super::DekCache::erase), also while others hold leases of the key.
 pub struct Dek {
     id: DekObject,
@@ -21,17 +21,17 @@ pub struct Dek {
 }
 
 impl Dek {
-    /// Destroys the key on the device. Its number may be another key's from now on, see [`Dek`].
+    /// Destroys the key on the device. The device may give the number to another key, see [`Dek`].
     ///
     /// # Errors
-    /// [`DevxError::Call`], and the key, which is still there.
+    /// [`DevxError::Call`], with the key, which still exists.
     pub fn destroy(self) -> Result<(), (DevxError, Self)> {
         let Self { id, domain, object } = self;
         object.destroy().map_err(|(error, object)| (error, Self { id, domain, object }))
     }
 
-    /// Returns the number that [`crate::mkey::Crypto`] takes. It names this key as long as the value lives,
-    /// see [`Dek`].
+    /// Returns the number that [`crate::mkey::Crypto`] takes. The number names this key as long as the value
+    /// lives, see [`Dek`].
     pub const fn id(&self) -> DekId {
         self.id.dek_id()
     }
@@ -49,25 +49,26 @@ impl Dek {
         &self.object
     }
 
-    /// Asks the device for the key's state, and for what was to be remembered of it (`mlx5dv_dek_query`).
+    /// Asks the device for the key's state, and for the `opaque` bytes that it was created with
+    /// (`mlx5dv_dek_query`).
     ///
     /// # Errors
-    /// [`DevxError::Command`]: of a wrapped key, without a login, say.
+    /// [`DevxError::Command`], for example for a wrapped key without a login.
     pub fn query(&self) -> Result<DekInfo, DevxError> {
         Ok(carry(&self.query_command(), |request, reply| self.object.query(request, reply))?.1)
     }
 
-    /// Gives the key another value: its number stays, and so do the mkeys that were configured with it. When
-    /// the key was used, [`Device::sync_crypto`] comes between the last completion with the old value and
-    /// this.
+    /// Gives the key another value. Its number stays, and mkeys that were configured with the key use the new
+    /// value. If the key was used, call [`Device::sync_crypto`] after the last completion with the old value
+    /// and before this function.
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device cannot, or refuses: the key is as before.
+    /// [`DevxError::Command`] where the device cannot replace keys, or refuses: the key is as before.
     ///
     /// ```no_run
     /// use mlx5_mkey::command::DekKey;
     /// use mlx5_mkey::devx::{Dek, Device, DevxError};
-    /// /// All transfers with the key have completed.
+    /// /// Replaces a key, after all transfers with it have completed.
     /// fn rotate(device: &Device, dek: &mut Dek, key: DekKey<'_>) -> Result<(), DevxError> {
     ///     device.sync_crypto()?;
     ///     dek.replace(key)
@@ -81,10 +82,10 @@ impl Dek {
 }
 
 impl Device {
-    /// Has the device forget the values of keys that it has used (SYNC_CRYPTO), see [`Dek::replace`].
+    /// Makes the device forget the values of keys that it has used (SYNC_CRYPTO), see [`Dek::replace`].
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device cannot, or refuses.
+    /// [`DevxError::Command`] where the device has no such command, or refuses.
     pub fn sync_crypto(&self) -> Result<(), DevxError> {
         SyncCrypto.check(&self.report)?;
         self.execute(&SyncCrypto)
@@ -92,8 +93,8 @@ impl Device {
 }
 
 impl ProtectionDomain {
-    /// Loads a data encryption key. Its bytes are wiped from the mailbox; the caller's copy is the caller's
-    /// to wipe.
+    /// Loads a data encryption key. The library wipes the key's bytes from the mailbox; the caller wipes its
+    /// own copy.
     ///
     /// # Errors
     /// [`DevxError::Command`] where the device does not take keys in this form, or refuses.

@@ -1,4 +1,4 @@
-//! Data encryption keys by the user's own names.
+//! Data encryption keys, found by identities that the program chooses.
 
 use super::{Dek, DevxError, ProtectionDomain};
 use crate::types::DekId;
@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 /// Data encryption keys on a device, one for each identity: a volume, a tenant.
 ///
-/// A key is loaded when it is asked for and not there. Its bytes stay on the device only: the mailbox that
-/// loads them is wiped. Whoever uses a key holds a lease of it, so that [`DekCache::remove_unused`] knows
-/// which are in use.
+/// A key is loaded when it is first asked for. Its bytes stay on the device only: the mailbox that loads them
+/// is wiped. Each user of a key holds a lease, so that [`DekCache::remove_unused`] knows the keys in use.
 ///
 /// ```no_run
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
@@ -28,7 +27,7 @@ use std::sync::Arc;
 /// println!("to be configured with: {}", lease.id());
 /// drop(lease);
 /// assert_eq!(deks.remove_unused(), 1);
-/// // Crypto-erase, whoever holds a lease. Another key for the same volume: `erase`, then `lease`.
+/// // Crypto-erase, even if somebody holds a lease. To change a volume's key: `erase`, then `lease`.
 /// assert!(!deks.erase("volume 7")?, "it is gone already");
 /// # Ok(())
 /// # }
@@ -40,13 +39,13 @@ pub struct DekCache<I> {
 
 /// A key on the device.
 struct Cached {
-    /// Destroyed with the value.
+    /// The key, destroyed with this value.
     dek: Dek,
-    /// As many clones as there are leases, and one.
+    /// One clone for each lease, and this one.
     leases: Arc<()>,
 }
 
-/// A key that is in use. It keeps the key in the cache, but does not outlive [`DekCache::erase`].
+/// A lease of a key that is in use. It keeps the key in the cache, but [`DekCache::erase`] voids it.
 #[derive(Clone, Debug)]
 pub struct DekLease {
     id: DekId,
@@ -61,12 +60,12 @@ impl DekLease {
 }
 
 impl<I: Eq + Hash> DekCache<I> {
-    /// No keys, in this protection domain.
+    /// Creates a cache without keys, in this protection domain.
     pub fn new(pd: ProtectionDomain) -> Self {
         Self { pd, deks: HashMap::new() }
     }
 
-    /// Returns a lease of the key of this identity. `load` makes it, if it is not there
+    /// Returns a lease of this identity's key. If the cache lacks the key, `load` creates it
     /// ([`ProtectionDomain::create_dek`]).
     ///
     /// # Errors
@@ -85,15 +84,14 @@ impl<I: Eq + Hash> DekCache<I> {
         Ok(lease)
     }
 
-    /// Destroys the key of this identity at once, whether it is in use or not, and returns whether there was
-    /// one.
+    /// Destroys this identity's key at once, even if it is in use. Returns whether the cache had the key.
     ///
-    /// Nobody can use the key through this device any more. Leases of it are void: the device may give their
-    /// number to the next key, so mkeys that were configured with it have to be configured anew, or
-    /// invalidated, before that is loaded.
+    /// Nobody can use the key through this device any more, and its leases are void. The device may give the
+    /// key's number to the next key. Before the next key is loaded, configure the mkeys that name the number
+    /// anew, or invalidate them.
     ///
     /// # Errors
-    /// [`DevxError::Call`] where the device refuses: the key is still there, and stays in the cache.
+    /// [`DevxError::Call`] where the device refuses: the key still exists, and stays in the cache.
     pub fn erase<Q: Eq + Hash + ?Sized>(&mut self, identity: &Q) -> Result<bool, DevxError>
     where
         I: Borrow<Q>,
@@ -107,20 +105,20 @@ impl<I: Eq + Hash> DekCache<I> {
         })
     }
 
-    /// Destroys the keys that have no lease, and returns how many there were. One that the device does not
-    /// destroy is in the cache no more; [`super::on_drop_error`] hears of it.
+    /// Destroys the keys that have no lease, and returns their number. A key that the device does not destroy
+    /// leaves the cache as well; [`super::on_drop_error`] reports the error.
     pub fn remove_unused(&mut self) -> usize {
         let before = self.deks.len();
         self.deks.retain(|_, cached| Arc::strong_count(&cached.leases) > 1);
         before - self.deks.len()
     }
 
-    /// Returns how many keys there are.
+    /// Returns how many keys the cache has.
     pub fn len(&self) -> usize {
         self.deks.len()
     }
 
-    /// Returns whether there is no key.
+    /// Returns whether the cache has no key.
     pub fn is_empty(&self) -> bool {
         self.deks.is_empty()
     }

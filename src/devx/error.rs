@@ -1,4 +1,4 @@
-//! What can go wrong on the way to the device, and what to do about it.
+//! Errors of the shim. Their texts say what may help.
 
 use super::address::AddressError;
 use crate::command::QpState;
@@ -12,11 +12,11 @@ use std::string::{String, ToString};
 use std::sync::{PoisonError, RwLock};
 use std::vec::Vec;
 
-/// A library, or a function in it, that is not there.
+/// A library, or a function in a library, that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryError {
     file: &'static str,
-    /// Its name, and the version of rdma-core from which on it is there.
+    /// The name of the missing function, and the first version of rdma-core that has it.
     function: Option<(&'static str, u8)>,
     cause: String,
 }
@@ -49,56 +49,56 @@ impl fmt::Display for LibraryError {
 
 impl Error for LibraryError {}
 
-/// Why an object of another library cannot be taken over, or not be used like that. The other library may go
-/// on with it.
+/// Reasons why an object of another library cannot be taken over, or cannot be used by a function. The other
+/// library may continue to use the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdoptError {
-    /// The object is of another context than the device.
+    /// The object belongs to another context than the device.
     OtherDevice,
-    /// The queue pair is of another protection domain.
+    /// The queue pair belongs to another protection domain.
     OtherDomain,
-    /// The queue pair has another completion queue.
+    /// The queue pair reports to another completion queue.
     OtherCompletionQueue {
-        /// The number of its own.
+        /// The number of the queue pair's completion queue.
         wanted: Cqn,
     },
-    /// The queue pair is no reliable connection.
+    /// The queue pair is not of the type reliable connection.
     NotReliable {
-        /// Its service type (PRM `st`).
+        /// The queue pair's service type (PRM `st`).
         service_type: u8,
     },
     /// The queue pair is not ready to send.
     NotReady(QpState),
     /// The queue pair has no receive queue of its own.
     NoReceiveQueue,
-    /// Send requests are not executed yet.
+    /// The device has not executed all send requests.
     SendsOutstanding {
-        /// The block after the last that is announced, modulo 2^16.
+        /// The block after the last published request, modulo 2^16.
         announced: u16,
         /// The block that the device executes next.
         next: u16,
     },
-    /// Receive requests wait for messages.
+    /// Receive requests still wait for messages.
     ReceivesOutstanding {
-        /// Requests that are announced, modulo 2^16.
+        /// The number of published requests, modulo 2^16.
         announced: u16,
-        /// Those that the device has taken.
+        /// The number of requests that the device has taken.
         taken: u16,
     },
-    /// Completions were not taken from the completion queue.
+    /// The completion queue holds completions that nobody has taken.
     CompletionsWaiting,
-    /// Received data may go into completion entries.
+    /// The device may write received data into completion entries.
     ScatterToCqe,
     /// Work requests must carry a checksum.
     ChecksRequests,
-    /// The entries of the completion queue are neither of 64 nor of 128 bytes.
+    /// The completion queue's entries have this size, which is neither 64 nor 128 bytes.
     EntryBytes(u32),
-    /// Rings, doorbell record or register are not where the library can use them.
+    /// This part (rings, doorbell record or register) is at an address that the library cannot use.
     Layout(&'static str),
-    /// The object was made by another library, and what was asked for takes one that was made here.
+    /// Another library made the object, and the function takes only objects that this library made.
     NotMadeHere,
-    /// The object was made here, and what was asked for takes one that another library made.
+    /// This library made the object, and the function takes only objects of another library.
     MadeHere,
 }
 
@@ -148,23 +148,23 @@ impl fmt::Display for AdoptError {
 
 impl Error for AdoptError {}
 
-/// Why a piece of registered memory cannot be had.
+/// Reasons why a range is no usable piece of registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum PieceError {
-    /// It is not in the memory.
+    /// The range is not inside the memory.
     Outside {
-        /// Its first byte.
+        /// The range's first byte.
         start: usize,
-        /// The byte behind its last.
+        /// The byte after the range's last byte.
         end: usize,
         /// Bytes of the memory.
         length: usize,
     },
-    /// It is longer than a request or an entry can say, which count bytes in 32 bits.
+    /// The range is longer than a request or an entry can state: both count bytes in 32 bits.
     TooLong {
-        /// Its bytes.
+        /// The range's length in bytes.
         bytes: usize,
     },
 }
@@ -184,15 +184,16 @@ impl fmt::Display for PieceError {
 
 impl Error for PieceError {}
 
-/// Why the shim could not do what it was asked for.
+/// Reasons why a function of the shim failed.
 ///
-/// Its text is complete: it holds that of the cause, and what may help. [`Error::source`] returns the cause
-/// for programs that decide by it; one that prints sources behind the error prints the cause twice.
+/// The text of an error is complete: it includes the cause's text, and says what may help. [`Error::source`]
+/// returns the cause, for programs that depend on it. A program that prints both the error and its source
+/// prints the cause twice.
 ///
 /// ```
 /// use mlx5_mkey::devx::DevxError;
 /// use std::error::Error;
-/// /// Returns the kernel's error number, if it is the kernel that refused.
+/// /// Returns the kernel's error number, if the kernel refused.
 /// fn errno(error: &DevxError) -> Option<i32> {
 ///     error.source()?.downcast_ref::<std::io::Error>()?.raw_os_error()
 /// }
@@ -200,46 +201,46 @@ impl Error for PieceError {}
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DevxError {
-    /// A library is missing, or a function in it.
+    /// A library, or a function in a library, is missing.
     Library(LibraryError),
-    /// No mlx5 device has the name, or there is none at all.
+    /// No mlx5 device has the name, or the machine has no mlx5 device.
     NoDevice {
         /// The name that was asked for.
         wanted: Option<String>,
-        /// The RDMA devices that there are.
+        /// The RDMA devices that were found.
         seen: Vec<String>,
     },
-    /// The device is there but cannot be opened for DEVX.
+    /// The device exists but cannot be opened for DEVX.
     Open {
-        /// Its name.
+        /// The device's name.
         device: String,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// A function of libibverbs or libmlx5 failed.
+    /// A call failed, in most cases of a function of libibverbs or libmlx5.
     Call {
-        /// Its name.
+        /// The function's name, or a description of the call.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The device refused a command, or cannot do what it asks for.
+    /// The device refused a command, or lacks the ability that the command needs.
     Command(CommandError),
-    /// The kernel lets no such command through to the device, as Linux does with some; whatever the device
-    /// can do.
+    /// The kernel does not pass this command on to the device, even if the device supports it. Linux blocks
+    /// some commands.
     KernelRefuses {
         /// The command.
         command: Opcode,
-        /// What cannot be had without it, and what can instead.
+        /// What is impossible without the command, and what to use instead.
         what: &'static str,
     },
-    /// A size is not one that a queue can have.
+    /// A queue cannot have this size.
     Queue(QueueError),
     /// A number does not fit its field.
     OutOfRange(OutOfRange),
-    /// The mkey cannot be what was asked for.
+    /// The mkey cannot have the properties that were asked for.
     Config(ConfigError),
-    /// A piece of registered memory cannot be had.
+    /// A range is no usable piece of registered memory.
     Piece(PieceError),
     /// A request is longer than the kernel's interface can carry. Nothing was sent.
     TooLong {
@@ -247,44 +248,44 @@ pub enum DevxError {
         command: Opcode,
         /// Bytes of the request.
         bytes: usize,
-        /// The most that it can have.
+        /// The largest number of bytes that the interface carries.
         max: usize,
     },
     /// An AES-XTS key has equal halves.
     EqualHalves(EqualHalves),
     /// A completion queue has too few entries for all that may complete: it could overrun.
     CompletionQueueTooSmall {
-        /// Its number.
+        /// The number of the completion queue.
         cq: Cqn,
-        /// Entries that are to be set aside.
+        /// The entries that were to be set aside.
         needed: u32,
-        /// Entries that are not set aside yet.
+        /// The entries that are not set aside yet.
         free: u32,
     },
-    /// A completion queue ignores overrun ([`CqSpec::ignore_overrun`](super::CqSpec::ignore_overrun)): signature
-    /// errors that arrive there could be overwritten, and wrong data be called right.
+    /// A completion queue ignores overrun ([`CqSpec::ignore_overrun`](super::CqSpec::ignore_overrun)): a
+    /// signature error could be overwritten there, and wrong data would pass as right.
     ErrorsOverwritten {
-        /// Its number.
+        /// The number of the completion queue.
         cq: Cqn,
     },
-    /// A completion queue is needed whose reader was not given.
+    /// The caller did not pass the reader of a completion queue that the function needs.
     OtherCompletionQueue {
-        /// Its number.
+        /// The number of the completion queue.
         wanted: Cqn,
     },
-    /// The context has a login, and can have one only.
+    /// The context already has a login, and can have only one.
     LoggedIn,
     /// The peer's address cannot be connected to.
     Address(AddressError),
-    /// An object of another library cannot be taken over, or not be used like that.
+    /// An object of another library cannot be taken over, or cannot be used by the function.
     Adopt(AdoptError),
-    /// An entry of a completion queue makes no sense.
+    /// An entry of a completion queue is malformed.
     Completion(CompletionError),
     /// An event was shorter than its header.
     ShortEvent,
     /// The kernel had no memory for events and dropped some.
     EventsLost,
-    /// The waiting for events was ended.
+    /// Somebody ended the waiting for events, or the device is gone.
     EventsClosed,
 }
 
@@ -383,10 +384,10 @@ impl fmt::Display for DevxError {
     }
 }
 
-/// Says what helps where a device cannot be opened.
+/// Returns advice for a device that cannot be opened.
 fn opening(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
-        // libibverbs looks for the file elsewhere when it may not be opened, and says that there is none.
+        // If libibverbs may not open the device's file, it searches elsewhere and then reports ENOENT.
         Some(libc::EACCES | libc::EPERM | libc::ENOENT) => {
             "This user needs read and write access to the device's file in /dev/infiniband, and a \
              container needs that file inside (docker: --device=/dev/infiniband/uverbs0)"
@@ -405,7 +406,7 @@ fn opening(cause: &io::Error) -> &'static str {
     }
 }
 
-/// Says what helps where a call failed, if anything is known.
+/// Returns advice for a call that failed, or an empty string.
 fn calling(what: &str, cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
         Some(libc::ENOMEM) => {
@@ -463,12 +464,12 @@ impl Error for DevxError {
     }
 }
 
-/// What is told of errors in dropping.
+/// The function that receives errors of dropped values.
 static DROP_HOOK: RwLock<fn(&DevxError)> = RwLock::new(|_| {});
 
-/// Has `hook` told of each object that could not be destroyed, and of each registration that could not be
-/// ended, when its value was dropped. What such an object uses is leaked, since the device may still write to
-/// it. By default nobody is told.
+/// Sets the function that receives the errors of dropped values: of objects that could not be destroyed, and
+/// of registrations that could not be ended. The memory of such an object is leaked, since the device may
+/// still write to it. Without this call the errors are ignored.
 ///
 /// ```
 /// mlx5_mkey::devx::on_drop_error(|error| eprintln!("dropping: {error}"));
@@ -477,7 +478,7 @@ pub fn on_drop_error(hook: fn(&DevxError)) {
     *DROP_HOOK.write().unwrap_or_else(PoisonError::into_inner) = hook;
 }
 
-/// Tells of an error in dropping.
+/// Reports an error of a dropped value.
 pub(super) fn drop_failed(error: &DevxError) {
     let hook = *DROP_HOOK.read().unwrap_or_else(PoisonError::into_inner);
     hook(error);

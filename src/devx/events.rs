@@ -1,4 +1,4 @@
-//! Events of objects: what the device reports apart from completions, of which `completion_channel` is.
+//! Events of objects, such as errors of queues. `completion_channel` handles the events of completions.
 
 use super::cq::Cq;
 use super::queue_pair::QpControl;
@@ -11,39 +11,41 @@ use std::time::Duration;
 use zerocopy::FromBytes;
 
 codes! {
-    /// What an event is about (PRM event types). An open set.
+    /// The kind of an event (PRM event types). An open set.
     EventKind(u8), "event {:#04x}";
 
-    /// A completion queue that was armed has entries. [`CqReader::wait`](super::CqReader::wait) asks for it
-    /// by itself.
+    /// An armed completion queue has entries. [`CqReader::wait`](super::CqReader::wait) subscribes to this
+    /// event by itself.
     COMPLETION = 0x00, "completion";
-    /// A send queue stands still before its next request.
+    /// A send queue has stopped before its next request.
     SQ_DRAINED = 0x03, "send queue drained";
-    /// A completion queue was full, or the device cannot write to it; nothing is written to it any more.
+    /// A completion queue was full, or the device cannot write to it. The device writes no more entries to
+    /// it.
     CQ_ERROR = 0x04, "completion queue error";
-    /// A queue pair is in the error state, for a fault of its own queues.
+    /// A queue pair is in the error state because of a fault in its own queues.
     QP_CATASTROPHIC = 0x05, "queue pair error";
-    /// A queue pair is in the error state, for a request of the peer that makes no sense.
+    /// A queue pair is in the error state because of an invalid request of the peer.
     QP_INVALID_REQUEST = 0x10, "invalid request of the peer";
-    /// A queue pair is in the error state, for a request of the peer that it has no right to.
+    /// A queue pair is in the error state because the peer sent a request without the right to it.
     QP_ACCESS = 0x11, "access violation by the peer";
 }
 
 impl EventKind {
-    /// All that put a queue pair into the error state.
+    /// All kinds that report a queue pair in the error state.
     pub const QP_ERRORS: [Self; 3] = [Self::QP_CATASTROPHIC, Self::QP_INVALID_REQUEST, Self::QP_ACCESS];
 }
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What it was asked for with.
+    /// The cookie of the subscription.
     pub cookie: u64,
-    /// What it is about.
+    /// The kind of the event.
     pub kind: EventKind,
 }
 
-/// A channel for events of objects. Threads may wait on it at once; each event goes to one of them.
+/// A channel for events of objects. Several threads may wait on it at the same time; each event goes to one
+/// of them.
 ///
 /// ```
 /// use mlx5_mkey::devx::{Device, DevxError, EventKind, QueuePair};
@@ -62,13 +64,13 @@ pub struct Events {
     waker: Arc<sys::Waker>,
 }
 
-/// Ends the waiting on a channel, from any thread.
+/// Ends all waits on a channel, from any thread.
 #[derive(Clone)]
 pub struct EventsCloser(Arc<sys::Waker>);
 
 impl EventsCloser {
-    /// Ends all waits, those of now and those to come, with [`DevxError::EventsClosed`]. What has come
-    /// already is still handed out first.
+    /// Ends all current and future waits with [`DevxError::EventsClosed`]. Events that have already arrived
+    /// are still returned first.
     pub fn close(&self) {
         self.0.wake();
     }
@@ -88,8 +90,7 @@ impl Device {
 }
 
 impl Events {
-    /// Returns the next event; waits for it up to `timeout`, for ever if there is none. `None` when the time
-    /// is over.
+    /// Returns the next event, or `None` after `timeout`. Waits without limit if no `timeout` is given.
     ///
     /// # Errors
     /// [`DevxError::EventsLost`], [`DevxError::EventsClosed`], [`DevxError::Call`],
@@ -100,7 +101,7 @@ impl Events {
         Ok(Some(Event { cookie, kind: EventKind(entry.event_type) }))
     }
 
-    /// Returns what ends the waiting.
+    /// Returns the handle that ends all waits on this channel.
     pub fn closer(&self) -> EventsCloser {
         EventsCloser(self.waker.clone())
     }
@@ -116,7 +117,7 @@ impl Events {
     }
 }
 
-/// The file descriptor, to be polled beside others. It does not block.
+/// The channel's file descriptor, to be polled beside others. It does not block.
 impl AsFd for Events {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
@@ -130,19 +131,18 @@ impl AsRawFd for Events {
 }
 
 impl QpControl {
-    /// Has `events` tell of these kinds; each event will carry `cookie`.
+    /// Subscribes `events` to these kinds of events of the queue pair. Each event will carry `cookie`.
     ///
     /// # Errors
     /// [`DevxError::Call`]: EINVAL for a kind that the device does not report. [`DevxError::Adopt`] for a
-    /// queue pair that was taken
-    /// over.
+    /// queue pair that was taken over.
     pub fn notify(&self, events: &Events, kinds: &[EventKind], cookie: u64) -> Result<(), DevxError> {
         events.subscribe(self.object(), kinds, cookie)
     }
 }
 
 impl Cq {
-    /// Has `events` tell when the queue fails; the event will carry `cookie`.
+    /// Subscribes `events` to the failure of the queue. The event will carry `cookie`.
     ///
     /// # Errors
     /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over.

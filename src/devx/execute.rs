@@ -1,22 +1,23 @@
 //! Commands that the shim has no function for.
 
-#![allow(unsafe_code)] // Changing a queue pair is the caller's promise.
+#![allow(unsafe_code)] // The caller vouches for changes of a queue pair.
 
 use super::{Device, DevxError, QpControl, carry};
 use crate::command::Command;
 use crate::error::CommandError;
 use core::ops::Range;
 
-/// Where a command names the virtual device that it is for (PRM `vhca_tunnel_id`).
+/// The bytes of a command that name the virtual device which executes it (PRM `vhca_tunnel_id`).
 const TUNNEL: Range<usize> = 4..6;
 
 impl Device {
-    /// Carries a command about no object to the device (`mlx5dv_devx_general_cmd`). The kernel lets through
-    /// those that ask for something, and few others; commands that make objects have functions of their own.
+    /// Sends the device a command that concerns no object (`mlx5dv_devx_general_cmd`). The kernel lets
+    /// through queries, and few other commands. Commands that create objects have their own functions.
     /// Commands for another virtual device (`vhca_tunnel_id`) are refused.
     ///
-    /// What [`crate::command`] does not have, a caller can define: a type with [`Command`], that is the
-    /// opcode, the structures of request and reply as the PRM has them, and how they are filled in and read.
+    /// A caller can define commands that [`crate::command`] lacks: a type that implements [`Command`], with
+    /// the opcode, the PRM's structures of request and reply, and functions that fill in the one and read the
+    /// other.
     ///
     /// ```no_run
     /// use mlx5_mkey::command::Command;
@@ -26,7 +27,7 @@ impl Device {
     /// use zerocopy::big_endian::U32;
     /// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
     ///
-    /// /// QUERY_ADAPTER: of which kind the board is, by its PSID.
+    /// /// QUERY_ADAPTER: asks for the board's PSID, which names the kind of board.
     /// struct QueryAdapter;
     ///
     /// #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -74,8 +75,8 @@ impl Device {
     /// command through (EINVAL).
     pub fn execute<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         let through = |request: &[u8], reply: &mut [u8]| {
-            // With a tunnel the kernel lets every command of another virtual device through, also those that
-            // change things.
+            // For a command with a tunnel id, the kernel lets everything through to the other virtual device,
+            // even changes.
             match request.get(TUNNEL) {
                 Some([0, 0]) => self.context.general_command(request, reply),
                 _ => {
@@ -88,25 +89,25 @@ impl Device {
 }
 
 impl QpControl {
-    /// Carries a command that asks for something of this queue pair to the device (`mlx5dv_devx_obj_query`).
+    /// Sends the device a query of this queue pair (`mlx5dv_devx_obj_query`).
     ///
     /// # Errors
     /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the
-    /// command through: it asks for nothing, or names another object.
+    /// command through, because it is no query or names another object.
     pub fn execute_query<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         Ok(carry(command, |request, reply| self.object().query(request, reply))?.1)
     }
 
-    /// Carries a command that changes this queue pair to the device (`mlx5dv_devx_obj_modify`):
-    /// [`crate::command::Rts2Rts`], say, or [`crate::command::Init2Rtr`] over a path of the caller's.
+    /// Sends the device a command that changes this queue pair (`mlx5dv_devx_obj_modify`), for example
+    /// [`crate::command::Rts2Rts`], or [`crate::command::Init2Rtr`] over a path that the caller chooses.
     ///
     /// # Errors
     /// As [`QpControl::execute_query`].
     ///
     /// # Safety
-    /// The command does not have the device execute requests anew that have completed, as taking the queue
-    /// pair to RESET and back does while its queues go on: memory that they name may be used for something
-    /// else by now.
+    /// The command does not make the device execute completed requests again: the memory that they name may
+    /// have another use by now. Taking the queue pair to RESET and back, while its queues keep their state,
+    /// would do that.
     pub unsafe fn execute_modify<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         Ok(carry(command, |request, reply| self.object().modify(request, reply))?.1)
     }

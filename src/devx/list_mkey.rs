@@ -8,10 +8,11 @@ use crate::types::Key;
 use crate::wire::{OCTOWORDS_PER_BLOCK, WQEBB_BYTES};
 use std::sync::Arc;
 
-/// An mkey that was created with its list. It is gone from the device when the value is dropped.
+/// An mkey that was created with its list. Dropping the value destroys the mkey on the device.
 ///
-/// It can be used at once, and no work request changes it. The memory under it is registered on its own, and
-/// stays so while requests use the key: the device refuses a key under it that is gone.
+/// The mkey can be used at once, and no work request changes it. The memory of its list is registered
+/// separately, and has to stay registered while requests use the mkey: the device refuses requests whose list
+/// names a destroyed key.
 pub struct ListMkey {
     key: Key,
     address: u64,
@@ -20,32 +21,33 @@ pub struct ListMkey {
 }
 
 impl ListMkey {
-    /// The most entries of a list, whatever more the device takes: the command that creates the mkey brings
-    /// the list along, and the kernel's interface carries commands of up to 65,535 bytes. Longer lists have
-    /// mkeys that work requests configure ([`ProtectionDomain::create_mkeys`]), from registered memory
-    /// ([`RegisteredList`](crate::mkey::RegisteredList)).
+    /// The largest number of entries of a list, even if the device accepts more. The command that creates the
+    /// mkey contains the list, and the kernel's interface carries commands of up to 65,535 bytes. For longer
+    /// lists, use mkeys that work requests configure ([`ProtectionDomain::create_mkeys`]), from registered
+    /// memory ([`RegisteredList`](crate::mkey::RegisteredList)).
     // The command pads the list to whole blocks of 64 bytes.
     pub const MAX_ENTRIES: u32 =
         ((MAX_REQUEST - CreateListMkey::INPUT) / WQEBB_BYTES * OCTOWORDS_PER_BLOCK) as u32;
 
-    /// Returns its key, local and remote.
+    /// Returns the mkey's key, local and remote.
     pub const fn key(&self) -> Key {
         self.key
     }
 
-    /// Returns the first address of its space.
+    /// Returns the first address of the mkey's space.
     pub const fn address(&self) -> u64 {
         self.address
     }
 
-    /// Returns how many bytes its space has.
+    /// Returns how many bytes the mkey's space has.
     pub const fn length(&self) -> u64 {
         self.length
     }
 }
 
 impl ProtectionDomain {
-    /// Makes an mkey with its list: `entries`, one after the other, are its space from `address` on.
+    /// Creates an mkey with its list. Its space begins at `address` and consists of `entries`, one after the
+    /// other.
     ///
     /// ```no_run
     /// use mlx5_mkey::command::MkeyEntries;
@@ -59,8 +61,8 @@ impl ProtectionDomain {
     /// ```
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device takes no such list ([`CreateListMkey::new`]), where the list
-    /// has more entries than [`ListMkey::MAX_ENTRIES`] ([`CommandError::TooManyEntries`]), or where the
+    /// [`DevxError::Command`] where the device does not support the list ([`CreateListMkey::new`]), where the
+    /// list has more entries than [`ListMkey::MAX_ENTRIES`] ([`CommandError::TooManyEntries`]), or where the
     /// device refuses.
     pub fn create_list_mkey(
         &self,

@@ -5,7 +5,7 @@ use crate::command::{
     CreateLogin, Credential, CredentialId, ImportKekId, LoginObject, LoginState, QueryLogin,
 };
 
-/// A crypto login. Keys that were loaded under it outlive it.
+/// A crypto login. Keys that were loaded under the login outlive it.
 pub struct Login {
     object: sys::Object<sys::LoginPlace>,
     login: LoginObject,
@@ -15,7 +15,7 @@ impl Login {
     /// Logs out.
     ///
     /// # Errors
-    /// [`DevxError::Call`], and the login, which is still there.
+    /// [`DevxError::Call`], with the login, which still exists.
     pub fn log_out(self) -> Result<(), (DevxError, Self)> {
         let Self { object, login } = self;
         object.destroy().map_err(|(error, object)| (error, Self { object, login }))
@@ -33,12 +33,12 @@ impl Login {
 
 impl Device {
     /// Logs in, so that wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A context has one login at
-    /// a time: the next one may come when this is dropped. Threads share it, and keys that were loaded under
-    /// it outlive it.
+    /// a time: the next login is possible after this one is dropped. Threads share the login. Keys that were
+    /// loaded under it outlive it.
     ///
     /// # Errors
-    /// [`DevxError::LoggedIn`] while there is a login; [`DevxError::Command`] where the device cannot, or
-    /// refuses.
+    /// [`DevxError::LoggedIn`] while the context has a login; [`DevxError::Command`] where the device does
+    /// not support logins, or refuses.
     pub fn login(
         &self,
         credential_id: CredentialId,

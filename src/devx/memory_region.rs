@@ -1,6 +1,6 @@
 //! Registered memory, and pieces of it.
 
-#![allow(unsafe_code)] // Registering memory is the caller's promise, passed on to the seam.
+#![allow(unsafe_code)] // The caller vouches for registered memory; the promise is passed on to `sys`.
 
 use super::{DevxError, PieceError, ProtectionDomain, sys};
 use crate::mkey::{Access, KlmEntry};
@@ -24,7 +24,8 @@ pub(super) fn verbs_access(access: Access) -> u32 {
     .sum()
 }
 
-/// Registered memory of the caller's, or of a dma-buf. [`super::Buffer`] is memory that the shim owns.
+/// Registered memory that belongs to the caller or to a dma-buf. [`super::Buffer`] is memory that the shim
+/// owns.
 pub struct MemoryRegion {
     region: sys::Mr,
     address: u64,
@@ -35,22 +36,22 @@ impl MemoryRegion {
     /// Ends the registration: the device cannot reach the memory any more.
     ///
     /// # Errors
-    /// [`DevxError::Call`]: the device may still reach the memory, which has to stay.
+    /// [`DevxError::Call`]: the device may still reach the memory, which has to stay mapped.
     pub fn deregister(self) -> Result<(), DevxError> {
         self.region.deregister()
     }
 
-    /// Returns the address by which requests name its first byte.
+    /// Returns the address by which requests name the region's first byte.
     pub const fn address(&self) -> u64 {
         self.address
     }
 
-    /// Returns how many bytes it has.
+    /// Returns the region's length in bytes.
     pub const fn len(&self) -> usize {
         self.length
     }
 
-    /// Returns whether it has none.
+    /// Returns whether the region has no bytes.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -65,7 +66,7 @@ impl MemoryRegion {
         Key::from_raw(self.region.rkey())
     }
 
-    /// Returns a piece as the layout of an mkey has it, as [`super::Buffer::entry`] does.
+    /// Returns a piece of the region as an entry of an mkey's layout, as [`super::Buffer::entry`] does.
     ///
     /// # Errors
     /// [`PieceError`].
@@ -73,7 +74,7 @@ impl MemoryRegion {
         Ok(entry_of(self.sge(piece)?))
     }
 
-    /// Returns a piece as requests have it, as [`super::Buffer::sge`] does.
+    /// Returns a piece of the region as a data segment of a request, as [`super::Buffer::sge`] does.
     ///
     /// # Errors
     /// [`PieceError`].
@@ -82,7 +83,7 @@ impl MemoryRegion {
     }
 }
 
-/// Returns a piece of `length` registered bytes at `address`.
+/// Returns a piece of `length` registered bytes at `address`, as a data segment.
 pub(super) fn sge_of(
     address: u64,
     length: usize,
@@ -96,7 +97,7 @@ pub(super) fn sge_of(
     Ok(Sge { address: address.wrapping_add(start as u64), length: bytes, lkey })
 }
 
-/// Returns the same piece as the layout of an mkey has it.
+/// Returns the same piece as an entry of an mkey's layout.
 pub(super) const fn entry_of(Sge { address, length, lkey }: Sge) -> KlmEntry {
     KlmEntry { address, length, key: lkey }
 }
@@ -105,14 +106,14 @@ impl ProtectionDomain {
     /// Registers `length` bytes at `address` for the device (`ibv_reg_mr`).
     ///
     /// # Errors
-    /// [`DevxError::Call`] with what the kernel said.
+    /// [`DevxError::Call`] with the kernel's error.
     ///
     /// # Safety
     /// - The memory stays mapped while the value lives, and for ever if [`MemoryRegion::deregister`] fails
-    ///   (dropping the value tells [`super::on_drop_error`] of that, and nobody else).
+    ///   (if dropping the value fails, only [`super::on_drop_error`] reports it).
     /// - Rust code does not use the memory in a way that conflicts with the device's reads and writes: until
-    ///   a request that names the key, or an mkey laid over the memory, has completed; and as long as a peer
-    ///   has a key to it, of the region or of such an mkey.
+    ///   every request that names the region's key, or an mkey over the memory, has completed; and as long as
+    ///   a peer has a key of the region or of such an mkey.
     pub unsafe fn register(
         &self,
         address: *mut u8,
@@ -125,35 +126,35 @@ impl ProtectionDomain {
         Ok(MemoryRegion { region, address: address.expose_provenance() as u64, length })
     }
 
-    /// Registers a piece of a dma-buf, memory that another driver shares by a file descriptor: a GPU's, say.
-    /// `piece` is in bytes of the dma-buf. Requests and layouts name its bytes by addresses from `iova` on:
-    /// any address with the same offset in a page of the kernel as `piece.start`.
+    /// Registers a piece of a dma-buf: memory that another driver, for example of a GPU, shares by a file
+    /// descriptor. `piece` is in bytes of the dma-buf. Requests and layouts name its bytes by addresses from
+    /// `iova` on. `iova` may be any address with the same offset in a page of the kernel as `piece.start`.
     ///
-    /// The kernel holds a reference of its own (`dma_buf_get`) until the registration has ended: the
-    /// descriptor may be closed, and the memory stays.
+    /// The kernel holds its own reference (`dma_buf_get`) until the registration has ended. So the memory
+    /// stays even if the descriptor is closed.
     ///
     /// A processor that reads or writes the bytes through a mapping tells the exporter before and after
-    /// (`DMA_BUF_IOCTL_SYNC`), or it may see old ones. In which order other devices use the memory, the
-    /// program decides.
+    /// (`DMA_BUF_IOCTL_SYNC`); otherwise it may see old bytes. The program decides in which order other
+    /// devices use the memory.
     ///
     /// Source: ibv_reg_mr(3); in the kernel `uverbs_std_types_mr.c`, `umem_dmabuf.c`,
     /// `include/uapi/linux/dma-buf.h`.
     ///
     /// # Errors
     /// - [`DevxError::Library`]: libibverbs has no `ibv_reg_dmabuf_mr`, which came with version 34 of
-    ///   rdma-core. All else works.
-    /// - [`DevxError::Call`] where `piece` is empty; and with what the kernel said: EINVAL where the
-    ///   descriptor is of no dma-buf, `piece` reaches past its end, `iova` has another offset in its page, or
-    ///   the peer may write and this side may not; EBADF where the descriptor is for nothing but its path
+    ///   rdma-core. All other functions work without it.
+    /// - [`DevxError::Call`] where `piece` is empty, and with the kernel's or the exporter's error: EINVAL
+    ///   where the descriptor is not of a dma-buf, `piece` reaches past its end, `iova` has another offset in
+    ///   its page, or the peer may write and this side may not; EBADF where the descriptor only names a path
     ///   (`O_PATH`); EPROTONOSUPPORT or EOPNOTSUPP where the kernel is older, or was built without paging on
-    ///   demand (`CONFIG_INFINIBAND_ON_DEMAND_PAGING`); and what the exporter said.
+    ///   demand (`CONFIG_INFINIBAND_ON_DEMAND_PAGING`).
     ///
     /// # Safety
     /// Rust code, in this process and in others that map the dma-buf, does not use the memory in a way that
-    /// conflicts with the device's reads and writes: until a request that names the key, or an mkey laid over
-    /// the memory, has completed; and as long as a peer has a key to it, of the region or of such an mkey. A
-    /// region whose end failed ([`MemoryRegion::deregister`]) counts as there. What other devices and drivers
-    /// do with the memory is not covered by this contract.
+    /// conflicts with the device's reads and writes: until every request that names the region's key, or an
+    /// mkey over the memory, has completed; and as long as a peer has a key of the region or of such an mkey.
+    /// A region whose deregistration failed ([`MemoryRegion::deregister`]) still counts as registered. What
+    /// other devices and drivers do with the memory is not covered by this contract.
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{DevxError, MemoryRegion, ProtectionDomain};
@@ -177,7 +178,7 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, DevxError> {
         if piece.is_empty() {
-            // The kernel's answer depends on where the piece begins in a page.
+            // The kernel's answer to an empty piece would depend on its offset in a page.
             return Err(DevxError::call("registration of a dma-buf", io::ErrorKind::InvalidInput.into()));
         }
         let length = piece.len();

@@ -1,4 +1,4 @@
-//! Mkeys for several threads.
+//! Mkeys that several threads share.
 
 use super::{DevxError, MkeyHandle, MkeyObject, MkeySpec, ProtectionDomain};
 use crate::error::{PoolError, PostError};
@@ -10,17 +10,16 @@ use std::vec::Vec;
 
 /// Mkeys of one kind that several threads share, each through a [`MkeyCache`].
 ///
-/// All of them are made with the store, behind one lock, which a cache takes once for several mkeys. Clones
-/// are the same store.
+/// The store creates all of its mkeys at once and keeps them behind one lock. A cache takes this lock once
+/// for several mkeys. Clones refer to the same store.
 ///
 /// An mkey with signatures reports to the completion queue of its [`MkeySpec`]. So a store of such mkeys is
-/// for the queue pairs of that completion queue, and for whoever polls it, with the mkeys of the cache in the
-/// router. Threads that poll completion queues of their own need a store for each.
+/// for the queue pairs of that completion queue, and for the thread that polls it with the mkeys of its cache
+/// in the router. Threads that poll different completion queues need a store for each queue.
 ///
-/// A peer that knows the key of an earlier use cannot reach what an mkey is laid over next where the device
-/// can change tags ([`MkeySpec::update_tag`]): each use has another key than the 255 before it, whichever
-/// threads these were in. Where it cannot, the key that was taken out of service comes back with the next
-/// use.
+/// Where the device can change tags ([`MkeySpec::update_tag`]), each use of an mkey has another key than its
+/// 255 earlier uses, in all threads. So a peer that knows an earlier key cannot reach the memory of a later
+/// use. Where the device cannot change tags, the next use has the same key again.
 ///
 /// ```no_run
 /// use mlx5_mkey::devx::{DevxError, MkeyCache, MkeySpec, MkeyStore, ProtectionDomain};
@@ -44,25 +43,25 @@ use std::vec::Vec;
 pub struct MkeyStore(Arc<Store>);
 
 struct Store {
-    /// Those that no cache has; what came back first is fetched first. There is room for all, so giving back
-    /// allocates nothing.
+    /// The mkeys that are in no cache. The mkey that came back first is fetched first. The queue has room for
+    /// all mkeys, so giving back allocates nothing.
     unused: Mutex<VecDeque<MkeyObject>>,
     kind: Option<MkeyKind>,
 }
 
 impl MkeyStore {
-    /// Makes `count` mkeys.
+    /// Creates a store of `count` mkeys.
     ///
     /// # Errors
-    /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
+    /// As [`ProtectionDomain::create_mkey`]. After an error no mkey is left on the device.
     pub fn new(pd: &ProtectionDomain, count: usize, spec: MkeySpec<'_>) -> Result<Self, DevxError> {
         let made: VecDeque<_> = (0..count).map(|_| pd.create_mkey(spec)).collect::<Result<_, _>>()?;
         let kind = made.front().map(|object| object.mkey.kind());
         Ok(Self(Arc::new(Store { unused: Mutex::new(made), kind })))
     }
 
-    /// Returns the kind of its mkeys, for [`PreparedConfig::new`](crate::wqe::PreparedConfig::new); `None` where it was made with
-    /// none.
+    /// Returns the kind of the store's mkeys, for [`PreparedConfig::new`](crate::wqe::PreparedConfig::new).
+    /// Returns `None` for a store of 0 mkeys.
     pub fn kind(&self) -> Option<MkeyKind> {
         self.0.kind
     }
@@ -73,19 +72,21 @@ impl MkeyStore {
     }
 
     fn unused(&self) -> MutexGuard<'_, VecDeque<MkeyObject>> {
-        // Whoever panicked with the lock has taken or added whole mkeys.
+        // A thread that panicked with the lock has taken or added whole mkeys, so the queue is intact.
         self.0.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The mkeys of a [`MkeyStore`] that one thread has: up to `N`, in use or not.
+/// The mkeys of a [`MkeyStore`] that one thread holds: up to `N`, in use or not.
 ///
-/// Taking one and putting it back takes no lock. Where none is left, a quarter of `N` is fetched from the
-/// store; where more than half of `N` are not in use, all but a quarter go back to it, and another thread may
-/// take them. So an mkey is put back when its key is out of service and the device is done with it:
-/// [`MkeyCache::invalidate`] first, and when that request has completed, [`MkeyCache::put`].
+/// Taking an mkey and putting it back usually needs no lock. When the cache is empty, it fetches a quarter of
+/// `N` from the store. When more than half of `N` are not in use, all but a quarter of `N` return to the
+/// store, where another thread may take them. Therefore put an mkey back only when its key is out of service
+/// and the device is done with it: call [`MkeyCache::invalidate`] first, and [`MkeyCache::put`] when that
+/// request has completed.
 ///
-/// Dropped, it gives back the mkeys that are not in use. Those in use are destroyed on the device.
+/// A dropped cache gives the mkeys that are not in use back to the store. Mkeys in use are destroyed on the
+/// device.
 ///
 /// ```no_run
 /// use mlx5_mkey::devx::{CqReader, DevxError, MkeyCache, QueuePair};
@@ -109,7 +110,7 @@ impl MkeyStore {
 ///     Ok(Some(handle))
 /// }
 ///
-/// /// Ends the peer's access. Where the queue is full, this is to be tried again.
+/// /// Ends the peer's access. If the queue is full, try again later.
 /// fn end(
 ///     queue: &mut QueuePair<256, 64>,
 ///     mkeys: &mut MkeyCache<64>,
@@ -120,8 +121,8 @@ impl MkeyStore {
 ///     Ok(())
 /// }
 ///
-/// /// Puts the mkey back when its request, here number 2, has completed. Returns whether it is still in
-/// /// use, because the request has failed.
+/// /// Puts the mkey back when its request, here number 2, has completed. Returns whether the mkey is still
+/// /// in use because the request failed.
 /// fn completed(
 ///     completions: &mut CqReader,
 ///     queue: &mut QueuePair<256, 64>,
@@ -142,22 +143,22 @@ impl MkeyStore {
 pub struct MkeyCache<const N: usize> {
     store: MkeyStore,
     pool: MkeyPool<N>,
-    /// By position in the pool. What is left here is destroyed with the cache.
+    /// Handles by position in the pool. Handles that are left here are destroyed with the cache.
     handles: Vec<Option<MkeyHandle>>,
 }
 
 impl<const N: usize> MkeyCache<N> {
-    /// How many mkeys are fetched at a time, and kept when more than twice as many are not in use.
+    /// How many mkeys are fetched at a time. When more than twice as many are not in use, this many are kept.
     const BATCH: usize = if N < 4 { 1 } else { N / 4 };
 
-    /// A cache without mkeys: it takes them from the store when it needs some.
+    /// Creates a cache without mkeys. It takes mkeys from the store when it needs them.
     pub fn new(store: &MkeyStore) -> Self {
         let handles = (0..N).map(|_| None).collect();
         Self { store: store.clone(), pool: MkeyPool::empty(), handles }
     }
 
-    /// Takes an mkey, to be configured; `None` while the cache has `N` in use, or the store has none. See
-    /// [`MkeyPool::take`].
+    /// Takes an mkey, to be configured. Returns `None` while the cache has `N` in use, or the store is empty.
+    /// See [`MkeyPool::take`].
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
         if self.pool.available() == 0 && self.handles.iter().any(Option::is_none) {
@@ -166,20 +167,20 @@ impl<const N: usize> MkeyCache<N> {
         self.pool.take()
     }
 
-    /// Has `request` take the key of an mkey out of service, for [`MkeyCache::put`]; see
+    /// Posts `request` as one that takes the key of an mkey out of service, before [`MkeyCache::put`]; see
     /// [`MkeyPool::invalidate`].
     ///
     /// # Errors
-    /// As of [`MkeyPool::invalidate`].
+    /// The errors of [`MkeyPool::invalidate`].
     pub fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError> {
         self.pool.invalidate(mkey, request)
     }
 
-    /// Puts an mkey back whose key is out of service, as a completion says; see [`MkeyPool::put`]. The
-    /// completion was taken with the mkeys of this cache in the router. Any thread may take the mkey next.
+    /// Puts an mkey back whose key is out of service, as `completion` proves; see [`MkeyPool::put`]. Take the
+    /// completion with the mkeys of this cache in the router. Any thread may take the mkey next.
     ///
     /// # Errors
-    /// As of [`MkeyPool::put`]: the mkey is still in use.
+    /// The errors of [`MkeyPool::put`]: the mkey is still in use.
     #[inline]
     pub fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError> {
         self.pool.put(mkey, completion)?;
@@ -187,11 +188,11 @@ impl<const N: usize> MkeyCache<N> {
         Ok(())
     }
 
-    /// Puts an mkey back that needs no invalidation: it was not configured, or it gave no remote rights, and
-    /// all requests that configure or use it have completed. Any thread may take it next.
+    /// Puts an mkey back that needs no invalidation. The mkey was never configured, or it gave no remote
+    /// rights and all requests that configure or use it have completed. Any thread may take the mkey next.
     ///
     /// # Errors
-    /// As of [`MkeyPool::put_unused`]: nothing has changed.
+    /// The errors of [`MkeyPool::put_unused`]: nothing has changed.
     #[inline]
     pub fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError> {
         self.pool.put_unused(mkey)?;
@@ -199,7 +200,7 @@ impl<const N: usize> MkeyCache<N> {
         Ok(())
     }
 
-    /// Gives back what is too much.
+    /// Gives surplus mkeys back to the store.
     #[inline]
     fn trim(&mut self) {
         if self.pool.available() > 2 * Self::BATCH {
@@ -207,30 +208,29 @@ impl<const N: usize> MkeyCache<N> {
         }
     }
 
-    /// Gives all mkeys that are not in use back to the store: this thread needs none for a while.
+    /// Gives all mkeys that are not in use back to the store, for a thread that needs none for a while.
     pub fn give_back(&mut self) {
         self.give_back_all_but(0);
     }
 
-    /// Returns an mkey in use; `None` for a handle that names none here.
+    /// Returns an mkey in use, or `None` if the handle names no mkey in use in this cache.
     #[inline]
     pub fn get_mut(&mut self, mkey: PooledMkey) -> Option<&mut Mkey> {
         self.pool.get_mut(mkey)
     }
 
-    /// Returns an mkey in use, or why the handle names none here.
+    /// Returns an mkey in use, or the reason why the handle names no mkey in use in this cache.
     #[cfg(feature = "capi")]
     pub(crate) fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError> {
         self.pool.mkey_mut(mkey)
     }
 
-    /// Returns the handles of all mkeys in use, also of those whose handles were lost; see
-    /// [`MkeyPool::in_use`].
+    /// Returns the handles of all mkeys in use, even if the program has lost them; see [`MkeyPool::in_use`].
     pub fn in_use(&self) -> impl Iterator<Item = PooledMkey> {
         self.pool.in_use()
     }
 
-    /// Returns the mkeys by position, for a router of completions; see [`MkeyPool::mkeys`]. Those in use keep
+    /// Returns the mkeys by position, for a router of completions; see [`MkeyPool::mkeys`]. Mkeys in use keep
     /// their positions.
     #[inline]
     pub fn mkeys(&mut self) -> &mut [Mkey] {

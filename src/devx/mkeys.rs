@@ -10,11 +10,12 @@ use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// What an mkey is to be able to do.
+/// The properties of an mkey.
 ///
 /// ```
 /// use mlx5_mkey::devx::{Cq, DevxError, MkeySpec, Mkeys, ProtectionDomain};
-/// /// For T10-DIF inside AES-XTS. `cq` is the completion queue of the queue pairs that use them.
+/// /// Creates mkeys for T10-DIF inside AES-XTS. `cq` is the completion queue of the queue pairs that use the
+/// /// mkeys.
 /// fn create(pd: &ProtectionDomain, cq: &Cq) -> Result<Mkeys, DevxError> {
 ///     let spec = MkeySpec { max_entries: 16, signature: Some(cq), crypto: true, ..MkeySpec::default() };
 ///     pd.create_mkeys(64, spec)
@@ -22,29 +23,29 @@ use std::vec::Vec;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MkeySpec<'c> {
-    /// Translation entries of 16 bytes, as many as [`GeneralCapabilities::max_umr_entries`] at most; an
-    /// interleaved layout takes one for its header.
+    /// Number of translation entries of 16 bytes, at most [`GeneralCapabilities::max_umr_entries`]. An
+    /// interleaved layout takes one entry for its header.
     pub max_entries: u32,
-    /// Block signatures, whose errors arrive at this completion queue, of which one entry is set aside. It
-    /// must be that of the queue pairs that the mkey is used with (with two of them, errors in what is sent
-    /// arrive at that of the send queue, in what is received at the other): this is not checked, and another
-    /// queue has no room for the errors.
+    /// Block signatures. Signature errors arrive at this completion queue, where one entry is set aside for
+    /// them. It must be the completion queue of the queue pairs that use the mkey: the library does not check
+    /// this, and another queue has no room for the errors. If a queue pair has two completion queues, errors
+    /// in sent data arrive at that of the send queue, errors in received data at the other.
     pub signature: Option<&'c Cq>,
     /// AES-XTS. The mkey refuses traffic until it is configured.
     pub crypto: bool,
-    /// Its tag will be changed (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`).
+    /// Requests may change the mkey's tag (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`).
     pub update_tag: bool,
-    /// The peer may invalidate it.
+    /// The peer may invalidate the mkey.
     pub remote_invalidate: bool,
-    /// Writes through it may pass one another, and reads pass writes where the device can do that as well
+    /// Writes through the mkey may pass one another, and reads may pass writes where the device supports that
     /// (kernel `mlx5e_mkey_set_relaxed_ordering`).
     pub relaxed_ordering: bool,
-    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], whose
-    /// configurations need not give them while the state of the mkey is known.
+    /// Rights that the mkey has from the start, in addition to reading by the owner. Meant for
+    /// [`UmrForm::Minimal`]: while the state of the mkey is known, such configurations may omit the rights.
     pub access: Access,
-    /// How much configurations write.
+    /// Which parts of the mkey a configuration writes.
     pub form: UmrForm,
-    /// They are for lists whose entries all have this length (KSM), which are in registered memory
+    /// The mkeys take lists whose entries all have this length (KSM). The lists are in registered memory
     /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
     pub entry_size: Option<KsmEntrySize>,
 }
@@ -65,30 +66,30 @@ impl MkeySpec<'_> {
     }
 }
 
-/// An mkey: what software knows of it, and what there is on the device. Where the two are kept apart, there
-/// is still one of each.
+/// An mkey: the software's record of it, and the handle of the object on the device. A program may store the
+/// two apart, but each mkey has exactly one of each.
 pub struct MkeyObject {
-    /// What software knows of it; configure it through a [`super::QueuePair`].
+    /// The software's record of the mkey; configure it through a [`super::QueuePair`].
     pub mkey: Mkey,
-    /// What keeps it on the device.
+    /// The handle that keeps the mkey on the device.
     pub handle: MkeyHandle,
 }
 
-/// Mkeys of a kind. It is a slice of [`Mkey`], as routers of completions take it: a signature error names the
-/// index.
+/// Mkeys of a kind. The value dereferences to a slice of [`Mkey`], as routers of completions take it. A
+/// signature error names the index in this slice.
 pub struct Mkeys {
     mkeys: Vec<Mkey>,
     handles: Vec<MkeyHandle>,
 }
 
 impl Mkeys {
-    /// Returns what software knows of them, and what keeps them on the device: for a pool.
+    /// Returns the software's records of the mkeys, and the handles that keep them on the device: for a pool.
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{MkeyHandle, MkeySpec, ProtectionDomain};
     /// use mlx5_mkey::queue::MkeyPool;
     /// use std::error::Error;
-    /// /// 64 mkeys, and the handles, to be dropped after the pool.
+    /// /// Creates 64 mkeys. Drop their handles after the pool.
     /// fn pool(pd: &ProtectionDomain) -> Result<(MkeyPool<64>, Vec<MkeyHandle>), Box<dyn Error>> {
     ///     let spec = MkeySpec { max_entries: 16, update_tag: true, ..MkeySpec::default() };
     ///     let (mkeys, handles) = pd.create_mkeys(64, spec)?.into_parts();
@@ -114,10 +115,10 @@ impl DerefMut for Mkeys {
     }
 }
 
-/// Keeps an mkey on the device. It is gone from there when the value is dropped.
+/// Keeps an mkey on the device. Dropping the handle destroys the mkey there.
 pub struct MkeyHandle(#[expect(dead_code, reason = "dropped with the handle")] sys::Object<Arc<MkeyKept>>);
 
-/// What the device uses of an mkey.
+/// The objects that the device uses for an mkey.
 struct MkeyKept {
     _psvs: Option<Psvs>,
     _pd: Arc<sys::Pd>,
@@ -125,7 +126,7 @@ struct MkeyKept {
 }
 
 impl Psvs {
-    /// Makes `count` mkeys of a kind over these PSVs, in the same protection domain.
+    /// Creates `count` mkeys of a kind over these PSVs, in the same protection domain.
     ///
     /// # Errors
     /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
@@ -135,17 +136,17 @@ impl Psvs {
 }
 
 impl ProtectionDomain {
-    /// Makes an mkey, and its PSVs if it is to have signatures.
+    /// Creates an mkey, and its PSVs if `spec` asks for signatures.
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device cannot, or refuses; [`DevxError::CompletionQueueTooSmall`]
-    /// where the completion queue has no entry left for its signature errors;
-    /// [`DevxError::ErrorsOverwritten`] where it could lose them.
+    /// [`DevxError::Command`] where the device lacks a property of `spec`, or refuses;
+    /// [`DevxError::CompletionQueueTooSmall`] where the completion queue has no entry left for signature
+    /// errors; [`DevxError::ErrorsOverwritten`] where the completion queue could lose signature errors.
     pub fn create_mkey(&self, spec: MkeySpec<'_>) -> Result<MkeyObject, DevxError> {
         self.make_mkey(spec, None)
     }
 
-    /// Makes `count` mkeys of a kind.
+    /// Creates `count` mkeys of a kind.
     ///
     /// # Errors
     /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
@@ -153,11 +154,12 @@ impl ProtectionDomain {
         self.make_mkeys(count, spec, None)
     }
 
-    /// Makes `count` memory windows of type 2 that are not bound, and what keeps them on the device: for a
+    /// Creates `count` unbound memory windows of type 2, and the handles that keep them on the device: for a
     /// [`WindowPool`](crate::queue::WindowPool).
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device has none, or refuses: none is left behind then.
+    /// [`DevxError::Command`] where the device has no memory windows, or refuses. After an error no window is
+    /// left on the device.
     pub fn create_windows(&self, count: usize) -> Result<(Vec<MemoryWindow>, Vec<MkeyHandle>), DevxError> {
         if !self.report.general.memory_windows {
             let (command, what) = (CreateMkey::OPCODE, "memory windows");
@@ -180,7 +182,7 @@ impl ProtectionDomain {
         Ok(Mkeys { mkeys, handles })
     }
 
-    /// Makes an mkey over these PSVs, or with its own.
+    /// Creates an mkey over these PSVs, or with its own.
     fn make_mkey(&self, spec: MkeySpec<'_>, shared: Option<&Psvs>) -> Result<MkeyObject, DevxError> {
         let features = spec.features(&self.report.general);
         let max_entries = EntryCount::new(spec.max_entries)?;

@@ -1,9 +1,9 @@
-//! The thin shim over libmlx5: makes the objects on a device that the rest of the library works with (feature
-//! `devx`).
+//! The thin shim over libmlx5 (feature `devx`): creates the objects on a device that the rest of the library
+//! uses.
 //!
-//! The libraries of rdma-core are loaded when a device is opened, so a program links without them and says
-//! what to install where they are missing. Every object keeps alive what it was made from and is destroyed on
-//! drop, children first.
+//! The libraries of rdma-core are loaded when a device is opened. So a program links without them, and can
+//! tell the user what to install if they are missing. Every object keeps alive the objects that it was made
+//! from. Dropping an object destroys it, children first.
 //!
 //! ```no_run
 //! use mlx5_mkey::devx::{Device, MkeySpec, QueuePairSpec};
@@ -101,31 +101,32 @@ pub struct Device {
     context: Arc<sys::Context>,
     report: CryptoReport,
     roce: Option<RoceCapabilities>,
-    /// Signature errors of mkeys that no router had, of all completion queues.
+    /// Signature errors, from all completion queues, whose mkeys were in no router.
     unclaimed: Arc<SharedFaults>,
 }
 
 impl Device {
-    /// Opens the device with this name (`mlx5_0`, say), or the first one.
+    /// Opens the device with this name (for example `mlx5_0`), or the first mlx5 device.
     ///
     /// # Errors
-    /// [`DevxError`], which says what to install, enable or ask for.
+    /// [`DevxError`], whose text says what to install, to enable, or to ask an administrator for.
     pub fn open(name: Option<&str>) -> Result<Self, DevxError> {
         Self::with(sys::Context::open(name)?)
     }
 
     /// Uses a device that the caller has opened (`struct ibv_context`).
     ///
-    /// A value counts its own logins ([`Device::login`]): of a context that is taken over twice each value
-    /// gives one, and the second is the device's to refuse. Take it over once, and share the value.
+    /// Each value counts only its own logins ([`Device::login`]). If a context is taken over twice, each
+    /// value allows one login, and the device has to refuse the second. Take a context over once, and share
+    /// the value.
     ///
     /// # Errors
     /// As [`Device::open`].
     ///
     /// # Safety
-    /// `context` is open, of an mlx5 device, with DEVX (`mlx5dv_open_device`; libmlx5 asks for it also where
-    /// a program does not, and has it where the kernel allows), and stays open while the value and all that
-    /// is made from it live.
+    /// `context` is open, belongs to an mlx5 device, and has DEVX (`mlx5dv_open_device`; where the kernel
+    /// allows it, libmlx5 enables DEVX even if the program does not ask for it). It stays open while the
+    /// value and all that is made from it live.
     #[allow(unsafe_code)]
     pub unsafe fn adopt(context: NonNull<c_void>) -> Result<Self, DevxError> {
         // SAFETY: the caller vouches for the same.
@@ -149,18 +150,18 @@ impl Device {
         Ok(Self { context, report, roce, unclaimed: Arc::default() })
     }
 
-    /// Returns what the device can do.
+    /// Returns the device's capabilities.
     pub const fn capabilities(&self) -> &GeneralCapabilities {
         &self.report.general
     }
 
-    /// Returns what the device can do on RoCE, `None` where it has none.
+    /// Returns the device's RoCE capabilities, `None` where it has no RoCE.
     pub const fn roce(&self) -> Option<&RoceCapabilities> {
         self.roce.as_ref()
     }
 
-    /// Returns which time stamps queue pairs can have: with RoCE its capability says so, else a general one
-    /// (rdma-core `dr_devx_query_device`).
+    /// Returns which time stamps queue pairs can have. On a device with RoCE, the RoCE capabilities decide,
+    /// else the general ones (rdma-core `dr_devx_query_device`).
     pub const fn timestamp_support(&self) -> TimestampSupport {
         match &self.roce {
             Some(roce) => roce.timestamps,
@@ -168,7 +169,8 @@ impl Device {
         }
     }
 
-    /// Returns what the device can encrypt and in which form it takes keys; prints itself in words.
+    /// Returns what the device can encrypt, and the forms of keys that it accepts. The report prints itself
+    /// in words.
     pub const fn crypto(&self) -> &CryptoReport {
         &self.report
     }
@@ -182,7 +184,7 @@ impl Device {
     }
 }
 
-/// What the device can do, in words: signatures, AES-XTS, keys.
+/// Prints the device's capabilities in words: signatures, AES-XTS, keys.
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CryptoReport { general, .. } = &self.report;
@@ -197,8 +199,8 @@ impl fmt::Display for Device {
     }
 }
 
-/// Has a command carried to the device, and reads the reply. A refusal says status and syndrome by name,
-/// whatever errno the kernel made of it.
+/// Sends a command to the device by `carrier`, and reads the reply. A refusal names status and syndrome,
+/// whatever errno the kernel returned.
 fn carry<C: Command, T>(
     command: &C,
     carrier: impl FnOnce(&[u8], &mut [u8]) -> Result<T, DevxError>,
@@ -215,12 +217,12 @@ fn carry<C: Command, T>(
     }
 }
 
-/// The most bytes of a request: attributes of the kernel's interface count their bytes in 16 bits
+/// The largest request in bytes: attributes of the kernel's interface count their bytes in 16 bits
 /// (`ib_uverbs_attr`).
 const MAX_REQUEST: usize = u16::MAX as usize;
 
-/// Refuses a request that the kernel's interface cannot carry. Replies are as long as their types, which can
-/// be carried.
+/// Refuses a request that the kernel's interface cannot carry. Replies are as long as their types, and these
+/// fit.
 const fn fits<C: Command>(bytes: usize) -> Result<(), DevxError> {
     const { assert!(C::INPUT <= MAX_REQUEST && C::OUTPUT <= MAX_REQUEST) };
     if bytes > MAX_REQUEST {
@@ -229,11 +231,11 @@ const fn fits<C: Command>(bytes: usize) -> Result<(), DevxError> {
     Ok(())
 }
 
-/// What a create command made: the object, and what the device replied.
+/// The result of a create command: the object, and the device's reply.
 type Created<K, C> = (sys::Object<K>, <C as Command>::Reply);
 
-/// Creates an object over `kept`, with another number than those that `is_taken` knows: where the device
-/// gives out such a number, it is asked for another while that one is held.
+/// Creates an object over `kept` whose number `is_taken` does not know. If the device gives out a taken
+/// number, the object is kept while another one is created, and dropped afterwards.
 fn create_unlike<C: Command, K>(
     context: &Arc<sys::Context>,
     kept: &Arc<K>,

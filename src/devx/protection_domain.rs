@@ -1,6 +1,6 @@
 //! Protection domains.
 
-#![allow(unsafe_code)] // An adopted one is the caller's promise, passed on to the seam.
+#![allow(unsafe_code)] // The caller vouches for an adopted domain.
 
 use super::{Created, Device, DevxError, carry, sys};
 use crate::command::{Command, CryptoReport, Pdn};
@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-/// A protection domain: keys work with queue pairs of the same one.
+/// A protection domain: keys work only with queue pairs of the same protection domain.
 #[derive(Clone)]
 pub struct ProtectionDomain {
     pub(super) pd: Arc<sys::Pd>,
@@ -17,7 +17,7 @@ pub struct ProtectionDomain {
 }
 
 impl Device {
-    /// Makes a protection domain.
+    /// Creates a protection domain.
     ///
     /// # Errors
     /// [`DevxError::Call`].
@@ -26,11 +26,11 @@ impl Device {
         Ok(ProtectionDomain { pd, context: self.context.clone(), report: self.report })
     }
 
-    /// Uses a protection domain that another library has allocated (`struct ibv_pd`), that of a queue pair
-    /// for [`Device::adopt_qp`], say. It is not freed.
+    /// Takes over a protection domain that another library has allocated (`struct ibv_pd`), for example that
+    /// of a queue pair for [`Device::adopt_qp`]. Dropping the value does not free the domain.
     ///
     /// # Errors
-    /// [`DevxError::Adopt`] where it is of another context, [`DevxError::Call`].
+    /// [`DevxError::Adopt`] where the domain belongs to another context, [`DevxError::Call`].
     ///
     /// # Safety
     /// `pd` is a `struct ibv_pd` of libmlx5, and stays allocated while the value and all that is made from it
@@ -43,15 +43,15 @@ impl Device {
 }
 
 impl ProtectionDomain {
-    /// Returns the number that commands carry.
+    /// Returns the number by which commands name the domain.
     ///
     /// # Errors
-    /// [`DevxError::OutOfRange`] where it is none that commands can have.
+    /// [`DevxError::OutOfRange`] where the number does not fit the field of commands.
     pub fn number(&self) -> Result<Pdn, DevxError> {
         Ok(Pdn::new(self.pd.number())?)
     }
 
-    /// Makes an object in it.
+    /// Creates an object in the domain.
     pub(super) fn create<C: Command>(&self, command: &C) -> Result<Created<Arc<sys::Pd>, C>, DevxError> {
         carry(command, |request, reply| sys::Object::create(&self.context, self.pd.clone(), request, reply))
     }

@@ -5,27 +5,27 @@ use crate::command::CreatePsv;
 use crate::types::PsvIndex;
 use std::sync::Arc;
 
-/// A pair of PSVs, for the memory and the wire domain, that several mkeys with signatures share: fewer
-/// objects on the device, where the mkeys are used one after another.
+/// A pair of PSVs, for the memory and the wire domain, that several mkeys with signatures share. Mkeys that
+/// are used one after another need fewer objects on the device this way.
 ///
-/// A configuration that sets a signature gives the PSVs their start values. From then until the data has
-/// passed, and its signature error if there is one was taken, they are that mkey's. So, of the mkeys over one
+/// A configuration that sets a signature gives the PSVs their start values. From then on they belong to that
+/// mkey, until the data has passed and a signature error, if any, was taken. Therefore, of the mkeys over one
 /// pair:
 ///
-/// - The next one is configured when the transfer through the one before has completed and its completion was
-///   taken; where a peer moves the data, when the peer has said that it is done. No public source says that a
-///   fence is enough.
-/// - Each configuration sets its signature: with [`SignatureChange::Keep`](crate::mkey::SignatureChange::Keep) the values that
-///   another mkey needed would stay.
+/// - Configure the next mkey after the transfer through the previous one has completed and its completion was
+///   taken. If a peer moves the data, wait until the peer has said that it is done. No public source says
+///   that a fence is enough.
+/// - Each configuration sets its signature: [`SignatureChange::Keep`](crate::mkey::SignatureChange::Keep)
+///   would keep the values of another mkey.
 ///
-/// Nothing checks this. Mkeys of I/Os that overlap have PSVs of their own
-/// ([`ProtectionDomain::create_mkeys`]), and so do those of a [`super::MkeyStore`].
+/// The library does not check these rules. Mkeys of overlapping I/Os need their own PSVs
+/// ([`ProtectionDomain::create_mkeys`]); the mkeys of a [`super::MkeyStore`] always have their own.
 ///
 /// The PSVs are on the device until the value, its clones and the mkeys over them are dropped.
 ///
 /// The reference provider makes two PSVs for each mkey. SPDK (`module/accel/mlx5`) lays all mkeys of a task
-/// over one PSV, which holds the signature so far and whether there was an error; no other task has it
-/// meanwhile. Assumption: a PSV holds nothing of an earlier I/O that SET_PSV does not write.
+/// over one PSV, which holds the running signature and an error flag; no other task uses this PSV meanwhile.
+/// Assumption: SET_PSV overwrites everything that a PSV holds of an earlier I/O.
 ///
 /// ```no_run
 /// use mlx5_mkey::devx::{Cq, DevxError, MkeySpec, Mkeys, ProtectionDomain};
@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct Psvs {
-    /// Of the memory and of the wire domain.
+    /// The PSVs of the memory and of the wire domain.
     indices: [PsvIndex; 2],
     _objects: Arc<[sys::Object<Arc<sys::Pd>>; 2]>,
     pub(super) domain: ProtectionDomain,
@@ -51,13 +51,14 @@ impl Psvs {
 }
 
 impl ProtectionDomain {
-    /// Makes the PSVs of mkeys that share them.
+    /// Creates a pair of PSVs for mkeys to share.
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device cannot, or refuses: none is left behind then.
+    /// [`DevxError::Command`] where the device has no PSVs, or refuses. After an error no PSV is left on the
+    /// device.
     pub fn create_psvs(&self) -> Result<Psvs, DevxError> {
         let psv = || {
-            // Linux takes the command for one PSV only (`devx_is_obj_create_cmd` in
+            // Linux accepts the command for a single PSV only (`devx_is_obj_create_cmd` in
             // drivers/infiniband/hw/mlx5/devx.c).
             let command = CreatePsv::<1>::new(self.number()?);
             self.create(&command)

@@ -2,7 +2,7 @@
 
 use crate::queue::{BlueFlame, Doorbell, LastRequest, UarDoorbell};
 
-/// The doorbell of a queue pair: 8 bytes, or whole requests where it was made with
+/// The doorbell of a queue pair. It writes 8 bytes, or whole requests for a queue pair that was made with
 /// [`super::QueuePairSpec::blue_flame`].
 #[derive(Debug)]
 pub struct QpDoorbell(Kind);

@@ -1,4 +1,4 @@
-//! Queries that are not waited for.
+//! Queries whose answers arrive later, on a channel.
 
 use super::{Dek, Device, DevxError, QpControl, fits, sys};
 use crate::command::Command;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use std::vec;
 use std::vec::Vec;
 
-/// Where answers come to queries that nobody waits for (`mlx5dv_devx_create_cmd_comp`): a file descriptor,
-/// which becomes readable when there is one, and does not block. A program that asks for the state of many
-/// queue pairs asks for all of them, and takes the answers as they come.
+/// A channel for the answers of asynchronous queries (`mlx5dv_devx_create_cmd_comp`): a file descriptor that
+/// becomes readable when an answer arrives, and does not block. A program can query many queue pairs at once,
+/// and take the answers as they come.
 ///
-/// The kernel keeps 1 MiB of answers for a channel, and refuses queries beyond (EAGAIN).
+/// The kernel keeps up to 1 MiB of answers for a channel, and refuses further queries (EAGAIN).
 ///
 /// ```no_run
 /// use mlx5_mkey::command::QueryQp;
@@ -33,26 +33,26 @@ use std::vec::Vec;
 /// ```
 pub struct Queries(sys::CommandChannel);
 
-/// The answer to a query that nobody has waited for.
+/// The answer to an asynchronous query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryAnswer {
-    /// What it was asked for with.
+    /// The `id` that was given with the query.
     pub id: u64,
     bytes: Vec<u8>,
 }
 
 impl QueryAnswer {
-    /// Reads what the device has replied to this command.
+    /// Decodes the device's reply to this command.
     ///
     /// # Errors
-    /// [`CommandError`]: the device has refused it.
+    /// [`CommandError`]: the device has refused the command.
     pub fn decode<C: Command>(&self, command: &C) -> Result<C::Reply, CommandError> {
         command.decode(&self.bytes)
     }
 }
 
 impl Device {
-    /// Makes a channel for the answers to queries.
+    /// Creates a channel for the answers to queries.
     ///
     /// # Errors
     /// [`DevxError::Call`].
@@ -62,8 +62,7 @@ impl Device {
 }
 
 impl Queries {
-    /// Returns the next answer; waits for it up to `timeout`, for ever if there is none. `None` when the time
-    /// is over.
+    /// Returns the next answer, or `None` after `timeout`. Waits without limit if no `timeout` is given.
     ///
     /// # Errors
     /// [`DevxError::Call`]; [`DevxError::EventsClosed`] when the device is gone.
@@ -97,8 +96,8 @@ impl AsRawFd for Queries {
 }
 
 impl QpControl {
-    /// Asks the device for something of this queue pair ([`crate::command::QueryQp`]), and does not wait for
-    /// the answer (`mlx5dv_devx_obj_query_async`). It comes to `queries` with this `id`.
+    /// Sends the device a query of this queue pair ([`crate::command::QueryQp`]), and does not wait for the
+    /// answer (`mlx5dv_devx_obj_query_async`). The answer comes to `queries` with this `id`.
     ///
     /// # Errors
     /// [`DevxError::Call`] where the kernel does not let the command through, or has no room for another

@@ -1,4 +1,4 @@
-//! Queue pairs: rings in memory of the shim's, handed to the library's own queue types.
+//! Queue pairs: the shim allocates the rings and hands them to the library's queue types.
 
 #![allow(unsafe_code)]
 
@@ -23,11 +23,12 @@ use crate::wqe::{Local, MemcpyConfig, Sge};
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// What a queue pair is to be like.
+/// The properties of a queue pair.
 ///
 /// ```
 /// use mlx5_mkey::devx::{Cq, Device, DevxError, ProtectionDomain, QueuePair, QueuePairSpec};
-/// /// At most 96 send requests are outstanding, and the queue stops after a signature error.
+/// /// Creates a queue pair with at most 96 outstanding send requests, whose send queue stops after a
+/// /// signature error.
 /// fn create(device: &Device, pd: &ProtectionDomain, cq: &Cq) -> Result<QueuePair<256, 64>, DevxError> {
 ///     let spec = QueuePairSpec {
 ///         max_requests: Some(96),
@@ -40,31 +41,34 @@ use std::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueuePairSpec {
-    /// Buffers of a receive request, a power of two.
+    /// Buffers of a receive request: a power of two.
     pub entries_per_slot: u32,
-    /// Most send requests between post and completion, parts of configurations included; as many as the ring
-    /// has blocks where it is not given. Each has an entry of the completion queue set aside.
+    /// The largest number of send requests between post and completion, parts of configurations included.
+    /// Default: the number of blocks of the ring. An entry of the completion queue is set aside for each.
     pub max_requests: Option<u32>,
     /// Every request is signalled.
     pub signal_all: bool,
-    /// A signature error stops the send queue ([`QpControl::resume`]). Linux lets no such queue pair go on
-    /// that was made here: it is refused then ([`DevxError::KernelRefuses`]). Make it by libibverbs
-    /// (`mlx5dv_create_qp`, `MLX5DV_QP_CREATE_SIG_PIPELINING`), and take it over ([`Device::adopt_qp`]).
+    /// A signature error stops the send queue until [`QpControl::resume`]. Linux refuses to resume such a
+    /// queue pair if the shim created it, so the shim refuses to create it there
+    /// ([`DevxError::KernelRefuses`]). Create it with libibverbs instead (`mlx5dv_create_qp`,
+    /// `MLX5DV_QP_CREATE_SIG_PIPELINING`), and take it over ([`Device::adopt_qp`]).
     pub drain_on_signature_error: bool,
-    /// Requests may copy memory ([`SendRequest::memcpy`]), where the device can.
+    /// Requests may copy memory ([`SendRequest::memcpy`]). Not every device supports this.
     pub memcpy: bool,
-    /// What completions carry: [`crate::queue::QpTable::next_user_index`] for a queue pair of a table.
+    /// The user index that completions carry: [`crate::queue::QpTable::next_user_index`] for a queue pair of
+    /// a table.
     pub user_index: UserIndex,
     /// Port of the device, from 1.
     pub port: u8,
     /// What the peer may do through the queue pair.
     pub access: QpAccess,
-    /// Requests that are published alone are written to the device with the doorbell ([`BlueFlame`]): it need
-    /// not read them from memory. The queue pair has a register of its own then. Where the device or the
-    /// kernel has none, it has a plain doorbell: [`QpControl::has_blue_flame`] tells.
+    /// A request that is published alone is written to the device with the doorbell ([`BlueFlame`]), so the
+    /// device need not read it from memory. The queue pair then has its own register. If device or kernel
+    /// have no such register, the queue pair gets a plain doorbell; [`QpControl::has_blue_flame`] tells
+    /// which.
     pub blue_flame: bool,
-    /// Format of the time stamps in completions. Where it is not given, that of the free-running clock
-    /// ([`Device::clock`]), or on a device without what it prefers
+    /// Format of the time stamps in completions. Default: ticks of the free-running clock
+    /// ([`Device::clock`]), or the device's preferred format if it has no such clock
     /// ([`TimestampSupport::usual_format`](crate::command::TimestampSupport::usual_format)).
     pub timestamps: Option<TimestampFormat>,
 }
@@ -88,10 +92,11 @@ impl Default for QueuePairSpec {
 
 /// A reliable queue pair on the device, with a send queue of `S` blocks and a receive queue of `R` slots.
 ///
-/// Completions of a queue pair are dropped with it and the last clone of its control.
+/// When the queue pair and the last clone of its [`QpControl`] are dropped, completions that nobody has taken
+/// are dropped as well.
 ///
-/// It keeps track of its requests in itself, which takes tens of kilobytes: put it into a box where it is
-/// moved about, or into a table:
+/// The value holds the records of its requests, tens of kilobytes. If it is moved often, put it into a box or
+/// a table:
 ///
 /// ```no_run
 /// use mlx5_mkey::devx::{Cq, Device, ProtectionDomain, QueuePair, QueuePairSpec};
@@ -107,19 +112,19 @@ impl Default for QueuePairSpec {
 /// # }
 /// ```
 pub struct QueuePair<const S: usize, const R: usize> {
-    // The queues hold pointers into memory that the control keeps. They must not be moved out: nothing hands
-    // out a reference to them, and their records and doorbells stay inside.
+    // The queues hold pointers into memory that the control keeps alive, so they must not be moved out. No
+    // function returns a reference to them, and their doorbell records and doorbells stay inside.
     send: SendQueue<'static, QpDoorbell, S>,
     receive: ReceiveQueue<'static, R>,
-    /// What a reset that failed half way has still to return.
+    /// Requests that a failed reset has removed from the queues and not yet returned.
     outstanding: Outstanding,
     /// The completion queues of sends and receives.
     completes_to: [CqIdentity; 2],
     control: QpControl,
 }
 
-/// The state of a queue pair on the device, apart from its queues. It may be cloned, and used from any
-/// thread; the queue pair is on the device until the last clone and the [`QueuePair`] are dropped.
+/// Control of a queue pair's state on the device, separate from its queues. Clones may be used from any
+/// thread. The queue pair stays on the device until the last clone and the [`QueuePair`] are dropped.
 #[derive(Clone)]
 pub struct QpControl(Arc<QpObject>);
 
@@ -128,12 +133,12 @@ pub(super) struct QpObject {
     pub(super) spec: QueuePairSpec,
     pub(super) cqs: [Cq; 2],
     pub(super) addresses: RingAddresses,
-    /// Requests go with the doorbell.
+    /// The doorbell writes whole requests.
     pub(super) blue_flame: bool,
     pub(super) object: sys::Object<Arc<QpMemory>>,
 }
 
-/// Where the rings of a queue pair are in the memory of this process.
+/// The addresses of a queue pair's rings in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RingAddresses {
@@ -145,32 +150,32 @@ pub struct RingAddresses {
     pub record: u64,
 }
 
-/// What the device uses of a queue pair. Dropped in this order, so that the queue pair's completions are gone
-/// last.
+/// The objects that the device uses for a queue pair. The fields are dropped in this order, so that the queue
+/// pair's completions are discarded last.
 pub(super) struct QpMemory {
-    /// Rings and page for doorbells, if they are ours.
+    /// Rings and doorbell page, if the shim allocated them.
     pub(super) _rings: Option<(sys::Dma, Arc<sys::Uar>)>,
-    /// Where the device may leave what it has to say of copies.
+    /// A buffer to which the device may write information about copies.
     pub(super) _opaque: Option<Buffer>,
     pub(super) domain: ProtectionDomain,
     pub(super) set_aside: [SetAside; 2],
 }
 
 impl Device {
-    /// Makes a queue pair, in the state INIT.
+    /// Creates a queue pair in the state INIT.
     ///
     /// # Errors
-    /// Nothing stays on the device behind any of them.
+    /// After an error nothing is left on the device.
     /// - [`DevxError::OutOfRange`] unless `S` is a power of two up to 2^15, `R` one up to 2^15, and
     ///   `entries_per_slot` one up to 2^7.
-    /// - [`DevxError::CompletionQueueTooSmall`] where a completion queue has no room for all that may
-    ///   complete.
+    /// - [`DevxError::CompletionQueueTooSmall`] where a completion queue has no room for all possible
+    ///   completions.
     /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory,
-    ///   atomics of the peer, a user index and a format of time stamps where the device has none; and where
-    ///   the device refuses one of the commands: CREATE_QP, RST2INIT_QP, INIT2INIT_QP.
-    /// - [`DevxError::KernelRefuses`] for draining where the kernel lets no drained queue go on.
-    /// - [`DevxError::Call`] where a register, the memory of the rings or a buffer cannot be had.
-    /// - [`DevxError::Queue`] where a queue cannot be made over its ring.
+    ///   atomics of the peer, a user index or a format of time stamps that the device does not support; and
+    ///   with a status where the device refuses one of the commands: CREATE_QP, RST2INIT_QP, INIT2INIT_QP.
+    /// - [`DevxError::KernelRefuses`] for draining where the kernel does not let a drained queue resume.
+    /// - [`DevxError::Call`] where a register, the memory of the rings or a buffer cannot be allocated.
+    /// - [`DevxError::Queue`] where a queue cannot be created over its ring.
     pub fn create_qp<const S: usize, const R: usize>(
         &self,
         pd: &ProtectionDomain,
@@ -191,7 +196,7 @@ impl Device {
         let timestamps = self.timestamps(spec.timestamps)?;
         let (opaque, memcpy) = spec.memcpy.then(|| self.memcpy(pd)).transpose()?.unzip();
         let max_requests = spec.max_requests.unwrap_or(u32::MAX);
-        // Each request has a block at least.
+        // Each request has at least one block.
         let set_aside = [send_cq.set_aside(max_requests.min(S as u32))?, receive_cq.set_aside(R as u32)?];
         let (uar, blue_flame) = self.doorbell_page(spec.blue_flame)?;
         let register = uar.register()?;
@@ -199,7 +204,8 @@ impl Device {
         let send_at = (R * stride).next_multiple_of(WQEBB_BYTES);
         let record_at = send_at + S * WQEBB_BYTES;
         let rings = sys::Dma::alloc(&self.context, record_at + RECORD_BYTES)?;
-        // SAFETY: the queue pair keeps the memory and never hands its queues out; these are handed out once.
+        // SAFETY: the queue pair keeps the memory and never hands its queues out. Rings and record are handed
+        // out once.
         let (receive_slots, send_slots, record) = unsafe {
             (
                 rings.slots(0, R * spec.entries_per_slot as usize, DataSegment::default())?,
@@ -234,9 +240,9 @@ impl Device {
         memory.set_aside.iter().for_each(|entries| entries.belongs_to(Writer::Qp(qpn)));
         // SAFETY: the register is of the page that the queue pair was created with and keeps. libmlx5 may
         // give one register to several queue pairs; each rings it with a single store of 8 bytes, which
-        // cannot mix on 64-bit hosts. One in a page that gathers stores it gives to one alone, with both of
-        // its halves, whose size the device has told. Ring and record are those of the queue pair. Memory
-        // under keys is the promise of whoever registered it.
+        // cannot mix on 64-bit hosts. A register in a write-combining page belongs to one queue pair alone,
+        // with both of its halves, whose size the device has reported. Ring and record are those of the queue
+        // pair. Whoever registered memory vouches for the memory under its key.
         let doorbell: QpDoorbell = unsafe {
             match blue_flame {
                 None => UarDoorbell::new(register).into(),
@@ -263,8 +269,8 @@ impl Device {
         Ok(queue)
     }
 
-    /// Allocates a page for doorbells: one that gathers stores if it is wanted and can be had, with the bytes
-    /// of half of its register.
+    /// Allocates a doorbell page. If BlueFlame is wanted and available, the page is write-combining, and half
+    /// the size of its register in bytes is returned with it.
     fn doorbell_page(&self, blue_flame: bool) -> Result<(Arc<sys::Uar>, Option<usize>), DevxError> {
         if let (true, Some(log @ 7..)) = (blue_flame, self.report.general.log_blue_flame)
             && let Some(uar) = sys::Uar::alloc_write_combining(&self.context)?
@@ -274,7 +280,7 @@ impl Device {
         Ok((sys::Uar::alloc(&self.context)?, None))
     }
 
-    /// Returns the format of time stamps to ask for.
+    /// Returns the format of time stamps that the queue pair is created with.
     fn timestamps(&self, wanted: Option<TimestampFormat>) -> Result<TimestampFormat, DevxError> {
         let support = self.timestamp_support();
         match wanted {
@@ -285,7 +291,7 @@ impl Device {
         }
     }
 
-    /// Returns what copies in memory need, and the buffer that is part of it.
+    /// Returns the configuration of copies in memory, and the buffer that it names.
     fn memcpy(&self, pd: &ProtectionDomain) -> Result<(Buffer, MemcpyConfig), DevxError> {
         let what = "copies in memory";
         let none = CommandError::Unsupported { command: Opcode::CREATE_QP, what };
@@ -296,12 +302,12 @@ impl Device {
     }
 }
 
-/// Returns what a queue pair asks for and the device has not.
+/// Returns the error for a property that the device does not support.
 fn unsupported(what: &'static str) -> DevxError {
     CommandError::Unsupported { command: CreateQp::OPCODE, what }.into()
 }
 
-/// Returns what turns draining on signature errors on or off.
+/// Returns the command that turns draining on signature errors on or off.
 const fn drain(qp: Qpn, on: bool) -> Init2Init {
     Init2Init { drain_signature_errors: Some(on), ..Init2Init::new(qp) }
 }
@@ -326,13 +332,13 @@ impl QpControl {
         Ok(())
     }
 
-    /// Returns where the queue pair's rings are, to look at them from elsewhere: a debugger, `cargo xtask
-    /// decode`.
+    /// Returns the addresses of the queue pair's rings, for tools that look at them from outside: a debugger,
+    /// `cargo xtask decode`.
     pub fn addresses(&self) -> RingAddresses {
         self.0.addresses
     }
 
-    /// Asks the device for state and counters.
+    /// Asks the device for the queue pair's state and counters.
     ///
     /// # Errors
     /// [`DevxError::Command`].
@@ -340,23 +346,24 @@ impl QpControl {
         Ok(carry(&QueryQp(self.qpn()), |request, reply| self.0.object.query(request, reply))?.1)
     }
 
-    /// Returns whether requests that are published alone go with the doorbell, as
-    /// [`QueuePairSpec::blue_flame`] asks for.
+    /// Returns whether a request that is published alone is written with the doorbell
+    /// ([`QueuePairSpec::blue_flame`]).
     pub fn has_blue_flame(&self) -> bool {
         self.0.blue_flame
     }
 
-    /// Lets a drained send queue go on (SQD to RTS): of a queue pair that was taken over by `ibv_modify_qp`,
-    /// of one that was made here by a command, which Linux refuses.
+    /// Resumes a drained send queue (SQD to RTS). For a queue pair that was taken over, this is a call of
+    /// `ibv_modify_qp`. For a queue pair that the shim created, it is a command, which Linux refuses.
     ///
     /// # Errors
-    /// [`DevxError::KernelRefuses`]: the queue stays as it is, and [`QueuePair::reset`] takes it back.
+    /// [`DevxError::KernelRefuses`]: the queue stays as it is; [`QueuePair::reset`] returns it to INIT.
     /// [`DevxError::Call`] and [`DevxError::Command`], also for a queue pair that is not drained.
     pub fn resume(&self) -> Result<(), DevxError> {
         let by_command = || {
             self.modify(&Sqd2Rts { qp: self.qpn(), change: QpChange::default() }).map_err(|error| match error
             {
-                // Of a command that reaches the device, errors of the device have a status.
+                // EINVAL comes from the kernel: if the command had reached the device, its error would have a
+                // status.
                 DevxError::Call { cause, .. } if cause.raw_os_error() == Some(libc::EINVAL) => {
                     let what = "a drained send queue goes on where libibverbs made the queue pair and it was \
                                 taken over (Device::adopt_qp); others begin anew (QueuePair::reset)";
@@ -368,8 +375,9 @@ impl QpControl {
         self.0.object.resume().unwrap_or_else(by_command)
     }
 
-    /// Refuses a queue pair that could never go on once it is drained. The device refuses the command that is
-    /// tried here, since the queue pair is not drained: so the kernel has let it through.
+    /// Refuses a queue pair that could never resume once it is drained. The function tries the command that
+    /// resumes a queue. The queue pair is not drained, so the device refuses the command; its refusal proves
+    /// that the kernel lets the command through.
     fn can_resume(&self) -> Result<(), DevxError> {
         match self.resume() {
             Err(DevxError::Command(_)) => Ok(()),
@@ -377,7 +385,7 @@ impl QpControl {
         }
     }
 
-    /// Puts the queue pair into the error state: everything outstanding is flushed.
+    /// Puts the queue pair into the error state: the device flushes all outstanding requests.
     ///
     /// # Errors
     /// [`DevxError::Command`].
@@ -385,7 +393,7 @@ impl QpControl {
         self.modify(&QpToError(self.qpn()))
     }
 
-    /// Returns what the kernel knows the queue pair by.
+    /// Returns the object by which the kernel knows the queue pair.
     pub(super) fn object(&self) -> &sys::Object<impl Sized> {
         &self.0.object
     }
@@ -406,7 +414,7 @@ impl QpControl {
 }
 
 impl<const S: usize, const R: usize> QueuePair<S, R> {
-    /// Makes a queue pair of what there is on the device and in memory.
+    /// Wraps a queue pair that exists on the device and in memory.
     pub(super) fn new(
         object: QpObject,
         send: SendQueue<'static, QpDoorbell, S>,
@@ -422,7 +430,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         self.send.qpn()
     }
 
-    /// Returns the queue pair's state on the device: to connect, query, resume.
+    /// Returns the control of the queue pair's state on the device: to connect, query, resume.
     pub const fn control(&self) -> &QpControl {
         &self.control
     }
@@ -493,13 +501,13 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         self.send.block(index)
     }
 
-    /// Takes the queue pair from any state back to INIT (RESET on the way), with empty queues, to be
-    /// connected anew. Returns what was outstanding, each request once.
+    /// Takes the queue pair from any state back to INIT (through RESET), with empty queues, to be connected
+    /// anew. Returns the outstanding requests, each once.
     ///
-    /// `readers` are those of its completion queues: completions of it that were not taken are dropped, and
-    /// their requests are among those returned. Of an mkey whose configuration is among them the state is
-    /// unknown: [`crate::mkey::Mkey::forget`]. Signature errors stay in the completion queue: poll it, and
-    /// check each mkey, before an mkey is configured anew.
+    /// `readers` are the readers of its completion queues. Completions of the queue pair that were not taken
+    /// are dropped, and their requests are among those returned. If a returned request is a configuration,
+    /// the state of its mkey is unknown: call [`crate::mkey::Mkey::forget`]. Signature errors stay in the
+    /// completion queue: poll it, and check each mkey, before an mkey is configured anew.
     ///
     /// ```no_run
     /// # use mlx5_mkey::devx::{CqReader, DevxError, QueuePair};
@@ -512,10 +520,9 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     ///
     /// # Errors
     /// [`DevxError::OtherCompletionQueue`] where a reader is missing, before anything has changed;
-    /// [`DevxError::Command`],
-    /// [`DevxError::Call`]: the queue pair may be in RESET or INIT. Call this again: it returns what was
-    /// outstanding then. Where it never
-    /// succeeds, since the device is gone, [`QueuePair::into_outstanding`] does.
+    /// [`DevxError::Command`], [`DevxError::Call`]: the queue pair may be in RESET or INIT. Call this again:
+    /// the next successful call returns the outstanding requests. If the device is gone and no call succeeds,
+    /// use [`QueuePair::into_outstanding`].
     pub fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError> {
         let QpObject { qpn, cqs, .. } = &*self.control.0;
         for cq in cqs {
@@ -524,8 +531,8 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
             }
         }
         self.control.modify(&QpToReset(*qpn))?;
-        // In RESET the device writes no more completions, and reads the rings from their beginning on when it
-        // leaves it: they are empty before.
+        // In RESET the device writes no more completions. After RESET it reads the rings from their
+        // beginning, so they are emptied here.
         readers.iter_mut().for_each(|reader| reader.discard(*qpn));
         let outstanding = &mut self.outstanding;
         self.send.restart(|request| outstanding.add_send(request));
@@ -534,17 +541,17 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         Ok(core::mem::take(&mut self.outstanding))
     }
 
-    /// Gives the queue pair up, and returns what was outstanding, each request once: for a device that is
-    /// gone, or that refuses [`QueuePair::reset`], as well. What a reset that failed has not returned is
-    /// among it.
+    /// Gives the queue pair up, and returns the outstanding requests, each once. This works even if the
+    /// device is gone or refuses [`QueuePair::reset`]. Requests that a failed reset did not return are
+    /// included.
     ///
-    /// The queue pair is destroyed as when it is dropped. Until the last clone of its [`QpControl`] is
-    /// dropped, and for ever where it cannot be destroyed ([`super::on_drop_error`] tells), the device may
-    /// still execute requests that were published: keep the memory that they name.
+    /// The queue pair is destroyed as if it were dropped. The device may still execute published requests
+    /// until the last clone of its [`QpControl`] is dropped, and for ever if the queue pair cannot be
+    /// destroyed ([`super::on_drop_error`] reports that). Keep the memory that these requests name.
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{CqReader, DevxError, Outstanding, QueuePair};
-    /// /// Takes a queue pair back, or gives it up: either way each request is told of.
+    /// /// Resets a queue pair, or gives it up. Both ways return each outstanding request.
     /// fn recover(
     ///     mut queue: QueuePair<256, 64>,
     ///     completions: &mut CqReader,
@@ -563,7 +570,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     }
 }
 
-/// Requests whose completions were not taken. They may have been executed, or not.
+/// Requests whose completions were not taken. The device may have executed some of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outstanding {
     /// Names (`wr_id`) of send requests, oldest first.
@@ -574,7 +581,7 @@ pub struct Outstanding {
 
 impl Outstanding {
     fn add_send(&mut self, request: Retired) {
-        // The parts of a configuration have the name of the whole.
+        // The parts of a configuration have the same name as the whole configuration.
         if request.kind != RequestKind::MkeyConfigurePart {
             self.sends.push(request.id);
         }

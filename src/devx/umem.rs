@@ -1,6 +1,6 @@
-//! Memory that commands name by a number, and objects of commands that the shim has no function for.
+//! Memory that commands name by a number, and objects that the caller's own commands create.
 
-#![allow(unsafe_code)] // What the device does with memory is the caller's promise.
+#![allow(unsafe_code)] // The caller vouches for the device's accesses to memory.
 
 use super::error::drop_failed;
 use super::memory_region::verbs_access;
@@ -15,7 +15,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// The sizes of pages in which the device may see memory: a bit for each, from 4 KiB on (`pgsz_bitmap`).
+/// A set of page sizes in which the device may map memory: a bit for each size, from 4 KiB on
+/// (`pgsz_bitmap`).
 ///
 /// ```
 /// use mlx5_mkey::devx::PageSizes;
@@ -31,13 +32,13 @@ impl PageSizes {
     /// The smallest page of the device, in bytes (`MLX5_ADAPTER_PAGE_SIZE`).
     pub const MIN: u64 = 4096;
 
-    /// Whatever suits the memory, as `mlx5dv_devx_umem_reg` has it.
+    /// All page sizes, as in `mlx5dv_devx_umem_reg`.
     pub const ANY: Self = Self(!(Self::MIN - 1));
 
-    /// Takes a sum of sizes in bytes, powers of two.
+    /// Creates the set from the sum of its sizes in bytes, all powers of two.
     ///
     /// # Errors
-    /// [`OutOfRange`] for none, and with sizes below [`PageSizes::MIN`].
+    /// [`OutOfRange`] for 0, and for a sum with sizes below [`PageSizes::MIN`].
     pub const fn new(bitmap: u64) -> Result<Self, OutOfRange> {
         if bitmap == 0 || !bitmap.is_multiple_of(Self::MIN) {
             return Err(OutOfRange { what: "page sizes", value: bitmap, min: Self::MIN, max: Self::ANY.0 });
@@ -55,15 +56,16 @@ impl PageSizes {
 ///
 /// ```
 /// use mlx5_mkey::devx::{PageSizes, UmemSpec};
-/// // Rings that the device writes to, in huge pages or not at all.
+/// // Rings that the device writes to. Only huge pages are accepted.
 /// let spec = UmemSpec { page_sizes: PageSizes::new(2 << 20)?, ..UmemSpec::default() };
 /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UmemSpec {
-    /// What the device may do with it, beside reading: writing, for a completion queue. By default that.
+    /// The device's rights to the memory, in addition to reading. A completion queue needs writing, which is
+    /// the default.
     pub access: Access,
-    /// In which pages. By default any.
+    /// The accepted page sizes. All by default.
     pub page_sizes: PageSizes,
 }
 
@@ -73,9 +75,9 @@ impl Default for UmemSpec {
     }
 }
 
-/// Memory of the caller's, or of a dma-buf, that commands name by a number (`mlx5dv_devx_umem`): rings and
-/// doorbell records of queues that [`Device::create_object`] makes. The shim's own queues have memory of
-/// their own.
+/// Memory of the caller, or of a dma-buf, that commands name by a number (`mlx5dv_devx_umem`). It is meant
+/// for rings and doorbell records of queues that [`Device::create_object`] creates. The shim allocates the
+/// memory of its own queues.
 pub struct Umem(ManuallyDrop<sys::Umem>);
 
 impl Device {
@@ -84,14 +86,14 @@ impl Device {
     /// # Errors
     /// [`DevxError::Library`]: libmlx5 has no `mlx5dv_devx_umem_reg_ex`, which came with version 35 of
     /// rdma-core.
-    /// [`DevxError::Call`]: the memory is not mapped like that (EFAULT), or has no page size that was asked
-    /// for (EINVAL).
+    /// [`DevxError::Call`]: the memory is not mapped with these rights (EFAULT), or has none of the accepted
+    /// page sizes (EINVAL).
     ///
     /// # Safety
-    /// - The memory stays mapped while the value lives, and for ever if [`Umem::deregister`] fails (dropping
-    ///   the value tells [`super::on_drop_error`] of that, and nobody else).
-    /// - Rust code does not use it in a way that conflicts with what objects over it do, as long as they are
-    ///   on the device.
+    /// - The memory stays mapped while the value lives, and for ever if [`Umem::deregister`] fails (if
+    ///   dropping the value fails, only [`super::on_drop_error`] reports it).
+    /// - As long as objects over the memory are on the device, Rust code does not use the memory in a way
+    ///   that conflicts with their accesses.
     pub unsafe fn register_umem(
         &self,
         address: *mut u8,
@@ -104,21 +106,20 @@ impl Device {
         Ok(Umem(ManuallyDrop::new(umem)))
     }
 
-    /// Registers a piece of a dma-buf for commands, in bytes of the dma-buf. Offset 0 of the [`Umem`] is
-    /// where it begins. The kernel pins the memory, and holds a reference of its own until the registration
-    /// has ended.
+    /// Registers a piece of a dma-buf for commands. `piece` is in bytes of the dma-buf; offset 0 of the
+    /// [`Umem`] is the beginning of the piece. The kernel pins the memory, and holds its own reference until
+    /// the registration has ended.
     ///
     /// Source: mlx5dv_devx_umem_reg(3), `MLX5DV_UMEM_MASK_DMABUF`.
     ///
     /// # Errors
-    /// [`DevxError::Library`] as [`Device::register_umem`]; [`DevxError::Call`]: the piece is empty or not in
-    /// the dma-buf, its exporter
-    /// does not let it be pinned, libmlx5 knows no dma-bufs here (EOPNOTSUPP), or there is no page size that
-    /// was asked for (EINVAL).
+    /// [`DevxError::Library`] as [`Device::register_umem`]. [`DevxError::Call`]: the piece is empty or
+    /// reaches outside the dma-buf, the exporter does not allow pinning, this libmlx5 does not support
+    /// dma-bufs here (EOPNOTSUPP), or the memory has none of the accepted page sizes (EINVAL).
     ///
     /// # Safety
-    /// Rust code, in this process and in others that map the dma-buf, does not use it in a way that conflicts
-    /// with what objects over it do, as long as they are on the device.
+    /// As long as objects over the memory are on the device, Rust code, in this process and in others that
+    /// map the dma-buf, does not use the memory in a way that conflicts with their accesses.
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{Device, DevxError, Umem, UmemSpec};
@@ -147,12 +148,12 @@ impl Device {
 }
 
 impl Umem {
-    /// Returns the number that commands have.
+    /// Returns the number by which commands name the memory.
     pub fn id(&self) -> UmemId {
         UmemId(self.0.id())
     }
 
-    /// Returns where a byte of it is, for commands.
+    /// Returns the position of the byte at `offset`, as commands name it.
     pub fn at(&self, offset: u64) -> UmemSlice {
         UmemSlice { umem: self.id(), offset }
     }
@@ -160,13 +161,14 @@ impl Umem {
     /// Ends the registration: the device cannot reach the memory any more.
     ///
     /// # Errors
-    /// [`DevxError::Call`], and the registration, which is still there: an object is over it, say.
+    /// [`DevxError::Call`], with the registration, which still exists, for example because an object uses the
+    /// memory.
     pub fn deregister(self) -> Result<(), (DevxError, Self)> {
-        // SAFETY: the end, unless it fails; then the value is as before.
+        // SAFETY: this is the end of the registration, unless the call fails; then the value is as before.
         match unsafe { self.0.deregister() } {
             Ok(()) => {
                 let mut this = ManuallyDrop::new(self);
-                // SAFETY: once, here: the value itself is not dropped.
+                // SAFETY: the field is dropped once, here: the value itself is not dropped.
                 unsafe { ManuallyDrop::drop(&mut this.0) };
                 Ok(())
             }
@@ -177,7 +179,7 @@ impl Umem {
 
 impl Drop for Umem {
     fn drop(&mut self) {
-        // SAFETY: this is the end.
+        // SAFETY: this is the end of the registration.
         match unsafe { self.0.deregister() } {
             // SAFETY: dropped once, here.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.0) },
@@ -186,7 +188,8 @@ impl Drop for Umem {
     }
 }
 
-/// A page of doorbell registers (`struct mlx5dv_devx_uar`), for queues that [`Device::create_object`] makes.
+/// A page of doorbell registers (`struct mlx5dv_devx_uar`), for queues that [`Device::create_object`]
+/// creates.
 #[derive(Clone)]
 pub struct Uar(Arc<sys::Uar>);
 
@@ -201,24 +204,24 @@ impl Device {
 }
 
 impl Uar {
-    /// Returns its number, for commands.
+    /// Returns the page's number, for commands.
     ///
     /// # Errors
-    /// [`DevxError::OutOfRange`] where it is none that commands can have.
+    /// [`DevxError::OutOfRange`] where the number does not fit the field of commands.
     pub fn number(&self) -> Result<UarPage, DevxError> {
         Ok(UarPage::new(self.0.page())?)
     }
 
-    /// Returns where it begins, for [`UarCqDoorbell`](crate::queue::UarCqDoorbell). It is mapped as long as
-    /// the value and its clones live.
+    /// Returns the beginning of the page, for [`UarCqDoorbell`](crate::queue::UarCqDoorbell). The page is
+    /// mapped as long as the value or a clone lives.
     ///
     /// # Errors
-    /// [`DevxError::Call`]: it is not mapped.
+    /// [`DevxError::Call`]: the page is not mapped.
     pub fn base(&self) -> Result<NonNull<u64>, DevxError> {
         self.0.base()
     }
 
-    /// Returns the first register of send queues, for [`UarDoorbell`](crate::queue::UarDoorbell).
+    /// Returns the page's first register for send queues, for [`UarDoorbell`](crate::queue::UarDoorbell).
     ///
     /// # Errors
     /// As [`Uar::base`].
@@ -227,20 +230,20 @@ impl Uar {
     }
 }
 
-/// An object that a command of the caller's has made, and what it uses. It is gone from the device when the
-/// value is dropped, and `K` behind it, or never if it cannot be destroyed.
+/// An object that a command of the caller has created, and the resources `K` that it uses. Dropping the value
+/// destroys the object and then drops `K`. If the object cannot be destroyed, `K` is never dropped.
 pub struct DevxObject<K = ()>(sys::Object<K>);
 
 impl Device {
-    /// Carries a command that makes an object to the device (`mlx5dv_devx_obj_create`), and returns the
-    /// object and the reply. The kernel lets through those that it can undo.
+    /// Sends the device a command that creates an object (`mlx5dv_devx_obj_create`). Returns the object and
+    /// the reply. The kernel lets through only commands that it can undo.
     ///
     /// ```no_run
     /// use mlx5_mkey::command::{CqSize, CqeSize, CreateCq, LogPageSize};
     /// use mlx5_mkey::devx::{Device, DevxError, DevxObject, Uar, Umem};
     /// use mlx5_mkey::types::Cqn;
-    /// /// Makes a completion queue of 64 entries in memory of the caller's, whose entries are unwritten;
-    /// /// nobody arms it.
+    /// /// Creates a completion queue of 64 entries in the caller's memory, whose entries are unwritten.
+    /// /// Nobody arms the queue.
     /// ///
     /// /// # Safety
     /// /// The first 4104 bytes of the memory are the queue's.
@@ -269,7 +272,7 @@ impl Device {
     /// command through (EINVAL).
     ///
     /// # Safety
-    /// What the command has the device read and write, from now on or when it is asked to, is `K`'s, or stays
+    /// All memory that the command lets the device read or write, now or later, belongs to `K` or stays valid
     /// as long as the object is on the device.
     pub unsafe fn create_object<C: Command, K>(
         &self,
@@ -283,21 +286,22 @@ impl Device {
 }
 
 impl<K> DevxObject<K> {
-    /// Returns what the object uses.
+    /// Returns the resources that the object uses.
     pub fn kept(&self) -> &K {
         self.0.kept()
     }
 
-    /// Carries a command that asks for something of the object (`mlx5dv_devx_obj_query`).
+    /// Sends the device a query of the object (`mlx5dv_devx_obj_query`).
     ///
     /// # Errors
     /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the
-    /// command through: it asks for nothing, or names another object.
+    /// command through, because it is no query or names another object.
     pub fn query<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         Ok(carry(command, |request, reply| self.0.query(request, reply))?.1)
     }
 
-    /// Carries such a command, and does not wait for the answer: see [`super::QpControl::query_later`].
+    /// Sends the device a query of the object, and does not wait for the answer: see
+    /// [`super::QpControl::query_later`].
     ///
     /// # Errors
     /// [`DevxError::Call`].
@@ -305,13 +309,13 @@ impl<K> DevxObject<K> {
         queries.ask(&self.0, command, id)
     }
 
-    /// Carries a command that changes the object (`mlx5dv_devx_obj_modify`).
+    /// Sends the device a command that changes the object (`mlx5dv_devx_obj_modify`).
     ///
     /// # Errors
     /// As [`DevxObject::query`].
     ///
     /// # Safety
-    /// As of [`Device::create_object`].
+    /// The contract of [`Device::create_object`].
     pub unsafe fn modify<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         Ok(carry(command, |request, reply| self.0.modify(request, reply))?.1)
     }
@@ -319,7 +323,7 @@ impl<K> DevxObject<K> {
     /// Destroys the object on the device.
     ///
     /// # Errors
-    /// [`DevxError::Call`], and the object, which is still there.
+    /// [`DevxError::Call`], with the object, which still exists.
     pub fn destroy(self) -> Result<(), (DevxError, Self)> {
         self.0.destroy().map_err(|(error, object)| (error, Self(object)))
     }

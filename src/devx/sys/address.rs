@@ -1,4 +1,4 @@
-//! Where a peer is reached on the wire, as the kernel finds out.
+//! The path to a peer on Ethernet, as the kernel resolves it.
 
 #![allow(unsafe_code)]
 
@@ -8,7 +8,7 @@ use super::memory::Pd;
 use crate::devx::error::{DevxError, drop_failed};
 use core::ptr::{self, NonNull};
 
-/// A peer's GID, and the own one that packets to it carry.
+/// A peer's GID, and the own GID that packets to the peer carry.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::devx) struct Route {
     pub(in crate::devx) port: u8,
@@ -18,7 +18,7 @@ pub(in crate::devx) struct Route {
     pub(in crate::devx) traffic_class: u8,
 }
 
-/// Where packets to a peer go first.
+/// The first hop of packets to a peer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::devx) struct NextHop {
     /// MAC address of the peer, or of a router to it.
@@ -28,8 +28,8 @@ pub(in crate::devx) struct NextHop {
 }
 
 impl Pd {
-    /// Finds the next hop on Ethernet. libmlx5 has the kernel resolve it, when an address handle is made,
-    /// from its routes and neighbours; with kernels that do not, it looks there itself.
+    /// Finds the next hop on Ethernet. When an address handle is created, libmlx5 asks the kernel, which
+    /// looks into its routes and neighbours. With kernels that cannot do this, libmlx5 looks there itself.
     pub(in crate::devx) fn resolve(&self, route: Route) -> Result<NextHop, DevxError> {
         let api = self.context.api;
         let mut attr = IbvAhAttr {
@@ -52,7 +52,7 @@ impl Pd {
         // SAFETY: the description points into the address handle, which still lives, or is null.
         let vector = unsafe { out.av.as_ref() };
         let hop = vector.map(|av| NextHop { mac: av.mac, is_udp: av.lid_or_port != [0; 2] });
-        // SAFETY: made above, and nothing of it is used from here on.
+        // SAFETY: the handle was created above, and no pointer into it is used from here on.
         let destroyed = check("ibv_destroy_ah", unsafe { (api.ibv_destroy_ah)(ah.as_ptr()) });
         destroyed.unwrap_or_else(|error| drop_failed(&error));
         described?;

@@ -1,4 +1,4 @@
-//! Where queues of other libraries are.
+//! The addresses of other libraries' queues.
 
 #![allow(unsafe_code)]
 
@@ -15,12 +15,12 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use zerocopy::FromBytes;
 
-/// A queue pair of another library.
+/// The parts of another library's queue pair.
 pub(in crate::devx) struct QpParts {
     pub(in crate::devx) qpn: u32,
     pub(in crate::devx) record: &'static DoorbellRecord,
     pub(in crate::devx) send: &'static mut [Wqebb],
-    /// Empty where there is no receive queue.
+    /// Empty if the queue pair has no receive queue.
     pub(in crate::devx) receive: &'static mut [DataSegment],
     pub(in crate::devx) entries_per_slot: u32,
     pub(in crate::devx) register: NonNull<u64>,
@@ -32,31 +32,32 @@ pub(in crate::devx) enum CqSlots {
     B128(&'static mut [Cqe128]),
 }
 
-/// A completion queue of another library.
+/// The parts of another library's completion queue.
 pub(in crate::devx) struct CqParts {
     pub(in crate::devx) cqn: u32,
     pub(in crate::devx) record: &'static CqDoorbellRecord,
     pub(in crate::devx) ring: CqSlots,
-    /// The beginning of its UAR page.
+    /// The beginning of the queue's UAR page.
     pub(in crate::devx) uar_page: NonNull<u64>,
 }
 
-/// Returns an address as a place of such values, if it can be one.
+/// Returns an address as a pointer to `T`, or `None` if it is null or misaligned.
 fn place<T>(address: *mut c_void) -> Option<NonNull<T>> {
     NonNull::new(address.cast::<T>()).filter(|place| place.is_aligned())
 }
 
-/// Returns slots of a ring; none where there are none.
+/// Returns `count` slots of a ring, or `None` if they exist and the address is null or misaligned.
 ///
 /// # Safety
-/// As many slots of this size are there, and nobody else in this process uses them as long as what is made of
-/// them lives.
+/// The address holds `count` slots of this size, and nobody else in this process uses them while the returned
+/// slice lives.
 unsafe fn slots<T>(address: *mut c_void, count: usize) -> Option<&'static mut [T]> {
     if count == 0 {
         return Some(&mut []);
     }
     let first = place::<T>(address)?.as_ptr();
-    // SAFETY: not null and aligned, as just checked. The caller vouches for the rest; they are plain bytes.
+    // SAFETY: the address is not null and aligned, as just checked. The slots are plain bytes; the caller
+    // vouches for the rest.
     Some(unsafe { core::slice::from_raw_parts_mut(first, count) })
 }
 
@@ -66,7 +67,8 @@ unsafe fn slots<T>(address: *mut c_void, count: usize) -> Option<&'static mut [T
 /// As for [`slots`].
 unsafe fn record<R: FromBytes>(address: *mut c_void) -> Result<&'static R, AdoptError> {
     let place = place::<R>(address).ok_or(AdoptError::Layout("the doorbell record"))?;
-    // SAFETY: not null and aligned, as just checked. The caller vouches for the rest; any bytes are a record.
+    // SAFETY: the address is not null and aligned, as just checked. Any bytes are a valid record; the caller
+    // vouches for the rest.
     Ok(unsafe { place.as_ref() })
 }
 
@@ -74,21 +76,21 @@ impl Context {
     /// Describes a queue pair.
     ///
     /// # Safety
-    /// `qp` is a `struct ibv_qp` of libmlx5. It is not destroyed, and nobody else posts to it, as long as
-    /// what is made of the parts lives.
+    /// `qp` is a `struct ibv_qp` of libmlx5. While the parts are in use, it is not destroyed, and nobody else
+    /// posts to it.
     pub(in crate::devx) unsafe fn describe_qp(&self, qp: NonNull<c_void>) -> Result<QpParts, DevxError> {
         let qp = qp.cast::<IbvQp>();
         // SAFETY: the caller vouches for the structure.
         let (context, qpn) = unsafe { ((*qp.as_ptr()).context, (*qp.as_ptr()).qp_num) };
         self.expect(context)?;
-        // No optional field is asked for.
+        // All zero: no optional field is requested.
         let mut out = MaybeUninit::<Mlx5dvQp>::zeroed();
         let described = Described { object: qp.as_ptr(), out: out.as_mut_ptr() };
         let mut obj = Mlx5dvObj { qp: described, ..Mlx5dvObj::NONE };
         // SAFETY: the object names a live queue pair and a place for its description, which is all that
         // OBJ_QP reads and writes.
         check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_QP) })?;
-        // SAFETY: all fields may be zero, and those that are there were filled in.
+        // SAFETY: zero is valid for all fields, and libmlx5 has filled in those that it knows.
         let Mlx5dvQp { dbrec, sq, rq, bf_reg, .. } = unsafe { out.assume_init() };
         if sq.stride as usize != WQEBB_BYTES {
             return Err(AdoptError::Layout("the stride of the send queue").into());
@@ -98,7 +100,7 @@ impl Context {
         if rq.wqe_cnt > 0 && !rq.stride.is_multiple_of(OCTOWORD_BYTES as u32) {
             return Err(AdoptError::Layout("the stride of the receive queue").into());
         }
-        // SAFETY: libmlx5 has the rings and the record there for the queue pair; the caller vouches that
+        // SAFETY: libmlx5 keeps the queue pair's rings and record at these addresses; the caller vouches that
         // nobody else uses them.
         unsafe {
             Ok(QpParts {
@@ -115,8 +117,8 @@ impl Context {
     /// Describes a completion queue.
     ///
     /// # Safety
-    /// `cq` is a `struct ibv_cq` of libmlx5. It is not destroyed, and nobody else polls it, as long as what
-    /// is made of the parts lives.
+    /// `cq` is a `struct ibv_cq` of libmlx5. While the parts are in use, it is not destroyed, and nobody else
+    /// polls it.
     pub(in crate::devx) unsafe fn describe_cq(&self, cq: NonNull<c_void>) -> Result<CqParts, DevxError> {
         let cq = cq.cast::<IbvCq>();
         // SAFETY: the caller vouches for the structure.

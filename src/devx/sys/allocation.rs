@@ -1,4 +1,4 @@
-//! Memory of the allocator's, for rings and buffers.
+//! Memory from the allocator, for rings and buffers.
 
 #![allow(unsafe_code)]
 
@@ -12,15 +12,14 @@ use std::vec::Vec;
 /// Bytes of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Memory of the allocator's, which is freed with the value. There are no references to it but those that its
-/// owner makes.
+/// Memory from the allocator, freed with the value. Only its owner creates references to it.
 pub(in crate::devx) struct Allocation {
     base: NonNull<u8>,
     layout: Layout,
     length: usize,
 }
 
-// SAFETY: plain memory behind a pointer; its owner says who uses it.
+// SAFETY: the value is a pointer to plain memory; its owner decides who uses the memory.
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
@@ -29,8 +28,8 @@ impl Allocation {
     /// Alignment in bytes: the smallest page of the device.
     pub(in crate::devx) const PAGE: usize = 4096;
 
-    /// Allocates zeros, aligned to pages; from 2 MiB on to huge pages, which the kernel is asked for. `what`
-    /// is what cannot be allocated where memory is used up.
+    /// Allocates zeroed memory, aligned to pages. From 2 MiB on, the memory is aligned to huge pages, and the
+    /// kernel is asked for them. `what` names the allocation in the error when memory is used up.
     pub(in crate::devx) fn zeroed(length: usize, what: &'static str) -> Result<Self, DevxError> {
         let out_of_memory = || DevxError::call(what, io::ErrorKind::OutOfMemory.into());
         let align = if length >= HUGE_PAGE { HUGE_PAGE } else { Self::PAGE };
@@ -39,16 +38,17 @@ impl Allocation {
         // SAFETY: the size is not 0.
         let base = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or_else(out_of_memory)?;
         if align == HUGE_PAGE {
-            // Before the memory is touched: that is when it gets its pages. Whether the kernel has huge ones
-            // is of no account. SAFETY: the advice changes nothing that a program can see in its memory.
+            // The kernel is asked before the memory is touched, because the first access assigns the pages. A
+            // failure is ignored: small pages work as well. SAFETY: the advice does not change the bytes that
+            // a program sees.
             unsafe { libc::madvise(base.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE) };
         }
-        // SAFETY: just allocated, with this size.
+        // SAFETY: the memory was just allocated with this size.
         unsafe { base.write_bytes(0, layout.size()) };
         Ok(Self { base, layout, length })
     }
 
-    /// Takes the memory of a vector that is not empty; the vector comes back where it is.
+    /// Takes the memory of a vector. An empty vector is returned as the error.
     pub(in crate::devx) fn of_vec(bytes: Vec<u8>) -> Result<Self, Vec<u8>> {
         let mut bytes = ManuallyDrop::new(bytes);
         match (NonNull::new(bytes.as_mut_ptr()), Layout::array::<u8>(bytes.capacity()), bytes.len()) {
@@ -60,15 +60,14 @@ impl Allocation {
     /// Returns the vector that [`Allocation::of_vec`] took.
     ///
     /// # Safety
-    /// It is from there.
+    /// The memory came from [`Allocation::of_vec`].
     pub(in crate::devx) unsafe fn into_vec(self) -> Vec<u8> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: these are the parts of a vector, which was given up for them; the memory has no other
-        // owner.
+        // SAFETY: these are the parts of a vector that `of_vec` took apart; the memory has no other owner.
         unsafe { Vec::from_raw_parts(this.base.as_ptr(), this.length, this.layout.size()) }
     }
 
-    /// Returns its first byte.
+    /// Returns the address of the first byte.
     pub(in crate::devx) const fn base(&self) -> NonNull<u8> {
         self.base
     }
@@ -81,7 +80,8 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: from the allocator with this layout; whoever used it is gone with its owner.
+        // SAFETY: the memory came from the allocator with this layout, and its owner, who is gone, kept no
+        // user of it.
         unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) };
     }
 }

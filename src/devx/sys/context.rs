@@ -24,13 +24,14 @@ use std::{format, io};
 pub(in crate::devx) struct Context {
     pub(super) api: &'static Api,
     pub(super) raw: NonNull<IbvContext>,
-    /// Opened here, so closed here; else the caller's.
+    /// Whether this library opened the context, and so has to close it. An adopted context belongs to the
+    /// caller.
     owned: bool,
-    /// There is a [`LoginPlace`].
+    /// Whether a [`LoginPlace`] exists.
     logged_in: AtomicBool,
 }
 
-/// The place of a context's one login. It is free again when this is dropped.
+/// The right to the single login of a context. Dropping the value releases it.
 pub(in crate::devx) struct LoginPlace(Arc<Context>);
 
 impl Drop for LoginPlace {
@@ -44,14 +45,14 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// What a port is connected to.
+/// The properties of a port and its link.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::devx) struct Port {
-    /// The largest packet, where it is known.
+    /// The largest packet, if the port reports one.
     pub(in crate::devx) mtu: Option<PathMtu>,
     /// The port's LID; 0 on Ethernet.
     pub(in crate::devx) lid: u16,
-    /// Ethernet, not InfiniBand.
+    /// Whether the link is Ethernet; otherwise it is InfiniBand.
     pub(in crate::devx) is_ethernet: bool,
 }
 
@@ -64,7 +65,7 @@ impl Context {
         let list = unsafe { (api.ibv_get_device_list)(&mut count) };
         if list.is_null() {
             let error = io::Error::last_os_error();
-            // ENOSYS is how libibverbs says that the kernel has no RDMA at all.
+            // libibverbs returns ENOSYS if the kernel has no RDMA support.
             return Err(match error.kind() {
                 io::ErrorKind::Unsupported => {
                     DevxError::NoDevice { wanted: name.map(String::from), seen: Vec::new() }
@@ -87,7 +88,8 @@ impl Context {
     ) -> Result<Arc<Self>, DevxError> {
         let mut seen = Vec::new();
         for &device in devices {
-            // SAFETY: the device is in a list that has not been freed; its name lives as long.
+            // SAFETY: the device and its name live until the list is freed, which happens after this
+            // function.
             let found =
                 unsafe { CStr::from_ptr((api.ibv_get_device_name)(device)) }.to_string_lossy().into_owned();
             // SAFETY: as above.
@@ -106,7 +108,7 @@ impl Context {
         Err(DevxError::NoDevice { wanted: name.map(String::from), seen })
     }
 
-    /// Uses a context that the caller has opened.
+    /// Takes over a context that the caller has opened.
     ///
     /// # Safety
     /// `raw` is an open `struct ibv_context` of an mlx5 device with DEVX, and stays open while the value and
@@ -119,7 +121,7 @@ impl Context {
         Self { api, raw, owned, logged_in: AtomicBool::new(false) }
     }
 
-    /// Takes the place of the login, if it is free.
+    /// Takes the right to the login, if nobody has it.
     pub(in crate::devx) fn login_place(self: &Arc<Self>) -> Option<LoginPlace> {
         let taken = self.logged_in.swap(true, Ordering::Acquire);
         (!taken).then(|| LoginPlace(self.clone()))
@@ -130,7 +132,7 @@ impl Context {
         if context == self.raw.as_ptr() { Ok(()) } else { Err(AdoptError::OtherDevice.into()) }
     }
 
-    /// Runs a command that makes no object.
+    /// Runs a command that creates no object.
     pub(in crate::devx) fn general_command(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
         // SAFETY: both mailboxes are valid for their lengths during the call.
         let result = unsafe {
@@ -154,23 +156,24 @@ impl Context {
         Ok(eqn)
     }
 
-    /// Returns the device's clock, if it is mapped. It is as long as the context is open.
+    /// Returns the device's clock, if libmlx5 has mapped it. The clock stays mapped as long as the context is
+    /// open.
     pub(in crate::devx) fn clock(&self) -> Result<Option<DeviceClock>, DevxError> {
         let mut attributes = MaybeUninit::<Mlx5dvContext>::zeroed();
-        // SAFETY: all bits 0 are such a structure, with a place for the mask.
+        // SAFETY: the structure is valid with all bits 0, and the pointer leads to it.
         unsafe { (*attributes.as_mut_ptr()).comp_mask = CONTEXT_CORE_CLOCK };
-        // SAFETY: the context is open, and the structure has room for what is asked for, and more.
+        // SAFETY: the context is open, and the structure has room for all fields that libmlx5 may fill in.
         let result = unsafe { (self.api.mlx5dv_query_device)(self.raw.as_ptr(), attributes.as_mut_ptr()) };
         check("mlx5dv_query_device", result)?;
-        // SAFETY: it was all zeros, and parts of it were filled in.
+        // SAFETY: the structure was all zeros, which is valid, and libmlx5 has filled in some fields.
         let Mlx5dvContext { comp_mask, hca_core_clock, .. } = unsafe { attributes.assume_init() };
         let register = NonNull::new(hca_core_clock.cast()).filter(|_| comp_mask & CONTEXT_CORE_CLOCK != 0);
-        // SAFETY: libmlx5 maps both registers as long as the context is open, and who gets the clock keeps
-        // that.
+        // SAFETY: libmlx5 maps both registers as long as the context is open, and the user of the clock keeps
+        // the context.
         Ok(register.map(|register| unsafe { DeviceClock::new(register) }))
     }
 
-    /// Returns what the kernel knows of the device's clock.
+    /// Returns the kernel's data about the device's clock.
     pub(in crate::devx) fn clock_info(&self) -> Result<ClockInfo, DevxError> {
         let mut raw = ClockInfoRaw::default();
         // SAFETY: the context is open, and the structure is filled in during the call.
@@ -181,7 +184,7 @@ impl Context {
         Ok(ClockInfo { base: nsec, cycles: last_cycles, fraction: frac, multiplier: mult, shift, mask })
     }
 
-    /// Returns what a port is connected to.
+    /// Returns the properties of a port.
     pub(in crate::devx) fn port(&self, port: u8) -> Result<Port, DevxError> {
         let mut attr = IbvPortAttr::default();
         // SAFETY: the pointer is to a place for the attributes.
@@ -205,7 +208,8 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: opened by `open`; everything made from it held an Arc of this value and is gone.
+            // SAFETY: the context was opened by `open`. Every object made from it held an Arc of this value
+            // and is gone.
             let result = unsafe { (self.api.ibv_close_device)(self.raw.as_ptr()) };
             check("ibv_close_device", result).unwrap_or_else(|error| drop_failed(&error));
         }

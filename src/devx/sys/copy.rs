@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-/// What one load reads: as much as every processor of the architecture can.
+/// The unit of one load: the widest that every processor of the architecture supports.
 #[cfg(target_arch = "x86_64")]
 type Word = core::arch::x86_64::__m128i;
 #[cfg(target_arch = "aarch64")]
@@ -12,14 +12,15 @@ type Word = u64;
 
 const WORD: usize = size_of::<Word>();
 
-/// Words of a turn of the loop. With one, its counting takes as long as the copying.
+/// Words that one turn of the loop copies. With one word, the loop's counting would take as long as the
+/// copying.
 const TURN: usize = 4;
 
 /// Copies `to.len()` bytes from `from`.
 ///
-/// Every byte is read once, by a volatile load. After a plain copy the compiler may hand on the address of
-/// the original instead of the copy, or read a byte a second time, since it takes for granted that nobody
-/// changes the original. A program would then use other bytes than those that it has checked.
+/// Every byte is read once, by a volatile load. After a plain copy the compiler may use the original instead
+/// of the copy, or read a byte twice, because it assumes that nobody changes the original. A program could
+/// then use other bytes than those that it has checked.
 ///
 /// # Safety
 /// The bytes at `from` are readable and initialised, and no Rust code writes them meanwhile.
@@ -31,8 +32,8 @@ pub(in crate::devx) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
     let (turns, single) = words.as_chunks_mut::<TURN>();
     let mut next = from.wrapping_add(aligned).cast::<Word>();
     for turn in turns {
-        // SAFETY: `turn` has room for as many words as are read, which are among the caller's bytes, and
-        // aligned as `aligned` says.
+        // SAFETY: `turn` has room for as many words as are read. The words are among the caller's bytes, and
+        // aligned because the copy of words begins at `aligned`.
         let read: [Word; TURN] = core::array::from_fn(|at| unsafe { next.add(at).read_volatile() });
         next = next.wrapping_add(TURN);
         for (room, word) in turn.iter_mut().zip(read) {
@@ -47,7 +48,7 @@ pub(in crate::devx) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
     }
     for (part, bytes) in [(0, head), (tail_at, tail)] {
         for (at, room) in bytes.iter_mut().enumerate() {
-            // SAFETY: among the caller's bytes; a byte needs no alignment.
+            // SAFETY: the byte is among the caller's bytes, and a byte needs no alignment.
             *room = unsafe { from.add(part + at).read_volatile() };
         }
     }

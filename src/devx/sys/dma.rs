@@ -15,7 +15,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use zerocopy::FromZeros;
 
-/// A registration of memory that the device may use for rings and records. Its owner ends it.
+/// A registration of memory that the device may use for rings and doorbell records. Its owner ends the
+/// registration.
 pub(in crate::devx) struct Umem {
     context: Arc<Context>,
     raw: NonNull<DevxUmem>,
@@ -27,7 +28,7 @@ unsafe impl Send for Umem {}
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Registers memory for rings and records, with local writing.
+    /// Registers memory for rings and doorbell records, with the right of local writing.
     ///
     /// # Safety
     /// As for [`Mr::register`](super::Mr::register).
@@ -45,7 +46,8 @@ impl Umem {
         Ok(Self { context: context.clone(), raw })
     }
 
-    /// Registers memory, or with a dma-buf that piece of it, in pages of one of these sizes (a bit for each).
+    /// Registers memory, or a piece of a dma-buf if one is given, in pages of one of these sizes (a bit for
+    /// each size).
     ///
     /// # Safety
     /// As for [`Mr::register`](super::Mr::register).
@@ -85,44 +87,45 @@ impl Umem {
     /// Ends the registration.
     ///
     /// # Safety
-    /// Once, at the end.
+    /// The function is called once, and the value is not used afterwards.
     pub(in crate::devx) unsafe fn deregister(&self) -> Result<(), DevxError> {
-        // SAFETY: registered by `register`, and the caller vouches that this is the end.
+        // SAFETY: the memory was registered at creation, and the caller vouches that this is the end.
         let result = unsafe { (self.context.api.mlx5dv_devx_umem_dereg)(self.raw.as_ptr()) };
         check("mlx5dv_devx_umem_dereg", result)
     }
 }
 
-/// Memory for rings and records, aligned to pages and registered with the device, freed when nobody uses it.
+/// Memory for rings and doorbell records. It is aligned to pages and registered with the device, and freed
+/// with the value.
 pub(in crate::devx) struct Dma {
     umem: Umem,
-    /// Dropped after the registration, and never if that cannot be ended.
+    /// Dropped after the registration has ended, and never if it cannot be ended.
     memory: ManuallyDrop<Allocation>,
 }
 
 impl Dma {
     /// Allocates zeroed memory.
     pub(in crate::devx) fn alloc(context: &Arc<Context>, length: usize) -> Result<Self, DevxError> {
-        // A length that has no whole pages is too long to be allocated.
+        // If rounding up to pages overflows, the length is too long to be allocated.
         let length = length.max(1).checked_next_multiple_of(Allocation::PAGE).unwrap_or(usize::MAX);
         let memory = Allocation::zeroed(length, "allocation of a ring")?;
-        // SAFETY: the memory stays allocated until `drop` below, which ends the registration first. It is
-        // used through `slots` and `record` only.
+        // SAFETY: the memory stays allocated until `drop` below, which ends the registration first. Rust code
+        // uses the memory through `slots` and `record` only.
         let umem = unsafe { Umem::register(context, memory.base().as_ptr(), memory.length())? };
         Ok(Self { umem, memory: ManuallyDrop::new(memory) })
     }
 
-    /// Returns where `offset` is, for commands.
+    /// Returns the position of `offset`, as commands name it.
     pub(in crate::devx) fn at(&self, offset: usize) -> UmemSlice {
         UmemSlice { umem: UmemId(self.umem.id()), offset: offset as u64 }
     }
 
-    /// Returns where `offset` is in this process.
+    /// Returns the address of `offset` in this process.
     pub(in crate::devx) fn address(&self, offset: usize) -> u64 {
         self.memory.base().as_ptr().expose_provenance() as u64 + offset as u64
     }
 
-    /// Returns where `count` values are from `offset`, if the memory has room for them there.
+    /// Returns the address of `count` values at `offset`, if the memory has room for them there.
     fn place<T>(&self, offset: usize, count: usize) -> Result<NonNull<T>, DevxError> {
         const { assert!(align_of::<T>() <= Allocation::PAGE, "the base would not be aligned") };
         let bytes = count.checked_mul(size_of::<T>());
@@ -147,7 +150,7 @@ impl Dma {
         value: T,
     ) -> Result<&'static mut [T], DevxError> {
         let first = self.place::<T>(offset, count)?.as_ptr();
-        // SAFETY: `place` vouches for room and alignment, the caller for life and exclusiveness.
+        // SAFETY: `place` vouches for room and alignment, the caller for lifetime and exclusive use.
         unsafe {
             for index in 0..count {
                 first.add(index).write(value);
@@ -159,14 +162,14 @@ impl Dma {
     /// Returns the doorbell record at `offset`, with both words 0.
     ///
     /// # Safety
-    /// It is used while the memory lives, and is not handed out as slots.
+    /// The record is used only while the memory lives, and its bytes are not handed out as slots.
     pub(in crate::devx) unsafe fn record<R: FromZeros>(
         &self,
         offset: usize,
     ) -> Result<&'static R, DevxError> {
         let record = self.place::<R>(offset, 1)?;
-        // SAFETY: `place` vouches for room and alignment, the caller for life. Zero bytes are a record, which
-        // is changed through atomics only from here on.
+        // SAFETY: `place` vouches for room and alignment, the caller for the lifetime. Zero bytes are a valid
+        // record. From here on the record is changed through atomics only.
         unsafe {
             record.write_bytes(0, 1);
             Ok(record.as_ref())
@@ -176,9 +179,10 @@ impl Dma {
 
 impl Drop for Dma {
     fn drop(&mut self) {
-        // SAFETY: this is the end. Objects over the memory are gone: they keep this value.
+        // SAFETY: this is the end of the registration. Objects over the memory keep this value, so they are
+        // gone.
         match unsafe { self.umem.deregister() } {
-            // SAFETY: dropped once, here; the device cannot reach it any more.
+            // SAFETY: the memory is dropped once, here; the device cannot reach it any more.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.memory) },
             // The device may still write to the memory: it is leaked.
             Err(error) => drop_failed(&error),

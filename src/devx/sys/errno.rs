@@ -4,12 +4,13 @@ use crate::devx::error::DevxError;
 use core::ffi::c_int;
 use std::io;
 
-/// What errno says now, for a function that returned null.
+/// Returns the current errno as the error of a function that returned null.
 pub(super) fn last_error(what: &'static str) -> DevxError {
     DevxError::call(what, io::Error::last_os_error())
 }
 
-/// Checks the result of a function that returns 0 or an errno (some with a minus, some through errno).
+/// Checks the result of a function that returns 0 or an error number. Some functions return it negated,
+/// others set errno.
 pub(super) fn check(what: &'static str, result: c_int) -> Result<(), DevxError> {
     match result {
         0 => Ok(()),

@@ -16,16 +16,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::vec::Vec;
 
-/// What events bring with them.
+/// The data that events carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::devx) enum EventData {
-    /// Their event queue entries. The kernel may have no memory for one, and says so.
+    /// Events carry their event queue entries. If the kernel has no memory for an entry, it drops the event
+    /// and reports the loss.
     Carried,
-    /// Nothing but their cookies: those of one subscription that nobody has taken are one, and none is lost.
+    /// Events carry only their cookies. The kernel merges events of one subscription that nobody has taken
+    /// yet, and loses none.
     Omitted,
 }
 
-/// Where the kernel reports events of objects.
+/// A channel on which the kernel reports events of objects.
 pub(in crate::devx) struct EventChannel {
     context: Arc<Context>,
     raw: NonNull<EventChannelRaw>,
@@ -46,14 +48,14 @@ impl EventChannel {
         let raw = unsafe { (context.api.mlx5dv_devx_create_event_channel)(context.raw.as_ptr(), flags) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_create_event_channel"))?;
         let channel = Self { context: context.clone(), raw };
-        // Of several threads that are woken, one gets the event: the others must not stay in the kernel.
+        // If an event wakes several threads, one of them gets it. The others must not block in the kernel.
         // SAFETY: the descriptor is open as long as the channel lives; the call takes and changes no memory.
         let result = unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         check("fcntl of an event channel", result)?;
         Ok(channel)
     }
 
-    /// Asks for events of an object; each will carry `cookie`.
+    /// Subscribes to events of an object. Each event will carry `cookie`.
     pub(in crate::devx) fn subscribe(
         &self,
         object: &Object<impl Sized>,
@@ -75,13 +77,13 @@ impl EventChannel {
         check("mlx5dv_devx_subscribe_devx_event", result)
     }
 
-    /// Returns the next event's cookie and data; waits for it until the time is over or `waker` is used.
+    /// Returns the next event's cookie and data. Waits until the time is over or `waker` is used.
     pub(in crate::devx) fn next(
         &self,
         waker: &Waker,
         timeout: Option<Duration>,
     ) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
-        // A time too far away to be told is for ever.
+        // A time too far away to be represented counts as no limit.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(event) = self.take()? {
@@ -90,7 +92,7 @@ impl EventChannel {
             match self.ready(Some(waker), end) {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),
-                // What came before is still there.
+                // Events that arrived before the end can still be taken.
                 Err(DevxError::EventsClosed) => {
                     return self.take().and_then(|event| event.ok_or(DevxError::EventsClosed)).map(Some);
                 }
@@ -99,8 +101,8 @@ impl EventChannel {
         }
     }
 
-    /// Waits until there is an event. Returns whether there is: not when the time is over. Else the waiting
-    /// was ended: `waker` was used, the device is gone, or the context that the caller lent is closed.
+    /// Waits until there is an event and returns true, or false when the time is over. An error says that the
+    /// waiting was ended: `waker` was used, the device is gone, or the caller's adopted context is closed.
     pub(in crate::devx) fn ready(
         &self,
         waker: Option<&Waker>,
@@ -124,7 +126,7 @@ impl EventChannel {
         }
     }
 
-    /// Takes an event that has come.
+    /// Takes an event that has arrived.
     pub(in crate::devx) fn take(&self) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
         // A cookie of 8 bytes, then the event queue entry.
         let mut event = [0_u8; 8 + 64];

@@ -1,4 +1,4 @@
-//! Loads libibverbs and libmlx5 and looks their functions up.
+//! Loads libibverbs and libmlx5 and looks up their functions.
 
 #![allow(unsafe_code)]
 
@@ -13,10 +13,10 @@ use core::mem::ManuallyDrop;
 use std::string::ToString;
 use std::sync::OnceLock;
 
-/// The version of rdma-core from which on there are all functions that the shim cannot do without.
+/// The first version of rdma-core that has all functions which the shim requires.
 const VERSION: u8 = 25;
 
-/// Looks a function up that is there from a version of rdma-core on.
+/// Looks up a function that exists since a certain version of rdma-core.
 ///
 /// # Safety
 /// `F` is the type of the function.
@@ -33,8 +33,8 @@ unsafe fn find<F: Copy>(
     }
 }
 
-/// Declares the functions that are looked up, each in its library. One of a later version may be missing: who
-/// calls it is told.
+/// Declares the functions that are looked up, each in its library. A function with a version of its own may
+/// be missing: only calls of it fail.
 macro_rules! api {
     ($($library:ident = $file:literal {
         $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)+
@@ -53,7 +53,7 @@ macro_rules! api {
         impl Api {
             fn load() -> Result<Self, LibraryError> {
                 $(
-                    // SAFETY: loading runs the constructors of the library; these two are written to be
+                    // SAFETY: loading runs the constructors of the library; both libraries are written to be
                     // loaded by programs.
                     let $library = unsafe { libloading::Library::new($file) }
                         .map_err(|error| LibraryError::missing($file, &error.to_string()))?;

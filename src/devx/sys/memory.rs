@@ -18,7 +18,8 @@ pub(in crate::devx) struct Pd {
     pub(super) context: Arc<Context>,
     pub(super) raw: NonNull<IbvPd>,
     number: u32,
-    /// Allocated here, so freed here; else the caller's.
+    /// Whether this library allocated the domain, and so has to free it. An adopted domain belongs to the
+    /// caller.
     owned: bool,
 }
 
@@ -34,7 +35,7 @@ impl Pd {
         Self::with(context, NonNull::new(raw).ok_or_else(|| last_error("ibv_alloc_pd"))?, true)
     }
 
-    /// Uses a domain that the caller has allocated.
+    /// Takes over a domain that the caller has allocated.
     ///
     /// # Safety
     /// `raw` is a `struct ibv_pd`, and stays allocated while the value and all that is made in it live.
@@ -43,7 +44,7 @@ impl Pd {
         raw: NonNull<c_void>,
     ) -> Result<Arc<Self>, DevxError> {
         let raw = raw.cast::<IbvPd>();
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the structure.
         context.expect(unsafe { raw.as_ref() }.context)?;
         Self::with(context, raw, false)
     }
@@ -70,16 +71,17 @@ impl Drop for Pd {
         if !self.owned {
             return;
         }
-        // SAFETY: allocated by `alloc`; all that was made in it held an Arc of this value and is gone.
+        // SAFETY: the domain was allocated by `alloc`. Every object made in it held an Arc of this value and
+        // is gone.
         let result = unsafe { (self.context.api.ibv_dealloc_pd)(self.raw.as_ptr()) };
         check("ibv_dealloc_pd", result).unwrap_or_else(|error| drop_failed(&error));
     }
 }
 
-/// A registered memory region, and the memory if it is ours.
+/// A registered memory region, and the memory `K` if the region owns it.
 pub(in crate::devx) struct Mr<K = ()> {
     raw: NonNull<IbvMr>,
-    /// Dropped after the registration, and never if that cannot be ended.
+    /// Dropped after the registration has ended, and never if it cannot be ended.
     kept: ManuallyDrop<(K, Arc<Pd>)>,
 }
 
@@ -89,7 +91,7 @@ unsafe impl<K: Send> Send for Mr<K> {}
 unsafe impl<K: Sync> Sync for Mr<K> {}
 
 impl<K> Mr<K> {
-    /// Registers memory. Where that is refused, `kept` comes back.
+    /// Registers memory. If the kernel refuses, `kept` comes back.
     ///
     /// # Safety
     /// The memory stays mapped, and Rust code does not use it in a way that conflicts with the device's
@@ -107,7 +109,7 @@ impl<K> Mr<K> {
         Self::made("ibv_reg_mr", raw, pd, kept)
     }
 
-    /// Takes what a registering function returned, of a region in this PD.
+    /// Wraps the result of a function that registers memory in this PD.
     fn made(what: &'static str, raw: *mut IbvMr, pd: &Arc<Pd>, kept: K) -> Result<Self, (DevxError, K)> {
         match NonNull::new(raw) {
             Some(raw) => Ok(Self { raw, kept: ManuallyDrop::new((kept, pd.clone())) }),
@@ -115,7 +117,7 @@ impl<K> Mr<K> {
         }
     }
 
-    /// Returns what is kept as long as the registration.
+    /// Returns the memory that the region owns.
     pub(in crate::devx) fn kept(&self) -> &K {
         let (kept, _) = &*self.kept;
         kept
@@ -133,7 +135,7 @@ impl<K> Mr<K> {
 }
 
 impl Mr {
-    /// Registers a piece of a dma-buf, of which the kernel holds a reference of its own then.
+    /// Registers a piece of a dma-buf. The kernel then holds its own reference to the dma-buf.
     ///
     /// # Safety
     /// Rust code does not use the memory in a way that conflicts with the device's accesses, while the value
@@ -165,7 +167,7 @@ impl<K> Mr<K> {
     /// Ends the registration, once, at the end of the value.
     fn end(&mut self) -> Result<(), DevxError> {
         let (_, pd) = &*self.kept;
-        // SAFETY: registered, and ended here only.
+        // SAFETY: the region is registered, and only this call ends the registration.
         check("ibv_dereg_mr", unsafe { (pd.context.api.ibv_dereg_mr)(self.raw.as_ptr()) })?;
         // SAFETY: dropped once, here.
         unsafe { ManuallyDrop::drop(&mut self.kept) };

@@ -1,4 +1,4 @@
-//! Objects that commands make.
+//! Objects that commands create.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,8 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-/// An object on the device, and what it uses. The kernel destroys it by itself if the process ends.
+/// An object on the device, and the resources that it uses. The kernel destroys the object when the process
+/// ends.
 pub(in crate::devx) struct Object<K = ()> {
     context: Arc<Context>,
     raw: Raw,
@@ -19,14 +20,14 @@ pub(in crate::devx) struct Object<K = ()> {
     kept: ManuallyDrop<K>,
 }
 
-/// What libmlx5 knows an object by.
+/// The handle by which libmlx5 knows an object.
 #[derive(Clone, Copy)]
 enum Raw {
-    /// A command made it, and it is destroyed with its value.
+    /// A command created the object. It is destroyed with its value.
     Made(NonNull<DevxObj>),
-    /// A queue pair of the caller's, who destroys it.
+    /// A queue pair of the caller, who destroys it.
     Qp(NonNull<IbvQp>),
-    /// Another object of the caller's.
+    /// Another object of the caller.
     Other,
 }
 
@@ -36,8 +37,9 @@ unsafe impl<K: Send> Send for Object<K> {}
 unsafe impl<K: Sync> Sync for Object<K> {}
 
 impl<K> Object<K> {
-    /// Runs a create command. The reply is in `output` also when it fails, with status and syndrome. What the
-    /// object uses is dropped after it, and never if it cannot be destroyed.
+    /// Runs a create command. `output` receives the reply even if the command fails, with status and
+    /// syndrome. `kept` is dropped after the object is destroyed, and never if the object cannot be
+    /// destroyed.
     pub(in crate::devx) fn create(
         context: &Arc<Context>,
         kept: K,
@@ -58,7 +60,7 @@ impl<K> Object<K> {
         Ok(Self { context: context.clone(), raw: Raw::Made(raw), kept: ManuallyDrop::new(kept) })
     }
 
-    /// Uses a queue pair of the caller's.
+    /// Takes over a queue pair of the caller.
     ///
     /// # Safety
     /// `qp` is a `struct ibv_qp` of this context, and is not destroyed while the value lives.
@@ -66,7 +68,7 @@ impl<K> Object<K> {
         Self { context: context.clone(), raw: Raw::Qp(qp.cast()), kept: ManuallyDrop::new(kept) }
     }
 
-    /// Stands for an object of the caller's that no command is to be about.
+    /// Stands for an object of the caller that needs no commands.
     pub(in crate::devx) fn of_other(context: &Arc<Context>, kept: K) -> Self {
         Self { context: context.clone(), raw: Raw::Other, kept: ManuallyDrop::new(kept) }
     }
@@ -79,12 +81,12 @@ impl<K> Object<K> {
         }
     }
 
-    /// Returns what the object uses.
+    /// Returns the resources that the object uses.
     pub(in crate::devx) fn kept(&self) -> &K {
         &self.kept
     }
 
-    /// Returns the device that it is of.
+    /// Returns the device that the object belongs to.
     pub(in crate::devx) const fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -129,9 +131,9 @@ const DRAINED: u32 = 4;
 const STATES: c_int = 1 << 0 | 1 << 1;
 
 impl<K> Object<K> {
-    /// Lets a drained queue pair of the caller's go on, through libibverbs: Linux carries no command for it
-    /// (SQD_RTS_QP), and sends its own where it is asked so. It is told the state, since it has not heard of
-    /// the one that the device has changed. `None` for other objects.
+    /// Resumes a drained queue pair of the caller, through libibverbs: Linux does not pass on the program's
+    /// command (SQD_RTS_QP), but sends its own on `ibv_modify_qp`. The call names the current state, because
+    /// Linux does not notice that the device has drained the queue. Returns `None` for other objects.
     pub(in crate::devx) fn resume(&self) -> Option<Result<(), DevxError>> {
         let Raw::Qp(raw) = self.raw else { return None };
         let mut attr = IbvQpAttr { state: READY_TO_SEND, current_state: DRAINED, ..IbvQpAttr::default() };
@@ -144,7 +146,7 @@ impl<K> Object<K> {
 /// Runs a command on an object.
 ///
 /// # Safety
-/// `command` is a function of libmlx5 for such an object, which lives.
+/// `command` is a function of libmlx5 for objects of this type, and the object lives.
 unsafe fn run<T>(
     name: &'static str,
     command: unsafe extern "C" fn(*mut T, *const c_void, usize, *mut c_void, usize) -> c_int,
@@ -162,11 +164,11 @@ impl<K> Object<K> {
     /// Destroys the object.
     ///
     /// # Errors
-    /// The object comes back: it is still there.
+    /// The object comes back, because it still exists.
     pub(in crate::devx) fn destroy(mut self) -> Result<(), (DevxError, Self)> {
         match self.end() {
             Ok(()) => {
-                // Dropping has nothing more to destroy, and frees what the object used.
+                // The object is destroyed, so dropping the value only frees the resources that it used.
                 self.raw = Raw::Other;
                 Ok(())
             }
@@ -174,10 +176,10 @@ impl<K> Object<K> {
         }
     }
 
-    /// Destroys the object on the device, if it was made here: once.
+    /// Destroys the object on the device, if a command created it. Called at most once.
     fn end(&self) -> Result<(), DevxError> {
         match self.raw {
-            // SAFETY: created by `create`; who calls this does not use it any more.
+            // SAFETY: the object was created by `create`, and the callers do not use it any more.
             Raw::Made(raw) => check("mlx5dv_devx_obj_destroy", unsafe {
                 (self.context.api.mlx5dv_devx_obj_destroy)(raw.as_ptr())
             }),
@@ -191,7 +193,7 @@ impl<K> Drop for Object<K> {
         match self.end() {
             // SAFETY: dropped once, here.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.kept) },
-            // The device may still write to what it uses: that is leaked.
+            // The device may still write to the resources, so they are leaked.
             Err(error) => drop_failed(&error),
         }
     }

@@ -1,4 +1,4 @@
-//! Queries whose answers come later, through a descriptor.
+//! Queries whose answers arrive later, on a file descriptor.
 
 #![allow(unsafe_code)]
 
@@ -21,11 +21,12 @@ use std::vec::Vec;
 /// Bytes before an answer: the number that the query was asked with.
 const HEADER: usize = 8;
 
-/// Where answers come.
+/// A channel for answers.
 pub(in crate::devx) struct CommandChannel {
     context: Arc<Context>,
     raw: NonNull<CommandChannelRaw>,
-    /// Bytes of the longest answer that was asked for: the kernel keeps one for which there is no room.
+    /// Bytes of the longest answer that was asked for. The kernel does not deliver an answer to a shorter
+    /// buffer.
     longest: AtomicUsize,
 }
 
@@ -40,14 +41,14 @@ impl CommandChannel {
         let raw = unsafe { (context.api.mlx5dv_devx_create_cmd_comp)(context.raw.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_create_cmd_comp"))?;
         let channel = Self { context: context.clone(), raw, longest: AtomicUsize::new(0) };
-        // Of several threads that are woken, one gets the answer: the others must not stay in the kernel.
+        // If an answer wakes several threads, one of them gets it. The others must not block in the kernel.
         // SAFETY: the descriptor is open as long as the channel lives; the call takes and changes no memory.
         let result = unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         check("fcntl of a command channel", result)?;
         Ok(channel)
     }
 
-    /// Runs a query command on an object, whose answer of `output` bytes will carry `id`.
+    /// Runs a query command on an object. The answer of `output` bytes will carry `id`.
     pub(in crate::devx) fn query(
         &self,
         object: &Object<impl Sized>,
@@ -71,13 +72,12 @@ impl CommandChannel {
         check("mlx5dv_devx_obj_query_async", result)
     }
 
-    /// Returns the next answer and the number that it was asked for with; waits for it until the time is
-    /// over.
+    /// Returns the next answer and the `id` of its query. Waits until the time is over.
     pub(in crate::devx) fn next(
         &self,
         timeout: Option<Duration>,
     ) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
-        // A time too far away to be told is for ever.
+        // A time too far away to be represented counts as no limit.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(answer) = self.take()? {
@@ -85,7 +85,8 @@ impl CommandChannel {
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let [events, _] = wait([self.fd(), NONE], left)?;
-            // A device that is gone stays readable, and has nothing to read but what came before.
+            // The descriptor of a device that is gone stays readable, but only answers that arrived earlier
+            // can be read.
             if events & ENDED != 0 {
                 return self.take()?.map(Some).ok_or(DevxError::EventsClosed);
             }
@@ -95,7 +96,7 @@ impl CommandChannel {
         }
     }
 
-    /// Takes an answer that has come.
+    /// Takes an answer that has arrived.
     fn take(&self) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
         let mut answer = vec![0_u8; HEADER + self.longest.load(Ordering::Relaxed)];
         // SAFETY: the channel lives; the buffer is valid for its length.

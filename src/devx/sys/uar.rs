@@ -33,9 +33,9 @@ impl Uar {
         Self::alloc_as(context, Self::NON_CACHED)
     }
 
-    /// Allocates a page that gathers stores, for BlueFlame. libmlx5 gives each page of these to one, as long
-    /// as it has some. `None` where the kernel has none to give (EOPNOTSUPP): its test of such pages fails on
-    /// some machines (`mlx5_ib_test_wc`).
+    /// Allocates a write-combining page, for BlueFlame. libmlx5 gives each such page to one user only, as
+    /// long as it has any. Returns `None` where the kernel offers no such pages (EOPNOTSUPP): its test of
+    /// write combining fails on some machines (`mlx5_ib_test_wc`).
     pub(in crate::devx) fn alloc_write_combining(
         context: &Arc<Context>,
     ) -> Result<Option<Arc<Self>>, DevxError> {
@@ -78,7 +78,8 @@ fn mapped(address: *mut c_void) -> Result<NonNull<u64>, DevxError> {
 
 impl Drop for Uar {
     fn drop(&mut self) {
-        // SAFETY: allocated by `alloc`; queues that ring it held an Arc of this value and are gone.
+        // SAFETY: the page was allocated by `alloc_as`. Queues that ring its doorbells held an Arc of this
+        // value and are gone.
         unsafe { (self.context.api.mlx5dv_devx_free_uar)(self.raw.as_ptr()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for descriptors, and its end.
+//! Waiting for descriptors, and ending the wait.
 
 #![allow(unsafe_code)]
 
@@ -11,10 +11,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// What a channel says when its context is gone.
+/// The poll events that a channel reports when its context is gone.
 pub(super) const ENDED: c_short = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL | libc::POLLRDHUP;
 
-/// A descriptor that nothing happens to: ppoll passes it over.
+/// A descriptor number that ppoll ignores.
 pub(super) const NONE: c_int = -1;
 
 /// Waits until one of the descriptors can be read or has ended, or the time is over, or a signal comes.
@@ -35,7 +35,7 @@ pub(super) fn wait(descriptors: [c_int; 2], left: Option<Duration>) -> Result<[c
     }
 }
 
-/// Ends waiting, for good.
+/// Ends all waits, for good.
 pub(in crate::devx) struct Waker {
     ours: UnixStream,
     theirs: UnixStream,
@@ -48,7 +48,7 @@ impl Waker {
     }
 
     pub(in crate::devx) fn wake(&self) {
-        // Fails only where it was done before.
+        // The call fails only if it was made before.
         let _ = self.ours.shutdown(Shutdown::Both);
     }
 
