@@ -16,29 +16,32 @@ use crate::wqe::PreparedConfig;
 use core::mem::MaybeUninit;
 use std::boxed::Box;
 
-/// The configuration gives access rights.
+/// Flag of `parts`: the configuration gives access rights.
 pub const MLX5MK_SET_ACCESS: u32 = 1;
-/// It gives signatures; with none in both domains, those in force are removed.
+/// Flag of `parts`: the configuration gives signatures. If both domains have none, the signatures in
+/// force are removed.
 pub const MLX5MK_SET_SIGNATURE: u32 = 2;
-/// It gives crypto properties.
+/// Flag of `parts`: the configuration gives crypto properties.
 pub const MLX5MK_SET_CRYPTO: u32 = 4;
-/// It says which bytes of a signature are checked; else all are.
+/// Flag of `parts`: the configuration says which bytes of a signature are checked. Without it, all are
+/// checked.
 pub const MLX5MK_SET_CHECK_MASK: u32 = 8;
-/// It says which bytes of a signature are copied from domain to domain; else the library chooses.
+/// Flag of `parts`: the configuration says which bytes of a signature are copied from domain to domain.
+/// Without it, the library chooses.
 pub const MLX5MK_SET_COPY_MASK: u32 = 16;
 
-/// It gives a digest, instead of signatures of blocks.
+/// Flag of `parts`: the configuration gives a digest instead of block signatures.
 pub const MLX5MK_SET_DIGEST: u32 = 32;
 
 /// The digest is over the data of this mkey.
 pub const MLX5MK_DIGEST_MKEY: u32 = 0;
-/// It is over data that passes several mkeys, of which this is the first.
+/// The digest is over data that passes several mkeys. This mkey is the first of them.
 pub const MLX5MK_DIGEST_FIRST: u32 = 1;
-/// The same; this is neither the first nor the last.
+/// The digest is over data that passes several mkeys. This mkey is between the first and the last.
 pub const MLX5MK_DIGEST_MIDDLE: u32 = 2;
-/// The same; this is the last, and the digest is behind its data.
+/// The digest is over data that passes several mkeys. This mkey is the last, and the digest follows its data.
 pub const MLX5MK_DIGEST_LAST: u32 = 3;
-/// The same for data that passes one mkey only.
+/// The digest is over data that passes only this mkey, but the CRC is in the PSV `psv`, as for several mkeys.
 pub const MLX5MK_DIGEST_WHOLE: u32 = 4;
 
 /// No signature.
@@ -74,17 +77,17 @@ pub const MLX5MK_ENCRYPT_ON_TX: u32 = 0;
 /// Memory holds ciphertext, the wire plaintext.
 pub const MLX5MK_DECRYPT_ON_TX: u32 = 1;
 
-/// When sending, first signatures, then the cipher: the cipher covers them.
+/// When sending, signatures are made before encryption or decryption: the cipher covers them.
 pub const MLX5MK_SIGNATURE_BEFORE_CRYPTO: u32 = 0;
-/// When sending, first the cipher, then signatures.
+/// When sending, signatures are made after encryption or decryption.
 pub const MLX5MK_SIGNATURE_AFTER_CRYPTO: u32 = 1;
 
 /// The signature of one domain (struct mlx5dv_sig_block_domain).
 #[repr(C)]
 pub struct SignatureSpec {
-    /// MLX5MK_T10DIF or another of these. MLX5MK_NO_SIGNATURE: all else means nothing.
+    /// MLX5MK_T10DIF or another kind. With MLX5MK_NO_SIGNATURE, all other fields are ignored.
     pub kind: u32,
-    /// Bytes of data of a block, without the signature: 512, 520, 4048, 4096 or 4160.
+    /// Data bytes of a block, without the signature: 512, 520, 4048, 4096 or 4160.
     pub block_size: u32,
     /// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES.
     pub seed: u32,
@@ -98,22 +101,24 @@ pub struct SignatureSpec {
     pub flags: u16,
 }
 
-/// A CRC32C over all data, and 4 bytes behind it, in little endian: of iSCSI or NVMe/TCP
-/// (spdk_mlx5_umr_configure_sig). Where data comes from its domain, the device checks and strips it; where
-/// data goes there, it makes it. It is over the bytes of its domain: ciphertext where the domain holds any.
+/// A digest of iSCSI or NVMe/TCP: a CRC32C over all data, stored behind the data in 4 bytes, little endian
+/// (spdk_mlx5_umr_configure_sig). One domain, memory or wire, holds the digest. When data comes from this
+/// domain, the device checks and strips the digest. When data goes to this domain, the device generates the
+/// digest. The CRC is over the bytes as this domain holds them, which may be ciphertext.
 ///
-/// Through an mkey whose digest is on the wire, a request moves all data with the digest behind it, or the
-/// data alone and then the digest alone.
+/// If the digest is on the wire, either one request moves all data and the digest behind it, or one request
+/// moves the data and the next the digest.
 #[repr(C)]
 pub struct DigestSpec {
-    /// MLX5MK_MEMORY or MLX5MK_WIRE: where the digest is.
+    /// The domain that holds the digest: MLX5MK_MEMORY or MLX5MK_WIRE.
     pub domain: u32,
-    /// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES, as of iSCSI and NVMe/TCP.
+    /// MLX5MK_SEED_ZEROS, or MLX5MK_SEED_ONES as in iSCSI and NVMe/TCP.
     pub seed: u32,
-    /// MLX5MK_DIGEST_MKEY or another of these.
+    /// The place of this mkey among those that the data passes: MLX5MK_DIGEST_MKEY or another MLX5MK_DIGEST
+    /// constant.
     pub part: u32,
-    /// Of several mkeys: the PSV that holds the CRC meanwhile (mlx5mk_psvs_indices), which no other
-    /// transaction has.
+    /// For all parts except MLX5MK_DIGEST_MKEY: the PSV that holds the running CRC (mlx5mk_psvs_indices). No
+    /// other transaction uses it meanwhile.
     pub psv: u32,
 }
 
@@ -122,35 +127,36 @@ pub struct DigestSpec {
 pub struct CryptoSpec {
     /// The key, which is not destroyed while mkeys use it.
     pub dek: *const Dek,
-    /// The tweak of the first data unit, a number of 128 bits, normally the LBA: its low half.
+    /// The low half of the first data unit's tweak: a number of 128 bits, normally the LBA.
     pub tweak_low: u64,
-    /// Its high half.
+    /// The high half of the tweak.
     pub tweak_high: u64,
-    /// The tag of the key, where it has one; else zeros.
+    /// The tag of the key; zeros for a key without a tag.
     pub keytag: [u8; 8],
     /// MLX5MK_ENCRYPT_ON_TX or MLX5MK_DECRYPT_ON_TX.
     pub direction: u32,
     /// MLX5MK_SIGNATURE_BEFORE_CRYPTO or MLX5MK_SIGNATURE_AFTER_CRYPTO.
     pub order: u32,
-    /// Bytes that are encrypted under one tweak: 512, 520, 4048, 4096, 4160 or 2^20. Where the cipher covers
-    /// a signature, block plus signature.
+    /// Bytes that are encrypted under one tweak: 512, 520, 4048, 4096, 4160 or 2^20. If the cipher covers a
+    /// signature, these are the bytes of block and signature together.
     pub data_unit: u32,
 }
 
-/// What is to be in force of an mkey, but for its layout. Parts that are not given stay as they are.
+/// The properties that a configuration puts in force for an mkey, except its layout. Parts that are not given
+/// stay as they are.
 #[repr(C)]
 pub struct Config {
-    /// Which parts are given: MLX5MK_SET_ACCESS and others.
+    /// Which parts are given: MLX5MK_SET_ACCESS and other MLX5MK_SET flags.
     pub parts: u32,
-    /// MLX5MK_LOCAL_WRITE and others; the owner may always read.
+    /// Access rights, MLX5MK_LOCAL_WRITE and others. The owner may always read.
     pub access: u32,
     /// The signature behind each block in memory.
     pub memory: SignatureSpec,
     /// The signature behind each block on the wire.
     pub wire: SignatureSpec,
-    /// A bit for each byte of a signature, bit 7 for the first.
+    /// The bytes of a signature that are checked: a bit for each, bit 7 for the first byte.
     pub check_mask: u8,
-    /// The same.
+    /// The bytes of a signature that are copied: a bit for each, bit 7 for the first byte.
     pub copy_mask: u8,
     /// AES-XTS.
     pub crypto: CryptoSpec,
@@ -158,11 +164,11 @@ pub struct Config {
     pub digest: DigestSpec,
 }
 
-/// A configuration that was checked and encoded, for any mkey of its pool and of pools with the same
-/// capabilities.
+/// A configuration that was checked and encoded. It fits any mkey of its pool, and of pools with the same
+/// properties.
 pub struct Prepared(pub(super) PreparedConfig);
 
-/// Takes one of two values.
+/// Returns `zero` or `one` for the values 0 and 1, and refuses others.
 const fn either<T: Copy>(what: &'static str, value: u32, zero: T, one: T) -> Result<T, Failure> {
     match value {
         0 => Ok(zero),
@@ -296,10 +302,10 @@ fn config_of(config: &Config) -> Result<MkeyConfig, Failure> {
     })
 }
 
-/// Checks and encodes a configuration for the mkeys of a pool, once for any number of requests. It may
-/// outlive the pool.
+/// Checks and encodes a configuration for the mkeys of a pool, once for any number of requests. The
+/// configuration may outlive the pool.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG for what no mkey of the pool can hold.
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG for properties that no mkey of the pool can hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_prepared_create(
     pool: Option<&Pool>,
@@ -314,7 +320,7 @@ pub unsafe extern "C" fn mlx5mk_prepared_create(
     })
 }
 
-/// Replaces the tweak of the first data unit: the low and the high half of a number of 128 bits.
+/// Replaces the tweak of the first data unit, given as the low and the high half of a number of 128 bits.
 ///
 /// Errors: MLX5MK_CONFIG where it sets no crypto properties.
 #[unsafe(no_mangle)]
@@ -333,7 +339,7 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_tweak(
 /// Replaces the tags of a domain's T10-DIF (MLX5MK_MEMORY or MLX5MK_WIRE): the application tag, and the
 /// reference tag of the first block.
 ///
-/// Errors: MLX5MK_CONFIG where it sets none in this domain.
+/// Errors: MLX5MK_CONFIG where the configuration sets no T10-DIF in this domain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_prepared_set_tags(
     prepared: Option<&mut Prepared>,
@@ -355,9 +361,10 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_tags(
     })
 }
 
-/// Replaces the part of the data that passes the next mkey, and the PSV of the transaction.
+/// Replaces the place of the next mkey among those that the data passes (MLX5MK_DIGEST_FIRST and others), and
+/// the PSV of the transaction.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG where it sets no digest.
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG where the configuration sets no digest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_prepared_set_digest(
     prepared: Option<&mut Prepared>,
@@ -371,8 +378,8 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_digest(
     })
 }
 
-/// Replaces the data encryption key, and the 8 bytes of the tag that must be that of the key (NULL: zeros,
-/// for a key without).
+/// Replaces the data encryption key, and the 8 bytes of the key's tag (NULL means zeros, for a key without a
+/// tag).
 ///
 /// Errors: MLX5MK_CONFIG where it sets no crypto properties.
 #[unsafe(no_mangle)]
@@ -391,7 +398,7 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_dek(
     })
 }
 
-/// Gives the configuration up. Mkeys to which it was posted keep it. NULL is ignored.
+/// Destroys the prepared configuration. Mkeys that were configured with it stay as they are. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_prepared_destroy(prepared: Option<Box<Prepared>>) {
     drop(prepared);

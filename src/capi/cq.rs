@@ -1,4 +1,4 @@
-//! Completion queues, who completes to them, and completions.
+//! Completion queues and completions.
 
 #![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
 
@@ -30,38 +30,42 @@ use std::time::Duration;
 pub const MLX5MK_SENT: u32 = 1;
 /// A receive request is done.
 pub const MLX5MK_RECEIVED: u32 = 2;
-/// A request failed. The queue pair is in error, and all that was posted to it fails after it.
+/// A request failed. The queue pair is in the error state, and all later requests fail as well.
 pub const MLX5MK_FAILED: u32 = 3;
-/// A block's signature was wrong. It belongs to no request: the one that moved the data completes as a
-/// success, later.
+/// A block's signature was wrong. This completion belongs to no request: the request that moved the data
+/// completes later, as a success.
 pub const MLX5MK_BAD_SIGNATURE: u32 = 4;
-/// The entry makes no sense, or is of no queue pair or mkey that is known. The last of a call is in its
-/// error, in words.
+/// An entry is malformed, or its queue pair or mkey is unknown. The error of a call describes its last bad
+/// entry in words.
 pub const MLX5MK_BAD_ENTRY: u32 = 5;
 
-/// What was found in a completion queue.
+/// A completion, as it was taken from a completion queue.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Completion {
-    /// What the program calls the request.
+    /// The name that the program gave the request.
     pub id: u64,
-    /// Of MLX5MK_BAD_SIGNATURE: the pool; else NULL.
+    /// Of MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
     pub pool: *mut Pool,
-    /// Of MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check; zeros where it is not in use, and else.
+    /// Of MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check. Zeros if the mkey is not in use, and for
+    /// other kinds.
     pub mkey: TakenMkey,
-    /// MLX5MK_SENT or another of these.
+    /// The kind of completion: MLX5MK_SENT, MLX5MK_RECEIVED, MLX5MK_FAILED, MLX5MK_BAD_SIGNATURE or
+    /// MLX5MK_BAD_ENTRY.
     pub kind: u32,
     /// Number of the queue pair; 0 where there is none.
     pub qpn: u32,
-    /// MLX5MK_OP_SEND or another of these: what the request was, or of MLX5MK_RECEIVED how the message
-    /// arrived. Requests with and without immediate data are one to their sender.
+    /// The operation of the request, MLX5MK_OP_SEND or another; of MLX5MK_RECEIVED, the operation by which
+    /// the message arrived. At the sender, requests with immediate data have the same operation as requests
+    /// without.
     pub operation: u32,
-    /// Bytes that were received, or that an RDMA READ or an atomic has delivered; else 0.
+    /// Bytes that were received, or that an RDMA READ or an atomic has delivered; otherwise 0.
     pub bytes: u32,
-    /// Of MLX5MK_RECEIVED: 32 bits that came with the message, in the processor's order, or the key that it
-    /// invalidated.
+    /// Of MLX5MK_RECEIVED: the 32 bits that came with the message, in the processor's byte order, or the key
+    /// that the message invalidated.
     pub immediate: u32,
-    /// Of MLX5MK_FAILED: what went wrong (PRM syndrome), and more that the vendor may be told.
+    /// Of MLX5MK_FAILED: the cause (PRM syndrome). The next three fields are details for the vendor's
+    /// support.
     pub syndrome: u8,
     /// Vendor syndrome.
     pub vendor: u8,
@@ -118,7 +122,7 @@ impl Completion {
 }
 
 impl Completion {
-    /// Returns what says that a key is out of service.
+    /// Converts the completion back into the form that proves that a key is out of service.
     pub(super) fn evidence(&self) -> Result<WorkCompletion, Failure> {
         let outcome = match (self.kind, self.operation) {
             (MLX5MK_SENT, MLX5MK_OP_INVALIDATE) => {
@@ -134,7 +138,7 @@ impl Completion {
     }
 }
 
-/// Returns the constant for what a request was.
+/// Returns the constant for a request's operation.
 const fn operation(kind: RequestKind) -> u32 {
     match kind {
         RequestKind::Nop => MLX5MK_OP_NOP,
@@ -177,7 +181,7 @@ impl fmt::Display for Completion {
     }
 }
 
-/// Returns a completion as C has it, and why it makes no sense, if so.
+/// Converts a completion for C. Also returns the reason if its entry is malformed.
 fn converted(
     found: Result<Found, CompletionError>,
     router: &Router<'_>,
@@ -192,11 +196,11 @@ fn converted(
     }
 }
 
-/// Makes a completion queue of `entries`, a power of two.
+/// Creates a completion queue of `entries` entries, a power of two.
 ///
-/// Queue pairs and mkeys set entries aside, so that it cannot overrun: a queue pair one for each request that
-/// may be outstanding (`max_requests`, or `send_blocks`) and one for each receive slot, an mkey with
-/// signatures one.
+/// Queue pairs and mkeys set entries aside, so that the queue cannot overrun. A queue pair sets aside one
+/// entry for each request that may be outstanding (`max_requests`, or `send_blocks`) and one for each receive
+/// slot. An mkey with signatures sets aside one entry.
 ///
 /// Errors: MLX5MK_ARGUMENT for a number that is no power of two, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
@@ -213,11 +217,11 @@ pub unsafe extern "C" fn mlx5mk_cq_create(
     })
 }
 
-/// Uses an idle completion queue of the program's: `ibv_cq` is a `struct ibv_cq` of libmlx5, of the device's
-/// context, with entries of 64 bytes that are not compressed. It is neither destroyed nor resized as long as
-/// the handle is there, and nobody else polls or arms it from this call on, for good.
+/// Takes over an idle completion queue of the program: `ibv_cq` is a `struct ibv_cq` of libmlx5, in the
+/// device's context, with entries of 64 or 128 bytes that are not compressed. As long as the handle exists,
+/// the queue is neither destroyed nor resized. From this call on nobody else polls or arms it, for good.
 ///
-/// Errors: MLX5MK_ADOPT for one that the library cannot use or that is not empty, MLX5MK_SYSTEM.
+/// Errors: MLX5MK_ADOPT for a queue that the library cannot use or that is not empty, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_adopt(
     device: Option<&Device>,
@@ -228,19 +232,20 @@ pub unsafe extern "C" fn mlx5mk_cq_adopt(
     attempt(error, || {
         let (Device(device), place) = (given(device, "device")?, given(cq, "cq")?);
         let ibv_cq = given(NonNull::new(ibv_cq), "ibv_cq")?;
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the pointer.
         let (cq, reader) = unsafe { device.adopt_cq(ibv_cq)? };
         hand_out(place, Cq { cq, reader, members: Members::default() })
     })
 }
 
-/// Takes up to `max` completions into `completions`, oldest first, and returns how many. It does not wait.
+/// Takes up to `max` completions into `completions`, oldest first, and returns their number. The function
+/// does not wait.
 ///
-/// Of a mkey with signatures, ask mlx5mk_mkey_check when the completion of the data was taken: its error has
-/// come before.
+/// For an mkey with signatures, call mlx5mk_mkey_check after the completion of the data was taken: a
+/// signature error arrives before that completion.
 ///
-/// Errors: MLX5MK_ARGUMENT. An entry that makes no sense is no error but a completion, MLX5MK_BAD_ENTRY;
-/// `error` says of the last one why, though the call returns a count.
+/// Errors: MLX5MK_ARGUMENT. A malformed entry is returned as a completion, MLX5MK_BAD_ENTRY. In this case
+/// `error` describes the last malformed entry, although the call returns a count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_poll(
     cq: Option<&mut Cq>,
@@ -258,12 +263,13 @@ pub unsafe extern "C" fn mlx5mk_cq_poll(
     tell(polled, odd, error)
 }
 
-/// As mlx5mk_cq_poll, and sleeps until there is a completion: up to `milliseconds`, for ever where they are
-/// below 0. Returns 0 when the time is over. Where they are 0 it does not sleep, but has the descriptor of
-/// mlx5mk_cq_fd become readable as soon as there is a completion, if there is none.
+/// As mlx5mk_cq_poll, but sleeps until there is a completion: up to `milliseconds`, or without limit if this
+/// is negative. Returns 0 when the time is over. With 0 milliseconds the function does not sleep: if there is
+/// no completion, it arms the queue, and the descriptor of mlx5mk_cq_fd becomes readable with the next
+/// completion.
 ///
 /// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted, whose events come to
-/// the channel that it was made with.
+/// the channel that it was created with.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_wait(
     cq: Option<&mut Cq>,
@@ -285,7 +291,7 @@ pub unsafe extern "C" fn mlx5mk_cq_wait(
     tell(waited, odd, error)
 }
 
-/// Takes what there is, up to the room for it.
+/// Takes the completions that have arrived, up to the room for them.
 #[inline]
 fn poll(
     Cq { reader, members, .. }: &mut Cq,
@@ -304,7 +310,7 @@ fn poll(
     count
 }
 
-/// Takes what there is when there is something.
+/// Waits for completions and takes them.
 fn wait(
     cq: &mut Cq,
     room: &mut [MaybeUninit<Completion>],
@@ -326,7 +332,7 @@ fn wait(
     Ok(1 + poll(cq, rest, odd))
 }
 
-/// Returns a count, or the code of what failed; tells of an entry that makes no sense.
+/// Returns a count, or the code of a failure. Reports a malformed entry in `error`.
 fn tell(
     result: Result<i32, Failure>,
     odd: Option<CompletionError>,
@@ -342,9 +348,9 @@ fn tell(
     }
 }
 
-/// Returns a file descriptor for poll or epoll, 0 or more, which becomes readable when there are completions,
-/// once it was asked for: call mlx5mk_cq_wait with 0 milliseconds until that returns 0, then wait. Nobody
-/// reads from it or closes it; it is the queue's.
+/// Returns a file descriptor for poll or epoll, 0 or more, which becomes readable when an armed queue has
+/// completions. To arm the queue, call mlx5mk_cq_wait with 0 milliseconds until that returns 0; then wait for
+/// the descriptor. The descriptor belongs to the queue: do not read from it or close it.
 ///
 /// Errors: as mlx5mk_cq_wait.
 #[unsafe(no_mangle)]
@@ -352,8 +358,8 @@ pub unsafe extern "C" fn mlx5mk_cq_fd(cq: Option<&mut Cq>, error: Option<&mut Ma
     attempt(error, || Ok(given(cq, "cq")?.reader.channel()?.as_raw_fd()))
 }
 
-/// Writes to `words` what a completion says, in words; see mlx5mk_device_describe for `words`, `size` and
-/// what is returned.
+/// Writes a description of a completion to `words`. See mlx5mk_device_describe for `words`, `size` and the
+/// returned value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_completion_words(
     completion: Option<&Completion>,
@@ -365,7 +371,7 @@ pub unsafe extern "C" fn mlx5mk_completion_words(
     unsafe { text(words, size, completion) }
 }
 
-/// Destroys the queue. NULL is ignored.
+/// Destroys the completion queue. NULL is ignored.
 ///
 /// Errors: MLX5MK_IN_USE while queue pairs complete to it, or mkeys of a pool report to it: nothing has
 /// changed.
@@ -379,7 +385,7 @@ pub unsafe extern "C" fn mlx5mk_cq_destroy(cq: *mut Cq, error: Option<&mut Maybe
         if queue_pairs + pools > 0 {
             return Err(Failure::InUse { queue_pairs, pools });
         }
-        // SAFETY: it came out of a box when it was made, and is given back once.
+        // SAFETY: the handle came out of a box when the queue was created, and is given back once.
         drop(unsafe { Box::from_raw(cq) });
         Ok(0)
     })

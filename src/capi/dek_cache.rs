@@ -1,4 +1,4 @@
-//! Data encryption keys by the program's own names.
+//! Data encryption keys, found by identities that the program chooses.
 
 #![allow(unsafe_code)] // The names that C knows functions by, and bytes of the caller's.
 
@@ -12,10 +12,11 @@ use core::mem::MaybeUninit;
 use std::boxed::Box;
 use std::vec::Vec;
 
-/// Keys on the device, one for each identity: a volume, a tenant. It is used by one thread at a time.
+/// A cache of keys on the device, one for each identity: a volume, a tenant. One thread at a time uses the
+/// cache.
 pub struct DekCache(devx::DekCache<Vec<u8>>);
 
-/// Makes a cache without keys.
+/// Creates a cache without keys.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -30,12 +31,12 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_create(
     })
 }
 
-/// Lends the key of an identity, which is any `bytes` bytes. Where the cache has none, `spec` is loaded; NULL
-/// asks for one that is there. The handle is given back by mlx5mk_dek_destroy, when no mkey uses the key any
-/// more.
+/// Lends the key of an identity, which is a sequence of any `bytes` bytes. If the cache lacks the key, the
+/// function loads `spec`. NULL as `spec` asks only for a key that the cache has. Give the handle back by
+/// mlx5mk_dek_destroy, after the last mkey has stopped using the key.
 ///
-/// Errors: MLX5MK_ARGUMENT also where there is no key and no `spec`; as mlx5mk_dek_create. The cache is then
-/// as before.
+/// Errors: MLX5MK_ARGUMENT, also where the cache lacks the key and `spec` is NULL; those of
+/// mlx5mk_dek_create. After an error the cache is as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_cache_lease(
     cache: Option<&mut DekCache>,
@@ -58,11 +59,11 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_lease(
     })
 }
 
-/// Destroys the key of an identity at once, whether it is lent or not, and returns 1, or 0 where there is
-/// none. Handles of it are void: mkeys that use them are configured anew, or invalidated, before another key
-/// is loaded.
+/// Destroys the key of an identity at once, even if it is lent. Returns 1, or 0 where the cache has no such
+/// key. Handles of the key become void: before another key is loaded, configure the mkeys that use it anew,
+/// or invalidate them.
 ///
-/// Errors: MLX5MK_SYSTEM where the device refuses: the key is still there.
+/// Errors: MLX5MK_SYSTEM where the device refuses: the key still exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_cache_erase(
     cache: Option<&mut DekCache>,
@@ -78,7 +79,7 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_erase(
     })
 }
 
-/// Destroys the keys that are not lent, and returns how many there were.
+/// Destroys the keys that are not lent, and returns their number.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -92,7 +93,7 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_remove_unused(
     })
 }
 
-/// Destroys the cache with its keys, which no request uses any more. NULL is ignored.
+/// Destroys the cache and its keys. No request may still use them. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_cache_destroy(cache: Option<Box<DekCache>>) {
     drop(cache);

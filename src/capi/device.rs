@@ -14,16 +14,16 @@ use std::sync::Arc;
 /// An open mlx5 device.
 pub struct Device(pub(super) Arc<devx::Device>);
 
-/// A protection domain: keys work with queue pairs of the same one.
+/// A protection domain: keys work only with queue pairs of the same protection domain.
 pub struct Pd {
     pub(super) device: Arc<devx::Device>,
     pub(super) pd: devx::ProtectionDomain,
 }
 
-/// Opens the device of this name (`mlx5_0`, say), or the first one where it is NULL.
+/// Opens the device with this name (for example `mlx5_0`), or the first mlx5 device if `name` is NULL.
 ///
-/// Errors: MLX5MK_LIBRARY, MLX5MK_DEVICE, MLX5MK_SYSTEM, MLX5MK_COMMAND; the message says what to install,
-/// enable or ask for.
+/// Errors: MLX5MK_LIBRARY, MLX5MK_DEVICE, MLX5MK_SYSTEM, MLX5MK_COMMAND; the message says what to install, to
+/// enable, or to ask an administrator for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_device_open(
     name: *const c_char,
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn mlx5mk_device_open(
         let device = given(device, "device")?;
         let name = match name.is_null() {
             true => None,
-            // SAFETY: it is not NULL, and so a string.
+            // SAFETY: the name is not NULL, so the caller vouches that it is a string.
             false => Some(
                 unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Failure::Wanted("name is not UTF-8"))?,
             ),
@@ -43,9 +43,9 @@ pub unsafe extern "C" fn mlx5mk_device_open(
     })
 }
 
-/// Uses a device that the program has opened: `context` is a `struct ibv_context` of libmlx5 with DEVX, which
-/// stays open as long as the device and all that is made from it. (libmlx5 opens devices with DEVX by itself,
-/// where the kernel lets it.)
+/// Takes over a device that the program has opened: `context` is a `struct ibv_context` of libmlx5 with DEVX.
+/// The context stays open as long as the device and all objects made from it exist. (libmlx5 enables DEVX by
+/// itself if the kernel allows it.)
 ///
 /// Errors: MLX5MK_LIBRARY, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
@@ -57,15 +57,15 @@ pub unsafe extern "C" fn mlx5mk_device_adopt(
     attempt(error, || {
         let device = given(device, "device")?;
         let context = given(NonNull::new(context), "context")?;
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the pointer.
         let adopted = unsafe { devx::Device::adopt(context)? };
         hand_out(device, Device(Arc::new(adopted)))
     })
 }
 
-/// Writes to `words` what the device can do, in words: signatures, AES-XTS, forms of keys. The text ends with
-/// a NUL, and is cut off where `size` bytes are too few; `words` may be NULL where that is 0. Returns the
-/// bytes of the whole text, without the NUL.
+/// Writes a description of the device's capabilities to `words`: signatures, AES-XTS, forms of keys. The text
+/// ends with a NUL, and is cut off if `size` bytes are too few. `words` may be NULL if `size` is 0. Returns
+/// the length of the whole text in bytes, without the NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_device_describe(
     device: Option<&Device>,
@@ -77,13 +77,13 @@ pub unsafe extern "C" fn mlx5mk_device_describe(
     unsafe { text(words, size, device) }
 }
 
-/// Gives the device up. It is closed when all that was made from it is gone. NULL is ignored.
+/// Gives the device up. It is closed when all objects made from it are gone. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_device_close(device: Option<Box<Device>>) {
     drop(device);
 }
 
-/// Makes a protection domain.
+/// Creates a protection domain.
 ///
 /// Errors: MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -98,10 +98,10 @@ pub unsafe extern "C" fn mlx5mk_pd_alloc(
     })
 }
 
-/// Uses a protection domain of the program's: `ibv_pd` is a `struct ibv_pd` of libmlx5, of the device's
-/// context, which stays allocated as long as the protection domain and all that is made in it.
+/// Takes over a protection domain of the program: `ibv_pd` is a `struct ibv_pd` of libmlx5, in the device's
+/// context. The structure stays allocated as long as the handle and all objects made in the domain exist.
 ///
-/// Errors: MLX5MK_ADOPT where it is of another context, MLX5MK_SYSTEM.
+/// Errors: MLX5MK_ADOPT where the domain belongs to another context, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pd_adopt(
     device: Option<&Device>,
@@ -112,19 +112,19 @@ pub unsafe extern "C" fn mlx5mk_pd_adopt(
     attempt(error, || {
         let (Device(device), pd) = (given(device, "device")?, given(pd, "pd")?);
         let ibv_pd = given(NonNull::new(ibv_pd), "ibv_pd")?;
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the pointer.
         let adopted = unsafe { device.adopt_pd(ibv_pd)? };
         hand_out(pd, Pd { device: device.clone(), pd: adopted })
     })
 }
 
-/// Gives the protection domain up. It is freed when all that was made in it is gone. NULL is ignored.
+/// Gives the protection domain up. It is freed when all objects made in it are gone. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pd_free(pd: Option<Box<Pd>>) {
     drop(pd);
 }
 
-/// Gives a handle to the caller.
+/// Moves a value into a box and writes its handle to the caller's place.
 pub(super) fn hand_out<T>(place: &mut MaybeUninit<*mut T>, value: T) -> Result<i32, Failure> {
     place.write(Box::into_raw(Box::new(value)));
     Ok(0)

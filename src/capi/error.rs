@@ -1,4 +1,4 @@
-//! Codes, messages, and how results become them.
+//! Error codes and messages, and the conversion of results into them.
 
 #![allow(unsafe_code)] // The names that C knows functions by, and texts of the caller's.
 
@@ -13,51 +13,52 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use std::io;
 
-/// All is well.
+/// Success.
 pub const MLX5MK_OK: i32 = 0;
-/// An argument is NULL or makes no sense: a fault of the program.
+/// An argument is NULL or has an invalid value: a fault of the program.
 pub const MLX5MK_ARGUMENT: i32 = -1;
 /// A library of rdma-core is missing or too old.
 pub const MLX5MK_LIBRARY: i32 = -2;
-/// There is no such device, or it cannot be opened.
+/// The device does not exist, or cannot be opened.
 pub const MLX5MK_DEVICE: i32 = -3;
-/// The system refused: `system` of the error is its errno, 0 where there is none.
+/// The system refused. `system` of the error is the errno, or 0 without one.
 pub const MLX5MK_SYSTEM: i32 = -4;
-/// The device refused a command, or cannot do what was asked for.
+/// The device refused a command, or lacks a capability that the call needs.
 pub const MLX5MK_COMMAND: i32 = -5;
 /// The mkey or the queue cannot hold the configuration.
 pub const MLX5MK_CONFIG: i32 = -6;
-/// Nothing is free: take completions, or put mkeys back, then try again.
+/// A queue or a pool has nothing free: take completions, or put mkeys back, then try again.
 pub const MLX5MK_FULL: i32 = -7;
-/// The request can never be posted: a data segment that is empty or too long, too many of them, too much
-/// inline data.
+/// The request can never be posted: a data segment is empty or too long, or there are too many segments or
+/// too many inline bytes.
 pub const MLX5MK_REQUEST: i32 = -8;
 /// An object of libibverbs cannot be taken over.
 pub const MLX5MK_ADOPT: i32 = -9;
-/// Other objects use it: destroy them first.
+/// Other objects use this object: destroy them first.
 pub const MLX5MK_IN_USE: i32 = -10;
-/// The completion queue has too few entries for all that may complete.
+/// The completion queue has too few free entries for all possible completions.
 pub const MLX5MK_CQ_TOO_SMALL: i32 = -11;
-/// A completion entry makes no sense.
+/// A completion entry is malformed.
 pub const MLX5MK_COMPLETION: i32 = -12;
 /// Data that passed through the mkey had a wrong signature.
 pub const MLX5MK_SIGNATURE: i32 = -13;
-/// The key of an mkey or a memory window is in service, or may be: it cannot be put back.
+/// The key of an mkey or a memory window is in service, or may be. So the mkey or the window cannot be put
+/// back.
 pub const MLX5MK_IN_SERVICE: i32 = -14;
 
-/// What went wrong: room of the caller's, to which a function writes that fails.
+/// An error: the caller provides it, and a function that fails writes to it.
 #[repr(C)]
 pub struct Error {
-    /// One of the codes below 0, which the function returns as well.
+    /// One of the negative codes. The function returns it as well.
     pub code: i32,
-    /// The system's errno behind MLX5MK_SYSTEM and MLX5MK_DEVICE; else 0.
+    /// The system's errno for MLX5MK_SYSTEM and MLX5MK_DEVICE; otherwise 0.
     pub system: i32,
-    /// The reason in words, with the values and limits that it is about, and what may help. It ends with a
-    /// NUL, and is cut off where it is longer.
+    /// The reason in words, with the values and limits concerned, and advice. The text ends with a NUL, and
+    /// is cut off if it is longer than the field.
     pub message: [c_char; 504],
 }
 
-/// Returns what a code means, in a few words: a string that is never freed. Any number may be given.
+/// Returns a short description of a code: a string that is never freed. Any number is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn mlx5mk_code_words(code: i32) -> *const c_char {
     words(code).as_ptr()
@@ -84,24 +85,24 @@ const fn words(code: i32) -> &'static CStr {
     }
 }
 
-/// Why a function failed.
+/// The reason why a function failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The argument of this name is NULL.
     Null(&'static str),
-    /// An argument is none of the values that it may have.
+    /// An argument has this value, which is not allowed.
     Value {
         what: &'static str,
         value: u64,
     },
-    /// What an argument has to be.
+    /// A rule that an argument breaks, in words.
     Wanted(&'static str),
     Devx(DevxError),
     Post(PostError),
     Check(CheckError),
     Completion(CompletionError),
     Signature(SignatureError),
-    /// Nothing is free.
+    /// Nothing of this kind is free.
     Full(&'static str),
     InUse {
         queue_pairs: usize,
@@ -194,7 +195,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Does what a function is for, and returns its count or code: the one place where results become codes.
+/// Runs the body of a C function, and returns its count or code. This is the only place where results become
+/// codes.
 #[inline]
 pub(super) fn attempt(
     error: Option<&mut MaybeUninit<Error>>,
@@ -206,20 +208,20 @@ pub(super) fn attempt(
     }
 }
 
-/// Tells the caller of a failure, and returns its code.
+/// Writes a failure to the caller's `error`, and returns its code.
 #[cold]
 pub(super) fn report(failure: &Failure, error: Option<&mut MaybeUninit<Error>>) -> i32 {
     let code = failure.code();
     if let Some(error) = error {
         let error = error.write(Error { code, system: failure.system(), message: [0; 504] });
         let size = error.message.len();
-        // SAFETY: the room is of the size that is given.
+        // SAFETY: the message has the size that is given.
         unsafe { text(error.message.as_mut_ptr(), size, failure) };
     }
     code
 }
 
-/// Returns an argument that has to be given.
+/// Returns a required argument, or the error that it is NULL.
 #[inline]
 pub(super) fn given<T>(argument: Option<T>, name: &'static str) -> Result<T, Failure> {
     argument.ok_or(Failure::Null(name))

@@ -13,30 +13,30 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 use std::vec::Vec;
 
-/// A send queue stands still before its next request.
+/// A send queue has stopped before its next request.
 pub const MLX5MK_EVENT_SQ_DRAINED: u32 = 3;
-/// A completion queue was full, or the device cannot write to it; nothing is written to it any more.
+/// A completion queue was full, or the device cannot write to it. The device writes no more entries to it.
 pub const MLX5MK_EVENT_CQ_ERROR: u32 = 4;
-/// A queue pair is in the error state, for a fault of its own queues.
+/// A queue pair is in the error state because of a fault in its own queues.
 pub const MLX5MK_EVENT_QP_CATASTROPHIC: u32 = 5;
-/// A queue pair is in the error state, for a request of the peer that makes no sense.
+/// A queue pair is in the error state because of an invalid request of the peer.
 pub const MLX5MK_EVENT_QP_INVALID_REQUEST: u32 = 16;
-/// A queue pair is in the error state, for a request of the peer that it has no right to.
+/// A queue pair is in the error state because the peer sent a request without the right to it.
 pub const MLX5MK_EVENT_QP_ACCESS: u32 = 17;
 
-/// A channel for events. Threads may wait on it at once; each event goes to one of them.
+/// A channel for events. Several threads may wait on it at the same time; each event goes to one of them.
 pub struct Events(devx::Events);
 
 /// An event.
 #[repr(C)]
 pub struct Event {
-    /// What it was asked for with.
+    /// The cookie of the subscription.
     pub cookie: u64,
-    /// MLX5MK_EVENT_QP_ACCESS or another of these (PRM event types).
+    /// The kind of event: MLX5MK_EVENT_QP_ACCESS or another (PRM event types).
     pub kind: u32,
 }
 
-/// Makes a channel.
+/// Creates a channel.
 ///
 /// Errors: MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -51,8 +51,8 @@ pub unsafe extern "C" fn mlx5mk_events_create(
     })
 }
 
-/// Has a channel tell of a queue pair: of `count` kinds, or where that is 0 of all that put it into the error
-/// state. Each event carries `cookie`.
+/// Subscribes a channel to events of a queue pair: to `count` kinds, or if `count` is 0, to all kinds that
+/// report the error state. Each event carries `cookie`.
 ///
 /// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM with EINVAL for a kind that the device does not report;
 /// MLX5MK_ADOPT for a queue pair that was adopted.
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn mlx5mk_qp_notify(
     })
 }
 
-/// Has a channel tell when a completion queue fails (MLX5MK_EVENT_CQ_ERROR).
+/// Subscribes a channel to the failure of a completion queue (MLX5MK_EVENT_CQ_ERROR).
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM, MLX5MK_ADOPT for a queue that was adopted.
 #[unsafe(no_mangle)]
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn mlx5mk_cq_notify_error(
     })
 }
 
-/// Takes the next event, and returns 1; waits for it up to `milliseconds`, for ever where they are below 0.
+/// Takes the next event and returns 1. Waits up to `milliseconds`, or without limit if this is negative.
 /// Returns 0 when the time is over.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
@@ -118,8 +118,8 @@ pub unsafe extern "C" fn mlx5mk_events_wait(
     })
 }
 
-/// Returns a file descriptor for poll or epoll, which is readable while there are events. Nobody reads from
-/// it or closes it; it is the channel's.
+/// Returns a file descriptor for poll or epoll, which is readable while there are events. The descriptor
+/// belongs to the channel: do not read from it or close it.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn mlx5mk_events_fd(
     attempt(error, || Ok(given(events, "events")?.0.as_raw_fd()))
 }
 
-/// Destroys the channel, on which nobody waits any more. NULL is ignored.
+/// Destroys the channel. No thread may still wait on it. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_events_destroy(events: Option<Box<Events>>) {
     drop(events);

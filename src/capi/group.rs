@@ -1,4 +1,5 @@
-//! The handles that know each other: a completion queue, its queue pairs, and the pools that report to it.
+//! The handles of a group, which refer to each other: a completion queue, its queue pairs, and the pools that
+//! report to it.
 
 #![allow(unsafe_code)] // A completion queue leads to its members.
 
@@ -21,30 +22,30 @@ use core::ptr::NonNull;
 use std::boxed::Box;
 use std::vec::Vec;
 
-/// The request has a completion also where it succeeds.
+/// Flag of a request: it has a completion even if it succeeds.
 pub const MLX5MK_SIGNALED: u32 = 1;
-/// It is not executed before the reads and atomics posted before it are done.
+/// Flag of a request: the device executes it after the earlier reads and atomics are done.
 pub const MLX5MK_FENCED: u32 = 2;
-/// It raises a solicited event at the receiver.
+/// Flag of a request: it raises a solicited event at the receiver.
 pub const MLX5MK_SOLICITED: u32 = 4;
 
-/// A completion queue, with the queue pairs that complete to it and the pools whose signature errors arrive
-/// at it.
+/// A completion queue, with the queue pairs that complete to it and the pools that report signature errors to
+/// it.
 pub struct Cq {
     pub(super) cq: devx::Cq,
     pub(super) reader: CqReader,
     pub(super) members: Members,
 }
 
-/// The most queue pairs of a completion queue.
+/// The largest number of queue pairs of a completion queue.
 const MAX_QUEUE_PAIRS: usize = 1024;
 
-/// Who writes to a completion queue. They are destroyed before it is.
+/// The queue pairs, pools and stores of a completion queue. They are destroyed before the completion queue.
 #[derive(Default)]
 pub(super) struct Members {
     pub(super) queue_pairs: QpTable<Member, MAX_QUEUE_PAIRS>,
     pub(super) pools: Vec<NonNull<Pool>>,
-    /// How many stores there are whose pools will report to it.
+    /// The number of stores whose pools report to the completion queue.
     pub(super) stores: usize,
 }
 
@@ -56,8 +57,8 @@ pub(super) struct Member {
 
 impl Member {
     fn queues(&mut self) -> &mut dyn QpQueues {
-        // SAFETY: it leaves the completion queue before it is destroyed, and no other call uses it: all of
-        // its group are made one after the other.
+        // SAFETY: a queue pair is removed from the completion queue before it is destroyed. No other call
+        // uses it now, because the calls of a group are made one after the other.
         unsafe { self.qp.as_mut() }.queues.as_queues()
     }
 }
@@ -78,11 +79,11 @@ impl QpQueues for Member {
     }
 }
 
-/// Finds what a completion is about among the members.
+/// Finds the queue pair or mkey of a completion among the members.
 pub(super) struct Router<'m> {
     table: QpTableRouter<'m, Member, MAX_QUEUE_PAIRS>,
     pools: &'m mut [NonNull<Pool>],
-    /// Whose signature error was found last, and its mkey, where that is in use.
+    /// The pool of the last signature error, and the mkey if it is in use.
     pub(super) of: (*mut Pool, TakenMkey),
 }
 
@@ -96,7 +97,7 @@ impl CompletionRouter for Router<'_> {
 
     fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize> {
         self.pools.iter_mut().find_map(|pool| {
-            // SAFETY: as for a queue pair of the group.
+            // SAFETY: the same argument as for a queue pair of the group.
             let found = unsafe { pool.as_mut() };
             let position = found.record(fault)?;
             let mkey = found.mkeys.at(position).map_or(TakenMkey::NONE, TakenMkey::from);
@@ -107,7 +108,8 @@ impl CompletionRouter for Router<'_> {
 }
 
 impl Members {
-    /// Returns what the next queue pair is made with, so that its completions find it at once.
+    /// Returns the properties of the next queue pair. Its user index lets its completions find it without a
+    /// search.
     pub(super) fn spec(&self) -> Result<QueuePairSpec, Failure> {
         let user_index = UserIndex::new(self.queue_pairs.next_user_index())?;
         Ok(QueuePairSpec { user_index, ..QueuePairSpec::default() })
@@ -122,7 +124,7 @@ impl Members {
 /// A reliable queue pair.
 pub struct Qp {
     pub(super) queues: Box<dyn Queues>,
-    /// Those of the send and the receive queue, which may be one.
+    /// The completion queues of the send and the receive queue, which may be the same.
     pub(super) cqs: [NonNull<Cq>; 2],
 }
 
@@ -131,7 +133,7 @@ pub(super) trait Queues: QpQueues {
     fn as_queues(&mut self) -> &mut dyn QpQueues;
     fn request(&mut self, id: u64) -> SendRequest<'_, 'static>;
     fn post_receive(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError>;
-    /// Publishes all that was posted.
+    /// Publishes all posted requests.
     fn publish(&mut self);
     fn control(&self) -> &QpControl;
     fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError>;
@@ -186,17 +188,17 @@ pub struct Pool {
     pub(super) mkeys: Box<dyn Mkeys>,
     pub(super) _handles: Vec<MkeyHandle>,
     pub(super) kind: MkeyKind,
-    /// Where signature errors arrive.
+    /// The completion queue at which signature errors arrive.
     pub(super) cq: Option<NonNull<Cq>>,
 }
 
-/// An mkey of a pool, from when it is taken until it is put back. It names the pool and the use of the mkey:
-/// another pool refuses it, and its own pool does when it was put back. A program copies it, and looks at
-/// nothing in it. Zeros name no mkey.
+/// The name of an mkey of a pool while it is in use. The name includes the pool and the use: other pools
+/// refuse it, and its own pool refuses it after the mkey was put back. A program may copy the name, and does
+/// not look into it. Zeros name no mkey.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TakenMkey {
-    /// The library's.
+    /// Private to the library.
     pub opaque: [u64; 3],
 }
 
@@ -293,8 +295,8 @@ impl Pool {
         Ok(self.mkeys.mkey_mut(mkey.pooled())?)
     }
 
-    /// Asks an mkey in use for its signature error, also for an error at another completion queue of the
-    /// device.
+    /// Returns the signature error of an mkey in use, even if the error arrived at another completion queue
+    /// of the device.
     pub(super) fn check(
         &mut self,
         mkey: TakenMkey,
@@ -302,26 +304,27 @@ impl Pool {
         let cq = self.cq;
         let mkey = self.mkey(mkey)?;
         Ok(match cq {
-            // SAFETY: it cannot be destroyed while pools report to it, and no other call uses it.
+            // SAFETY: the completion queue cannot be destroyed while pools report to it, and no other call
+            // uses it.
             Some(mut cq) => unsafe { cq.as_mut() }.reader.check(mkey),
             None => mkey.take_error(),
         })
     }
 
-    /// Hands a signature error to the mkey that it is of, and returns the position of that.
+    /// Records a signature error in its mkey, and returns the position of that mkey.
     fn record(&mut self, fault: &SignatureFault) -> Option<usize> {
         self.mkeys.all().iter_mut().position(|mkey| mkey.record(fault))
     }
 
-    /// Takes an mkey, without an error of an earlier use.
+    /// Takes an mkey, and clears a signature error of an earlier use.
     pub(super) fn take(&mut self) -> Option<TakenMkey> {
         let mkey = self.mkeys.take()?.into();
-        // Nobody asked for an error of an earlier use.
+        // Nobody took the error of the earlier use, so it is dropped.
         let _ = self.check(mkey);
         Some(mkey)
     }
 
-    /// Posts what takes the key of an mkey out of service.
+    /// Posts the request that takes the key of an mkey out of service.
     pub(super) fn invalidate(
         &mut self,
         mkey: TakenMkey,
@@ -330,7 +333,7 @@ impl Pool {
         Ok(self.mkeys.invalidate(mkey.pooled(), request)?)
     }
 
-    /// Puts an mkey back: one whose key is out of service as a completion says, or one that was not used.
+    /// Puts an mkey back whose key is out of service, as a completion proves, or which was not used.
     pub(super) fn put(
         &mut self,
         mkey: TakenMkey,

@@ -1,4 +1,4 @@
-//! Rings in words.
+//! Descriptions of rings in words.
 
 #![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
 
@@ -12,34 +12,34 @@ use core::ffi::{c_char, c_void};
 use core::fmt;
 use core::mem::MaybeUninit;
 
-/// The bytes are blocks of a send queue whose kind is not known, in order, from the first block of a request
-/// on. Requests are read as those of a connected queue pair, but for those that are none by their bytes.
+/// The bytes are consecutive blocks of a send queue of unknown kind, beginning with the first block of a
+/// request. Requests are read as those of a connected queue pair, unless their bytes show another kind.
 pub const MLX5MK_INSPECT_SENDS: u32 = 0;
 /// The bytes are entries of a completion queue, of 64 bytes each.
 pub const MLX5MK_INSPECT_COMPLETIONS: u32 = 1;
 /// The bytes are entries of a completion queue, of 128 bytes each.
 pub const MLX5MK_INSPECT_COMPLETIONS_128: u32 = 2;
-/// As MLX5MK_INSPECT_SENDS, of a reliable or unreliable connection (RC, UC).
+/// As MLX5MK_INSPECT_SENDS, for a reliable or unreliable connection (RC, UC).
 pub const MLX5MK_INSPECT_SENDS_CONNECTED: u32 = 3;
-/// As MLX5MK_INSPECT_SENDS, of an unreliable datagram queue pair (UD).
+/// As MLX5MK_INSPECT_SENDS, for an unreliable datagram queue pair (UD).
 pub const MLX5MK_INSPECT_SENDS_DATAGRAM: u32 = 4;
-/// As MLX5MK_INSPECT_SENDS, of an initiator of dynamic connections (DC).
+/// As MLX5MK_INSPECT_SENDS, for an initiator of dynamic connections (DC).
 pub const MLX5MK_INSPECT_SENDS_DC: u32 = 5;
-/// As MLX5MK_INSPECT_SENDS, of an extended reliable connection (XRC).
+/// As MLX5MK_INSPECT_SENDS, for an extended reliable connection (XRC).
 pub const MLX5MK_INSPECT_SENDS_XRC: u32 = 6;
-/// As MLX5MK_INSPECT_SENDS, of a queue of Ethernet packets.
+/// As MLX5MK_INSPECT_SENDS, for a queue of Ethernet packets.
 pub const MLX5MK_INSPECT_SENDS_ETHERNET: u32 = 7;
 
-/// Nothing was found.
+/// Result of mlx5mk_inspect: nothing was found.
 pub const MLX5MK_NOTHING: i32 = 0;
-/// Something worth knowing; nothing is wrong.
+/// Result of mlx5mk_inspect: a note was found, but nothing wrong.
 pub const MLX5MK_NOTE: i32 = 1;
-/// Not what this library, libmlx5 or the drivers of DPDK and SPDK write.
+/// Result of mlx5mk_inspect: something was found that neither this library nor libmlx5, DPDK or SPDK writes.
 pub const MLX5MK_SUSPICIOUS: i32 = 2;
-/// The device, or libmlx5 in its place, refuses it.
+/// Result of mlx5mk_inspect: something was found that the device, or libmlx5 before it, refuses.
 pub const MLX5MK_REFUSED: i32 = 3;
 
-/// What bytes of a ring are.
+/// The kind of a ring's bytes.
 #[derive(Clone, Copy)]
 enum What {
     Sends(QueueKind),
@@ -78,7 +78,7 @@ impl<'b> Ring<'b> {
         })
     }
 
-    /// Returns how bad the worst finding is.
+    /// Returns the severity of the worst finding.
     fn worst(&self) -> Option<Severity> {
         match self.what {
             What::Sends(queue) => Requests::new(self.bytes)
@@ -102,16 +102,16 @@ impl fmt::Display for Ring<'_> {
     }
 }
 
-/// Says what bytes of a ring mean, and what a device would refuse in them: of any library's, from any source.
-/// They are a copy, or nobody writes to them meanwhile. `what` is one of MLX5MK_INSPECT_SENDS and its like,
-/// MLX5MK_INSPECT_COMPLETIONS or MLX5MK_INSPECT_COMPLETIONS_128; a remainder that is too short for one of
-/// these is left out.
+/// Describes the bytes of a ring, of any library and from any source, and lists what a device would refuse in
+/// them. The bytes are a copy, or nobody writes to them meanwhile. `what` is one of the MLX5MK_INSPECT
+/// constants. A remainder that is too short for a block or an entry is ignored.
 ///
-/// Writes to `words` each request or entry in words, with its bytes and findings; see mlx5mk_device_describe
-/// for `words` and `size`. Writes to `length` how many bytes the whole text has, without the NUL, where it is
+/// Writes each request or entry to `words`, with its bytes and findings; see mlx5mk_device_describe for
+/// `words` and `size`. Writes the length of the whole text in bytes, without the NUL, to `length` if that is
 /// not NULL. Allocates nothing.
 ///
-/// Returns the worst that was found: MLX5MK_NOTHING, MLX5MK_NOTE, MLX5MK_SUSPICIOUS or MLX5MK_REFUSED.
+/// Returns the severity of the worst finding: MLX5MK_NOTHING, MLX5MK_NOTE, MLX5MK_SUSPICIOUS or
+/// MLX5MK_REFUSED.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

@@ -1,4 +1,5 @@
-//! Lists of entries that the device takes from registered memory, and entries that are replaced.
+//! Lists of entries in registered memory, from which the device reads long layouts, and requests that replace
+//! entries.
 
 #![allow(unsafe_code)] // The names that C knows functions by, and memory that a handle owns.
 
@@ -13,14 +14,14 @@ use crate::wire::{WQEBB_BYTES, Wqebb};
 use core::mem::MaybeUninit;
 use std::boxed::Box;
 
-/// A list of entries in registered memory, for layouts that are longer than a request.
+/// A list of entries in registered memory, for layouts that do not fit into a request.
 pub struct List {
-    // Before the memory that it borrows.
+    // Dropped before the memory that it borrows.
     list: RegisteredList<'static>,
     _memory: Buffer,
 }
 
-/// Makes a list without entries, with memory for `capacity` of them, 1 to 65532.
+/// Creates an empty list, with memory for `capacity` entries, 1 to 65532.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -38,9 +39,9 @@ pub unsafe extern "C" fn mlx5mk_list_create(
         let blocks = RegisteredList::blocks_for(capacity as usize);
         let memory = pd.pd.alloc_buffer(blocks * WQEBB_BYTES, Access::NONE)?;
         let first = core::ptr::with_exposed_provenance_mut::<Wqebb>(memory.address() as usize);
-        // SAFETY: the memory has as many blocks, begins at a page, and holds any bytes. It is as long as the
-        // value that borrows it: both are in one handle. Nobody else has a reference to it; the device reads
-        // it.
+        // SAFETY: the memory has that many blocks, begins at a page, and may hold any bytes. It lives as long
+        // as the list that borrows it: both are in one handle. Nobody else has a reference to it, and the
+        // device only reads it.
         let blocks = unsafe { core::slice::from_raw_parts_mut(first, blocks) };
         let empty = RegisteredList::new(blocks, memory.address(), memory.lkey());
         let empty = empty.map_err(|error| Failure::Devx(DevxError::Config(error)))?;
@@ -48,11 +49,11 @@ pub unsafe extern "C" fn mlx5mk_list_create(
     })
 }
 
-/// Writes the entries, in place of those that were there. No request that was posted with the list may be
-/// outstanding: the device reads it when it executes them.
+/// Replaces all entries of the list. No request that was posted with the list may be outstanding: the device
+/// reads the list when it executes the request.
 ///
-/// Errors: MLX5MK_CONFIG for more than there is room for, or an entry of 0 bytes or over 2^31;
-/// MLX5MK_ARGUMENT. The list is then as before.
+/// Errors: MLX5MK_CONFIG for more entries than the capacity, or an entry of 0 bytes or over 2^31;
+/// MLX5MK_ARGUMENT. After an error the list is as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_write(
     list: Option<&mut List>,
@@ -69,10 +70,11 @@ pub unsafe extern "C" fn mlx5mk_list_write(
     })
 }
 
-/// As mlx5mk_list_write, with entries of `entry_size` bytes each, for the mkeys of a pool or store with that
-/// `entry_size`.
+/// As mlx5mk_list_write, with entries of `entry_size` bytes each, for the mkeys of a pool or store that was
+/// created with the same `entry_size`.
 ///
-/// Errors: MLX5MK_CONFIG for more than there is room for, MLX5MK_ARGUMENT. The list is then as before.
+/// Errors: MLX5MK_CONFIG for more entries than the capacity, MLX5MK_ARGUMENT. After an error the list is as
+/// before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_write_equal(
     list: Option<&mut List>,
@@ -90,15 +92,15 @@ pub unsafe extern "C" fn mlx5mk_list_write_equal(
     })
 }
 
-/// Destroys a list, which no request uses any more. NULL is ignored.
+/// Destroys a list. No request may still use it. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_destroy(list: Option<Box<List>>) {
     drop(list);
 }
 
-/// As mlx5mk_post_configure, with the entries of a list: as many as the mkey has room for. An empty list
-/// leaves the mkey no space. Signature and crypto properties are written behind the entries: the list is not
-/// written, posted again or destroyed before the request has completed.
+/// As mlx5mk_post_configure, with the entries of a list, at most as many as the mkey has room for. After an
+/// empty list the mkey's space has 0 bytes. The function writes signature and crypto properties behind the
+/// entries. So do not write, post or destroy the list before the request has completed.
 ///
 /// Errors: as mlx5mk_post_configure.
 #[unsafe(no_mangle)]
@@ -121,12 +123,13 @@ pub unsafe extern "C" fn mlx5mk_post_configure_list(
     })
 }
 
-/// Replaces entries of the list layout of an mkey in use, from number `first` on, which is a multiple of 4:
-/// all else of it stays, its length too, so the new entries have as many bytes together as the old ones.
-/// Entries that do not fill their last block of 4 end the layout. The array is read during the call only.
+/// Replaces entries of the list layout of an mkey in use, from number `first` on, a multiple of 4. The rest
+/// of the layout and its length stay, so the new entries must have as many bytes in total as the old ones.
+/// `count` is a multiple of 4, unless the new entries are the last of the layout. The array is read during
+/// the call only.
 ///
-/// Errors: MLX5MK_CONFIG, for an mkey without a list in force too, MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair
-/// and mkey are then as before.
+/// Errors: MLX5MK_CONFIG, also for an mkey without a list in force; MLX5MK_FULL, MLX5MK_ARGUMENT. After an
+/// error queue pair and mkey are as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_replace(
     qp: Option<&mut Qp>,
@@ -148,8 +151,8 @@ pub unsafe extern "C" fn mlx5mk_post_replace(
     })
 }
 
-/// As mlx5mk_post_replace, by the entries of a list: more than fit into a request. The list stays as it is
-/// until the request has completed.
+/// As mlx5mk_post_replace, with the entries of a list, which may be more than fit into a request. Do not
+/// change the list until the request has completed.
 ///
 /// Errors: as mlx5mk_post_replace.
 #[unsafe(no_mangle)]
@@ -170,10 +173,10 @@ pub unsafe extern "C" fn mlx5mk_post_replace_list(
     })
 }
 
-/// Appends the entries of a list to the layout of an mkey in use, whose length grows by theirs: all else of
-/// it stays. Its layout came from a list as well (mlx5mk_post_configure_list), and has a multiple of 4
-/// entries; the mkey has neither signature nor crypto. Layouts of more than 65532 entries are laid in parts
-/// with this. The list stays as it is until the request has completed.
+/// Appends the entries of a list to the layout of an mkey in use, whose length grows by the length of the
+/// entries. The existing layout came from a list as well (mlx5mk_post_configure_list), and has a multiple of
+/// 4 entries. The mkey has neither signature nor crypto. Use this function to build layouts of more than
+/// 65532 entries in parts. Do not change the list until the request has completed.
 ///
 /// Errors: as mlx5mk_post_replace.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Mkeys that bring their list.
+//! Mkeys that are created with their list.
 
 #![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
 
@@ -11,18 +11,18 @@ use crate::mkey::{KlmEntry, KsmEntry};
 use core::mem::MaybeUninit;
 use std::boxed::Box;
 
-/// An mkey that was made with its list: no request changes it.
+/// An mkey that was created with its list. No request changes it.
 pub struct ListMkey(devx::ListMkey);
 
-/// Makes an mkey over `count` ranges, one after the other, with as many as the device takes: its space begins
-/// at address `start`, by which requests and the peer name its first byte, and is as long as the ranges
-/// together, up to 2^64. It can be used at once, with the rights MLX5MK_LOCAL_WRITE and others. The array is
-/// read during the call only; the regions are of the protection domain, and stay registered as long as the
-/// mkey is used.
+/// Creates an mkey over `count` ranges, one after the other. Its space begins at address `start`, by which
+/// requests and the peer name its first byte, and is as long as all ranges together; it ends at 2^64 at most.
+/// The mkey can be used at once, with the rights `rights`: MLX5MK_LOCAL_WRITE and others. The array is read
+/// during the call only. The regions belong to the protection domain, and stay registered as long as the mkey
+/// is used.
 ///
-/// Errors: MLX5MK_COMMAND for a range of 0 bytes or over 2^31, no ranges, more than the device takes or more
-/// than 4,076, which is what the kernel's interface carries (the message has the limit), a space that ends
-/// behind 2^64, or where the device refuses; MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
+/// Errors: MLX5MK_COMMAND for no ranges, a range of 0 bytes or over 2^31, more ranges than the device takes
+/// or more than 4,076, the limit of the kernel's interface (the message has the limit), a space that ends
+/// after 2^64, or where the device refuses; MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_mkey_create(
     pd: Option<&Pd>,
@@ -41,10 +41,11 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create(
     })
 }
 
-/// As mlx5mk_list_mkey_create, over entries of `entry_size` bytes each, a power of two from 4096 to 2^31: the
-/// device finds an address at once, however long the list is.
+/// As mlx5mk_list_mkey_create, over entries of `entry_size` bytes each, a power of two from 4096 to 2^31. The
+/// device finds the entry of an address without a search, however long the list is.
 ///
-/// Errors: as mlx5mk_list_mkey_create; MLX5MK_COMMAND also where the device has no entries of one length.
+/// Errors: as mlx5mk_list_mkey_create; MLX5MK_COMMAND also where the device does not support entries of one
+/// length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_mkey_create_equal(
     pd: Option<&Pd>,
@@ -65,7 +66,8 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create_equal(
     })
 }
 
-/// Writes the key, local and remote, and the bytes of the space. Either pointer may be NULL.
+/// Writes the mkey's key, which is both local and remote, and the length of its space in bytes. Either
+/// pointer may be NULL.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -86,7 +88,7 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_key(
     })
 }
 
-/// Destroys an mkey, which no request uses any more. NULL is ignored.
+/// Destroys an mkey. No request may still use it. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_mkey_destroy(mkey: Option<Box<ListMkey>>) {
     drop(mkey);

@@ -22,11 +22,11 @@ pub struct Mr(devx::MemoryRegion);
 /// A data encryption key on the device.
 pub struct Dek(pub(super) Owner);
 
-/// Who destroys a key.
+/// The owner of a key, which destroys it.
 pub(super) enum Owner {
-    /// The handle.
+    /// The handle owns the key.
     Handle(devx::Dek),
-    /// The cache that has lent it.
+    /// The cache that lent the key owns it.
     Cache(devx::DekLease),
 }
 
@@ -39,24 +39,26 @@ impl Owner {
     }
 }
 
-/// The key is wrapped with the import key of the context's login (AES key wrap, RFC 3394). The program logs
-/// in itself, by `mlx5dv_crypto_login_create` on a context that is adopted.
+/// The key is wrapped with the import key of the context's login (AES key wrap, RFC 3394). This library has
+/// no login function for C: the program calls `mlx5dv_crypto_login_create` on a context that it then adopts.
 pub const MLX5MK_KEY_WRAPPED: u32 = 1;
-/// The key has a tag, which mkeys must give: behind a wrapped key, in the wrapping; else it is `keytag`.
+/// The key has a tag, which configurations of mkeys must state. A wrapped key has the tag inside the
+/// wrapping; the tag of a plain key is `keytag`.
 pub const MLX5MK_KEY_TAGGED: u32 = 2;
 
 /// A key of AES-XTS, in one of the forms that the device takes (man page mlx5dv_dek_create).
 #[repr(C)]
 pub struct KeySpec {
-    /// Both halves, one after the other.
+    /// The key's two halves, one after the other.
     pub key: *const c_void,
-    /// Bytes: 32 or 64 for halves of 128 and 256 bits; wrapped 40 and 72, with a tag 48 and 80.
+    /// Length of `key` in bytes: 32 or 64 for halves of 128 or 256 bits; wrapped 40 or 72; wrapped with a tag
+    /// 48 or 80.
     pub bytes: u32,
     /// MLX5MK_KEY_WRAPPED, MLX5MK_KEY_TAGGED.
     pub flags: u32,
     /// The tag of a key that is not wrapped.
     pub keytag: [u8; 8],
-    /// Bytes of the caller's that the device keeps with the key.
+    /// Bytes that the device keeps with the key, for the caller's use.
     pub opaque: [u8; 8],
 }
 
@@ -78,18 +80,18 @@ pub unsafe extern "C" fn mlx5mk_mr_register(
         if address.is_null() {
             return Err(Failure::Null("address"));
         }
-        // SAFETY: the caller vouches for the memory, of which Rust code has no reference.
+        // SAFETY: the caller vouches for the memory; Rust code has no reference to it.
         let region = unsafe { pd.pd.register(address.cast(), length, access)? };
         hand_out(mr, Mr(region))
     })
 }
 
-/// Registers `length` bytes of a dma-buf, from `offset` on: memory that another driver shares by the
-/// descriptor `fd`, a GPU's say. Requests and layouts name its bytes by addresses from `iova` on: any with
-/// the same offset in a page as `offset`. The descriptor may be closed, the memory stays until
-/// mlx5mk_mr_deregister has returned 0.
+/// Registers `length` bytes of a dma-buf, from `offset` on. A dma-buf is memory that another driver, for
+/// example of a GPU, shares by the descriptor `fd`. Requests and layouts name its bytes by addresses from
+/// `iova` on; `iova` may be any address with the same offset in a page as `offset`. The descriptor may be
+/// closed: the memory stays until mlx5mk_mr_deregister has returned 0.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_LIBRARY where libibverbs is older than version 34, MLX5MK_SYSTEM.
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_LIBRARY where rdma-core is older than version 34, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mr_register_dmabuf(
     pd: Option<&Pd>,
@@ -108,14 +110,14 @@ pub unsafe extern "C" fn mlx5mk_mr_register_dmabuf(
         if fd < 0 {
             return Err(Failure::Wanted("fd is a descriptor, 0 or more"));
         }
-        // SAFETY: the caller vouches for the descriptor, and for the memory, of which Rust code has no
-        // reference.
+        // SAFETY: the caller vouches for the descriptor and for the memory; Rust code has no reference to the
+        // memory.
         let region = unsafe { pd.pd.register_dmabuf(BorrowedFd::borrow_raw(fd), offset..end, iova, access)? };
         hand_out(mr, Mr(region))
     })
 }
 
-/// Writes the local and the remote key of the memory. Either pointer may be NULL; they are not the same.
+/// Writes the local and the remote key of the memory. Either pointer may be NULL. The two pointers differ.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -133,7 +135,7 @@ pub unsafe extern "C" fn mlx5mk_mr_keys(
     })
 }
 
-/// Ends the registration. The handle is gone in any case. NULL is ignored.
+/// Ends the registration. The handle is destroyed even after an error. NULL is ignored.
 ///
 /// Errors: MLX5MK_SYSTEM: the device may still reach the memory, which has to stay mapped.
 #[unsafe(no_mangle)]
@@ -148,11 +150,11 @@ pub unsafe extern "C" fn mlx5mk_mr_deregister(
     })
 }
 
-/// Loads a data encryption key. Its bytes are wiped from all that this function makes of them; the caller's
-/// copy is the caller's to wipe.
+/// Loads a data encryption key. The library wipes all of its copies of the key's bytes; the caller wipes its
+/// own copy.
 ///
-/// Errors: MLX5MK_ARGUMENT for a length that no form has and for equal halves, MLX5MK_COMMAND where the
-/// device does not take keys in this form, or refuses.
+/// Errors: MLX5MK_ARGUMENT for a length that no form of a key has and for equal halves, MLX5MK_COMMAND where
+/// the device does not take keys in this form, or refuses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_create(
     pd: Option<&Pd>,
@@ -171,14 +173,14 @@ pub unsafe extern "C" fn mlx5mk_dek_create(
 /// Loads a key.
 ///
 /// # Safety
-/// Its bytes are there.
+/// `spec.key` leads to `spec.bytes` bytes.
 pub(super) unsafe fn load(pd: &devx::ProtectionDomain, spec: &KeySpec) -> Result<devx::Dek, Failure> {
     // SAFETY: the caller vouches for the bytes.
     let key = unsafe { array(spec.key.cast::<u8>(), spec.bytes as usize, "key")? };
     Ok(pd.create_dek(key_of(key, spec.flags, Keytag(spec.keytag))?, spec.opaque)?)
 }
 
-/// Finds the form of a key.
+/// Returns a key in the form that its length and flags state.
 fn key_of(bytes: &[u8], flags: u32, tag: Keytag) -> Result<DekKey<'_>, Failure> {
     let keytag = (flags & MLX5MK_KEY_TAGGED != 0).then_some(tag);
     let halves = |error: EqualHalves| Failure::Devx(DevxError::from(error));
@@ -204,10 +206,11 @@ fn key_of(bytes: &[u8], flags: u32, tag: Keytag) -> Result<DekKey<'_>, Failure> 
     key.ok_or(Failure::Value { what: "a key of this form with a length of", value: bytes.len() as u64 })
 }
 
-/// Destroys the key, which no request uses any more; of a cache's, gives it back. NULL is ignored.
+/// Destroys the key, or gives it back if it was lent by a cache. No request may still use it. NULL is
+/// ignored.
 ///
-/// The device gives the number of a key that is gone to the next key. An mkey whose configuration names the
-/// number encrypts and decrypts with that other key then, and no error tells of it: configure such mkeys anew
+/// The device may give the number of a destroyed key to the next key. An mkey whose configuration still names
+/// the number then encrypts and decrypts with the other key, without any error. Configure such mkeys anew
 /// before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_destroy(dek: Option<Box<Dek>>) {

@@ -1,47 +1,50 @@
-//! The library for C and C++ (feature `capi`): what the header `mlx5_mkey.h` declares, which `cargo xtask
-//! capi` makes of these sources, with a static and a shared library and a file for pkg-config.
-//! [`crate::guide::c`] is its page of the guide; `hil-tests/examples/c/protected_write.c` is a whole program.
+//! The library for C and C++ (feature `capi`). `cargo xtask capi` generates the header `mlx5_mkey.h` from
+//! these sources, and builds a static library, a shared library and a file for pkg-config.
+//! [`crate::guide::c`] is the page of the guide for C; `hil-tests/examples/c/protected_write.c` is a whole
+//! program.
 //!
-//! What holds for every function:
+//! These rules hold for every function:
 //!
-//! - **Handles** are opaque. Who makes one destroys it, once. What was made from a device, a protection
-//!   domain or a key keeps that alive, so they are destroyed in any order; a completion queue is refused to
-//!   be destroyed while queue pairs or pools use it. No handle may be used once its destroy function has
-//!   returned, or was told to be in use.
-//! - **Results** are 0 or a count, and below 0 one of the codes `MLX5MK_…`. The last argument takes the same
-//!   code with a message, where it is not NULL; where all is well nothing is written to it. What failed has
-//!   changed nothing, unless a function says so, and has written to no other argument.
-//! - **Arguments** are NULL only where a function says so: else the code is [`MLX5MK_ARGUMENT`], as for a
-//!   number that makes no sense. What else a pointer leads to is not looked at: it is what its type says.
-//!   What an argument leads to is read or written during the call only, but for memory that is registered,
-//!   that of lists too, and objects of libibverbs that are adopted.
-//! - **Threads**: a completion queue, the queue pairs that complete to it, and the pools whose signature
-//!   errors arrive at it are a group; so are a queue pair's two completion queues. Calls with handles of one
-//!   group are made one after the other, by any thread, of several groups at the same time. A pool without
-//!   signatures, a prepared configuration, a list and windows are used by one thread at a time. Devices,
-//!   protection domains, memory regions, keys and mkeys that bring their lists may be used by several threads
-//!   at once. A destroy function is called when no other call uses the handle. There is no global state.
-//! - **Destroying** what the kernel does not let go keeps the memory that it uses, since the device may still
-//!   write to it.
-//! - **Nothing unwinds** into C: an `extern "C"` function of Rust ends the process instead (since Rust 1.81).
-//!   The core cannot panic, as the builds for bare metal show; setting up allocates, and ends the process
-//!   where memory is used up.
+//! - **Handles** are opaque. The program destroys each handle that it has created, once. Objects that were
+//!   made from a device, a protection domain or a key keep it alive, so these handles are destroyed in any
+//!   order. A completion queue cannot be destroyed while queue pairs or pools use it. A handle may not be
+//!   used after its destroy function has returned, unless that function returned MLX5MK_IN_USE.
+//! - **Results** are 0 or a count; a negative result is one of the codes `MLX5MK_…`. After an error, the last
+//!   argument receives the same code with a message, if it is not NULL. After a success nothing is written to
+//!   it. A function that failed has changed nothing, unless its description says so, and has written to no
+//!   other argument.
+//! - **Arguments** may be NULL only where a function says so. Otherwise the code is [`MLX5MK_ARGUMENT`], as
+//!   for an invalid number. Any other pointer is not checked: it must lead to an object of its type. The
+//!   library accesses this object during the call only, except registered memory, also that of lists, and
+//!   adopted objects of libibverbs.
+//! - **Threads**: a completion queue, the queue pairs that complete to it, and the pools that report
+//!   signature errors to it form a group. The two completion queues of a queue pair belong to one group.
+//!   Calls with handles of one group are made one after the other, by any thread; calls of different groups
+//!   may run at the same time. A pool without signatures, a prepared configuration, a list and windows are
+//!   used by one thread at a time. Devices, protection domains, memory regions, keys and mkeys that were
+//!   created with their lists may be used by several threads at once. A destroy function is called when no
+//!   other call uses the handle. There is no global state.
+//! - **Destroying**: if the kernel refuses to destroy an object, the library keeps the memory of that object,
+//!   since the device may still write to it.
+//! - **No panic unwinds** into C: an `extern "C"` function of Rust ends the process instead (since Rust
+//!   1.81). The core cannot panic, as the builds for bare metal show. Functions that create objects allocate
+//!   memory, and end the process if memory is used up.
 //! - **Lengths** are in bytes, unless a function says otherwise.
 //!
-//! A caller that breaks these rules breaks memory, so that in Rust all functions with pointers are unsafe.
+//! A caller that breaks these rules may corrupt memory, so all functions with pointers are unsafe in Rust.
 //!
-//! Until version 1.0 a change may break programs that were compiled before it: `hil-tests/capi/abi.txt` lists
-//! what they rely on.
+//! Until version 1.0 a change may break compiled programs. `hil-tests/capi/abi.txt` lists the symbols and
+//! layouts that they rely on.
 //!
 //! ```
 //! use mlx5_mkey::capi::{MLX5MK_FULL, mlx5mk_code_words};
 //! use std::ffi::CStr;
-//! // SAFETY: it is a string that is never freed.
+//! // SAFETY: the function returns a string that is never freed.
 //! let words = unsafe { CStr::from_ptr(mlx5mk_code_words(MLX5MK_FULL)) };
 //! assert_eq!(words.to_str(), Ok("nothing is free: take completions, or put mkeys back, then try again"));
 //! ```
 
-#![allow(clippy::missing_safety_doc)] // It is above, once for all functions.
+#![allow(clippy::missing_safety_doc)] // The rules above hold for all functions.
 
 mod config;
 mod cq;
@@ -82,7 +85,7 @@ pub use store::*;
 pub use values::*;
 pub use window::*;
 
-/// What the rules for threads rest on.
+/// The rules for threads depend on these properties.
 const _: () = {
     const fn moves<T: Send>() {}
     const fn is_shared<T: Send + Sync>() {}

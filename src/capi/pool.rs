@@ -20,64 +20,65 @@ use std::vec::Vec;
 
 /// The mkeys encrypt and decrypt (AES-XTS). They refuse traffic until they are configured.
 pub const MLX5MK_POOL_CRYPTO: u32 = 1;
-/// The tags of the mkeys change with each use, so that a peer's old key is of no use.
+/// The tags of the mkeys change with each use, so that a peer cannot use an old key.
 pub const MLX5MK_POOL_UPDATE_TAG: u32 = 2;
 /// The peer may invalidate the mkeys.
 pub const MLX5MK_POOL_REMOTE_INVALIDATE: u32 = 4;
 /// Reads and writes through the mkeys may pass one another.
 pub const MLX5MK_POOL_RELAXED_ORDERING: u32 = 8;
-/// Configurations write only what changes, byte for byte as SPDK's `lib/mlx5` does. The tag stays what it was
-/// when the mkey was made, even with MLX5MK_POOL_UPDATE_TAG. Rights are written where a configuration gives
-/// them; `access` has those from the start.
+/// Configurations write only the parts that change, with the same bytes as SPDK's `lib/mlx5`. The tag stays
+/// as it was when the mkey was created, even with MLX5MK_POOL_UPDATE_TAG. Rights are written only if a
+/// configuration gives them; `access` has the rights from the start.
 pub const MLX5MK_POOL_MINIMAL: u32 = 16;
 
-/// The guard of a T10-DIF, or a CRC.
+/// The guard of a T10-DIF, or the CRC, was wrong.
 pub const MLX5MK_BAD_GUARD: u32 = 0;
-/// The application tag of a T10-DIF.
+/// The application tag of a T10-DIF was wrong.
 pub const MLX5MK_BAD_APP_TAG: u32 = 1;
-/// The reference tag of a T10-DIF.
+/// The reference tag of a T10-DIF was wrong.
 pub const MLX5MK_BAD_REF_TAG: u32 = 2;
 
-/// The digest behind all data.
+/// The digest behind all data was wrong.
 pub const MLX5MK_BAD_DIGEST: u32 = 3;
 
-/// What a pool or a store is to have.
+/// The properties of a pool or a store.
 #[repr(C)]
 pub struct PoolSpec {
-    /// Mkeys, 1 to 1024; of a store to 65536.
+    /// Number of mkeys: 1 to 1024 for a pool, 1 to 65536 for a store.
     pub count: u32,
-    /// Entries of a layout that an mkey has room for: at most 2^30, which is refused with MLX5MK_ARGUMENT,
-    /// and what the device takes (MLX5MK_COMMAND).
+    /// Entries of a layout that an mkey has room for. More than 2^30 are refused with MLX5MK_ARGUMENT, more
+    /// than the device takes with MLX5MK_COMMAND.
     pub max_entries: u32,
-    /// MLX5MK_POOL_CRYPTO and others.
+    /// MLX5MK_POOL_CRYPTO and other MLX5MK_POOL flags.
     pub flags: u32,
-    /// Where it is not 0, layouts have entries of this many bytes each, a power of two from 4096 to 2^31, and
-    /// come from lists (mlx5mk_list_write_equal): the device finds an address at once, however long the list
-    /// is. For mkeys without signatures and crypto.
+    /// 0, or the length that all entries of layouts have, a power of two from 4096 to 2^31. Such layouts come
+    /// from lists (mlx5mk_list_write_equal). The device finds the entry of an address without a search,
+    /// however long the list is. Only for mkeys without signatures and crypto.
     pub entry_size: u32,
-    /// PSVs that all mkeys of the pool share, in whose protection domain they are; NULL: each has its own, as
-    /// those of a store have.
+    /// PSVs that all mkeys of the pool share. The mkeys are created in the protection domain of the PSVs.
+    /// With NULL each mkey has its own PSVs, as in a store.
     pub psvs: *const Psvs,
-    /// Rights that the mkeys have from the start, MLX5MK_LOCAL_WRITE and others; reading by the owner is
-    /// always one. For configurations that give none, as those of MLX5MK_POOL_MINIMAL need not while the
-    /// state of the mkey is known.
+    /// Rights that the mkeys have from the start, MLX5MK_LOCAL_WRITE and others; the owner may always read.
+    /// Meant for MLX5MK_POOL_MINIMAL: while the state of the mkey is known, such configurations may omit the
+    /// rights.
     pub access: u32,
 }
 
 /// A signature that did not match its block.
 #[repr(C)]
 pub struct BadBlock {
-    /// Which part was wrong: MLX5MK_BAD_GUARD or another of these.
+    /// Which part was wrong: MLX5MK_BAD_GUARD or another MLX5MK_BAD constant.
     pub part: u32,
     /// Where the data came from: MLX5MK_MEMORY or MLX5MK_WIRE.
     pub domain: u32,
-    /// The block, counted from 0 at the mkey's start; of a digest 0.
+    /// The number of the block, counted from 0 at the mkey's start; 0 for a digest.
     pub block: u64,
-    /// What the data held.
+    /// The value in the data.
     pub found: u64,
-    /// What the device computed.
+    /// The value that the device computed.
     pub computed: u64,
-    /// Offset in bytes of the block's last byte, its signature included; of a digest, what the device said.
+    /// Offset in bytes of the block's last byte, its signature included; for a digest, the offset that the
+    /// device reported.
     pub offset: u64,
 }
 
@@ -89,14 +90,15 @@ fn pool_of(mkeys: Vec<Mkey>) -> Result<Box<dyn Mkeys>, PoolError> {
     })
 }
 
-/// Makes a pool of mkeys, none of them in use. With `cq` they have block signatures, whose errors arrive
-/// there, and each sets one entry of it aside: it is a completion queue of the queue pairs that use them. A
-/// queue pair with two completion queues has errors in sent data at that of the send queue, errors in
-/// received data at the other one; there an error is MLX5MK_BAD_ENTRY where the pool was made for the first.
-/// mlx5mk_mkey_check knows both. NULL: without signatures.
+/// Creates a pool of mkeys, none of them in use. With `cq` the mkeys have block signatures: signature errors
+/// arrive at `cq`, and each mkey sets one of its entries aside. `cq` is a completion queue of the queue pairs
+/// that use the mkeys. If a queue pair has two completion queues, errors in sent data arrive at that of the
+/// send queue, errors in received data at the other. An error that arrives at the queue which is not `cq` is
+/// returned as MLX5MK_BAD_ENTRY; mlx5mk_mkey_check returns it all the same. With NULL the mkeys have no
+/// signatures.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device cannot, or
-/// refuses: no mkey is left behind.
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device lacks a
+/// property of `spec`, or refuses. After an error no mkey is left on the device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pool_create(
     pd: Option<&Pd>,
@@ -126,7 +128,7 @@ pub unsafe extern "C" fn mlx5mk_pool_create(
     })
 }
 
-/// Returns what mkeys are to be like, at most `most` of them.
+/// Returns the properties of a pool's mkeys, and refuses more than `most` mkeys.
 pub(super) fn mkeys<'c>(
     spec: &PoolSpec,
     most: u32,
@@ -156,26 +158,26 @@ pub(super) fn mkeys<'c>(
     })
 }
 
-/// Has signature errors find a pool, and hands it out.
+/// Registers a pool with its completion queue, so that signature errors find it, and hands it out.
 ///
 /// # Safety
-/// Its completion queue is there, and no reference to it is left: all calls of the group are made one after
-/// the other.
+/// The pool's completion queue exists, and no reference to it is left: all calls of the group are made one
+/// after the other.
 pub(super) unsafe fn join(pool: Pool, place: &mut MaybeUninit<*mut Pool>) -> i32 {
     let cq = pool.cq;
     let pool = NonNull::from(Box::leak(Box::new(pool)));
     if let Some(mut cq) = cq {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the pointer.
         unsafe { cq.as_mut() }.members.pools.push(pool);
     }
     place.write(pool.as_ptr());
     0
 }
 
-/// Takes an mkey, to be configured, and writes what it is named by. Its key has another tag than at its last
-/// use (MLX5MK_POOL_UPDATE_TAG), and it knows of no signature error of an earlier use.
+/// Takes an mkey, to be configured, and writes its name. With MLX5MK_POOL_UPDATE_TAG its key has another tag
+/// than in its last use. Signature errors of an earlier use are cleared.
 ///
-/// Errors: MLX5MK_FULL while all are in use.
+/// Errors: MLX5MK_FULL while all mkeys are in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pool_take(
     pool: Option<&mut Pool>,
@@ -189,14 +191,16 @@ pub unsafe extern "C" fn mlx5mk_pool_take(
     })
 }
 
-/// Takes the key of an mkey in use out of service, where a peer may know it: by a request that is called `id`
-/// (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use the key.
-/// The mkey stays in use until it is put back with the completion of the request (mlx5mk_pool_put):
-/// MLX5MK_SIGNALED, or a later one of the same name and queue pair that has it (calls of one name are not
-/// told apart: put the mkeys back with the completion of the last). Where the request fails, or its queue
-/// pair is reset before, the key may still be in service: call this again, with any queue pair.
+/// Takes the key of an mkey in use out of service, if a peer may know it. The function posts a request with
+/// the name `id` and these flags (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if earlier requests still use the key.
+/// The mkey stays in use until mlx5mk_pool_put gets a completion of this call: with MLX5MK_SIGNALED its own,
+/// or that of a later call with the same name on the same queue pair. Calls with one name are not
+/// distinguished: put their mkeys back with the completion of the last call. If the request fails, or its
+/// queue pair is reset before, the key may still be in service: call this function again, with any queue
+/// pair.
 ///
-/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use here, MLX5MK_FULL: nothing is posted.
+/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use in this pool, MLX5MK_FULL. After an error nothing
+/// is posted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_invalidate(
     qp: Option<&mut Qp>,
@@ -213,14 +217,14 @@ pub unsafe extern "C" fn mlx5mk_post_invalidate(
     })
 }
 
-/// Puts an mkey back. `completion` says that its key is out of service: that of the request of
-/// mlx5mk_post_invalidate, or of the receipt of a message by which the peer has invalidated the key
-/// (MLX5MK_OP_SEND_INVALIDATE). NULL is for an mkey whose key no peer can use: it was not configured, or gave
-/// no remote rights.
+/// Puts an mkey back. `completion` proves that the mkey's key is out of service. It is the completion of the
+/// request of mlx5mk_post_invalidate, or of the receipt of a message with which the peer has invalidated the
+/// key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for an mkey whose key no peer can use: it was not configured,
+/// or gave no remote rights.
 ///
-/// Errors: MLX5MK_IN_SERVICE where the completion does not say that, because the request has failed for
-/// example, and with NULL for an mkey that is being invalidated; MLX5MK_ARGUMENT for an mkey that is not in
-/// use. It is as before.
+/// Errors: MLX5MK_IN_SERVICE where the completion does not prove that, for example because the request has
+/// failed, and with NULL for an mkey that is being invalidated; MLX5MK_ARGUMENT for an mkey that is not in
+/// use. After an error the mkey is as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pool_put(
     pool: Option<&mut Pool>,
@@ -235,21 +239,22 @@ pub unsafe extern "C" fn mlx5mk_pool_put(
     })
 }
 
-/// Destroys the pool with its mkeys, which no request uses any more. NULL is ignored.
+/// Destroys the pool and its mkeys. No request may still use them. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pool_destroy(pool: Option<Box<Pool>>) {
     let Some(pool) = pool else { return };
     if let Some(mut cq) = pool.cq {
         let own = NonNull::from(&*pool);
-        // SAFETY: it cannot be destroyed while pools report to it, and no other call uses it.
+        // SAFETY: the completion queue cannot be destroyed while pools report to it, and no other call uses
+        // it.
         unsafe { cq.as_mut() }.members.pools.retain(|other| *other != own);
     }
     drop(pool);
 }
 
-/// Writes the key of an mkey that is in use, local and remote.
+/// Writes the key of an mkey in use. The key is both local and remote.
 ///
-/// Errors: MLX5MK_ARGUMENT for one that is not.
+/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mkey_key(
     pool: Option<&mut Pool>,
@@ -264,13 +269,14 @@ pub unsafe extern "C" fn mlx5mk_mkey_key(
     })
 }
 
-/// Asks an mkey for the first signature error since the last call (mlx5dv_mkey_check). Ask after the
-/// completion of the data, or after the peer's message that the data is there; an error counts at whichever
-/// completion queue of the device it was taken. Returns 0 where all signatures were right; else
-/// MLX5MK_SIGNATURE, with the error in words in `error`, and in numbers in `bad`; either may be NULL.
+/// Asks an mkey for the first signature error since the last call (mlx5dv_mkey_check). Call it after the
+/// completion of the data was taken, or after the peer's message that the data has arrived. The function also
+/// finds errors that were taken from other completion queues of the device. Returns 0 if all signatures were
+/// right. Otherwise returns MLX5MK_SIGNATURE, and writes the error in words to `error`, in numbers to `bad`;
+/// either may be NULL.
 ///
-/// Errors: MLX5MK_SIGNATURE also for an mkey without signatures, and for an error that no domain of the mkey
-/// can have, where `bad` is not written; MLX5MK_ARGUMENT for an mkey that is not in use here.
+/// Errors: MLX5MK_SIGNATURE, without writing `bad`, also for an mkey without signatures, and for an error
+/// that no domain of the mkey can have; MLX5MK_ARGUMENT for an mkey that is not in use in this pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mkey_check(
     pool: Option<&mut Pool>,
@@ -302,11 +308,11 @@ pub unsafe extern "C" fn mlx5mk_mkey_check(
     })
 }
 
-/// Forgets what the device holds for an mkey, because it may not have executed what was posted: its queue
-/// pair failed or was reset. The next configuration has to be complete: access rights, a layout, and
-/// signature and crypto where the mkey can have them.
+/// Marks the state of an mkey on the device as unknown. Call it when the queue pair failed or was reset,
+/// since the device may not have executed the posted configurations. The next configuration has to be
+/// complete: access rights, a layout, and signature and crypto where the mkey can have them.
 ///
-/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use here.
+/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use in this pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mkey_forget(
     pool: Option<&mut Pool>,

@@ -12,13 +12,13 @@ use crate::wqe::{Local, Payload, Remote, Sge};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
-/// Found in completions only: no operation of a request, or one that has no number here.
+/// Found in completions only: the completion is of no request, or of an operation without a number here.
 pub const MLX5MK_OP_OTHER: u32 = 0;
-/// Does nothing.
+/// The request does nothing.
 pub const MLX5MK_OP_NOP: u32 = 1;
 /// Sends a message.
 pub const MLX5MK_OP_SEND: u32 = 2;
-/// Sends a message with 32 bits, which the receiver's completion has.
+/// Sends a message with 32 bits, which the receiver's completion contains.
 pub const MLX5MK_OP_SEND_IMM: u32 = 3;
 /// Sends a message, and the receiver's device takes one of the receiver's keys out of service.
 pub const MLX5MK_OP_SEND_INVALIDATE: u32 = 4;
@@ -37,53 +37,53 @@ pub const MLX5MK_OP_FETCH_ADD: u32 = 9;
 pub const MLX5MK_OP_CONFIGURE: u32 = 10;
 /// Found in completions only: a key that was taken out of service (mlx5mk_post_invalidate).
 pub const MLX5MK_OP_INVALIDATE: u32 = 11;
-/// Copies the one segment to `remote_address`, which is memory of this side here, under `rkey`, a local key
-/// of it: without the peer. Of queue pairs with MLX5MK_QP_MEMCPY. Post a request that needs the copied bytes
-/// when the copy has completed: the order of copies is independent of that of other requests, also of those
-/// with MLX5MK_FENCED.
+/// Copies the one segment to local memory, without the peer: `remote_address` and `rkey` are an address and a
+/// key of this side. The queue pair needs MLX5MK_QP_MEMCPY. Copies are not ordered against other requests,
+/// not even those with MLX5MK_FENCED. So post a request that needs the copied bytes after the copy has
+/// completed.
 pub const MLX5MK_OP_MEMCPY: u32 = 12;
 /// Found in completions only: a work request that the program built (mlx5mk_post_raw).
 pub const MLX5MK_OP_RAW: u32 = 13;
 /// Found in completions only: a memory window that was bound (mlx5mk_post_bind).
 pub const MLX5MK_OP_BIND: u32 = 14;
 
-/// A request that moves data. Fields that its operation does not need are not looked at.
+/// A request that moves data. Fields that its operation does not need are ignored.
 #[repr(C)]
 pub struct Request {
-    /// What the program calls it; its completion has it.
+    /// The name that the program gives the request. The completion contains it.
     pub id: u64,
-    /// MLX5MK_OP_SEND or another of these.
+    /// MLX5MK_OP_SEND or another operation.
     pub operation: u32,
     /// MLX5MK_SIGNALED, MLX5MK_FENCED, MLX5MK_SOLICITED.
     pub flags: u32,
-    /// Address in the peer's memory: an offset where `rkey` is that of an mkey.
+    /// Address in the peer's memory. If `rkey` is that of an mkey, this is an offset in its space.
     pub remote_address: u64,
     /// The peer's key.
     pub rkey: u32,
-    /// 32 bits for the receiver's completion, in the processor's order, or the key to invalidate.
+    /// The 32 bits for the receiver's completion, in the processor's byte order, or the key to invalidate.
     pub immediate: u32,
     /// Local memory, which the device reads or writes until the request has completed.
     pub sges: *const Range,
-    /// Bytes that are copied into the request instead, where it is not NULL: of sends and RDMA WRITEs.
+    /// Bytes that are copied into the request instead of segments, or NULL. Only for sends and RDMA WRITEs.
     pub inline_data: *const c_void,
-    /// How many segments there are.
+    /// Number of segments at `sges`.
     pub sge_count: u32,
-    /// How many bytes there are.
+    /// Number of bytes at `inline_data`.
     pub inline_bytes: u32,
-    /// What the peer's memory is compared with.
+    /// The value that the peer's memory is compared with.
     pub compare: u64,
-    /// What is written or added to it.
+    /// The value that is written to the peer's memory, or added to it.
     pub swap_add: u64,
 }
 
-/// Posts a configuration of an mkey in use: `count` ranges of memory become its space, one after the other,
-/// and what was prepared is in force. Where `count` is 0 the layout in force stays. The array is read during
-/// the call only.
+/// Posts a configuration of an mkey in use. `count` ranges of memory, one after the other, become the mkey's
+/// space, and the prepared properties become its properties. If `count` is 0, the layout in force stays. The
+/// array is read during the call only.
 ///
-/// Requests posted after it to the same queue pair may use the mkey. The device sees nothing before
-/// mlx5mk_doorbell.
+/// Requests that are posted later to the same queue pair may use the mkey. The device does not see the
+/// request before mlx5mk_doorbell.
 ///
-/// Errors: MLX5MK_CONFIG, MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and mkey are then as before.
+/// Errors: MLX5MK_CONFIG, MLX5MK_FULL, MLX5MK_ARGUMENT. After an error queue pair and mkey are as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_configure(
     qp: Option<&mut Qp>,
@@ -118,9 +118,9 @@ fn configure(
     Ok(0)
 }
 
-/// As mlx5mk_post_configure, with an interleaved layout: `cycles` times, the next bytes of each of `count`
-/// streams become the next of the mkey's space. The layout takes one of the mkey's entries more than it has
-/// streams.
+/// As mlx5mk_post_configure, with an interleaved layout. In each of `cycles` cycles, the next bytes of each
+/// of `count` streams become the next bytes of the mkey's space. The layout takes one entry of the mkey more
+/// than the number of streams.
 ///
 /// Errors: as mlx5mk_post_configure; MLX5MK_ARGUMENT where there are no streams.
 #[unsafe(no_mangle)]
@@ -146,9 +146,9 @@ pub unsafe extern "C" fn mlx5mk_post_configure_interleaved(
     })
 }
 
-/// Posts a request that moves data. The device sees nothing before mlx5mk_doorbell.
+/// Posts a request that moves data. The device does not see the request before mlx5mk_doorbell.
 ///
-/// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. The queue pair is then as before.
+/// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post(
     qp: Option<&mut Qp>,
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn mlx5mk_post(
 
 const ATOMIC: &str = "an atomic has one segment of 8 bytes";
 
-/// Returns the segment of a request that has one.
+/// Returns the segment of a request that needs exactly one.
 const fn one<'a>(sges: &'a [Sge], wanted: &'static str) -> Result<&'a Sge, Failure> {
     match sges {
         [sge] => Ok(sge),
@@ -201,12 +201,13 @@ const fn one<'a>(sges: &'a [Sge], wanted: &'static str) -> Result<&'a Sge, Failu
     }
 }
 
-/// Posts a work request that the program built: `bytes` bytes, of which as many are taken as its control
-/// segment says. Its place in the ring and the number of the queue pair are written into it; flags are those
-/// of its own and those given here. The device sees nothing before mlx5mk_doorbell. What it does to mkeys the
-/// library does not know: an mkey of a pool is not for it.
+/// Posts a work request that the program built. `bytes` is the length of the buffer; the length of the
+/// request is in its control segment. The library writes the request's place in the ring and the number of
+/// the queue pair into it, and adds `flags` to the request's own flags. The device does not see the request
+/// before mlx5mk_doorbell. The library does not know how the request changes mkeys, so do not use it with an
+/// mkey of a pool.
 ///
-/// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. The queue pair is then as before.
+/// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_raw(
     qp: Option<&mut Qp>,
@@ -225,12 +226,12 @@ pub unsafe extern "C" fn mlx5mk_post_raw(
     })
 }
 
-/// Gives the PSV of a transaction its start value again, as is needed behind a wrong digest: posted behind
-/// the configurations of the next transaction, before the requests that move its data. `seed` is
-/// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey need none. The device sees nothing before
-/// mlx5mk_doorbell.
+/// Gives the PSV of a transaction its start value again, which is needed after a wrong digest. Post it after
+/// the configurations of the next transaction and before the requests that move its data. `seed` is
+/// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey do not need this. The device does not see
+/// the request before mlx5mk_doorbell.
 ///
-/// Errors: MLX5MK_FULL, MLX5MK_ARGUMENT. The queue pair is then as before.
+/// Errors: MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_set_psv(
     qp: Option<&mut Qp>,
@@ -252,9 +253,9 @@ pub unsafe extern "C" fn mlx5mk_post_set_psv(
     })
 }
 
-/// Posts `count` buffers for one message. The device sees nothing before mlx5mk_doorbell.
+/// Posts `count` buffers for one message. The device does not see them before mlx5mk_doorbell.
 ///
-/// Errors: MLX5MK_REQUEST, MLX5MK_FULL. The queue pair is then as before.
+/// Errors: MLX5MK_REQUEST, MLX5MK_FULL. After an error the queue pair is as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_receive(
     qp: Option<&mut Qp>,
@@ -272,8 +273,8 @@ pub unsafe extern "C" fn mlx5mk_post_receive(
     })
 }
 
-/// Publishes all that was posted to the queue pair, with one doorbell. Does nothing where there is nothing to
-/// publish, and for NULL.
+/// Publishes all posted requests of the queue pair, with one doorbell. Does nothing if no request waits to be
+/// published, or for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_doorbell(qp: Option<&mut Qp>) {
     if let Some(qp) = qp {

@@ -1,4 +1,4 @@
-//! PSVs that several mkeys share, for digests over several mkeys among others.
+//! PSVs that several mkeys share, for example for digests over several mkeys.
 
 #![allow(unsafe_code)] // The names that C knows functions by.
 
@@ -11,12 +11,12 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use std::boxed::Box;
 
-/// A pair of PSVs, for the memory and the wire domain. Mkeys that share them are used one after another: the
-/// next one is configured when the transfer through the one before has completed, and each configuration sets
-/// its signature. Nothing checks this.
+/// A pair of PSVs, for the memory and the wire domain. Mkeys that share PSVs are used one after another:
+/// configure the next mkey after the transfer through the previous one has completed, and set a signature in
+/// each configuration. The library does not check this.
 pub struct Psvs(pub(super) devx::Psvs);
 
-/// Makes a pair of PSVs.
+/// Creates a pair of PSVs.
 ///
 /// Errors: MLX5MK_COMMAND, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -31,8 +31,8 @@ pub unsafe extern "C" fn mlx5mk_psvs_create(
     })
 }
 
-/// Writes the numbers of the PSVs, for digests over several mkeys. Either pointer may be NULL; they are not
-/// the same.
+/// Writes the numbers of the PSVs, for digests over several mkeys. Either pointer may be NULL. The two
+/// pointers differ.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn mlx5mk_psvs_indices(
     })
 }
 
-/// Gives the PSVs up. They are on the device until the pools that share them are gone. NULL is ignored.
+/// Gives the PSVs up. They stay on the device until the pools that share them are gone. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_psvs_destroy(psvs: Option<Box<Psvs>>) {
     drop(psvs);

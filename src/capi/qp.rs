@@ -19,44 +19,45 @@ pub const MLX5MK_QP_SIGNAL_ALL: u32 = 1;
 /// A signature error stops the send queue.
 pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
 
-/// Requests may copy memory of this side (MLX5MK_OP_MEMCPY), which not every device can.
+/// Requests may copy local memory (MLX5MK_OP_MEMCPY). Not every device supports this.
 pub const MLX5MK_QP_MEMCPY: u32 = 4;
-/// A request that is published alone goes to the device with the doorbell (BlueFlame): the device need not
-/// read it from memory.
+/// A request that is published alone is written to the device with the doorbell (BlueFlame), so the device
+/// need not read it from memory.
 pub const MLX5MK_QP_BLUE_FLAME: u32 = 8;
 
 /// Time stamps are ticks of the device's clock.
 pub const MLX5MK_TIMESTAMPS_FREE_RUNNING: u32 = 1;
-/// Time stamps are what the device prefers.
+/// Time stamps have the format that the device prefers.
 pub const MLX5MK_TIMESTAMPS_DEVICE_DEFAULT: u32 = 2;
 /// Time stamps are seconds and nanoseconds.
 pub const MLX5MK_TIMESTAMPS_REAL_TIME: u32 = 3;
 
-/// What a queue pair is to be like. What is 0 has its default.
+/// The properties of a queue pair. A field that is 0 stands for its default.
 #[repr(C)]
 pub struct QpSpec {
-    /// Blocks of 64 bytes of the send ring, rounded up to 64, 256, 1024 or 4096. Default 256. An RDMA WRITE
-    /// of one segment takes one, a configuration of an mkey with four entries two, and one more for a
-    /// signature, for crypto, and for each domain that has a signature.
+    /// Size of the send ring in blocks of 64 bytes, rounded up to 64, 256, 1024 or 4096. Default 256. An RDMA
+    /// WRITE of one segment takes one block. A configuration of an mkey with four entries takes two blocks,
+    /// and one more for a signature, for crypto, and for each domain that has a signature.
     pub send_blocks: u32,
-    /// Receive requests, rounded up to 16, 256 or 4096. Default 16.
+    /// Number of receive requests, rounded up to 16, 256 or 4096. Default 16.
     pub receive_slots: u32,
     /// Buffers of a receive request, a power of two. Default 4.
     pub receive_sges: u32,
-    /// Most send requests between post and completion, parts of configurations included: each has an entry of
-    /// the completion queue set aside. Default: as many as the send ring has blocks.
+    /// The largest number of send requests between post and completion, parts of configurations included. An
+    /// entry of the completion queue is set aside for each. Default: the number of blocks of the send ring.
     pub max_requests: u32,
     /// MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY, MLX5MK_QP_BLUE_FLAME.
     pub flags: u32,
     /// Port of the device. Default 1.
     pub port: u32,
-    /// Format of the time stamps in completion entries, MLX5MK_TIMESTAMPS_FREE_RUNNING or another of these.
-    /// Default: that of the free-running clock, or what the device prefers where it has none.
+    /// Format of the time stamps in completion entries, MLX5MK_TIMESTAMPS_FREE_RUNNING or another
+    /// MLX5MK_TIMESTAMPS constant. Default: ticks of the free-running clock, or the device's preferred format
+    /// if it has no such clock.
     pub timestamps: u32,
 }
 
-/// How a connection is to be. What is 0 has its default, which is that of rdma-core's tools; both sides have
-/// the same.
+/// The options of a connection. A field that is 0 stands for its default, which is that of rdma-core's tools.
+/// Both sides use the same options.
 #[repr(C)]
 pub struct ConnectSpec {
     /// Entry of the own GID table, which also decides the version of RoCE (`ibv_devinfo -v` lists it).
@@ -66,27 +67,27 @@ pub struct ConnectSpec {
     pub traffic_class: u8,
     /// InfiniBand service level or Ethernet priority, 0 to 7. Default 0.
     pub service_level: u8,
-    /// How long to wait for an acknowledgement, 4.096 us * 2^n, 1 to 31. Default 14: 67 ms.
+    /// How long to wait for an acknowledgement: n from 1 to 31 stands for 4.096 us * 2^n. Default 14: 67 ms.
     pub ack_timeout: u8,
-    /// Number of the first packet sent, below 2^24. Draw one, so that late packets of an earlier connection
-    /// are not taken for packets of this one. Default 0.
+    /// Number of the first packet sent, below 2^24. Use a random number, so that late packets of an earlier
+    /// connection are not taken for packets of this one. Default 0.
     pub first_psn: u32,
     /// After how many packets a request asks for an acknowledgement, a power of two up to 256. Default 256.
-    /// Fewer find a lost packet sooner, and cost the wire and both devices more.
+    /// With a smaller number a lost packet is found sooner, at a higher cost for the wire and both devices.
     pub ack_packets: u32,
 }
 
-/// Where a queue pair is, for its peer to connect to. The two sides send each other the bytes as they are, by
-/// any means.
+/// The address of a queue pair, which its peer needs to connect. The two sides exchange the bytes unchanged,
+/// by any means.
 #[repr(C)]
 pub struct Address {
-    /// As QpAddress of the Rust library has them: both talk to each other.
+    /// The bytes of the Rust library's QpAddress: programs in C and in Rust can connect to each other.
     pub bytes: [u8; 28],
 }
 
 const _: () = assert!(size_of::<Address>() == QpAddress::BYTES);
 
-/// Makes queues of a size.
+/// Creates queues of a size that is known at compile time.
 trait Make {
     fn make<const S: usize, const R: usize>(self) -> Result<Box<dyn Queues>, Failure>;
 }
@@ -110,7 +111,7 @@ fn with_slots<const S: usize>(slots: u32, make: impl Make) -> Result<Box<dyn Que
     }
 }
 
-/// Queues that the library makes.
+/// Arguments for queues that the library creates.
 struct Create<'a> {
     pd: &'a Pd,
     cqs: [&'a crate::devx::Cq; 2],
@@ -124,7 +125,7 @@ impl Make for Create<'_> {
     }
 }
 
-/// Queues of the caller's.
+/// Arguments for queues that are taken over from the caller.
 struct Adopt<'a> {
     pd: &'a Pd,
     cqs: [&'a crate::devx::Cq; 2],
@@ -135,7 +136,7 @@ struct Adopt<'a> {
 impl Make for Adopt<'_> {
     fn make<const S: usize, const R: usize>(self) -> Result<Box<dyn Queues>, Failure> {
         let (device, [send_cq, receive_cq]): (&Device, _) = (&self.pd.device, self.cqs);
-        // SAFETY: whoever called mlx5mk_qp_adopt vouches for it.
+        // SAFETY: the caller of mlx5mk_qp_adopt vouches for the queue pair.
         Ok(Box::new(unsafe {
             device.adopt_qp::<S, R>(self.qp, &self.pd.pd, send_cq, receive_cq, self.spec)?
         }))
@@ -157,7 +158,7 @@ const fn or(value: u32, default: u32) -> u32 {
     if value == 0 { default } else { value }
 }
 
-/// Returns a format of time stamps; `None` where it is the library's to choose.
+/// Returns a format of time stamps, or `None` if the library chooses.
 const fn timestamps(format: u32) -> Result<Option<TimestampFormat>, Failure> {
     Ok(Some(match format {
         0 => return Ok(None),
@@ -168,12 +169,12 @@ const fn timestamps(format: u32) -> Result<Option<TimestampFormat>, Failure> {
     }))
 }
 
-/// Refuses flags that mean nothing; `more` are known beside those of all queue pairs.
+/// Refuses unknown flags. `more` are flags that are allowed in addition to those of all queue pairs.
 fn check_flags(spec: &QpSpec, more: u32) -> Result<(), Failure> {
     only(spec.flags, MLX5MK_QP_SIGNAL_ALL | MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR | more, "flags")
 }
 
-/// Has completions find the queue pair, and hands it out.
+/// Registers the queue pair with its completion queues, so that completions find it, and hands it out.
 fn join(
     queues: Box<dyn Queues>,
     cqs: [NonNull<Cq>; 2],
@@ -182,12 +183,12 @@ fn join(
     let qpn = queues.qpn();
     let qp = NonNull::from(Box::leak(Box::new(Qp { queues, cqs })));
     for (number, mut cq) in of(cqs).enumerate() {
-        // SAFETY: the caller has given the handle, and no reference to it is left. All calls of the group are
-        // made one after the other.
+        // SAFETY: the caller vouches for the completion queue, and no reference to it is left. All calls of
+        // the group are made one after the other.
         let joined = unsafe { cq.as_mut() }.members.queue_pairs.insert(Member { qpn, qp });
         if let Err((error, _)) = joined {
             of(cqs).take(number).for_each(|cq| leave(cq, qpn));
-            // SAFETY: it was leaked above, and nobody knows it.
+            // SAFETY: the queue pair was leaked above, and nobody else has its address.
             drop(unsafe { Box::from_raw(qp.as_ptr()) });
             return Err(DevxError::Queue(error).into());
         }
@@ -202,15 +203,17 @@ fn of([send, receive]: [NonNull<Cq>; 2]) -> impl Iterator<Item = NonNull<Cq>> {
 }
 
 fn leave(mut cq: NonNull<Cq>, qpn: Qpn) {
-    // SAFETY: it cannot be destroyed while queue pairs complete to it, and no other call uses it.
+    // SAFETY: the completion queue cannot be destroyed while queue pairs complete to it, and no other call
+    // uses it.
     unsafe { cq.as_mut() }.members.queue_pairs.remove(qpn);
 }
 
-/// Makes a queue pair in the state INIT, whose completions arrive at `send_cq` and `receive_cq`, which may be
-/// one. NULL as `spec` stands for the defaults. It is connected next, and may receive before.
+/// Creates a queue pair in the state INIT. Its completions arrive at `send_cq` and `receive_cq`, which may be
+/// the same. NULL as `spec` stands for the defaults. Connect the queue pair next; receive requests may be
+/// posted before.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining, copies,
-/// BlueFlame and time stamps that the device has not).
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining, copies or
+/// time stamps that the device does not support).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_create(
     pd: Option<&Pd>,
@@ -246,23 +249,25 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
     })
 }
 
-/// Uses an idle queue pair that the program has made and connected, through librdmacm say: `ibv_qp` is a
-/// `struct ibv_qp` of libmlx5. `pd`, `send_cq` and `receive_cq` are its own, adopted before.
+/// Takes over an idle queue pair that the program has created and connected, for example through librdmacm:
+/// `ibv_qp` is a `struct ibv_qp` of libmlx5. `pd`, `send_cq` and `receive_cq` are those of the queue pair,
+/// and were adopted before.
 ///
-/// Of `spec` count `send_blocks` and `receive_slots`, the most that its rings may have (default 4096),
-/// `max_requests` (what it was created for, `max_send_wr`), and MLX5MK_QP_SIGNAL_ALL where it was created
-/// with `sq_sig_all`; NULL stands for the defaults.
+/// The function uses only these fields of `spec`: `send_blocks` and `receive_slots`, the largest sizes that
+/// the rings may have (default 4096); `max_requests`, the `max_send_wr` of the queue pair; and
+/// MLX5MK_QP_SIGNAL_ALL, for a queue pair that was created with `sq_sig_all`. NULL stands for the defaults.
 ///
-/// All requests posted to it have completed, and their completions were taken before its completion queues
-/// were adopted. It is not destroyed as long as the handle is there. Nobody else posts to it from this call
-/// on, for good. By default libmlx5 makes queue pairs that receive short messages into completion entries,
-/// which are refused: set MLX5_SCATTER_TO_CQE=0 in the environment before, or make them with
+/// All requests posted to the queue pair have completed, and their completions were taken before its
+/// completion queues were adopted. The queue pair is not destroyed as long as the handle exists. Nobody else
+/// posts to it from this call on, for good. By default libmlx5 creates queue pairs that receive short
+/// messages into completion entries, and this function refuses them. To avoid that, set MLX5_SCATTER_TO_CQE=0
+/// in the environment before the queue pair is created, or create it with
 /// MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE. While requests are posted here, the program's libmlx5 posts to no
 /// queue pair of the context that has the same doorbell register, unless MLX5_SHUT_UP_BF=1 was set when the
 /// context was opened.
 ///
-/// Errors: MLX5MK_ADOPT for one that the library cannot use or that is seen not to be idle, MLX5MK_ARGUMENT,
-/// MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND.
+/// Errors: MLX5MK_ADOPT for a queue pair that the library cannot use or that is visibly busy,
+/// MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_adopt(
     pd: Option<&Pd>,
@@ -297,7 +302,8 @@ pub unsafe extern "C" fn mlx5mk_qp_number(qp: Option<&Qp>) -> u32 {
     qp.map_or(0, |qp| qp.queues.qpn().get())
 }
 
-/// Connects to a queue pair of the same device, itself for one, over a path that does not leave it.
+/// Connects to a queue pair of the same device, which may be the queue pair itself, over a path inside the
+/// device.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
@@ -332,9 +338,9 @@ fn options(spec: Option<&ConnectSpec>) -> Result<ConnectOptions, Failure> {
     Ok(options)
 }
 
-/// Writes what the peer has to know to connect, to `address`. NULL as `spec` stands for the defaults.
+/// Writes the address that the peer needs to connect. NULL as `spec` stands for the defaults.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM where the port or the entry of its GID table is not there.
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM where the port or the entry of its GID table does not exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_address(
     qp: Option<&Qp>,
@@ -350,11 +356,11 @@ pub unsafe extern "C" fn mlx5mk_qp_address(
     })
 }
 
-/// Connects to a peer by its address, with the same `spec` as its own address was asked for. Requests may be
-/// sent once the peer has connected as well, which it must say.
+/// Connects to a peer by the peer's address. Pass the same `spec` as to mlx5mk_qp_address. Requests may be
+/// sent once the peer has connected as well, so the peer must say when it has.
 ///
-/// Errors: MLX5MK_ARGUMENT for bytes that are no address, MLX5MK_SYSTEM where the peer's GID leads nowhere,
-/// MLX5MK_COMMAND: mlx5mk_qp_reset takes the queue pair back then.
+/// Errors: MLX5MK_ARGUMENT for bytes that are no address, MLX5MK_SYSTEM where the kernel finds no route to
+/// the peer's GID, MLX5MK_COMMAND: after this error mlx5mk_qp_reset returns the queue pair to INIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_connect(
     qp: Option<&Qp>,
@@ -370,29 +376,30 @@ pub unsafe extern "C" fn mlx5mk_qp_connect(
     })
 }
 
-/// Names of requests: room of the caller's, and how many there are.
+/// Names of requests: room that the caller provides, and the number of names.
 #[repr(C)]
 pub struct Names {
-    /// Room for names; may be NULL where there is none.
+    /// Room for names. May be NULL if `room` is 0.
     pub ids: *mut u64,
-    /// Names that there is room for.
+    /// The number of names that `ids` has room for.
     pub room: u32,
-    /// Is written: how many there are. Those without room are left out.
+    /// Written by the function: the number of requests. Names without room are left out.
     pub count: u32,
 }
 
-/// Takes a queue pair from any state back to INIT, with empty queues, to be connected anew: after a request
-/// has failed, say.
+/// Takes a queue pair from any state back to INIT, with empty queues, to be connected anew, for example after
+/// a request has failed.
 ///
-/// What was outstanding, each request once and oldest first, goes to `sends` and `receives` (NULL: to
-/// nobody): they may have been executed or not. There are at most `send_blocks` and `receive_slots` of them.
-/// Of an mkey whose configuration is among them the state is unknown: call mlx5mk_mkey_forget. Signature
-/// errors stay in the completion queue: poll it, and check each mkey, before one is configured anew.
+/// Writes the names of the outstanding requests to `sends` and `receives`, each once and oldest first; NULL
+/// drops them. The device may have executed some of these requests. There are at most `send_blocks` and
+/// `receive_slots` of them. If one of them is a configuration, the state of its mkey is unknown: call
+/// mlx5mk_mkey_forget. Signature errors stay in the completion queue: poll it, and check each mkey, before an
+/// mkey is configured anew.
 ///
-/// `sends` and `receives` are not the same.
+/// `sends` and `receives` are different places.
 ///
-/// Errors: MLX5MK_ARGUMENT: nothing has changed; MLX5MK_COMMAND, MLX5MK_SYSTEM: call it again, it has kept
-/// what was outstanding.
+/// Errors: MLX5MK_ARGUMENT: nothing has changed. MLX5MK_COMMAND, MLX5MK_SYSTEM: call the function again; it
+/// has kept the names of the outstanding requests.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_reset(
     qp: Option<&mut Qp>,
@@ -402,15 +409,15 @@ pub unsafe extern "C" fn mlx5mk_qp_reset(
 ) -> i32 {
     attempt(error, || {
         let Qp { queues, cqs } = given(qp, "qp")?;
-        // SAFETY: the caller vouches for both, and they are two.
+        // SAFETY: the caller vouches for both places, and they differ.
         let [sends, receives] = two(sends, receives, "sends and receives are two places")?
             .map(|place| place.map(|mut names| unsafe { names.as_mut() }));
         if [&sends, &receives].into_iter().flatten().any(|names| names.room > 0 && names.ids.is_null()) {
             return Err(Failure::Null("ids"));
         }
         let [mut send_cq, mut receive_cq] = *cqs;
-        // SAFETY: the queues are there as long as queue pairs complete to them; these are two, or one is
-        // used; and all calls of the group are made one after the other.
+        // SAFETY: the completion queues exist as long as queue pairs complete to them. Two different queues
+        // are used, or one queue once. All calls of the group are made one after the other.
         let outstanding = unsafe {
             if send_cq == receive_cq {
                 queues.reset(&mut [&mut send_cq.as_mut().reader])?
@@ -431,8 +438,8 @@ pub unsafe extern "C" fn mlx5mk_qp_reset(
     })
 }
 
-/// Destroys the queue pair, or gives it back where it was adopted. What it has outstanding has no completions
-/// any more. NULL is ignored.
+/// Destroys the queue pair, or gives it back if it was adopted. Its outstanding requests will have no
+/// completions. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_destroy(qp: Option<Box<Qp>>) {
     let Some(qp) = qp else { return };

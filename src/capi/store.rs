@@ -17,9 +17,9 @@ pub struct Store {
     cq: Option<NonNull<Cq>>,
 }
 
-/// Makes a store of `spec.count` mkeys; arguments are those of mlx5mk_pool_create, without shared PSVs. A
-/// store with signatures, and its pools, belong to the group of `cq`; one without may be used by several
-/// threads at once.
+/// Creates a store of `spec.count` mkeys. The arguments are those of mlx5mk_pool_create, without shared PSVs.
+/// A store with signatures, and its pools, belong to the group of `cq`. A store without signatures may be
+/// used by several threads at once.
 ///
 /// Errors: those of mlx5mk_pool_create.
 #[unsafe(no_mangle)]
@@ -46,10 +46,10 @@ pub unsafe extern "C" fn mlx5mk_store_create(
     })
 }
 
-/// Makes a pool that takes its mkeys from a store when it needs some, and gives back what it does not need:
-/// `most` in use at a time, rounded up to 16, 128 or 1024. Taking an mkey and putting it back takes no lock
-/// but where several go from or to the store. The store's mkeys outlive their use by a thread: another thread
-/// may take what was put back (mlx5mk_pool_put).
+/// Creates a pool that takes mkeys from a store when it needs them, and gives back surplus mkeys. At most
+/// `most` mkeys, rounded up to 16, 128 or 1024, are in use at a time. Taking an mkey and putting it back
+/// needs no lock, except when mkeys are fetched from the store or returned to it, several at a time. An mkey
+/// that was put back (mlx5mk_pool_put) may next be taken by another thread.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -69,17 +69,18 @@ pub unsafe extern "C" fn mlx5mk_pool_of_store(
         };
         let kind = store.kind().ok_or(Failure::Wanted("a store has mkeys"))?;
         let pool = Pool { mkeys, _handles: std::vec![], kind, cq: *cq };
-        // SAFETY: the completion queue cannot be destroyed while there are stores of it, and no other call of
+        // SAFETY: the completion queue cannot be destroyed while stores report to it, and no other call of
         // its group is made.
         Ok(unsafe { join(pool, place) })
     })
 }
 
-/// Gives the store up. Its mkeys are there until its pools are destroyed. NULL is ignored.
+/// Gives the store up. Its mkeys exist until its pools are destroyed. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_store_destroy(store: Option<Box<Store>>) {
     if let Some(mut cq) = store.and_then(|store| store.cq) {
-        // SAFETY: it cannot be destroyed while there are stores of it, and no other call uses it.
+        // SAFETY: the completion queue cannot be destroyed while stores report to it, and no other call uses
+        // it.
         unsafe { cq.as_mut() }.members.stores -= 1;
     }
 }

@@ -1,4 +1,4 @@
-//! Texts in the caller's room.
+//! Texts that are written to memory of the caller.
 
 #![allow(unsafe_code)] // What the caller's pointer leads to.
 
@@ -6,8 +6,8 @@ use core::ffi::c_char;
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 
-/// Writes a text and a NUL, cut off where there is no room; returns how many bytes the whole text has,
-/// without the NUL.
+/// Writes a text and a NUL. The text is cut off if the room is too short. Returns the length of the whole
+/// text in bytes, without the NUL.
 ///
 /// # Safety
 /// `first` is NULL, or leads to room for `size` bytes, which nobody else uses meanwhile.
@@ -18,7 +18,7 @@ pub(super) unsafe fn text(first: *mut c_char, size: usize, words: &dyn fmt::Disp
         false => unsafe { core::slice::from_raw_parts_mut(first.cast::<MaybeUninit<u8>>(), size) },
     };
     let mut text = Text { room, length: 0 };
-    // It takes all that comes.
+    // Writing to `Text` never fails.
     let _ = write!(text, "{words}");
     let end = text.length.min(text.room.len().saturating_sub(1));
     if let Some(end) = text.room.get_mut(end) {
@@ -30,7 +30,7 @@ pub(super) unsafe fn text(first: *mut c_char, size: usize, words: &dyn fmt::Disp
 /// Room for a text.
 struct Text<'t> {
     room: &'t mut [MaybeUninit<u8>],
-    /// Bytes of the text so far, those without room among them.
+    /// Bytes of the text so far, including those that had no room.
     length: usize,
 }
 
@@ -52,7 +52,7 @@ mod tests {
     fn a_text_ends_with_a_nul_in_any_room() {
         for size in 0..9 {
             let mut bytes = [0x55; 9];
-            // SAFETY: there is that much room.
+            // SAFETY: the array has `size` bytes.
             let length = unsafe { text(bytes.as_mut_ptr(), size, &"seventy") };
             assert_eq!(length, 7);
             let kept = size.saturating_sub(1).min(7);
@@ -60,7 +60,7 @@ mod tests {
             assert!(size == 0 || bytes[kept] == 0);
             assert!(bytes[size..].iter().all(|byte| *byte == 0x55), "{size}");
         }
-        // SAFETY: NULL is no room.
+        // SAFETY: NULL stands for no room.
         assert_eq!(unsafe { text(core::ptr::null_mut(), 9, &"seventy") }, 7);
     }
 }

@@ -1,4 +1,4 @@
-//! Values that go in and out: arrays, rights, ranges of memory.
+//! Values that functions take and return: arrays, rights, ranges of memory.
 
 #![allow(unsafe_code)] // What the caller's pointers lead to.
 
@@ -23,13 +23,14 @@ pub const MLX5MK_MEMORY: u32 = 0;
 /// The wire side of an mkey.
 pub const MLX5MK_WIRE: u32 = 1;
 
-/// A range of memory under a key: an entry of an mkey's layout, or a data segment of a request. Laid out as
-/// `struct ibv_sge` is.
+/// A range of memory under a key: an entry of an mkey's layout, or a data segment of a request. It has the
+/// layout of `struct ibv_sge`.
 #[repr(C)]
 pub struct Range {
-    /// Address of its first byte. Of an mkey it is an offset in its space, counted as bytes are on the wire.
+    /// Address of the range's first byte. For an mkey this is an offset in its space, counted in bytes as
+    /// they are on the wire.
     pub address: u64,
-    /// Bytes: 1 to 2^31 - 1 in a request, 1 to 2^31 in a layout.
+    /// Length in bytes: 1 to 2^31 - 1 in a request, 1 to 2^31 in a layout.
     pub length: u32,
     /// Local key of the memory region, or key of the mkey.
     pub key: u32,
@@ -39,26 +40,27 @@ pub struct Range {
 /// bytes.
 #[repr(C)]
 pub struct Stream {
-    /// Address of its first byte, as of a range.
+    /// Address of the stream's first byte, as in a range.
     pub address: u64,
     /// Bytes that each cycle maps.
     pub bytes: u16,
-    /// Bytes between those of one cycle and those of the next; with `bytes` at most 65535.
+    /// Bytes that are skipped between the bytes of one cycle and those of the next. The sum of `skip` and
+    /// `bytes` is at most 65535.
     pub skip: u16,
     /// Local key of the memory region.
     pub key: u32,
 }
 
-/// Where an entry begins whose length is said elsewhere, since all entries have the same.
+/// The beginning of an entry, for lists whose entries all have the same length, which is given separately.
 #[repr(C)]
 pub struct Place {
-    /// Address of its first byte, as of a range. It need not be a multiple of the length.
+    /// Address of the entry's first byte, as in a range. It need not be a multiple of the length.
     pub address: u64,
     /// Local key of the memory region.
     pub key: u32,
 }
 
-// Arrays of them are read as these.
+// Arrays of the C types are read as arrays of the library's types.
 const _: () = {
     assert!(size_of::<Stream>() == size_of::<InterleavedEntry>());
     assert!(align_of::<Stream>() == align_of::<InterleavedEntry>());
@@ -78,7 +80,7 @@ const _: () = {
     );
 };
 
-/// Reads rights.
+/// Returns the rights that these bits stand for.
 pub(super) fn access(bits: u32) -> Result<Access, Failure> {
     let known = MLX5MK_LOCAL_WRITE | MLX5MK_REMOTE_WRITE | MLX5MK_REMOTE_READ | MLX5MK_REMOTE_ATOMIC;
     only(bits, known, "access")?;
@@ -89,18 +91,18 @@ pub(super) fn access(bits: u32) -> Result<Access, Failure> {
         | right(MLX5MK_REMOTE_ATOMIC, Access::REMOTE_ATOMIC))
 }
 
-/// Reads the length that all entries of a list have.
+/// Returns the common length of a list's entries.
 pub(super) fn entry_size(bytes: u32) -> Result<KsmEntrySize, Failure> {
     KsmEntrySize::new(bytes).map_err(|_| Failure::Value { what: "entry_size", value: bytes.into() })
 }
 
-/// Refuses bits that mean nothing.
+/// Refuses unknown bits.
 #[inline]
 pub(super) fn only(bits: u32, known: u32, what: &'static str) -> Result<(), Failure> {
     if bits & !known == 0 { Ok(()) } else { Err(Failure::Value { what, value: bits.into() }) }
 }
 
-/// Returns an array of the caller's, which may be NULL where it is empty.
+/// Returns an array of the caller. NULL is allowed if the array is empty.
 ///
 /// # Safety
 /// `first` is NULL, or leads to `count` values, which nobody changes while the slice lives. `T` may have any
@@ -114,12 +116,12 @@ pub(super) unsafe fn array<'a, T>(
     match (count, first.is_null()) {
         (0, _) => Ok(&[]),
         (_, true) => Err(Failure::Null(name)),
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the pointer.
         _ => Ok(unsafe { core::slice::from_raw_parts(first, count) }),
     }
 }
 
-/// Returns an array of the caller's that is written to; see [`array`].
+/// Returns an array of the caller that the library writes to; see [`array`].
 ///
 /// # Safety
 /// `first` is NULL, or leads to room for `count` values, which nobody else uses while the slice lives.
@@ -132,13 +134,13 @@ pub(super) unsafe fn room<'a, T>(
     match (count, first.is_null()) {
         (0, _) => Ok(&mut []),
         (_, true) => Err(Failure::Null(name)),
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the pointer.
         _ => Ok(unsafe { core::slice::from_raw_parts_mut(first, count) }),
     }
 }
 
-/// Returns places that a function writes to, which are not one: the caller would lose the first value, and
-/// two exclusive references to one place are undefined behaviour.
+/// Returns two places that a function writes to, and refuses equal ones: the caller would lose the first
+/// value, and two exclusive references to one place are undefined behaviour.
 pub(super) fn two<T>(
     first: Option<NonNull<T>>,
     second: Option<NonNull<T>>,
@@ -147,14 +149,14 @@ pub(super) fn two<T>(
     if first.is_some() && first == second { Err(Failure::Wanted(wanted)) } else { Ok([first, second]) }
 }
 
-/// Writes a value to each place that is there.
+/// Writes a value to each place that is not NULL.
 ///
 /// # Safety
 /// The places are the caller's, aligned, and may be written.
 pub(super) unsafe fn write_each(places: [Option<NonNull<u32>>; 2], values: [u32; 2]) {
     for (place, value) in places.into_iter().zip(values) {
         if let Some(place) = place {
-            // SAFETY: the caller vouches for it.
+            // SAFETY: the caller vouches for the pointer.
             unsafe { place.write(value) };
         }
     }

@@ -17,21 +17,21 @@ use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
 
-/// Memory windows of type 2, in use or not. They are used by one thread at a time.
+/// Memory windows of type 2, in use or not. One thread at a time uses them.
 pub struct Windows {
     windows: Vec<MemoryWindow>,
-    /// The one that was put back first is taken first, so that its key returns as late as it can.
+    /// The window that was put back first is taken first, so that its key is used again as late as possible.
     slots: Slots<Vec<Slot>>,
     _handles: Vec<MkeyHandle>,
 }
 
-/// A window, from when it is taken until it is put back. It names its windows and its use: others refuse it,
-/// and its own do when it was put back. A program copies it, and looks at nothing in it. Zeros name no
-/// window.
+/// The name of a window while it is in use. The name includes the set of windows and the use: other sets
+/// refuse it, and its own set refuses it after the window was put back. A program may copy the name, and does
+/// not look into it. Zeros name no window.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TakenWindow {
-    /// The library's.
+    /// Private to the library.
     pub opaque: [u64; 3],
 }
 
@@ -43,10 +43,10 @@ impl Windows {
     }
 }
 
-/// Makes `count` windows, 1 to 65536, none of them in use.
+/// Creates `count` windows, 1 to 65536, none of them in use.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device has none, or refuses: no window is
-/// left behind.
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device has no memory windows, or refuses.
+/// After an error no window is left on the device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_windows_create(
     pd: Option<&Pd>,
@@ -66,9 +66,9 @@ pub unsafe extern "C" fn mlx5mk_windows_create(
     })
 }
 
-/// Takes a window, to be bound, and writes what it is named by.
+/// Takes a window, to be bound, and writes its name.
 ///
-/// Errors: MLX5MK_FULL while all are in use.
+/// Errors: MLX5MK_FULL while all windows are in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_windows_take(
     windows: Option<&mut Windows>,
@@ -83,14 +83,15 @@ pub unsafe extern "C" fn mlx5mk_windows_take(
     })
 }
 
-/// Binds a window in use to a range of a registered region (IBV_WR_BIND_MW): under a key that is written to
-/// `key`, the peer of this queue pair may do what `rights` says, whatever the region allows it, until the
-/// window is revoked (mlx5mk_post_invalidate_window). The range begins at address `start` for the peer.
-/// `rights` are MLX5MK_REMOTE_…; the region is of the windows' protection domain, and allows local writing
-/// where the peer may write. The device sees nothing before mlx5mk_doorbell.
+/// Binds a window in use to a range of a registered region (IBV_WR_BIND_MW), and writes the new key to `key`.
+/// With this key, the peer of this queue pair has the rights `rights` until the window is revoked
+/// (mlx5mk_post_invalidate_window), whatever remote rights the region gives. The range begins at address
+/// `start` for the peer. `rights` are MLX5MK_REMOTE_…. The region belongs to the windows' protection domain,
+/// and allows local writing if the peer may write. The device does not see the request before
+/// mlx5mk_doorbell.
 ///
-/// Errors: MLX5MK_CONFIG for a window that is bound, a range of 0 bytes or over 2^31, or one that ends behind
-/// 2^64; MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and window are then as before.
+/// Errors: MLX5MK_CONFIG for a window that is bound, or a range of 0 bytes, of more than 2^31 bytes, or that
+/// ends after 2^64; MLX5MK_FULL, MLX5MK_ARGUMENT. After an error queue pair and window are as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_bind(
     qp: Option<&mut Qp>,
@@ -114,16 +115,16 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
     })
 }
 
-/// Revokes a bound window by a request of the queue pair that bound it, which is called `id`
-/// (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use its key.
-/// The window stays in use until it is put back with the completion of the request (mlx5mk_windows_put):
-/// MLX5MK_SIGNALED, or a later one of the same name and queue pair that has it (calls of one name are not
-/// told apart: put the windows back with the completion of the last). Where the request fails, or its queue
-/// pair is reset before, the peer may still use the key: call this again when the queue pair works again. A
-/// window whose queue pair was destroyed stays in use until the windows are destroyed.
+/// Revokes a bound window. The function posts a request with the name `id` and these flags to the queue pair
+/// that bound the window (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if earlier requests still use the window's
+/// key. The window stays in use until mlx5mk_windows_put gets a completion of this call: with MLX5MK_SIGNALED
+/// its own, or that of a later call with the same name on the same queue pair. Calls with one name are not
+/// distinguished: put their windows back with the completion of the last call. If the request fails, or its
+/// queue pair is reset before, the peer may still use the key: call this function again when the queue pair
+/// works again. A window whose queue pair was destroyed stays in use until the windows are destroyed.
 ///
 /// Errors: MLX5MK_CONFIG for a window that is not bound, or that another queue pair has bound;
-/// MLX5MK_ARGUMENT for one that is not in use here; MLX5MK_FULL. Nothing is posted.
+/// MLX5MK_ARGUMENT for a window that is not in use here; MLX5MK_FULL. After an error nothing is posted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_invalidate_window(
     qp: Option<&mut Qp>,
@@ -144,13 +145,13 @@ pub unsafe extern "C" fn mlx5mk_post_invalidate_window(
     })
 }
 
-/// Puts a window back. `completion` says that it is not bound any more: that of the request of
-/// mlx5mk_post_invalidate_window, or of the receipt of a message by which the peer has invalidated the key
-/// (MLX5MK_OP_SEND_INVALIDATE). NULL is for a window that was not bound.
+/// Puts a window back. `completion` proves that the window is no longer bound. It is the completion of the
+/// request of mlx5mk_post_invalidate_window, or of the receipt of a message with which the peer has
+/// invalidated the key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for a window that was not bound.
 ///
-/// Errors: MLX5MK_IN_SERVICE where the completion does not say that, because the request has failed for
-/// example, and with NULL for a bound window; MLX5MK_ARGUMENT for a window that is not in use. It is as
-/// before.
+/// Errors: MLX5MK_IN_SERVICE where the completion does not prove that, for example because the request has
+/// failed, and with NULL for a bound window; MLX5MK_ARGUMENT for a window that is not in use. After an error
+/// the window is as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_windows_put(
     windows: Option<&mut Windows>,
@@ -174,7 +175,7 @@ pub unsafe extern "C" fn mlx5mk_windows_put(
     })
 }
 
-/// Destroys the windows, which no request uses any more. NULL is ignored.
+/// Destroys the windows. No request may still use them. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_windows_destroy(windows: Option<Box<Windows>>) {
     drop(windows);
