@@ -39,8 +39,8 @@ pub(super) fn from_words(length: usize, words: &[Word]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes over a pattern and compares every byte; what is after the request stays; a secret leaves nothing;
-/// a mailbox that is a byte too short is not touched.
+/// Encodes a command over a pattern and compares every byte. Also checks that the bytes after the request
+/// stay, that a secret request is wiped, and that a mailbox which is one byte too short stays untouched.
 pub(super) fn assert_encodes<C: Command>(command: &C, expected: &[u8]) {
     let length = command.input_bytes();
     assert_eq!(length, expected.len());

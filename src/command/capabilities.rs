@@ -1,4 +1,4 @@
-//! What the device can do in general.
+//! The general capabilities of the device.
 
 use super::{Command, TimestampSupport};
 use crate::error::CommandError;
@@ -25,7 +25,7 @@ codes! {
     ETHERNET = 1, "Ethernet";
 }
 
-/// General capabilities that a user of this library decides on (PRM `cmd_hca_cap`).
+/// General capabilities that matter to users of this library (PRM `cmd_hca_cap`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct GeneralCapabilities {
@@ -37,7 +37,8 @@ pub struct GeneralCapabilities {
     pub log_max_cqs: u8,
     /// Logarithm of the most entries of a completion queue.
     pub log_max_cq_entries: u8,
-    /// Completion queues can have the device overwrite entries that were not taken (PRM `cq_oi`).
+    /// Completion queues can be created such that the device overwrites entries that were not taken (PRM
+    /// `cq_oi`).
     pub cq_ignore_overrun: bool,
     /// Logarithm of the most mkeys.
     pub log_max_mkeys: u8,
@@ -57,9 +58,9 @@ pub struct GeneralCapabilities {
     pub log_max_message: u8,
     /// Logarithm of the RDMA READs and atomics in flight as requester (PRM `log_max_ra_req_qp`).
     ///
-    /// The kernel compares this field and the next the other way round: where they differ, stay below both.
+    /// The kernel uses this field and the next with exchanged meanings: if they differ, stay below both.
     pub log_max_reads_out: u8,
-    /// Logarithm of the same as responder (PRM `log_max_ra_res_qp`).
+    /// Logarithm of the RDMA READs and atomics in flight as responder (PRM `log_max_ra_res_qp`).
     pub log_max_reads_in: u8,
     /// The longest request of a send queue in bytes.
     pub max_send_request_bytes: u16,
@@ -81,7 +82,7 @@ pub struct GeneralCapabilities {
     pub crc64_xp10: bool,
     /// A digest and AES-XTS in one mkey.
     pub digest_with_xts: bool,
-    /// There are crypto capabilities to ask for.
+    /// The device has crypto capabilities, which can be queried.
     pub crypto: bool,
     /// AES-XTS, one data unit per mkey, tweaks little endian.
     pub xts_single_block: bool,
@@ -89,8 +90,8 @@ pub struct GeneralCapabilities {
     pub xts_multi_block: bool,
     /// AES-XTS, any number of data units per mkey, tweaks little endian.
     pub xts_multi_block_little_endian: bool,
-    /// A tweak grows by 2^64 from unit to unit (PRM `aes_xts_tweak_inc_64`), where all other devices have it
-    /// grow by one. See [`GeneralCapabilities::xts_engine`].
+    /// The tweak grows by 2^64 from data unit to data unit (PRM `aes_xts_tweak_inc_64`). On all other devices
+    /// it grows by one. See [`GeneralCapabilities::xts_engine`].
     pub xts_tweak_inc_64: bool,
     /// Bit n: general objects of type n can be created.
     pub object_types: u64,
@@ -110,10 +111,10 @@ pub struct GeneralCapabilities {
     pub relaxed_ordering_read_umr: bool,
     /// The entries of an mkey may all be of one length (PRM `fixed_buffer_size`).
     pub fixed_buffer_size: bool,
-    /// Memory windows: keys behind an mkey need not give the peer's rights (PRM `imaicl`; the kernel offers
-    /// windows by it).
+    /// Memory windows: the keys in an mkey's list need not give the peer's rights (PRM `imaicl`; the kernel
+    /// offers windows if it is set).
     pub memory_windows: bool,
-    /// There is an mkey that reads and writes nothing.
+    /// The device has a null mkey, through which nothing is read or written.
     pub null_mkey: bool,
     /// Atomics.
     pub atomic: bool,
@@ -135,27 +136,27 @@ pub struct GeneralCapabilities {
     pub log_uar_page: u8,
     /// UARs in a page.
     pub uars_per_page: u32,
-    /// Which time stamps queue pairs can have on a port without RoCE (PRM `sq_ts_format`). With RoCE
-    /// [`super::RoceCapabilities::timestamps`] says so.
+    /// The time stamps that queue pairs can have on a port without RoCE (PRM `sq_ts_format`). With RoCE,
+    /// [`super::RoceCapabilities::timestamps`] counts instead.
     pub timestamps: TimestampSupport,
-    /// Frequency of the clock of time stamps, in kHz; 0 where it is not told.
+    /// Frequency of the clock of time stamps, in kHz; 0 if the device does not report it.
     pub device_frequency_khz: u32,
     /// Logarithm of the bytes of a BlueFlame register, both halves; `None` without BlueFlame.
     pub log_blue_flame: Option<u8>,
-    /// Requests copy memory: logarithm of the longest copy in bytes, 0 where it is not told; `None` without.
-    /// See [`GeneralCapabilities::log_max_memcpy_bytes`].
+    /// Logarithm of the longest memory copy of a request in bytes, 0 if the device does not report the limit.
+    /// `None` if requests cannot copy memory. See [`GeneralCapabilities::log_max_memcpy_bytes`].
     pub log_max_copy: Option<u8>,
-    /// A queue pair that copies memory has to be told so ([`crate::command::Init2Init::memcpy`]; PRM
-    /// `dma_mmo_qp`). Where it is false and there are copies, each may (`dma_mmo_sq`).
+    /// Copies have to be enabled for each queue pair ([`crate::command::Init2Init::memcpy`]; PRM
+    /// `dma_mmo_qp`). If this is false on a device with copies, every queue pair may copy (`dma_mmo_sq`).
     pub memcpy_per_qp: bool,
     /// Number of the virtual device.
     pub vhca_id: u16,
-    /// There is a second page of general capabilities.
+    /// The device has a second page of general capabilities.
     pub has_second_page: bool,
 }
 
 impl GeneralCapabilities {
-    /// Reads the device's words.
+    /// Converts the device's words.
     pub fn from_wire(bits: &GeneralCapabilityBits) -> Self {
         let queue_pairs = CapQueuePairs::from_bits(bits.queue_pairs.get());
         let completion_queues = CapCompletionQueues::from_bits(bits.completion_queues.get());
@@ -211,7 +212,7 @@ impl GeneralCapabilities {
             umr_fence: match offloads.umr_fence() {
                 1 => UmrFence::Small,
                 2 => UmrFence::None,
-                // 0, and a code that is not known.
+                // Code 0, and unknown codes.
                 _ => UmrFence::Strong,
             },
             relaxed_ordering_write: mkeys.relaxed_ordering_write(),
@@ -256,13 +257,13 @@ impl GeneralCapabilities {
         })
     }
 
-    /// Returns the AES-XTS engine, `None` for none. Engines for many data units come first where there are
-    /// several.
+    /// Returns the AES-XTS engine, `None` if there is none. If the device has several engines, one for many
+    /// data units is preferred.
     ///
-    /// There is none, either, on a device whose tweaks grow by 2^64
-    /// ([`GeneralCapabilities::xts_tweak_inc_64`]): two drivers write all ones into the upper half to count
-    /// blocks in the lower one, but no document says that this is what the device then does, and a wrong
-    /// guess encrypts data so that nobody can read it. `mlxconfig` can switch it off.
+    /// Also returns `None` on a device whose tweaks grow by 2^64 ([`GeneralCapabilities::xts_tweak_inc_64`]).
+    /// For such devices, two drivers set the upper half of the tweak to all ones and count blocks in the
+    /// lower half. No document confirms that the device works like this, and after a wrong guess nobody could
+    /// decrypt the data. `mlxconfig` can switch the setting off.
     pub const fn xts_engine(&self) -> Option<XtsEngine> {
         if !self.crypto || self.xts_tweak_inc_64 {
             None
@@ -277,8 +278,8 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns the logarithm of how many bytes a request copies in memory at most, `None` where none does
-    /// (the rule is rdma-core's).
+    /// Returns the logarithm of the longest memory copy of a request in bytes, `None` if requests cannot copy
+    /// memory (the rule is rdma-core's).
     pub const fn log_max_memcpy_bytes(&self) -> Option<u8> {
         match self.log_max_copy {
             Some(0) => Some(31),
@@ -286,7 +287,8 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns which orderings configurations of an mkey can change, `None` where neither.
+    /// Returns the relaxed orderings that configurations of an mkey can change, `None` if they can change
+    /// neither.
     pub const fn relaxed_ordering_umr(&self) -> Option<RelaxedOrdering> {
         let ordering =
             RelaxedOrdering { write: self.relaxed_ordering_write_umr, read: self.relaxed_ordering_read_umr };
@@ -301,8 +303,9 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns the most translation entries of an mkey that requests change: 65,536 on a device without
-    /// [`GeneralCapabilities::extended_translation_offset`], where no request names an entry behind them.
+    /// Returns the largest number of translation entries of an mkey that requests configure. It is 65,536 on
+    /// a device without [`GeneralCapabilities::extended_translation_offset`], where requests cannot name
+    /// later entries.
     pub const fn max_umr_entries(&self) -> u32 {
         const MAX_16_BIT_OFFSET: u32 = 1 << 16;
         let max = self.max_entries();

@@ -12,8 +12,8 @@ use crate::wire::prm::pages::WithPages;
 /// Bytes of a doorbell record.
 const RECORD: u64 = 8;
 
-/// The size of a completion queue's entries (PRM `cqc.cqe_sz`). Compressed entries are not asked for, see
-/// [`CreateCq`].
+/// The size of a completion queue's entries (PRM `cqc.cqe_sz`). This library never asks for compressed
+/// entries, see [`CreateCq`].
 ///
 /// ```
 /// use mlx5_mkey::command::CqeSize;
@@ -26,8 +26,8 @@ pub enum CqeSize {
     /// 64 bytes: [`Cqe`].
     #[default]
     B64,
-    /// 128 bytes: [`Cqe128`]. Hosts with cache lines of that size take them, so that two entries never share
-    /// one.
+    /// 128 bytes: [`Cqe128`]. Hosts with cache lines of 128 bytes use them, so that two entries never share a
+    /// line.
     B128,
 }
 
@@ -49,7 +49,7 @@ impl CqeSize {
     }
 }
 
-/// Fills in what is the same wherever the entries are.
+/// Fills in the fields that do not depend on where the entries are.
 fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size: LogPageSize) {
     cqc.flags.set(flags.into_bits());
     cqc.size.set(CqcSize::new().with_uar_page(uar.get()).with_log_cq_size(size.log()).into_bits());
@@ -60,10 +60,10 @@ fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size
 ///
 /// The entries must hold [`Cqe::UNWRITTEN`] or [`Cqe128::UNWRITTEN`]. The reply is the queue's number.
 ///
-/// Entries are not compressed (`cqe_comp_en`): what is left of one then is the hash, the checksum or the
-/// stride of a received packet (`mlx5dv_create_cq`, `cqe_comp_res_format`), of which requests of mkeys have
-/// none, and rdma-core's own polling reads no such entry. A queue of this library reports one as
-/// [`crate::error::CompletionError::UnsupportedFormat`].
+/// Entries are not compressed (`cqe_comp_en`). A compressed entry contains only the hash, the checksum or the
+/// stride of a received packet (`mlx5dv_create_cq`, `cqe_comp_res_format`), which completions of mkey
+/// requests do not have. Even rdma-core's own polling cannot read compressed entries. A queue of this library
+/// reports a compressed entry as [`crate::error::CompletionError::UnsupportedFormat`].
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CqSize, CqeSize, CreateCq, LogPageSize, UarPage, UmemId, UmemSlice};
@@ -128,7 +128,7 @@ impl Command for CreateCq {
     }
 }
 
-/// Creates a completion queue of 64-byte entries in pages of memory (CREATE_CQ): without a system, where
+/// Creates a completion queue of 64-byte entries in pages of memory (CREATE_CQ). Meant for bare metal, where
 /// nobody registers user memory.
 ///
 /// The entries must hold [`crate::wire::cqe::Cqe::UNWRITTEN`]. The reply is the queue's number.

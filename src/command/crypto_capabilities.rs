@@ -1,4 +1,4 @@
-//! What the device can do of crypto, and which keys it takes.
+//! The crypto capabilities of the device, and the forms of keys that it accepts.
 
 use super::{Command, GeneralCapabilities};
 use crate::error::CommandError;
@@ -15,11 +15,11 @@ use core::fmt;
 pub struct CryptoCapabilities {
     /// The device is commissioned: logins are possible.
     pub wrapped_operational: bool,
-    /// The device is on its way there: it will be after the next reset.
+    /// The device will be commissioned after the next reset.
     pub going_to_commissioning: bool,
     /// AES-XTS keys must be wrapped.
     pub xts_keys_wrapped: bool,
-    /// All bits that say which keys must be wrapped.
+    /// The bits that state which kinds of keys must be wrapped.
     pub import_methods: u8,
     /// Keys can be given another value after they were used ([`super::SyncCrypto`]).
     pub synchronizes_deks: bool,
@@ -58,21 +58,22 @@ impl CryptoCapabilities {
     }
 }
 
-/// In which form the device takes AES-XTS keys.
+/// The form in which the device accepts AES-XTS keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum KeyImport {
-    /// In none, for this reason.
+    /// The device accepts no keys, for this reason.
     Unavailable(&'static str),
-    /// As they are.
+    /// Keys in plaintext.
     Plaintext,
-    /// Wrapped, after a login.
+    /// Wrapped keys, after a login.
     Wrapped,
 }
 
-/// What the device says of crypto, taken together: which engine, which keys, and what is wrong.
+/// A summary of the device's crypto capabilities: its engine, the form of its keys, and obstacles.
 ///
-/// Its `Display` explains it, because a device that "has crypto" may still refuse every key.
+/// Its `Display` explains the summary in words, because a device that "has crypto" may still refuse every
+/// key.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CryptoReport, QueryCryptoCapabilities, QueryGeneralCapabilities};
@@ -92,7 +93,7 @@ pub struct CryptoReport {
 }
 
 impl CryptoReport {
-    /// Returns in which form keys are taken, by the rules of rdma-core's `mlx5dv_dek_create` and
+    /// Returns the form in which the device accepts keys, by the rules of rdma-core's `mlx5dv_dek_create` and
     /// `mlx5dv_crypto_login`.
     pub const fn key_import(&self) -> KeyImport {
         if !self.general.crypto {
@@ -162,7 +163,7 @@ impl fmt::Display for CryptoReport {
     }
 }
 
-/// Asks for the crypto capabilities in force (QUERY_HCA_CAP, crypto). Only where
+/// Asks for the crypto capabilities in force (QUERY_HCA_CAP, crypto). Use it only if
 /// [`GeneralCapabilities::crypto`] is set.
 ///
 /// ```

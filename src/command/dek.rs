@@ -41,9 +41,9 @@ impl DekObject {
 
 /// Loads an AES-XTS key into the device (CREATE_GENERAL_OBJECT of a DEK, `mlx5dv_dek_create`).
 ///
-/// A wrapped key needs a login ([`super::CreateLogin`]); whether the device wants wrapped keys says
-/// [`CryptoReport`]. The reply names the key. It is gone when the device is reset, and its mailbox is wiped
-/// when the request is dropped.
+/// A wrapped key needs a login ([`super::CreateLogin`]); [`CryptoReport`] says whether the device wants
+/// wrapped keys. The reply names the key. A reset of the device destroys the key. The mailbox is wiped when
+/// the request is dropped.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateDek, DekKey, Pdn, Secret, XtsKey};
@@ -68,7 +68,7 @@ pub struct CreateDek<'a> {
     pub pd: Pdn,
     /// The key.
     pub key: DekKey<'a>,
-    /// What its owner wants to remember of it; not secret.
+    /// Bytes that the device keeps for the key's owner. They are not secret.
     pub opaque: [u8; 8],
 }
 
@@ -100,15 +100,15 @@ impl Command for CreateDek<'_> {
     }
 }
 
-/// Gives a key on the device another value (MODIFY_GENERAL_OBJECT of a DEK). Its number, and what its owner
-/// wanted to remember, stay.
+/// Gives a key on the device another value (MODIFY_GENERAL_OBJECT of a DEK). Its number and its `opaque`
+/// bytes stay.
 ///
-/// A value that the device has used may go on to be used until [`SyncCrypto`]: let all transfers with it
-/// complete, send that command, and then change the key. A wrapped key needs a login. The mailbox is wiped
+/// The device may continue to use an old value until [`SyncCrypto`]. So let all transfers with the old value
+/// complete, send [`SyncCrypto`], and then change the key. A wrapped key needs a login. The mailbox is wiped
 /// when the request is dropped.
 ///
-/// Source: the kernel's `lib/crypto.c`, which changes keys of TLS so, in plaintext. Assumption: keys of
-/// AES-XTS can be changed as well, and wrapped ones as they are loaded.
+/// Source: the kernel's `lib/crypto.c`, which changes plaintext keys of TLS this way. Assumption: keys of
+/// AES-XTS can be changed as well, and wrapped keys are changed as they are loaded.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, DekKey, DekObject, ModifyDek, Pdn, Secret, XtsKey};
@@ -127,7 +127,7 @@ impl Command for CreateDek<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ModifyDek<'a> {
-    /// Which key.
+    /// The key to change.
     pub dek: DekObject,
     /// Its protection domain.
     pub pd: Pdn,
@@ -136,8 +136,7 @@ pub struct ModifyDek<'a> {
 }
 
 impl ModifyDek<'_> {
-    /// Refuses a key in a form that the device does not take, and a device that cannot forget the value
-    /// before.
+    /// Refuses a form of key that the device does not accept, and a device that cannot forget the old value.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].
@@ -165,8 +164,8 @@ impl Command for ModifyDek<'_> {
     }
 }
 
-/// Has the device forget the values of keys that it has used (SYNC_CRYPTO): behind it, [`ModifyDek`] is in
-/// force.
+/// Makes the device forget the values of keys that it has used (SYNC_CRYPTO). After this command, the value
+/// of a following [`ModifyDek`] is in force.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, SyncCrypto};
@@ -213,17 +212,17 @@ codes! {
 
     /// It can be used.
     READY = KeyFlags::READY, "ready";
-    /// It could not be taken.
+    /// The device could not load it.
     ERROR = KeyFlags::ERROR, "error";
 }
 
-/// What the device says of a key.
+/// The device's description of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct DekInfo {
-    /// Whether it can be used.
+    /// Whether the key can be used.
     pub state: DekState,
-    /// What its owner wanted to remember.
+    /// The bytes that the owner gave with the key.
     pub opaque: [u8; 8],
 }
 

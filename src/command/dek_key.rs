@@ -1,4 +1,4 @@
-//! Forms in which a device is given an AES-XTS key.
+//! The forms in which a device accepts an AES-XTS key.
 
 use super::{CryptoReport, KeyImport, Pdn};
 use crate::error::{CommandError, EqualHalves};
@@ -10,8 +10,8 @@ use subtle::ConstantTimeEq;
 
 /// An AES-XTS key in plaintext: two halves of `N / 2` bytes, one after the other. `N` is 32 or 64.
 ///
-/// With equal halves XTS is open to a chosen-ciphertext attack, and FIPS 140-3 has them refused
-/// (Implementation Guidance C.I); a published vector has them nevertheless (IEEE 1619, vector 1).
+/// XTS with equal halves is open to a chosen-ciphertext attack, and FIPS 140-3 requires that equal halves are
+/// refused (Implementation Guidance C.I). One published vector has equal halves (IEEE 1619, vector 1).
 ///
 /// ```
 /// use mlx5_mkey::command::{Secret, XtsKey};
@@ -26,7 +26,7 @@ use subtle::ConstantTimeEq;
 pub struct XtsKey<'a, const N: usize>(&'a [u8; N]);
 
 impl<'a, const N: usize> XtsKey<'a, N> {
-    /// Takes a key. The time that this takes does not depend on where the halves differ.
+    /// Takes a key. The comparison of the halves runs in constant time.
     ///
     /// # Errors
     /// [`EqualHalves`].
@@ -35,7 +35,7 @@ impl<'a, const N: usize> XtsKey<'a, N> {
         if front.ct_eq(back).into() { Err(EqualHalves) } else { Ok(Self::allowing_equal_halves(key)) }
     }
 
-    /// Takes a key whose halves may be equal, as a published vector has them. Not for data: see [`XtsKey`].
+    /// Takes a key whose halves may be equal, as in a published vector. Not for real data: see [`XtsKey`].
     pub const fn allowing_equal_halves(key: &'a [u8; N]) -> Self {
         const { assert!(N == 32 || N == 64, "two halves of 128 or 256 bits") };
         Self(key)
@@ -57,16 +57,17 @@ impl<const N: usize> defmt::Format for XtsKey<'_, N> {
 
 /// An AES-XTS key in one of the eight forms that the device takes (man page `mlx5dv_dek_create`).
 ///
-/// Wrapped keys are encrypted with the import key of the login (AES key wrap, RFC 3394); what is inside is
-/// key, or key and tag, in the order of the plain form, and is not looked into: whoever wraps a key sees to
-/// it that its halves differ. The lengths are those of the types: a key of another length does not compile.
+/// Wrapped keys are encrypted with the import key of the login (AES key wrap, RFC 3394). The wrapping
+/// contains the key, or key and tag, in the order of the plain form. The library cannot look inside, so
+/// whoever wraps a key ensures that its halves differ. The types fix the lengths: a key of another length
+/// does not compile.
 ///
 /// ```
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
 /// let secret = Secret::new(core::array::from_fn(|index| index as u8));
 /// let plain = DekKey::Plain256 { key: XtsKey::new(secret.expose())?, keytag: None };
 /// assert!(plain.bits() == 256 && !plain.is_wrapped());
-/// // As whoever holds the import key has wrapped it, with its tag.
+/// // A key with its tag, as the holder of the import key has wrapped it.
 /// let wrapped = [0x5a; 80];
 /// assert!(DekKey::Wrapped256Tagged(&wrapped).has_keytag());
 /// # Ok::<(), mlx5_mkey::error::EqualHalves>(())
@@ -77,14 +78,14 @@ pub enum DekKey<'a> {
     Plain128 {
         /// Both halves.
         key: XtsKey<'a, 32>,
-        /// The tag that mkeys must give, if one shall be checked.
+        /// The tag that configurations must state, if the device is to check a tag.
         keytag: Option<Keytag>,
     },
     /// Plaintext, two halves of 256 bits.
     Plain256 {
         /// Both halves.
         key: XtsKey<'a, 64>,
-        /// The tag that mkeys must give, if one shall be checked.
+        /// The tag that configurations must state, if the device is to check a tag.
         keytag: Option<Keytag>,
     },
     /// Wrapped: two halves of 128 bits.
@@ -103,7 +104,7 @@ impl<'a> DekKey<'a> {
         !matches!(self, Self::Plain128 { .. } | Self::Plain256 { .. })
     }
 
-    /// Returns whether mkeys must give a tag.
+    /// Returns whether configurations of mkeys must state a tag.
     pub const fn has_keytag(&self) -> bool {
         match self {
             Self::Plain128 { keytag, .. } | Self::Plain256 { keytag, .. } => keytag.is_some(),
@@ -120,7 +121,7 @@ impl<'a> DekKey<'a> {
         }
     }
 
-    /// Returns the key as it is given, and the tag that goes after it.
+    /// Returns the bytes of the key, and the tag that follows them.
     fn parts(&self) -> (&'a [u8], Option<Keytag>) {
         match *self {
             Self::Plain128 { key, keytag } => (key.0, keytag),
@@ -143,7 +144,7 @@ impl<'a> DekKey<'a> {
         Err(CommandError::Unsupported { command, what })
     }
 
-    /// Writes the key as objects have it.
+    /// Writes the key in the format of general objects.
     pub(super) fn write(&self, pd: Pdn, object: &mut EncryptionKey) {
         let size = if self.bits() == 128 { KeyFlags::SIZE_128 } else { KeyFlags::SIZE_256 };
         let flags = KeyFlags::new()
@@ -154,7 +155,7 @@ impl<'a> DekKey<'a> {
         object.pd.set(pd.get());
         let (key, keytag) = self.parts();
         let tag = keytag.as_ref().map_or(&[][..], |tag| &tag.0);
-        // At most 80 of 128 bytes.
+        // The loop writes at most 80 of 128 bytes.
         for (byte, value) in object.key.0.iter_mut().zip(key.iter().chain(tag)) {
             *byte = *value;
         }

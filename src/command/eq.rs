@@ -7,8 +7,8 @@ use crate::wire::prm::eq::{CreateEqRequest, EqcSize};
 use crate::wire::prm::event::EventEntry;
 use crate::wire::prm::pages::WithPages;
 
-/// Creates an event queue over pages of memory (CREATE_EQ). A completion queue names one, and the device
-/// reports to it when that queue was armed.
+/// Creates an event queue over pages of memory (CREATE_EQ). A completion queue names an event queue. The
+/// device reports completions of an armed completion queue there.
 ///
 /// The entries must hold [`EventEntry::UNWRITTEN`]. The reply is the queue's number.
 ///
@@ -34,9 +34,9 @@ pub struct CreateEq<const PAGES: usize> {
     pub size: EqSize,
     /// UAR page, through which entries are given back.
     pub uar: UarPage,
-    /// Events beside those of completion queues that name it: bit n stands for type n. 0 for none.
+    /// Events to report in addition to those of completion queues: bit n stands for type n. 0 for none.
     pub events: u64,
-    /// The interrupt vector that it raises when it is armed.
+    /// The interrupt vector that an armed event queue raises.
     pub interrupt: u8,
     /// Where the entries are.
     pub entries: PageList<PAGES>,

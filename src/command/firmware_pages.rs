@@ -1,4 +1,4 @@
-//! Memory of the firmware: how many pages it wants, pages given and taken back.
+//! Memory of the firmware: commands that ask how many pages it wants, give pages, and take them back.
 
 use super::Command;
 use super::pages::aligned;
@@ -9,7 +9,7 @@ use crate::wire::prm::function::{FunctionId, FunctionRequest, ManagePagesReply, 
 use crate::wire::prm::pages::WithPages;
 use zerocopy::big_endian::U64;
 
-/// When pages are wanted (PRM `op_mod` of QUERY_PAGES).
+/// The phase of the start for which pages are wanted (PRM `op_mod` of QUERY_PAGES).
 ///
 /// ```
 /// use mlx5_mkey::command::{Function, PagePhase, QueryPages};
@@ -18,7 +18,7 @@ use zerocopy::big_endian::U64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum PagePhase {
-    /// Right behind ENABLE_HCA and SET_ISSI.
+    /// Right after ENABLE_HCA and SET_ISSI.
     Boot,
     /// Before INIT_HCA.
     Init,
@@ -36,17 +36,17 @@ pub enum PagePhase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueryPages {
-    /// For which phase.
+    /// The phase of the start.
     pub phase: PagePhase,
-    /// Of which function.
+    /// The function that the pages are for.
     pub function: Function,
 }
 
-/// What QUERY_PAGES says.
+/// The reply to QUERY_PAGES.
 ///
 /// ```
 /// use mlx5_mkey::command::{Function, PageRequest};
-/// /// Bytes to have ready.
+/// /// Returns how many bytes of memory the firmware wants.
 /// fn bytes(wanted: PageRequest) -> u64 {
 ///     u64::from(wanted.pages.max(0).unsigned_abs()) * 4096
 /// }
@@ -55,9 +55,9 @@ pub struct QueryPages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PageRequest {
-    /// The function that they are for.
+    /// The function that the pages are for.
     pub function: Function,
-    /// Pages that are wanted; fewer than 0 are to be taken back.
+    /// The number of wanted pages. A negative number of pages is to be taken back.
     pub pages: i32,
 }
 
@@ -77,7 +77,8 @@ impl Command for QueryPages {
 
     fn read(&self, output: &QueryPagesReply) -> Result<PageRequest, CommandError> {
         let id = FunctionId::from_bits(output.function.get());
-        // The kernel takes the number from here, and whose function it is from itself.
+        // As in the kernel, the reply decides the function's number, and the request decides whether it
+        // belongs to the embedded cores.
         let function = Function { number: id.function_id(), embedded_cpu: self.function.embedded_cpu };
         Ok(PageRequest { function, pages: output.num_pages.get().cast_signed() })
     }
@@ -86,8 +87,9 @@ impl Command for QueryPages {
 /// Bytes of a page that firmware is given (`MLX5_ADAPTER_PAGE_SIZE`).
 pub const FIRMWARE_PAGE: u64 = 4096;
 
-/// Gives pages of 4096 bytes to the firmware, by their addresses on the bus (MANAGE_PAGES). They are the
-/// device's until it gives them back ([`TakePages`]); none may begin at 0 (Linux `alloc_system_page`).
+/// Gives pages of 4096 bytes to the firmware, by their addresses on the bus (MANAGE_PAGES). The pages belong
+/// to the device until it gives them back ([`TakePages`]). No page may begin at 0 (Linux
+/// `alloc_system_page`).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Function, GivePages};
@@ -101,9 +103,9 @@ pub const FIRMWARE_PAGE: u64 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct GivePages<const PAGES: usize> {
-    /// Who gets them.
+    /// The function that gets the pages.
     pub function: Function,
-    /// Their addresses.
+    /// The addresses of the pages.
     pub pages: [u64; PAGES],
 }
 
@@ -146,7 +148,7 @@ impl<const PAGES: usize> Command for GivePages<PAGES> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TakePages<const PAGES: usize> {
-    /// From whom.
+    /// The function that gives the pages back.
     pub function: Function,
 }
 
@@ -159,7 +161,7 @@ pub struct TakenPages<const PAGES: usize> {
 }
 
 impl<const PAGES: usize> TakenPages<PAGES> {
-    /// Returns their addresses.
+    /// Returns the addresses of the pages.
     pub fn addresses(&self) -> &[u64] {
         self.addresses.get(..self.count).unwrap_or_default()
     }

@@ -1,4 +1,5 @@
-//! The version of the interface between driver and firmware: which there are, and which is chosen.
+//! The version of the interface between driver and firmware: commands that ask for the known versions, and
+//! choose one.
 
 use super::{Command, number_commands};
 use crate::error::CommandError;
@@ -19,7 +20,7 @@ use crate::wire::prm::function::QueryIssiReply;
 pub struct Issi(u8);
 
 impl Issi {
-    /// Version 1: what Linux and rdma-core choose, and what this library's commands are written for.
+    /// Version 1. Linux and rdma-core choose it, and this library's commands are written for it.
     pub const ONE: Self = Self(1);
 
     /// Takes a version up to 31.
@@ -57,7 +58,7 @@ number_commands! {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueryIssi;
 
-/// What QUERY_ISSI says.
+/// The reply to QUERY_ISSI.
 ///
 /// ```
 /// use mlx5_mkey::command::{Issi, IssiInfo};
@@ -68,7 +69,7 @@ pub struct QueryIssi;
 pub struct IssiInfo {
     /// The version in force.
     pub current: u16,
-    /// Those that the firmware knows: bit n stands for version n.
+    /// The versions that the firmware knows: bit n stands for version n.
     pub supported: u32,
 }
 

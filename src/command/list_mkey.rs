@@ -11,7 +11,7 @@ use crate::wire::prm::mkey::{CreateMkeyRequest, MkcFlags, MkcPages, MkcPd};
 use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
 use zerocopy::transmute;
 
-/// What an mkey is made of that is created with its list, one entry after the other.
+/// The list of an mkey that is created with it. The entries follow each other in the mkey's space.
 ///
 /// ```
 /// use mlx5_mkey::command::MkeyEntries;
@@ -26,11 +26,10 @@ use zerocopy::transmute;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum MkeyEntries<'a> {
-    /// Each has a length of its own (access mode KLM). The device goes through them to find an address.
+    /// Each entry has its own length (access mode KLM). The device searches the entries to find an address.
     Klm(&'a [KlmEntry]),
-    /// All have this length (access mode KSM, also called KLM of fixed buffer size). The device finds an
-    /// address at once, however long the list is. Only where [`GeneralCapabilities::fixed_buffer_size`] is
-    /// set.
+    /// All entries have this length (access mode KSM, also called KLM of fixed buffer size). The device finds
+    /// the entry of an address without a search. Needs [`GeneralCapabilities::fixed_buffer_size`].
     Ksm(KsmEntrySize, &'a [KsmEntry]),
 }
 
@@ -42,7 +41,7 @@ impl MkeyEntries<'_> {
         }
     }
 
-    /// Returns how many bytes they have together.
+    /// Returns the total length of the entries in bytes.
     fn bytes(&self) -> u64 {
         match self {
             // Fewer than 2^32 entries of at most 2^31 bytes: see `CreateListMkey::new`.
@@ -63,7 +62,7 @@ impl MkeyEntries<'_> {
 /// Creates an mkey with its list: the entries are in the command, and no work request changes them
 /// (CREATE_MKEY; sources: DPDK `mlx5_devx_cmd_mkey_create`, UCX `uct_ib_mlx5_devx_reg_ksm`).
 ///
-/// It can be used at once. The reply is its key. The request is longer than
+/// The mkey can be used at once. The reply is its key. The request is longer than
 /// [`CreateListMkey::INPUT`](Command::INPUT), see [`Command::input_bytes`].
 ///
 /// ```
@@ -71,7 +70,7 @@ impl MkeyEntries<'_> {
 /// use mlx5_mkey::error::CommandError;
 /// use mlx5_mkey::mkey::{Access, KlmEntry};
 ///
-/// /// One space, from `address` on, over registered memory.
+/// /// Encodes the creation of an mkey whose space begins at `address`, over registered memory.
 /// fn encode(
 ///     device: &GeneralCapabilities,
 ///     pd: Pdn,
@@ -98,14 +97,14 @@ pub struct CreateListMkey<'a> {
 }
 
 impl<'a> CreateListMkey<'a> {
-    /// An mkey of tag 0 whose space begins at `address`, and is as long as its entries. Reading by the owner
-    /// is always allowed.
+    /// Describes an mkey with tag 0 whose space begins at `address` and is as long as its entries. Reading by
+    /// the owner is always allowed.
     ///
     /// # Errors
-    /// [`CommandError::TooManyEntries`] for more than this device takes
+    /// [`CommandError::TooManyEntries`] for more entries than the device takes
     /// ([`GeneralCapabilities::log_max_entries`]), [`CommandError::EntryLength`] for an entry of 0 bytes or
-    /// over 2 GiB, [`CommandError::SpaceLength`] for a space without bytes or that ends behind address 2^64 -
-    /// 1, [`CommandError::Unsupported`] for entries of one length where the device has none.
+    /// over 2 GiB, [`CommandError::SpaceLength`] for a space that is empty or ends after address 2^64 - 1,
+    /// [`CommandError::Unsupported`] for entries of one length where the device does not support them.
     pub fn new(
         pd: Pdn,
         access: Access,
@@ -136,10 +135,11 @@ impl<'a> CreateListMkey<'a> {
         mkey.with_length(length)
     }
 
-    /// Ends the space after `length` bytes, within the last entries.
+    /// Ends the space after `length` bytes, which may be before the end of the entries.
     ///
     /// # Errors
-    /// [`CommandError::SpaceLength`] for 0, more than the entries have, or an end behind address 2^64 - 1.
+    /// [`CommandError::SpaceLength`] for 0, for more bytes than the entries have, or for an end after address
+    /// 2^64 - 1.
     pub fn with_length(self, length: u64) -> Result<Self, CommandError> {
         let max = self.entries.bytes().min((u64::MAX - self.address).saturating_add(1));
         if length == 0 || length > max {
@@ -148,15 +148,15 @@ impl<'a> CreateListMkey<'a> {
         Ok(Self { length, ..self })
     }
 
-    /// Gives its key this tag.
+    /// Gives the mkey's key this tag.
     pub const fn with_tag(self, tag: u8) -> Self {
         Self { tag, ..self }
     }
 
-    /// Lets writes through it pass one another, and reads pass writes where the device can do that as well.
+    /// Lets writes through the mkey pass one another, and reads pass writes where the device supports that.
     ///
     /// # Errors
-    /// [`CommandError::Unsupported`] where writes cannot.
+    /// [`CommandError::Unsupported`] where the device does not let writes pass one another.
     pub const fn with_relaxed_ordering(self, device: &GeneralCapabilities) -> Result<Self, CommandError> {
         if !device.relaxed_ordering_write {
             return Err(CommandError::Unsupported {
@@ -168,19 +168,19 @@ impl<'a> CreateListMkey<'a> {
         Ok(Self { relaxed_ordering, ..self })
     }
 
-    /// Returns the first address of its space.
+    /// Returns the first address of the mkey's space.
     pub const fn address(&self) -> u64 {
         self.address
     }
 
-    /// Returns how many bytes its space has.
+    /// Returns the length of the mkey's space in bytes.
     pub const fn length(&self) -> u64 {
         self.length
     }
 
     /// Returns the octowords of the entries, padded to whole blocks as DPDK does.
-    // The compiler may put it where the command is carried, with the overflow checks there: it cannot
-    // overflow.
+    // `saturating_mul` cannot saturate here. It avoids an overflow check where the compiler inlines this
+    // function.
     const fn octowords(&self) -> usize {
         self.entries.count().div_ceil(OCTOWORDS_PER_BLOCK).saturating_mul(OCTOWORDS_PER_BLOCK)
     }

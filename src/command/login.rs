@@ -9,7 +9,8 @@ use crate::wire::prm::crypto_login::{CreateLoginRequest, LoginFlags, QueryLoginR
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
 use core::fmt;
 
-/// A credential as it is presented: at most 48 bytes. A wrapped one has 48, of 40 in plain.
+/// A credential as a login presents it: at most 48 bytes. A wrapped credential has 48 bytes, from 40 bytes in
+/// plaintext.
 ///
 /// ```
 /// use mlx5_mkey::command::{Credential, Secret};
@@ -33,7 +34,7 @@ impl<'a> Credential<'a> {
     /// Takes a credential of any length up to [`Credential::MAX`].
     ///
     /// # Errors
-    /// [`OutOfRange`] where it is longer; rdma-core copies it without looking.
+    /// [`OutOfRange`] where the credential is longer. rdma-core copies it without a check.
     pub const fn new(bytes: &'a [u8]) -> Result<Self, OutOfRange> {
         if bytes.len() > Self::MAX {
             return Err(OutOfRange {
@@ -89,7 +90,7 @@ impl LoginObject {
 /// Logs in, so that wrapped keys can be loaded (CREATE_GENERAL_OBJECT of a login,
 /// `mlx5dv_crypto_login_create`).
 ///
-/// There may be one login per context. Keys that were loaded outlive it. The mailbox is wiped when the
+/// A context may have one login. Keys that were loaded outlive the login. The mailbox is wiped when the
 /// request is dropped.
 ///
 /// ```
@@ -119,7 +120,7 @@ pub struct CreateLogin<'a> {
 }
 
 impl CreateLogin<'_> {
-    /// Refuses a login where the device has none.
+    /// Refuses a login where the device does not support logins.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].
@@ -157,8 +158,8 @@ impl Command for CreateLogin<'_> {
 }
 
 codes! {
-    /// Whether a login is in force (PRM `crypto_login_obj.state`). An open set. "No login" is having no
-    /// object.
+    /// Whether a login is in force (PRM `crypto_login_obj.state`). An open set. Without a login there is no
+    /// object, so no value stands for that.
     LoginState(u8), "login state {:#x}";
 
     /// It is in force.

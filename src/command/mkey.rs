@@ -1,4 +1,4 @@
-//! Mkeys: those that work requests configure, and those that name registered memory.
+//! Commands that create mkeys: mkeys that work requests configure, and mkeys of registered memory.
 
 use super::{Command, GeneralCapabilities, LogPageSize, Pdn, UmemSlice, number_commands};
 use crate::error::CommandError;
@@ -25,10 +25,11 @@ const BSF_OCTOWORDS: u32 = 4;
 pub struct EntryCount(u32);
 
 impl EntryCount {
-    /// The most entries. Devices take fewer ([`GeneralCapabilities::max_umr_entries`]).
+    /// The largest number of entries in the command. Devices take fewer
+    /// ([`GeneralCapabilities::max_umr_entries`]).
     pub const MAX: u32 = MkeyAttributes::MAX_ENTRIES;
 
-    /// Takes the least number of entries that there has to be room for, and rounds it up.
+    /// Takes the number of entries that the mkey needs at least, and rounds it up.
     ///
     /// # Errors
     /// [`OutOfRange`] over [`EntryCount::MAX`].
@@ -44,13 +45,13 @@ impl EntryCount {
         Ok(Self(at_least.next_multiple_of(4)))
     }
 
-    /// Returns the number of entries that there is room for.
+    /// Returns the rounded number of entries.
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// What an mkey can do (`enum mlx5dv_mkey_init_attr_flags`). `INDIRECT` is implied.
+/// The features of an mkey (`enum mlx5dv_mkey_init_attr_flags`). `INDIRECT` is implied.
 ///
 /// ```
 /// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
@@ -61,32 +62,34 @@ impl EntryCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyFeatures {
-    /// Block signatures (`BLOCK_SIGNATURE`). Two PSVs go with it.
+    /// Block signatures (`BLOCK_SIGNATURE`). The mkey needs two PSVs.
     pub block_signature: bool,
     /// AES-XTS (`CRYPTO`). The mkey refuses traffic until it is configured.
     pub crypto: bool,
-    /// Its tag will be changed (`UPDATE_TAG`). Changes no byte of the command; see
+    /// Requests may change the mkey's tag (`UPDATE_TAG`). Does not change the command's bytes; see
     /// [`MkeyAttributes::tag_update`].
     pub update_tag: bool,
-    /// The peer may invalidate it (`REMOTE_INVALIDATE`).
+    /// The peer may invalidate the mkey (`REMOTE_INVALIDATE`).
     pub remote_invalidate: bool,
-    /// Writes through it may pass one another.
+    /// Writes through the mkey may pass one another.
     pub relaxed_ordering_write: bool,
-    /// Reads through it may pass writes.
+    /// Reads through the mkey may pass writes.
     pub relaxed_ordering_read: bool,
-    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], whose
-    /// configurations need not give them while the state of the mkey is known.
+    /// Rights that the mkey has from the start, in addition to reading by the owner. Meant for
+    /// [`UmrForm::Minimal`]: while the state of the mkey is known, such configurations may omit the rights.
     pub access: Access,
-    /// How much configurations will write. Changes no byte of the command; see [`MkeyAttributes::form`].
+    /// Which parts of the mkey configurations will write. Does not change the command's bytes; see
+    /// [`MkeyAttributes::form`].
     pub form: UmrForm,
-    /// It is for lists whose entries all have this length (KSM; kernel `mlx5e_create_umr_ksm_mkey`), which
-    /// are in registered memory ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
+    /// The mkey takes lists whose entries all have this length (KSM; kernel `mlx5e_create_umr_ksm_mkey`). The
+    /// lists are in registered memory
+    /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
     pub entry_size: Option<KsmEntrySize>,
 }
 
 /// Creates an mkey that work requests configure (CREATE_MKEY, `mlx5dv_create_mkey`).
 ///
-/// It is free: it refuses all traffic until its first configuration. The reply is its key.
+/// The mkey is in the state free: it refuses all traffic until its first configuration. The reply is its key.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateMkey, EntryCount, MkeyFeatures, Pdn};
@@ -121,12 +124,12 @@ pub struct CreateMkey {
 }
 
 impl CreateMkey {
-    /// Refuses what the device cannot do (whether tags can be changed is the kernel's to say, not a
-    /// capability).
+    /// Refuses features that the device does not support. Whether tags can be changed is not checked: the
+    /// kernel decides it, and no capability states it.
     ///
     /// # Errors
-    /// [`CommandError::Unsupported`] with the name of what is missing, [`CommandError::TooManyEntries`] with
-    /// the device's limit.
+    /// [`CommandError::Unsupported`] with the name of the missing feature, [`CommandError::TooManyEntries`]
+    /// with the device's limit.
     pub const fn check(&self, device: &GeneralCapabilities) -> Result<(), CommandError> {
         let (entries, max) = (self.max_entries.0, device.max_umr_entries());
         if entries > max {
@@ -156,7 +159,7 @@ impl CreateMkey {
         Err(CommandError::Unsupported { command: Self::OPCODE, what })
     }
 
-    /// Returns how many BSFs it has room for.
+    /// Returns how many BSFs the mkey has room for.
     const fn bsfs(&self) -> u32 {
         self.features.block_signature as u32 + self.features.crypto as u32
     }
@@ -165,8 +168,7 @@ impl CreateMkey {
         self.features.block_signature || self.features.crypto
     }
 
-    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`], where it has neither signature nor
-    /// crypto.
+    /// Returns the attributes of an mkey without signature and crypto, for [`crate::mkey::Mkey::new`].
     pub const fn plain_attributes(&self, key: Key) -> MkeyAttributes {
         MkeyAttributes {
             key,
@@ -179,11 +181,11 @@ impl CreateMkey {
         }
     }
 
-    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`]. PSVs of the memory and the wire
-    /// domain are used where it has signatures.
+    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`]. The PSVs of the memory and the wire
+    /// domain are used only if the mkey has signatures.
     ///
     /// # Errors
-    /// [`CommandError::Unsupported`] as from [`CreateMkey::check`].
+    /// The error [`CommandError::Unsupported`] of [`CreateMkey::check`].
     pub const fn attributes(
         &self,
         key: Key,
@@ -206,7 +208,7 @@ impl CreateMkey {
     }
 }
 
-/// Returns rights as an mkey's context has them; reading by the owner is among them.
+/// Returns rights as flags of an mkey's context. Reading by the owner is always included.
 const fn rights(access: Access) -> MkcFlags {
     let rights = access.to_wire();
     MkcFlags::new()
@@ -257,10 +259,10 @@ impl Command for CreateMkey {
     }
 }
 
-/// Creates the key of registered user memory: what scatter entries and layouts name (CREATE_MKEY with
+/// Creates the key of registered user memory, which scatter entries and layouts name (CREATE_MKEY with
 /// translation by pages; source: DPDK `mlx5_devx_cmd_mkey_create`).
 ///
-/// Its addresses start at [`CreateMemoryRegion::address`]. The reply is its key.
+/// The region's addresses start at [`CreateMemoryRegion::address`]. The reply is its key.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateMemoryRegion, LogPageSize, Pdn, UmemId, UmemSlice};
@@ -303,7 +305,8 @@ impl CreateMemoryRegion {
         let page = 1u64 << self.page_size.get();
         let pages = (self.address & (page - 1)).saturating_add(self.length).div_ceil(page);
         let octowords = pages.div_ceil(OCTOWORD_BYTES as u64 / 8);
-        // 2^32 octowords map 2^45 bytes at least; the device refuses a list that is cut short.
+        // 2^32 octowords map at least 2^45 bytes. The device refuses a request whose list is shorter than its
+        // length.
         if octowords > u32::MAX as u64 { u32::MAX } else { octowords as u32 }
     }
 }
@@ -337,9 +340,9 @@ impl Command for CreateMemoryRegion {
 /// Creates a key of all memory that the device reaches, by its address on the bus (CREATE_MKEY without
 /// translation; source: Linux `mlx5_ib_get_dma_mr`, `mlx5e_create_mkey`). The reply is its key.
 ///
-/// Without a system there is nobody who registers memory, and none that has to be kept apart: this key is the
-/// local key of everything. A peer that is given it, or an mkey laid over it without limits, reaches
-/// everything too.
+/// On bare metal nobody registers memory, and no memory has to be protected from other programs. So this key
+/// is the local key of all memory. A peer that gets this key, or an mkey over all of it, reaches all memory
+/// as well.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreatePhysicalRegion, Pdn};
@@ -379,6 +382,6 @@ impl Command for CreatePhysicalRegion {
 }
 
 number_commands! {
-    /// Destroys an mkey of either kind (DESTROY_MKEY). Its PSVs are destroyed on their own.
+    /// Destroys an mkey of either kind (DESTROY_MKEY). Its PSVs have to be destroyed separately.
     DestroyMkey(MkeyIndex) = DESTROY_MKEY;
 }

@@ -1,10 +1,10 @@
 //! Commands to the device, without I/O: a request becomes the bytes of a mailbox, a reply's bytes become
 //! values.
 //!
-//! Somebody else carries the bytes: DEVX on Linux, a command queue on bare metal, the software device. The
-//! order for one queue pair and one mkey: [`QueryGeneralCapabilities`], [`AllocPd`], [`AllocUar`],
-//! [`CreateCq`], [`CreateQp`], [`Rst2Init`], [`Init2Rtr`], [`Rtr2Rts`], then [`CreatePsv`], [`CreateDek`] and
-//! [`CreateMkey`].
+//! Another layer carries the bytes to the device: DEVX on Linux, a command queue on bare metal, the software
+//! device. The order for one queue pair and one mkey: [`QueryGeneralCapabilities`], [`AllocPd`],
+//! [`AllocUar`], [`CreateCq`], [`CreateQp`], [`Rst2Init`], [`Init2Rtr`], [`Rtr2Rts`], then [`CreatePsv`],
+//! [`CreateDek`] and [`CreateMkey`].
 //!
 //! ```
 //! use mlx5_mkey::command::{Command, CreatePsv, Pdn};
@@ -15,13 +15,13 @@
 //! let request = command.encode(&mut mailbox)?;
 //! assert_eq!(request.len(), 16);
 //!
-//! // What the device answers: status 0, two indices.
+//! // The device's answer: status 0 and two indices.
 //! let mut reply = [0; 32];
 //! reply[0x13] = 5;
 //! reply[0x17] = 6;
 //! assert_eq!(command.decode(&reply)?, [PsvIndex::new(5)?, PsvIndex::new(6)?]);
 //!
-//! // Or it refuses, and says why.
+//! // Or the device refuses, with status and syndrome.
 //! reply[..8].copy_from_slice(&[3, 0, 0, 0, 0, 0x35, 0xe6, 0xec]);
 //! assert_eq!(
 //!     command.decode(&reply).unwrap_err().to_string(),
@@ -34,7 +34,7 @@
 //!
 //! Keys and credentials are borrowed, not copied; no type that holds one prints it. A mailbox with one is
 //! wiped when its [`EncodedRequest`] is dropped, so it must live until the device has taken the request.
-//! Copies that the carrier makes are the carrier's to [`wipe`].
+//! If the carrier copies the bytes, it has to [`wipe`] its copies.
 
 #[cfg(test)]
 mod bits;
@@ -95,8 +95,9 @@ use crate::wire::prm::command::{Opcode, ReplyHeader, Status};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// A command that encodes itself and decodes the device's reply. A caller may define commands that this
-/// module lacks: an opcode, the structures of request and reply as the PRM has them, and how they are filled
-/// in and read. With the shim, `devx::Device::execute` carries them; its documentation shows one.
+/// module lacks: an opcode, the PRM's structures of request and reply, and functions that fill in the one and
+/// read the other. In the shim, `devx::Device::execute` carries such commands; its documentation has an
+/// example.
 pub trait Command {
     /// The command's number (PRM `opcode`).
     const OPCODE: Opcode;
@@ -110,17 +111,17 @@ pub trait Command {
     /// The reply's wire format.
     type Output: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned;
 
-    /// What a reply says.
+    /// The values of a reply.
     type Reply;
 
     /// Bytes of a request.
     const INPUT: usize = size_of::<Self::Input>();
 
-    /// Bytes of a reply: the room that the device must be given.
+    /// Bytes of a reply. The device needs this much room.
     const OUTPUT: usize = size_of::<Self::Output>();
 
-    /// Refuses a request that no device could carry out; [`Command::encode`] asks before it writes. By
-    /// default there is none.
+    /// Refuses a request that no device could carry out. [`Command::encode`] calls this function before it
+    /// writes. The default refuses nothing.
     ///
     /// # Errors
     /// [`CommandError`] that says why.
@@ -131,32 +132,33 @@ pub trait Command {
     /// Fills in a request whose bytes are all 0.
     fn write(&self, input: &mut Self::Input);
 
-    /// Returns how many bytes this request has: more than [`Command::INPUT`] where a list follows the
+    /// Returns how many bytes this request has. These are more than [`Command::INPUT`] if a list follows the
     /// structure.
     fn input_bytes(&self) -> usize {
         Self::INPUT
     }
 
-    /// Fills in what follows the structure, bytes that are all 0.
+    /// Fills in the list after the structure. Its bytes are all 0 before.
     fn write_list(&self, _list: &mut [u8]) {}
 
     /// Reads a reply whose status is good.
     ///
     /// # Errors
-    /// [`CommandError`] where the values in it make no sense; most replies cannot fail here.
+    /// [`CommandError`] where values of the reply are invalid. Most commands have no invalid replies.
     fn read(&self, output: &Self::Output) -> Result<Self::Reply, CommandError>;
 
     /// Writes the request to the start of a mailbox, every byte of it, and nothing after it.
     ///
     /// # Errors
-    /// [`CommandError::MailboxTooShort`], or what [`Command::verify`] says; then nothing is written.
+    /// [`CommandError::MailboxTooShort`], or the error of [`Command::verify`]. After an error nothing is
+    /// written.
     fn encode<'m>(&self, mailbox: &'m mut [u8]) -> Result<EncodedRequest<'m>, CommandError> {
         self.verify()?;
         let (length, needed) = (mailbox.len(), self.input_bytes());
         let too_short = CommandError::MailboxTooShort { command: Self::OPCODE, length, needed };
         let bytes = mailbox.get_mut(..needed).ok_or(too_short)?;
         bytes.fill(0);
-        // From here on the bytes are wiped whatever happens.
+        // From here on the bytes are wiped even if a later step fails.
         let mut request = EncodedRequest::new(bytes, Self::SECRET);
         let (input, list) = Self::Input::mut_from_prefix(&mut request).map_err(|_| too_short)?;
         self.write(input);
@@ -168,7 +170,7 @@ pub trait Command {
     ///
     /// # Errors
     /// [`CommandError::Status`] where the device refused the command, [`CommandError::ReplyTooShort`] where
-    /// there are fewer than [`Command::OUTPUT`] bytes.
+    /// `reply` has fewer than [`Command::OUTPUT`] bytes.
     fn decode(&self, reply: &[u8]) -> Result<Self::Reply, CommandError> {
         let too_short =
             |needed| CommandError::ReplyTooShort { command: Self::OPCODE, length: reply.len(), needed };
@@ -188,7 +190,7 @@ pub trait Command {
     }
 }
 
-/// Makes commands that name one object by its number and get nothing back.
+/// Defines commands that name one object by its number, and whose replies carry no value.
 macro_rules! number_commands {
     ($($(#[$doc:meta])* $name:ident($number:ty) = $opcode:ident;)+) => { $(
         $(#[$doc])*
@@ -222,7 +224,7 @@ macro_rules! number_commands {
     )+ };
 }
 
-/// Makes commands that destroy a general object.
+/// Defines commands that destroy a general object.
 macro_rules! destroy_objects {
     ($($(#[$doc:meta])* $name:ident($object:ty) = $kind:ident;)+) => { $(
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! Numbers that only commands know: objects, timers and sizes.
+//! Numbers that are used in commands only: objects, timers and sizes.
 
 use crate::error::QueueError;
 use crate::types::OutOfRange;
@@ -59,10 +59,10 @@ numbers! {
     FlowLabel(u32) = "flow label", 0xf_ffff;
     /// Time-out for acknowledgements: 4.096 us * 2^n, 0 for none (PRM `ack_timeout`, 5 bits).
     AckTimeout(u8) = "acknowledgement time-out", 31;
-    /// How long a peer waits that found no receive request, as a code of the InfiniBand specification: 1 is
-    /// 0.01 ms, 12 is 0.64 ms, 0 is 655 ms (PRM `min_rnr_nak`, 5 bits).
+    /// How long a peer waits before a retry if it found no receive request, as a code of the InfiniBand
+    /// specification: 1 is 0.01 ms, 12 is 0.64 ms, 0 is 655 ms (PRM `min_rnr_nak`, 5 bits).
     RnrTimer(u8) = "receiver-not-ready timer", 31;
-    /// Retries (PRM `retry_count`, `rnr_retry`, 3 bits). Of receiver-not-ready retries, 7 means no limit.
+    /// Retries (PRM `retry_count`, `rnr_retry`, 3 bits). For receiver-not-ready retries, 7 means no limit.
     Retries(u8) = "retries", 7;
     /// Logarithm of the RDMA READs and atomics in flight (PRM `log_sra_max`, `log_rra_max`, 3 bits).
     LogMaxRdAtomic(u8) = "logarithm of reads in flight", 7;
@@ -108,7 +108,7 @@ macro_rules! powers_of_two {
                 1 << self.0
             }
 
-            /// Returns its logarithm, as the PRM has it.
+            /// Returns the logarithm of the number, as in the PRM's field.
             pub(super) const fn log(self) -> u8 {
                 self.0
             }
@@ -131,34 +131,34 @@ powers_of_two! {
 }
 
 impl UarPage {
-    /// Returns where the page begins in BAR 0, in bytes: its number counts pages of 4 KiB (rdma-core
-    /// `uar2iova`).
+    /// Returns the beginning of the page in BAR 0, in bytes. The page's number counts pages of 4 KiB
+    /// (rdma-core `uar2iova`).
     ///
-    /// Assumption: as long as SET_HCA_CAP has not set `log_uar_page_sz`, which a kernel with larger pages
-    /// does.
+    /// Assumption: this holds as long as nobody sets `log_uar_page_sz` by SET_HCA_CAP, which a kernel with
+    /// larger pages does.
     pub const fn offset(self) -> u64 {
         self.0 as u64 * 4096
     }
 }
 
 impl AckTimeout {
-    /// 67 ms (code 14): what `ibv_rc_pingpong`, perftest and pyverbs take.
+    /// 67 ms (code 14), as in `ibv_rc_pingpong`, perftest and pyverbs.
     pub const MS_67: Self = Self(14);
 }
 
 impl RnrTimer {
-    /// 0.64 ms (code 12): what `ibv_rc_pingpong`, perftest and pyverbs take.
+    /// 0.64 ms (code 12), as in `ibv_rc_pingpong`, perftest and pyverbs.
     pub const US_640: Self = Self(12);
 }
 
 impl LogMaxRdAtomic {
-    /// 16 in flight, the most that mlx5 devices report (`max_qp_rd_atom`): what perftest takes for RDMA READ.
+    /// 16 in flight, the largest number that mlx5 devices report (`max_qp_rd_atom`). perftest uses it for
+    /// RDMA READ.
     pub const SIXTEEN: Self = Self(4);
 }
 
 impl LogAckInterval {
-    /// 256 packets: what Linux writes (`MLX5_IB_ACK_REQ_FREQ`), and UCX unless it is told otherwise
-    /// (`LOG_ACK_REQ_FREQ`).
+    /// 256 packets, as in Linux (`MLX5_IB_ACK_REQ_FREQ`) and as in UCX by default (`LOG_ACK_REQ_FREQ`).
     pub const PACKETS_256: Self = Self(8);
 }
 
@@ -171,7 +171,7 @@ impl LogMessage {
 ///
 /// ```
 /// use mlx5_mkey::command::{UmemId, UmemSlice};
-/// // What `mlx5dv_devx_umem_reg` returned.
+/// // The number that `mlx5dv_devx_umem_reg` returned.
 /// let umem = UmemId(9);
 /// let ring = UmemSlice { umem, offset: 0 };
 /// ```
@@ -238,7 +238,7 @@ impl LogPageSize {
         self.0
     }
 
-    /// Returns the logarithm of the number of 4096-byte pages in one, as queue contexts want it.
+    /// Returns the logarithm of the page size in units of 4096 bytes, as in queue contexts.
     pub(super) const fn over_4k(self) -> u8 {
         self.0 - 12
     }

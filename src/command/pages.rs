@@ -1,4 +1,4 @@
-//! Memory by the addresses that the device reaches it at, in pages: for rings where nobody registers user
+//! Lists of memory pages by their addresses on the bus, for rings on bare metal, where nobody registers user
 //! memory.
 
 use super::LogPageSize;
@@ -14,9 +14,9 @@ pub(super) const fn aligned(what: &'static str, address: u64, alignment: u64) ->
     }
 }
 
-/// Pages of memory, one behind the other as the device sees them: their addresses on the bus (PRM `pas`).
+/// The bus addresses of memory pages, which follow each other in the device's view (PRM `pas`).
 ///
-/// Memory that is contiguous there can be one large page, where it is aligned to that.
+/// Memory that is contiguous on the bus can be one large page, if it is aligned to the page's size.
 ///
 /// ```
 /// use mlx5_mkey::command::{LogPageSize, PageList};
@@ -39,7 +39,7 @@ impl<const PAGES: usize> PageList<PAGES> {
     /// Takes pages of one size.
     ///
     /// # Errors
-    /// [`CommandError::Misaligned`] where one does not begin at a multiple of it.
+    /// [`CommandError::Misaligned`] where a page does not begin at a multiple of the size.
     pub const fn new(size: LogPageSize, addresses: [u64; PAGES]) -> Result<Self, CommandError> {
         let mut rest = addresses.as_slice();
         while let [address, behind @ ..] = rest {
@@ -79,7 +79,7 @@ impl<const PAGES: usize> PageList<PAGES> {
         self.addresses.map(U64::new)
     }
 
-    /// Refuses pages that are too few.
+    /// Refuses pages with fewer than `needed` bytes in total.
     pub(super) const fn hold(&self, needed: u64) -> Result<(), CommandError> {
         let bytes = self.bytes();
         if bytes < needed { Err(CommandError::TooFewPages { bytes, needed }) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Protection signature values: where the device keeps the running state of a signature.
+//! Protection signature values, in which the device keeps the running state of a signature.
 
 use super::{Command, Pdn, number_commands};
 use crate::error::CommandError;

@@ -1,4 +1,4 @@
-//! What the device can do on RoCE, and which time stamps queue pairs can have.
+//! The RoCE capabilities of the device, among them the time stamps that queue pairs can have.
 
 use super::{Command, TimestampFormat};
 use crate::error::CommandError;
@@ -8,21 +8,21 @@ use crate::wire::prm::query_hca_cap::{CURRENT, QueryHcaCapReply, QueryHcaCapRequ
 use crate::wire::prm::roce_capabilities::{RoceCapabilityBits, RoceFlags};
 
 codes! {
-    /// Which formats of time stamps queue pairs can have (PRM `qp_ts_format`, `sq_ts_format`; kernel
+    /// The formats of time stamps that queue pairs can have (PRM `qp_ts_format`, `sq_ts_format`; kernel
     /// `MLX5_TIMESTAMP_FORMAT_CAP_*`). An open set.
     TimestampSupport(u8), "time stamp formats {:#x}";
 
-    /// Those of the free-running clock.
+    /// Time stamps of the free-running clock.
     FREE_RUNNING = 0, "free-running";
-    /// Those in real time.
+    /// Time stamps in real time.
     REAL_TIME = 1, "real time";
     /// Both.
     BOTH = 2, "free-running and real time";
 }
 
 impl TimestampSupport {
-    /// Returns whether a queue pair can have this format. What the device prefers
-    /// ([`TimestampFormat::DeviceDefault`]) each can: UCX asks for no other.
+    /// Returns whether a queue pair can have this format. Every queue pair can have the device's preferred
+    /// format ([`TimestampFormat::DeviceDefault`]), the only one that UCX uses.
     pub const fn supports(self, format: TimestampFormat) -> bool {
         match format {
             TimestampFormat::DeviceDefault => true,
@@ -31,9 +31,9 @@ impl TimestampSupport {
         }
     }
 
-    /// Returns the format to ask for where the user does not care: the free-running clock's where the device
-    /// has that, else what it prefers (kernel `get_ts_format`). A device that has real time only refuses a
-    /// queue pair with free-running stamps.
+    /// Returns the format for users without a preference: that of the free-running clock if the device
+    /// supports it, else the device's preferred format (kernel `get_ts_format`). A device with only real time
+    /// refuses queue pairs with free-running time stamps.
     ///
     /// ```
     /// use mlx5_mkey::command::{TimestampFormat, TimestampSupport};
@@ -53,7 +53,7 @@ impl TimestampSupport {
 ///
 /// ```
 /// use mlx5_mkey::command::{RoceCapabilities, TimestampFormat};
-/// /// Which time stamps a queue pair asks for.
+/// /// Returns the time stamps for a new queue pair.
 /// fn timestamps(device: &RoceCapabilities) -> TimestampFormat {
 ///     device.timestamps.usual_format()
 /// }
@@ -61,7 +61,7 @@ impl TimestampSupport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RoceCapabilities {
-    /// Which time stamps queue pairs can have.
+    /// The time stamps that queue pairs can have.
     pub timestamps: TimestampSupport,
     /// Reliable connections can loop back with RoCE on ([`super::Path::Loopback`]).
     pub loopback_with_roce: bool,
@@ -69,7 +69,7 @@ pub struct RoceCapabilities {
     pub loopback_without_roce: bool,
     /// The lowest UDP source port of RoCE v2; 0 where the device does not tell.
     pub min_udp_source_port: u16,
-    /// The highest.
+    /// The highest UDP source port of RoCE v2.
     pub max_udp_source_port: u16,
 }
 
@@ -87,8 +87,8 @@ impl RoceCapabilities {
     }
 }
 
-/// Asks for the RoCE capabilities in force (QUERY_HCA_CAP, RoCE). Only where the general ones say that there
-/// is RoCE ([`super::GeneralCapabilities::roce`]).
+/// Asks for the RoCE capabilities in force (QUERY_HCA_CAP, RoCE). Use it only if the general capabilities
+/// include RoCE ([`super::GeneralCapabilities::roce`]).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QueryRoceCapabilities};

@@ -4,16 +4,17 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use zeroize::Zeroize;
 
-/// Overwrites bytes with zeros, in a way that the compiler does not leave out.
+/// Overwrites bytes with zeros, in a way that the compiler cannot optimise away.
 ///
-/// For the copies of a request with a secret that a carrier makes.
+/// Meant for carriers that copy a request with a secret.
 pub fn wipe(bytes: &mut [u8]) {
     bytes.zeroize();
 }
 
-/// A key or credential of `N` bytes that is wiped when it is dropped and that nothing prints.
+/// A key or credential of `N` bytes. It is wiped when it is dropped, and never printed.
 ///
-/// A move copies bytes and leaves the old ones: make it where it stays, and hand out [`Secret::expose`].
+/// Moving a value copies its bytes and leaves the old ones unwiped. So create the secret where it stays, and
+/// pass on [`Secret::expose`].
 ///
 /// ```
 /// use mlx5_mkey::command::Secret;
@@ -24,12 +25,12 @@ pub fn wipe(bytes: &mut [u8]) {
 pub struct Secret<const N: usize>([u8; N]);
 
 impl<const N: usize> Secret<N> {
-    /// Takes a secret. The caller's copy is the caller's to wipe; [`Secret::take`] does it.
+    /// Takes a secret. The caller has to wipe its own copy; [`Secret::take`] does that.
     pub const fn new(bytes: [u8; N]) -> Self {
         Self(bytes)
     }
 
-    /// Takes a secret out of the caller's memory, which is wiped.
+    /// Takes a secret out of the caller's memory, and wipes that memory.
     pub fn take(bytes: &mut [u8; N]) -> Self {
         let secret = Self(*bytes);
         bytes.zeroize();
@@ -71,9 +72,10 @@ impl<const N: usize> defmt::Format for Secret<N> {
     }
 }
 
-/// The bytes of a request in the caller's mailbox. Those with a secret are wiped when this is dropped.
+/// The bytes of a request in the caller's mailbox. The bytes of a request with a secret are wiped when the
+/// value is dropped.
 ///
-/// It must live until the device has taken the request.
+/// The value must live until the device has taken the request.
 #[must_use = "a request with a secret is wiped when this is dropped"]
 pub struct EncodedRequest<'m> {
     bytes: &'m mut [u8],
@@ -156,7 +158,8 @@ mod tests {
 
     #[test]
     fn m66_a_secret_is_wiped_when_it_is_dropped() {
-        // In the middle of memory that nothing else uses so soon after it was freed.
+        // The test reads the middle of a large allocation, because nobody reuses that part soon after it was
+        // freed.
         let memory = std::fs::File::open("/proc/self/mem").unwrap();
         let secret = std::boxed::Box::new(Secret::new([0x5a; 4096]));
         let address = secret.expose().as_ptr() as u64 + 2048;

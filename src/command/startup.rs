@@ -1,9 +1,9 @@
-//! A device without a driver is started and stopped.
+//! Commands that start and stop a device without a driver.
 //!
 //! The order is that of Linux (`mlx5_function_setup`) and of rdma-core's VFIO driver: [`EnableHca`],
 //! [`QueryIssi`](super::QueryIssi), [`SetIssi`](super::SetIssi), boot pages, init pages
 //! ([`QueryPages`](super::QueryPages), [`GivePages`](super::GivePages)), [`InitHca`].
-//! [`crate::hca::CommandQueue::start`] does all that.
+//! [`crate::hca::CommandQueue::start`] executes all these commands.
 
 use super::Command;
 use crate::error::CommandError;
@@ -23,12 +23,12 @@ use crate::wire::prm::function::{FunctionId, FunctionRequest};
 pub struct Function {
     /// Its number.
     pub number: u16,
-    /// It belongs to the cores on the device itself.
+    /// The function belongs to the cores on the device itself.
     pub embedded_cpu: bool,
 }
 
 impl Function {
-    /// The function whose command queue carries the command, of a host.
+    /// The host's function whose command queue carries the command.
     pub const OWN: Self = Self { number: 0, embedded_cpu: false };
 
     pub(super) fn request(self, opcode: Opcode, op_mod: u16) -> FunctionRequest {
@@ -77,7 +77,7 @@ macro_rules! function_commands {
 function_commands! {
     /// Enables a function: the first command of all (ENABLE_HCA).
     EnableHca = ENABLE_HCA;
-    /// Disables a function: the last (DISABLE_HCA).
+    /// Disables a function: the last command of all (DISABLE_HCA).
     DisableHca = DISABLE_HCA;
 }
 
@@ -113,8 +113,8 @@ macro_rules! plain_commands {
 }
 
 plain_commands! {
-    /// Starts the device: objects can be made from here on (INIT_HCA).
+    /// Starts the device. From here on objects can be created (INIT_HCA).
     InitHca = INIT_HCA;
-    /// Stops the device gracefully: every object is gone (TEARDOWN_HCA, profile 0).
+    /// Stops the device gracefully and destroys all objects (TEARDOWN_HCA, profile 0).
     TeardownHca = TEARDOWN_HCA;
 }

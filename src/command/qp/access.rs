@@ -1,11 +1,11 @@
-//! What the peer may do.
+//! The peer's rights on a queue pair.
 
 use crate::command::GeneralCapabilities;
 use crate::error::CommandError;
 use crate::wire::prm::command::Opcode;
 use crate::wire::prm::qp_context::QpcRights;
 
-/// What the peer may do through a queue pair; what it may do to memory, the mkey says.
+/// The operations that a queue pair allows its peer. The mkey decides which memory the peer may access.
 ///
 /// ```
 /// use mlx5_mkey::command::{QpAccess, Rst2Init};
@@ -30,10 +30,11 @@ impl QpAccess {
     /// RDMA READ and WRITE.
     pub const READ_WRITE: Self = Self { remote_read: true, remote_write: true, remote_atomic: false };
 
-    /// Refuses what the device cannot do.
+    /// Refuses rights that the device does not support.
     ///
     /// # Errors
-    /// [`CommandError::Unsupported`] for atomics on a device without ([`GeneralCapabilities::atomic`]).
+    /// [`CommandError::Unsupported`] for atomics on a device without atomics
+    /// ([`GeneralCapabilities::atomic`]).
     pub const fn check(self, device: &GeneralCapabilities) -> Result<(), CommandError> {
         if self.remote_atomic && !device.atomic {
             return Err(CommandError::Unsupported { command: Opcode::RST2INIT_QP, what: "atomics" });

@@ -1,4 +1,4 @@
-//! Changes of a queue pair that is initialised or sends.
+//! Changes of a queue pair in the states INIT and RTS, and recovery of its send queue.
 
 use super::access::QpAccess;
 use crate::command::{Command, GeneralCapabilities, RnrTimer};
@@ -8,12 +8,12 @@ use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::qp::{AdjustQpRequest, ModifyQpRequest, QpOptional, QpcExtension};
 use crate::wire::prm::qp_context::{Qpc, QpcPd, QpcReceive};
 
-/// What may change about a queue pair that sends. What is `None` stays as it is.
+/// The properties that can change while a queue pair is ready to send. `None` leaves a property as it is.
 ///
 /// ```
 /// use mlx5_mkey::command::{QpAccess, QpChange, Rts2Rts};
 /// use mlx5_mkey::types::Qpn;
-/// // From now on the peer may send, and neither read nor write memory.
+/// // From now on the peer may only send: RDMA READ and WRITE are refused.
 /// let change = QpChange { access: Some(QpAccess::default()), ..QpChange::default() };
 /// let command = Rts2Rts { qp: Qpn::new(0x11)?, change };
 /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
@@ -60,7 +60,7 @@ macro_rules! changes {
         pub struct $name {
             /// The queue pair.
             pub qp: Qpn,
-            /// What changes with it.
+            /// The properties that change with the command.
             pub change: QpChange,
         }
 
@@ -93,9 +93,9 @@ changes! {
     SqErr2Rts = SQERR2RTS_QP, ModifyQpRequest;
 }
 
-/// Changes a queue pair that is initialised (INIT2INIT_QP): this is how signature errors are made to drain
-/// the send queue, and how copies in memory are allowed, since neither rdma-core nor the kernel asks for them
-/// earlier (`mlx5_modify_qp_drain_sigerr`, `qp_enable_mmo`).
+/// Changes a queue pair that is initialised (INIT2INIT_QP). The command enables draining on signature errors
+/// and copies in memory. rdma-core and the kernel also enable them in this state and not earlier
+/// (`mlx5_modify_qp_drain_sigerr`, `qp_enable_mmo`).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Init2Init};
@@ -122,7 +122,7 @@ pub struct Init2Init {
 }
 
 impl Init2Init {
-    /// Changes nothing.
+    /// Creates a command that changes nothing.
     pub const fn new(qp: Qpn) -> Self {
         Self { qp, drain_signature_errors: None, memcpy: None, access: None }
     }

@@ -1,4 +1,4 @@
-//! From reset to ready to send.
+//! Commands that take a queue pair from reset to ready to send.
 
 use super::access::QpAccess;
 use super::path::{Path, PathMtu};
@@ -89,7 +89,7 @@ pub struct Init2Rtr {
     pub qp: Qpn,
     /// The peer's queue pair.
     pub remote_qp: Qpn,
-    /// Where the peer is.
+    /// The path to the peer.
     pub path: Path,
     /// Port of the device, from 1.
     pub port: u8,
@@ -97,7 +97,7 @@ pub struct Init2Rtr {
     pub mtu: PathMtu,
     /// Longest message.
     pub log_max_message: LogMessage,
-    /// Number of the first packet that comes.
+    /// Number of the first packet that will be received.
     pub first_psn: Psn,
     /// RDMA READs and atomics of the peer in flight.
     pub log_max_rd_atomic: LogMaxRdAtomic,
@@ -151,13 +151,13 @@ impl Command for Init2Rtr {
 pub struct Rtr2Rts {
     /// The queue pair.
     pub qp: Qpn,
-    /// Number of the first packet that goes.
+    /// Number of the first packet that will be sent.
     pub first_psn: Psn,
     /// Own RDMA READs and atomics in flight.
     pub log_max_rd_atomic: LogMaxRdAtomic,
     /// How long to wait for an acknowledgement.
     pub ack_timeout: AckTimeout,
-    /// Retries after that.
+    /// Retries after an acknowledgement timed out.
     pub retries: Retries,
     /// Retries when the peer has no receive request; 7 for no limit.
     pub rnr_retries: Retries,

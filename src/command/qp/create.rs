@@ -1,4 +1,4 @@
-//! Queue pairs and their rings are created.
+//! Commands that create queue pairs.
 
 use crate::command::pages::aligned;
 use crate::command::{
@@ -27,7 +27,7 @@ use crate::wire::prm::qp_context::{
 pub struct ReceiveRing {
     /// Receive requests.
     pub slots: SlotCount,
-    /// Bytes of each.
+    /// Bytes of each receive request.
     pub stride: SlotStride,
 }
 
@@ -42,7 +42,7 @@ impl ReceiveRing {
 ///
 /// ```
 /// use mlx5_mkey::command::{CreateQp, RoceCapabilities, TimestampFormat};
-/// /// For a clock that is synchronised (PTP), where the device can have it.
+/// /// Asks for time stamps of a synchronised clock (PTP), if the device supports them.
 /// fn with_real_time(command: CreateQp, device: &RoceCapabilities) -> Option<CreateQp> {
 ///     let timestamps = TimestampFormat::RealTime;
 ///     device.timestamps.supports(timestamps).then_some(CreateQp { timestamps, ..command })
@@ -54,7 +54,7 @@ pub enum TimestampFormat {
     /// Ticks of the device's clock. A device that has real time only refuses the queue pair
     /// ([`TimestampSupport`](crate::command::TimestampSupport)).
     FreeRunning,
-    /// What the device prefers: each device takes it.
+    /// The format that the device prefers. Every device accepts this value.
     #[default]
     DeviceDefault,
     /// Seconds and nanoseconds.
@@ -65,11 +65,11 @@ pub enum TimestampFormat {
 const BLOCK: u64 = 64;
 const RECORD: u64 = 8;
 
-/// What is the same wherever the rings are.
+/// The parts of a command that do not depend on where the rings are.
 struct Parts {
     pd: Pdn,
     uar: UarPage,
-    /// Of the send queue, and of the receive queue.
+    /// The completion queues of the send queue and of the receive queue.
     cqs: [Cqn; 2],
     user_index: UserIndex,
     send_ring: SendRingSize,
@@ -111,9 +111,9 @@ impl Parts {
 
 /// Creates a queue pair of a reliable connection, its rings in user memory (CREATE_QP).
 ///
-/// The receive ring is first, the send ring after it. Received data never goes into completion entries:
-/// addresses of an mkey may start at 0, which that cannot tell from none. The reply is the queue pair's
-/// number; it is in reset.
+/// The receive ring is first, the send ring after it. Received data is never written into completion entries:
+/// this feature uses address 0 as "no buffer", but addresses of an mkey may start at 0. The reply is the
+/// number of the queue pair, which is in the state RESET.
 ///
 /// ```
 /// use mlx5_mkey::command::{
@@ -149,7 +149,7 @@ pub struct CreateQp {
     pub send_cq: Cqn,
     /// Completion queue of the receive queue.
     pub receive_cq: Cqn,
-    /// What completions will carry.
+    /// The user index that completions will carry.
     pub user_index: UserIndex,
     /// Size of the send queue.
     pub send_ring: SendRingSize,
@@ -198,12 +198,12 @@ impl Command for CreateQp {
     }
 }
 
-/// Creates a queue pair of a reliable connection, its rings in pages of memory (CREATE_QP): without a system,
-/// where nobody registers user memory.
+/// Creates a queue pair of a reliable connection, its rings in pages of memory (CREATE_QP). Meant for bare
+/// metal, where nobody registers user memory.
 ///
-/// The receive ring is first; the send ring begins at the next multiple of 64 bytes behind it. As with
-/// [`CreateQp`], received data never goes into completion entries. The reply is the queue pair's number; it
-/// is in reset.
+/// The receive ring is first; the send ring begins at the next multiple of 64 bytes after it. As with
+/// [`CreateQp`], received data is never written into completion entries. The reply is the number of the queue
+/// pair, which is in the state RESET.
 ///
 /// ```
 /// use mlx5_mkey::command::{
@@ -238,7 +238,7 @@ pub struct CreateQpOnPages<const PAGES: usize> {
     pub send_cq: Cqn,
     /// Completion queue of the receive queue.
     pub receive_cq: Cqn,
-    /// What completions will carry.
+    /// The user index that completions will carry.
     pub user_index: UserIndex,
     /// Size of the send queue.
     pub send_ring: SendRingSize,

@@ -1,7 +1,7 @@
 //! Queue pairs of reliable connections, and their way from reset to ready.
 //!
-//! No command takes a queue pair to the drained state (SQD): the device does, when a signature error hits one
-//! that [`Init2Init`] told to drain. [`QueryQp`] shows it, [`Sqd2Rts`] leaves it.
+//! No command here takes a queue pair to the drained state (SQD). The device does so on a signature error, if
+//! [`Init2Init`] has enabled draining. [`QueryQp`] shows the state, [`Sqd2Rts`] leaves it.
 
 mod access;
 mod change;

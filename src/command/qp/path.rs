@@ -1,4 +1,4 @@
-//! The way to the peer.
+//! The path to the peer.
 
 use crate::command::{FlowLabel, Priority};
 use crate::wire::prm::qp_context::{AddressPath, PathFlags, PathFlow, PathHops, PathLid, PathPort, PathUdp};
@@ -92,7 +92,7 @@ pub struct InfinibandPath {
     pub service_level: Priority,
 }
 
-/// Where the peer is.
+/// The path to a peer.
 ///
 /// ```
 /// use mlx5_mkey::command::{Init2Rtr, Path};
@@ -104,7 +104,7 @@ pub struct InfinibandPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Path {
-    /// On this device: packets do not leave it. Needs no address; see also
+    /// Inside this device: packets do not leave it. No address is needed; see also
     /// [`crate::command::GeneralCapabilities::loopback_without_roce`].
     Loopback,
     /// Over Ethernet.

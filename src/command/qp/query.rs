@@ -37,10 +37,10 @@ codes! {
 pub struct QpInfo {
     /// State.
     pub state: QpState,
-    /// The block of the send queue that the device executes next, modulo 2^16: in the drained state, where to
-    /// cancel from.
+    /// The block of the send queue that the device executes next, modulo 2^16. In the drained state, the
+    /// first block that can be cancelled.
     pub next_send_block: u16,
-    /// The block after the last that software announced.
+    /// The block after the last published request, as software wrote it to the doorbell record.
     pub announced_send_block: u16,
     /// Receive requests that the device has taken.
     pub receives_taken: u32,
@@ -50,7 +50,7 @@ pub struct QpInfo {
     pub next_send_psn: Psn,
     /// Number of the next packet to receive.
     pub next_receive_psn: Psn,
-    /// What completions carry.
+    /// The user index that completions carry.
     pub user_index: UserIndex,
     /// A signature error stops the send queue.
     pub drain_signature_errors: bool,
@@ -68,11 +68,11 @@ pub struct QpInfo {
     pub send_cq: Cqn,
     /// Completion queue of receives.
     pub receive_cq: Cqn,
-    /// It has a receive queue of its own: neither a shared one nor none.
+    /// The queue pair has its own receive queue. False for a shared receive queue, or none.
     pub has_receive_queue: bool,
     /// Work requests must carry a checksum (PRM `wq_signature`).
     pub checks_requests: bool,
-    /// Received data may go into completion entries, which breaks addresses that start at 0.
+    /// The device may write received data into completion entries, which fails for buffers at address 0.
     pub scatters_to_cqe: bool,
 }
 

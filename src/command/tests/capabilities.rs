@@ -1,4 +1,4 @@
-//! What the device can do.
+//! Capabilities of the device.
 
 use super::*;
 use crate::mkey::RelaxedOrdering;
@@ -41,7 +41,7 @@ pub(super) fn crypto(words: &[Word]) -> CryptoCapabilities {
 
 #[test]
 fn capabilities_are_asked_for() {
-    // op_mod 1 and 0x35, as libmlx5 was seen to ask.
+    // The op_mod values 1 and 0x35 are those that libmlx5 was seen to use.
     words(&QueryGeneralCapabilities, &[(0, 0x0100_0000), (4, 0x01)]);
     words(&QueryCryptoCapabilities, &[(0, 0x0100_0000), (4, 0x35)]);
 }
@@ -138,7 +138,7 @@ fn m52_m54_general_capabilities() {
         assert!(!caps.can_create(ObjectType(absent)), "{absent:#x}");
     }
 
-    // What the first reply leaves out, one bit at a time.
+    // The capabilities that the first reply lacks, one bit at a time.
     let none = general(&[]);
     assert_eq!((none.signatures(), none.xts_engine(), none.log_max_copy), (None, None, None));
     let single = GeneralCapabilities { xts_single_block: true, ..none };

@@ -41,7 +41,7 @@ fn m32_deks_in_all_eight_forms() {
     }
 }
 
-/// Each bit of either half makes a difference; without one a key must be asked for by name.
+/// A difference in any bit of the halves is enough. A key with equal halves needs the named constructor.
 #[test]
 fn halves_that_are_equal_are_refused() {
     fn check<const N: usize>() {
@@ -103,7 +103,8 @@ fn deks_and_logins_are_those_of_rdma_core() {
     assert_eq!(dek.dek_id(), DekId::new(0xab_cdef).unwrap());
 }
 
-/// As the kernel's `mlx5_crypto_modify_dek_key` and `mlx5_crypto_cmd_sync_crypto` fill them in.
+/// The expected bytes are those of the kernel's `mlx5_crypto_modify_dek_key` and
+/// `mlx5_crypto_cmd_sync_crypto`.
 #[test]
 fn keys_get_other_values() {
     let key: [u8; 32] = core::array::from_fn(|index| index as u8 + 1);
@@ -167,7 +168,7 @@ fn m26_m30_what_does_not_fit_cannot_be_written() {
         Credential::new(&long),
         Err(OutOfRange { what: "credential length", value: 49, min: 0, max: 48 })
     );
-    // A shorter one is followed by zeros.
+    // A shorter credential is followed by zeros.
     let short = CreateLogin {
         credential_id: CredentialId::default(),
         import_kek_id: ImportKekId::default(),

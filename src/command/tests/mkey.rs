@@ -26,7 +26,7 @@ fn m1_mkeys_are_those_of_rdma_core_for_each_flag() {
             (0x4c, crypto << 27),
         ];
         words(&mkey(features), &golden);
-        // The tag's update is the kernel's matter.
+        // `update_tag` does not change the bytes of the command.
         words(&mkey(MkeyFeatures { update_tag: true, ..features }), &golden);
     }
 }
@@ -89,9 +89,9 @@ fn m4_entries_are_rounded_up_to_four() {
     );
 }
 
-/// As the kernel makes one (`mlx5e_create_umr_ksm_mkey`): free, for UMRs, access mode 3, the length of the
-/// entries where pages have theirs. The kernel gives a length of the space as well, which our first
-/// configuration gives.
+/// The expected bytes are those of the kernel's `mlx5e_create_umr_ksm_mkey`: free, for UMRs, access mode 3,
+/// the length of the entries in `log_page_size`. The kernel also gives the length of the space, which this
+/// library gives with the first configuration.
 #[test]
 fn m83_an_mkey_for_entries_of_one_length() {
     let entry_size = Some(KsmEntrySize::new(1 << 21).unwrap());
@@ -237,8 +237,8 @@ fn mkeys_have_no_more_entries_than_the_device_takes() {
     assert_eq!(GeneralCapabilities { log_max_entries: 63, ..device }.max_entries(), u32::MAX);
 }
 
-/// Entries behind number 65,535 are for devices whose requests can name them. A list that an mkey is created
-/// with is not changed.
+/// Entries after number 65,535 need a device whose requests can name them. This limit does not apply to an
+/// mkey that is created with its list, since no request changes that list.
 #[test]
 fn m84_mkeys_have_as_many_entries_as_requests_can_name() {
     let device = |log, bit: u32| general(&[(0x30, bit << 7 | log)]);
@@ -272,7 +272,7 @@ fn an_mkey_brings_its_list() {
     let entries = keys.map(|key| KlmEntry { address: 0x1122_3344_5566_7788, length: 0x1000_0001, key });
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let new = |entries| CreateListMkey::new(pd(), access, 0x7000_0000_1234, entries, &device).unwrap();
-    // As DPDK's `mlx5_devx_cmd_mkey_create` fills the command in: five entries, padded to eight.
+    // The expected bytes are those of DPDK's `mlx5_devx_cmd_mkey_create`: five entries, padded to eight.
     let command = new(MkeyEntries::Klm(&entries)).with_tag(0x5a);
     assert_eq!((command.address(), command.length()), (0x7000_0000_1234, 0x5000_0005));
     let mut golden = vec![
@@ -298,7 +298,7 @@ fn an_mkey_brings_its_list() {
     assert_encodes(&command, &from_words(command.input_bytes(), &golden));
     assert_eq!(command.decode(&from_words(16, &[(8, 0x12_3456)])), Ok(Key::from_raw(0x1234_565a)));
 
-    // All of one length: access mode 3, the length where pages have theirs, and no length in the entries
+    // All entries have one length: access mode 3, the length in `log_page_size`, and no length in the entries
     // (kernel `mlx5_ksm`).
     let fixed = keys.map(|key| KsmEntry { address: 0x1122_3344_5566_7788, key });
     let command = new(MkeyEntries::Ksm(KsmEntrySize::new(1 << 21).unwrap(), &fixed[..2]))

@@ -15,7 +15,7 @@ fn m56_completion_queues() {
         page_size: LogPageSize::P64K,
         ignore_overrun: true,
     };
-    // The kernel's and DPDK's `cqc` and `create_cq_in`.
+    // The positions are those of `cqc` and `create_cq_in` in the kernel and in DPDK.
     const CQC: usize = 0x80;
     for (cqe_size, cqe_sz) in [(CqeSize::B64, 0), (CqeSize::B128, 1)] {
         let command = CreateCq { cqe_size, ..command };
@@ -82,7 +82,7 @@ fn queue_pairs_are_created_as_with_rdma_core() {
         (0x108, 0x1357_9bdf),
         (0x10c, 0x8000_0000),
     ];
-    // The offset of the rings is DPDK's and the kernel's.
+    // The position of the rings' offset is that of DPDK and the kernel.
     let mut with_offset = golden.to_vec();
     with_offset.extend([(0x100, 0x0102_0304), (0x104, 0x0506_0708)]);
     words(&command, &with_offset);

@@ -1,7 +1,7 @@
-//! What starts a device, and objects over pages of memory.
+//! Commands that start a device, and objects over pages of memory.
 //!
 //! ENABLE_HCA's `embedded_cpu_function`, DISABLE_HCA and CREATE_CQ follow the kernel's `mlx5_ifc.h`:
-//! rdma-core's lacks them.
+//! rdma-core's header lacks them.
 
 use super::queues::create_qp;
 use super::*;
