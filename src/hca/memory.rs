@@ -1,4 +1,4 @@
-//! The memory of a command queue, and what is written there.
+//! The memory of a command queue, and the signatures in it.
 
 use crate::wire::prm::command_queue::{BLOCK_BYTES, CommandBlock, CommandEntry};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -6,19 +6,20 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Entries that a page holds.
 pub(super) const ENTRIES: usize = 64;
 
-/// Where the blocks begin, behind the page of entries, in bytes.
+/// The offset of the blocks in bytes. They follow the page of entries.
 pub(super) const BLOCKS_AT: u64 = 4096;
 
-/// What software shares with the device to give it commands: a page of entries, and blocks for what does not
-/// fit into them.
+/// The memory through which software gives commands to the device: a page of entries, and blocks for requests
+/// and replies that do not fit into an entry.
 ///
-/// `BLOCKS` is a power of two. Request and reply take a block for each 512 bytes behind the first 16 of each:
-/// 16 blocks are enough for every command of this library whose list has up to 900 pages.
+/// `BLOCKS` is a power of two. The first 16 bytes of a request and of a reply are in the entry; each needs a
+/// block for every further 512 bytes. 16 blocks are enough for every command of this library whose list has
+/// up to 900 pages.
 ///
 /// ```
 /// use mlx5_mkey::hca::CommandMemory;
 /// assert_eq!((size_of::<CommandMemory<16>>(), align_of::<CommandMemory<16>>()), (20 << 10, 4096));
-/// // Any bytes are such memory: it may be wherever the device reaches.
+/// // Any bytes are valid, so the memory may be anywhere that the device reaches.
 /// let memory = Box::new(CommandMemory::<16>::ZERO);
 /// ```
 #[derive(Clone, Debug, FromBytes, KnownLayout, Immutable)]
@@ -46,24 +47,24 @@ fn xor(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// Signs an entry whose other fields are written.
+/// Signs an entry. All other fields must have been written before.
 pub(super) fn sign_entry(entry: &mut CommandEntry) {
     entry.signature = 0;
     entry.signature = !xor(entry.as_bytes());
 }
 
-/// Returns whether an entry is signed.
+/// Returns whether the signature of an entry is right.
 pub(super) fn is_signed(entry: &CommandEntry) -> bool {
     xor(entry.as_bytes()) == 0xff
 }
 
-/// The part of a block that has signatures, and the part of it that has a signature of its own.
+/// Returns the signed part of a block, and the part of it that has its own signature.
 fn signed(block: &CommandBlock) -> Option<(&[u8], &[u8])> {
     let whole = block.as_bytes().get(..BLOCK_BYTES + 64)?;
     Some((whole, whole.get(BLOCK_BYTES..BLOCK_BYTES + 63)?))
 }
 
-/// Signs a block whose other fields are written.
+/// Signs a block. All other fields must have been written before.
 pub(super) fn sign_block(block: &mut CommandBlock) {
     (block.control_signature, block.signature) = (0, 0);
     block.control_signature = !signed(block).map_or(0, |(_, control)| xor(control));

@@ -1,10 +1,10 @@
-//! A device without a driver: its registers, its command queue, and how it is started and stopped.
+//! A device without a driver: its registers, its command queue, its start and its stop.
 //!
-//! Where a system has a driver for the device, that has the command queue, and the shim, `devx`, goes through
-//! it. On a bare machine nobody has it: [`CommandQueue`] carries a [`Command`](crate::command::Command) over
-//! memory and a window of registers that the caller gives, and [`CommandQueue::start`] takes the device from
-//! reset to where objects can be made. Nothing is allocated, commands are carried one at a time, and every
-//! wait ends.
+//! If the operating system has a driver for the device, the driver owns the command queue, and the shim,
+//! `devx`, sends commands through the driver. On bare metal there is no driver. There [`CommandQueue`]
+//! carries a [`Command`](crate::command::Command) over memory and registers that the caller gives, and
+//! [`CommandQueue::start`] starts the device from reset, so that objects can be created. This module
+//! allocates nothing, carries one command at a time, and limits every wait.
 //!
 //! ```
 //! use embedded_hal::delay::DelayNs;
@@ -12,7 +12,7 @@
 //! use mlx5_mkey::error::CommandQueueError;
 //! use mlx5_mkey::hca::{CommandMemory, CommandQueue, CommandQueueConfig, PageRange, Registers};
 //!
-//! /// From reset to a protection domain and a UAR page.
+//! /// Starts a device, and allocates a protection domain and a UAR page.
 //! fn bring_up(
 //!     registers: impl Registers,                     // on a device, `hca::MappedRegisters`
 //!     memory: &'static mut CommandMemory<16>,        // which the device reaches

@@ -1,4 +1,4 @@
-//! Commands are carried: a request is laid into memory, the doorbell rung, the reply waited for.
+//! The command queue: it writes a request into memory, rings the doorbell, and waits for the reply.
 
 use super::memory::{BLOCKS_AT, CommandMemory, ENTRIES, is_block_signed, is_signed, sign_block, sign_entry};
 use super::registers::{Register, Registers};
@@ -13,7 +13,7 @@ use crate::wire::prm::command_queue::{
 use embedded_hal::delay::DelayNs;
 use zerocopy::{FromZeros, IntoBytes, transmute};
 
-/// How a command queue works.
+/// The configuration of a command queue.
 ///
 /// ```
 /// use mlx5_mkey::hca::CommandQueueConfig;
@@ -22,7 +22,7 @@ use zerocopy::{FromZeros, IntoBytes, transmute};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CommandQueueConfig {
-    /// Where the device reaches the queue's memory: a multiple of 4096.
+    /// The address of the queue's memory as the device reaches it: a multiple of 4096.
     pub address: u64,
     /// How long a command may take, in milliseconds; Linux waits for 60 seconds.
     pub timeout_ms: u32,
@@ -34,13 +34,14 @@ pub struct CommandQueueConfig {
 }
 
 impl CommandQueueConfig {
-    /// A queue with Linux's time-outs, whose replies are taken as they are.
+    /// Returns a configuration with Linux's time-outs, which accepts replies without checking their
+    /// signatures.
     pub const fn new(address: u64) -> Self {
         Self { address, timeout_ms: 60_000, ready_ms: 120_000, verify_replies: false }
     }
 }
 
-/// How long is waited between two looks at an entry, in microseconds, and at the firmware, in milliseconds.
+/// The time between two looks at an entry, in microseconds, and at the firmware's state, in milliseconds.
 const POLL_US: u32 = 10;
 const READY_MS: u32 = 2;
 
@@ -51,18 +52,18 @@ pub(super) struct Held {
     pub(super) pages: u32,
 }
 
-/// A device's command queue. One command is carried at a time, and waited for.
+/// A device's command queue. It carries one command at a time, and waits for the reply.
 ///
-/// Commands that a device took and did not answer in time may be answered later, into memory that would be
-/// another command's then: so after [`CommandQueueError::TimedOut`] the queue is lost, and takes no more.
-/// What helps is a reset of the function.
+/// If the device does not answer a command in time, it may write the answer later, into memory that another
+/// command would then use. So after [`CommandQueueError::TimedOut`] the queue is lost, and refuses further
+/// commands. Only a reset of the function helps.
 ///
 /// ```
 /// use embedded_hal::delay::DelayNs;
 /// use mlx5_mkey::command::{GeneralCapabilities, QueryGeneralCapabilities};
 /// use mlx5_mkey::error::CommandQueueError;
 /// use mlx5_mkey::hca::{CommandMemory, CommandQueue, CommandQueueConfig, MappedRegisters};
-/// /// Asks a device that somebody has started; its function was not reset since.
+/// /// Queries a device that was started before, and whose function was not reset since.
 /// fn ask(
 ///     registers: MappedRegisters,
 ///     (memory, address): (&mut CommandMemory<16>, u64),
@@ -82,23 +83,23 @@ pub struct CommandQueue<'m, R> {
     token: u8,
     is_lost: bool,
     pub(super) function: Function,
-    /// Pages of the firmware, for up to two functions: those that it named when it booted and before it was
-    /// started.
+    /// Pages that the firmware holds, for up to two functions: the function that it named in the boot phase,
+    /// and the one in the init phase.
     pub(super) held: [Held; 2],
-    /// INIT_HCA was carried out, or may have been.
+    /// INIT_HCA was carried out, or may have been carried out.
     pub(super) is_running: bool,
 }
 
 crate::fmt::format_counters!(['m, R] CommandQueue ['m, R] { token });
 
 impl<'m, R: Registers> CommandQueue<'m, R> {
-    /// Waits until the firmware is ready, and tells it where the queue is.
+    /// Waits until the firmware is ready, and tells it the address of the queue.
     ///
     /// # Errors
-    /// [`CommandError::Misaligned`] for the address, also where the memory would end behind 2^64;
+    /// [`CommandError::Misaligned`] for the address, also where the memory would end after 2^64;
     /// [`CommandQueueError::Queue`] unless `BLOCKS` is a power of two: nothing was done.
     /// [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`] or [`CommandQueueError::Layout`] for
-    /// a device that is not as it has to be: nothing was written.
+    /// a device that does not meet the requirements: nothing was written.
     pub fn new<const BLOCKS: usize>(
         mut registers: R,
         memory: &'m mut CommandMemory<BLOCKS>,
@@ -123,13 +124,14 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         }
         let low = QueueLow::from_bits(registers.read(Register::QueueLow));
         let (log_size, log_stride) = (low.log_size(), low.log_stride());
-        // Entries have 64 bytes, all of them are in a page, and the doorbell has a bit for each.
+        // Entries have at least 64 bytes, all entries are in one page, and the doorbell has a bit for each.
         if log_stride < 6 || log_size.saturating_add(log_stride) > 12 || log_size > 5 {
             return Err(CommandQueueError::Layout { log_size, log_stride });
         }
         registers.write(Register::QueueHigh, (config.address >> 32) as u32);
         registers.write(Register::QueueLow, config.address as u32);
-        // The first command's doorbell is behind both: its barrier waits for all stores before it.
+        // The doorbell of the first command comes after both stores, and its barrier waits for all earlier
+        // stores.
         let function = Function { embedded_cpu: state.embedded_cpu(), ..Function::OWN };
         Ok(Self {
             registers,
@@ -146,21 +148,23 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         })
     }
 
-    /// Returns the function that the queue is of.
+    /// Returns the function that the queue belongs to.
     pub const fn function(&self) -> Function {
         self.function
     }
 
-    /// Has the device carry out a command, and waits for its reply. Request and reply are on the stack
+    /// Executes a command on the device, and waits for its reply. Request and reply are on the stack
     /// meanwhile: up to 9 KiB for the commands of this library.
     ///
     /// # Errors
     /// [`CommandError::MailboxTooShort`] for a command that is longer than its type:
     /// [`CommandQueue::execute_in`] carries it. [`CommandQueueError::Command`] for a request that cannot be
-    /// encoded, or where the device refuses it; [`CommandQueueError::TooManyBlocks`] where it does not fit
-    /// into the queue's memory. Nothing was done. [`CommandQueueError::Delivery`] where the device could not
-    /// read it, or not write its reply. [`CommandQueueError::Reply`] where its answer is not signed: whether
-    /// it was carried out is unknown, as after [`CommandQueueError::TimedOut`], which makes the queue lost.
+    /// encoded, or where the device refuses it; [`CommandQueueError::TooManyBlocks`] where request or reply
+    /// do not fit into the queue's memory. After these errors nothing was done.
+    /// [`CommandQueueError::Delivery`] where the device could not read the request, or could not write the
+    /// reply. [`CommandQueueError::Reply`] where the reply has a wrong signature or token: it is unknown
+    /// whether the command was carried out. The same holds after [`CommandQueueError::TimedOut`], which makes
+    /// the queue lost.
     pub fn execute<C: Command>(
         &mut self,
         command: &C,
@@ -170,9 +174,9 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         self.execute_in(command, input.as_mut_bytes(), delay)
     }
 
-    /// As [`CommandQueue::execute`], with a request in the caller's memory of at least
-    /// [`Command::input_bytes`]: for one that is longer than its type, as
-    /// [`CreateListMkey`](crate::command::CreateListMkey) is with its list.
+    /// As [`CommandQueue::execute`], but encodes the request into memory of the caller, of at least
+    /// [`Command::input_bytes`]. Meant for requests that are longer than their type, such as
+    /// [`CreateListMkey`](crate::command::CreateListMkey) with its list.
     ///
     /// # Errors
     /// [`CommandError::MailboxTooShort`] for memory of fewer bytes, else as [`CommandQueue::execute`].
@@ -212,7 +216,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
                 blocks: blocks as u32,
             });
         }
-        // 0 is no token.
+        // Tokens are never 0.
         self.token = self.token.checked_add(1).unwrap_or(1);
 
         let (begin, rest) = request.split_at_checked(INLINE_BYTES).unwrap_or((request, &[]));
@@ -248,23 +252,23 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         if is_good { Ok(()) } else { Err(CommandQueueError::Reply { command }) }
     }
 
-    /// Returns the entry for a command: the last for what the firmware may need before it can end another
-    /// (Linux, rdma-core), the first for all else.
+    /// Returns the entry for a command. MANAGE_PAGES uses the last entry, because the firmware may need it to
+    /// finish another command (Linux, rdma-core). All other commands use the first entry.
     fn slot(&self, command: Opcode) -> u64 {
         if command == Opcode::MANAGE_PAGES { !(u64::MAX.wrapping_shl(self.log_size.into())) } else { 0 }
     }
 
-    /// Returns where the device reaches a block, 0 where it is `end`.
+    /// Returns the address of a block as the device reaches it, or 0 for the block number `end`.
     fn address_of(&self, block: u64, end: u64) -> u64 {
         if block == end {
             return 0;
         }
-        // `new` looked that the memory ends before 2^64.
+        // `new` has checked that the memory ends before 2^64.
         let distance = BLOCKS_AT.wrapping_add(block.wrapping_mul(size_of::<CommandBlock>() as u64));
         self.config.address.wrapping_add(distance)
     }
 
-    /// Writes blocks that follow each other, with these bytes.
+    /// Writes a chain of consecutive blocks that holds these bytes.
     fn lay_chain(&mut self, first: u64, count: u64, bytes: &[u8]) {
         let mut chunks = bytes.chunks(BLOCK_BYTES);
         for number in 0..count {
@@ -276,12 +280,12 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
             block.next.set(self.address_of(place.wrapping_add(1), first.wrapping_add(count)));
             sign_block(&mut block);
             self.blocks.write_from(place, &block);
-            // There may be a key in it.
+            // The block may still hold a key of an earlier command.
             wipe(&mut block.data);
         }
     }
 
-    /// Waits until an entry is software's again, and returns it.
+    /// Waits until the device has handed an entry back to software, and returns the entry.
     fn wait(&self, place: u64, delay: &mut dyn FnMut(u32)) -> Option<CommandEntry> {
         let looks = u64::from(self.config.timeout_ms) * 1000 / u64::from(POLL_US);
         for _ in 0..looks {
@@ -293,13 +297,13 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         finished_entry(&self.entries, place)
     }
 
-    /// Overwrites what a request held.
+    /// Overwrites the bytes of a request.
     fn wipe(&mut self, place: u64, inputs: u64) {
         self.entries.wipe(place);
         (0..inputs).for_each(|block| self.blocks.wipe(block));
     }
 
-    /// Copies a reply out, and returns whether it is as it must be.
+    /// Copies a reply out, and returns whether its token and signatures are right.
     fn take_reply(&self, entry: &CommandEntry, first: u64, count: u64, reply: &mut [u8]) -> bool {
         let copy = |to: &mut [u8], from: &[u8]| to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
         let mut is_good = is_signed(entry) && entry.token == self.token;
@@ -320,7 +324,7 @@ const fn blocks_of(length: usize) -> u64 {
     length.saturating_sub(INLINE_BYTES).div_ceil(BLOCK_BYTES) as u64
 }
 
-/// Tells the device of an entry.
+/// Rings the doorbell for an entry.
 #[inline(never)]
 fn ring_command(slot: u64, registers: &mut impl Registers) {
     barrier::record_before_doorbell();
@@ -328,7 +332,7 @@ fn ring_command(slot: u64, registers: &mut impl Registers) {
     barrier::flush_doorbell();
 }
 
-/// Returns an entry that is software's again.
+/// Returns an entry, if the device has handed it back to software.
 #[inline(never)]
 fn finished_entry(entries: &Ring<'_, CommandEntry>, place: u64) -> Option<CommandEntry> {
     let slot = entries.peek(place);
@@ -351,7 +355,7 @@ fn finished_entry(entries: &Ring<'_, CommandEntry>, place: u64) -> Option<Comman
     Some(transmute!(words))
 }
 
-/// Waits until the firmware is ready, and returns what it says of itself.
+/// Waits until the firmware is ready, and returns the state that it reports.
 fn wait_ready(
     registers: &mut impl Registers,
     milliseconds: u32,

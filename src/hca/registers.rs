@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 ///
 /// ```
 /// use mlx5_mkey::hca::{Register, Registers};
-/// /// Registers that a debugger reaches.
+/// /// Registers that are accessed through a debugger.
 /// struct Probe(fn(usize) -> u32, fn(usize, u32));
 /// impl Registers for Probe {
 ///     fn read(&mut self, register: Register) -> u32 {
@@ -28,7 +28,7 @@ pub enum Register {
     InterfaceRevision,
     /// Upper half of the command queue's address.
     QueueHigh,
-    /// Its lower half, and what the device says of the queue.
+    /// Lower half of the command queue's address, and the device's description of the queue.
     QueueLow,
     /// Command doorbell.
     Doorbell,
@@ -37,7 +37,7 @@ pub enum Register {
 }
 
 impl Register {
-    /// Returns where it is, in bytes from the beginning of BAR 0.
+    /// Returns the register's offset in BAR 0, in bytes.
     pub const fn offset(self) -> usize {
         match self {
             Self::InterfaceRevision => offset::INTERFACE_REVISION,
@@ -51,8 +51,8 @@ impl Register {
 
 /// A window of registers: those of a device ([`MappedRegisters`]), or of a software device.
 ///
-/// Values are numbers; that the device has them in big endian is the window's to know. The command queue
-/// orders memory and the doorbell: implementations need no barriers.
+/// Values are in the processor's byte order: implementations convert from and to the device's big endian. The
+/// command queue orders accesses to memory and to the doorbell, so implementations need no barriers.
 pub trait Registers {
     /// Reads a register.
     fn read(&mut self, register: Register) -> u32;
@@ -77,7 +77,7 @@ impl<R: Registers + ?Sized> Registers for &mut R {
 /// use core::ptr::NonNull;
 /// use mlx5_mkey::hca::MappedRegisters;
 /// /// # Safety
-/// /// The caller promises what [`MappedRegisters::new`] asks for.
+/// /// The contract of [`MappedRegisters::new`].
 /// unsafe fn registers(bar: usize) -> Option<MappedRegisters> {
 ///     let bar = NonNull::new(core::ptr::with_exposed_provenance_mut(bar))?;
 ///     // SAFETY: the caller vouches for the mapping.
@@ -89,29 +89,29 @@ pub struct MappedRegisters {
     base: *mut u32,
 }
 
-// SAFETY: the registers are a place of the device, not of a thread; exclusive access goes with the value.
+// SAFETY: the registers belong to the device, not to a thread, and the value has exclusive access to them.
 unsafe impl Send for MappedRegisters {}
 
 impl MappedRegisters {
-    /// Takes up the registers.
+    /// Creates the window over mapped registers.
     ///
     /// # Safety
-    /// From here on the device does what commands say. The caller vouches that
-    /// - `bar` is where BAR 0 begins, 4-byte aligned, of which the first 512 bytes are mapped as a device's
-    ///   registers are (Arm: Device memory; reads and writes of 4 bytes reach the device as they are), valid
-    ///   as long as the value lives, and used by nobody else; the device may be a bus master;
-    /// - the address that the command queue is given is that of its memory as the device reaches it, and that
-    ///   memory stays, for the device alone, until the function is disabled or reset: also where the Rust
-    ///   value is dropped before, or a command has timed out;
-    /// - addresses in commands (pages for the firmware, of rings, of doorbell records) are those of memory
-    ///   that is there for the device until the command's opposite is done, and that Rust code uses only as
-    ///   the types over it say.
+    /// From here on the device executes commands. The caller vouches that
+    /// - `bar` is the beginning of BAR 0, 4-byte aligned. Its first 512 bytes are mapped as device registers
+    ///   (Arm: Device memory; reads and writes of 4 bytes reach the device unchanged). The mapping is valid
+    ///   as long as the value lives, and nobody else uses it. The device may be a bus master;
+    /// - the address that the command queue gets is the bus address of its memory, and this memory stays
+    ///   reserved for the device until the function is disabled or reset, even if the Rust value is dropped
+    ///   before or a command has timed out;
+    /// - addresses in commands (of pages for the firmware, of rings, of doorbell records) lead to memory that
+    ///   is reserved for the device until the opposite command is done, and that Rust code uses only through
+    ///   the types for it.
     pub const unsafe fn new(bar: NonNull<u32>) -> Self {
         Self { base: bar.as_ptr() }
     }
 
     const fn place(&self, register: Register) -> *mut u32 {
-        // SAFETY: registers lie in the first 512 bytes, which `new`'s caller vouches for.
+        // SAFETY: all registers are in the first 512 bytes, for which the caller of `new` vouches.
         unsafe { self.base.byte_add(register.offset()) }
     }
 }

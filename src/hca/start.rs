@@ -1,4 +1,4 @@
-//! From reset to where objects can be made, and back.
+//! Starting a device from reset, and stopping it.
 
 use super::queue::{CommandQueue, Held};
 use super::registers::Registers;
@@ -9,24 +9,23 @@ use crate::command::{
 use crate::error::{CommandError, CommandQueueError};
 use embedded_hal::delay::DelayNs;
 
-/// How long the firmware may keep pages that it is asked for, in milliseconds (Linux
-/// `MAX_RECLAIM_TIME_MSECS`).
+/// How long the firmware may take to return pages, in milliseconds (Linux `MAX_RECLAIM_TIME_MSECS`).
 const RECLAIM_MS: u32 = 5000;
 
-/// Pages in a list: as many as fit, and then fewer.
+/// Numbers of pages in a list: the large one first, then the smaller one for the rest.
 const MANY: usize = 64;
 const SOME: usize = 8;
 
-/// Where pages for the firmware come from: 4096 bytes each, by their addresses on the bus, and not at 0.
+/// A source of pages for the firmware: 4096 bytes each, by their addresses on the bus, never at 0.
 ///
-/// A page that was taken is the device's, and nobody else's, until it is put back.
+/// A page that was taken belongs to the device alone until it is put back.
 pub trait PageSource {
-    /// Takes a page; `None` where there is none left.
+    /// Takes a page, or returns `None` if no page is left.
     fn take(&mut self) -> Option<u64>;
 
-    /// Takes a page back, and returns whether it was taken from here and, as far as the source knows, is not
-    /// back yet. Else nothing may change: the address is what the device reports, which may be any multiple
-    /// of 4096, or the same one twice.
+    /// Puts a page back. Returns true if the page was taken from this source and, as far as the source knows,
+    /// was not put back yet. Otherwise nothing may change. The device reports the address, so it may be any
+    /// multiple of 4096, or come twice.
     fn put_back(&mut self, address: u64) -> bool;
 }
 
@@ -40,8 +39,8 @@ impl<S: PageSource + ?Sized> PageSource for &mut S {
     }
 }
 
-/// Pages that follow each other. A bitmap of the caller's tells which of them are taken: a page that comes
-/// back twice is refused, and one that is back can be taken anew.
+/// A range of consecutive pages. A bitmap of the caller records which pages are taken. A page that comes back
+/// twice is refused the second time. A page that was put back can be taken again.
 ///
 /// ```
 /// use mlx5_mkey::hca::{PageRange, PageSource};
@@ -59,13 +58,13 @@ impl<S: PageSource + ?Sized> PageSource for &mut S {
 pub struct PageRange<'m> {
     first: u64,
     count: u32,
-    /// A bit for each page: it is taken. Bits behind the last page are not used.
+    /// A bit for each page, set if the page is taken. Bits after the last page are not used.
     bitmap: &'m mut [u64],
 }
 
 impl<'m> PageRange<'m> {
-    /// Takes `count` pages from an address on the bus on. `bitmap` has a bit for each; its contents do not
-    /// matter.
+    /// Creates a source of `count` pages, beginning at the bus address `first`. `bitmap` has a bit for each
+    /// page; its contents do not matter.
     ///
     /// # Errors
     /// [`CommandError::Misaligned`] unless the address is a multiple of 4096, [`CommandError::PageAtZero`],
@@ -110,7 +109,7 @@ impl PageSource for PageRange<'_> {
         let number = distance / FIRMWARE_PAGE;
         let place = usize::try_from(number / 64).ok().and_then(|at| self.bitmap.get_mut(at));
         let bit = 1_u64.wrapping_shl(number as u32);
-        // Bits behind the last page are never set.
+        // Bits after the last page are never set.
         let Some(word) = place.filter(|word| **word & bit != 0) else { return false };
         *word &= !bit;
         true
@@ -118,23 +117,23 @@ impl PageSource for PageRange<'_> {
 }
 
 impl<R: Registers> CommandQueue<'_, R> {
-    /// Takes the device from reset to where objects can be made: enables the function, chooses version 1 of
-    /// the interface, gives the firmware the pages that it wants, and starts it (the order of Linux's
+    /// Starts the device from reset, so that objects can be created: enables the function, chooses version 1
+    /// of the interface, gives the firmware the pages that it wants, and starts it (the order of Linux's
     /// `mlx5_function_setup` and rdma-core's `mlx5_vfio_setup_function`).
     ///
-    /// What both do beside that has to do with more than memory keys, and the device's own settings are kept:
-    /// host endianness (little endian), SET_HCA_CAP, RoCE.
+    /// Both drivers also set host endianness (little endian), capabilities (SET_HCA_CAP) and RoCE. Memory
+    /// keys do not need these steps, so the device keeps its own settings.
     ///
     /// Assumption: the firmware wants no more pages while it runs (PAGE_REQUEST events are not read).
     ///
-    /// Assumption: a port of Ethernet whose firmware has RoCE off needs MODIFY_NIC_VPORT_CONTEXT first, which
-    /// is not here.
+    /// Assumption: an Ethernet port whose firmware has RoCE off needs MODIFY_NIC_VPORT_CONTEXT first. This
+    /// library does not have that command.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware without that version;
-    /// [`CommandQueueError::NoPages`] where the source ends too early; [`CommandQueueError::PagesKept`] where
-    /// pages are wanted for a third function while those of two are not back. What was done is undone by
-    /// [`CommandQueue::stop`].
+    /// As [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware without version 1;
+    /// [`CommandQueueError::NoPages`] where the source has too few pages; [`CommandQueueError::PagesKept`]
+    /// where the firmware wants pages for a third function while it still has those of two.
+    /// [`CommandQueue::stop`] undoes the steps before the error.
     pub fn start(
         &mut self,
         pages: &mut impl PageSource,
@@ -152,19 +151,19 @@ impl<R: Registers> CommandQueue<'_, R> {
         started
     }
 
-    /// Stops the device: every object is gone, the firmware's pages are put back, and the function is
-    /// disabled. So it does behind a start that failed.
+    /// Stops the device: destroys all objects, puts the firmware's pages back, and disables the function. It
+    /// also works after a start that failed.
     ///
-    /// A step that the firmware refuses, or answers wrongly, does not keep the function enabled: the later
-    /// steps are done, and the first error is returned. Pages that are not back are the device's until it is
-    /// reset.
+    /// If the firmware refuses a step or answers it wrongly, the later steps are still done, so that the
+    /// function is disabled. The first error is returned. Pages that did not come back belong to the device
+    /// until it is reset.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`]. Behind [`CommandQueueError::Delivery`], [`CommandQueueError::TimedOut`]
+    /// As [`CommandQueue::execute`]. After [`CommandQueueError::Delivery`], [`CommandQueueError::TimedOut`]
     /// and [`CommandQueueError::Lost`] later steps were not done: the device may not know the command, or may
-    /// still carry it out, and the function must not be disabled meanwhile. Where the queue is not lost,
-    /// calling this again does them. [`CommandQueueError::PagesKept`] where the firmware keeps pages, and
-    /// [`CommandQueueError::ForeignPage`] where it gives back a page that it was not given, or one twice.
+    /// still carry it out, and the function must not be disabled meanwhile. If the queue is not lost, another
+    /// call does these steps. [`CommandQueueError::PagesKept`] where the firmware keeps pages, and
+    /// [`CommandQueueError::ForeignPage`] where it gives back a page that it did not have, or a page twice.
     pub fn stop(
         &mut self,
         pages: &mut impl PageSource,
@@ -176,7 +175,8 @@ impl<R: Registers> CommandQueue<'_, R> {
             if is_undelivered(&stopped) {
                 return stopped;
             }
-            // Not to be repeated where only its answer is bad: a device that was torn down refuses it.
+            // TEARDOWN_HCA is not repeated if only its answer was bad: a device that was torn down refuses
+            // it.
             self.is_running = !matches!(stopped, Ok(()) | Err(CommandQueueError::Reply { .. }));
         }
         for place in 0..self.held.len() {
@@ -187,7 +187,7 @@ impl<R: Registers> CommandQueue<'_, R> {
             }
         }
         let disabled = self.execute(&DisableHca(self.function), delay);
-        // A function that is disabled runs no more, whatever it has refused before.
+        // A disabled function no longer runs, whatever it has refused before.
         self.is_running &= disabled.is_err();
         stopped.and(disabled)
     }
@@ -224,7 +224,7 @@ impl<R: Registers> CommandQueue<'_, R> {
         let place = own.or_else(|| self.held.iter().position(|held| held.pages == 0));
         let place = place.ok_or(CommandQueueError::PagesKept { pages: self.held_pages() })?;
         let mut taken = 0_usize;
-        // There is no page at 0.
+        // Pages are never at 0, so 0 stands for a missing page, which the command refuses.
         let pages: [u64; PAGES] = core::array::from_fn(|_| {
             source.take().inspect(|_| taken = taken.saturating_add(1)).unwrap_or_default()
         });
@@ -234,7 +234,7 @@ impl<R: Registers> CommandQueue<'_, R> {
             Err(CommandQueueError::NoPages { wanted })
         };
         match given {
-            // Where the answer is lost, the device may have taken them.
+            // If the answer is lost, the device may have taken the pages.
             Ok(())
             | Err(
                 CommandQueueError::TimedOut { .. }
