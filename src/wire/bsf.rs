@@ -1,4 +1,5 @@
-//! Byte stream formats: what the device does to the bytes that pass through an mkey (PRM `bsf`).
+//! Byte stream formats, which describe how the device processes the bytes that pass through an mkey (PRM
+//! `bsf`).
 
 use super::codes::codes;
 use super::low::{low8, low32};
@@ -13,12 +14,12 @@ pub struct BsfSize {
     /// 1 for a crypto BSF (`MLX5_BSF_TYPE_CRYPTO`), 0 for a signature BSF.
     #[bits(4, into = low8::<4>)]
     pub kind: u8,
-    /// Both domains have the same block structure: the wire byte is a copy mask (`MLX5_BSF_SBS_SHIFT`).
+    /// Both domains have the same block structure, so the byte `wire` is a copy mask (`MLX5_BSF_SBS_SHIFT`).
     pub same_block_structure: bool,
     #[bits(1)]
     __: u8,
-    /// Size code: [`BsfSize::WITH_INLINE`] for a BSF on its own, [`BsfSize::SIGNATURE_AND_CRYPTO`] for each
-    /// of two.
+    /// Size code: [`BsfSize::WITH_INLINE`] for a single BSF, [`BsfSize::SIGNATURE_AND_CRYPTO`] for each BSF
+    /// of a pair.
     #[bits(2, into = low8::<2>)]
     pub size: u8,
 }
@@ -30,9 +31,9 @@ impl BsfSize {
     pub const BASIC: u8 = 0;
     /// 32 bytes: with the extension (SPDK's transaction signatures).
     pub const EXTENDED: u8 = 1;
-    /// 64 bytes, alone.
+    /// 64 bytes, the only BSF.
     pub const WITH_INLINE: u8 = 2;
-    /// 64 bytes, one of a signature and a crypto BSF.
+    /// 64 bytes, one BSF of a pair of signature and crypto.
     pub const SIGNATURE_AND_CRYPTO: u8 = 3;
 }
 
@@ -63,21 +64,20 @@ impl BfsPsv {
     pub const BASE_MASK: u8 = 0xf0;
 }
 
-/// What an mkey does for the signature of a transaction (`ext_init_gen_pro_size`; as SPDK's `lib/mlx5` writes
-/// it).
+/// The part of an mkey in the signature of a transaction (`ext_init_gen_pro_size`, as in SPDK's `lib/mlx5`).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct TransactionBits {
     #[bits(24)]
     __: u32,
-    /// The signature stands after the data in memory: it is checked where they are read, and generated where
-    /// they are written.
+    /// The signature is after the data in memory. The device checks it when the data is read, and generates
+    /// it when the data is written.
     pub memory_check_gen: bool,
     /// The signature starts from its seed with this mkey.
     pub memory_init: bool,
     #[bits(2)]
     __: u32,
-    /// The signature stands after the data on the wire.
+    /// The signature is after the data on the wire.
     pub wire_check_gen: bool,
     /// The signature starts from its seed with this mkey.
     pub wire_init: bool,
@@ -183,7 +183,8 @@ pub struct SignatureBsf {
     pub wire: u8,
     /// Block size selector of the memory domain.
     pub memory: u8,
-    /// Bytes of data of a digest; else all ones here, and drivers also write the exact length.
+    /// Data bytes of a digest. Otherwise this library writes all ones; other drivers also write the exact
+    /// length.
     pub raw_data_size: U32,
     /// Wire domain, see [`BfsPsv`].
     pub wire_bfs_psv: U32,
@@ -204,7 +205,7 @@ pub struct SignatureBsf {
 }
 
 impl SignatureBsf {
-    /// Adds the PSVs of the wire domain (high half) and the memory domain, at once.
+    /// Adds the PSVs of the wire domain (high half) and of the memory domain (low half) in one operation.
     #[inline]
     pub fn add_psvs(&mut self, psvs: u64) {
         let [_, selectors, ..]: &mut [U64; 8] = zerocopy::transmute_mut!(self);
@@ -213,8 +214,8 @@ impl SignatureBsf {
 }
 
 codes! {
-    /// What is encrypted and in which order signatures are made (`enc_order`). An open set: a ring may hold
-    /// any code.
+    /// The domain that holds ciphertext, and the order of cipher and signature (`enc_order`). An open set: a
+    /// ring may hold any code.
     EncryptionOrder(u8), "encryption order {:#x}";
 
     /// The wire holds ciphertext; its signature is inside the cipher (`ENCRYPTED_WIRE_SIGNATURE`).
@@ -241,13 +242,13 @@ pub struct CryptoBsf {
     pub reserved0: u8,
     /// [`CryptoBsf::AES_XTS`].
     pub enc_standard: u8,
-    /// All ones here; drivers also write the exact length.
+    /// This library writes all ones; other drivers also write the exact length.
     pub raw_data_size: U32,
     /// Data unit size, see [`BlockSize`](crate::types::BlockSize).
     pub data_unit_selector: u8,
     /// Reserved.
     pub reserved1: [u8; 7],
-    /// Tweak of the first data unit, in the byte order that the engine wants.
+    /// Tweak of the first data unit, in the byte order of the engine.
     pub xts_initial_tweak: [u8; 16],
     /// Data encryption key, in the low 24 bits.
     pub dek: U32,

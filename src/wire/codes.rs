@@ -1,7 +1,7 @@
-//! Open sets of codes: a ring or a reply may hold any value, and those that have a name are constants.
+//! Open sets of codes. A ring or a reply may hold any value; values with a name are constants.
 
-/// Makes the type of one set: its codes, their names, a `Display` that prints the name, else the number, and
-/// a `Debug` that prints the constant, else type and number.
+/// Defines the type of one set: its codes and their names. `Display` prints the name or, without a name, the
+/// number. `Debug` prints the constant or, without one, type and number.
 macro_rules! codes {
     (
         $(#[$type_doc:meta])* $type:ident($int:ident), $unknown:literal;
@@ -15,7 +15,7 @@ macro_rules! codes {
         impl $type {
             $($(#[$doc])* pub const $name: Self = Self($code);)+
 
-            /// Returns the name, `None` for a code that is not known here.
+            /// Returns the name, `None` for an unknown code.
             pub const fn name(self) -> Option<&'static str> {
                 match self {
                     $(Self::$name => Some($text),)+
@@ -37,7 +37,7 @@ macro_rules! codes {
     };
 }
 
-/// Gives the type of an open set a `Debug` that prints the constant, else type and number.
+/// Implements `Debug` for the type of an open set. It prints the constant or, without one, type and number.
 macro_rules! debug_by_name {
     ($type:ident: $($name:ident)+) => {
         impl core::fmt::Debug for $type {

@@ -8,7 +8,7 @@ use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 codes! {
-    /// What a completion entry says (PRM `cqe64.opcode`, 4 bits). An open set: a ring may hold any code.
+    /// The kind of a completion entry (PRM `cqe64.opcode`, 4 bits). An open set: a ring may hold any code.
     CqeOpcode(u8), "CQE opcode {:#x}";
 
     /// A send request is done.
@@ -47,7 +47,7 @@ codes! {
     FLUSHED = 0x05, "flushed";
     /// A memory window could not be bound.
     MW_BIND = 0x06, "memory window bind error";
-    /// The peer answered with nonsense.
+    /// The peer sent an invalid response.
     BAD_RESPONSE = 0x10, "bad response";
     /// The responder's own key, address or right is wrong.
     LOCAL_ACCESS = 0x11, "local access error";
@@ -73,7 +73,8 @@ pub struct OpOwn {
     pub owner: bool,
     /// A solicited event was asked for.
     pub solicited: bool,
-    /// 0 for a plain entry; others ([`OpOwn::FORMAT_INLINE_32`] and more) this library does not ask for.
+    /// 0 for a plain entry. This library does not ask for other formats ([`OpOwn::FORMAT_INLINE_32`] and
+    /// more).
     #[bits(2, into = low8::<2>)]
     pub format: u8,
     /// See [`CqeOpcode`].
@@ -101,14 +102,14 @@ pub struct OpcodeQpn {
     pub wqe_opcode: u8,
 }
 
-/// The last eight bytes of a completion entry, from [`Cqe::sop_qpn`] to [`Cqe::op_own`], as one number: who
-/// completed what, and whether it is there.
+/// The last eight bytes of a completion entry, from [`Cqe::sop_qpn`] to [`Cqe::op_own`], as one number: queue
+/// pair, position of the request, and state of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct CqeEnd(u64);
 
 impl CqeEnd {
-    /// Where an entry has it, in bytes.
+    /// The offset of these bytes in an entry.
     pub(crate) const OFFSET: usize = core::mem::offset_of!(Cqe, sop_qpn);
 
     /// The bits of owner, format and opcode. Format and opcode are 0 in the plain entry of a send request
@@ -118,7 +119,7 @@ impl CqeEnd {
         OpOwn::new().with_opcode(0xf).with_format(0b11).with_owner(true).into_bits() as u64
     };
 
-    /// Reads it.
+    /// Creates the number from its bytes.
     #[inline]
     pub(crate) const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(u64::from_be_bytes(bytes))
@@ -174,7 +175,7 @@ pub struct Cqe {
 impl Cqe {
     /// An entry that the device has not written: opcode [`CqeOpcode::INVALID`], owner bit set.
     ///
-    /// Completion queues must be filled with it before the device is told of them.
+    /// Completion queues must be filled with this entry before they are created on the device.
     pub const UNWRITTEN: Self = Self {
         reserved0: [0; 32],
         user_index: U32::ZERO,
@@ -188,17 +189,17 @@ impl Cqe {
         op_own: 0xf1,
     };
 
-    /// Returns the last byte in its fields.
+    /// Returns the last byte as its fields.
     pub const fn op_own_bits(&self) -> OpOwn {
         OpOwn::from_bits(self.op_own)
     }
 
-    /// Returns what the entry says.
+    /// Returns the kind of the entry.
     pub const fn opcode(&self) -> CqeOpcode {
         CqeOpcode(self.op_own >> 4)
     }
 
-    /// Returns the opcode and queue pair word in its fields.
+    /// Returns the word with opcode and queue pair as its fields.
     pub const fn opcode_qpn(&self) -> OpcodeQpn {
         OpcodeQpn::from_bits(self.sop_qpn.get())
     }
@@ -225,13 +226,13 @@ impl Default for Cqe {
     }
 }
 
-/// A completion entry of 128 bytes: a [`Cqe`] behind 64 bytes of which this library asks for none (`struct
+/// A completion entry of 128 bytes: 64 bytes that this library does not use, then a [`Cqe`] (`struct
 /// mlx5_cqe64` in the second half of a slot, `mlx5_poll_one` in rdma-core's `cq.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct Cqe128 {
-    /// Data of a message that was received into the entry (`inline_64`), where a queue pair was made for
-    /// that; unused here.
+    /// Data of a message that was received into the entry (`inline_64`), for queue pairs created with that
+    /// feature. Unused here.
     pub inline_64: [u8; 64],
     /// The entry.
     pub cqe: Cqe,
@@ -248,11 +249,11 @@ impl Default for Cqe128 {
     }
 }
 
-/// What a completion ring has slots of: [`Cqe`] or [`Cqe128`].
+/// A slot of a completion ring: [`Cqe`] or [`Cqe128`].
 pub trait CqeSlot:
     Copy + Send + FromBytes + IntoBytes + KnownLayout + Immutable + sealed::Sealed + 'static
 {
-    /// Where the entry is in a slot, in bytes.
+    /// The offset of the entry in a slot, in bytes.
     const OFFSET: usize;
 
     /// Returns the entry.
@@ -321,11 +322,12 @@ pub struct ErrorCqe {
 }
 
 impl ErrorCqe {
-    /// Vendor syndrome of a page fault on on-demand memory, where the syndrome is
-    /// [`Syndrome::REMOTE_ABORTED`]. Beside other syndromes it says something else.
+    /// Vendor syndrome of a page fault on on-demand memory. It has this meaning only together with
+    /// [`Syndrome::REMOTE_ABORTED`].
     pub const VENDOR_ODP_FAULT: u8 = 0x93;
 
-    /// Returns whether the request failed for a page fault on on-demand memory (libmlx5 `is_odp_pfault_err`).
+    /// Returns whether the request failed because of a page fault on on-demand memory (libmlx5
+    /// `is_odp_pfault_err`).
     pub const fn is_page_fault(&self) -> bool {
         self.syndrome == Syndrome::REMOTE_ABORTED.0 && self.vendor_syndrome == Self::VENDOR_ODP_FAULT
     }
@@ -333,21 +335,21 @@ impl ErrorCqe {
 
 /// A completion entry for a wrong signature, 64 bytes (`struct mlx5_sigerr_cqe`).
 ///
-/// It names no queue pair and no request, only the mkey.
+/// The entry names only the mkey, without queue pair or request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct SignatureErrorCqe {
     /// Reserved.
     pub reserved0: [u8; 16],
-    /// What the device computed: guard and application tag, or the CRC (its high half for 64 bits).
+    /// The value that the device computed: guard and application tag, or the CRC (its high half for 64 bits).
     pub expected_trans_sig: U32,
     /// What the data stream held in its place.
     pub actual_trans_sig: U32,
-    /// What the device computed: reference tag, or the low half of a 64-bit CRC.
+    /// The value that the device computed: reference tag, or the low half of a 64-bit CRC.
     pub expected_ref_tag: U32,
     /// What the data stream held in its place.
     pub actual_ref_tag: U32,
-    /// Which part was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`] and others.
+    /// The part that was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`] and others.
     pub syndrome: U16,
     /// [`SignatureErrorCqe::TYPE_BLOCK`] or [`SignatureErrorCqe::TYPE_TRANSACTION`], in the low 3 bits.
     pub sig_type: u8,

@@ -7,7 +7,7 @@ use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 codes! {
-    /// What a work request does (PRM WQE `opcode`). An open set: a ring may hold any code.
+    /// The operation of a work request (PRM WQE `opcode`). An open set: a ring may hold any code.
     Opcode(u8), "opcode {:#04x}";
 
     /// Does nothing, and completes.
@@ -44,7 +44,7 @@ codes! {
     FMR = 0x19, "FMR";
     /// Invalidates a local key (`MLX5_OPCODE_LOCAL_INVAL`); libmlx5 invalidates with a UMR.
     LOCAL_INVAL = 0x1b, "LOCAL_INVAL";
-    /// Configures (`MLX5_OPCODE_CONFIG_CMD`).
+    /// Carries a configuration command (`MLX5_OPCODE_CONFIG_CMD`).
     CONFIG_CMD = 0x1f, "CONFIG_CMD";
     /// Sets the value of a protection signature.
     SET_PSV = 0x20, "SET_PSV";
@@ -99,7 +99,7 @@ impl OpcodeWord {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpnDs {
-    /// Size of the request in octowords of 16 bytes. The device looks at 6 bits.
+    /// Size of the request in octowords of 16 bytes. The device reads only 6 bits.
     pub ds: u8,
     /// Number of the queue pair that the request is posted to.
     #[bits(24, into = low32::<24>)]
@@ -136,13 +136,14 @@ impl FmCeSe {
     pub const CE_EVENT: u8 = 3;
     /// `fm`: no fence.
     pub const FM_NONE: u8 = 0;
-    /// `fm`: waits until the mkey changes before it are done (`MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE`).
+    /// `fm`: the request waits until earlier mkey changes are done (`MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE`).
     pub const FM_SMALL: u8 = 1;
-    /// `fm`: waits as [`FmCeSe::FM_FENCE`] does, and for no mkey change (kernel `MLX5_FENCE_MODE_FENCE`).
+    /// `fm`: the request waits as with [`FmCeSe::FM_FENCE`], but not for mkey changes (kernel
+    /// `MLX5_FENCE_MODE_FENCE`).
     pub const FM_FENCE_ALONE: u8 = 2;
-    /// `fm`: waits until all requests before it are done (`SPDK_MLX5_WQE_CTRL_STRONG_ORDERING`).
+    /// `fm`: the request waits until all earlier requests are done (`SPDK_MLX5_WQE_CTRL_STRONG_ORDERING`).
     pub const FM_STRONG: u8 = 3;
-    /// `fm`: waits until all reads and atomics before it are done (`MLX5_WQE_CTRL_FENCE`).
+    /// `fm`: the request waits until all earlier reads and atomics are done (`MLX5_WQE_CTRL_FENCE`).
     pub const FM_FENCE: u8 = 4;
 }
 
@@ -167,17 +168,17 @@ pub struct ControlSegment {
 }
 
 impl ControlSegment {
-    /// Returns the first word in its fields.
+    /// Returns the first word as its fields.
     pub const fn opcode_word(&self) -> OpcodeWord {
         OpcodeWord::from_bits(self.opmod_idx_opcode.get())
     }
 
-    /// Returns the second word in its fields.
+    /// Returns the second word as its fields.
     pub const fn qpn_ds_word(&self) -> QpnDs {
         QpnDs::from_bits(self.qpn_ds.get())
     }
 
-    /// Returns the flags in their fields.
+    /// Returns the flags as fields.
     pub const fn flags(&self) -> FmCeSe {
         FmCeSe::from_bits(self.fm_ce_se)
     }

@@ -1,5 +1,5 @@
-//! Segments of the data path: local data, inline data, remote address, atomic operands, what a copy in memory
-//! has.
+//! Segments of the data path: local data, inline data, remote address, operands of atomics, metadata of
+//! memory copies.
 
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -7,13 +7,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// A data segment: a range of local memory, 16 bytes (PRM `wqe_data_seg`, `struct mlx5_wqe_data_seg`, `struct
 /// ibv_sge`).
 ///
-/// Also the entry of a receive queue.
+/// Entries of a receive queue have the same format.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct DataSegment {
-    /// Length in bytes; bit 31 would make it an inline header.
+    /// Length in bytes. With bit 31 set, the segment would be an inline header.
     pub byte_count: U32,
     /// Key of the memory.
     pub lkey: U32,
@@ -24,10 +24,11 @@ pub struct DataSegment {
 impl DataSegment {
     /// The longest segment, in bytes: the length has 31 bits.
     pub const MAX_BYTES: u32 = (1 << 31) - 1;
-    /// The key that ends a list of receive entries before its last slot (`MLX5_INVALID_LKEY`).
+    /// The key of the entry that ends a receive request with fewer entries than its slot has
+    /// (`MLX5_INVALID_LKEY`).
     pub const END_OF_LIST_KEY: u32 = 0x100;
 
-    /// The entry that ends a list of receive entries before its last slot.
+    /// The entry that ends a receive request with fewer entries than its slot has.
     pub const END_OF_LIST: Self =
         Self { byte_count: U32::ZERO, lkey: U32::new(Self::END_OF_LIST_KEY), address: U64::ZERO };
 }
@@ -43,11 +44,11 @@ pub struct InlineHeader {
 }
 
 impl InlineHeader {
-    /// Tells inline data from a data segment (`MLX5_INLINE_SEG`).
+    /// The bit that distinguishes inline data from a data segment (`MLX5_INLINE_SEG`).
     pub const INLINE: u32 = 1 << 31;
 }
 
-/// Where in the peer's memory an RDMA request goes, 16 bytes (PRM `wqe_raddr_seg`).
+/// The place in the peer's memory that an RDMA request accesses, 16 bytes (PRM `wqe_raddr_seg`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -73,17 +74,18 @@ pub struct AtomicSegment {
     pub compare: U64,
 }
 
-/// What a memory-to-memory request has before its data segments, 16 bytes (`struct mlx5_mmo_metadata_seg`).
+/// The metadata of a memory-to-memory request, before its data segments, 16 bytes (`struct
+/// mlx5_mmo_metadata_seg`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct MmoMetadataSegment {
-    /// Low half of what the operation is told, 0 for a copy (`mmo_control_31_0`); DPDK has the high half in
-    /// the control segment's immediate data.
+    /// Low half of the operation's parameters, 0 for a copy (`mmo_control_31_0`). DPDK writes the high half
+    /// into the control segment's immediate data.
     pub control: U32,
-    /// Key of the opaque buffer, where the device may leave what it has to say of the operation (rdma-core:
-    /// 64 bytes).
+    /// Key of the opaque buffer, to which the device may write information about the operation (64 bytes in
+    /// rdma-core).
     pub opaque_lkey: U32,
     /// Address of the opaque buffer.
     pub opaque_address: U64,

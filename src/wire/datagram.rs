@@ -1,11 +1,11 @@
-//! The address that requests of datagram queues and of dynamically connected ones have behind the control
-//! segment (PRM `ud_av`).
+//! The address segment after the control segment, in requests of datagram queues and of dynamically connected
+//! queues (PRM `ud_av`).
 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The first part of an address, 16 bytes (`struct mlx5_wqe_av` of mlx5dv.h, `struct mlx5_base_av` of UCX). A
-/// compact address has no more.
+/// compact address consists of this part only.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -33,7 +33,7 @@ impl BaseAddress {
     }
 }
 
-/// The second part of an address, 32 bytes: the way by MAC and GID (`struct mlx5_wqe_av`, from `reserved0`
+/// The second part of an address, 32 bytes: the path by MAC and GID (`struct mlx5_wqe_av`, from `reserved0`
 /// on).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
@@ -48,7 +48,7 @@ pub struct RouteAddress {
     pub traffic_class: u8,
     /// Hop limit (`hop_limit`).
     pub hop_limit: u8,
-    /// Whether there is a global route, index of the source GID, flow label (`grh_gid_fl`).
+    /// Global route bit, index of the source GID, flow label (`grh_gid_fl`).
     pub grh_gid_fl: U32,
     /// GID of the destination (`rgid`).
     pub gid: [u8; 16],

@@ -1,10 +1,10 @@
-//! The segment that sends of Ethernet queues have behind the control segment (PRM `eth_seg`).
+//! The segment after the control segment, in sends of Ethernet queues (PRM `eth_seg`).
 
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The Ethernet segment, 16 bytes, with the first two bytes of the header that is in the request (`struct
-/// mlx5_wqe_eth_seg` of the kernel). The rest of the header follows, padded to octowords.
+/// The Ethernet segment, 16 bytes (`struct mlx5_wqe_eth_seg` of the kernel). It ends with the first two bytes
+/// of the inline packet header. The rest of the header follows, padded to octowords.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -14,11 +14,11 @@ pub struct EthernetSegment {
     pub parser_offsets: [u8; 4],
     /// Checksums that the device fills in (`cs_flags`).
     pub checksums: u8,
-    /// What is at the offsets (`swp_flags`).
+    /// The protocols at the offsets (`swp_flags`).
     pub parser_flags: u8,
     /// Bytes of a TCP segment (`mss`).
     pub mss: U16,
-    /// What flow tables see (`flow_table_metadata`).
+    /// Metadata for flow tables (`flow_table_metadata`).
     pub metadata: U32,
     /// Bytes of header in the request, in the low 10 bits; or [`EthernetSegment::VLAN`],
     /// [`EthernetSegment::TRAILER`] (`inline_hdr.sz`, `insert.type`).

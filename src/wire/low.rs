@@ -1,7 +1,7 @@
-//! What a field of a word takes of a value: its low bits.
+//! The low bits of a value, as many as a field of a word has.
 //!
-//! A setter of a bit field panics where a value has more bits than the field. Values are in range where they
-//! are made, by their types; cutting them here leaves no panic in what encodes them.
+//! A setter of a bit field panics if a value has more bits than the field. The types of the library keep
+//! values in range. Cutting values to the field's bits here also removes the panic from the encoding code.
 
 /// Returns the low `N` bits of a value.
 pub(super) const fn low8<const N: u32>(value: u8) -> u8 {

@@ -33,7 +33,7 @@ pub struct OrderingByte {
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct PageByte {
-    /// Logarithm of the page size in bytes; of the bytes of each entry, where all have the same.
+    /// Logarithm of the page size in bytes; for entries of one length, logarithm of that length.
     #[bits(5, into = low8::<5>)]
     pub log_page_size: u8,
     #[bits(1)]
@@ -147,12 +147,12 @@ impl MkeyContext {
         FreeByte::from_bits(self.free).free()
     }
 
-    /// Returns the rights in their fields.
+    /// Returns the rights as fields.
     pub const fn access_bits(&self) -> AccessByte {
         AccessByte::from_bits(self.access)
     }
 
-    /// Returns queue pair and tag in their fields.
+    /// Returns queue pair and tag as fields.
     pub const fn qpn_mkey_word(&self) -> QpnMkey {
         QpnMkey::from_bits(self.qpn_mkey.get())
     }
@@ -164,7 +164,7 @@ impl MkeyContext {
         *last = tag;
     }
 
-    /// Returns flags and protection domain in their fields.
+    /// Returns flags and protection domain as fields.
     pub const fn flags_pd_word(&self) -> FlagsPd {
         FlagsPd::from_bits(self.flags_pd.get())
     }

@@ -1,10 +1,10 @@
-//! The bytes: one format per file, nothing but fields, units and where each number comes from.
+//! The wire formats, one per file. Each file contains only fields, their units, and the sources of numbers.
 //!
-//! Every struct is a zerocopy view with big-endian fields; sizes and offsets are asserted beside it. Nothing
-//! here decides anything: words become bytes in [`crate::wqe`], bytes become words in [`crate::inspect`].
+//! Every struct is a zerocopy view with big-endian fields; sizes and offsets are asserted beside it. This
+//! module contains no logic: [`crate::wqe`] encodes requests, [`crate::inspect`] decodes them.
 //!
-//! The setters of a word (`with_…`, `set_…`) take as many low bits of a value as the field has; a debug build
-//! stops at a value that has more.
+//! The setters of a word (`with_…`, `set_…`) take as many low bits of a value as the field has. A debug build
+//! panics at a value with more bits.
 //!
 //! ```
 //! use mlx5_mkey::wire::ctrl::{ControlSegment, Opcode};
@@ -45,7 +45,7 @@ pub(crate) const OCTOWORDS_PER_BLOCK: usize = WQEBB_BYTES / OCTOWORD_BYTES;
 /// The bytes of one octoword.
 pub(crate) type Octoword = [u8; OCTOWORD_BYTES];
 
-/// 64 bytes: what the device reads requests by.
+/// 64 bytes, the unit in which the device reads requests.
 pub(crate) type Block = [Octoword; OCTOWORDS_PER_BLOCK];
 
 /// Returns the number of blocks that `octowords` octowords fill.
@@ -54,13 +54,13 @@ pub(crate) const fn blocks_of(octowords: usize) -> usize {
     octowords.div_ceil(OCTOWORDS_PER_BLOCK)
 }
 
-/// A block of zeros: of translation entries that are left out.
+/// A block of zeros, for omitted translation entries.
 pub(crate) const ZEROS: Block = [[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK];
 
-/// The most octowords that one work request may have: the size field has 6 bits.
+/// The largest number of octowords of one work request: the size field has 6 bits.
 pub const MAX_WQE_OCTOWORDS: u8 = 63;
 
-/// The most blocks of a request that fills all of its blocks.
+/// The largest number of whole blocks that a request can fill.
 pub(crate) const MAX_WHOLE_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK;
 
 /// Blocks of a UMR before its layout: control and UMR control segment, mkey context.

@@ -3,7 +3,7 @@
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What SET_PSV writes into a protection signature value, 16 bytes (`struct mlx5_wqe_set_psv_seg`).
+/// The values that SET_PSV writes into a PSV, 16 bytes (`struct mlx5_wqe_set_psv_seg`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -15,12 +15,12 @@ pub struct SetPsvSegment {
     pub syndrome: U16,
     /// Reserved.
     pub reserved: U16,
-    /// What the signature starts with, see [`TransientSignature`].
+    /// The start value of the signature, see [`TransientSignature`].
     pub transient_signature: U64,
 }
 
-/// What a signature starts with, 8 bytes (`transient_signature` of `struct mlx5_wqe_set_psv_seg`): the fields
-/// of a T10-DIF, or the seed of a CRC over all of them, one of 32 bits in the first four bytes.
+/// The start value of a signature, 8 bytes (`transient_signature` of `struct mlx5_wqe_set_psv_seg`). For
+/// T10-DIF these are its fields. For a CRC the seed takes all bytes; a CRC of 32 bits takes the first four.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

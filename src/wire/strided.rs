@@ -25,7 +25,7 @@ impl StridedHeader {
     /// The code by which the device tells a strided block from a list entry.
     pub const OPCODE: u32 = 0x400;
 
-    /// Makes a header.
+    /// Creates a header.
     pub const fn new(repeat_count: u32, bytes_per_cycle: u32, num_entries: u16) -> Self {
         Self {
             bytes_per_cycle: U32::new(bytes_per_cycle),
@@ -39,7 +39,8 @@ impl StridedHeader {
 
 /// One entry (a stream) of an interleaved layout, 16 bytes (`struct mlx5_wqe_umr_repeat_ent_seg`).
 ///
-/// In each cycle the entry gives `byte_count` bytes; the next cycle continues `stride` bytes further.
+/// In each cycle the entry provides `byte_count` bytes. The bytes of the next cycle are `stride` bytes
+/// further.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

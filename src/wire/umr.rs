@@ -11,12 +11,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct UmrFlags {
     #[bits(3)]
     __: u8,
-    /// Refuse unless the mkey is bound to this queue pair (`CHECK_QPN`).
+    /// The device refuses the request unless the mkey is bound to this queue pair (`CHECK_QPN`).
     pub check_qpn: bool,
     /// The second 16-bit word is a translation offset, not a BSF size (`TRNSLATION_OFFSET`).
     pub translation_offset: bool,
-    /// Refuse unless the mkey is free. rdma-core calls it `MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE` and sets it
-    /// when it binds a memory window; the kernel calls it `MLX5_UMR_CHECK_NOT_FREE` ("fail if not free").
+    /// The device refuses the request unless the mkey is free. rdma-core calls this flag
+    /// `MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE` and sets it when it binds a memory window. The kernel calls it
+    /// `MLX5_UMR_CHECK_NOT_FREE` ("fail if not free").
     pub check_free: bool,
     #[bits(1)]
     __: u8,
@@ -64,7 +65,7 @@ pub struct MkeyMask {
     pub relaxed_ordering_write: bool,
     #[bits(3)]
     __: u8,
-    /// Whether the mkey is free, that is refuses all traffic.
+    /// Whether the mkey is free, so that it refuses all traffic.
     pub free: bool,
     #[bits(17)]
     __: u32,
@@ -75,8 +76,8 @@ pub struct MkeyMask {
 }
 
 const _: () = {
-    // The bit numbers of rdma-core (`MLX5_WQE_UMR_CTRL_MKEY_MASK_*`): a wrong padding above would shift every
-    // bit after it.
+    // These are the bit numbers of rdma-core (`MLX5_WQE_UMR_CTRL_MKEY_MASK_*`). A wrong padding in the struct
+    // would shift every bit after it.
     assert!(MkeyMask::new().with_start_addr(true).into_bits() == 1 << 6);
     assert!(MkeyMask::new().with_sig_err(true).into_bits() == 1 << 9);
     assert!(MkeyMask::new().with_bsf_enable(true).into_bits() == 1 << 12);
@@ -84,7 +85,7 @@ const _: () = {
     assert!(MkeyMask::new().with_local_write(true).into_bits() == 1 << 18);
     assert!(MkeyMask::new().with_atomic(true).into_bits() == 1 << 21);
     assert!(MkeyMask::new().with_free(true).into_bits() == 1 << 29);
-    // Those of the kernel (`MLX5_MKEY_MASK_*`), which rdma-core lacks.
+    // These are bit numbers of the kernel (`MLX5_MKEY_MASK_*`), which rdma-core lacks.
     assert!(MkeyMask::new().with_en_rinval(true).into_bits() == 1 << 8);
     assert!(MkeyMask::new().with_relaxed_ordering_write(true).into_bits() == 1 << 25);
     assert!(MkeyMask::new().with_relaxed_ordering_read(true).into_bits() == 1 << 47);
@@ -107,7 +108,7 @@ pub struct UmrControlSegment {
     pub bsf_octowords: U16,
     /// See [`MkeyMask`].
     pub mkey_mask: U64,
-    /// The other 32 bits of the number of the first translation entry that is written, of devices with
+    /// The upper 32 bits of the number of the first translation entry that is written, for devices with
     /// `umr_extended_translation_offset` (kernel `xlt_offset_47_16`).
     pub translation_offset_47_16: U32,
     /// Reserved.
@@ -115,8 +116,8 @@ pub struct UmrControlSegment {
 }
 
 impl UmrControlSegment {
-    /// Where translation entries and BSFs in memory have to begin, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`:
-    /// "as PRM describes").
+    /// The alignment of translation entries and BSFs in memory, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as
+    /// PRM describes").
     pub const POINTER_ALIGNMENT: u64 = 2048;
 
     /// Returns the flags in their fields.
@@ -124,7 +125,7 @@ impl UmrControlSegment {
         UmrFlags::from_bits(self.flags)
     }
 
-    /// Returns the number of the first translation entry that is written, `None` where the request gives a
+    /// Returns the number of the first translation entry that is written, `None` if the request writes a
     /// whole layout.
     pub const fn first_entry(&self) -> Option<u64> {
         if !self.flag_bits().translation_offset() {
@@ -133,14 +134,14 @@ impl UmrControlSegment {
         Some((self.translation_offset_47_16.get() as u64) << 16 | self.bsf_octowords.get() as u64)
     }
 
-    /// Has it write translation entries from this one on.
+    /// Makes the UMR write translation entries from number `first` on.
     pub(crate) fn set_first_entry(&mut self, first: u32) {
         self.flags = self.flag_bits().with_translation_offset(true).into_bits();
         self.bsf_octowords = U16::new(first as u16);
         self.translation_offset_47_16 = U32::new(first >> 16);
     }
 
-    /// Returns the mask in its fields.
+    /// Returns the mask as its fields.
     pub const fn mask(&self) -> MkeyMask {
         MkeyMask::from_bits(self.mkey_mask.get())
     }

@@ -1,4 +1,4 @@
-//! What all commands share: opcodes, status, and how requests and replies start.
+//! Parts that all commands share: opcodes, status, and the headers of requests and replies.
 
 use crate::wire::codes::{codes, debug_by_name};
 use core::fmt;
@@ -9,23 +9,23 @@ codes! {
     /// A command (PRM `opcode`). An open set.
     Opcode(u16), "command {:#x}";
 
-    /// Ask what the device can do.
+    /// Ask for capabilities of the device.
     QUERY_HCA_CAP = 0x100, "QUERY_HCA_CAP";
     /// Start the device.
     INIT_HCA = 0x102, "INIT_HCA";
-    /// Stop it.
+    /// Stop the device.
     TEARDOWN_HCA = 0x103, "TEARDOWN_HCA";
-    /// Let a function's commands through.
+    /// Enable a function: its commands are accepted.
     ENABLE_HCA = 0x104, "ENABLE_HCA";
-    /// End that.
+    /// Disable a function.
     DISABLE_HCA = 0x105, "DISABLE_HCA";
     /// Ask how many pages of memory the firmware wants.
     QUERY_PAGES = 0x107, "QUERY_PAGES";
-    /// Give it pages, or take them back.
+    /// Give pages to the firmware, or take them back.
     MANAGE_PAGES = 0x108, "MANAGE_PAGES";
     /// Ask which versions of the interface the firmware knows.
     QUERY_ISSI = 0x10a, "QUERY_ISSI";
-    /// Choose one.
+    /// Choose a version of the interface.
     SET_ISSI = 0x10b, "SET_ISSI";
     /// Create an mkey.
     CREATE_MKEY = 0x200, "CREATE_MKEY";
@@ -45,27 +45,27 @@ codes! {
     DESTROY_QP = 0x501, "DESTROY_QP";
     /// Take a queue pair from reset to initialised.
     RST2INIT_QP = 0x502, "RST2INIT_QP";
-    /// Make it ready to receive.
+    /// Make a queue pair ready to receive.
     INIT2RTR_QP = 0x503, "INIT2RTR_QP";
-    /// Make it ready to send.
+    /// Make a queue pair ready to send.
     RTR2RTS_QP = 0x504, "RTR2RTS_QP";
-    /// Change one that is ready to send.
+    /// Change a queue pair that is ready to send.
     RTS2RTS_QP = 0x505, "RTS2RTS_QP";
-    /// Make one ready to send whose send queue failed.
+    /// Make a queue pair ready to send again after its send queue failed.
     SQERR2RTS_QP = 0x506, "SQERR2RTS_QP";
-    /// Put it into error (`2ERR_QP`).
+    /// Put a queue pair into the error state (`2ERR_QP`).
     TO_ERR_QP = 0x507, "2ERR_QP";
-    /// Reset it (`2RST_QP`).
+    /// Reset a queue pair (`2RST_QP`).
     TO_RST_QP = 0x50a, "2RST_QP";
-    /// Ask for its context.
+    /// Ask for the context of a queue pair.
     QUERY_QP = 0x50b, "QUERY_QP";
-    /// Make one ready to send whose send queue was drained.
+    /// Make a queue pair ready to send again after its send queue was drained.
     SQD_RTS_QP = 0x50c, "SQD_RTS_QP";
-    /// Change one that is initialised.
+    /// Change a queue pair that is initialised.
     INIT2INIT_QP = 0x50e, "INIT2INIT_QP";
     /// Create protection signature values.
     CREATE_PSV = 0x600, "CREATE_PSV";
-    /// Destroy one.
+    /// Destroy a protection signature value.
     DESTROY_PSV = 0x601, "DESTROY_PSV";
     /// Allocate a protection domain.
     ALLOC_PD = 0x800, "ALLOC_PD";
@@ -77,17 +77,17 @@ codes! {
     DEALLOC_UAR = 0x803, "DEALLOC_UAR";
     /// Create a general object.
     CREATE_GENERAL_OBJECT = 0xa00, "CREATE_GENERAL_OBJECT";
-    /// Change it.
+    /// Change a general object.
     MODIFY_GENERAL_OBJECT = 0xa01, "MODIFY_GENERAL_OBJECT";
-    /// Ask for it.
+    /// Ask for a general object.
     QUERY_GENERAL_OBJECT = 0xa02, "QUERY_GENERAL_OBJECT";
     /// Destroy it.
     DESTROY_GENERAL_OBJECT = 0xa03, "DESTROY_GENERAL_OBJECT";
-    /// Have the device forget the values of keys that it has used.
+    /// Make the device forget the values of keys that it has used.
     SYNC_CRYPTO = 0xb12, "SYNC_CRYPTO";
 }
 
-/// How a command ended (PRM `status`, `MLX5_CMD_STAT_*`). An open set.
+/// The result of a command (PRM `status`, `MLX5_CMD_STAT_*`). An open set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Status(pub u8);
@@ -162,7 +162,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// How a request starts, 8 bytes (PRM `mbox_in`).
+/// The header of a request, 8 bytes (PRM `mbox_in`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -170,7 +170,7 @@ impl fmt::Display for Status {
 pub struct RequestHeader {
     /// See [`Opcode`].
     pub opcode: U16,
-    /// User; the kernel fills it in.
+    /// User id; the kernel fills it in.
     pub uid: U16,
     /// Reserved.
     pub reserved: U16,
@@ -179,13 +179,13 @@ pub struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Starts a request of the first variant.
+    /// Creates the header of a command's first variant.
     pub const fn new(opcode: Opcode) -> Self {
         Self { opcode: U16::new(opcode.0), uid: U16::ZERO, reserved: U16::ZERO, op_mod: U16::ZERO }
     }
 }
 
-/// How a reply starts, 8 bytes (PRM `mbox_out`).
+/// The header of a reply, 8 bytes (PRM `mbox_out`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -195,7 +195,7 @@ pub struct ReplyHeader {
     pub status: u8,
     /// Reserved.
     pub reserved: [u8; 3],
-    /// Number by which the vendor knows the reason; 0 on success.
+    /// The reason, as a number that the vendor can look up; 0 on success.
     pub syndrome: U32,
 }
 

@@ -1,4 +1,4 @@
-//! The command queue: how requests reach a device that no driver has, and replies come back (PRM "HCA driver
+//! The command queue, which carries requests and replies of a device without a driver (PRM "HCA driver
 //! queues"; Linux `struct mlx5_init_seg`, `mlx5_cmd_layout`, `mlx5_cmd_prot_block`).
 
 use crate::wire::codes::codes;
@@ -7,8 +7,8 @@ use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Where the registers are in the initialization segment, at the beginning of BAR 0: big-endian words (PRM
-/// "initialization segment").
+/// Offsets of the registers in the initialization segment, at the beginning of BAR 0. They are big-endian
+/// words (PRM "initialization segment").
 pub mod offset {
     /// Revision of the command interface in the upper half.
     pub const INTERFACE_REVISION: usize = 0x4;
@@ -22,20 +22,20 @@ pub mod offset {
     pub const INITIALIZING: usize = 0x1fc;
 }
 
-/// The revision of the command interface that all of this is about (`CMD_IF_REV`).
+/// The revision of the command interface that this module describes (`CMD_IF_REV`).
 pub const INTERFACE_REVISION: u16 = 5;
 
-/// Lower half of the command queue's address, and in its low bits what the device says of the queue.
+/// Lower half of the command queue's address. Its low bits are the device's description of the queue.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QueueLow {
     /// Logarithm of the bytes from one entry to the next.
     #[bits(4, into = low8::<4>)]
     pub log_stride: u8,
-    /// Logarithm of the entries.
+    /// Logarithm of the number of entries.
     #[bits(4, into = low8::<4>)]
     pub log_size: u8,
-    /// State of the interface; 0 is full driver.
+    /// State of the interface; 0 stands for a full driver.
     #[bits(2, into = low8::<2>)]
     pub nic_interface: u8,
     #[bits(2)]
@@ -45,26 +45,26 @@ pub struct QueueLow {
     pub address: u32,
 }
 
-/// Whether the firmware is ready, and whose function this is.
+/// Whether the firmware is ready, and whether the function belongs to the embedded cores.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct Initializing {
     #[bits(23)]
     __: u32,
-    /// The function is of the cores on the device itself (`MLX5_ECPU_BIT_NUM`).
+    /// The function belongs to the cores on the device itself (`MLX5_ECPU_BIT_NUM`).
     pub embedded_cpu: bool,
     #[bits(7)]
     __: u8,
-    /// The firmware is still starting: nothing else may be touched.
+    /// The firmware is still starting: software must not touch other registers.
     pub initializing: bool,
 }
 
 codes! {
     /// How a command was delivered (PRM `status` of a command queue entry, `MLX5_CMD_DELIVERY_STAT_*`). An
-    /// open set; what the command came to is in its reply.
+    /// open set. The result of the command itself is in its reply.
     DeliveryStatus(u8), "delivery status {:#x}";
 
-    /// It was carried out.
+    /// The command was carried out.
     OK = 0x0, "delivered";
     /// A signature is wrong.
     SIGNATURE = 0x1, "signature error";
@@ -84,7 +84,7 @@ codes! {
     OUTPUT_LENGTH = 0x8, "bad reply length";
     /// Reserved bytes are not 0.
     RESERVED = 0x9, "reserved fields not clear";
-    /// The entry is of an unknown type.
+    /// The entry has an unknown type.
     TYPE = 0x10, "bad type of entry";
 }
 
@@ -106,15 +106,15 @@ pub struct CommandEntry {
     pub input_length: U32,
     /// Address of the request's first block; 0 where it has none.
     pub input_mailbox: U64,
-    /// How the request begins.
+    /// The first bytes of the request.
     pub input: [u8; INLINE_BYTES],
-    /// How the reply begins.
+    /// The first bytes of the reply.
     pub output: [u8; INLINE_BYTES],
     /// Address of the reply's first block; 0 where it has none.
     pub output_mailbox: U64,
     /// Room for the reply in bytes.
     pub output_length: U32,
-    /// A number that the blocks of this command have too.
+    /// A number that all blocks of this command carry as well.
     pub token: u8,
     /// Makes the XOR of all 64 bytes 0xff.
     pub signature: u8,
@@ -128,7 +128,7 @@ pub struct CommandEntry {
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct StatusOwn {
-    /// The entry is the device's.
+    /// The entry belongs to the device.
     pub hardware: bool,
     /// See [`DeliveryStatus`].
     #[bits(7, into = low8::<7>)]
@@ -139,7 +139,7 @@ impl CommandEntry {
     /// `entry_type`: over PCI Express (`MLX5_PCI_CMD_XPORT`).
     pub const PCI: u8 = 7;
 
-    /// An entry full of zeros: it is software's.
+    /// An entry full of zeros, which belongs to software.
     pub const ZERO: Self = Self {
         entry_type: 0,
         reserved0: [0; 3],
@@ -156,7 +156,7 @@ impl CommandEntry {
     };
 }
 
-/// A block of a mailbox, 576 bytes, which begins at a multiple of 1024 (Linux allocates them so).
+/// A block of a mailbox, 576 bytes. It begins at a multiple of 1024, as in Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(1024))]
 pub struct CommandBlock {
@@ -166,17 +166,17 @@ pub struct CommandBlock {
     pub reserved0: [u8; 48],
     /// Address of the next block; 0 in the last.
     pub next: U64,
-    /// Its place among the blocks, from 0.
+    /// The block's place in the chain, from 0.
     pub block_number: U32,
     /// Reserved.
     pub reserved1: u8,
-    /// That of the entry.
+    /// The token of the entry.
     pub token: u8,
     /// Makes the XOR of the bytes from `reserved0` to here 0xff.
     pub control_signature: u8,
     /// Makes the XOR of all 576 bytes 0xff.
     pub signature: u8,
-    /// What follows is nobody's.
+    /// Unused bytes up to the alignment.
     pub unused: [u8; 448],
 }
 

@@ -17,7 +17,7 @@ pub struct CryptoMode {
     pub synchronize_dek: bool,
     #[bits(1)]
     __: u8,
-    /// The device is on its way to that state.
+    /// The device will be commissioned after the next reset.
     pub wrapped_crypto_going_to_commissioning: bool,
     /// The device is commissioned: keys must be wrapped, and a login opens them.
     pub wrapped_crypto_operational: bool,
@@ -28,7 +28,7 @@ impl CryptoMode {
     pub const IMPORT_AES_XTS: u8 = 1 << 2;
 }
 
-/// How many objects of crypto there may be (PRM `crypto_caps`, second word).
+/// The largest numbers of crypto objects (PRM `crypto_caps`, second word).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CryptoLimits {

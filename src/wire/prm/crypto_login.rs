@@ -1,4 +1,4 @@
-//! Logins, which let wrapped keys be opened (PRM `crypto_login_obj`).
+//! Logins, which let the device open wrapped keys (PRM `crypto_login_obj`).
 
 use super::object::{ObjectReplyHeader, ObjectRequestHeader};
 use crate::wire::low::{low8, low32};
@@ -28,7 +28,7 @@ impl LoginFlags {
     pub const INVALID: u8 = 1;
 }
 
-/// A credential, 48 bytes. Nothing prints it.
+/// A credential, 48 bytes. It is never printed.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CredentialBytes(pub [u8; 48]);

@@ -31,7 +31,7 @@ pub struct KeyFlags {
 impl KeyFlags {
     /// `state`: the key can be used.
     pub const READY: u8 = 0;
-    /// `state`: the key could not be taken.
+    /// `state`: the device could not load the key.
     pub const ERROR: u8 = 1;
     /// `key_size`: two halves of 128 bits.
     pub const SIZE_128: u8 = 0;
@@ -41,7 +41,7 @@ impl KeyFlags {
     pub const PURPOSE_AES_XTS: u8 = 3;
 }
 
-/// Room for a key, 128 bytes. Nothing prints it.
+/// Room for a key, 128 bytes. It is never printed.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct KeyBytes(pub [u8; 128]);
@@ -56,7 +56,7 @@ impl fmt::Debug for KeyBytes {
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct EncryptionKey {
-    /// What a change is about: [`EncryptionKey::MODIFY_KEY`]. 0 when a key is created.
+    /// The fields that a change replaces: [`EncryptionKey::MODIFY_KEY`]. 0 when a key is created.
     pub modify_field_select: U64,
     /// See [`KeyFlags`].
     pub flags: U32,
@@ -64,7 +64,7 @@ pub struct EncryptionKey {
     pub pd: U32,
     /// Reserved.
     pub reserved0: [U32; 8],
-    /// What its owner wants to remember of it, in plain text.
+    /// Bytes that the device keeps for the key's owner. They are not secret.
     pub opaque: [u8; 8],
     /// Reserved.
     pub reserved1: [U32; 2],
@@ -98,7 +98,7 @@ pub struct SyncCryptoRequest {
     pub header: RequestHeader,
     /// Reserved.
     pub reserved0: U32,
-    /// Keys of which purposes, in the low 16 bits: [`SyncCryptoRequest::ALL`].
+    /// The purposes of the keys, in the low 16 bits: [`SyncCryptoRequest::ALL`].
     pub crypto_type: U32,
     /// Reserved.
     pub reserved1: [U32; 4],

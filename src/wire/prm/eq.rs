@@ -62,8 +62,8 @@ pub struct CreateEqRequest {
     pub eqc: Eqc,
     /// Reserved.
     pub reserved1: [U32; 2],
-    /// Which events it gets: bit n of word m stands for type 64 m + n. Completions of a queue that names it
-    /// come without.
+    /// The events that the queue gets: bit n of word m stands for type 64 m + n. Completions of completion
+    /// queues that name the event queue need no bit.
     pub event_bitmask: [U64; 4],
     /// Reserved.
     pub reserved2: [U32; 38],

@@ -3,7 +3,7 @@
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// An entry of an event queue, 64 bytes, as rdma-core's users get it after their cookie.
+/// An entry of an event queue, 64 bytes. rdma-core's users get it after their cookie.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -11,34 +11,34 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct EventEntry {
     /// Reserved.
     pub reserved0: u8,
-    /// What happened.
+    /// The kind of event.
     pub event_type: u8,
     /// Reserved.
     pub reserved1: u8,
-    /// More of it, where the kind says so.
+    /// Details, for kinds of events that have them.
     pub sub_type: u8,
     /// Reserved.
     pub reserved2: [U32; 7],
-    /// The completion queue, of events of one but a completion's.
+    /// The completion queue, for events of completion queues other than completions.
     pub cqn: U32,
     /// Reserved.
     pub reserved3: [u8; 7],
-    /// Why the completion queue failed.
+    /// The reason why the completion queue failed.
     pub syndrome: u8,
     /// Reserved.
     pub reserved4: [U32; 3],
-    /// The queue pair, of events of one; the completion queue, of a completion's event.
+    /// The queue pair, for events of queue pairs; the completion queue, for completions.
     pub number: U32,
     /// Reserved.
     pub reserved5: [u8; 2],
     /// Checksum.
     pub signature: u8,
-    /// Whose turn it is with the entry.
+    /// Owner bit: whether the entry belongs to software or to the device.
     pub owner: u8,
 }
 
 impl EventEntry {
-    /// What entries hold before the device learns of them: they are its own in the first lap
+    /// The content of entries before the queue is created: they belong to the device in the first lap
     /// (`MLX5_EQE_OWNER_INIT_VAL`).
     pub const UNWRITTEN: Self = Self {
         reserved0: 0,

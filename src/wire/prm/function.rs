@@ -1,19 +1,19 @@
-//! Commands about a function of the device: it is enabled, given pages, and disabled.
+//! Commands about a function of the device: enabling it, giving it pages, and disabling it.
 
 use super::command::{ReplyHeader, RequestHeader};
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Which function is meant.
+/// The function that a command is about.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct FunctionId {
-    /// Its number; 0 for that whose command queue this is.
+    /// The function's number; 0 for the function that owns the command queue.
     pub function_id: u16,
     #[bits(15)]
     __: u16,
-    /// It is one of the cores on the device itself, as BlueField's.
+    /// The function belongs to the cores on the device itself, as on BlueField.
     pub embedded_cpu_function: bool,
 }
 
@@ -28,16 +28,16 @@ pub struct FunctionRequest {
     pub header: RequestHeader,
     /// See [`FunctionId`].
     pub function: U32,
-    /// Pages in the list behind, or asked for; else reserved.
+    /// Number of pages in the list after the request, or number of pages asked for; otherwise reserved.
     pub num_entries: U32,
 }
 
 impl FunctionRequest {
-    /// `op_mod` of QUERY_PAGES: what the firmware needs before it answers other commands.
+    /// `op_mod` of QUERY_PAGES: pages that the firmware needs before it answers other commands.
     pub const BOOT_PAGES: u16 = 1;
-    /// `op_mod` of QUERY_PAGES: what it needs before INIT_HCA.
+    /// `op_mod` of QUERY_PAGES: pages that the firmware needs before INIT_HCA.
     pub const INIT_PAGES: u16 = 2;
-    /// `op_mod` of MANAGE_PAGES: the pages are the device's.
+    /// `op_mod` of MANAGE_PAGES: software gives pages to the device.
     pub const GIVE: u16 = 1;
     /// `op_mod` of MANAGE_PAGES: the device gives pages back.
     pub const TAKE: u16 = 2;
@@ -53,7 +53,7 @@ pub struct QueryPagesReply {
     pub header: ReplyHeader,
     /// See [`FunctionId`].
     pub function: U32,
-    /// Pages that are wanted; with a sign.
+    /// Number of wanted pages, signed.
     pub num_pages: U32,
 }
 
@@ -65,7 +65,7 @@ pub struct QueryPagesReply {
 pub struct ManagePagesReply {
     /// Status.
     pub header: ReplyHeader,
-    /// Pages in the list behind.
+    /// Number of pages in the list after the reply.
     pub num_entries: U32,
     /// Reserved.
     pub reserved: U32,
@@ -83,7 +83,7 @@ pub struct QueryIssiReply {
     pub current_issi: U16,
     /// Reserved, and versions from 32 on.
     pub reserved1: [U32; 24],
-    /// Which of the versions 0 to 31 are known: bit n stands for version n.
+    /// The known versions among 0 to 31: bit n stands for version n.
     pub supported_issi_dw0: U32,
 }
 

@@ -1,4 +1,4 @@
-//! General capabilities of the device (PRM `cmd_hca_cap`), as far as this library decides on them.
+//! General capabilities of the device (PRM `cmd_hca_cap`), as far as this library uses them.
 
 use crate::wire::low::low8;
 use bitfield_struct::bitfield;
@@ -22,7 +22,7 @@ pub struct CapIdentity {
 #[derive(PartialEq, Eq)]
 pub struct CapDma {
     __: u16,
-    /// Logarithm of the longest copy in bytes; 0 when not told.
+    /// Logarithm of the longest copy in bytes; 0 if the device does not report it.
     #[bits(5, into = low8::<5>)]
     pub log_dma_mmo_max_size: u8,
     #[bits(11)]
@@ -83,7 +83,7 @@ pub struct CapMkeyLimits {
     /// Logarithm of the most translation entries of an mkey.
     #[bits(6, into = low8::<6>)]
     pub log_max_klm_list_size: u8,
-    /// There is an mkey that reads and writes nothing.
+    /// The device has a null mkey, through which nothing is read or written.
     pub null_mkey: bool,
     /// A UMR may give a translation offset of more than 16 bits.
     pub umr_extended_translation_offset: bool,
@@ -107,7 +107,7 @@ pub struct CapMkeyLimits {
 pub struct CapExtension {
     #[bits(29)]
     __: u32,
-    /// Commands may carry one.
+    /// Commands may carry an extension.
     pub qpc_extension: bool,
     #[bits(2)]
     __: u8,
@@ -117,7 +117,7 @@ pub struct CapExtension {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapSignatureTypes {
-    /// Logarithm of the most that a responder keeps.
+    /// Logarithm of the largest number of RDMA READs and atomics that a responder keeps.
     #[bits(6, into = low8::<6>)]
     pub log_max_ra_res_qp: u8,
     #[bits(6)]
@@ -126,7 +126,7 @@ pub struct CapSignatureTypes {
     pub dma_mmo_sq: bool,
     #[bits(3)]
     __: u8,
-    /// Logarithm of the most RDMA READs and atomics that a requester has in flight.
+    /// Logarithm of the largest number of RDMA READs and atomics that a requester has in flight.
     #[bits(6, into = low8::<6>)]
     pub log_max_ra_req_qp: u8,
     #[bits(1)]
@@ -223,7 +223,7 @@ pub struct CapOffloads {
     pub drain_sigerr: bool,
     #[bits(3)]
     __: u8,
-    /// Which fence a UMR needs.
+    /// The fence that a request after a UMR needs.
     #[bits(2, into = low8::<2>)]
     pub umr_fence: u8,
     /// A UMR may not build on indirect mkeys.
@@ -244,7 +244,7 @@ pub struct CapTransports {
     pub rc: bool,
     #[bits(13)]
     __: u16,
-    /// Keys behind an indirect key need not give the peer's rights.
+    /// The keys in an indirect key's list need not give the peer's rights.
     pub imaicl: bool,
     #[bits(16)]
     __: u16,
@@ -343,7 +343,7 @@ pub struct CapXts {
     pub aes_xts_multi_block_be_tweak: bool,
     /// One data unit per mkey, tweaks little endian.
     pub aes_xts_single_block_le_tweak: bool,
-    /// A tweak grows by 2^64 from unit to unit.
+    /// The tweak grows by 2^64 from data unit to data unit.
     pub aes_xts_tweak_inc_64: bool,
     __: u16,
 }
@@ -354,10 +354,10 @@ pub struct CapXts {
 pub struct CapTimestamps {
     #[bits(28)]
     __: u32,
-    /// Which formats receive queues know.
+    /// The formats that receive queues support.
     #[bits(2, into = low8::<2>)]
     pub rq_ts_format: u8,
-    /// Which formats send queues know.
+    /// The formats that send queues support.
     #[bits(2, into = low8::<2>)]
     pub sq_ts_format: u8,
 }

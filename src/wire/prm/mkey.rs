@@ -1,4 +1,4 @@
-//! CREATE_MKEY: the whole context of an mkey (PRM `mkc`), of which a UMR later changes a part.
+//! CREATE_MKEY: the whole context of an mkey (PRM `mkc`). A UMR later changes parts of it.
 
 use super::command::RequestHeader;
 use crate::wire::low::{low8, low32};
@@ -6,7 +6,7 @@ use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First word of an mkey context: state, how it translates, rights.
+/// First word of an mkey context: state, translation mode, rights.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct MkcFlags {
@@ -138,7 +138,7 @@ pub struct Mkc {
     pub crypto: U32,
 }
 
-/// Where the pages of a new mkey come from.
+/// The source of the pages of a new mkey.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct MkeySource {
@@ -164,7 +164,7 @@ pub struct CreateMkeyRequest {
     pub mkc: Mkc,
     /// Reserved.
     pub reserved1: [U32; 4],
-    /// Octowords of translation entries that are given now.
+    /// Octowords of translation entries that the request contains.
     pub translations_octword_actual_size: U32,
     /// The user memory that holds the pages (kernel and DPDK headers; reserved in rdma-core's).
     pub umem_id: U32,

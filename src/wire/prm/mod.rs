@@ -1,8 +1,8 @@
-//! Command mailboxes: how the device is told to create, change and destroy objects.
+//! Command mailboxes, by which software creates, changes and destroys objects on the device.
 //!
-//! Layouts are those of rdma-core's `mlx5_ifc.h`, whose names the docs give as "PRM"; what it leaves out says
-//! so. Numbers of bits in that header count from the top of each big-endian word; here a word is a bitfield,
-//! which counts from the bottom, and a test compares the two.
+//! Layouts are those of rdma-core's `mlx5_ifc.h`; the documentation marks its names as "PRM". Fields that
+//! this header lacks name their source. The header numbers bits from the top of each big-endian word;
+//! bitfields here number them from the bottom. A test compares the two.
 
 pub mod command;
 pub mod command_queue;

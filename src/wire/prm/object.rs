@@ -15,8 +15,8 @@ codes! {
     CRYPTO_LOGIN = 0x1f, "CRYPTO_LOGIN";
 }
 
-/// How a request about a general object starts, and all of one that queries or destroys it: 16 bytes (PRM
-/// `general_obj_in_cmd_hdr`).
+/// The header of a request about a general object, 16 bytes (PRM `general_obj_in_cmd_hdr`). Requests that
+/// query or destroy the object consist of it alone.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -24,20 +24,20 @@ codes! {
 pub struct ObjectRequestHeader {
     /// See [`Opcode`].
     pub opcode: U16,
-    /// User; the kernel fills it in.
+    /// User id; the kernel fills it in.
     pub uid: U16,
     /// Reserved.
     pub reserved0: U16,
     /// See [`ObjectType`].
     pub obj_type: U16,
-    /// The object; 0 when one is created.
+    /// The object's number; 0 when an object is created.
     pub obj_id: U32,
     /// Unused here.
     pub log_obj_range: U32,
 }
 
 impl ObjectRequestHeader {
-    /// Starts a request.
+    /// Creates the header of a request.
     pub const fn new(opcode: Opcode, kind: ObjectType, id: u32) -> Self {
         Self {
             opcode: U16::new(opcode.0),
@@ -50,7 +50,7 @@ impl ObjectRequestHeader {
     }
 }
 
-/// How a reply about a general object starts, 16 bytes (PRM `general_obj_out_cmd_hdr`).
+/// The header of a reply about a general object, 16 bytes (PRM `general_obj_out_cmd_hdr`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

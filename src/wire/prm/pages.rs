@@ -1,13 +1,13 @@
-//! Requests with a list of pages behind them (PRM `pas`): addresses of memory as the device reaches it.
+//! Requests and replies that end with a list of pages (PRM `pas`): addresses of memory on the bus.
 
 use zerocopy::big_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A request, or a reply, and the pages behind it. The low 12 bits of an address are 0.
+/// A request or a reply, and the list of pages after it. The low 12 bits of an address are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct WithPages<T, const PAGES: usize> {
-    /// What comes first.
+    /// The request or the reply.
     pub first: T,
     /// Addresses.
     pub pages: [U64; PAGES],

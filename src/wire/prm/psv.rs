@@ -6,7 +6,7 @@ use bitfield_struct::bitfield;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// How many PSVs, in which protection domain.
+/// The number of PSVs, and their protection domain.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct PsvCount {
@@ -44,7 +44,7 @@ pub struct CreatePsvReply {
     pub header: ReplyHeader,
     /// Reserved.
     pub reserved: [U32; 2],
-    /// The indices, each in the low 24 bits; as many as were asked for.
+    /// The indices of the requested PSVs, each in the low 24 bits.
     pub psv: [U32; 4],
 }
 

@@ -6,7 +6,7 @@ use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Which optional fields of a context a change of state takes (PRM `opt_param_mask`; names of the kernel's
+/// The optional fields of a context that a change of state uses (PRM `opt_param_mask`; names of the kernel's
 /// `enum mlx5_qp_optpar`, bit 11 from rdma-core).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct QpOptional {
 pub struct CreateQpRequest {
     /// Command.
     pub header: RequestHeader,
-    /// Reserved, or a number that the queue pair shall have.
+    /// Reserved, or a chosen number for the queue pair.
     pub reserved0: [U32; 2],
     /// See [`QpOptional`].
     pub opt_param_mask: U32,
@@ -72,13 +72,13 @@ pub struct ModifyQpRequest {
     pub opt_param_mask: U32,
     /// Reserved.
     pub reserved1: U32,
-    /// The context, of which each command reads its own part.
+    /// The context. Each command reads its own part of it.
     pub qpc: Qpc,
     /// Reserved.
     pub reserved2: [U32; 4],
 }
 
-/// A change within a state, 464 bytes: with room for an extension (PRM `init2init_qp_in`, `rts2rts_qp_in`).
+/// A change within a state, 464 bytes, with room for an extension (PRM `init2init_qp_in`, `rts2rts_qp_in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct AdjustQpRequest {
@@ -100,7 +100,7 @@ pub struct AdjustQpRequest {
     pub opt_param_mask_95_32: U64,
     /// First word of the context's extension, see [`QpcExtension`].
     pub extension: U32,
-    /// The rest of it, unused here.
+    /// The rest of the extension, unused here.
     pub extension_rest: [U32; 47],
 }
 

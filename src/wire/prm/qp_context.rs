@@ -144,13 +144,13 @@ pub struct QpcState {
     /// Path migration: [`QpcState::MIGRATED`].
     #[bits(2, into = low8::<2>)]
     pub pm_state: u8,
-    /// Keep to an own virtual lane.
+    /// The queue pair has its own virtual lane.
     pub isolate_vl_tc: bool,
     #[bits(2)]
     __: u8,
     /// Service type: [`QpcState::RELIABLE_CONNECTION`].
     pub st: u8,
-    /// Port of a bond to send from.
+    /// The port of a bond that the queue pair sends from.
     #[bits(4, into = low8::<4>)]
     pub lag_tx_port_affinity: u8,
     /// State, see [`QpcState::RESET`] and others.
@@ -216,9 +216,9 @@ pub struct QpcSizes {
     /// Logarithm of the 64-byte blocks of the send queue.
     #[bits(4, into = low8::<4>)]
     pub log_sq_size: u8,
-    /// There is no send queue.
+    /// The queue pair has no send queue.
     pub no_sq: bool,
-    /// Logarithm of the octowords of such a slot.
+    /// Logarithm of the octowords of a receive slot.
     #[bits(3, into = low8::<3>)]
     pub log_rq_stride: u8,
     /// Logarithm of the slots of the receive queue.
@@ -265,10 +265,10 @@ pub struct QpcPeer {
 pub struct QpcRetry {
     #[bits(5)]
     __: u8,
-    /// Retries that are left.
+    /// Remaining retries after a time-out.
     #[bits(3, into = low8::<3>)]
     pub cur_retry_count: u8,
-    /// Such retries that are left.
+    /// Remaining retries when the peer has no receive request.
     #[bits(3, into = low8::<3>)]
     pub cur_rnr_retry: u8,
     /// Fast registration.
@@ -293,7 +293,7 @@ pub struct QpcRetry {
     pub log_ack_req_freq: u8,
 }
 
-/// What the peer may do.
+/// The rights of the peer.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcRights {
@@ -328,7 +328,7 @@ pub struct QpcReceive {
     /// Number of the next packet to receive.
     #[bits(24, into = low32::<24>)]
     pub next_rcv_psn: u32,
-    /// Timer that the peer waits for, as a code of the InfiniBand specification.
+    /// How long the peer waits before a retry, as a code of the InfiniBand specification.
     #[bits(5, into = low8::<5>)]
     pub min_rnr_nak: u8,
     #[bits(3)]
@@ -350,32 +350,32 @@ pub struct QpcReceiveQueue {
 }
 
 impl QpcReceiveQueue {
-    /// `rq_type`: the queue pair has its own.
+    /// `rq_type`: the queue pair has its own receive queue.
     pub const REGULAR: u8 = 0;
-    /// `rq_type`: that of `srqn_rmpn_xrqn`, which others may have too.
+    /// `rq_type`: the shared receive queue `srqn_rmpn_xrqn`.
     pub const SHARED: u8 = 1;
-    /// `rq_type`: there is none (`ZERO_SIZE_RQ`).
+    /// `rq_type`: the queue pair has no receive queue (`ZERO_SIZE_RQ`).
     pub const NONE: u8 = 3;
 }
 
-/// Where received data goes: to memory, or into completion entries.
+/// The destination of received data: memory, or completion entries.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcScatter {
-    /// The same as responder.
+    /// Scatter to completion entries as responder; 0 for never.
     pub cs_res: u8,
     /// Scatter to completion entries as requester; 0 for never.
     pub cs_req: u8,
     __: u16,
 }
 
-/// Where the doorbell record is.
+/// The place of the doorbell record.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcDoorbell {
     #[bits(28)]
     __: u32,
-    /// In user memory, at `dbr_addr` as an offset.
+    /// The record is in user memory, at offset `dbr_addr`.
     pub dbr_umem_valid: bool,
     #[bits(3)]
     __: u8,
@@ -435,11 +435,11 @@ pub struct Qpc {
     pub rmsn: U32,
     /// Block of the send queue that the device executes next.
     pub hw_sq_wqebb_counter: U16,
-    /// Block after the last that software has announced.
+    /// Block after the last request that software has published.
     pub sw_sq_wqebb_counter: U16,
     /// Receive requests that the device has taken.
     pub hw_rq_counter: U32,
-    /// Receive requests that software has announced.
+    /// Receive requests that software has published.
     pub sw_rq_counter: U32,
     /// Reserved.
     pub reserved2: U32,

@@ -1,4 +1,4 @@
-//! QUERY_HCA_CAP: what the device can do.
+//! QUERY_HCA_CAP: capabilities of the device.
 
 use super::command::{ReplyHeader, RequestHeader};
 use zerocopy::big_endian::U32;
@@ -13,16 +13,16 @@ pub const ROCE: u16 = 4 << 1;
 /// `op_mod` of the request: the crypto capabilities (PRM: type 0x1a).
 pub const CRYPTO: u16 = 0x1a << 1;
 
-/// `op_mod` of the request, added to the type: what is in force, not what could be.
+/// `op_mod` of the request, added to the type: the capabilities in force, not the possible ones.
 pub const CURRENT: u16 = 1;
 
-/// Bytes of capabilities in a reply; of each page only the first 256 are known.
+/// Bytes of capabilities in a reply. Only the first 256 of each page are known.
 pub const CAPABILITY_BYTES: usize = 4096;
 
 /// Bytes of the capabilities that this library reads.
 pub const KNOWN_BYTES: usize = 256;
 
-/// Request, 16 bytes (PRM `query_hca_cap_in`). Its `op_mod` says which capabilities.
+/// Request, 16 bytes (PRM `query_hca_cap_in`). Its `op_mod` selects the capabilities.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -30,7 +30,7 @@ pub const KNOWN_BYTES: usize = 256;
 pub struct QueryHcaCapRequest {
     /// Command and page.
     pub header: RequestHeader,
-    /// Another function of the device; 0 for the own one.
+    /// The function that is queried; 0 for the function that owns the command queue.
     pub function: U32,
     /// Reserved.
     pub reserved: U32,

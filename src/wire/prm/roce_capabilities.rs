@@ -10,7 +10,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct RoceFlags {
-    /// Which formats of time stamps queue pairs know: as `sq_ts_format` of the general capabilities.
+    /// The formats of time stamps that queue pairs support, with the codes of `sq_ts_format` of the general
+    /// capabilities.
     #[bits(2, into = low8::<2>)]
     pub qp_ts_format: u8,
     #[bits(23)]
@@ -33,7 +34,7 @@ pub struct RoceCapabilityBits {
     pub reserved0: [U32; 5],
     /// The highest UDP source port of RoCE v2.
     pub max_src_udp_port: U16,
-    /// The lowest.
+    /// The lowest UDP source port of RoCE v2.
     pub min_src_udp_port: U16,
     /// Not read here.
     pub reserved1: [U32; 57],
