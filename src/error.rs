@@ -1,12 +1,13 @@
-//! What can go wrong, one type per phase: commands, configuration, posting, completion.
+//! Errors of the core, one type per phase: commands, configuration, posting, completion.
 //!
-//! All are small, `Copy`, and name the value and the limit. A refused request has changed nothing.
+//! All error types are small, `Copy`, and name the value and the limit. A refused request has changed
+//! nothing.
 //!
 //! ```
 //! use mlx5_mkey::error::PostError;
-//! /// Returns whether the request can be posted when completions were taken, to a queue with a ring of
-//! /// `blocks` and at most
-//! /// `max_requests` outstanding. Else it is a fault of the program.
+//! /// Returns whether the request can be posted after completions were taken. The queue has a ring of
+//! /// `blocks` blocks and at most `max_requests` outstanding requests. Other errors are faults of the
+//! /// program.
 //! fn is_temporary(error: &PostError, blocks: u16, max_requests: u32) -> bool {
 //!     match *error {
 //!         PostError::SendRingFull { needed, .. } => needed <= blocks,
@@ -36,7 +37,7 @@ use core::fmt;
 pub enum ConfigPart {
     /// [`crate::mkey::MkeyConfig::access`].
     Access,
-    /// The layout that is given with the request.
+    /// The layout, which is given with the request.
     Layout,
     /// [`crate::mkey::MkeyConfig::signature`], set or reset.
     Signature,
@@ -70,33 +71,33 @@ pub enum ConfigError {
     BlockSizeUnsupported(BlockSize),
     /// A copy mask was given, but the domains do not have the same signature type and block size.
     CopyMaskNeedsSameStructure,
-    /// Signatures in both domains with the cipher outside of them: no device does that.
+    /// Signatures in both domains, with the cipher outside of them: no device supports that.
     BothSignaturesOutsideCipher,
     /// A digest and AES-XTS in one mkey: the device lacks it.
     DigestWithXtsUnsupported,
-    /// A digest with AES-XTS that is not over the ciphertext of its domain: on the wire it goes with
-    /// encryption when sending and signatures after it, in memory with decryption when sending and signatures
-    /// before it. No other form is known of any device.
+    /// A digest with AES-XTS has to be over the ciphertext of its domain. A digest on the wire needs
+    /// encryption when sending, and signatures after encryption. A digest in memory needs decryption when
+    /// sending, and signatures before decryption. No device is known to support other forms.
     DigestNotOverCiphertext,
-    /// An mkey with a digest maps no data beside it.
+    /// The layout of an mkey with a digest has no room for data beside the digest.
     DigestWithoutData {
-        /// What the layout maps, in bytes.
+        /// The length that the layout maps, in bytes.
         length: u8,
     },
     /// A prepared configuration sets no digest.
     NoDigest,
     /// A configuration was prepared for another kind of mkey ([`crate::mkey::MkeyKind`]).
     OtherKind,
-    /// The mkey was created for lists of other entries: of entries that all have one length (KSM), or that
-    /// each have a length of their own, or of another length. An mkey for entries of one length takes a list
-    /// in registered memory only.
+    /// The mkey was created for another form of entries: entries that all have one length (KSM), entries that
+    /// each have their own length, or entries of another common length. An mkey for entries of one length
+    /// takes only lists in registered memory.
     OtherEntries {
         /// The length of the layout's entries, if they all have one.
         layout: Option<KsmEntrySize>,
-        /// That of the mkey's.
+        /// The length of the mkey's entries, if they all have one.
         mkey: Option<KsmEntrySize>,
     },
-    /// An mkey for entries of one length has neither signature nor crypto: no source knows of one.
+    /// An mkey for entries of one length cannot have signature or crypto: no source shows one.
     EntriesWithBsf,
     /// A prepared configuration sets no T10-DIF in this domain.
     NoT10Dif(DomainKind),
@@ -107,42 +108,42 @@ pub enum ConfigError {
         /// Entries that fit.
         max: u32,
     },
-    /// The space of an mkey with signature or crypto begins at 0.
+    /// The space of an mkey with signature or crypto has to begin at 0.
     StartWithBsf,
-    /// The space of an mkey or of a memory window would end behind address 2^64 - 1.
+    /// The space of an mkey or of a memory window would end after address 2^64 - 1.
     SpaceBehindEnd,
-    /// The mkey has no list layout in force that could be changed: none yet, none that is known, or an
-    /// interleaved one.
+    /// The mkey has no list layout in force that could be changed: it has no layout yet, an unknown layout,
+    /// or an interleaved layout.
     NoList,
-    /// The list in force came in a request: only one from registered memory can be appended to.
+    /// The list in force came in a request. Only a list from registered memory can be appended to.
     ListInRequest,
-    /// A list with BSFs behind it, of an mkey with signature or crypto, is not appended to: no source knows
-    /// of that.
+    /// The list of an mkey with signature or crypto has BSFs behind it, and cannot be appended to: no source
+    /// shows that.
     AppendWithBsf,
-    /// An interleaved layout in registered memory takes the place of all of a layout, and of no entries of a
-    /// list.
+    /// An interleaved layout in registered memory can only replace a whole layout, not entries of a list.
     InterleavedInList,
     /// A memory window is bound: it has to be invalidated before it is bound anew.
     WindowBound,
     /// A memory window is not bound: there is nothing to invalidate.
     WindowNotBound,
-    /// A memory window is bound by another queue pair, which alone can invalidate it.
+    /// A memory window is bound by another queue pair. Only that queue pair can invalidate it.
     WindowOfOtherQueuePair {
         /// The number of that queue pair.
         qpn: u32,
     },
-    /// A list in registered memory begins where the device does not take one from
+    /// A list in registered memory begins at an address that the device does not accept
     /// ([`RegisteredList::ALIGNMENT`](crate::mkey::RegisteredList::ALIGNMENT)).
     ListAddress {
-        /// Bytes by which the address exceeds the last one that is allowed.
+        /// Bytes from the last allowed address to this address.
         past: u16,
     },
-    /// Entries of a list are replaced, and appended, in blocks of 4.
+    /// The first entry is not at the beginning of a block of 4. Entries of a list are replaced and appended
+    /// in blocks of 4.
     EntryInBlock {
         /// The first entry that was to be written.
         first: u32,
     },
-    /// Layout and BSFs together exceed what the queue lets a work request carry.
+    /// Layout and BSFs together exceed the queue's limit for a work request.
     BsfDoesNotFit {
         /// Bytes of entries and BSFs.
         bytes: u32,
@@ -165,18 +166,18 @@ pub enum ConfigError {
     },
     /// An mkey with a signature or crypto is limited to 2^32 - 1 bytes.
     LengthOver32Bits {
-        /// What the layout maps, in MiB, or `u32::MAX`.
+        /// The length that the layout maps, in MiB, or `u32::MAX`.
         mebibytes: u32,
     },
-    /// An engine that encrypts single data units cannot serve a longer mkey.
+    /// The mkey is longer than a data unit, and the engine encrypts only one data unit per mkey.
     LengthOverDataUnit {
         /// Bytes that the layout maps, or `u32::MAX`.
         length: u32,
         /// One data unit.
         unit: BlockSize,
     },
-    /// The cipher is around the signature of each block, and a data unit is not a block with its signature:
-    /// data units would begin within blocks, and a part of the data could not be read
+    /// The cipher covers the signature of each block, so a data unit has to be a block with its signature.
+    /// With another size, data units would begin within blocks, and a part of the data could not be read
     /// ([`PreparedConfig::with_any_data_unit`](crate::wqe::PreparedConfig::with_any_data_unit)).
     DataUnitNotBlock {
         /// Bytes of a block with its signature.
@@ -189,7 +190,8 @@ pub enum ConfigError {
         /// The tag.
         tag: u8,
     },
-    /// The mkey's state is not known (it was invalidated, or its queue failed), so this part must be given.
+    /// The mkey's state is not known (the mkey was invalidated, or its queue failed), so this part must be
+    /// given.
     StateUnknown {
         /// What is missing.
         missing: ConfigPart,
@@ -197,12 +199,12 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Refuses a space that ends behind address 2^64 - 1.
+    /// Refuses a space that ends after address 2^64 - 1.
     pub(crate) const fn check_space(start: u64, length: u64) -> Result<(), Self> {
         if length.saturating_sub(1) > u64::MAX - start { Err(Self::SpaceBehindEnd) } else { Ok(()) }
     }
 
-    /// Refuses more entries than there is room for.
+    /// Refuses more than `max` entries.
     pub(crate) fn check_entries(entries: usize, max: usize) -> Result<(), Self> {
         if entries <= max {
             return Ok(());
@@ -211,7 +213,7 @@ impl ConfigError {
     }
 }
 
-/// How long entries are, in words.
+/// Prints the length of entries in words.
 struct EntryLengths(Option<KsmEntrySize>);
 
 impl fmt::Display for EntryLengths {
@@ -321,22 +323,22 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-/// A request that could not be posted. Requests posted, counters and mkey state are as before.
+/// A request that could not be posted. Posted requests, counters and mkey state are as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum PostError {
     /// The configuration does not fit the mkey or the queue.
     Config(ConfigError),
-    /// The send queue's ring has too few free blocks: take completions first. Where it has fewer than
-    /// `needed` in all, the request never fits.
+    /// The send queue's ring has too few free blocks: take completions first. If the whole ring has fewer
+    /// than `needed` blocks, the request never fits.
     SendRingFull {
         /// Blocks of 64 bytes that the request takes.
         needed: u16,
         /// Blocks that are free.
         free: u16,
     },
-    /// No slot of the receive queue's ring is free, and a request takes one: take completions first.
+    /// The receive queue's ring has no free slot for the request: take completions first.
     ReceiveRingFull {
         /// Slots of the ring.
         slots: u16,
@@ -344,7 +346,7 @@ pub enum PostError {
     /// The send queue's limit of outstanding requests is reached: take completions first. Where the limit is
     /// below `needed`, the request never fits.
     TooManyRequests {
-        /// Requests that this one counts for: the SET_PSVs of a signature count too.
+        /// Requests that this request counts as: the SET_PSVs of a signature count too.
         needed: u16,
         /// Requests that may still be posted.
         free: u16,
@@ -375,15 +377,15 @@ pub enum PostError {
         /// Bytes that fit.
         max: u16,
     },
-    /// The control segment of a request that the caller built has a size that none has: 0, or over 63
-    /// octowords.
+    /// The control segment of a request that the caller built has an invalid size: 0, or over 63 octowords.
     RawSize {
-        /// The size that it says, in octowords of 16 bytes.
+        /// The size in the control segment, in octowords of 16 bytes.
         octowords: u8,
     },
-    /// A request that the caller built has fewer bytes than it says, or than a control segment.
+    /// A request that the caller built is shorter than its control segment says, or shorter than a control
+    /// segment.
     RawTooShort {
-        /// Bytes that it says.
+        /// Bytes that the request needs.
         needed: u16,
         /// Bytes given.
         have: u16,
@@ -392,11 +394,11 @@ pub enum PostError {
     MemcpyUnsupported,
     /// A copy in memory has no bytes.
     MemcpyEmpty,
-    /// A copy in memory is longer than the device's copies.
+    /// A copy in memory is longer than the device's limit.
     MemcpyTooLong {
-        /// Its length in MiB, rounded up.
+        /// The copy's length in MiB, rounded up.
         mebibytes: u16,
-        /// Logarithm of the most bytes.
+        /// Logarithm of the device's limit in bytes.
         log_max: u8,
     },
     /// The position from which requests were to be cancelled is not one of an outstanding request.
@@ -408,7 +410,7 @@ pub enum PostError {
     Pool(PoolError),
 }
 
-// Larger ones come back in memory, which posting pays for also where there is none.
+// A larger error would be returned through memory, which would slow down posting even without errors.
 const _: () = assert!(size_of::<PostError>() <= 8);
 
 impl From<ConfigError> for PostError {
@@ -469,7 +471,7 @@ impl core::error::Error for PostError {}
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum QueueError {
-    /// The number of entries is not a power of two, or over the limit.
+    /// The number of entries is not a power of two, or exceeds the limit.
     Size {
         /// Entries given.
         entries: usize,
@@ -516,21 +518,20 @@ impl fmt::Display for QueueError {
 
 impl core::error::Error for QueueError {}
 
-/// Polling found a completion entry that makes no sense, or whose queue pair, request or mkey is not there.
-/// The entry has been consumed; nothing else has changed. [`CompletionError::TimedOut`] alone is about no
-/// entry.
+/// Polling found a completion entry that is malformed, or whose queue pair, request or mkey is unknown. The
+/// entry has been consumed; nothing else has changed. Only [`CompletionError::TimedOut`] concerns no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum CompletionError {
-    /// The opcode is not one of a completion.
+    /// The opcode is not that of a completion.
     UnknownOpcode(CqeOpcode),
     /// The entry is compressed or carries data, which queues of this library must not be set up for.
     UnsupportedFormat {
         /// The format code.
         format: u8,
     },
-    /// The router has no such queue pair: another's, or one that was removed.
+    /// The router does not have the queue pair. It belongs to another router, or it was removed.
     UnknownQueuePair {
         /// Queue pair.
         qpn: u32,
@@ -542,8 +543,8 @@ pub enum CompletionError {
         /// Position in its queue.
         counter: u16,
     },
-    /// A signature error names an mkey that the router does not have. It is kept until the mkey is asked
-    /// ([`CompletionQueue::check`](crate::queue::CompletionQueue::check)).
+    /// A signature error names an mkey that the router does not have. The queue keeps the error until the
+    /// mkey is asked ([`CompletionQueue::check`](crate::queue::CompletionQueue::check)).
     UnknownMkey {
         /// Index of the mkey.
         index: u32,
@@ -569,7 +570,7 @@ impl fmt::Display for CompletionError {
 
 impl core::error::Error for CompletionError {}
 
-/// The mkey cannot be asked for signature errors, or what the device said of one makes no sense
+/// The mkey cannot be asked for signature errors, or the device's report of an error is unintelligible
 /// (`mlx5dv_mkey_check`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -586,8 +587,8 @@ pub enum CheckError {
         /// Raw domain.
         domain: u8,
     },
-    /// Routers lacked more mkeys with errors than a completion queue keeps errors of: the data of any mkey
-    /// may be wrong.
+    /// More errors arrived for mkeys that were in no router than a completion queue can keep. So the data of
+    /// any mkey may be wrong.
     ErrorsLost,
 }
 
@@ -611,12 +612,12 @@ impl core::error::Error for CheckError {}
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum PoolError {
-    /// The handle is of another pool.
+    /// The handle belongs to another pool.
     OtherPool,
-    /// What the handle names was put back or removed.
+    /// The mkey or window of the handle was put back or removed.
     NotInUse,
-    /// The key is in service, or may be: nothing says that the request that takes it out of service was
-    /// executed.
+    /// The key is in service, or may be: no completion proves that the device has executed the request that
+    /// takes the key out of service.
     KeyInService,
     /// A pool was to be made of more elements than its type has room for.
     TooMany,
@@ -648,7 +649,7 @@ impl fmt::Display for EqualHalves {
 
 impl core::error::Error for EqualHalves {}
 
-/// A command that could not be encoded, or that the device refused, or whose reply makes no sense.
+/// A command that could not be encoded, that the device refused, or whose reply is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -662,7 +663,7 @@ pub enum CommandError {
         /// Bytes of the request.
         needed: usize,
     },
-    /// The reply ends before what it has to say.
+    /// The reply is too short for its values.
     ReplyTooShort {
         /// The command.
         command: Opcode,
@@ -675,18 +676,18 @@ pub enum CommandError {
     Status {
         /// The command.
         command: Opcode,
-        /// Why, in general.
+        /// The general reason.
         status: Status,
-        /// Why, as a number that the vendor can look up.
+        /// The exact reason, as a number that the vendor can look up.
         syndrome: u32,
     },
-    /// An address is not aligned as the device wants it. Nothing was written.
+    /// An address does not have the alignment that the device needs. Nothing was written.
     Misaligned {
-        /// What begins there.
+        /// The object at the address.
         what: &'static str,
         /// The address.
         address: u64,
-        /// What it has to be a multiple of, in bytes.
+        /// The number of bytes that the address has to be a multiple of.
         alignment: u64,
     },
     /// Firmware takes no page at address 0. Nothing was written.
@@ -705,45 +706,46 @@ pub enum CommandError {
         /// Bytes of the queue.
         needed: u64,
     },
-    /// The device gives more pages back than were asked for.
+    /// The device gives back more pages than were asked for.
     TooManyPages {
         /// Pages of the reply.
         pages: u32,
         /// Pages that were asked for.
         asked: u32,
     },
-    /// The device cannot do what the command asks for; it was not asked.
+    /// The device does not support the command or a part of it. The command was not sent.
     Unsupported {
         /// The command.
         command: Opcode,
         /// What is missing.
         what: &'static str,
     },
-    /// More translation entries than an mkey of this device can have; it was not asked.
+    /// The command asks for more translation entries than an mkey of this device can have. The command was
+    /// not sent.
     TooManyEntries {
         /// The command.
         command: Opcode,
         /// Entries asked for.
         entries: u32,
-        /// The most that the device takes.
+        /// The device's limit.
         max: u32,
     },
-    /// An entry of a list has a length that the device does not take; it was not asked.
+    /// An entry of a list has a length that the device does not accept. The command was not sent.
     EntryLength {
         /// The command.
         command: Opcode,
         /// Which entry.
         index: u32,
-        /// Its length in bytes; the most is [`crate::mkey::KlmEntry::MAX_BYTES`].
+        /// The entry's length in bytes. The limit is [`crate::mkey::KlmEntry::MAX_BYTES`].
         length: u32,
     },
-    /// A space that its entries do not cover, or that ends behind address 2^64 - 1.
+    /// The entries do not cover the space, or the space ends after address 2^64 - 1.
     SpaceLength {
         /// The command.
         command: Opcode,
         /// Bytes of the space.
         length: u64,
-        /// The most that it can have.
+        /// The largest length that the space can have.
         max: u64,
     },
 }
@@ -790,14 +792,15 @@ impl fmt::Display for CommandError {
 
 impl core::error::Error for CommandError {}
 
-/// A command that a device without a driver did not carry out, or whose command queue is not as it has to be.
+/// A command failed on a device without a driver, or the device's command queue does not meet the
+/// requirements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum CommandQueueError {
-    /// The request cannot be encoded, or the device refused it, or its reply makes no sense.
+    /// The request cannot be encoded, the device refused it, or its reply is invalid.
     Command(CommandError),
-    /// The memory of the queue does not have as many blocks as a queue can have.
+    /// The number of blocks in the queue's memory is not allowed.
     Queue(QueueError),
     /// The firmware is not ready.
     NotReady {
@@ -806,29 +809,29 @@ pub enum CommandQueueError {
     },
     /// The command interface has another revision.
     Revision {
-        /// That of the device.
+        /// The device's revision.
         found: u16,
-        /// That of this library.
+        /// The revision that this library knows.
         known: u16,
     },
-    /// The device's entries are not of a size, or a number, that fits into a page.
+    /// The size or number of the device's entries does not fit into a page.
     Layout {
-        /// Logarithm of their number.
+        /// Logarithm of the number of entries.
         log_size: u8,
-        /// Logarithm of the bytes from one to the next.
+        /// Logarithm of the bytes from one entry to the next.
         log_stride: u8,
     },
     /// Request and reply do not fit into the queue's memory. Nothing was done.
     TooManyBlocks {
         /// The command.
         command: Opcode,
-        /// Blocks that it takes.
+        /// Blocks that the command needs.
         needed: u32,
-        /// Blocks that there are.
+        /// Blocks of the queue's memory.
         blocks: u32,
     },
-    /// The device could not read the command, or not write its reply: whether it was carried out, the status
-    /// tells.
+    /// The device could not read the command, or could not write its reply. The status tells whether the
+    /// command was carried out.
     Delivery {
         /// The command.
         command: Opcode,
@@ -849,19 +852,19 @@ pub enum CommandQueueError {
     },
     /// A command timed out before: the device may still write to the queue's memory.
     Lost,
-    /// The firmware wants more pages than there are.
+    /// The firmware wants more pages than the source has.
     NoPages {
         /// Pages that it still wants.
         wanted: u32,
     },
-    /// The firmware does not give pages back.
+    /// The firmware keeps pages.
     PagesKept {
-        /// Pages that it has, or may have: some that it was given without a good answer.
+        /// Pages that the firmware has or may have. It may have pages whose transfer it did not confirm.
         pages: u32,
     },
-    /// The firmware gave a page back that its source did not give it, or knows to be back.
+    /// The firmware gave back a page that it did not get from this source, or that was already back.
     ForeignPage {
-        /// Where the page is, by the firmware.
+        /// The page's address, as the firmware reported it.
         address: u64,
     },
 }

@@ -1,7 +1,7 @@
-//! The one place that knows whether there is a log: defmt when the feature is on, else nothing.
+//! Formatting for `defmt`. Only this module depends on whether the feature is on.
 
-/// Gives wire structs, whose big-endian fields defmt does not know, a `defmt::Format` that prints their
-/// bytes.
+/// Implements `defmt::Format` for wire structs by printing their bytes, because defmt does not know
+/// big-endian fields.
 macro_rules! defmt_as_bytes {
     ($($name:ident),+ $(,)?) => { $(
         #[cfg(feature = "defmt")]
@@ -14,7 +14,7 @@ macro_rules! defmt_as_bytes {
     )+ };
 }
 
-/// Gives a type that holds a key or a credential a `defmt::Format` that prints its name and nothing more.
+/// Implements `defmt::Format` for a type that holds a key or a credential. It prints only the type's name.
 macro_rules! defmt_redacted {
     ($($name:ident),+ $(,)?) => { $(
         #[cfg(feature = "defmt")]
@@ -26,7 +26,7 @@ macro_rules! defmt_redacted {
     )+ };
 }
 
-/// Gives a type that exists to be printed a `defmt::Format` that prints it.
+/// Implements `defmt::Format` by printing the text of the type's `Display`.
 macro_rules! defmt_as_text {
     ($($name:ident$(<$lifetime:lifetime>)?),+ $(,)?) => { $(
         #[cfg(feature = "defmt")]
@@ -38,7 +38,7 @@ macro_rules! defmt_as_text {
     )+ };
 }
 
-/// Gives a queue, whose ring nobody wants printed, a `Debug` and a `defmt::Format` of its counters.
+/// Implements `Debug` and `defmt::Format` for a queue by printing its counters, without the ring.
 macro_rules! format_counters {
     ([$($generics:tt)*] $name:ident [$($arguments:tt)*] { $($field:ident),* }) => {
         impl<$($generics)*> core::fmt::Debug for $name<$($arguments)*> {

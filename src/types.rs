@@ -1,7 +1,7 @@
 //! Values that cannot hold a wrong number.
 //!
-//! The device has 24-bit object numbers, five block sizes and a 128-bit tweak. Each has a type here whose
-//! constructor is the only place where the limit is checked; nothing after it checks again.
+//! The device has 24-bit object numbers, five block sizes and a 128-bit tweak. Each has a type here. Only its
+//! constructor checks the limit; later code relies on it.
 //!
 //! ```
 //! use mlx5_mkey::types::{BlockSize, Key, MkeyIndex, Qpn, Tweak};
@@ -15,7 +15,7 @@
 use core::fmt;
 use zerocopy::{Immutable, IntoBytes};
 
-/// A number is outside of what the field that has to carry it allows.
+/// A number is outside of the range that its field allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OutOfRange {
@@ -66,7 +66,7 @@ macro_rules! number24 {
                 Ok(Self(value))
             }
 
-            /// Takes the low 24 bits of a wider word that carries this number.
+            /// Takes the number from the low 24 bits of a wider word.
             pub const fn from_low_bits(word: u32) -> Self {
                 Self(word & MAX_24)
             }
@@ -94,8 +94,8 @@ number24! {
     Cqn, "completion queue number"
 }
 number24! {
-    /// The index part of a memory key (PRM `mkey_index`, 24 bits): what CREATE_MKEY returns and what
-    /// completions name.
+    /// The index part of a memory key (PRM `mkey_index`, 24 bits). CREATE_MKEY returns it, and completions
+    /// name it.
     MkeyIndex, "mkey index"
 }
 number24! {
@@ -106,8 +106,8 @@ number24! {
     /// The number of a data encryption key object (24 bits of the DEVX object id; PRM `encryption_key`
     /// object).
     ///
-    /// The object id that the kernel returns has 32 bits, of which a BSF carries the low 24:
-    /// [`DekId::from_low_bits`] takes such an id as it is.
+    /// The object id that the kernel returns has 32 bits; a BSF carries the low 24. [`DekId::from_low_bits`]
+    /// takes the whole id.
     DekId, "DEK id"
 }
 
@@ -145,7 +145,7 @@ impl Key {
         MkeyIndex(self.0 >> 8)
     }
 
-    /// Returns the tag, the part that its owner may change.
+    /// Returns the tag, the part that the key's owner may change.
     pub const fn tag(self) -> u8 {
         self.0 as u8
     }
@@ -157,10 +157,10 @@ impl fmt::Display for Key {
     }
 }
 
-/// A protected block or data unit, in bytes of data without its signature (`enum mlx5dv_block_size`, and the
-/// unit of 1 MiB that DPDK has).
+/// The size of a protected block or of a data unit, in bytes of data without the signature (`enum
+/// mlx5dv_block_size`, and DPDK's unit of 1 MiB).
 ///
-/// Each is represented by the code that a BSF carries for it (PRM `bs_selector`).
+/// The value of each variant is the code in a BSF (PRM `bs_selector`).
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Domain, Signature};
@@ -183,11 +183,11 @@ pub enum BlockSize {
     B4096 = 3,
     /// 4160 bytes.
     B4160 = 4,
-    /// 1 MiB: a data unit of AES-XTS. As a block it is refused
+    /// 1 MiB: a data unit of AES-XTS. This size is refused for blocks
     /// ([`ConfigError::BlockSizeUnsupported`](crate::error::ConfigError::BlockSizeUnsupported)).
     ///
-    /// DPDK's driver has it so; a comment in the kernel calls the same code 1 GiB. Within the first MiB both
-    /// are the same.
+    /// The size is that of DPDK's driver; a comment in the kernel calls the same code 1 GiB. Within the first
+    /// MiB the two make no difference.
     MIB1 = 5,
 }
 
@@ -214,7 +214,7 @@ impl BlockSize {
         self as u8
     }
 
-    /// Returns the size that a BSF code stands for, `None` for 0 and for codes with no size that is known.
+    /// Returns the size that a BSF code stands for, `None` for 0 and for unknown codes.
     pub const fn from_selector(selector: u8) -> Option<Self> {
         match selector {
             1 => Some(Self::B512),
@@ -227,7 +227,7 @@ impl BlockSize {
         }
     }
 
-    /// Returns the size with that many bytes, where there is one.
+    /// Returns the size with that many bytes, `None` if there is none.
     pub const fn from_bytes(bytes: u32) -> Option<Self> {
         match bytes {
             512 => Some(Self::B512),
@@ -241,8 +241,8 @@ impl BlockSize {
     }
 }
 
-/// The bytes that each entry of a list has, where all have the same (KSM): a power of two from 4 KiB to 2
-/// GiB.
+/// The length of each entry of a list whose entries all have the same length (KSM): a power of two from 4 KiB
+/// to 2 GiB.
 ///
 /// ```
 /// use mlx5_mkey::types::KsmEntrySize;
@@ -263,7 +263,7 @@ impl KsmEntrySize {
     /// Takes a size in bytes.
     ///
     /// # Errors
-    /// [`OutOfRange`] outside of [`KsmEntrySize::MIN`] to [`KsmEntrySize::MAX`], and for what is no power of
+    /// [`OutOfRange`] for a size outside of [`KsmEntrySize::MIN`] to [`KsmEntrySize::MAX`], or not a power of
     /// two.
     pub const fn new(bytes: u32) -> Result<Self, OutOfRange> {
         if bytes < Self::MIN || bytes > Self::MAX || !bytes.is_power_of_two() {
@@ -282,7 +282,7 @@ impl KsmEntrySize {
         1 << self.0
     }
 
-    /// Returns the logarithm of the size, as the device has it (PRM `log_entity_size`).
+    /// Returns the logarithm of the size, as in the device's field (PRM `log_entity_size`).
     pub(crate) const fn log(self) -> u8 {
         self.0
     }
@@ -307,7 +307,7 @@ pub enum DomainKind {
     Wire,
 }
 
-/// The start value of a running CRC or block guard: the device offers two.
+/// The start value of a running CRC or block guard. The device offers two.
 ///
 /// ```
 /// use mlx5_mkey::mkey::Signature;
@@ -325,14 +325,14 @@ pub enum Seed {
     Ones,
 }
 
-/// The fence of a request after one that changes an mkey: what a device needs so that the request finds the
-/// mkey changed (PRM `umr_fence`).
+/// The fence that the device needs on a request after an mkey change, so that the request uses the changed
+/// mkey (PRM `umr_fence`).
 ///
 /// ```
 /// use mlx5_mkey::command::GeneralCapabilities;
 /// use mlx5_mkey::queue::SendQueueConfig;
 /// use mlx5_mkey::types::Qpn;
-/// /// A queue that fences as its device needs.
+/// /// Returns the configuration of a queue with the fence that its device needs.
 /// fn config(qpn: Qpn, device: &GeneralCapabilities) -> SendQueueConfig {
 ///     SendQueueConfig { umr_fence: device.umr_fence, ..SendQueueConfig::new(qpn) }
 /// }
@@ -342,9 +342,9 @@ pub enum Seed {
 pub enum UmrFence {
     /// Strong ordering.
     Strong,
-    /// The small fence, which the reference provider sets whatever the device says.
+    /// The small fence. The reference provider always sets it, whatever fence the device needs.
     Small,
-    /// None: the device orders by itself.
+    /// No fence: the device orders by itself.
     None,
 }
 
@@ -359,7 +359,7 @@ pub enum UmrFence {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Tweak {
-    /// As engines of many data units take it.
+    /// The number in big endian, the byte order of engines for many data units.
     big_endian: [u8; 16],
 }
 
@@ -387,7 +387,7 @@ impl Tweak {
 
 impl fmt::Debug for Tweak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In halves: `core` prints 128 bits at once by code that has a panic.
+        // The number is printed in halves, because `core`'s code for 128 bits contains a panic.
         write!(f, "Tweak(0x{:016x}{:016x})", (self.get() >> 64) as u64, self.get() as u64)
     }
 }
