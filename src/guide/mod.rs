@@ -1,18 +1,18 @@
 //! The guide: what a program does, step by step.
 //!
-//! | Page | What it is about |
+//! | Page | Subject |
 //! |---|---|
 //! | [`linux`] | from an open device to the first transfer, with the shim (feature `devx`) |
-//! | [`bare_metal`] | the same without a system: what you bring, what the library does |
+//! | [`bare_metal`] | the same on bare metal: the parts that you provide, and those of the library |
 //! | [`signatures`] | integrity fields in memory, on the wire, and errors in them |
 //! | [`crypto`] | AES-XTS: keys, data units, tweaks |
-//! | [`errors`] | what can fail, what then is still true, and how a queue pair is made ready again |
-//! | [`threads`] | what may be shared, and how |
+//! | [`errors`] | errors, the state after them, and recovery of a queue pair |
+//! | [`threads`] | which values threads may share, and how |
 //! | [`sizing`] | blocks of a ring, entries of a completion queue, numbers of mkeys |
-//! | [`devices`] | what ConnectX and BlueField devices can do |
-//! | [`features`] | what rdma-core, SPDK, DPDK and this library can do, and what shows it |
-//! | [`c`] | from an open device to the first transfer in C or C++, and functions of SPDK and libibverbs beside ours |
-//! | [`rdma_core`] | from functions of rdma-core to those here |
+//! | [`devices`] | capabilities of ConnectX and BlueField devices |
+//! | [`features`] | features of rdma-core, SPDK, DPDK and this library |
+//! | [`c`] | from an open device to the first transfer in C or C++, with the counterparts of functions of SPDK and libibverbs |
+//! | [`rdma_core`] | functions of rdma-core, SPDK and DPDK, and their counterparts here |
 
 #[doc = include_str!("bare_metal.md")]
 pub mod bare_metal {}
