@@ -152,16 +152,16 @@ pub enum ConfigError {
     },
     /// An entry of a list layout has no bytes, or more than [`crate::mkey::KlmEntry::MAX_BYTES`].
     EntryLength {
-        /// Which entry, counted from 0.
+        /// The number of the entry, counted from 0.
         index: u16,
-        /// Its bytes.
+        /// The entry's length in bytes.
         length: u32,
     },
     /// The stride of an entry of an interleaved layout, `bytes + skip`, has more than 16 bits.
     StrideOver16Bits {
-        /// Which entry, counted from 0.
+        /// The number of the entry, counted from 0.
         index: u16,
-        /// Its stride in bytes.
+        /// The entry's stride in bytes.
         stride: u32,
     },
     /// An mkey with a signature or crypto is limited to 2^32 - 1 bytes.
@@ -193,7 +193,7 @@ pub enum ConfigError {
     /// The mkey's state is not known (the mkey was invalidated, or its queue failed), so this part must be
     /// given.
     StateUnknown {
-        /// What is missing.
+        /// The part that is missing.
         missing: ConfigPart,
     },
 }
@@ -360,14 +360,14 @@ pub enum PostError {
     },
     /// A data segment has no bytes.
     SgeEmpty {
-        /// Which one, counted from 0.
+        /// The number of the segment, counted from 0.
         index: u16,
     },
     /// A data segment has more than [`crate::wqe::Sge::MAX_BYTES`].
     SgeTooLong {
-        /// Which one, counted from 0.
+        /// The number of the segment, counted from 0.
         index: u16,
-        /// Its length in MiB.
+        /// The segment's length in MiB.
         mebibytes: u16,
     },
     /// The inline data is longer than the queue allows.
@@ -717,7 +717,7 @@ pub enum CommandError {
     Unsupported {
         /// The command.
         command: Opcode,
-        /// What is missing.
+        /// The ability that the device lacks.
         what: &'static str,
     },
     /// The command asks for more translation entries than an mkey of this device can have. The command was
@@ -734,7 +734,7 @@ pub enum CommandError {
     EntryLength {
         /// The command.
         command: Opcode,
-        /// Which entry.
+        /// The number of the entry.
         index: u32,
         /// The entry's length in bytes. The limit is [`crate::mkey::KlmEntry::MAX_BYTES`].
         length: u32,
@@ -835,7 +835,7 @@ pub enum CommandQueueError {
     Delivery {
         /// The command.
         command: Opcode,
-        /// Why.
+        /// The reason.
         status: DeliveryStatus,
     },
     /// Token, number or signature of a reply is wrong.

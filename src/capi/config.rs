@@ -1,6 +1,6 @@
 //! Prepared configurations.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
 use super::device::hand_out;
 use super::error::{Error, Failure, attempt, given};
@@ -91,13 +91,14 @@ pub struct SignatureSpec {
     pub block_size: u32,
     /// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES.
     pub seed: u32,
-    /// Of a T10-DIF: MLX5MK_GUARD_CRC or MLX5MK_GUARD_IP_CHECKSUM.
+    /// The guard of a T10-DIF: MLX5MK_GUARD_CRC or MLX5MK_GUARD_IP_CHECKSUM.
     pub guard: u32,
-    /// Of a T10-DIF: the reference tag of the first block.
+    /// The reference tag of the first block, for T10-DIF.
     pub ref_tag: u32,
-    /// Of a T10-DIF: the application tag.
+    /// The application tag, for T10-DIF.
     pub app_tag: u16,
-    /// Of a T10-DIF: MLX5MK_REF_REMAP, and one of MLX5MK_ESCAPE_APP_TAG and MLX5MK_ESCAPE_APP_AND_REF_TAG.
+    /// Flags, for T10-DIF: MLX5MK_REF_REMAP, and one of MLX5MK_ESCAPE_APP_TAG and
+    /// MLX5MK_ESCAPE_APP_AND_REF_TAG.
     pub flags: u16,
 }
 
@@ -322,7 +323,7 @@ pub unsafe extern "C" fn mlx5mk_prepared_create(
 
 /// Replaces the tweak of the first data unit, given as the low and the high half of a number of 128 bits.
 ///
-/// Errors: MLX5MK_CONFIG where it sets no crypto properties.
+/// Errors: MLX5MK_CONFIG where the configuration sets no crypto properties.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_prepared_set_tweak(
     prepared: Option<&mut Prepared>,
@@ -381,7 +382,7 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_digest(
 /// Replaces the data encryption key, and the 8 bytes of the key's tag (NULL means zeros, for a key without a
 /// tag).
 ///
-/// Errors: MLX5MK_CONFIG where it sets no crypto properties.
+/// Errors: MLX5MK_CONFIG where the configuration sets no crypto properties.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_prepared_set_dek(
     prepared: Option<&mut Prepared>,

@@ -1,6 +1,6 @@
 //! Completion queues and completions.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
 use super::device::{Device, hand_out};
 use super::error::{Error, Failure, attempt, given, report};
@@ -45,9 +45,9 @@ pub const MLX5MK_BAD_ENTRY: u32 = 5;
 pub struct Completion {
     /// The name that the program gave the request.
     pub id: u64,
-    /// Of MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
+    /// For MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
     pub pool: *mut Pool,
-    /// Of MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check. Zeros if the mkey is not in use, and for
+    /// For MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check. Zeros if the mkey is not in use, and for
     /// other kinds.
     pub mkey: TakenMkey,
     /// The kind of completion: MLX5MK_SENT, MLX5MK_RECEIVED, MLX5MK_FAILED, MLX5MK_BAD_SIGNATURE or
@@ -61,10 +61,10 @@ pub struct Completion {
     pub operation: u32,
     /// Bytes that were received, or that an RDMA READ or an atomic has delivered; otherwise 0.
     pub bytes: u32,
-    /// Of MLX5MK_RECEIVED: the 32 bits that came with the message, in the processor's byte order, or the key
+    /// For MLX5MK_RECEIVED: the 32 bits that came with the message, in the processor's byte order, or the key
     /// that the message invalidated.
     pub immediate: u32,
-    /// Of MLX5MK_FAILED: the cause (PRM syndrome). The next three fields are details for the vendor's
+    /// For MLX5MK_FAILED: the cause (PRM syndrome). The next three fields are details for the vendor's
     /// support.
     pub syndrome: u8,
     /// Vendor syndrome.

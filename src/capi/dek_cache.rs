@@ -1,6 +1,6 @@
 //! Data encryption keys, found by identities that the program chooses.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and bytes of the caller's.
+#![allow(unsafe_code)] // Unmangled names for C, and bytes of the caller.
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};

@@ -1,6 +1,6 @@
 //! Devices and protection domains.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
 use super::error::{Error, Failure, attempt, given};
 use super::text::text;

@@ -1,6 +1,6 @@
 //! Error codes and messages, and the conversion of results into them.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and texts of the caller's.
+#![allow(unsafe_code)] // Unmangled names for C, and texts of the caller.
 
 use super::text::text;
 use crate::devx::{AdoptError, DevxError};

@@ -1,6 +1,6 @@
 //! Events of queue pairs and completion queues.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and arrays of the caller's.
+#![allow(unsafe_code)] // Unmangled names for C, and arrays of the caller.
 
 use super::device::{Device, hand_out};
 use super::error::{Error, Failure, attempt, given};

@@ -1,7 +1,7 @@
 //! Lists of entries in registered memory, from which the device reads long layouts, and requests that replace
 //! entries.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and memory that a handle owns.
+#![allow(unsafe_code)] // Unmangled names for C, and memory that a handle owns.
 
 use super::config::Prepared;
 use super::device::{Pd, hand_out};

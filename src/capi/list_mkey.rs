@@ -1,6 +1,6 @@
 //! Mkeys that are created with their list.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, attempt, given};

@@ -1,6 +1,6 @@
 //! Memory regions and data encryption keys.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
@@ -117,7 +117,8 @@ pub unsafe extern "C" fn mlx5mk_mr_register_dmabuf(
     })
 }
 
-/// Writes the local and the remote key of the memory. Either pointer may be NULL. The two pointers differ.
+/// Writes the local and the remote key of the memory. Either pointer may be NULL. The two pointers must
+/// differ.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

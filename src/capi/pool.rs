@@ -1,6 +1,6 @@
 //! Pools of mkeys, and mkeys in them.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
 use super::cq::Completion;
 use super::device::Pd;

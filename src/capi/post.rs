@@ -1,6 +1,6 @@
 //! Requests.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
 use super::config::{MLX5MK_SEED_ONES, MLX5MK_SEED_ZEROS, Prepared};
 use super::error::{Error, Failure, attempt, given};

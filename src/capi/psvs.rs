@@ -1,6 +1,6 @@
 //! PSVs that several mkeys share, for example for digests over several mkeys.
 
-#![allow(unsafe_code)] // The names that C knows functions by.
+#![allow(unsafe_code)] // Unmangled names for C.
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, attempt, given};
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn mlx5mk_psvs_create(
 }
 
 /// Writes the numbers of the PSVs, for digests over several mkeys. Either pointer may be NULL. The two
-/// pointers differ.
+/// pointers must differ.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
 //! Queue pairs, of any size, and connections.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
 use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
@@ -396,7 +396,7 @@ pub struct Names {
 /// mlx5mk_mkey_forget. Signature errors stay in the completion queue: poll it, and check each mkey, before an
 /// mkey is configured anew.
 ///
-/// `sends` and `receives` are different places.
+/// `sends` and `receives` must be different places.
 ///
 /// Errors: MLX5MK_ARGUMENT: nothing has changed. MLX5MK_COMMAND, MLX5MK_SYSTEM: call the function again; it
 /// has kept the names of the outstanding requests.

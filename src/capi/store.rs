@@ -1,6 +1,6 @@
 //! Mkeys that the pools of several threads share.
 
-#![allow(unsafe_code)] // The names that C knows functions by, and completion queues.
+#![allow(unsafe_code)] // Unmangled names for C, and completion queues.
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};

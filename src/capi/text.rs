@@ -1,6 +1,6 @@
 //! Texts that are written to memory of the caller.
 
-#![allow(unsafe_code)] // What the caller's pointer leads to.
+#![allow(unsafe_code)] // A pointer of the caller.
 
 use core::ffi::c_char;
 use core::fmt::{self, Write};

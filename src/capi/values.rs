@@ -1,6 +1,6 @@
 //! Values that functions take and return: arrays, rights, ranges of memory.
 
-#![allow(unsafe_code)] // What the caller's pointers lead to.
+#![allow(unsafe_code)] // Pointers of the caller.
 
 use super::error::Failure;
 use crate::mkey::{Access, InterleavedEntry, KlmEntry, KsmEntry};

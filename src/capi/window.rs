@@ -1,6 +1,6 @@
 //! Memory windows: keys that a queue pair binds for its peer, and revokes.
 
-#![allow(unsafe_code)] // The names that C knows functions by.
+#![allow(unsafe_code)] // Unmangled names for C.
 
 use super::cq::Completion;
 use super::device::{Pd, hand_out};

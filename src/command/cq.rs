@@ -92,9 +92,9 @@ pub struct CreateCq {
     pub uar: UarPage,
     /// Event queue that an armed queue reports to.
     pub event_queue: u32,
-    /// Where the entries are.
+    /// The place of the entries.
     pub entries: UmemSlice,
-    /// Where the doorbell record is: 8 bytes.
+    /// The place of the doorbell record, 8 bytes.
     pub doorbell: UmemSlice,
     /// Page size of the user memory.
     pub page_size: LogPageSize,
@@ -156,9 +156,9 @@ pub struct CreateCqOnPages<const PAGES: usize> {
     pub uar: UarPage,
     /// Event queue that an armed queue reports to.
     pub event_queue: Eqn,
-    /// Where the entries are.
+    /// The place of the entries.
     pub entries: PageList<PAGES>,
-    /// Where the doorbell record is: the address of 8 bytes, a multiple of 8.
+    /// The bus address of the doorbell record (8 bytes), a multiple of 8.
     pub doorbell: u64,
     /// The device overwrites entries that were not taken, instead of failing.
     pub ignore_overrun: bool,

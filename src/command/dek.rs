@@ -14,7 +14,7 @@ use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectTyp
 ///
 /// ```
 /// use mlx5_mkey::command::DekObject;
-/// // As another library knows the key (`mlx5dv_dek`), and as mkeys name it: by the low 24 bits.
+/// // The number by which another library knows the key (`mlx5dv_dek`). Mkeys use its low 24 bits.
 /// let object = DekObject::new(0x0100_0007);
 /// assert_eq!(object.dek_id().get(), 7);
 /// ```
@@ -129,9 +129,9 @@ impl Command for CreateDek<'_> {
 pub struct ModifyDek<'a> {
     /// The key to change.
     pub dek: DekObject,
-    /// Its protection domain.
+    /// The protection domain of the key.
     pub pd: Pdn,
-    /// Its new value.
+    /// The new value of the key.
     pub key: DekKey<'a>,
 }
 
@@ -210,7 +210,7 @@ codes! {
     /// Whether a key can be used (PRM `encryption_key_obj.state`). An open set.
     DekState(u8), "key state {:#x}";
 
-    /// It can be used.
+    /// The key can be used.
     READY = KeyFlags::READY, "ready";
     /// The device could not load it.
     ERROR = KeyFlags::ERROR, "error";

@@ -38,7 +38,7 @@ pub struct CreateEq<const PAGES: usize> {
     pub events: u64,
     /// The interrupt vector that an armed event queue raises.
     pub interrupt: u8,
-    /// Where the entries are.
+    /// The pages that hold the entries.
     pub entries: PageList<PAGES>,
 }
 

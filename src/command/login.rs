@@ -162,9 +162,9 @@ codes! {
     /// object, so no value stands for that.
     LoginState(u8), "login state {:#x}";
 
-    /// It is in force.
+    /// The login is in force.
     VALID = LoginFlags::VALID, "valid";
-    /// Its credential or import key was revoked: destroy it and log in again.
+    /// The login's credential or import key was revoked: destroy the login and log in again.
     INVALID = LoginFlags::INVALID, "invalid";
 }
 

@@ -117,7 +117,7 @@ pub struct CreateMkey {
     pub pd: Pdn,
     /// Room for translation entries.
     pub max_entries: EntryCount,
-    /// What it can do.
+    /// The features of the mkey.
     pub features: MkeyFeatures,
     /// Tag of its key; `mlx5dv_create_mkey` takes 0.
     pub tag: u8,

@@ -21,7 +21,7 @@ use crate::wire::prm::function::{FunctionId, FunctionRequest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Function {
-    /// Its number.
+    /// The function's number.
     pub number: u16,
     /// The function belongs to the cores on the device itself.
     pub embedded_cpu: bool,

@@ -31,8 +31,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct AdoptSpec {
-    /// Every request is signalled. Set it if the other library created the queue pair with `sq_sig_all`: the
-    /// device cannot be asked for that.
+    /// Every request is signalled. Set this field if the other library created the queue pair with
+    /// `sq_sig_all`: the device cannot be asked for that.
     pub signal_all: bool,
     /// See [`QueuePairSpec::max_requests`]. The queue pair's `max_send_wr` is smaller than the number of
     /// blocks in its ring; the completion queue usually has room for `max_send_wr` requests.

@@ -32,7 +32,7 @@ impl Device {
     }
 
     /// Returns the kernel's data for converting ticks of the clock into the time of this system
-    /// (`mlx5dv_get_clock_info`). They become inexact: ask for them again about once a second.
+    /// (`mlx5dv_get_clock_info`). These data become inexact: ask for them again about once a second.
     ///
     /// # Errors
     /// [`DevxError::Call`]: the kernel keeps no such data (EINVAL).

@@ -69,7 +69,7 @@ impl<I: Eq + Hash> DekCache<I> {
     /// ([`ProtectionDomain::create_dek`]).
     ///
     /// # Errors
-    /// Those of `load`: the cache is as before.
+    /// The errors of `load`. The cache is as before.
     pub fn lease<E>(
         &mut self,
         identity: I,

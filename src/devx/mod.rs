@@ -114,7 +114,7 @@ impl Device {
         Self::with(sys::Context::open(name)?)
     }
 
-    /// Uses a device that the caller has opened (`struct ibv_context`).
+    /// Takes over a device that the caller has opened (`struct ibv_context`).
     ///
     /// Each value counts only its own logins ([`Device::login`]). If a context is taken over twice, each
     /// value allows one login, and the device has to refuse the second. Take a context over once, and share

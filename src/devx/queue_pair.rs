@@ -60,7 +60,7 @@ pub struct QueuePairSpec {
     pub user_index: UserIndex,
     /// Port of the device, from 1.
     pub port: u8,
-    /// What the peer may do through the queue pair.
+    /// The operations that the queue pair allows its peer.
     pub access: QpAccess,
     /// A request that is published alone is written to the device with the doorbell ([`BlueFlame`]), so the
     /// device need not read it from memory. The queue pair then has its own register. If device or kernel

@@ -224,7 +224,7 @@ impl<R: Registers> CommandQueue<'_, R> {
         let place = own.or_else(|| self.held.iter().position(|held| held.pages == 0));
         let place = place.ok_or(CommandQueueError::PagesKept { pages: self.held_pages() })?;
         let mut taken = 0_usize;
-        // Pages are never at 0, so 0 stands for a missing page, which the command refuses.
+        // Pages are never at 0, so 0 fills the places of missing pages.
         let pages: [u64; PAGES] = core::array::from_fn(|_| {
             source.take().inspect(|_| taken = taken.saturating_add(1)).unwrap_or_default()
         });

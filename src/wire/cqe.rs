@@ -343,11 +343,11 @@ pub struct SignatureErrorCqe {
     pub reserved0: [u8; 16],
     /// The value that the device computed: guard and application tag, or the CRC (its high half for 64 bits).
     pub expected_trans_sig: U32,
-    /// What the data stream held in its place.
+    /// The value in the data, where the device expected the computed value.
     pub actual_trans_sig: U32,
     /// The value that the device computed: reference tag, or the low half of a 64-bit CRC.
     pub expected_ref_tag: U32,
-    /// What the data stream held in its place.
+    /// The value in the data, where the device expected the computed value.
     pub actual_ref_tag: U32,
     /// The part that was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`] and others.
     pub syndrome: U16,

@@ -78,7 +78,7 @@ codes! {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct OpcodeWord {
-    /// What the request does, see [`Opcode`].
+    /// The operation of the request, see [`Opcode`].
     pub opcode: u8,
     /// Number of the first 64-byte block, counted from the queue's start and modulo 2^16.
     pub wqe_index: u16,

@@ -25,7 +25,7 @@ pub struct UmrFlags {
     pub inline: bool,
 }
 
-/// Which fields of the mkey context a UMR writes (PRM `umr_ctrl_seg.mkey_mask`).
+/// The fields of the mkey context that a UMR writes (PRM `umr_ctrl_seg.mkey_mask`).
 #[bitfield(u64, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct MkeyMask {

@@ -21,7 +21,7 @@ use crate::wire::prm::qp_context::{Qpc, QpcPd, QpcReceive};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QpChange {
-    /// What the peer may do.
+    /// The operations that the peer may use.
     pub access: Option<QpAccess>,
     /// How long the peer waits when there is no receive request.
     pub rnr_timer: Option<RnrTimer>,
@@ -117,7 +117,7 @@ pub struct Init2Init {
     /// Whether requests may copy memory ([`crate::queue::SendRequest::memcpy`]). Needs
     /// [`crate::command::GeneralCapabilities::memcpy_per_qp`].
     pub memcpy: Option<bool>,
-    /// What the peer may do.
+    /// The operations that the peer may use.
     pub access: Option<QpAccess>,
 }
 

@@ -32,7 +32,7 @@ pub struct Rst2Init {
     pub port: u8,
     /// Entry of the partition key table; 0 for RoCE.
     pub pkey_index: u16,
-    /// What the peer may do.
+    /// The operations that the peer may use.
     pub access: QpAccess,
 }
 

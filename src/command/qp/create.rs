@@ -155,9 +155,9 @@ pub struct CreateQp {
     pub send_ring: SendRingSize,
     /// Size of the receive queue, `None` for none.
     pub receive_ring: Option<ReceiveRing>,
-    /// Where the rings are.
+    /// The place of the rings.
     pub rings: UmemSlice,
-    /// Where the doorbell record is: 8 bytes, receive counter first.
+    /// The place of the doorbell record, 8 bytes, receive counter first.
     pub doorbell: UmemSlice,
     /// Page size of the user memory.
     pub page_size: LogPageSize,
@@ -244,9 +244,9 @@ pub struct CreateQpOnPages<const PAGES: usize> {
     pub send_ring: SendRingSize,
     /// Size of the receive queue, `None` for none.
     pub receive_ring: Option<ReceiveRing>,
-    /// Where the rings are.
+    /// The place of the rings.
     pub rings: PageList<PAGES>,
-    /// Where the doorbell record is: the address of 8 bytes, a multiple of 8, receive counter first.
+    /// The bus address of the doorbell record (8 bytes), a multiple of 8, receive counter first.
     pub doorbell: u64,
     /// Format of the time stamps.
     pub timestamps: TimestampFormat,

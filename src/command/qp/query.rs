@@ -1,4 +1,4 @@
-//! What the device says of a queue pair.
+//! The state of a queue pair on the device.
 
 use super::access::QpAccess;
 use crate::command::{Command, Pdn, Psn, UserIndex};
@@ -31,7 +31,7 @@ codes! {
     ERROR = QpcState::ERROR, "error";
 }
 
-/// What the device says of a queue pair.
+/// The device's description of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QpInfo {
@@ -54,7 +54,7 @@ pub struct QpInfo {
     pub user_index: UserIndex,
     /// A signature error stops the send queue.
     pub drain_signature_errors: bool,
-    /// What the peer may do.
+    /// The operations that the peer may use.
     pub access: QpAccess,
     /// Largest packet, as a code: see [`PathMtu`](super::PathMtu).
     pub mtu: u8,

@@ -80,8 +80,7 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: the memory came from the allocator with this layout, and its owner, who is gone, kept no
-        // user of it.
+        // SAFETY: the memory came from the allocator with this layout. Its users are gone with its owner.
         unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) };
     }
 }

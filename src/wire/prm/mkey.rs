@@ -164,7 +164,7 @@ pub struct CreateMkeyRequest {
     pub mkc: Mkc,
     /// Reserved.
     pub reserved1: [U32; 4],
-    /// Octowords of translation entries that the request contains.
+    /// Octowords of translation entries that are given at creation, in the request or in user memory.
     pub translations_octword_actual_size: U32,
     /// The user memory that holds the pages (kernel and DPDK headers; reserved in rdma-core's).
     pub umem_id: U32,
