@@ -2,6 +2,7 @@
 
 use super::{SignatureCapabilities, XtsEngine};
 use crate::types::{Key, KsmEntrySize, PsvIndex};
+use crate::wire::low::low8;
 use bitfield_struct::bitfield;
 
 /// The count of signature errors that software and device exchange. It starts at 1.
@@ -221,14 +222,14 @@ pub(crate) struct KindWord {
     #[bits(8)]
     pub(crate) config: ConfigFlags,
     /// A 1 beside the capabilities; 0 without signature.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     signature: u8,
     /// 1 more than the engine; 0 without crypto.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     crypto: u8,
     minimal: bool,
     /// Logarithm of the length of all entries; 0 if lengths may differ.
-    #[bits(7)]
+    #[bits(7, into = low8::<7>)]
     log_entry_size: u8,
     entries: u32,
 }
@@ -256,8 +257,7 @@ impl KindWord {
             .with_signature(signature)
             .with_crypto(crypto)
             .with_minimal(matches!(kind.form, UmrForm::Minimal))
-            // At most 31. The mask keeps the setter's panic out of the library.
-            .with_log_entry_size(log_entry_size & 0x1f)
+            .with_log_entry_size(log_entry_size)
             .with_entries(kind.max_entries)
     }
 

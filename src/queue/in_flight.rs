@@ -5,6 +5,7 @@
 //! time does not depend on the number of silent requests. A queue with a limit of requests counts them only
 //! when it looks for room.
 
+use crate::wire::low::{low8, low64};
 use bitfield_struct::bitfield;
 
 /// The kind of a send request (`ibv_wc_opcode`). A cancelled request keeps its kind, although the ring then
@@ -46,7 +47,7 @@ pub enum RequestKind {
 
 impl RequestKind {
     const fn into_bits(self) -> u8 {
-        self as u8
+        low8::<4>(self as u8)
     }
 
     /// Returns the kind with this number. Only numbers of kinds are filed.
@@ -102,10 +103,10 @@ struct Place {
     #[bits(4)]
     kind: RequestKind,
     /// Blocks of 64 bytes that the request fills, 1 to 16.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     blocks: u8,
     /// The request's first block, counted from the queue pair's start.
-    #[bits(55)]
+    #[bits(55, into = low64::<55>)]
     begin: u64,
 }
 

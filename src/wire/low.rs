@@ -4,15 +4,22 @@
 //! values in range. Cutting values to the field's bits here also removes the panic from the encoding code.
 
 /// Returns the low `N` bits of a value.
-pub(super) const fn low8<const N: u32>(value: u8) -> u8 {
+pub(crate) const fn low8<const N: u32>(value: u8) -> u8 {
     let low = value & (u8::MAX >> (u8::BITS - N));
     debug_assert!(value == low, "more bits than the field has");
     low
 }
 
 /// Returns the low `N` bits of a value.
-pub(super) const fn low32<const N: u32>(value: u32) -> u32 {
+pub(crate) const fn low32<const N: u32>(value: u32) -> u32 {
     let low = value & (u32::MAX >> (u32::BITS - N));
+    debug_assert!(value == low, "more bits than the field has");
+    low
+}
+
+/// Returns the low `N` bits of a value.
+pub(crate) const fn low64<const N: u32>(value: u64) -> u64 {
+    let low = value & (u64::MAX >> (u64::BITS - N));
     debug_assert!(value == low, "more bits than the field has");
     low
 }

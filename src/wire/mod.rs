@@ -24,7 +24,7 @@ pub mod data;
 pub mod datagram;
 pub mod ethernet;
 pub mod klm;
-mod low;
+pub(crate) mod low;
 pub mod mkey_context;
 pub mod prm;
 pub mod psv;
