@@ -22,7 +22,7 @@ one: ibv_devinfo), prints its output, and ends with its exit status. A warning o
 error. Kernel and programs are unpacked from Debian's packages below `target`. Needs an x86-64
 machine; KVM is not used.
 
-  --qemu PROGRAM   qemu-system-x86_64 of 10.1 or later, which knows vfio-user-pci (else that in PATH)
+  --qemu PROGRAM   qemu-system-x86_64 of 10.1 or later, which knows vfio-user-pci (else from PATH)
   --seconds N      how long all of it may take (300)
   --log            print what the function is asked for, and each completion, to standard error
   --check          ping-pong of all kinds, and drivers that let go of the device and take it again
