@@ -185,6 +185,19 @@ pub struct Mlx5dvCq {
     pub comp_mask: u64,
 }
 
+impl Mlx5dvCq {
+    /// The place for a description, before libmlx5 writes it. No optional field is asked for.
+    pub const NONE: Self = Self {
+        buf: ptr::null_mut(),
+        dbrec: ptr::null_mut(),
+        cqe_cnt: 0,
+        cqe_size: 0,
+        cq_uar: ptr::null_mut(),
+        cqn: 0,
+        comp_mask: 0,
+    };
+}
+
 /// A field of `struct mlx5dv_obj`: an object, and the place where libmlx5 writes the object's description.
 #[repr(C)]
 pub struct Described<I, O> {

@@ -178,15 +178,7 @@ impl Device {
     /// # Errors
     /// An error of the library, or entries of a size other than 64 bytes.
     pub fn cq_ring(&self) -> io::Result<CqRing> {
-        let mut out = Mlx5dvCq {
-            buf: ptr::null_mut(),
-            dbrec: ptr::null_mut(),
-            cqe_cnt: 0,
-            cqe_size: 0,
-            cq_uar: ptr::null_mut(),
-            cqn: 0,
-            comp_mask: 0,
-        };
+        let mut out = Mlx5dvCq::NONE;
         let described = Described { object: self.cq.as_ptr().cast(), out: &raw mut out };
         let mut obj = Mlx5dvObj { cq: described, ..Mlx5dvObj::NONE };
         // SAFETY: the object names a live completion queue and a place for its description.

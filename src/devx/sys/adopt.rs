@@ -12,7 +12,7 @@ use crate::wire::data::DataSegment;
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use zerocopy::FromBytes;
 
 /// The parts of another library's queue pair.
@@ -123,15 +123,7 @@ impl Context {
         let cq = cq.cast::<IbvCq>();
         // SAFETY: the caller vouches for the structure.
         self.expect(unsafe { (*cq.as_ptr()).context })?;
-        let mut out = Mlx5dvCq {
-            buf: ptr::null_mut(),
-            dbrec: ptr::null_mut(),
-            cqe_cnt: 0,
-            cqe_size: 0,
-            cq_uar: ptr::null_mut(),
-            cqn: 0,
-            comp_mask: 0,
-        };
+        let mut out = Mlx5dvCq::NONE;
         let described = Described { object: cq.as_ptr(), out: &mut out };
         let mut obj = Mlx5dvObj { cq: described, ..Mlx5dvObj::NONE };
         // SAFETY: the object names a live completion queue and a place for its description, which is all that
