@@ -3,7 +3,7 @@
 use super::in_flight::RequestKind;
 use super::request::{Configuration, SendRequest};
 use crate::error::{ConfigError, PostError};
-use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey, MkeyAttributes, MkeyConfig, RegisteredList};
+use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey, MkeyAttributes, RegisteredList};
 use crate::types::KsmEntrySize;
 use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of};
 use crate::wqe::PreparedConfig;
@@ -157,12 +157,8 @@ impl Configuration for ByPointer<'_, '_> {
         POINTER_BLOCKS
     }
 
-    fn psvs(&self) -> usize {
-        self.prepared.psv_count().into()
-    }
-
-    fn config(&self) -> &MkeyConfig {
-        self.prepared.config()
+    fn prepared(&self) -> &PreparedConfig {
+        self.prepared
     }
 
     fn form(&self) -> LayoutForm {

@@ -15,7 +15,7 @@
 use super::in_flight::{InFlight, RequestKind};
 use super::send_state::SendState;
 use crate::error::{ConfigError, PostError};
-use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey, MkeyConfig};
+use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey};
 use crate::types::Qpn;
 use crate::wire::Block;
 use crate::wqe::PreparedConfig;
@@ -198,7 +198,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         mkey.note_layout(configuration.form(), length);
         if !mkey.kind_word().is_plain() {
             self.tell_error_count(fields.begin, mkey);
-            mkey.note_properties(configuration.config());
+            mkey.note_properties(configuration.prepared().config());
         }
         Ok(())
     }
@@ -254,10 +254,12 @@ impl<'q, 'r> SendRequest<'q, 'r> {
 pub(super) trait Configuration {
     /// Returns the number of blocks of the UMR.
     fn blocks(&self) -> usize;
+    /// Returns the configuration that the request is written from.
+    fn prepared(&self) -> &PreparedConfig;
     /// Returns the number of SET_PSVs. Each takes a block.
-    fn psvs(&self) -> usize;
-    /// Returns the properties in force after the execution.
-    fn config(&self) -> &MkeyConfig;
+    fn psvs(&self) -> usize {
+        self.prepared().psv_count().into()
+    }
     /// Returns the form of the layout in force after the execution.
     fn form(&self) -> LayoutForm;
     /// Writes all blocks, and returns how many bytes the mkey maps after the execution.
@@ -280,8 +282,8 @@ impl<L: Lay, const PSVS: usize> Configuration for AsPrepared<'_, L, PSVS> {
     }
 
     #[inline(always)]
-    fn config(&self) -> &MkeyConfig {
-        self.0.prepared.config()
+    fn prepared(&self) -> &PreparedConfig {
+        self.0.prepared
     }
 
     #[inline(always)]
@@ -308,12 +310,8 @@ impl Configuration for InAnyState<'_> {
         self.0.umr_blocks
     }
 
-    fn psvs(&self) -> usize {
-        self.0.prepared.psv_count().into()
-    }
-
-    fn config(&self) -> &MkeyConfig {
-        self.0.prepared.config()
+    fn prepared(&self) -> &PreparedConfig {
+        self.0.prepared
     }
 
     fn form(&self) -> LayoutForm {
