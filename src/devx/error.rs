@@ -231,7 +231,7 @@ pub enum DevxError {
     KernelRefuses {
         /// The command.
         command: Opcode,
-        /// What is impossible without the command, and what to use instead.
+        /// The call that is impossible without the command, and its substitute.
         what: &'static str,
     },
     /// A queue cannot have this size.

@@ -1,6 +1,6 @@
 //! The control connection beside the queue pairs: lines of JSON over TCP.
 //!
-//! It carries the addresses of the queue pairs, and shows at once that the other side is gone.
+//! The connection carries the addresses of the queue pairs, and shows at once that the other side is gone.
 
 use super::Lost;
 use super::link::Address;

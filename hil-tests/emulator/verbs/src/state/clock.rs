@@ -2,8 +2,8 @@
 //! relates its ticks to the time of day.
 //!
 //! The clock runs at 1 GHz (`capabilities`), and shows this system's monotonic time. The register is memory.
-//! It is written when a completion gets its stamp, and whenever a thread does the device's work. So it may
-//! show a past moment, but never a moment before a stamp that a program has seen.
+//! The stand-in writes the register when a completion gets its stamp, and whenever a thread does the device's
+//! work. The register may show a past moment, but never a moment before a stamp that a program has seen.
 
 use crate::ground::errno::Errno;
 use crate::ground::sys::{self, Mapping};

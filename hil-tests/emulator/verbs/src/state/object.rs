@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The objects that a queue made by a command depends on: handles of memory (umem) and of a doorbell page.
-/// They cannot be destroyed before the queue.
+/// The queue has to be destroyed before these objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Base {
     /// Memory of ring and doorbell record.
