@@ -377,7 +377,7 @@ static void pools_take_mkeys_from_a_store(void)
     mlx5mk_pool *pool = NULL, *other = NULL;
     mlx5mk_prepared *prepared = NULL;
     mlx5mk_completion done;
-    mlx5mk_mkey mkey, none;
+    mlx5mk_mkey mkey, second, none;
     uint32_t key;
     mlx5mk_pool_spec spec = {.count = 4, .max_entries = 4, .flags = MLX5MK_POOL_UPDATE_TAG};
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_REMOTE_READ};
@@ -396,12 +396,18 @@ static void pools_take_mkeys_from_a_store(void)
     REFUSED(MLX5MK_FULL, "in use", mlx5mk_pool_take(other, &none, &error));
     DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
     lay(pool, mkey, prepared, 0, 24);
-    /* An mkey is taken out of service before it goes back. */
+    DONE(mlx5mk_pool_take(pool, &second, &error));
+    lay(pool, second, prepared, 0, 24);
+    /* An mkey is taken out of service before it goes back. Two requests of one name are told apart. */
     DONE(mlx5mk_post_invalidate(qp, 2, MLX5MK_SIGNALED, pool, mkey, &error));
+    DONE(mlx5mk_post_invalidate(qp, 2, MLX5MK_SIGNALED, pool, second, &error));
     mlx5mk_doorbell(qp);
     CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == 2);
+    REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_pool_put(pool, second, &done, &error));
     DONE(mlx5mk_mkey_key(pool, mkey, &key, &error));
     DONE(mlx5mk_pool_put(pool, mkey, &done, &error));
+    CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == 2);
+    DONE(mlx5mk_pool_put(pool, second, &done, &error));
     REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_mkey_key(pool, mkey, &key, &error));
     mlx5mk_pool_destroy(pool);
     DONE(mlx5mk_pool_take(other, &mkey, &error));

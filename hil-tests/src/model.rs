@@ -106,9 +106,9 @@ impl QueueModel {
     }
 
     /// Retires the request whose block has this number modulo 2^16, and all earlier ones.
-    pub fn retire(&mut self, counter: u16) -> Option<Retired> {
+    pub fn retire(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
         let at = self.find(counter)?;
-        self.works.drain(..=at).next_back().map(|Work { id, kind, .. }| Retired { id, kind })
+        self.works.drain(..=at).next_back().map(|Work { id, kind, .. }| (id, kind))
     }
 
     /// Returns the names of all signalled requests that were executed. Silent requests before them are
@@ -135,8 +135,8 @@ impl QueueModel {
     }
 
     /// Restarts at block 0. Returns the outstanding requests.
-    pub fn restart(&mut self) -> Vec<Retired> {
-        let lost = self.works.iter().map(|Work { id, kind, .. }| Retired { id: *id, kind: *kind }).collect();
+    pub fn restart(&mut self) -> Vec<(u64, RequestKind)> {
+        let lost = self.works.iter().map(|Work { id, kind, .. }| (*id, *kind)).collect();
         *self = Self::new(self.ring, self.max_requests, 0);
         lost
     }
@@ -148,8 +148,8 @@ impl QueueModel {
 }
 
 /// Retires a send request by a completion with this counter.
-pub fn retire_send(queue: &mut impl QpQueues, counter: u16) -> Option<Retired> {
-    complete(queue, CqeOpcode::REQUESTER, counter).0
+pub fn retire_send(queue: &mut impl QpQueues, counter: u16) -> Option<(u64, RequestKind)> {
+    complete(queue, CqeOpcode::REQUESTER, counter).0.map(|Retired { id, kind, .. }| (id, kind))
 }
 
 /// Retires a receive request by a completion with this counter.

@@ -15,7 +15,7 @@ use super::text::text;
 use super::values::room;
 use crate::devx::DevxError;
 use crate::error::{CompletionError, PoolError};
-use crate::queue::{Completion as Found, Message, Outcome, RequestKind, WorkCompletion};
+use crate::queue::{Completion as Found, Message, Outcome, RequestKind, RequestNumber, WorkCompletion};
 use crate::types::{Key, Qpn};
 use crate::wire::cqe::Syndrome;
 use core::ffi::{c_char, c_void};
@@ -45,6 +45,8 @@ pub const MLX5MK_BAD_ENTRY: u32 = 5;
 pub struct Completion {
     /// The name that the program gave the request.
     pub id: u64,
+    /// Private to the library, for mlx5mk_pool_put and mlx5mk_windows_put: tells requests of one name apart.
+    pub number: u64,
     /// For MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
     pub pool: *mut Pool,
     /// For MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check. Zeros if the mkey is not in use, and for
@@ -78,6 +80,7 @@ pub struct Completion {
 impl Completion {
     const NONE: Self = Self {
         id: 0,
+        number: 0,
         pool: core::ptr::null_mut(),
         mkey: TakenMkey::NONE,
         kind: MLX5MK_BAD_ENTRY,
@@ -92,7 +95,7 @@ impl Completion {
     };
 
     fn work(work: &WorkCompletion) -> Self {
-        let each = Self { id: work.id, qpn: work.qpn.get(), ..Self::NONE };
+        let each = Self { id: work.id, number: work.number.to_bits(), qpn: work.qpn.get(), ..Self::NONE };
         match work.outcome {
             Outcome::Sent { kind, bytes } => {
                 let delivers =
@@ -125,16 +128,15 @@ impl Completion {
     /// Converts the completion back into the form that proves that a key is out of service.
     pub(super) fn evidence(&self) -> Result<WorkCompletion, Failure> {
         let outcome = match (self.kind, self.operation) {
-            (MLX5MK_SENT, MLX5MK_OP_INVALIDATE) => {
-                Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 }
-            }
+            (MLX5MK_SENT, _) => Outcome::Sent { kind: RequestKind::Nop, bytes: 0 },
             (MLX5MK_RECEIVED, MLX5MK_OP_SEND_INVALIDATE) => {
                 let message = Message::SendInvalidate(Key::from_raw(self.immediate));
                 Outcome::Received { message, bytes: self.bytes }
             }
             _ => return Err(PoolError::KeyInService.into()),
         };
-        Ok(WorkCompletion { id: self.id, qpn: Qpn::from_low_bits(self.qpn), outcome })
+        let (qpn, number) = (Qpn::from_low_bits(self.qpn), RequestNumber::from_bits(self.number));
+        Ok(WorkCompletion { id: self.id, qpn, number, outcome })
     }
 }
 
@@ -400,7 +402,8 @@ mod tests {
     #[test]
     fn a_completion_says_what_the_device_said() {
         let qpn = Qpn::from_low_bits(0x77);
-        let work = |outcome| Completion::work(&WorkCompletion { id: 9, qpn, outcome });
+        let work =
+            |outcome| Completion::work(&WorkCompletion { id: 9, qpn, number: RequestNumber::NONE, outcome });
         let read = work(Outcome::Sent { kind: RequestKind::RdmaRead, bytes: 512 });
         assert_eq!(
             (read.kind, read.operation, read.bytes, read.id),

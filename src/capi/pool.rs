@@ -193,11 +193,10 @@ pub unsafe extern "C" fn mlx5mk_pool_take(
 
 /// Takes the key of an mkey in use out of service, if a peer may know it. The function posts a request with
 /// the name `id` and these flags (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if earlier requests still use the key.
-/// The mkey stays in use until mlx5mk_pool_put gets a completion of this call: with MLX5MK_SIGNALED its own,
-/// or that of a later call with the same name on the same queue pair. Calls with one name are not
-/// distinguished: put their mkeys back with the completion of the last call. If the request fails, or its
-/// queue pair is reset before, the key may still be in service: call this function again, with any queue
-/// pair.
+/// The mkey stays in use until mlx5mk_pool_put gets a completion of this request, which it has with
+/// MLX5MK_SIGNALED, or of a later request on the same queue pair. The names of the requests do not matter. If
+/// the request fails, or its queue pair is reset before, the key may still be in service: call this function
+/// again, with any queue pair.
 ///
 /// Errors: MLX5MK_ARGUMENT for an mkey that is not in use in this pool, MLX5MK_FULL. After an error nothing
 /// is posted.
@@ -217,10 +216,10 @@ pub unsafe extern "C" fn mlx5mk_post_invalidate(
     })
 }
 
-/// Puts an mkey back. `completion` proves that the mkey's key is out of service. It is the completion of the
-/// request of mlx5mk_post_invalidate, or of the receipt of a message with which the peer has invalidated the
-/// key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for an mkey whose key no peer can use: it was not configured,
-/// or gave no remote rights.
+/// Puts an mkey back. `completion` proves that the mkey's key is out of service. It is the success of the
+/// request of mlx5mk_post_invalidate or of a later request on the same queue pair, or the receipt of a
+/// message with which the peer has invalidated the key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for an mkey
+/// whose key no peer can use: it was not configured, or gave no remote rights.
 ///
 /// Errors: MLX5MK_IN_SERVICE where the completion does not prove that, for example because the request has
 /// failed, and with NULL for an mkey that is being invalidated; MLX5MK_ARGUMENT for an mkey that is not in

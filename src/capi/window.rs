@@ -117,11 +117,11 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
 
 /// Revokes a bound window. The function posts a request with the name `id` and these flags to the queue pair
 /// that bound the window (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if earlier requests still use the window's
-/// key. The window stays in use until mlx5mk_windows_put gets a completion of this call: with MLX5MK_SIGNALED
-/// its own, or that of a later call with the same name on the same queue pair. Calls with one name are not
-/// distinguished: put their windows back with the completion of the last call. If the request fails, or its
-/// queue pair is reset before, the peer may still use the key: call this function again when the queue pair
-/// works again. A window whose queue pair was destroyed stays in use until the windows are destroyed.
+/// key. The window stays in use until mlx5mk_windows_put gets a completion of this request, which it has with
+/// MLX5MK_SIGNALED, or of a later request on the same queue pair. The names of the requests do not matter. If
+/// the request fails, or its queue pair is reset before, the peer may still use the key: call this function
+/// again when the queue pair works again. A window whose queue pair was destroyed stays in use until the
+/// windows are destroyed.
 ///
 /// Errors: MLX5MK_CONFIG for a window that is not bound, or that another queue pair has bound;
 /// MLX5MK_ARGUMENT for a window that is not in use here; MLX5MK_FULL. After an error nothing is posted.
@@ -138,16 +138,17 @@ pub unsafe extern "C" fn mlx5mk_post_invalidate_window(
         let (qp, windows) = (given(qp, "qp")?, given(windows, "windows")?);
         let (handle, window) = windows.used(window)?;
         let request = flagged(qp, id, flags)?;
-        let qpn = request.qpn();
+        let (qpn, number) = (request.qpn(), request.number());
         request.invalidate_window(window)?;
-        windows.slots.invalidating(handle, qpn, id);
+        windows.slots.invalidating(handle, qpn, number);
         Ok(0)
     })
 }
 
-/// Puts a window back. `completion` proves that the window is no longer bound. It is the completion of the
-/// request of mlx5mk_post_invalidate_window, or of the receipt of a message with which the peer has
-/// invalidated the key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for a window that was not bound.
+/// Puts a window back. `completion` proves that the window is no longer bound. It is the success of the
+/// request of mlx5mk_post_invalidate_window or of a later request on the same queue pair, or the receipt of a
+/// message with which the peer has invalidated the key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for a window
+/// that was not bound.
 ///
 /// Errors: MLX5MK_IN_SERVICE where the completion does not prove that, for example because the request has
 /// failed, and with NULL for a bound window; MLX5MK_ARGUMENT for a window that is not in use. After an error

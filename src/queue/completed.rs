@@ -76,13 +76,14 @@ completed! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::in_flight::Retired;
+    use crate::queue::in_flight::RequestKind;
     use crate::queue::{Doorbell, ReceiveQueue, SendQueue};
 
     impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         /// Retires a request, as a completion does.
-        pub(in crate::queue) fn retire_at(&mut self, counter: u16) -> Option<Retired> {
-            self.retire(CompletedSend::new(self.qpn(), counter, CqIdentity(0)))
+        pub(in crate::queue) fn retire_at(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
+            let done = self.retire(CompletedSend::new(self.qpn(), counter, CqIdentity(0)))?;
+            Some((done.id, done.kind))
         }
     }
 

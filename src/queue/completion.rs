@@ -1,6 +1,6 @@
 //! Results of a poll, and reports of the entries of a completion queue.
 
-use super::in_flight::RequestKind;
+use super::in_flight::{RequestKind, RequestNumber};
 use crate::error::CompletionError;
 use crate::mkey::SignatureFault;
 use crate::types::{Key, MkeyIndex, Qpn};
@@ -42,6 +42,9 @@ pub struct WorkCompletion {
     pub id: u64,
     /// The number of the queue pair.
     pub qpn: Qpn,
+    /// The number of a send request, for pools ([`super::MkeyPool::put`]); [`RequestNumber::NONE`] for a
+    /// receive request.
+    pub number: RequestNumber,
     /// The result of the request.
     pub outcome: Outcome,
 }

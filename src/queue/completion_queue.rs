@@ -12,7 +12,7 @@
 use super::completed::{CompletedReceive, CompletedSend, CqIdentity};
 use super::completion::{Completion, CqeEvent, Outcome, WorkCompletion, WorkEvent};
 use super::doorbell::CqDoorbellRecord;
-use super::in_flight::{RequestKind, Retired};
+use super::in_flight::{RequestKind, RequestNumber, Retired};
 use super::ring::{Ring, Slot};
 use super::router::{CompletionRouter, CqeOrigin, QpQueues};
 #[cfg(feature = "devx")]
@@ -286,10 +286,11 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         let qpn = end.qpn();
         let identity = self.identity();
         let queues = verified(router, CqeOrigin { qpn, user_index: user_index & USER_INDEX_MASK })?;
-        let Retired { id, kind } = queues.retire_send(CompletedSend::new(qpn, end.counter(), identity))?;
+        let Retired { id, kind, number } =
+            queues.retire_send(CompletedSend::new(qpn, end.counter(), identity))?;
         self.consumer = self.consumer.wrapping_add(1);
         let outcome = Outcome::Sent { kind, bytes };
-        (kind != RequestKind::MkeyConfigurePart).then_some(WorkCompletion { id, qpn, outcome })
+        (kind != RequestKind::MkeyConfigurePart).then_some(WorkCompletion { id, qpn, number, outcome })
     }
 
     /// Takes entries of any kind, up to the first completion for the user.
@@ -383,25 +384,28 @@ fn complete_work(
     let unknown = CompletionError::UnknownRequest { qpn: qpn.get(), counter };
     let sent = CompletedSend::new(qpn, counter, identity);
     let received = CompletedReceive::new(qpn, counter, identity);
-    let (id, outcome) = match event {
+    let receive = |id| (id, RequestNumber::NONE);
+    let ((id, number), outcome) = match event {
         WorkEvent::Sent { bytes } => {
-            let Retired { id, kind } = queues.retire_send(sent).ok_or(unknown)?;
+            let Retired { id, kind, number } = queues.retire_send(sent).ok_or(unknown)?;
             if kind == RequestKind::MkeyConfigurePart {
                 return Ok(None);
             }
-            (id, Outcome::Sent { kind, bytes })
+            ((id, number), Outcome::Sent { kind, bytes })
         }
         WorkEvent::Received { message, bytes } => {
-            (queues.retire_receive(received).ok_or(unknown)?, Outcome::Received { message, bytes })
+            let id = queues.retire_receive(received).ok_or(unknown)?;
+            (receive(id), Outcome::Received { message, bytes })
         }
         WorkEvent::SendFailed(failure) => {
-            (queues.retire_send(sent).ok_or(unknown)?.id, Outcome::Failed(failure))
+            let Retired { id, number, .. } = queues.retire_send(sent).ok_or(unknown)?;
+            ((id, number), Outcome::Failed(failure))
         }
         WorkEvent::ReceiveFailed(failure) => {
-            (queues.retire_receive(received).ok_or(unknown)?, Outcome::Failed(failure))
+            (receive(queues.retire_receive(received).ok_or(unknown)?), Outcome::Failed(failure))
         }
     };
-    Ok(Some(Completion::Work(WorkCompletion { id, qpn, outcome })))
+    Ok(Some(Completion::Work(WorkCompletion { id, qpn, number, outcome })))
 }
 
 crate::fmt::format_counters!(['r, E: CqeSlot] CompletionQueue ['r, E] { consumer, events });

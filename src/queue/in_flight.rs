@@ -7,6 +7,7 @@
 
 use crate::wire::low::{low8, low64};
 use bitfield_struct::bitfield;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The kind of a send request (`ibv_wc_opcode`). A cancelled request keeps its kind, although the ring then
 /// holds a NOP.
@@ -86,6 +87,50 @@ pub struct Retired {
     pub id: u64,
     /// The kind of the request.
     pub kind: RequestKind,
+    /// The number of the request.
+    pub number: RequestNumber,
+}
+
+/// The number of a send request, which tells it from other requests of the same name.
+///
+/// A queue counts its requests within a *life*. A new life begins when the queue is made, when it restarts
+/// after a reset, and when an invalidation is cancelled. Each life has other numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RequestNumber(u64);
+
+/// The number of the next life. Life 0 has no requests.
+static NEXT_LIFE: AtomicU64 = AtomicU64::new(1);
+
+/// The low bits of a number count blocks, the others lives.
+const BLOCK_BITS: u32 = 40;
+
+impl RequestNumber {
+    /// No request. Completions of receive requests have this number.
+    pub const NONE: Self = Self(0);
+
+    /// Returns the number for C.
+    #[cfg(feature = "capi")]
+    pub(crate) const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the number that C gives back.
+    #[cfg(feature = "capi")]
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Returns whether the success of this request proves that the other request was executed: a queue pair
+    /// executes the requests of one life in order, and stops at a failure.
+    pub(super) const fn proves(self, other: Self) -> bool {
+        self.0 >> BLOCK_BITS == other.0 >> BLOCK_BITS && self.0 >= other.0
+    }
+}
+
+/// Returns the number of the first block of a new life.
+fn begin_life() -> u64 {
+    NEXT_LIFE.fetch_add(1, Ordering::Relaxed) << BLOCK_BITS
 }
 
 /// A filed work request: 16 bytes for each block of the ring.
@@ -119,15 +164,15 @@ impl Filed {
         self.place.begin()
     }
 
+    /// Returns whether the request takes a key out of service.
+    pub(super) const fn is_invalidation(&self) -> bool {
+        matches!(self.place.kind(), RequestKind::LocalInvalidate)
+    }
+
     /// Returns the block after the request.
     #[inline]
     const fn end(&self) -> u64 {
         self.begin() + self.place.blocks() as u64
-    }
-
-    #[inline]
-    pub(super) const fn retired(&self) -> Retired {
-        Retired { id: self.id, kind: self.place.kind() }
     }
 }
 
@@ -143,6 +188,8 @@ pub(super) struct InFlight<F: ?Sized = [Filed]> {
     tail: u64,
     /// The block after the last published one.
     published: u64,
+    /// The number of the request at block 0 ([`RequestNumber`]).
+    numbers: u64,
     limit: Limit,
     filed: F,
 }
@@ -168,11 +215,11 @@ impl Limit {
 impl<const N: usize> InFlight<[Filed; N]> {
     /// Makes an empty table. The first work request begins at this block, and up to `limit` may be
     /// outstanding.
-    pub(super) const fn new(first_block: u64, limit: u32) -> Self {
+    pub(super) fn new(first_block: u64, limit: u32) -> Self {
         const { assert!(N.is_power_of_two(), "a queue keeps track of a power of two of blocks") };
         let filed = [Filed::NONE; N];
         let limit = Limit::new(limit, first_block);
-        Self { tail: first_block, published: first_block, limit, filed }
+        Self { tail: first_block, published: first_block, numbers: begin_life(), limit, filed }
     }
 }
 
@@ -182,6 +229,25 @@ impl InFlight {
         (self.tail, self.published, self.limit) = (0, 0, Limit::new(self.limit.most, 0));
         // Blocks are counted from 0 again, so slots must not name earlier requests.
         self.filed.fill(Filed::NONE);
+        self.begin_life();
+    }
+
+    /// Gives other numbers to all requests from now on, also to the outstanding ones. No completion then
+    /// proves that an earlier invalidation was executed.
+    pub(super) fn begin_life(&mut self) {
+        self.numbers = begin_life();
+    }
+
+    /// Returns the number of the request that begins at this block.
+    #[inline]
+    pub(super) const fn number(&self, begin: u64) -> RequestNumber {
+        RequestNumber(self.numbers.wrapping_add(begin))
+    }
+
+    /// Returns a filed request, as a completion or a reset retires it.
+    #[inline]
+    pub(super) const fn retired(&self, filed: &Filed) -> Retired {
+        Retired { id: filed.id, kind: filed.place.kind(), number: self.number(filed.begin()) }
     }
 
     /// Returns the slot of a block: the block's number without its high bits.
@@ -268,7 +334,7 @@ impl InFlight {
     pub(super) fn retire(&mut self, counter: u16) -> Option<Retired> {
         let filed = self.find(counter)?;
         self.tail = filed.end();
-        Some(filed.retired())
+        Some(self.retired(&filed))
     }
 
     /// Iterates over the outstanding work requests that begin before block `end`, oldest first. Each comes
@@ -300,9 +366,9 @@ mod tests {
     struct Model(VecDeque<(u64, u64, RequestKind, u64)>);
 
     impl Model {
-        fn retire(&mut self, counter: u16, published: u64) -> Option<Retired> {
+        fn retire(&mut self, counter: u16, published: u64) -> Option<(u64, RequestKind)> {
             let at = self.0.iter().position(|(begin, ..)| *begin as u16 == counter && *begin < published)?;
-            self.0.drain(..=at).next_back().map(|(_, id, kind, _)| Retired { id, kind })
+            self.0.drain(..=at).next_back().map(|(_, id, kind, _)| (id, kind))
         }
     }
 
@@ -340,7 +406,8 @@ mod tests {
                         2 => model.0.get(dice as usize >> 18 & 7).map_or(0, |(begin, ..)| *begin as u16),
                         _ => continue,
                     };
-                    assert_eq!(table.retire(counter), model.retire(counter, table.published()));
+                    let retired = table.retire(counter).map(|retired| (retired.id, retired.kind));
+                    assert_eq!(retired, model.retire(counter, table.published()));
                     assert_eq!(table.outstanding(producer) as usize, model.0.len());
                     assert_eq!(table.tail(), model.0.front().map_or(producer, |(begin, ..)| *begin));
                     for end in [producer, table.published()] {

@@ -140,10 +140,9 @@ impl<const N: usize> MkeyPool<N> {
     }
 
     /// Posts `request` to take the key of an mkey out of service ([`SendRequest::invalidate_mkey`]).
-    /// [`MkeyPool::put`] needs the completion of this request. The request is therefore signalled, or has the
-    /// name (`wr_id`) of a later signalled invalidation on the same queue pair. Invalidations of one name
-    /// cannot be distinguished: put their mkeys back with the completion of the last one. Ask for a fence if
-    /// earlier requests still use the key.
+    /// [`MkeyPool::put`] needs the completion of this request, or of a later one on the same queue pair. If
+    /// the request is not signalled, post a later one that is. The names (`wr_id`) of the requests do not
+    /// matter. Ask for a fence if earlier requests still use the key.
     ///
     /// The mkey stays in use. If the request fails, or its queue pair is reset before, the key may still be
     /// in service. Invalidate the mkey again, on any queue pair.
@@ -152,20 +151,22 @@ impl<const N: usize> MkeyPool<N> {
     /// [`PostError::Pool`] for a handle that names no mkey in use in this pool; otherwise the errors of
     /// [`SendRequest::invalidate_mkey`]. Nothing is posted.
     pub fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError> {
-        let (qpn, id) = (request.qpn(), request.id());
+        let (qpn, number) = (request.qpn(), request.number());
         request.invalidate_mkey(self.mkey_mut(mkey)?)?;
-        self.slots.invalidating(mkey.0, qpn, id);
+        self.slots.invalidating(mkey.0, qpn, number);
         Ok(())
     }
 
-    /// Puts an mkey back if a completion proves that its key is out of service. The completion is that of
-    /// [`MkeyPool::invalidate`], or the receipt of a message by which the peer has invalidated the key
-    /// ([`super::Message::SendInvalidate`]). The next configuration of the mkey has to be complete.
+    /// Puts an mkey back if a completion proves that its key is out of service. The completion is the success
+    /// of [`MkeyPool::invalidate`]'s request or of a later request on the same queue pair, or the receipt of
+    /// a message by which the peer has invalidated the key ([`super::Message::SendInvalidate`]). The next
+    /// configuration of the mkey has to be complete.
     ///
     /// # Errors
     /// [`PoolError::KeyInService`] if the completion is no such proof, because the request failed or the
-    /// completion is of another request. The mkey is still in use. [`PoolError::OtherPool`] and
-    /// [`PoolError::NotInUse`] for a handle that names no mkey in use in this pool.
+    /// completion is of an earlier request or of another queue pair. The mkey is still in use.
+    /// [`PoolError::OtherPool`] and [`PoolError::NotInUse`] for a handle that names no mkey in use in this
+    /// pool.
     pub fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError> {
         let taken = self.mkey_mut(mkey)?;
         let key = taken.key();

@@ -75,7 +75,7 @@ pub use completed::{CompletedReceive, CompletedSend};
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
 pub use completion_queue::CompletionQueue;
 pub use doorbell::{CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest};
-pub use in_flight::{RequestKind, Retired};
+pub use in_flight::{RequestKind, RequestNumber, Retired};
 pub use mkey_pool::{MkeyPool, PooledMkey};
 pub use qp_table::{QpTable, QpTableRouter};
 pub use receive::{ReceiveQueue, ReceiveQueueConfig};

@@ -12,7 +12,7 @@
 //! one changes an mkey. A refused request may have written to uncommitted blocks, but posted requests,
 //! counters and mkey stay as before. The caller rings the doorbell.
 
-use super::in_flight::{InFlight, RequestKind};
+use super::in_flight::{InFlight, RequestKind, RequestNumber};
 use super::send_state::SendState;
 use crate::error::{ConfigError, PostError};
 use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey};
@@ -47,10 +47,9 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         self.state.qpn()
     }
 
-    /// Returns the name that the completion will carry.
-    #[inline]
-    pub(crate) const fn id(&self) -> u64 {
-        self.id
+    /// Returns the number that the request will have.
+    pub(crate) const fn number(&self) -> RequestNumber {
+        self.in_flight.number(self.state.producer.producer())
     }
 
     /// Delays the request until earlier reads and atomics are done (`IBV_SEND_FENCE`).

@@ -35,7 +35,7 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
     pub(crate) fn each_outstanding(&self, mut each: impl FnMut(Retired)) {
         let in_flight: &InFlight = &self.in_flight;
         for (_, filed) in in_flight.before(self.state.producer.producer()) {
-            each(filed.retired());
+            each(in_flight.retired(filed));
         }
     }
 
@@ -56,13 +56,14 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
     ///
     /// Call this only for a queue pair in state SQD. `hw_counter` is the block at which the device will
     /// continue, as QUERY_QP reports it (`hw_sq_wqebb_counter`). Call [`crate::mkey::Mkey::forget`] for an
-    /// mkey whose configuration was cancelled.
+    /// mkey whose configuration was cancelled. If an invalidation was cancelled, the pools accept no
+    /// completion for the invalidations posted before this call: post them again.
     ///
     /// # Errors
     /// [`PostError::NotOutstanding`] if no outstanding request begins at `hw_counter`, and `hw_counter` is
     /// not the queue's end either.
     pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
-        let in_flight: &InFlight = &self.in_flight;
+        let in_flight: &mut InFlight = &mut self.in_flight;
         let published = in_flight.published();
         let next = if hw_counter == published as u16 {
             published
@@ -78,14 +79,19 @@ impl SendState<'_> {
     /// number.
     // A function of its own, so that `cargo xtask test aarch64` finds its barrier.
     #[inline(never)]
-    fn cancel_from(&mut self, in_flight: &InFlight, next: u64, id: u64) -> usize {
+    fn cancel_from(&mut self, in_flight: &mut InFlight, next: u64, id: u64) -> usize {
         let producer = self.producer.producer();
-        let mut cancelled = 0;
+        let (mut cancelled, mut any_invalidation) = (0, false);
         // Up to the producer: requests that are posted but not yet published are cancelled too.
         let is_named = |(begin, filed): &(u64, &Filed)| filed.id == id && *begin >= next;
-        for (begin, _) in in_flight.before(producer).filter(is_named) {
+        for (begin, filed) in in_flight.before(producer).filter(is_named) {
             self.producer.ring_mut().write_word(begin, control::nop_start(begin));
             cancelled += 1;
+            any_invalidation |= filed.is_invalidation();
+        }
+        if any_invalidation {
+            // The NOP completes as the invalidation would have.
+            in_flight.begin_life();
         }
         // When the queue pair leaves SQD, the device continues to read, and must see the new words.
         barrier::blocks_before_record();

@@ -5,7 +5,7 @@
 //! of other pools, and handles whose element was put back.
 
 use super::completion::{Message, Outcome, WorkCompletion};
-use super::in_flight::RequestKind;
+use super::in_flight::RequestNumber;
 use crate::error::PoolError;
 use crate::types::{Key, Qpn};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,7 @@ enum State {
     /// The element is in use, and this request takes its key out of service.
     Invalidating {
         qpn: Qpn,
-        id: u64,
+        number: RequestNumber,
     },
 }
 
@@ -186,9 +186,9 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
     }
 
     /// Notes that a posted request takes the key of an element in use out of service.
-    pub(crate) fn invalidating(&mut self, handle: Handle, qpn: Qpn, id: u64) {
+    pub(crate) fn invalidating(&mut self, handle: Handle, qpn: Qpn, number: RequestNumber) {
         if let Ok(slot) = self.slot(handle) {
-            slot.state = State::Invalidating { qpn, id };
+            slot.state = State::Invalidating { qpn, number };
         }
     }
 
@@ -205,10 +205,11 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
     pub(crate) fn put(&mut self, handle: Handle, key: Key, done: &WorkCompletion) -> Result<(), PoolError> {
         let state = self.slot(handle)?.state;
         let is_out_of_service = match done.outcome {
-            // A request that moved data through the mkey may have the same name.
-            Outcome::Sent { kind: RequestKind::LocalInvalidate, .. } => {
-                state == State::Invalidating { qpn: done.qpn, id: done.id }
-            }
+            // Requests of one queue pair may have one name, so the number decides.
+            Outcome::Sent { .. } => matches!(
+                state,
+                State::Invalidating { qpn, number } if qpn == done.qpn && done.number.proves(number)
+            ),
             Outcome::Received { message: Message::SendInvalidate(invalidated), .. } => invalidated == key,
             _ => false,
         };

@@ -118,10 +118,9 @@ impl<const N: usize> WindowPool<N> {
     }
 
     /// Posts `request` to revoke a window ([`SendRequest::invalidate_window`]). [`WindowPool::put`] needs the
-    /// completion of this request. The request is therefore signalled, or has the name (`wr_id`) of a later
-    /// signalled invalidation on the same queue pair. Invalidations of one name cannot be distinguished: put
-    /// their windows back with the completion of the last one. Ask for a fence if earlier requests still use
-    /// the key.
+    /// completion of this request, or of a later one on the same queue pair. If the request is not signalled,
+    /// post a later one that is. The names (`wr_id`) of the requests do not matter. Ask for a fence if
+    /// earlier requests still use the key.
     ///
     /// The window stays in use. If the request fails, or its queue pair is reset before, the peer may still
     /// use the key. Invalidate the window again on the same queue pair, once the queue pair works again.
@@ -134,20 +133,21 @@ impl<const N: usize> WindowPool<N> {
         window: PooledWindow,
         request: SendRequest<'_, '_>,
     ) -> Result<(), PostError> {
-        let (qpn, id) = (request.qpn(), request.id());
+        let (qpn, number) = (request.qpn(), request.number());
         request.invalidate_window(self.window_mut(window)?)?;
-        self.slots.invalidating(window.0, qpn, id);
+        self.slots.invalidating(window.0, qpn, number);
         Ok(())
     }
 
-    /// Puts a window back if a completion proves that it is no longer bound. The completion is that of
-    /// [`WindowPool::invalidate`], or the receipt of a message by which the peer has invalidated the key
-    /// ([`super::Message::SendInvalidate`]).
+    /// Puts a window back if a completion proves that it is no longer bound. The completion is the success of
+    /// [`WindowPool::invalidate`]'s request or of a later request on the same queue pair, or the receipt of a
+    /// message by which the peer has invalidated the key ([`super::Message::SendInvalidate`]).
     ///
     /// # Errors
     /// [`PoolError::KeyInService`] if the completion is no such proof, because the request failed or the
-    /// completion is of another request. The window is still in use. [`PoolError::OtherPool`] and
-    /// [`PoolError::NotInUse`] for a handle that names no window in use in this pool.
+    /// completion is of an earlier request or of another queue pair. The window is still in use.
+    /// [`PoolError::OtherPool`] and [`PoolError::NotInUse`] for a handle that names no window in use in this
+    /// pool.
     pub fn put(&mut self, window: PooledWindow, completion: &WorkCompletion) -> Result<(), PoolError> {
         let key = self.window_mut(window)?.key();
         self.slots.put(window.0, key, completion)?;

@@ -156,8 +156,9 @@ fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
     assert_eq!(completions.poll(&mut router), Some(Ok(reported)));
     assert_eq!(completions.poll(&mut router), Some(Ok(reported)));
     let outcome = Outcome::Sent { kind: RequestKind::MkeyConfigure, bytes: 0 };
-    let done = WorkCompletion { id: 1, qpn: QPN, outcome };
-    assert_eq!(completions.poll(&mut router), Some(Ok(Completion::Work(done))), "the SET_PSV completes");
+    let done = WorkCompletion { id: 1, qpn: QPN, number: RequestNumber::NONE, outcome };
+    let polled = completions.poll(&mut router).map(unnumbered);
+    assert_eq!(polled, Some(Ok(Completion::Work(done))), "the SET_PSV completes");
     let unknown = CompletionError::UnknownMkey { index: 0x99 };
     assert_eq!(completions.poll(&mut router), Some(Err(unknown)));
     assert_eq!(completions.poll(&mut router), None);
@@ -272,6 +273,15 @@ impl Model {
     }
 }
 
+/// Returns the result of a poll without the number of its request, which the model does not know.
+fn unnumbered(polled: Result<Completion, CompletionError>) -> Result<Completion, CompletionError> {
+    let number = RequestNumber::NONE;
+    polled.map(|completion| match completion {
+        Completion::Work(work) => Completion::Work(WorkCompletion { number, ..work }),
+        reported @ Completion::SignatureError { .. } => reported,
+    })
+}
+
 /// Returns four bytes of an entry as a number.
 fn word(entry: &[u8; 64], at: usize) -> u32 {
     u32::from_be_bytes(entry[at..at + 4].try_into().unwrap())
@@ -311,7 +321,8 @@ fn expected(entry: &[u8; 64], models: &mut [(u32, Model)]) -> Option<Result<Comp
     if opcode == 0 && kind == RequestKind::MkeyConfigurePart {
         return None;
     }
-    let work = WorkCompletion { id, qpn: Qpn::from_low_bits(qpn), outcome: outcome(entry, kind) };
+    let (qpn, number) = (Qpn::from_low_bits(qpn), RequestNumber::NONE);
+    let work = WorkCompletion { id, qpn, number, outcome: outcome(entry, kind) };
     Some(Ok(Completion::Work(work)))
 }
 
@@ -457,9 +468,10 @@ impl World<'_> {
         let mut router = self.table.router(&mut self.mkeys);
         let mut found = Vec::new();
         if max == 0 {
-            found.extend(completions.poll(&mut router));
+            found.extend(completions.poll(&mut router).map(unnumbered));
         } else {
-            let count = completions.poll_batch(max, &mut router, |completion| found.push(completion));
+            let count =
+                completions.poll_batch(max, &mut router, |completion| found.push(unnumbered(completion)));
             assert_eq!(count, found.len());
         }
         let mut wanted = Vec::new();

@@ -1,13 +1,15 @@
 use super::*;
 use crate::mkey::{SignatureAttributes, SignatureFault};
 use crate::queue::{
-    Doorbell, DoorbellRecord, Failure, LastRequest, Message, Outcome, RequestKind, SendQueue, SendQueueConfig,
+    CompletionQueue, CqDoorbellRecord, Doorbell, DoorbellRecord, Failure, LastRequest, Message, Outcome,
+    RequestKind, RequestNumber, SendQueue, SendQueueConfig,
 };
 use crate::types::{PsvIndex, Qpn};
 use crate::wire::Wqebb;
-use crate::wire::cqe::Syndrome;
+use crate::wire::cqe::{Cqe, CqeOpcode, OpOwn, Syndrome};
 use std::collections::HashSet;
 use std::vec::Vec as List;
+use zerocopy::byteorder::big_endian::{U16, U32};
 
 struct Silent;
 
@@ -17,15 +19,15 @@ impl Doorbell for Silent {
 
 const QPN: Qpn = Qpn::from_low_bits(0x77);
 
-/// Returns the completion of the request with name `id`.
-fn sent(id: u64) -> WorkCompletion {
+/// Returns the success of the request with this number. All requests have one name.
+fn sent(number: RequestNumber) -> WorkCompletion {
     let outcome = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
-    WorkCompletion { id, qpn: QPN, outcome }
+    WorkCompletion { id: 1, qpn: QPN, number, outcome }
 }
 
-fn flushed(id: u64) -> WorkCompletion {
-    let failure = Failure { syndrome: Syndrome::FLUSHED, vendor: 0, hardware: 0, hardware_type: 0 };
-    WorkCompletion { outcome: Outcome::Failed(failure), ..sent(id) }
+/// Returns the number that the next request of a queue will have.
+fn next_number(queue: &mut SendQueue<'_, Silent, 4>) -> RequestNumber {
+    queue.request(1).number()
 }
 
 fn plain(index: u32) -> Mkey {
@@ -62,33 +64,90 @@ fn an_invalidation_is_done_when_it_has_completed() {
     let mut queue = SendQueue::<_, 4>::new(config, &mut ring, &record, Silent).unwrap();
     let mut pool = MkeyPool::<2>::new([tagged(1), plain(2)]).unwrap();
     let (one, other) = (pool.take().unwrap().0, pool.take().unwrap().0);
-    assert_eq!(pool.put(one, &sent(1)), Err(PoolError::KeyInService), "nothing was posted");
+    let in_service = Err(PoolError::KeyInService);
+    let nop = next_number(&mut queue);
+    queue.request(1).nop().unwrap();
+    let first = next_number(&mut queue);
+    assert_eq!(pool.put(one, &sent(first)), in_service, "nothing was posted");
     pool.invalidate(one, queue.request(1)).unwrap();
-    assert_eq!((queue.outstanding(), pool.available()), (1, 0), "posted, not executed");
+    assert_eq!((queue.outstanding(), pool.available()), (2, 0), "posted, not executed");
     assert_eq!(pool.put_unused(one), Err(PoolError::KeyInService));
-    let elsewhere = WorkCompletion { qpn: Qpn::from_low_bits(0x78), ..sent(1) };
-    let data = Outcome::Sent { kind: RequestKind::RdmaWrite, bytes: 0 };
-    let of_the_data = WorkCompletion { outcome: data, ..sent(1) };
-    for completion in [flushed(1), sent(2), elsewhere, of_the_data] {
-        assert_eq!(pool.put(one, &completion), Err(PoolError::KeyInService), "{completion:?}");
+    let failure = Failure { syndrome: Syndrome::FLUSHED, vendor: 0, hardware: 0, hardware_type: 0 };
+    let flushed = WorkCompletion { outcome: Outcome::Failed(failure), ..sent(first) };
+    let elsewhere = WorkCompletion { qpn: Qpn::from_low_bits(0x78), ..sent(first) };
+    for completion in [flushed, elsewhere, sent(nop)] {
+        assert_eq!(pool.put(one, &completion), in_service, "{completion:?}");
     }
     assert_eq!(pool.available(), 0);
-    // The invalidation failed and is posted again, under another name.
-    pool.invalidate(one, queue.request(3)).unwrap();
-    assert_eq!(pool.put(one, &sent(1)), Err(PoolError::KeyInService));
-    assert_eq!(pool.put(one, &sent(3)), Ok(()));
-    assert_eq!(pool.put(one, &sent(3)), Err(PoolError::NotInUse), "once");
-    let full = pool.invalidate(other, queue.request(4));
-    assert_eq!(full, Err(PostError::SendRingFull { needed: 2, free: 0 }));
-    assert_eq!(pool.put(other, &sent(4)), Err(PoolError::KeyInService), "nothing was posted");
+    let full = pool.invalidate(other, queue.request(1));
+    assert_eq!(full, Err(PostError::SendRingFull { needed: 2, free: 1 }));
+    assert_eq!(pool.put(other, &sent(first)), in_service, "nothing was posted");
+    // The invalidation failed, and the queue pair was reset.
+    queue.restart(|_| ());
+    let second = next_number(&mut queue);
+    pool.invalidate(one, queue.request(1)).unwrap();
+    assert_eq!(pool.put(one, &sent(first)), in_service, "a request before the reset");
+    assert_eq!(pool.put(one, &sent(second)), Ok(()));
+    assert_eq!(pool.put(one, &sent(second)), Err(PoolError::NotInUse), "once");
     // The peer has invalidated the key.
     let received = |key| {
         let message = Message::SendInvalidate(Key::from_raw(key));
-        WorkCompletion { outcome: Outcome::Received { message, bytes: 0 }, ..sent(9) }
+        WorkCompletion { outcome: Outcome::Received { message, bytes: 0 }, ..sent(RequestNumber::NONE) }
     };
-    assert_eq!(pool.put(other, &received(0x201)), Err(PoolError::KeyInService), "another key");
+    assert_eq!(pool.put(other, &received(0x201)), in_service, "another key");
     assert_eq!(pool.put(other, &received(0x200)), Ok(()));
     assert_eq!(pool.available(), 2);
+}
+
+#[test]
+fn invalidations_of_one_name_are_told_apart() {
+    let (mut ring, record) = ([Wqebb::ZERO; 8], DoorbellRecord::new());
+    let config = SendQueueConfig::new(QPN);
+    let mut queue = SendQueue::<_, 8>::new(config, &mut ring, &record, Silent).unwrap();
+    let mut pool = MkeyPool::<2>::new([plain(1), plain(2)]).unwrap();
+    let handles = [pool.take().unwrap().0, pool.take().unwrap().0];
+    let in_service = Err(PoolError::KeyInService);
+    handles.iter().for_each(|handle| pool.invalidate(*handle, queue.request(1).signaled()).unwrap());
+    queue.ring_doorbell();
+    let first = complete(&mut queue, 0);
+    assert_eq!(pool.put(handles[1], &first), in_service, "the second has not completed");
+    assert_eq!(pool.put(handles[0], &first), Ok(()));
+    assert_eq!(pool.put(handles[1], &complete(&mut queue, 2)), Ok(()));
+    // The success of a later request proves that a silent one was executed.
+    let silent = pool.take().unwrap().0;
+    pool.invalidate(silent, queue.request(1)).unwrap();
+    queue.request(2).signaled().nop().unwrap();
+    queue.ring_doorbell();
+    assert_eq!(pool.put(silent, &complete(&mut queue, 6)), Ok(()));
+}
+
+#[test]
+fn a_cancelled_invalidation_proves_nothing() {
+    let (mut ring, record) = ([Wqebb::ZERO; 8], DoorbellRecord::new());
+    let config = SendQueueConfig::new(QPN);
+    let mut queue = SendQueue::<_, 8>::new(config, &mut ring, &record, Silent).unwrap();
+    let mut pool = MkeyPool::<1>::new([plain(1)]).unwrap();
+    let handle = pool.take().unwrap().0;
+    pool.invalidate(handle, queue.request(1).signaled()).unwrap();
+    queue.ring_doorbell();
+    assert_eq!(queue.cancel(1, 0), Ok(1));
+    assert_eq!(pool.put(handle, &complete(&mut queue, 0)), Err(PoolError::KeyInService), "a NOP");
+    pool.invalidate(handle, queue.request(1).signaled()).unwrap();
+    queue.ring_doorbell();
+    assert_eq!(pool.put(handle, &complete(&mut queue, 2)), Ok(()));
+}
+
+/// Returns the success of the request that begins at this block.
+fn complete(queue: &mut SendQueue<'_, Silent, 8>, block: u16) -> WorkCompletion {
+    let mut entries = [Cqe {
+        sop_qpn: U32::new(QPN.get()),
+        wqe_counter: U16::new(block),
+        op_own: OpOwn::new().with_opcode(CqeOpcode::REQUESTER.0).into_bits(),
+        ..Cqe::UNWRITTEN
+    }];
+    let record = CqDoorbellRecord::new();
+    let mut completions = CompletionQueue::new(&mut entries, &record).unwrap();
+    completions.poll(queue).unwrap().unwrap().work().unwrap()
 }
 
 #[test]
@@ -105,7 +164,7 @@ fn a_handle_is_of_one_pool() {
     assert_eq!(pool.invalidate(here, queue.request(1)), Err(PoolError::OtherPool.into()));
     assert_eq!(queue.outstanding(), 0, "nothing is posted");
     assert_eq!(pool.put_unused(here), Err(PoolError::OtherPool));
-    assert_eq!(pool.put(here, &sent(1)), Err(PoolError::OtherPool));
+    assert_eq!(pool.put(here, &sent(RequestNumber::NONE)), Err(PoolError::OtherPool));
     assert_eq!(pool.available(), 0, "the one in use stays in use");
     assert_eq!(pool.put_unused(there), Ok(()));
 }

@@ -6,7 +6,7 @@ use crate::mkey::{
     Access, BlockSignature, Domain, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature,
     SignatureAttributes, SignatureChange,
 };
-use crate::queue::{RequestKind, Retired};
+use crate::queue::RequestKind;
 use crate::types::{BlockSize, Key, PsvIndex, Seed, UmrFence};
 use crate::wire::ctrl::{FmCeSe, Opcode};
 use crate::wire::umr::UmrHead;
@@ -177,7 +177,7 @@ fn room_and_requests_are_counted_over_many_laps() {
             if dice >> 24 < 100 && !expected.is_empty() {
                 let last = (dice >> 8) as usize % expected.len();
                 let (counter, _, id) = expected.drain(..=last).next_back().unwrap();
-                assert_eq!(queue.retire_at(counter), Some(Retired { id, kind: RequestKind::Send }));
+                assert_eq!(queue.retire_at(counter), Some((id, RequestKind::Send)));
                 assert_eq!(queue.retire_at(counter), None);
             }
             if let Some((counter, 2.., _)) = expected.get(1) {
@@ -259,12 +259,12 @@ fn a_completion_retires_the_unsignalled_requests_before_it() {
     assert_eq!(queue.retire_at(0xffff), None, "the middle of a request");
     assert_eq!(queue.retire_at(1), None, "posted but not published");
     assert_eq!(queue.retire_at(0xfffc), None, "before the queue");
-    assert_eq!(queue.retire_at(0), Some(Retired { id: 12, kind: RequestKind::Nop }));
+    assert_eq!(queue.retire_at(0), Some((12, RequestKind::Nop)));
     assert_eq!((queue.free_blocks(), queue.outstanding()), (7, 1));
     assert_eq!(queue.retire_at(0), None, "completed once");
     assert_eq!(queue.retire_at(0xfffe), None, "retired with it");
     queue.ring_doorbell();
-    assert_eq!(queue.retire_at(1), Some(Retired { id: 13, kind: RequestKind::Nop }));
+    assert_eq!(queue.retire_at(1), Some((13, RequestKind::Nop)));
     assert_eq!((queue.free_blocks(), queue.outstanding()), (8, 0));
 }
 
@@ -280,7 +280,7 @@ fn m17_cancelled_requests_become_nops_and_keep_their_name() {
     assert_eq!(queue.cancel(1, 1), Err(PostError::NotOutstanding { counter: 1 }));
     assert_eq!(queue.cancel(1, 2), Ok(1), "the first has been executed");
     assert_eq!(queue.cancel(1, 6), Ok(0), "nothing is left");
-    assert_eq!(queue.retire_at(4), Some(Retired { id: 1, kind: RequestKind::Send }));
+    assert_eq!(queue.retire_at(4), Some((1, RequestKind::Send)));
     queue.request(3).send(&sges[..1]).unwrap();
     assert_eq!(queue.cancel(3, 6), Ok(1), "posted, but not published");
     queue.ring_doorbell();
@@ -300,8 +300,8 @@ fn r177_a_configuration_completes_once_also_where_all_is_signalled() {
     queue.request(42).configure_mkey(&mut signature_mkey(), &signing(BOTH), Layout::Unchanged).unwrap();
     queue.ring_doorbell();
     // UMR of three blocks, SET_PSV of the memory domain, SET_PSV of the wire domain.
-    assert_eq!(queue.retire_at(3), Some(Retired { id: 42, kind: RequestKind::MkeyConfigurePart }));
-    assert_eq!(queue.retire_at(4), Some(Retired { id: 42, kind: RequestKind::MkeyConfigure }));
+    assert_eq!(queue.retire_at(3), Some((42, RequestKind::MkeyConfigurePart)));
+    assert_eq!(queue.retire_at(4), Some((42, RequestKind::MkeyConfigure)));
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
     queue.request(4).configure_mkey(&mut mkey, &signing(BOTH), Layout::Unchanged).unwrap();
     queue.ring_doorbell();
     queue.request(5).send(&[SGE; 11]).unwrap();
-    assert_eq!(queue.retire_at(1), Some(Retired { id: 2, kind: RequestKind::Nop }));
+    assert_eq!(queue.retire_at(1), Some((2, RequestKind::Nop)));
     let mut seen = Vec::new();
     queue.restart(|request| seen.push((request.id, request.kind)));
     let part = RequestKind::MkeyConfigurePart;
@@ -427,7 +427,7 @@ fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
     for counter in (1..=u16::MAX).rev() {
         assert_eq!(queue.retire_at(counter), None, "{counter}");
     }
-    assert_eq!(queue.retire_at(0), Some(Retired { id: 6, kind: RequestKind::Send }));
+    assert_eq!(queue.retire_at(0), Some((6, RequestKind::Send)));
 }
 
 #[test]

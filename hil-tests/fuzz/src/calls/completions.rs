@@ -11,7 +11,7 @@ use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::mkey::SignatureFault;
 use mlx5_mkey::queue::{
     ArmFor, Completion, CompletionQueue, CqDoorbell, CqDoorbellRecord, Failure, Message, Outcome,
-    RequestKind, Retired, WorkCompletion,
+    RequestKind, RequestNumber, WorkCompletion,
 };
 use mlx5_mkey::types::{Key, MkeyIndex, Qpn};
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
@@ -126,6 +126,15 @@ pub(super) struct Subjects<'a, 'm> {
     pub(super) mkeys: &'a mut [MkeyModel],
 }
 
+/// Returns the result of a poll without the number of its request, which the model does not know.
+pub(super) fn unnumbered(polled: Result<Completion, CompletionError>) -> Result<Completion, CompletionError> {
+    let number = RequestNumber::NONE;
+    polled.map(|completion| match completion {
+        Completion::Work(work) => Completion::Work(WorkCompletion { number, ..work }),
+        reported @ Completion::SignatureError { .. } => reported,
+    })
+}
+
 pub(super) fn be<const N: usize>(bytes: &[u8; 64], at: usize) -> u64 {
     bytes[at..at + N].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
@@ -165,19 +174,20 @@ impl Subjects<'_, '_> {
         let (id, outcome) = match (outcome, opcode) {
             (None, _) => match self.sends.retire(counter) {
                 None => return Some(unknown),
-                Some(Retired { kind: RequestKind::MkeyConfigurePart, .. }) => return None,
-                Some(Retired { id, kind }) => (id, Outcome::Sent { kind, bytes: count }),
+                Some((_, RequestKind::MkeyConfigurePart)) => return None,
+                Some((id, kind)) => (id, Outcome::Sent { kind, bytes: count }),
             },
             (Some(outcome), 13) => match self.sends.retire(counter) {
                 None => return Some(unknown),
-                Some(Retired { id, .. }) => (id, outcome),
+                Some((id, _)) => (id, outcome),
             },
             (Some(outcome), _) => match self.receives.retire(counter) {
                 None => return Some(unknown),
                 Some(id) => (id, outcome),
             },
         };
-        Some(Ok(Completion::Work(WorkCompletion { id, qpn: Qpn::from_low_bits(qpn), outcome })))
+        let (qpn, number) = (Qpn::from_low_bits(qpn), RequestNumber::NONE);
+        Some(Ok(Completion::Work(WorkCompletion { id, qpn, number, outcome })))
     }
 
     fn signature_error(&mut self, bytes: &[u8; 64]) -> Result<Completion, CompletionError> {

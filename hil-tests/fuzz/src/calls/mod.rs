@@ -243,7 +243,7 @@ impl<const N: usize> World<'_, N> {
 
     fn restart(&mut self) {
         let mut lost = Vec::new();
-        self.queue.restart(|retired| lost.push(retired));
+        self.queue.restart(|retired| lost.push((retired.id, retired.kind)));
         assert_eq!(lost, self.model.restart());
         assert_eq!(self.queue.record().bytes()[1], [0; 4]);
         self.fence = false;

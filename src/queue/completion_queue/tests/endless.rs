@@ -32,7 +32,7 @@ impl QpQueues for Endless<'_> {
         self.taken += 1;
         assert!(self.taken < TOO_MANY, "it takes entries for ever");
         self.write(self.taken);
-        Some(Retired { id: self.taken, kind: self.kind })
+        Some(Retired { id: self.taken, kind: self.kind, number: RequestNumber::NONE })
     }
 
     fn retire_receive(&mut self, _: CompletedReceive<'_>) -> Option<u64> {

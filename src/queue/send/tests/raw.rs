@@ -42,7 +42,7 @@ fn m46_a_raw_request_gets_its_place_and_nothing_else() {
     assert_eq!(blocks[64 + 80..], [0xa5; 64 + 48], "the rest of its blocks, and those after it");
     queue.ring_doorbell();
     assert_eq!((queue.outstanding(), queue.producer(), record.bytes()[1]), (2, 3, [0, 0, 0, 3]));
-    assert_eq!(queue.retire_at(1), Some(Retired { id: 2, kind: RequestKind::Raw }));
+    assert_eq!(queue.retire_at(1), Some((2, RequestKind::Raw)));
     assert_eq!((queue.outstanding(), queue.free_blocks()), (0, 64));
 }
 
@@ -156,7 +156,7 @@ fn m45_a_copy_is_written_as_rdma_core_writes_it() {
     let block = queue.block(3).0;
     assert_eq!((&block[32..36], &block[48..52]), (&[0; 4][..], &[0; 4][..]));
     queue.ring_doorbell();
-    assert_eq!(queue.retire_at(2), Some(Retired { id: 2, kind: RequestKind::Memcpy }));
+    assert_eq!(queue.retire_at(2), Some((2, RequestKind::Memcpy)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::PoolError;
 use crate::mkey::MemoryWindow;
-use crate::queue::{Failure, Message, Outcome, PooledWindow, WindowPool, WorkCompletion};
+use crate::queue::{Failure, Message, Outcome, PooledWindow, RequestNumber, WindowPool, WorkCompletion};
 use crate::wire::cqe::Syndrome;
 
 /// The number of the queue pair.
@@ -78,10 +78,10 @@ fn m81_the_queue_pair_that_has_bound_a_window_revokes_it() {
     assert_eq!(queue.producer(), 0, "nothing is posted");
 }
 
-/// Returns the completion of the request with name `id`.
-fn sent(id: u64) -> WorkCompletion {
+/// Returns the success of the request with this number.
+fn sent(number: RequestNumber) -> WorkCompletion {
     let outcome = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
-    WorkCompletion { id, qpn: QPN, outcome }
+    WorkCompletion { id: 1, qpn: QPN, number, outcome }
 }
 
 #[test]
@@ -98,19 +98,22 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     assert_eq!(pool.insert(MemoryWindow::new(KEY)), Err(MemoryWindow::new(KEY)), "it is full");
     let (first, window) = pool.take().unwrap();
     assert_eq!(window.key(), keys[0]);
+    let bind = queue.request(1).number();
     queue.request(1).bind_window(window, RANGE, Access::REMOTE_READ, 0).unwrap();
-    let key = window.key();
+    let (key, revoke) = (window.key(), queue.request(1).number());
     assert_eq!((first.position(), pool.available()), (0, 1));
     assert_eq!(pool.put_unused(first), Err(PoolError::KeyInService));
     pool.invalidate(first, queue.request(2)).unwrap();
     assert_eq!((pool.available(), pool.get_mut(first).map(|window| window.is_bound())), (1, Some(true)));
-    assert_eq!(pool.put(first, &sent(1)), Err(PoolError::KeyInService), "that of another request");
+    assert_eq!(pool.put(first, &sent(bind)), Err(PoolError::KeyInService), "that of another request");
     let failure = Failure { syndrome: Syndrome::FLUSHED, vendor: 0, hardware: 0, hardware_type: 0 };
-    let flushed = WorkCompletion { outcome: Outcome::Failed(failure), ..sent(2) };
+    let flushed = WorkCompletion { outcome: Outcome::Failed(failure), ..sent(revoke) };
     assert_eq!(pool.put(first, &flushed), Err(PoolError::KeyInService), "the key is in service");
+    let last = queue.request(1).number();
     pool.invalidate(first, queue.request(3)).unwrap();
-    assert_eq!(pool.put(first, &sent(3)), Ok(()));
-    assert_eq!(pool.put(first, &sent(3)), Err(PoolError::NotInUse));
+    assert_eq!(pool.put(first, &sent(revoke)), Err(PoolError::KeyInService), "the request that failed");
+    assert_eq!(pool.put(first, &sent(last)), Ok(()));
+    assert_eq!(pool.put(first, &sent(last)), Err(PoolError::NotInUse));
     let (second, window) = pool.take().unwrap();
     assert_eq!((window.key(), window.is_bound()), (keys[1], false));
     let (again, window) = pool.take().unwrap();
@@ -121,11 +124,11 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     window_of(&mut pool, again).note_bound(KEY, QPN);
     let refused = pool.invalidate(again, queue.request(4));
     assert!(matches!(refused, Err(PostError::SendRingFull { .. })));
-    assert_eq!(pool.put(again, &sent(4)), Err(PoolError::KeyInService));
+    assert_eq!(pool.put(again, &sent(last)), Err(PoolError::KeyInService));
     // The peer has invalidated this window only.
     let received = |key| {
         let message = Message::SendInvalidate(key);
-        WorkCompletion { outcome: Outcome::Received { message, bytes: 0 }, ..sent(9) }
+        WorkCompletion { outcome: Outcome::Received { message, bytes: 0 }, ..sent(RequestNumber::NONE) }
     };
     assert_eq!(pool.put(again, &received(keys[1])), Err(PoolError::KeyInService));
     assert_eq!(pool.put(again, &received(KEY)), Ok(()));
@@ -143,7 +146,9 @@ fn m81_windows_are_of_one_pool_until_they_are_removed() {
     let [here, there] = pools.each_mut().map(|pool| pool.take().unwrap().0);
     let [_, pool] = &mut pools;
     assert!(pool.get_mut(here).is_none());
-    for refused in [pool.put_unused(here), pool.put(here, &sent(1)), pool.remove(here).map(drop)] {
+    for refused in
+        [pool.put_unused(here), pool.put(here, &sent(RequestNumber::NONE)), pool.remove(here).map(drop)]
+    {
         assert_eq!(refused, Err(PoolError::OtherPool));
     }
     let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
