@@ -313,11 +313,13 @@ pub(crate) fn run(bytes: &[u8]) {
         world.step(&mut input);
     }
     let host = &mut world.host;
+    for at in [A, B] {
+        let _ = host.device.doorbell(host.q[at].qpn);
+    }
     for _ in 0..4 {
         host.device.run();
     }
     for at in [A, B] {
-        let _ = host.device.doorbell(host.q[at].qpn);
         let _ = host.device.modify(host.q[at].qpn, QpState::Error);
     }
     host.device.run();

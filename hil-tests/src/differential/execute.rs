@@ -280,6 +280,9 @@ impl Side {
     fn run(&mut self, ring: &[u8], counter: [u8; 4]) -> io::Result<Effects> {
         self.memory(SEND_RING, ring.len())?.copy_from_slice(ring);
         self.memory(RECORDS[0] + 4, 4)?.copy_from_slice(&counter);
+        if let Some(qpn) = self.qpn {
+            self.device.doorbell(qpn).map_err(refused)?;
+        }
         self.device.run();
         let sent = self.take(0)?;
         let received = self.take(1)?;

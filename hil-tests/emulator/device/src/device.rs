@@ -119,6 +119,10 @@ pub struct Device<M> {
     pub(crate) objects: Objects,
     /// Queue pairs that may have something to do.
     pub(crate) active: BTreeSet<u32>,
+    /// Queue pairs whose oldest request found no receive. Some may have been reset since.
+    pub(crate) waiting: BTreeSet<u32>,
+    /// Queue pairs in the error state, whose later receives are flushed.
+    pub(crate) failed: BTreeSet<u32>,
     pub(crate) events: VecDeque<Event>,
     /// Messages between queue pairs of this device.
     pub(crate) local: VecDeque<Message>,
@@ -141,6 +145,8 @@ impl<M: Memory> Device<M> {
             faults: Faults::default(),
             objects: Objects::new(),
             active: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            failed: BTreeSet::new(),
             events: VecDeque::new(),
             local: VecDeque::new(),
             outbound: Outbound::default(),

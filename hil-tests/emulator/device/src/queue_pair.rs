@@ -11,7 +11,9 @@ impl<M: Memory> Device<M> {
     /// Returns whether a request waits for a receive of its peer. Only [`Device::run`] sends the request
     /// again.
     pub fn is_waiting(&self) -> bool {
-        self.objects.qps.values().any(|qp| qp.outstanding.is_not_ready())
+        let waits =
+            |number: &u32| self.objects.qps.get(*number).is_some_and(|qp| qp.outstanding.is_not_ready());
+        self.waiting.iter().any(waits)
     }
 
     /// Creates a queue pair in [`QpState::Reset`] and returns its number (CREATE_QP).
@@ -64,6 +66,7 @@ impl<M: Memory> Device<M> {
     /// [`Error::NoSuchObject`].
     pub fn destroy_qp(&mut self, number: u32) -> Result<(), Error> {
         self.release();
+        self.failed.remove(&number);
         self.objects.qps.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "QP", number })
     }
 
@@ -177,6 +180,7 @@ impl<M: Memory> Device<M> {
             }
             _ => {}
         }
+        self.failed.remove(&number);
         self.active.insert(number);
         Ok(())
     }

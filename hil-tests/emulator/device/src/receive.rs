@@ -152,6 +152,7 @@ impl<M: Memory> Device<M> {
         }
         let counter = qp.rq_consumer;
         if self.pending_receives(qpn) == 0 {
+            self.failed.insert(qpn);
             return false;
         }
         if let Some(qp) = self.objects.qps.get_mut(qpn) {

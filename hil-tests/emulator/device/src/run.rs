@@ -3,7 +3,7 @@
 use crate::device::{Device, Error, Event};
 use crate::memory::Memory;
 use crate::message::{self, Message, Request, Response, is_first};
-use crate::object::qp::{Qp, QpState};
+use crate::object::qp::Qp;
 use crate::tap::Seen;
 use alloc::vec::Vec;
 
@@ -45,25 +45,20 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Runs all queues until no queue can proceed. One run is one period of the receiver-not-ready timer.
+    /// Runs the queue pairs that have work, until none can proceed. One run is one period of the
+    /// receiver-not-ready timer.
     ///
-    /// A run reads all doorbell records: a thread that calls only this function needs no doorbells.
+    /// Requests in a ring are work from their doorbell on ([`Device::doorbell`]). Receives have no doorbell:
+    /// a run looks for receives of queue pairs in the error state, and flushes them.
     pub fn run(&mut self) {
-        for number in self.objects.qps.numbers() {
-            let Some(qp) = self.objects.qps.get_mut(number) else { continue };
-            let mut record = [0; 4];
-            let address = qp.attributes.doorbell_record.wrapping_add(4);
-            if self.memory.read(address, &mut record).is_ok() {
-                qp.sq_producer = u32::from_be_bytes(record) as u16;
-            }
-            // A queue pair in the error state also flushes its receives.
-            if qp.rung() != 0 || qp.state == QpState::Error {
-                self.active.insert(number);
-            }
-            if qp.outstanding.is_not_ready() {
-                self.ask_again(number);
-            }
+        for number in core::mem::take(&mut self.waiting) {
+            self.ask_again(number);
+            // Further requests may follow the repeated ones.
+            self.active.insert(number);
         }
+        let pending = |number: &u32| self.pending_receives(*number) > 0;
+        let due: Vec<u32> = self.failed.iter().copied().filter(pending).collect();
+        self.active.extend(due);
         self.progress();
     }
 

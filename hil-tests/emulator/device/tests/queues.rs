@@ -178,6 +178,30 @@ fn errors_flush_both_queues() {
     assert_eq!(host.bad(B).syndrome(), Syndrome::TRANSPORT_RETRY);
 }
 
+/// A run reads no memory of queue pairs without work. A receive of a failed queue pair is work, although no
+/// doorbell tells of it.
+#[test]
+fn a_run_looks_at_queues_with_work_only() {
+    let mut host = Host::new();
+    let before = host.device.memory().read.get();
+    host.post(A, nop());
+    for _ in 0..3 {
+        host.device.run();
+    }
+    assert_eq!(host.device.memory().read.get(), before, "no doorbell has rung");
+    host.device.modify(host.q[B].qpn, QpState::Error).unwrap();
+    host.device.run();
+    host.post_receive(B, &[]);
+    assert!(host.poll_recv(B).is_none());
+    host.device.run();
+    assert_eq!(host.poll_recv(B).unwrap().syndrome(), Syndrome::FLUSHED);
+    // Afterwards the queue pair is as good as new.
+    host.device.modify(host.q[B].qpn, QpState::Reset).unwrap();
+    let before = host.device.memory().read.get();
+    host.device.run();
+    assert_eq!(host.device.memory().read.get(), before, "a reset queue pair has no work");
+}
+
 /// Malformed requests are flushed as others are.
 #[test]
 fn malformed_requests_are_flushed() {

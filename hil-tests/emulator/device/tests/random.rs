@@ -37,11 +37,13 @@ fn region_address(host: &Host) -> u64 {
 
 /// Runs the requests in the rings, several times, and leaves the device usable.
 fn survive(host: &mut Host) {
+    for at in [A, B] {
+        let _ = host.device.doorbell(host.q[at].qpn);
+    }
     for _ in 0..4 {
         host.device.run();
     }
     for at in [A, B] {
-        let _ = host.device.doorbell(host.q[at].qpn);
         let _ = host.device.modify(host.q[at].qpn, QpState::Error);
     }
     host.device.run();

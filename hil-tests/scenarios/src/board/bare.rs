@@ -82,8 +82,10 @@ impl Registers for SoftBare {
 }
 
 impl Doorbell for SoftBare {
-    fn ring(&mut self, _: &LastRequest<'_>) {
-        self.0.borrow_mut().run();
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        // The second word of a control segment names the queue. A device ignores the doorbell of no queue.
+        let [_, _, _, _, a, b, c, _] = last.control();
+        let _ = self.0.borrow_mut().doorbell(u32::from_be_bytes([0, a, b, c]));
     }
 }
 

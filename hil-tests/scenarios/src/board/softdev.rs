@@ -44,22 +44,24 @@ const KEPT: usize = 16;
 /// Entries of a receive slot.
 const ENTRIES_PER_SLOT: usize = 4;
 
-/// The doorbell. The software device reads doorbell records when it runs: writes of 8 bytes have no effect.
-struct Bell(Option<Register>);
+/// The doorbell of a queue pair. It stores what it was written for the board.
+struct Bell {
+    qpn: u32,
+    rung: Rung,
+    register: Option<Register>,
+}
 
-/// A register for whole requests, which stores them for the board.
+/// A register for whole requests.
 struct Register {
     doorbell: BlueFlame,
     halves: NonNull<[Wqebb; HALF]>,
     next: usize,
-    qpn: u32,
-    requests: Requests,
 }
 
-/// Requests that doorbells have written since the device last ran, each with its queue pair number. The list
-/// is leaked with the board's memory: an owning doorbell would bring the allocator into functions of the
-/// library.
-type Requests = &'static RefCell<Vec<(u32, Vec<[u8; 64]>)>>;
+/// The doorbells since the device last ran: queue pair number, and the request that was written to the
+/// register, without blocks after a write of 8 bytes. The list is leaked with the board's memory: an owning
+/// doorbell would bring the allocator into functions of the library.
+type Rung = &'static RefCell<Vec<(u32, Vec<[u8; 64]>)>>;
 
 /// Blocks in half a register.
 const HALF: usize = 4;
@@ -68,7 +70,18 @@ impl Doorbell for Bell {
     // This function allocates. Inlining it would bring the allocator into functions of the library.
     #[inline(never)]
     fn ring(&mut self, last: &LastRequest<'_>) {
-        let Some(Register { doorbell, halves, next, qpn, requests }) = &mut self.0 else { return };
+        let mut request = Vec::new();
+        if let Some(register) = &mut self.register {
+            request = register.write(last);
+        }
+        self.rung.borrow_mut().push((self.qpn, request));
+    }
+}
+
+impl Register {
+    /// Writes a doorbell. Returns the blocks of the request, or none after a write of 8 bytes.
+    fn write(&mut self, last: &LastRequest<'_>) -> Vec<[u8; 64]> {
+        let Self { doorbell, halves, next } = self;
         // SAFETY: both halves belong to this register alone.
         let half = unsafe { halves.add(*next) };
         // SAFETY: as above.
@@ -78,10 +91,10 @@ impl Doorbell for Bell {
         let blocks = unsafe { half.read_volatile() }.map(|block| block.0);
         *next ^= 1;
         // After a write of 8 bytes the rest is zeros.
-        if blocks[0][8..] != [0; 56] {
-            let count = usize::from(blocks[0][7] & 0x3f).div_ceil(4);
-            requests.borrow_mut().push((*qpn, blocks[..count].to_vec()));
+        if blocks[0][8..] == [0; 56] {
+            return Vec::new();
         }
+        blocks[..usize::from(blocks[0][7] & 0x3f).div_ceil(4)].to_vec()
     }
 }
 
@@ -102,7 +115,7 @@ pub struct SoftBoard {
     pds: [u32; 2],
     /// Send rings by queue pair number.
     rings: Vec<(u32, u64)>,
-    requests: Requests,
+    rung: Rung,
     /// Events that no scenario has asked for yet, with their queue pair numbers.
     events: VecDeque<(u32, QpEvent)>,
     /// Numbers of the KEK and the credential, if the device takes wrapped keys.
@@ -152,7 +165,7 @@ impl SoftBoard {
             pd: pds[0],
             pds,
             rings: Vec::new(),
-            requests: Box::leak(Box::default()),
+            rung: Box::leak(Box::default()),
             events: VecDeque::new(),
             factory,
             login: None,
@@ -261,13 +274,14 @@ impl SoftBoard {
                 let halves = NonNull::from(halves).cast::<[Wqebb; HALF]>();
                 (halves, BlueFlame::new(halves.cast(), size_of::<[Wqebb; HALF]>()))
             };
-            Register { doorbell, halves, next: 0, qpn: qpn.get(), requests: self.requests }
+            Register { doorbell, halves, next: 0 }
         });
+        let bell = Bell { qpn: qpn.get(), rung: self.rung, register };
         let (umr_fence, memcpy) = (self.umr_fence(), self.memcpy(qpn.get()));
         let send = SendQueueConfig { umr_fence, memcpy, ..SendQueueConfig::new(qpn) };
         let receive = ReceiveQueueConfig { qpn, entries_per_slot: ENTRIES_PER_SLOT as u32 };
         QpEnd::new(CoreQueues {
-            send: SendQueue::new(send, sq, qp_record, Bell(register)).expect("send queue"),
+            send: SendQueue::new(send, sq, qp_record, bell).expect("send queue"),
             receive: ReceiveQueue::new(receive, rq, qp_record).expect("receive queue"),
             completions: CompletionQueue::new(cq, cq_record).expect("completion queue"),
         })
@@ -477,8 +491,9 @@ impl Board for SoftBoard {
     }
 
     fn run_device(&mut self) -> bool {
-        for (qpn, blocks) in self.requests.take() {
+        for (qpn, blocks) in self.rung.take() {
             self.device.blue_flame(qpn, &blocks).expect("queue pair of this board");
+            self.device.doorbell(qpn).expect("queue pair of this board");
         }
         self.device.run();
         true

@@ -339,6 +339,7 @@ impl<M: Memory> Device<M> {
                 return self.fail(qpn, posted, Status::of_peer(Syndrome::RNR_RETRY), cause);
             }
             oldest.not_ready = true;
+            self.waiting.insert(qpn);
             return;
         }
         let Some(outstanding) = qp.outstanding.take_oldest() else { return };

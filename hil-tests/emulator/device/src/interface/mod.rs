@@ -100,6 +100,8 @@ impl<M: Memory> Device<M> {
     fn drop_objects(&mut self) {
         self.objects = Objects::new();
         self.active.clear();
+        self.waiting.clear();
+        self.failed.clear();
         self.local.clear();
         self.events.clear();
         self.held.clear();
