@@ -128,8 +128,10 @@ problems! {
         "the segments of this request take {wanted} octowords, the size field says {ds}";
     UnknownOpcode { opcode: u8 } Refused "mlx5dv.h MLX5_OPCODE_NOP and others"
         "opcode {opcode:#04x} is none that a public source has";
-    UnexpectedOpmod { opmod: u8 } Note "mlx5_wqe_ctrl_seg.opmod_idx_opcode"
-        "opcode modifier {opmod:#04x}: this library posts 0";
+    UnexpectedOpmod { opmod: u8 } Suspicious "mlx5_wqe_ctrl_seg.opmod_idx_opcode"
+        "opcode modifier {opmod:#04x}: no driver posts another than 0 with this opcode";
+    AnotherObject { opmod: u8 } Note "kernel MLX5_OPC_MOD_TLS_TIS_STATIC_PARAMS and others"
+        "opcode modifier {opmod:#04x}: the request changes a TIS or TIR, and no mkey or PSV";
     WqeSignature { found: u8, computed: u8 } Suspicious "libmlx5 wq_sig"
         "the request's signature byte is {found:#04x}, the bytes give {computed:#04x}";
     UnknownCode { name: &'static str, value: u64 } Refused "libmlx5 wqe.h mlx5_bsf, mlx5_crypto_bsf"
@@ -151,7 +153,8 @@ problems! {
 
     // UMR: control and context.
     ByPointer Note "kernel mlx5_wqe_umr_ctrl_seg.flags, MLX5_UMR_INLINE"
-        "translation entries and BSFs are taken from memory, and not known here";
+        "translation entries and BSFs are taken from memory, and not known here; the key of the first entry \
+         tells an interleaved layout (0x400) from a list";
     PointerAlignment { address: u64 } Refused "DPDK MLX5_UMR_KLM_PTR_ALIGN"
         "the lists are at {address:#x}, which is no multiple of 2048";
     ReplacedInBlock { first: u64 } Refused "kernel MLX5_UMR_FLEX_ALIGNMENT"

@@ -5,7 +5,7 @@ use super::error::ParseError;
 use super::field::Field;
 use super::heads::heads;
 use super::queue_kind::QueueKind;
-use super::segment::{Segment, Segments, is_memcpy};
+use super::segment::{Segment, Segments, is_about_another_object, is_memcpy};
 use super::sequence::{Place, Sequence};
 use super::umr::Umr;
 use crate::wire::ctrl::{ControlSegment, Opcode};
@@ -130,6 +130,7 @@ impl<'a> WorkRequest<'a> {
         match self.opcode() {
             _ if self.place.unwritten => Body::Unwritten,
             Opcode::NOP => Body::Nop,
+            opcode if is_about_another_object(opcode, self.bytes) => Body::Other,
             Opcode::UMR => match Umr::new(self.bytes) {
                 Some(umr) if umr.is_invalidate() => Body::Invalidate(umr),
                 Some(umr) => Body::Configure(umr),

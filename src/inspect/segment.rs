@@ -75,8 +75,8 @@ pub(super) struct Segments<'a> {
 impl<'a> Segments<'a> {
     pub(super) fn new(opcode: Opcode, queue: QueueKind, bytes: &'a [u8]) -> Self {
         let shape = match opcode {
-            Opcode::UMR => umr_shape(bytes),
-            Opcode::SET_PSV => Shape::SetPsv,
+            Opcode::UMR if !is_about_another_object(opcode, bytes) => umr_shape(bytes),
+            Opcode::SET_PSV if !is_about_another_object(opcode, bytes) => Shape::SetPsv,
             Opcode::MMO if is_memcpy(bytes) => Shape::Memcpy,
             _ => heads(opcode, queue, bytes).map_or(Shape::Other, Shape::Headed),
         };
@@ -164,6 +164,12 @@ impl<'a> Iterator for Segments<'a> {
         self.offset += bytes.len();
         Some(Segment { kind, index, offset, bytes })
     }
+}
+
+/// Returns whether the modifier of a UMR or SET_PSV selects another object than an mkey or a PSV: the
+/// parameters of a TIS or TIR (kernel `mlx5e_ktls_build_static_params`, `mlx5e_ktls_build_progress_params`).
+pub(super) fn is_about_another_object(opcode: Opcode, bytes: &[u8]) -> bool {
+    matches!(opcode, Opcode::UMR | Opcode::SET_PSV) && bytes.first() != Some(&0)
 }
 
 /// Octowords of a copy in memory: control, metadata, source, target.

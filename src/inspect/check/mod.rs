@@ -12,7 +12,7 @@ use super::device_context::DeviceContext;
 use super::finding::{Finding, Problem, Severity};
 use super::heads::heads;
 use super::request::{Body, WorkRequest};
-use super::segment::{MEMCPY_OCTOWORDS, UMR_ENTRIES, by_pointer, is_memcpy};
+use super::segment::{MEMCPY_OCTOWORDS, UMR_ENTRIES, by_pointer, is_about_another_object, is_memcpy};
 use super::segment_kind::SegmentKind;
 use super::umr::Umr;
 use crate::types::PsvIndex;
@@ -123,7 +123,11 @@ fn control(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     let opmod = control.opcode_word().opmod();
     let opcode = request.opcode();
     report.when(opcode.name().is_none(), OPCODE_AT, Problem::UnknownOpcode { opcode: opcode.0 });
-    report.when(opmod != 0 && !has_modifier(opcode), OPMOD_AT, Problem::UnexpectedOpmod { opmod });
+    if is_about_another_object(opcode, bytes) {
+        report.at(OPMOD_AT, Problem::AnotherObject { opmod });
+    } else {
+        report.when(opmod != 0 && !has_modifier(opcode), OPMOD_AT, Problem::UnexpectedOpmod { opmod });
+    }
     // Queues without request signatures leave the byte 0, so 0 is not checked.
     let found = control.signature;
     let others = bytes.iter().fold(0, |sum, byte| sum ^ byte) ^ found;
@@ -141,7 +145,9 @@ const fn has_modifier(opcode: Opcode) -> bool {
             | Opcode::WAIT
             | Opcode::ATOMIC_MASKED_CS
             | Opcode::ATOMIC_MASKED_FA
+            | Opcode::GET_PSV
             | Opcode::ENHANCED_MPSW
+            | Opcode::FLOW_TBL_ACCESS
             | Opcode::ACCESS_ASO
             | Opcode::MMO
             | Opcode::LOCAL_MMO
@@ -153,6 +159,7 @@ const fn has_modifier(opcode: Opcode) -> bool {
 fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
     let bytes = request.bytes();
     match request.opcode() {
+        opcode if is_about_another_object(opcode, bytes) => None,
         Opcode::UMR => {
             let Some(umr) = Umr::new(bytes) else { return Some(UMR_ENTRIES / OCTOWORD_BYTES) };
             let control = umr.control();

@@ -52,7 +52,7 @@ fn each_fault_is_found() {
         (full, 7, &[24], 7, SizeMismatch { ds: 24, wanted: 20 }),
         (full, 3, &[0x33], 3, UnknownOpcode { opcode: 0x33 }),
         (full, 3, &[0x20], 7, SizeMismatch { ds: 20, wanted: 2 }),
-        (full, 0, &[1], 0, UnexpectedOpmod { opmod: 1 }),
+        (full, 0, &[1], 0, AnotherObject { opmod: 1 }),
         (full, 11, &[0xa0], 11, UnknownBits { name: "fm_ce_se", bits: 0xa0 }),
         (full, UMR, &[0x00], UMR, ByPointer),
         (full, UMR, &[0x00], 7, SizeMismatch { ds: 20, wanted: 9 }),

@@ -193,6 +193,13 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
         (0x2c, 0, sixteen.to_vec(), "FLOW_TBL_ACCESS", &[Unknown]),
         (0x2d, 2, sixteen.to_vec(), "ACCESS_ASO", &[Unknown]),
         (0x14, 12, sixteen.to_vec(), "ATOMIC_MASKED_CS", &[Unknown]),
+        // Parameters of TLS for a TIS (modifier 1) and a TIR (2): ktls_txrx.c of mlx5_core. A BSF would be
+        // read differently.
+        (0x25, 1, joined(&[&umr_control(0x80, 0, 4, 0), &[0x5a; 128]]), "UMR", &[Unknown]),
+        (0x25, 2, joined(&[&umr_control(0x80, 0, 4, 0), &[0x5a; 128]]), "UMR", &[Unknown]),
+        (0x20, 1, std::vec![0x5a; 48], "SET_PSV", &[Unknown]),
+        (0x21, 2, sixteen.to_vec(), "GET_PSV", &[Unknown]),
+        (0x2c, 1, sixteen.to_vec(), "FLOW_TBL_ACCESS", &[Unknown]),
     ] {
         let (words, found) = decoded(QueueKind::Unknown, &request(opcode, opmod, &[&parts]));
         assert!(words.starts_with(name) && !words.contains("not decoded"), "{words}");

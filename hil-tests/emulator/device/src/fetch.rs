@@ -163,8 +163,13 @@ pub(crate) fn fetch(
     // A request names its own queue and block. A request with another queue or block was built for another
     // place, or the block was never written.
     let (named, index) = (control.qpn_ds_word().qpn(), word.wqe_index());
-    // Assumption: the modifier is ignored for opcodes without modifiers.
-    let other_modifier = posted.opcode == Opcode::MMO && word.opmod() != MODIFIER_COPY;
+    // The modifier of a UMR or SET_PSV selects the kind of object. This device has neither TIS nor TIR.
+    // Assumption: the modifier is ignored for opcodes without modifiers (DEVICE.md, "Opcode modifiers").
+    let other_modifier = match posted.opcode {
+        Opcode::MMO => word.opmod() != MODIFIER_COPY,
+        Opcode::UMR | Opcode::SET_PSV => word.opmod() != 0,
+        _ => false,
+    };
     let broken = if named != qpn {
         Some(Reason::AnotherQueue { qpn: named })
     } else if index != counter {
