@@ -37,6 +37,58 @@ impl fmt::Display for OutOfRange {
 
 impl core::error::Error for OutOfRange {}
 
+/// Memory that cannot be a queue, or a queue pair that a table cannot take up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum QueueError {
+    /// The number of entries is not a power of two, or exceeds the limit.
+    Size {
+        /// Entries given.
+        entries: usize,
+        /// The largest number allowed here.
+        max: usize,
+    },
+    /// The largest inline data would make a work request longer than the device reads.
+    InlineLimit {
+        /// Bytes given.
+        bytes: u32,
+        /// The largest number allowed.
+        max: u32,
+    },
+    /// A table of queue pairs has no room for another.
+    TableFull {
+        /// Queue pairs that it has room for.
+        capacity: usize,
+    },
+    /// A table has a queue pair of this number.
+    QpnInUse {
+        /// Queue pair.
+        qpn: Qpn,
+    },
+}
+
+impl fmt::Display for QueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Size { entries, max } => {
+                write!(
+                    f,
+                    "a queue of {entries} entries: a power of two up to {max}, the capacity of its type, is \
+                     wanted"
+                )
+            }
+            Self::InlineLimit { bytes, max } => {
+                write!(f, "{bytes} bytes of inline data, {max} are the limit")
+            }
+            Self::TableFull { capacity } => write!(f, "the table is full with {capacity} queue pairs"),
+            Self::QpnInUse { qpn } => write!(f, "the table already has a queue pair {qpn}"),
+        }
+    }
+}
+
+impl core::error::Error for QueueError {}
+
 /// The largest number of a 24-bit object number.
 const MAX_24: u32 = 0x00ff_ffff;
 

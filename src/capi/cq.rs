@@ -14,7 +14,8 @@ use super::post::{
 use super::text::text;
 use super::values::room;
 use crate::devx::DevxError;
-use crate::error::{CompletionError, PoolError};
+use crate::mkey::error::PoolError;
+use crate::queue::error::CompletionError;
 use crate::queue::{Completion as Found, Message, Outcome, RequestKind, RequestNumber, WorkCompletion};
 use crate::types::{Key, Qpn};
 use crate::wire::cqe::Syndrome;

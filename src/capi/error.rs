@@ -4,9 +4,11 @@
 
 use super::text::text;
 use crate::devx::{AdoptError, DevxError};
-use crate::error::{CheckError, CompletionError, ConfigError, PoolError, PostError};
 use crate::mkey::SignatureError;
+use crate::mkey::error::{CheckError, ConfigError, PoolError};
+use crate::queue::error::CompletionError;
 use crate::types::OutOfRange;
+use crate::wqe::error::PostError;
 use core::error::Error as _;
 use core::ffi::{CStr, c_char};
 use core::fmt;

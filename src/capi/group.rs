@@ -9,7 +9,7 @@ use crate::command::UserIndex;
 use crate::devx::{
     self, CqReader, DevxError, MkeyCache, MkeyHandle, Outstanding, QpControl, QueuePair, QueuePairSpec,
 };
-use crate::error::{CheckError, PoolError, PostError};
+use crate::mkey::error::{CheckError, PoolError};
 use crate::mkey::{Mkey, MkeyKind, SignatureError, SignatureFault};
 use crate::queue::slots::Handle;
 use crate::queue::{
@@ -18,6 +18,7 @@ use crate::queue::{
 };
 use crate::types::Qpn;
 use crate::wqe::Sge;
+use crate::wqe::error::PostError;
 use core::ptr::NonNull;
 use std::boxed::Box;
 use std::vec::Vec;

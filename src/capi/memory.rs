@@ -5,9 +5,9 @@
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
 use super::values::{access, array, two, write_each};
+use crate::command::error::EqualHalves;
 use crate::command::{DekKey, XtsKey};
 use crate::devx::{self, DevxError};
-use crate::error::EqualHalves;
 use crate::mkey::Keytag;
 use crate::types::DekId;
 use core::ffi::c_void;

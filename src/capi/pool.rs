@@ -9,7 +9,7 @@ use super::group::{Cq, Mkeys, Pool, Qp, TakenMkey, flagged};
 use super::psvs::Psvs;
 use super::values::{MLX5MK_MEMORY, MLX5MK_WIRE, access, entry_size, only};
 use crate::devx::{self, MkeySpec};
-use crate::error::PoolError;
+use crate::mkey::error::PoolError;
 use crate::mkey::{Mkey, SignatureErrorKind, UmrForm};
 use crate::queue::MkeyPool;
 use crate::types::DomainKind;

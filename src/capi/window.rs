@@ -8,7 +8,7 @@ use super::error::{Error, Failure, attempt, given};
 use super::group::{Qp, flagged};
 use super::values::{Range, access};
 use crate::devx::MkeyHandle;
-use crate::error::PoolError;
+use crate::mkey::error::PoolError;
 use crate::mkey::{KlmEntry, MemoryWindow};
 use crate::queue::slots::{Handle, Slot, Slots};
 use crate::types::Key;

@@ -6,7 +6,7 @@
 extern crate std;
 
 use super::{Command, EncodedRequest};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use std::vec;
 use std::vec::Vec;
 

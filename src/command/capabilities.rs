@@ -1,7 +1,7 @@
 //! The general capabilities of the device.
 
 use super::{Command, TimestampSupport};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::mkey::{RelaxedOrdering, SignatureCapabilities, XtsEngine};
 use crate::types::UmrFence;
 use crate::wire::codes::codes;

@@ -2,7 +2,7 @@
 
 use super::pages::aligned;
 use super::{Command, CqSize, Eqn, LogPageSize, PageList, UarPage, UmemSlice, number_commands};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::types::Cqn;
 use crate::wire::cqe::{Cqe, Cqe128};
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};

@@ -1,7 +1,7 @@
 //! The crypto capabilities of the device, and the forms of keys that it accepts.
 
 use super::{Command, GeneralCapabilities};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::mkey::XtsEngine;
 use crate::wire::prm::command::{Opcode, RequestHeader};
 use crate::wire::prm::crypto_capabilities::{CryptoCapabilityBits, CryptoLimits, CryptoMode};

@@ -1,7 +1,7 @@
 //! Data encryption keys on the device.
 
 use super::{Command, CryptoReport, DekKey, Pdn, destroy_objects};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::types::DekId;
 use crate::wire::codes::codes;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};

@@ -1,7 +1,7 @@
 //! The forms in which a device accepts an AES-XTS key.
 
 use super::{CryptoReport, KeyImport, Pdn};
-use crate::error::{CommandError, EqualHalves};
+use crate::command::error::{CommandError, EqualHalves};
 use crate::mkey::Keytag;
 use crate::wire::prm::command::Opcode;
 use crate::wire::prm::encryption_key::{EncryptionKey, KeyFlags};

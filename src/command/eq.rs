@@ -1,7 +1,7 @@
 //! Event queues.
 
 use super::{Command, EqSize, Eqn, PageList, UarPage, number_commands};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::eq::{CreateEqRequest, EqcSize};
 use crate::wire::prm::event::EventEntry;

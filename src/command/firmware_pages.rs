@@ -3,7 +3,7 @@
 use super::Command;
 use super::pages::aligned;
 use super::startup::Function;
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::wire::prm::command::Opcode;
 use crate::wire::prm::function::{FunctionId, FunctionRequest, ManagePagesReply, QueryPagesReply};
 use crate::wire::prm::pages::WithPages;

@@ -2,7 +2,7 @@
 //! choose one.
 
 use super::{Command, number_commands};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::types::OutOfRange;
 use crate::wire::prm::command::{NumberRequest, Opcode, RequestHeader};
 use crate::wire::prm::function::QueryIssiReply;

@@ -1,7 +1,7 @@
 //! Mkeys that are created with their list: no work request changes them.
 
 use super::{Command, GeneralCapabilities, Pdn};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::mkey::{Access, KlmEntry, KsmEntry, RelaxedOrdering};
 use crate::types::{Key, KsmEntrySize, MkeyIndex};
 use crate::wire::klm::Klm;

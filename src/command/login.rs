@@ -1,7 +1,7 @@
 //! Logins, which let the device open wrapped keys.
 
 use super::{Command, CredentialId, CryptoReport, ImportKekId, KeyImport, destroy_objects};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::types::OutOfRange;
 use crate::wire::codes::codes;
 use crate::wire::prm::command::Opcode;

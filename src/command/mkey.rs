@@ -1,7 +1,7 @@
 //! Commands that create mkeys: mkeys that work requests configure, and mkeys of registered memory.
 
 use super::{Command, GeneralCapabilities, LogPageSize, Pdn, UmemSlice, number_commands};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::mkey::{Access, MkeyAttributes, SignatureAttributes, UmrForm};
 use crate::types::{Key, KsmEntrySize, MkeyIndex, OutOfRange, PsvIndex};
 use crate::wire::OCTOWORD_BYTES;

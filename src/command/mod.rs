@@ -44,6 +44,7 @@ mod crypto_capabilities;
 mod dek;
 mod dek_key;
 mod eq;
+pub(crate) mod error;
 mod firmware_pages;
 mod issi;
 mod list_mkey;
@@ -90,7 +91,7 @@ pub use roce_capabilities::{QueryRoceCapabilities, RoceCapabilities, TimestampSu
 pub use secret::{EncodedRequest, Secret, wipe};
 pub use startup::{DisableHca, EnableHca, Function, InitHca, TeardownHca};
 
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::wire::prm::command::{Opcode, ReplyHeader, Status};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -217,7 +218,7 @@ macro_rules! number_commands {
                 input.number.set(self.0.get());
             }
 
-            fn read(&self, _: &Self::Output) -> Result<(), $crate::error::CommandError> {
+            fn read(&self, _: &Self::Output) -> Result<(), $crate::command::error::CommandError> {
                 Ok(())
             }
         }
@@ -252,7 +253,7 @@ macro_rules! destroy_objects {
                 *input = Self::Input::new(Self::OPCODE, kind, self.0.get());
             }
 
-            fn read(&self, _: &Self::Output) -> Result<(), $crate::error::CommandError> {
+            fn read(&self, _: &Self::Output) -> Result<(), $crate::command::error::CommandError> {
                 Ok(())
             }
         }

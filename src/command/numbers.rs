@@ -1,7 +1,7 @@
 //! Numbers that are used in commands only: objects, timers and sizes.
 
-use crate::error::QueueError;
 use crate::types::OutOfRange;
+use crate::types::QueueError;
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident($inner:ident) = $what:literal, $max:literal;)+) => { $(

@@ -2,7 +2,7 @@
 //! memory.
 
 use super::LogPageSize;
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use zerocopy::big_endian::U64;
 
 /// Refuses an address that is not a multiple of `alignment`, a power of two.

@@ -1,7 +1,7 @@
 //! Protection signature values, in which the device keeps the running state of a signature.
 
 use super::{Command, Pdn, number_commands};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::types::PsvIndex;
 use crate::wire::prm::command::{Opcode, RequestHeader};
 use crate::wire::prm::psv::{CreatePsvReply, CreatePsvRequest, PsvCount};

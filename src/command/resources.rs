@@ -1,7 +1,7 @@
 //! Protection domains and UAR pages.
 
 use super::{Command, Pdn, UarPage, number_commands};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::wire::prm::command::{NumberReply, NumberRequest, Opcode, RequestHeader};
 
 macro_rules! allocations {

@@ -1,7 +1,7 @@
 //! The RoCE capabilities of the device, among them the time stamps that queue pairs can have.
 
 use super::{Command, TimestampFormat};
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::wire::codes::codes;
 use crate::wire::prm::command::{Opcode, RequestHeader};
 use crate::wire::prm::query_hca_cap::{CURRENT, QueryHcaCapReply, QueryHcaCapRequest, ROCE};

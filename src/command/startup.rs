@@ -6,7 +6,7 @@
 //! [`crate::hca::CommandQueue::start`] executes all these commands.
 
 use super::Command;
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::wire::prm::command::{NumberReply, NumberRequest, Opcode, RequestHeader};
 use crate::wire::prm::function::{FunctionId, FunctionRequest};
 

@@ -1,8 +1,8 @@
 //! The device's clock, for the time stamps of completions.
 
 use super::{Device, DevxError, sys};
+use crate::command::error::CommandError;
 use crate::command::{Command, QueryGeneralCapabilities};
-use crate::error::CommandError;
 use crate::queue::{ClockInfo, DeviceClock};
 use std::sync::Arc;
 

@@ -3,9 +3,11 @@
 #![allow(unsafe_code)]
 
 use super::{Device, DevxError, carry, sys};
+use crate::command::error::CommandError;
 use crate::command::{Command, CqSize, CqeSize, CreateCq, LogPageSize, UarPage};
-use crate::error::{CheckError, CommandError, CompletionError};
+use crate::mkey::error::CheckError;
 use crate::mkey::{Mkey, SignatureError};
+use crate::queue::error::CompletionError;
 use crate::queue::unclaimed::SharedFaults;
 use crate::queue::{ArmFor, Completion, CompletionQueue, CompletionRouter, CqIdentity, UarCqDoorbell};
 use crate::types::{Cqn, MkeyIndex, Qpn};

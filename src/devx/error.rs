@@ -2,7 +2,10 @@
 
 use super::address::AddressError;
 use crate::command::QpState;
-use crate::error::{CommandError, CompletionError, ConfigError, EqualHalves, QueueError};
+use crate::command::error::{CommandError, EqualHalves};
+use crate::mkey::error::ConfigError;
+use crate::queue::error::CompletionError;
+use crate::types::QueueError;
 use crate::types::{Cqn, OutOfRange};
 use crate::wire::prm::command::Opcode;
 use core::error::Error;

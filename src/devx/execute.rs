@@ -4,7 +4,7 @@
 
 use super::{Device, DevxError, QpControl, carry};
 use crate::command::Command;
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use core::ops::Range;
 
 /// The bytes of a command that name the virtual device which executes it (PRM `vhca_tunnel_id`).

@@ -1,8 +1,8 @@
 //! Mkeys that are created with their list.
 
 use super::{DevxError, MAX_REQUEST, ProtectionDomain, sys};
+use crate::command::error::CommandError;
 use crate::command::{Command, CreateListMkey, MkeyEntries};
-use crate::error::CommandError;
 use crate::mkey::Access;
 use crate::types::Key;
 use crate::wire::{OCTOWORDS_PER_BLOCK, WQEBB_BYTES};

@@ -1,9 +1,10 @@
 //! Mkeys that several threads share.
 
 use super::{DevxError, MkeyHandle, MkeyObject, MkeySpec, ProtectionDomain};
-use crate::error::{PoolError, PostError};
+use crate::mkey::error::PoolError;
 use crate::mkey::{Mkey, MkeyKind};
 use crate::queue::{MkeyPool, PooledMkey, SendRequest, WorkCompletion};
+use crate::wqe::error::PostError;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;

@@ -2,8 +2,8 @@
 
 use super::cq::{Cq, SetAside, Writer};
 use super::{DevxError, ProtectionDomain, Psvs, create_unlike, sys};
+use crate::command::error::CommandError;
 use crate::command::{Command, CreateMkey, EntryCount, GeneralCapabilities, MkeyFeatures};
-use crate::error::CommandError;
 use crate::mkey::{Access, MemoryWindow, Mkey, MkeyAttributes, SignatureAttributes, UmrForm};
 use crate::types::KsmEntrySize;
 use core::ops::{Deref, DerefMut};

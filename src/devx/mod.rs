@@ -74,11 +74,11 @@ pub use queries::{Queries, QueryAnswer};
 pub use queue_pair::{Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
 pub use umem::{DevxObject, PageSizes, Uar, Umem, UmemSpec};
 
+use crate::command::error::CommandError;
 use crate::command::{
     Command, CryptoReport, GeneralCapabilities, QueryCryptoCapabilities, QueryGeneralCapabilities,
     QueryRoceCapabilities, RoceCapabilities, TimestampSupport,
 };
-use crate::error::CommandError;
 use crate::queue::unclaimed::SharedFaults;
 use core::ffi::c_void;
 use core::fmt;

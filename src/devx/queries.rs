@@ -2,7 +2,7 @@
 
 use super::{Dek, Device, DevxError, QpControl, fits, sys};
 use crate::command::Command;
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 use std::vec;

@@ -4,11 +4,11 @@
 
 use super::cq::{Cq, CqReader, RECORD_BYTES, SetAside, Writer};
 use super::{Buffer, Device, DevxError, ProtectionDomain, QpDoorbell, carry, create_unlike, sys};
+use crate::command::error::CommandError;
 use crate::command::{
     Command, CreateQp, Init2Init, LogPageSize, QpAccess, QpChange, QpInfo, QpToError, QpToReset, QueryQp,
     ReceiveRing, Rst2Init, SendRingSize, SlotCount, SlotStride, Sqd2Rts, TimestampFormat, UarPage, UserIndex,
 };
-use crate::error::{CommandError, PostError};
 use crate::mkey::{Access, SignatureFault};
 use crate::queue::{
     Batch, BlueFlame, CompletedReceive, CompletedSend, CompletionRouter, CqIdentity, CqeOrigin, QpQueues,
@@ -19,6 +19,7 @@ use crate::types::Qpn;
 use crate::wire::data::DataSegment;
 use crate::wire::prm::command::Opcode;
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
+use crate::wqe::error::PostError;
 use crate::wqe::{Local, MemcpyConfig, Sge};
 use std::sync::Arc;
 use std::vec::Vec;

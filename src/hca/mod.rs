@@ -27,6 +27,7 @@
 //! }
 //! ```
 
+pub(crate) mod error;
 mod memory;
 mod queue;
 mod registers;

@@ -2,8 +2,9 @@
 
 use super::memory::{BLOCKS_AT, CommandMemory, ENTRIES, is_block_signed, is_signed, sign_block, sign_entry};
 use super::registers::{Register, Registers};
+use crate::command::error::CommandError;
 use crate::command::{Command, Function, wipe};
-use crate::error::{CommandError, CommandQueueError};
+use crate::hca::error::CommandQueueError;
 use crate::queue::{barrier, ring::Ring};
 use crate::wire::prm::command::Opcode;
 use crate::wire::prm::command_queue::{

@@ -2,11 +2,12 @@
 
 use super::queue::{CommandQueue, Held};
 use super::registers::Registers;
+use crate::command::error::CommandError;
 use crate::command::{
     Command, DisableHca, EnableHca, FIRMWARE_PAGE, Function, GivePages, InitHca, Issi, PagePhase, QueryIssi,
     QueryPages, SetIssi, TakePages, TeardownHca,
 };
-use crate::error::{CommandError, CommandQueueError};
+use crate::hca::error::CommandQueueError;
 use embedded_hal::delay::DelayNs;
 
 /// How long the firmware may take to return pages, in milliseconds (Linux `MAX_RECLAIM_TIME_MSECS`).

@@ -40,6 +40,7 @@ mod combine;
 mod config;
 mod crypto;
 mod digest;
+pub(crate) mod error;
 mod fields;
 mod ksm;
 mod layout;

@@ -5,7 +5,7 @@
 //! The reference provider posts no digests: their rules are those of SPDK's drivers.
 
 use super::{Crypto, Digest, DigestSpan, MkeyConfig, MkeyKind, SignatureChange, UmrForm, XtsEngine};
-use crate::error::ConfigError;
+use crate::mkey::error::ConfigError;
 use crate::types::DomainKind;
 use crate::wire::bsf::EncryptionOrder;
 

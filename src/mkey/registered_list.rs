@@ -1,7 +1,7 @@
 //! Layouts that are too long for a request: the device reads them from registered memory.
 
 use super::{InterleavedEntry, KlmEntry, KsmEntry};
-use crate::error::ConfigError;
+use crate::mkey::error::ConfigError;
 use crate::types::{Key, KsmEntrySize};
 use crate::wire::klm::Klm;
 use crate::wire::strided::StridedHeader;

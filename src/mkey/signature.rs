@@ -1,7 +1,7 @@
 //! Block signatures: integrity fields after each block of data, in memory, on the wire, or both.
 
 use super::Digest;
-use crate::error::ConfigError;
+use crate::mkey::error::ConfigError;
 use crate::types::{BlockSize, DomainKind, Seed};
 use core::fmt;
 

@@ -1,7 +1,7 @@
 //! Signature errors: the device's report, and its meaning under the signature in force.
 
 use super::{Digest, Signature, SignatureChange};
-use crate::error::CheckError;
+use crate::mkey::error::CheckError;
 use crate::types::{DomainKind, Key, MkeyIndex};
 use crate::wire::cqe::SignatureErrorCqe;
 

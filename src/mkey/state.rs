@@ -7,7 +7,7 @@ use super::{
     BlockSignature, Crypto, Digest, ErrorCount, MkeyAttributes, MkeyConfig, MkeyKind, SignatureAttributes,
     SignatureChange, SignatureError, SignatureFault, UmrForm,
 };
-use crate::error::{CheckError, ConfigError, ConfigPart};
+use crate::mkey::error::{CheckError, ConfigError, ConfigPart};
 use crate::types::{DomainKind, Key, PsvIndex};
 use crate::wire::OCTOWORDS_PER_BLOCK;
 

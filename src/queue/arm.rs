@@ -6,7 +6,7 @@ use super::completion::Completion;
 use super::completion_queue::{CONSUMER_MASK, CompletionQueue};
 use super::doorbell::CqDoorbell;
 use super::router::CompletionRouter;
-use crate::error::CompletionError;
+use crate::queue::error::CompletionError;
 use crate::wire::cqe::CqeSlot;
 
 /// Fields of the arm word (PRM "CQ doorbell record"): its sequence number, and the flag that only solicited

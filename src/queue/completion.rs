@@ -1,8 +1,8 @@
 //! Results of a poll, and reports of the entries of a completion queue.
 
 use super::in_flight::{RequestKind, RequestNumber};
-use crate::error::CompletionError;
 use crate::mkey::SignatureFault;
+use crate::queue::error::CompletionError;
 use crate::types::{Key, MkeyIndex, Qpn};
 use crate::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 

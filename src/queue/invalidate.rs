@@ -2,9 +2,9 @@
 
 use super::in_flight::RequestKind;
 use super::request::SendRequest;
-use crate::error::PostError;
 use crate::mkey::Mkey;
 use crate::types::Key;
+use crate::wqe::error::PostError;
 use crate::wqe::invalidate;
 
 impl SendRequest<'_, '_> {

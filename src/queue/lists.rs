@@ -2,12 +2,13 @@
 
 use super::in_flight::RequestKind;
 use super::request::{Configuration, SendRequest};
-use crate::error::{ConfigError, PostError};
+use crate::mkey::error::ConfigError;
 use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey, MkeyAttributes, RegisteredList};
 use crate::types::KsmEntrySize;
 use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of};
 use crate::wqe::PreparedConfig;
 use crate::wqe::control::ControlFields;
+use crate::wqe::error::PostError;
 use crate::wqe::lists::{self, POINTER_BLOCKS};
 
 impl SendRequest<'_, '_> {

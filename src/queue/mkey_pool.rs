@@ -3,9 +3,10 @@
 use super::completion::WorkCompletion;
 use super::request::SendRequest;
 use super::slots::{Handle, Slot, Slots};
-use crate::error::{PoolError, PostError};
+use crate::mkey::error::PoolError;
 use crate::mkey::{Mkey, MkeyAttributes};
 use crate::types::Key;
+use crate::wqe::error::PostError;
 use heapless::Vec;
 
 /// A placeholder at the position of a removed mkey. No completion names it, because it has no signature.

@@ -43,6 +43,7 @@ mod completion;
 mod completion_queue;
 mod discard;
 mod doorbell;
+pub(crate) mod error;
 mod in_flight;
 mod invalidate;
 mod lists;

@@ -4,8 +4,8 @@
 
 use super::in_flight::InFlight;
 use super::ring::Ring;
-use crate::error::PostError;
 use crate::wire::{Block, MAX_WHOLE_BLOCKS, Wqebb, ZEROS};
+use crate::wqe::error::PostError;
 
 /// The most blocks that are reserved at once: those of a UMR and its two SET_PSVs, or of one data-path
 /// request.

@@ -2,8 +2,8 @@
 
 use super::in_flight::RequestKind;
 use super::request::SendRequest;
-use crate::error::PostError;
 use crate::types::{PsvIndex, Seed};
+use crate::wqe::error::PostError;
 use crate::wqe::umr;
 
 impl SendRequest<'_, '_> {

@@ -1,9 +1,9 @@
 //! A table of the queue pairs that complete to one completion queue.
 
 use super::router::{CompletionRouter, CqeOrigin, QpQueues, record};
-use crate::error::QueueError;
 use crate::mkey::{Mkey, SignatureFault};
 use crate::types::Qpn;
+use crate::types::QueueError;
 use heapless::index_map::FnvIndexMap;
 
 /// Up to `QPS` queue pairs that complete to one completion queue. `QPS` is a power of two, 2 or more.

@@ -2,8 +2,8 @@
 
 use super::in_flight::RequestKind;
 use super::request::SendRequest;
-use crate::error::PostError;
 use crate::wqe::Local;
+use crate::wqe::error::PostError;
 use crate::wqe::memcpy::Memcpy;
 use crate::wqe::raw::RawWqe;
 

@@ -4,10 +4,11 @@ use super::completed::CompletedReceive;
 use super::doorbell::DoorbellRecord;
 use super::ring::Ring;
 use super::{MAX_SLOTS, barrier};
-use crate::error::{PostError, QueueError};
 use crate::types::Qpn;
+use crate::types::QueueError;
 use crate::wire::data::DataSegment;
 use crate::wqe::Sge;
+use crate::wqe::error::PostError;
 
 /// The most entries of a slot, since a receive request has at most 2048 bytes (PRM `log_rq_stride`).
 const MAX_ENTRIES_PER_SLOT: usize = 128;

@@ -14,12 +14,13 @@
 
 use super::in_flight::{InFlight, RequestKind, RequestNumber};
 use super::send_state::SendState;
-use crate::error::{ConfigError, PostError};
+use crate::mkey::error::ConfigError;
 use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey};
 use crate::types::Qpn;
 use crate::wire::Block;
 use crate::wqe::PreparedConfig;
 use crate::wqe::control::{ControlFields, RequestFlags};
+use crate::wqe::error::PostError;
 use crate::wqe::layout::{Lay, ListOf};
 use crate::wqe::umr::UmrRequest;
 

@@ -6,8 +6,8 @@ use super::doorbell::Doorbell;
 use super::in_flight::{Filed, InFlight, Retired};
 use super::send::SendQueue;
 use super::send_state::SendState;
-use crate::error::PostError;
 use crate::wqe::control;
+use crate::wqe::error::PostError;
 
 impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
     /// Returns how many work requests are posted and not retired, by counting them one by one. A

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::error::QueueError;
+use crate::types::QueueError;
 use crate::wire::cqe::{Cqe, CqeSlot};
 use crate::wire::{Block, Wqebb};
 use core::marker::PhantomData;

@@ -8,8 +8,8 @@ use super::ring::Ring;
 use super::send_config::SendQueueConfig;
 use super::send_state::SendState;
 use super::{MAX_SLOTS, barrier};
-use crate::error::QueueError;
 use crate::types::Qpn;
+use crate::types::QueueError;
 use crate::wire::Wqebb;
 
 /// A send queue over the caller's ring. `N` is the most blocks of 64 bytes that the queue can track: a power

@@ -3,13 +3,14 @@
 
 use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
-use crate::error::{ConfigError, PostError};
+use crate::mkey::error::ConfigError;
 use crate::mkey::{LayoutForm, Mkey};
 use crate::types::Qpn;
 use crate::wire::{
     MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
 };
 use crate::wqe::control::{self, RequestFlags};
+use crate::wqe::error::PostError;
 use crate::wqe::umr::{self, UmrRequest};
 use crate::wqe::{MemcpyConfig, Payload};
 

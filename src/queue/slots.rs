@@ -6,7 +6,7 @@
 
 use super::completion::{Message, Outcome, WorkCompletion};
 use super::in_flight::RequestNumber;
-use crate::error::PoolError;
+use crate::mkey::error::PoolError;
 use crate::types::{Key, Qpn};
 use core::sync::atomic::{AtomicU64, Ordering};
 

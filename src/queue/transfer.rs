@@ -2,11 +2,11 @@
 
 use super::in_flight::RequestKind;
 use super::request::SendRequest;
-use crate::error::PostError;
 use crate::types::Key;
 use crate::wire::blocks_of;
 use crate::wire::ctrl::Opcode;
 use crate::wqe::data_path::{DataPath, Operands};
+use crate::wqe::error::PostError;
 use crate::wqe::{Payload, Remote, Sge};
 
 impl SendRequest<'_, '_> {

@@ -1,6 +1,6 @@
 //! Signature errors of mkeys that no router had. Each error is kept until its mkey is checked.
 
-use crate::error::CheckError;
+use crate::mkey::error::CheckError;
 use crate::mkey::{Mkey, SignatureError, SignatureFault};
 use crate::types::MkeyIndex;
 #[cfg(feature = "devx")]

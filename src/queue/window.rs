@@ -2,8 +2,9 @@
 
 use super::in_flight::RequestKind;
 use super::request::SendRequest;
-use crate::error::{ConfigError, PostError};
+use crate::mkey::error::ConfigError;
 use crate::mkey::{Access, KlmEntry, MemoryWindow};
+use crate::wqe::error::PostError;
 use crate::wqe::window::{self, BIND_BLOCKS};
 
 impl SendRequest<'_, '_> {

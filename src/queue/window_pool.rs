@@ -3,8 +3,9 @@
 use super::completion::WorkCompletion;
 use super::request::SendRequest;
 use super::slots::{Handle, Slot, Slots};
-use crate::error::{PoolError, PostError};
 use crate::mkey::MemoryWindow;
+use crate::mkey::error::PoolError;
+use crate::wqe::error::PostError;
 use heapless::Vec;
 
 /// Up to `N` memory windows, in use or not. Their keys are given to a peer for one I/O, and revoked after it.

@@ -1,11 +1,11 @@
 //! Data-path requests: send, RDMA WRITE and READ, atomics, NOP.
 
 use super::control::{self, ControlFields};
-use crate::error::PostError;
 use crate::types::Key;
 use crate::wire::ctrl::Opcode;
 use crate::wire::data::{AtomicSegment, DataSegment, InlineHeader};
 use crate::wire::{Block, OCTOWORD_BYTES, Octoword};
+use crate::wqe::error::PostError;
 use core::slice::IterMut;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes, transmute};

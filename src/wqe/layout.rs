@@ -3,7 +3,7 @@
 //! Entries keep the caller's form until they are copied into the ring. The copy also checks and sums up the
 //! entries.
 
-use crate::error::ConfigError;
+use crate::mkey::error::ConfigError;
 use crate::mkey::{InterleavedEntry, KlmEntry, Layout, LayoutForm};
 use crate::wire::klm::Klm;
 use crate::wire::strided::StridedHeader;

@@ -3,7 +3,7 @@
 use super::control::{self, ControlFields};
 use super::umr::UmrRequest;
 use super::{PreparedConfig, layout};
-use crate::error::ConfigError;
+use crate::mkey::error::ConfigError;
 use crate::mkey::{KlmEntry, Layout, Mkey, RegisteredList};
 use crate::types::Key;
 use crate::wire::ctrl::{ControlSegment, Opcode};

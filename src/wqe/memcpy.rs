@@ -2,10 +2,10 @@
 
 use super::control::{self, ControlFields};
 use super::data_path::Local;
-use crate::error::PostError;
 use crate::wire::ctrl::{Opcode, OpcodeWord};
 use crate::wire::data::{DataSegment, MmoMetadataSegment};
 use crate::wire::{Block, OCTOWORD_BYTES, blocks_of};
+use crate::wqe::error::PostError;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
 

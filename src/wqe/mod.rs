@@ -36,6 +36,7 @@
 pub(crate) mod bsf;
 pub(crate) mod control;
 pub(crate) mod data_path;
+pub(crate) mod error;
 pub(crate) mod invalidate;
 pub(crate) mod layout;
 pub(crate) mod lists;

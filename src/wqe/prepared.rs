@@ -3,7 +3,7 @@
 mod changes;
 
 use super::bsf;
-use crate::error::ConfigError;
+use crate::mkey::error::ConfigError;
 use crate::mkey::{
     Access, ConfigFlags, DigestSpan, FieldChanges, InForce, KindWord, LayoutForm, Mkey, MkeyConfig, MkeyKind,
     Plan, RelaxedOrdering, SignatureChange, UmrForm, XtsEngine,

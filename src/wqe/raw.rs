@@ -1,9 +1,9 @@
 //! Work requests that a caller built.
 
 use super::control::ControlFields;
-use crate::error::PostError;
 use crate::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord};
 use crate::wire::{Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, Octoword, blocks_of};
+use crate::wqe::error::PostError;
 use zerocopy::big_endian::U32;
 use zerocopy::transmute;
 

@@ -3,7 +3,7 @@
 use super::control::{ControlFields, RequestFlags};
 use super::layout::Lay;
 use super::{PreparedConfig, bsf, control};
-use crate::error::ConfigError;
+use crate::mkey::error::ConfigError;
 use crate::mkey::{LayoutForm, Mkey};
 use crate::types::{DomainKind, PsvIndex, Seed};
 use crate::wire::bsf::SignatureBsf;

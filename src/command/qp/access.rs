@@ -1,7 +1,7 @@
 //! The peer's rights on a queue pair.
 
 use crate::command::GeneralCapabilities;
-use crate::error::CommandError;
+use crate::command::error::CommandError;
 use crate::wire::prm::command::Opcode;
 use crate::wire::prm::qp_context::QpcRights;
 

@@ -1,8 +1,8 @@
 //! Changes of a queue pair in the states INIT and RTS, and recovery of its send queue.
 
 use super::access::QpAccess;
+use crate::command::error::CommandError;
 use crate::command::{Command, GeneralCapabilities, RnrTimer};
-use crate::error::CommandError;
 use crate::types::Qpn;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::qp::{AdjustQpRequest, ModifyQpRequest, QpOptional, QpcExtension};

@@ -2,10 +2,10 @@
 
 use super::access::QpAccess;
 use super::path::{Path, PathMtu};
+use crate::command::error::CommandError;
 use crate::command::{
     AckTimeout, Command, LogAckInterval, LogMaxRdAtomic, LogMessage, Psn, Retries, RnrTimer,
 };
-use crate::error::CommandError;
 use crate::types::Qpn;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::qp::ModifyQpRequest;

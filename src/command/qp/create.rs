@@ -1,10 +1,10 @@
 //! Commands that create queue pairs.
 
+use crate::command::error::CommandError;
 use crate::command::pages::aligned;
 use crate::command::{
     Command, LogPageSize, PageList, Pdn, SendRingSize, SlotCount, SlotStride, UarPage, UmemSlice, UserIndex,
 };
-use crate::error::CommandError;
 use crate::types::{Cqn, Qpn};
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::pages::WithPages;

@@ -1,8 +1,8 @@
 //! The state of a queue pair on the device.
 
 use super::access::QpAccess;
+use crate::command::error::CommandError;
 use crate::command::{Command, Pdn, Psn, UserIndex};
-use crate::error::CommandError;
 use crate::types::{Cqn, Qpn};
 use crate::wire::codes::codes;
 use crate::wire::prm::command::{NumberRequest, Opcode, RequestHeader};

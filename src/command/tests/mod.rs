@@ -19,8 +19,9 @@ mod startup;
 
 use super::bits::{Field, Word, assert_encodes, from_fields, from_words};
 use super::*;
-use crate::error::{CommandError, EqualHalves, QueueError};
+use crate::command::error::{CommandError, EqualHalves};
 use crate::mkey::{Access, Keytag, Mkey, SignatureCapabilities, XtsEngine};
+use crate::types::QueueError;
 use crate::types::UmrFence;
 use crate::types::{Cqn, DekId, Key, MkeyIndex, OutOfRange, PsvIndex, Qpn};
 use crate::wire::prm::encryption_key::{CreateKeyRequest, EncryptionKey};

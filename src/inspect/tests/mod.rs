@@ -14,7 +14,6 @@ mod strategies;
 mod words;
 
 use super::*;
-use crate::error::PostError;
 use crate::mkey::{
     Layout, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureCapabilities, UmrForm, XtsEngine,
 };
@@ -22,6 +21,7 @@ use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueCo
 use crate::types::{Key, KsmEntrySize, PsvIndex, Qpn};
 use crate::wire::Wqebb;
 use crate::wqe::PreparedConfig;
+use crate::wqe::error::PostError;
 use std::string::ToString;
 use std::vec::Vec;
 

@@ -1,7 +1,7 @@
 //! Bytes of requests, filling and emptying of rings, and refusals.
 
 use super::*;
-use crate::error::{ConfigError, ConfigPart, PostError};
+use crate::mkey::error::{ConfigError, ConfigPart};
 use crate::mkey::{
     Access, BlockSignature, Domain, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature,
     SignatureAttributes, SignatureChange,
@@ -10,6 +10,7 @@ use crate::queue::RequestKind;
 use crate::types::{BlockSize, Key, PsvIndex, Seed, UmrFence};
 use crate::wire::ctrl::{FmCeSe, Opcode};
 use crate::wire::umr::UmrHead;
+use crate::wqe::error::PostError;
 use crate::wqe::{Payload, PreparedConfig, Remote, Sge};
 use std::collections::VecDeque;
 use std::string::ToString;

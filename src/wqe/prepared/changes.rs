@@ -2,7 +2,7 @@
 //! Configuration and encoded form change together.
 
 use super::PreparedConfig;
-use crate::error::ConfigError;
+use crate::mkey::error::ConfigError;
 use crate::mkey::{Crypto, DigestSpan, Keytag, SignatureChange, T10Dif, XtsEngine};
 use crate::types::{DekId, DomainKind, Tweak};
 use crate::wire::bsf::{CryptoBsf, InlineDif, SignatureBsf};

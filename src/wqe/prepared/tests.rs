@@ -2,7 +2,6 @@
 //! it.
 
 use super::*;
-use crate::error::PostError;
 use crate::mkey::Layout;
 use crate::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, MkeyAttributes,
@@ -15,6 +14,7 @@ use crate::wire::bsf::SignatureBsf;
 use crate::wire::cqe::SignatureErrorCqe;
 use crate::wire::{WQEBB_BYTES, Wqebb};
 use crate::wqe::control::split_requests;
+use crate::wqe::error::PostError;
 use std::vec;
 use std::vec::Vec;
 

@@ -1,8 +1,8 @@
 //! Memory windows.
 
 use super::*;
-use crate::error::PoolError;
 use crate::mkey::MemoryWindow;
+use crate::mkey::error::PoolError;
 use crate::queue::{Failure, Message, Outcome, PooledWindow, RequestNumber, WindowPool, WorkCompletion};
 use crate::wire::cqe::Syndrome;
 

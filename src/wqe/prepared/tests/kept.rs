@@ -1,7 +1,7 @@
 //! Properties that a configuration does not give stay in force, and are written again where necessary.
 
 use super::*;
-use crate::error::ConfigPart;
+use crate::mkey::error::ConfigPart;
 
 /// A name, and a change of an mkey that leaves its state known.
 type Step = (&'static str, fn(&mut Mkey));

@@ -1,0 +1,130 @@
+//! Failures of a device without a driver.
+
+use crate::command::error::CommandError;
+use crate::types::QueueError;
+use crate::wire::prm::command::Opcode;
+use crate::wire::prm::command_queue::DeliveryStatus;
+use core::fmt;
+
+/// A command failed on a device without a driver, or the device's command queue does not meet the
+/// requirements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum CommandQueueError {
+    /// The request cannot be encoded, the device refused it, or its reply is invalid.
+    Command(CommandError),
+    /// The number of blocks in the queue's memory is not allowed.
+    Queue(QueueError),
+    /// The firmware is not ready.
+    NotReady {
+        /// How long it was waited for.
+        milliseconds: u32,
+    },
+    /// The command interface has another revision.
+    Revision {
+        /// The device's revision.
+        found: u16,
+        /// The revision that this library knows.
+        known: u16,
+    },
+    /// The size or number of the device's entries does not fit into a page.
+    Layout {
+        /// Logarithm of the number of entries.
+        log_size: u8,
+        /// Logarithm of the bytes from one entry to the next.
+        log_stride: u8,
+    },
+    /// Request and reply do not fit into the queue's memory. Nothing was done.
+    TooManyBlocks {
+        /// The command.
+        command: Opcode,
+        /// Blocks that the command needs.
+        needed: u32,
+        /// Blocks of the queue's memory.
+        blocks: u32,
+    },
+    /// The device could not read the command, or could not write its reply. The status tells whether the
+    /// command was carried out.
+    Delivery {
+        /// The command.
+        command: Opcode,
+        /// The reason.
+        status: DeliveryStatus,
+    },
+    /// Token, number or signature of a reply is wrong.
+    Reply {
+        /// The command.
+        command: Opcode,
+    },
+    /// The device did not answer in time. The queue is lost.
+    TimedOut {
+        /// The command.
+        command: Opcode,
+        /// How long it was waited for.
+        milliseconds: u32,
+    },
+    /// A command timed out before: the device may still write to the queue's memory.
+    Lost,
+    /// The firmware wants more pages than the source has.
+    NoPages {
+        /// Pages that it still wants.
+        wanted: u32,
+    },
+    /// The firmware keeps pages.
+    PagesKept {
+        /// Pages that the firmware has or may have. It may have pages whose transfer it did not confirm.
+        pages: u32,
+    },
+    /// The firmware gave back a page that it did not get from this source, or that was already back.
+    ForeignPage {
+        /// The page's address, as the firmware reported it.
+        address: u64,
+    },
+}
+
+impl From<CommandError> for CommandQueueError {
+    fn from(error: CommandError) -> Self {
+        Self::Command(error)
+    }
+}
+
+impl From<QueueError> for CommandQueueError {
+    fn from(error: QueueError) -> Self {
+        Self::Queue(error)
+    }
+}
+
+impl fmt::Display for CommandQueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Command(error) => error.fmt(f),
+            Self::Queue(error) => error.fmt(f),
+            Self::NotReady { milliseconds } => write!(f, "the firmware is not ready after {milliseconds} ms"),
+            Self::Revision { found, known } => {
+                write!(f, "the command interface has revision {found}, this library knows {known}")
+            }
+            Self::Layout { log_size, log_stride } => {
+                write!(f, "2^{log_size} command entries, 2^{log_stride} bytes apart: 2^12 is a page")
+            }
+            Self::TooManyBlocks { command, needed, blocks } => {
+                write!(f, "{command}: {needed} blocks needed, the command queue has {blocks}")
+            }
+            Self::Delivery { command, status } => write!(f, "{command} was not delivered: {status}"),
+            Self::Reply { command } => {
+                write!(f, "{command}: token, number or signature of the reply is wrong")
+            }
+            Self::TimedOut { command, milliseconds } => {
+                write!(f, "{command}: no answer within {milliseconds} ms")
+            }
+            Self::Lost => f.write_str("the command queue is lost: a command timed out before"),
+            Self::NoPages { wanted } => write!(f, "the firmware wants {wanted} pages, there are not enough"),
+            Self::PagesKept { pages } => write!(f, "the firmware keeps {pages} pages"),
+            Self::ForeignPage { address } => {
+                write!(f, "the firmware gives back a page that it does not have, at {address:#x}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for CommandQueueError {}
