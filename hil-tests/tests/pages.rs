@@ -48,6 +48,24 @@ fn every_place_is_named() {
     }
 }
 
+/// Returns the names of items in a row that stand in none of the row's files. Folders stand for their files.
+fn stale(row: &str) -> Vec<&str> {
+    let is_file = |word: &&str| word.contains('/') && !word.contains(' ');
+    let mut texts = String::new();
+    let mut places: Vec<PathBuf> = quoted(row).filter(is_file).map(place).collect();
+    while let Some(place) = places.pop() {
+        if place.is_dir() {
+            let entries = std::fs::read_dir(&place).expect("a folder");
+            places.extend(entries.map(|entry| entry.expect("an entry").path()));
+        } else if let Ok(text) = std::fs::read_to_string(&place) {
+            texts.push_str(&text);
+        }
+    }
+    let is_item = |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || "_!".contains(c));
+    let of_files = quoted(row).filter(is_item).filter(|_| !texts.is_empty());
+    of_files.filter(|item| !texts.contains(item)).collect()
+}
+
 /// README.md is the entrance: it is short, and its table names the files to touch for each kind of change.
 #[test]
 fn the_readme_leads_to_every_page_and_to_places_that_exist() {
@@ -62,6 +80,8 @@ fn the_readme_leads_to_every_page_and_to_places_that_exist() {
     });
     let lost: Vec<&str> = paths.filter(|path| !place(path).exists()).collect();
     assert!(lost.is_empty(), "README.md names missing files: {lost:?}");
+    let stale: Vec<&str> = rows.iter().flat_map(|row| stale(row)).collect();
+    assert!(stale.is_empty(), "README.md names items that no file of their rows contains: {stale:?}");
     for kind in [
         "a scenario",
         "a requirement",

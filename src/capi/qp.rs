@@ -302,8 +302,7 @@ pub unsafe extern "C" fn mlx5mk_qp_number(qp: Option<&Qp>) -> u32 {
     qp.map_or(0, |qp| qp.queues.qpn().get())
 }
 
-/// Connects to a queue pair of the same device, which may be the queue pair itself, over a path inside the
-/// device.
+/// Connects the queue pair to a queue pair of the same device, or to itself, over a path inside the device.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]

@@ -177,15 +177,17 @@ impl PreparedConfig {
         Ok(completed)
     }
 
-    /// Also allows reads or writes through the mkey to pass one another (PCIe relaxed ordering), or forbids
-    /// it again. `ordering` names the orderings that the device can change.
+    /// Makes the configuration change the mkey's PCIe relaxed ordering, too. `ordering` selects the orderings
+    /// that change: no more than
+    /// [`relaxed_ordering_umr`](crate::command::GeneralCapabilities::relaxed_ordering_umr) allows. They become
+    /// relaxed if `relaxed` is true, otherwise strict.
     pub fn with_relaxed_ordering(mut self, ordering: RelaxedOrdering, relaxed: bool) -> Self {
         self.changes.relaxed_ordering = Some((ordering, relaxed));
         self.encode_changes();
         self
     }
 
-    /// Also allows the peer to invalidate the key, or forbids it again
+    /// Makes the configuration allow the peer to invalidate the key, or forbid the peer to do so
     /// ([`MkeyFeatures::remote_invalidate`](crate::command::MkeyFeatures)).
     pub fn with_remote_invalidate(mut self, allowed: bool) -> Self {
         self.changes.remote_invalidate = Some(allowed);
@@ -193,9 +195,9 @@ impl PreparedConfig {
         self
     }
 
-    /// Also sets the address at which the mkey's space begins. From then on, requests name the first byte by
-    /// this address. The start address is 0 at first. Later configurations keep it unless they set another
-    /// one.
+    /// Makes the configuration set the address at which the mkey's space begins. From then on, requests name
+    /// the first byte by this address. The start address is 0 at first. Later configurations keep it unless
+    /// they set another one.
     ///
     /// # Errors
     /// [`ConfigError::StartWithBsf`] for a kind of mkey with signature or crypto. Posting returns

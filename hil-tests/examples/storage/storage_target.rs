@@ -137,7 +137,7 @@ impl Geometry {
     /// Returns the limits of an engine.
     fn of(engine: XtsEngine) -> Self {
         match engine {
-            // 1 MiB.
+            // 2048 blocks of 512 bytes: 1 MiB of data per mkey.
             XtsEngine::MultiBlock | XtsEngine::MultiBlockLittleEndian => {
                 Self { blocks_per_mkey: 2048, mkeys_per_command: 1 }
             }

@@ -198,7 +198,7 @@ impl Case<'_> {
         assert!(untouched.iter().all(|byte| *byte == 0xa5), "bytes after the request are written");
     }
 
-    /// Decodes capabilities, and makes the values that depend on them.
+    /// Decodes capabilities, and computes the values that depend on capabilities.
     fn capabilities(&self) {
         self.check(&QueryRoceCapabilities);
         self.check(&QueryGeneralCapabilities);

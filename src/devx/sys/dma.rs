@@ -15,8 +15,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use zerocopy::FromZeros;
 
-/// A registration of memory that the device may use for rings and doorbell records. Its owner ends the
-/// registration.
+/// A registration of memory that the device may use for rings and doorbell records. Dropping the value does
+/// not end the registration: `deregister` does, which the owner of the value calls once.
 pub(in crate::devx) struct Umem {
     context: Arc<Context>,
     raw: NonNull<DevxUmem>,

@@ -17,7 +17,8 @@ pub enum Passage {
     /// The entry waits, with all later ones of its queue, until [`crate::Device::release`], or until an
     /// object is destroyed that the entry may be about.
     Later,
-    /// This other entry is written first, then the entry. The device sets the owner bit of both.
+    /// The entry given here is written first, then the device's own entry. The device sets the owner bit of
+    /// both.
     Behind([u8; 64]),
     /// The queue overruns: it has no room for this entry or for later ones.
     Overrun,

@@ -253,7 +253,8 @@ fn each_object_is_destroyed_once_and_not_while_it_is_used() {
     assert!(setup.host.device.query_psv(psv).is_err());
 }
 
-/// DEKs are the only objects that have no commands of their own (`general_obj_types`).
+/// CREATE_GENERAL_OBJECT and DESTROY_GENERAL_OBJECT carry the type of their object. This device makes DEKs
+/// only, and refuses all other types.
 #[test]
 fn objects_of_other_types_are_refused() {
     let mut setup = Setup::new();

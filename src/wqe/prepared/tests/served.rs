@@ -15,8 +15,8 @@ fn part<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned>(
     T::mut_from_bytes(&mut request[at..at + size_of::<T>()]).unwrap()
 }
 
-/// Puts zeros where requests name their mkey. Returns the mkey's key and tag, and the PSVs of BSF and
-/// SET_PSVs.
+/// Puts zeros over the numbers that belong to one mkey, and returns these numbers: the key in the UMR's
+/// control segment, the tag in the mkey context, and the PSV numbers of the BSF and of the SET_PSV requests.
 fn take_names(requests: &mut [Vec<u8>], signature: bool) -> (Key, u8, Vec<u32>) {
     let (umr, set_psvs) = requests.split_first_mut().unwrap();
     let key = core::mem::take(&mut part::<UmrHead>(umr, 0).ctrl.imm);

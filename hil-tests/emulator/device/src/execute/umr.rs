@@ -59,7 +59,8 @@ pub(super) fn apply(
     faults: &Faults,
 ) -> Result<(), Reason> {
     let key = umr.key;
-    // Assumption: only the index names the key, since the UMR itself may change the tag.
+    // Assumption: the device finds the mkey by the index and does not compare the tag, since the UMR itself
+    // may change the tag.
     let index = Key::from_raw(umr.key).index().get();
     let mkey = objects.mkeys.get_mut(index).ok_or(Reason::UnknownKey { key })?;
     if !mkey.umr {
