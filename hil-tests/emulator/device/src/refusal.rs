@@ -281,6 +281,7 @@ reasons! {
     NoRemoteRead { key: u32 } Right "key {key:#010x} does not allow remote reads";
     NoRemoteWrite { key: u32 } Right "key {key:#010x} does not allow remote writes";
     NoAtomic { key: u32 } Right "key {key:#010x} does not allow remote atomics";
+    PageRight { key: u32, page: u64 } Right "the entry of page {page} of key {key:#010x} lacks the right";
     QueueForbidsRead { qpn: u32 } QueuePairRight "queue pair {qpn:#x} forbids its peer to read (rre)";
     QueueForbidsWrite { qpn: u32 } QueuePairRight "queue pair {qpn:#x} forbids its peer to write (rwe)";
     QueueForbidsAtomics { qpn: u32 } QueuePairRight "queue pair {qpn:#x} forbids its peer atomics (rae)";

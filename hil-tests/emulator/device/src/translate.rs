@@ -2,7 +2,7 @@
 
 use crate::faults::{Faults, Unchecked};
 use crate::object::Objects;
-use crate::object::mkey::{Layout, Mkey};
+use crate::object::mkey::{Layout, Mkey, PageEntry};
 use crate::refusal::Reason;
 use core::ops::Range;
 use mlx5_mkey::types::Key;
@@ -141,11 +141,12 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
         key: u32,
         start: u64,
         log: u8,
-        pages: &[u64],
+        pages: &[PageEntry],
         range: Range<u64>,
     ) -> Result<(), Reason> {
         let overflow = Reason::AddressOverflow { key };
         let bytes = 1_u64.checked_shl(log.into()).ok_or(overflow)?;
+        let writes = self.inner_right.of_owner() == Right::LocalWrite;
         let first = start & (bytes - 1);
         let (mut at, end) =
             (first.checked_add(range.start).ok_or(overflow)?, first.checked_add(range.end).ok_or(overflow)?);
@@ -155,7 +156,10 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
             let (number, inside) = (at >> log, at & (bytes - 1));
             let length = (bytes - inside).min(end - at);
             let page = usize::try_from(number).ok().and_then(|number| pages.get(number)).ok_or(behind)?;
-            (self.visit)(page.checked_add(inside).ok_or(overflow)?, length)?;
+            if !page.allows(writes) {
+                return Err(Reason::PageRight { key, page: number });
+            }
+            (self.visit)(page.address(bytes).checked_add(inside).ok_or(overflow)?, length)?;
             at += length;
         }
         Ok(())

@@ -22,6 +22,7 @@ mod outstanding;
 mod queues;
 mod random;
 mod region;
+mod registration;
 mod shared;
 mod signature;
 mod spaces;

@@ -13,7 +13,7 @@ use crate::object::mkey::Mkey;
 use crate::object::outstanding::Waiting;
 use crate::object::posted::{Posted, pushes};
 use crate::object::psv::PsvState;
-use crate::object::qp::{Peer, Qp, QpAttributes, QpState, Retries};
+use crate::object::qp::{Peer, Qp, QpAttributes, QpState, Retries, Transport};
 use crate::refusal::{Cause, Reason, Status};
 use crate::tap::Seen;
 use crate::translate::{Asker, Right};
@@ -170,8 +170,9 @@ impl<M: Memory> Device<M> {
         match wqe.parse(transport)? {
             Operation::Nop => Ok(Outcome::Done),
             Operation::Umr(mut umr) => {
-                self.fetch_lists(qpn, pd, &mut umr)?;
-                umr::apply(&mut self.objects, qpn, pd, &umr, &self.profile, &self.faults)
+                self.fetch_lists(qpn, pd, transport, &mut umr)?;
+                let asker = Asker { pd, qpn };
+                umr::apply(&mut self.objects, asker, transport, &umr, &self.profile, &self.faults)
                     .map_err(|reason| Cause { key: Some(umr.key), reason })?;
                 Ok(Outcome::Done)
             }
@@ -227,7 +228,7 @@ impl<M: Memory> Device<M> {
 
     /// Reads the lists of a UMR from memory: the translation entries, padded to blocks of 64 bytes, and the
     /// BSFs right behind them (DEVICE.md, "UMR by pointer").
-    fn fetch_lists(&self, qpn: u32, pd: u32, umr: &mut Umr) -> Result<(), Cause> {
+    fn fetch_lists(&self, qpn: u32, pd: u32, transport: Transport, umr: &mut Umr) -> Result<(), Cause> {
         let UmrLists::InMemory(pointer) = &umr.lists else { return Ok(()) };
         let address = pointer.address.get();
         if !address.is_multiple_of(UmrControlSegment::POINTER_ALIGNMENT) {
@@ -242,6 +243,9 @@ impl<M: Memory> Device<M> {
         if mkey.is_some_and(Mkey::changes_bytes) {
             return Err(Reason::BsfUnderList { key: range.key }.into());
         }
+        // Assumption: the driver's queue pair reads lists by keys of all domains. Linux makes the queue pair
+        // in domain 0, and names a key of another domain.
+        let pd = mkey.filter(|_| transport == Transport::Umr).map_or(pd, |mkey| mkey.pd);
         let (bytes, _) = self.path(qpn, pd).gather(&self.memory.host, range, Right::LocalRead)?;
         let (translations, bsfs) = fetch::lists(&bytes, octowords);
         umr.lists = UmrLists::Inline { translations, bsfs };

@@ -4,9 +4,11 @@
 use crate::faults::Faults;
 use crate::fetch::{Umr, UmrLists};
 use crate::object::Objects;
-use crate::object::mkey::{Access, BsfBytes, Layout, Mkey, trim};
+use crate::object::mkey::{Access, BsfBytes, Layout, Mkey, PageEntry, trim, write_over};
+use crate::object::qp::Transport;
 use crate::profile::DeviceProfile;
 use crate::refusal::Reason;
+use crate::translate::Asker;
 use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::OCTOWORD_BYTES;
@@ -23,6 +25,9 @@ const CHECK_USED: u8 = 1 << 6;
 /// Translation entries in a block of 64 bytes.
 const BLOCK_ENTRIES: usize = 4;
 
+/// Entries of pages in an octoword.
+const PAGES_OF_OCTOWORD: usize = 2;
+
 /// Reserved UMR control flags.
 const RESERVED_FLAGS: u8 = 0b111;
 
@@ -30,6 +35,7 @@ const RESERVED_FLAGS: u8 = 0b111;
 /// shows a device that refuses them.
 mod mask {
     pub(super) const LEN: u64 = 1 << 0;
+    pub(super) const PAGE_SIZE: u64 = 1 << 1;
     pub(super) const START_ADDR: u64 = 1 << 6;
     pub(super) const PD: u64 = 1 << 7;
     pub(super) const EN_RINVAL: u64 = 1 << 8;
@@ -49,11 +55,15 @@ mod mask {
     pub(super) const RELAXED: u64 = RELAXED_WRITE | RELAXED_READ;
 }
 
-/// Applies a UMR that queue pair `qpn` of domain `pd` executes.
+/// Applies a UMR that a queue pair executes.
+///
+/// Assumption: a queue pair of the driver ([`Transport::Umr`]) changes mkeys of all domains, and may move
+/// them. Linux moves a region that it has revoked into the domain of its cache, so that the user's domain can
+/// be freed.
 pub(super) fn apply(
     objects: &mut Objects,
-    qpn: u32,
-    pd: u32,
+    asker: Asker,
+    transport: Transport,
     umr: &Umr,
     profile: &DeviceProfile,
     faults: &Faults,
@@ -62,23 +72,25 @@ pub(super) fn apply(
     // Assumption: the device finds the mkey by the index and does not compare the tag, since the UMR itself
     // may change the tag.
     let index = Key::from_raw(umr.key).index().get();
+    let is_driver = transport == Transport::Umr;
+    let flags = umr.context.flags_pd_word();
+    let select = umr.control.mkey_mask.get();
+    let has_domain = if is_driver { objects.pds.get(flags.pd()).is_some() } else { flags.pd() == asker.pd };
     let mkey = objects.mkeys.get_mut(index).ok_or(Reason::UnknownKey { key })?;
     if !mkey.umr {
         return Err(Reason::NoUmr { key });
     }
-    if mkey.pd != pd && !faults.umr_domain_ignored {
-        return Err(Reason::KeyDomain { key, domain: mkey.pd, asked: pd });
+    if mkey.pd != asker.pd && !is_driver && !faults.umr_domain_ignored {
+        return Err(Reason::KeyDomain { key, domain: mkey.pd, asked: asker.pd });
     }
-    check_flags(mkey, qpn, umr, faults)?;
-    let select = umr.control.mkey_mask.get();
-    let flags = umr.context.flags_pd_word();
+    check_flags(mkey, asker.qpn, umr, faults)?;
     if !reserved_is_zero(&umr.control, profile) {
         return Err(Reason::UmrReserved);
     }
     if select & mask::RELAXED != 0 && !profile.relaxed_ordering {
         return Err(Reason::UmrRelaxed);
     }
-    if select & mask::PD != 0 && flags.pd() != pd {
+    if select & mask::PD != 0 && !has_domain {
         return Err(Reason::UmrDomain { domain: flags.pd() });
     }
     if select & mask::QPN != 0 && faults.binding_refused {
@@ -101,6 +113,20 @@ pub(super) fn apply(
         Change::None => {}
         Change::All(layout) => mkey.layout = layout,
         Change::From(first, entries) => mkey.layout.replace(first, &entries),
+        Change::Pages(first, pages) => {
+            if let Layout::Pages(_, known) = &mut mkey.layout {
+                if first.is_none() {
+                    known.clear();
+                }
+                write_over(known, first.unwrap_or(0), &pages, PageEntry::default());
+            }
+        }
+    }
+    if select & mask::PAGE_SIZE != 0 {
+        mkey.set_entry_size(PageByte::from_bits(umr.context.page).log_page_size());
+    }
+    if is_driver {
+        set(&mut mkey.pd, select & mask::PD != 0, flags.pd());
     }
     if let Some((signature, crypto)) = bsfs {
         (mkey.signature_bsf, mkey.crypto_bsf) = (signature, crypto);
@@ -168,11 +194,16 @@ enum Change {
     All(Layout),
     /// Whole blocks of entries from this one on.
     From(usize, Vec<Klm>),
+    /// Pages, from this one on. Without a number, they replace all.
+    Pages(Option<usize>, Vec<PageEntry>),
 }
 
 /// Decodes the translation entries.
 fn layout(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]]) -> Result<Change, Reason> {
     let Some(first) = translations.first() else { return Ok(Change::None) };
+    if let Layout::Pages(..) = mkey.layout {
+        return pages(mkey, offset, translations);
+    }
     let header: StridedHeader = zerocopy::transmute!(*first);
     // Assumptions: a strided block stands alone, and a code in the place of a list entry's key identifies it.
     // An mkey for entries of one length has no strided block.
@@ -187,24 +218,41 @@ fn layout(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]
     }
     let mut entries: Vec<Klm> = translations.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
     let written = entries.len();
-    trim(&mut entries);
+    trim(&mut entries, Klm::PADDING);
     // Entries are written in blocks of 64 bytes (kernel `MLX5_UMR_FLEX_ALIGNMENT`): padding is written as
     // well.
     if let Some(offset) = offset
         && mkey.layout.is_list()
     {
-        let first = offset;
-        let offset = usize::try_from(offset).ok().filter(|first| *first <= u32::MAX as usize);
-        let offset = offset.ok_or(Reason::OffsetTooLarge { first })?;
-        if !offset.is_multiple_of(BLOCK_ENTRIES) {
-            return Err(Reason::ReplacedInBlock { first });
-        }
+        let offset = block_offset(offset)?;
         room(mkey, offset.saturating_add(entries.len()))?;
         entries.resize(written.next_multiple_of(BLOCK_ENTRIES), Klm::PADDING);
         return Ok(Change::From(offset, entries));
     }
     room(mkey, entries.len())?;
     Ok(Change::All(Layout::of(mkey.log_entry, entries)))
+}
+
+/// Decodes the entries of a region on pages: an octoword contains two.
+fn pages(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]]) -> Result<Change, Reason> {
+    let (words, _) = translations.as_flattened().as_chunks();
+    let mut pages: Vec<_> = words.iter().map(|word| PageEntry(u64::from_be_bytes(*word))).collect();
+    let first = offset.map(block_offset).transpose()?;
+    // Padding behind the mkey's room is no entry.
+    let written = pages.len();
+    trim(&mut pages, PageEntry::default());
+    room(mkey, first.unwrap_or(0).saturating_add(pages.len().div_ceil(PAGES_OF_OCTOWORD)))?;
+    if first.is_some() {
+        pages.resize(written, PageEntry::default());
+    }
+    Ok(Change::Pages(first.map(|first| first.saturating_mul(PAGES_OF_OCTOWORD)), pages))
+}
+
+/// Returns the offset in octowords of the first replaced entry. A block of 64 bytes begins there.
+fn block_offset(first: u64) -> Result<usize, Reason> {
+    let offset = usize::try_from(first).ok().filter(|first| *first <= u32::MAX as usize);
+    let offset = offset.ok_or(Reason::OffsetTooLarge { first })?;
+    if offset.is_multiple_of(BLOCK_ENTRIES) { Ok(offset) } else { Err(Reason::ReplacedInBlock { first }) }
 }
 
 fn room(mkey: &Mkey, entries: usize) -> Result<(), Reason> {

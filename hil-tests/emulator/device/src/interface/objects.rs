@@ -9,7 +9,7 @@ use crate::interface_state::{Eq, Notify};
 use crate::memory::Memory;
 use crate::object::cq::CqAttributes;
 use crate::object::dek::{DekAttributes, KeyMaterial, KeySize};
-use crate::object::mkey::{Access, Mkey, MkeyAttributes, MkeySpace};
+use crate::object::mkey::{Access, Layout, Mkey, MkeyAttributes, MkeySpace, PageEntry};
 use crate::object::srq::{SrqAttributes, Topology};
 use alloc::vec::Vec;
 use mlx5_mkey::types::{Key, MkeyIndex};
@@ -162,23 +162,35 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Creates a region on pages (access mode MTT). The lower bits of an entry are rights. The device ignores
-    /// these bits, since the rights of the mkey include them.
-    fn create_region(&mut self, request: &Request, pd: u32, tag: u8, rights: Access) -> Result<Key, Refused> {
+    /// Creates a region on pages (access mode MTT), whose pages the command lists unless a UMR fills it. With
+    /// `pg_access`, the lowest bits of an entry are rights. Without it, the entry has all rights.
+    fn create_region(
+        &mut self,
+        request: &Request,
+        attributes: MkeyAttributes,
+        umr: bool,
+    ) -> Result<Key, Refused> {
         let at = |offset: usize| MKC + offset;
         let (start, length) = (request.u64(at(0x10))?, request.u64(at(0x18))?);
         let log_page = request.u8(at(0x3b))? & 0x1f;
-        if log_page < 12 {
+        // Assumption: a key that is free has umr_en. No other command could fill it.
+        if log_page < 12 || attributes.free && !umr {
             return Err(Refused::PARAMETER);
         }
         let page = 1_u64 << log_page;
         let end = (start & (page - 1)).checked_add(length).ok_or(Refused::PARAMETER)?;
-        let count = usize::try_from(end.div_ceil(page)).map_err(|_| Refused::INPUT_LENGTH)?;
         start.checked_add(length).ok_or(Refused::PARAMETER)?;
-        let listed = request.bytes(PAGES, count.checked_mul(8).ok_or(Refused::INPUT_LENGTH)?)?;
-        let (words, _) = listed.as_chunks::<8>();
-        let pages = words.iter().map(|word| u64::from_be_bytes(*word) & !(page - 1)).collect();
-        let mkey = Mkey { tag, ..Mkey::on_pages(pd, log_page, pages, (start, length), rights) };
+        let mut mkey = Mkey { start, length, umr, ..Mkey::on_pages(attributes, log_page) };
+        if let Layout::Pages(_, pages) = &mut mkey.layout
+            && !attributes.free
+        {
+            let count = usize::try_from(end.div_ceil(page)).map_err(|_| Refused::INPUT_LENGTH)?;
+            let listed = request.bytes(PAGES, count.checked_mul(8).ok_or(Refused::INPUT_LENGTH)?)?;
+            let has_rights = request.u8(0x60)? & 0x80 != 0;
+            let entry = |word: &[u8; 8]| PageEntry(u64::from_be_bytes(*word));
+            let (words, _) = listed.as_chunks();
+            pages.extend(words.iter().map(entry).map(|one| if has_rights { one } else { one.with_rights() }));
+        }
         Ok(self.insert_mkey(mkey)?)
     }
 
@@ -261,29 +273,33 @@ impl<M: Memory> Device<M> {
         let (first, access, flags) = (request.u8(at(0))?, request.u8(at(2))?, request.u8(at(0xc))?);
         let (pd, tag, rights) = (request.u24(at(0xd))?, request.u8(at(7))?, Access::from_byte(access));
         self.known_pd(pd)?;
+        let is_filled_by_umr = access & 0x80 != 0;
+        let attributes = MkeyAttributes {
+            translations: request.u32(at(0x34))?,
+            access: rights,
+            tag,
+            remote_invalidate: flags & 0x01 != 0,
+            free: first & 0x40 != 0,
+            ..MkeyAttributes::new(pd, 0)
+        };
         let key = match (first & 0x1c, access & 3) {
             // A key over all addresses of the bus.
             (0, 0) if flags & 0x80 != 0 => {
                 self.insert_mkey(Mkey { tag, ..Mkey::region(pd, 0, 0, u64::MAX, rights) })?
             }
-            (0, 1) if first & 0x40 == 0 => self.create_region(request, pd, tag, rights)?,
+            (0, 1) => self.create_region(request, attributes, is_filled_by_umr)?,
             // Entries with their own lengths (KLM), or of one length (KSM). A UMR writes them, or the command
             // contains them.
             (0, mode @ (2 | 3)) => {
                 let crypto = request.u8(at(0x3c))? >> 3 & 3 != 0;
                 let bsf = if flags & 0x40 == 0 { 0 } else { request.u32(at(0x20))? };
                 let attributes = MkeyAttributes {
-                    translations: request.u32(at(0x34))?,
                     signature: bsf >= if crypto { 8 } else { 4 },
                     crypto,
-                    access: rights,
-                    tag,
-                    remote_invalidate: flags & 0x01 != 0,
-                    free: first & 0x40 != 0,
                     log_entry: if mode == 3 { Some(request.u8(at(0x3b))? & 0x1f) } else { None },
-                    ..MkeyAttributes::new(pd, 0)
+                    ..attributes
                 };
-                if access & 0x80 != 0 {
+                if is_filled_by_umr {
                     self.create_mkey(attributes)?
                 } else if flags & 0x80 == 0 {
                     let entries = (0..request.u32(0x60)? as usize).map(|entry| {

@@ -22,7 +22,6 @@ const GENERAL: &[Field] = &[
     number(0x2e, 0, 16, 0),   // gid_table_size: 8
     number(0x32, 0, 16, 0),   // pkey_table_size: 128
     flag(0x40, 0),            // compact_address_vector
-    flag(0x40, 7),            // umr_modify_entity_size_disabled
     flag(0x47, 4),            // xrc
     flag(0x49, 0),            // fl_rc_qp_when_roce_disabled
     number(0x67, 3, 5, 8),    // log_max_xrcd

@@ -84,7 +84,8 @@ impl<M: Memory> Device<M> {
         let at = |offset: usize| QPC + offset;
         let service = request.u8(at(1))?;
         let (transport, fixed) = match service {
-            service::RELIABLE | service::UMR => (Transport::ReliableConnection, None),
+            service::RELIABLE => (Transport::ReliableConnection, None),
+            service::UMR => (Transport::Umr, None),
             service::UNRELIABLE => (Transport::UnreliableConnection, None),
             service::DATAGRAM => (Transport::UnreliableDatagram, None),
             // Management packets address these queue pairs by their fixed numbers, 0 and 1.
@@ -181,7 +182,7 @@ impl<M: Memory> Device<M> {
         let transport = self.qp_mut(qp)?.attributes.transport;
         let byte = |at: usize| context.get(at).copied().unwrap_or_default();
         match opcode {
-            0x503 if transport != Transport::UnreliableDatagram && byte(1) != service::UMR => {
+            0x503 if !matches!(transport, Transport::UnreliableDatagram | Transport::Umr) => {
                 let (log_message, log_reads) = (byte(8) & 0x1f, byte(0x91) >> 5);
                 let profile = self.profile();
                 if log_message > profile.log_max_message() || log_reads > profile.log_max_reads {

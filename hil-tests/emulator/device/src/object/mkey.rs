@@ -120,9 +120,9 @@ impl MkeySpace {
 pub(crate) enum Layout {
     /// Contiguous from this address on: a registered region.
     Direct(u64),
-    /// A registered region on pages (access mode MTT): logarithm of the page size, and addresses of the
-    /// pages. The region may begin inside its first page.
-    Pages(u8, Vec<u64>),
+    /// A registered region on pages (access mode MTT): logarithm of the page size, and an entry for each
+    /// page. The region may begin inside its first page.
+    Pages(u8, Vec<PageEntry>),
     /// The ranges of these entries, one after the other.
     List(Vec<Klm>),
     /// The ranges of these entries, one after the other. The number is the logarithm of each length; lengths
@@ -149,17 +149,48 @@ impl Layout {
     /// Replaces the entries of a list from `first` on. The mkey has room for them.
     pub(crate) fn replace(&mut self, first: usize, new: &[Klm]) {
         let (Self::List(entries) | Self::Equal(_, entries)) = self else { return };
-        entries.resize(entries.len().max(first.saturating_add(new.len())), Klm::PADDING);
-        for (entry, new) in entries.iter_mut().skip(first).zip(new) {
-            *entry = *new;
-        }
-        trim(entries);
+        write_over(entries, first, new, Klm::PADDING);
     }
 }
 
-/// Removes the padding at the end of a list.
-pub(crate) fn trim(entries: &mut Vec<Klm>) {
-    let used = entries.iter().rposition(|entry| *entry != Klm::PADDING).map_or(0, |last| last + 1);
+/// A page of a region, as MTT entries contain it: the address, and rights in the lowest two bits
+/// (`MLX5_IB_MTT_READ`, `MLX5_IB_MTT_WRITE` of Linux). The device may not access a page without them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageEntry(pub(crate) u64);
+
+impl PageEntry {
+    const READ: u64 = 1;
+    const WRITE: u64 = 2;
+
+    /// Returns the entry with both rights.
+    pub(crate) const fn with_rights(self) -> Self {
+        Self(self.0 | Self::READ | Self::WRITE)
+    }
+
+    /// Returns whether the device may write to the page, or else read it.
+    pub(crate) const fn allows(self, writes: bool) -> bool {
+        self.0 & (if writes { Self::WRITE } else { Self::READ }) != 0
+    }
+
+    /// Returns the address of the page of `bytes` bytes.
+    pub(crate) const fn address(self, bytes: u64) -> u64 {
+        self.0 & !(bytes.saturating_sub(1) | Self::READ | Self::WRITE)
+    }
+}
+
+/// Writes entries over others, from entry `first` on. `empty` fills a gap before them. Empty entries at the
+/// end are removed.
+pub(crate) fn write_over<T: Copy + PartialEq>(entries: &mut Vec<T>, first: usize, new: &[T], empty: T) {
+    entries.resize(entries.len().max(first.saturating_add(new.len())), empty);
+    for (entry, new) in entries.iter_mut().skip(first).zip(new) {
+        *entry = *new;
+    }
+    trim(entries, empty);
+}
+
+/// Removes empty entries at the end.
+pub(crate) fn trim<T: Copy + PartialEq>(entries: &mut Vec<T>, empty: T) {
+    let used = entries.iter().rposition(|entry| *entry != empty).map_or(0, |last| last + 1);
     entries.truncate(used);
 }
 
@@ -229,19 +260,6 @@ impl Mkey {
         }
     }
 
-    /// Creates a region on pages. The offset of its first byte in the first page is its address modulo the
-    /// page size.
-    pub(crate) fn on_pages(
-        pd: u32,
-        log_page: u8,
-        pages: Vec<u64>,
-        space: (u64, u64),
-        access: Access,
-    ) -> Self {
-        let (start, length) = space;
-        Self { layout: Layout::Pages(log_page, pages), ..Self::region(pd, 0, start, length, access) }
-    }
-
     pub(crate) fn indirect(attributes: MkeyAttributes) -> Self {
         Self {
             tag: attributes.tag,
@@ -269,6 +287,21 @@ impl Mkey {
             bsf_enabled: false,
             layout: Layout::of(attributes.log_entry, entries),
             ..Self::indirect(attributes)
+        }
+    }
+
+    /// Creates a region on pages that a UMR fills.
+    pub(crate) fn on_pages(attributes: MkeyAttributes, log_page: u8) -> Self {
+        Self { layout: Layout::Pages(log_page, Vec::new()), ..Self::indirect(attributes) }
+    }
+
+    /// Sets the size of pages, or of entries of one length, as a logarithm. Other layouts have no such size.
+    pub(crate) const fn set_entry_size(&mut self, log: u8) {
+        if let Layout::Pages(size, _) | Layout::Equal(size, _) = &mut self.layout {
+            *size = log;
+        }
+        if let Some(size) = &mut self.log_entry {
+            *size = log;
         }
     }
 

@@ -59,12 +59,15 @@ pub enum Transport {
     UnreliableConnection,
     /// Single packets to any queue pair, each with its address, without answers (UD).
     UnreliableDatagram,
+    /// No messages. A driver changes mkeys of all protection domains with this queue pair (`REG_UMR` of
+    /// Linux).
+    Umr,
 }
 
 impl Transport {
     /// Returns whether requests have answers.
     pub(crate) const fn is_reliable(self) -> bool {
-        matches!(self, Self::ReliableConnection)
+        matches!(self, Self::ReliableConnection | Self::Umr)
     }
 
     /// Returns whether a send queue executes requests of this opcode.
@@ -75,6 +78,7 @@ impl Transport {
                 !matches!(opcode, Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA | Opcode::MMO)
             }
             Self::UnreliableDatagram => matches!(opcode, Opcode::NOP | Opcode::SEND | Opcode::SEND_IMM),
+            Self::Umr => matches!(opcode, Opcode::NOP | Opcode::UMR),
         }
     }
 
