@@ -1,5 +1,5 @@
-//! Regions of pages that UMRs fill, as Linux's mlx5_ib registers memory (`umr.c`, `wr.c`): access mode MTT, two
-//! entries in an octoword, rights in the lowest bits of an entry.
+//! Regions of pages that UMRs fill, as Linux's mlx5_ib registers memory (`umr.c`, `wr.c`): access mode MTT,
+//! two entries in an octoword, rights in the lowest bits of an entry.
 
 use crate::commands::*;
 use crate::common::*;
@@ -181,7 +181,7 @@ fn tagged(key: Key) -> Key {
 fn a_region_is_filled_by_umrs() {
     let mut driver = Driver::new();
     let pages = driver.host().alloc(8 << 12);
-    let page = |number: u64| pages + (number << 12) | READ | WRITE;
+    let page = |number: u64| (pages + (number << 12)) | READ | WRITE;
     // Two octowords have room for 4 pages. The padding of the block needs none.
     let key = driver.created(2);
     assert_eq!(driver.write(key, FIRST), Err(Syndrome::REMOTE_ACCESS), "free");
@@ -205,7 +205,7 @@ fn entries_come_from_memory_and_from_an_offset_on() {
     let mut driver = Driver::new();
     let list = driver.host().alloc(8192).next_multiple_of(2048);
     let pages = driver.host().alloc(12 << 12);
-    let page = |number: u64| pages + (number << 12) | READ | WRITE;
+    let page = |number: u64| (pages + (number << 12)) | READ | WRITE;
     let put = |driver: &mut Driver, entries: &[u64]| {
         let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_be_bytes()).collect();
         driver.host().put(list, &bytes);
@@ -339,7 +339,8 @@ fn a_revoked_region_leaves_the_domain_of_its_user() {
     driver.setup.good(dealloc);
 }
 
-/// A fast registration: the user's queue pair fills a key of its own domain, reads with it, and invalidates it.
+/// A fast registration: the user's queue pair fills a key of its own domain, reads with it, and invalidates
+/// it.
 #[test]
 fn a_user_registers_by_its_own_queue_pair() {
     const FAST: u64 = LEN | PAGE_SIZE | START | 1 << 8 | TAG | 0b1111 << 18 | 1 << 23 | FREE;

@@ -15,6 +15,13 @@ pair ibv_rc_pingpong -e -n 50
 pair ibv_uc_pingpong -n 200
 pair ibv_ud_pingpong -n 200
 pair ibv_srq_pingpong -n 200 -q 4
+# mlx5_ib registers memory by UMRs: it has made free regions, which UMRs fill.
+mount -t debugfs none /sys/kernel/debug
+grep -q '[1-9]' /sys/kernel/debug/mlx5/*/mr_cache/*/cur || {
+    echo "mlx5_ib has no regions for UMRs"
+    exit 1
+}
+echo "regions by UMRs"
 # The drivers let go of the device, and take it again.
 rmmod rdma_ucm rdma_cm ib_cm iw_cm mlx5_ib mlx5_core || exit 1
 insmod /lib/modules/mlx5_core.ko && insmod /lib/modules/mlx5_ib.ko && ibv_devinfo | grep PORT_ACTIVE

@@ -78,7 +78,8 @@ pub(super) fn check(asked: &ModifyQp, transport: Transport) -> Result<(), Errno>
 /// Returns the attributes that queue pairs of a kind lack.
 const fn foreign(transport: Transport) -> u32 {
     match transport {
-        Transport::ReliableConnection => mask::QKEY,
+        // The kernel alone has queue pairs for its UMRs.
+        Transport::ReliableConnection | Transport::Umr => mask::QKEY,
         Transport::UnreliableConnection => mask::QKEY | mask::OF_ANSWERS,
         Transport::UnreliableDatagram => mask::ACCESS | mask::OF_CONNECTIONS | mask::OF_ANSWERS,
     }
