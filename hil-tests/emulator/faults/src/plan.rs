@@ -243,6 +243,17 @@ mod tests {
         assert_eq!(plan.trace(), "call@2=ENOMEM,call@3=status:8,completion@1=twice,end@1=EBUSY");
     }
 
+    /// An error without a name in the list is traced by its number, and the trace is a plan.
+    #[test]
+    fn a_trace_names_every_error_as_a_plan_does() {
+        for errno in 1..134 {
+            let fault = Fault::Fails { errno, status: 0 };
+            let mut plan = Plan::parse(&format!("call@1={fault}")).unwrap();
+            assert_eq!(asked(&mut plan, Place::Call, 1), [Some(fault)], "{fault}");
+            assert_eq!(Plan::parse(&plan.trace()), Plan::parse(&format!("call@1={fault}")));
+        }
+    }
+
     #[test]
     fn a_fault_that_stays_is_that_of_one_method() {
         let mut plan = Plan::parse("call@2+=EIO").unwrap();
@@ -292,6 +303,9 @@ mod tests {
             "end@1=dies",
             "door@1=EIO",
             "only=all",
+            "call@1=errno:",
+            "call@1=errno:0",
+            "call@1=errno:-5",
         ] {
             assert_eq!(Plan::parse(text), Err(format!("`{text}` is no fault")));
         }

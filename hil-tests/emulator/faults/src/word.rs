@@ -166,6 +166,9 @@ impl Fault {
         if let Some(status) = word.strip_prefix("status:") {
             return Some(Self::Fails { errno: libc::EREMOTEIO, status: status.parse().ok()? });
         }
+        if let Some(number) = word.strip_prefix("errno:") {
+            return number.parse().ok().filter(|number| *number > 0).map(fails);
+        }
         let error = ERRORS.iter().find(|(name, _)| *name == word).map(|(_, errno)| fails(*errno));
         error.or_else(|| WORDS.iter().find(|(name, _)| *name == word).map(|(_, fault)| *fault))
     }
