@@ -143,6 +143,11 @@ pub enum ConfigError {
         /// The entry's length in bytes.
         length: u32,
     },
+    /// The cycles of an interleaved layout in registered memory map 2^62 bytes or more.
+    LengthOver62Bits {
+        /// The length of all cycles in units of 2^50 bytes, rounded down.
+        pebibytes: u16,
+    },
     /// The stride of an entry of an interleaved layout, `bytes + skip`, has more than 16 bits.
     StrideOver16Bits {
         /// The number of the entry, counted from 0.
@@ -267,6 +272,9 @@ impl fmt::Display for ConfigError {
             }
             Self::EntryLength { index, length } => {
                 write!(f, "layout entry {index} has {length} bytes: 1 to {} are allowed", Klm::MAX_BYTES)
+            }
+            Self::LengthOver62Bits { pebibytes } => {
+                write!(f, "{pebibytes} PiB are too long for an mkey: less than 4096 PiB (62 bits) are allowed")
             }
             Self::StrideOver16Bits { index, stride } => {
                 write!(f, "layout entry {index} has a stride of {stride} bytes: {} is the most", u16::MAX)

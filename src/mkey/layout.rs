@@ -186,9 +186,11 @@ impl Mapped {
     /// No layout.
     pub(crate) const NOTHING: Self = Self(0);
 
-    /// Set beside the number of bytes of an interleaved layout. An interleaved layout in a request leaves
-    /// this bit free: 51 streams of 65,535 bytes, 2^32 - 1 times over, are the most. One in registered memory
-    /// may be longer. From 2^62 bytes on, it would lose the high bits of its length.
+    /// The most bytes that a layout maps. An interleaved layout in a request has less: 51 streams of 65,535
+    /// bytes, 2^32 - 1 times over, are the most. One in registered memory is refused from 2^62 bytes on.
+    pub(crate) const MAX_BYTES: u64 = Self::COUNTED - 1;
+
+    /// Set beside the number of bytes of an interleaved layout.
     const INTERLEAVED: u64 = 1 << 63;
 
     /// Set beside the number of bytes of a list from registered memory, whose entries are counted. No list
@@ -215,7 +217,7 @@ impl Mapped {
     /// Returns how many bytes the layout maps.
     #[inline]
     pub(crate) const fn bytes(self) -> u64 {
-        self.0 & (Self::COUNTED - 1)
+        self.0 & Self::MAX_BYTES
     }
 
     /// Returns whether the layout is a list of one byte or more.

@@ -1,5 +1,6 @@
 //! Layouts that are too long for a request: the device reads them from registered memory.
 
+use super::layout::Mapped;
 use super::{InterleavedEntry, KlmEntry, KsmEntry};
 use crate::mkey::error::ConfigError;
 use crate::types::{Key, KsmEntrySize};
@@ -121,7 +122,8 @@ impl<'m> RegisteredList<'m> {
     /// `umr_strided_seg_create_noninline`).
     ///
     /// # Errors
-    /// [`ConfigError::TooManyEntries`], [`ConfigError::StrideOver16Bits`]. The layout is then as before.
+    /// [`ConfigError::TooManyEntries`], [`ConfigError::StrideOver16Bits`], [`ConfigError::LengthOver62Bits`].
+    /// The layout is then as before.
     ///
     /// ```
     /// use mlx5_mkey::error::ConfigError;
@@ -151,10 +153,14 @@ impl<'m> RegisteredList<'m> {
         }
         // At most 65,531 streams of 16 bits each, so the sum fits 32 bits.
         let cycle: u32 = streams.iter().map(|stream| u32::from(stream.bytes)).sum();
+        let length = u64::from(cycle) * u64::from(repeat);
+        if length > Mapped::MAX_BYTES {
+            return Err(ConfigError::LengthOver62Bits { pebibytes: (length >> 50) as u16 });
+        }
         let header = transmute!(StridedHeader::new(repeat, cycle, streams.len() as u16));
         let wire = streams.iter().map(|stream| transmute!(stream.to_wire()));
         self.fill(entries, core::iter::once(header).chain(wire));
-        self.length = u64::from(cycle) * u64::from(repeat);
+        self.length = length;
         (self.entry_size, self.interleaved) = (None, true);
         Ok(())
     }
@@ -272,6 +278,16 @@ mod tests {
             Err(ConfigError::TooManyEntries { max: 8 })
         );
         assert_eq!((list.entries(), list.length()), (5, 7 * cycle));
+        // From 2^62 bytes on, the length would meet the flags beside it.
+        let mut long = std::vec![Wqebb::ZERO; RegisteredList::blocks_for(16_386)];
+        let mut long = RegisteredList::new(&mut long, 0x7f00_0000_0800, KEY).unwrap();
+        let streams = std::vec![stream(65535, 0); 16_385];
+        long.write_interleaved(u32::MAX - 1, &streams[..16_384]).unwrap();
+        let most = long.length();
+        assert!(most < 1 << 62 && Mapped::interleaved(most).bytes() == most);
+        let refused = long.write_interleaved(u32::MAX, &streams);
+        assert_eq!(refused, Err(ConfigError::LengthOver62Bits { pebibytes: 4096 }));
+        assert_eq!((long.entries(), long.length()), (16_385, most));
         list.write(&[entry(1)]).unwrap();
         assert!(!list.is_interleaved() && list.check_list().is_ok());
     }

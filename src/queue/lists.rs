@@ -52,7 +52,9 @@ impl SendRequest<'_, '_> {
     /// stay, also its length: the new entries together have as many bytes as the old ones.
     ///
     /// Entries are replaced in blocks of 4 (kernel `MLX5_UMR_FLEX_ALIGNMENT`). `first` is a multiple of 4.
-    /// Entries that only partly fill their last block end the list.
+    /// Entries that only partly fill their last block end the list: they replace all entries from `first` on,
+    /// and their padding overwrites the rest of the block. No check finds entries whose bytes differ in sum,
+    /// since the mkey does not know the lengths of the old ones. A transfer then ends at the last entry.
     ///
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], with [`ConfigError::TooManyEntries`] for
