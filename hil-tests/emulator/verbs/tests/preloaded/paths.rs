@@ -170,6 +170,45 @@ fn what_is_not_there_is_named_once() {
     });
 }
 
+/// A daemon goes on in a child of the process that opened the device, and that process exits. The child is
+/// told why its device does not work, and can open one of its own.
+#[test]
+fn a_child_whose_parent_has_exited_is_told() {
+    let prepare = |command: &mut Command, directory: &Path| {
+        command.stderr(File::create(directory.join("said")).unwrap());
+    };
+    prepared("paths::a_child_whose_parent_has_exited_is_told", prepare, || {
+        let (mut ends, mut answers) = ([0; 2], [0_u8; 1]);
+        // SAFETY: `ends` has room for two descriptors.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+        assert!(in_child(|| {
+            let context = Context::new();
+            let parent = std::process::id();
+            // SAFETY: the child only runs the code below, and ends without returning.
+            if unsafe { libc::fork() } == 0 {
+                while std::os::unix::process::parent_id() == parent {
+                    std::thread::yield_now();
+                }
+                let refused =
+                    (0..2).all(|_| call(context.0, 0x10, 0, &mut [Attribute::New(0)]) == Err(libc::EIO));
+                let own = Context::new().pd() != u32::MAX;
+                // SAFETY: one byte that lives until the call is over; then the process ends at once.
+                unsafe {
+                    libc::write(ends[1], [u8::from(refused && own)].as_ptr().cast(), 1);
+                    libc::_exit(0);
+                }
+            }
+            true
+        }));
+        // SAFETY: the array has room for one byte.
+        assert_eq!(unsafe { libc::read(ends[0], answers.as_mut_ptr().cast(), 1) }, 1);
+        assert_eq!(answers, [1]);
+        let said = fs::read_to_string(said()).unwrap();
+        let told = "mlx5-uverbs: forked devices is not there: a device that the parent opened answers EIO";
+        assert!(said.starts_with(told) && said.lines().count() == 1, "{said}");
+    });
+}
+
 /// Requests a queue pair of a kind (`enum ib_uverbs_qp_type`).
 fn queue_pair(context: &Context, kind: u64, driver_flags: u32) -> Result<u32, i32> {
     let mut driver = [0; 56];
