@@ -1,38 +1,61 @@
-//! The report of a failed case by the program that runs scenarios.
+//! The report of a failed case by the program that runs scenarios, on the software device in its own process
+//! and behind libmlx5.
 
+use mlx5_testing::preload::{DIRECTORY, built};
 use std::process::Command;
 
-/// The report has the requests, the completions with their causes, the states, and the command that repeats
-/// the case as it ran.
-#[test]
-fn the_program_tells_what_happened() {
-    let name = "r030_what_a_queue_pair_denies_no_key_gives";
+/// A case that fails on a device with the planted fault.
+const CASE: &str = "r030_what_a_queue_pair_denies_no_key_gives";
+
+/// Runs the program on a board with these words. Returns the exit status and the standard output.
+fn run(words: &[&str], is_broken: bool) -> (Option<i32>, String) {
+    let directory = tempfile::tempdir().unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_hil"));
-    program
-        .args(["--device", "softdev", "--filter", name, "--ways", "7"])
-        .env("HIL_BREAK", "denied-as-access");
+    program.args(words).env(DIRECTORY, directory.path());
+    if words.contains(&"uverbs") {
+        program.env("LD_PRELOAD", built().join("libmlx5_uverbs.so"));
+    }
+    if is_broken {
+        program.env("HIL_BREAK", "denied-as-access");
+    }
     let output = program.output().unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// The report has the requests, the completions with their causes, the states, and the command that repeats
+/// the case as it ran. The seed 7 selects the posting method.
+fn the_program_tells_what_happened(board: &str) {
+    let words = ["--device", board, "--filter", CASE, "--ways", "7"];
+    let (status, told) = run(&words, true);
+    assert_eq!(status, Some(1), "{told}");
+    let again = format!("again: cargo xtask hil --board {board} --filter {CASE} --ways ");
     for parts in [
-        &["queue pair", "Error, the device is at block"][..],
+        &["queue pair", ", the device is at block"][..],
         &["block 0: RDMA_READ"],
         &["completion: ", "REQ_ERR", "forbids its peer to read (rre)"],
-        &["again: cargo xtask hil --board softdev --filter ", name, " --ways "],
-        &["hil: failed ", name],
+        &[&again],
+        &["hil: failed ", CASE],
     ] {
         let found = told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
         assert!(found, "no line has {parts:?}:\n{told}");
     }
     // The repetition fails in the same way.
-    let (_, again) = told.lines().find_map(|line| line.split_once("again: cargo xtask hil ")).unwrap();
-    let words = again.split(' ').map(|word| if word == "--board" { "--device" } else { word });
-    let mut program = Command::new(env!("CARGO_BIN_EXE_hil"));
-    let again = program.args(words).env("HIL_BREAK", "denied-as-access").output().unwrap();
+    let (_, command) = told.lines().find_map(|line| line.split_once("again: cargo xtask hil ")).unwrap();
+    let words: Vec<_> =
+        command.split(' ').map(|word| if word == "--board" { "--device" } else { word }).collect();
     let failed = |text: &str| text.lines().find(|line| line.starts_with("hil: failed")).map(str::to_owned);
-    assert_eq!(failed(&String::from_utf8(again.stdout).unwrap()), failed(&told));
+    assert_eq!(failed(&run(&words, true).1), failed(&told));
     // A device without faults causes no report.
-    program = Command::new(env!("CARGO_BIN_EXE_hil"));
-    let right = program.args(["--device", "softdev", "--filter", name, "--ways", "7"]).output().unwrap();
-    assert_eq!(right.status.code(), Some(0));
+    let (status, right) = run(&words, false);
+    assert!(status == Some(0) && !right.contains("again: "), "{right}");
+}
+
+#[test]
+fn a_failed_case_is_told_on_the_software_device() {
+    the_program_tells_what_happened("softdev");
+}
+
+#[test]
+fn a_failed_case_is_told_behind_libmlx5() {
+    the_program_tells_what_happened("uverbs");
 }

@@ -92,7 +92,7 @@ fn obey() -> i32 {
         }
         Ok(Options { instead: Some(Instead::Count), .. }) => count(),
         Ok(Options { filter, after, ways, instead: None }) => {
-            i32::from(!scenarios(Selection { filter, after, ways }))
+            i32::from(!scenarios(Selection { filter, after, ways, ..Selection::default() }))
         }
     }
 }

@@ -12,8 +12,11 @@ use alloc::boxed::Box;
 use alloc::string::String;
 
 /// The selection of cases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection<'a> {
+    /// The name of the board in the command that repeats a failed case. `cargo xtask hil` replaces it by the
+    /// name of its own board.
+    pub board: &'a str,
     /// Selects cases whose name contains this text.
     pub filter: &'a str,
     /// Selects cases after the one with this name, to continue a lost run. Selects none if no case has the
@@ -21,6 +24,13 @@ pub struct Selection<'a> {
     pub after: Option<&'a str>,
     /// The posting methods.
     pub ways: Ways,
+}
+
+impl Default for Selection<'_> {
+    /// Returns all cases, on the software device.
+    fn default() -> Self {
+        Self { board: "softdev", filter: "", after: None, ways: Ways::default() }
+    }
 }
 
 /// A case: it checks a requirement, or measures a value.
@@ -128,7 +138,7 @@ pub fn run_guarded<E: core::fmt::Display>(
             *board.way() = way;
             if let Err(reason) = guard(&mut || case.run(&mut *board, &mut tell)) {
                 history::lines(&mut *board).iter().for_each(|line| tell(Event::Log(line)));
-                tell(Event::Log(&again(board.name(), name, way)));
+                tell(Event::Log(&again(selection.board, name, way)));
                 failed = Some(if programs { reason } else { by(way, &reason) });
                 break;
             }

@@ -5,7 +5,7 @@
 //! selects the posting methods of each case: `all`, a single one, or a random seed that draws one for each
 //! case. FOLDER holds the programs of the storage example. See `cargo xtask hil`.
 
-use hil_tests::board::{Board, DevxBoard, SoftBoard};
+use hil_tests::board::{Board, DevxBoard, SoftBoard, break_stand_in};
 use hil_tests::cases::{self, Selection};
 use hil_tests::protocol::Event;
 use hil_tests::qp_pair::Verdict;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     };
     // Cases in which this program hangs, to test the runner.
     let hangs = std::env::var("HIL_HANG").unwrap_or_default();
-    let selection = Selection { filter: &filter, after: after.as_deref(), ways };
+    let selection = Selection { board: &device, filter: &filter, after: after.as_deref(), ways };
     let result = cases::run_guarded(
         selection,
         || open(&device, programs.as_deref()),
@@ -85,20 +85,28 @@ fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
     })
 }
 
-/// Returns the faults of the software device, which test the report of a failed case.
-fn faults() -> Faults {
-    let denied_as_access = std::env::var("HIL_BREAK").is_ok_and(|fault| fault == "denied-as-access");
-    Faults { denied_as_access, ..Faults::default() }
+/// Returns whether the software device gets a fault, to test the report of a failed case.
+fn is_broken() -> bool {
+    std::env::var("HIL_BREAK").is_ok_and(|fault| fault == "denied-as-access")
 }
 
 fn open(name: &str, programs: Option<&Path>) -> Result<Box<dyn Board>, Box<dyn Error>> {
     Ok(match name {
-        "softdev" => Box::new(SoftBoard::new(DeviceProfile::default()).with_faults(faults())),
+        "softdev" => {
+            let faults = Faults { denied_as_access: is_broken(), ..Faults::default() };
+            Box::new(SoftBoard::new(DeviceProfile::default()).with_faults(faults))
+        }
         "softdev-wrapped" => {
             let crypto = CryptoMode::Wrapped;
             Box::new(SoftBoard::new(DeviceProfile { crypto, ..DeviceProfile::default() }))
         }
-        "uverbs" => Box::new(DevxBoard::open("uverbs", None, programs)?),
-        device => Box::new(DevxBoard::open("device", Some(device), programs)?),
+        "uverbs" => {
+            let board = DevxBoard::open(None, programs)?;
+            if is_broken() {
+                break_stand_in();
+            }
+            Box::new(board)
+        }
+        device => Box::new(DevxBoard::open(Some(device), programs)?),
     })
 }

@@ -31,9 +31,6 @@ use std::path::Path;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// The board name by which users select the device of the stand-in.
-const UVERBS: &str = "uverbs";
-
 /// The most time until all queues are quiet. An emulated machine next to other work needs far less: only a
 /// lost completion takes longer.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,7 +46,8 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An mlx5 device behind libmlx5.
 pub struct DevxBoard {
-    name: &'static str,
+    /// The device is that of the stand-in.
+    stand_in: bool,
     begin: Instant,
     device: Device,
     /// The device's clock, if the kernel maps it.
@@ -182,25 +180,22 @@ fn drains(device: &Device, pd: &Pd) -> Result<bool, DevxError> {
 }
 
 impl DevxBoard {
-    /// Opens a device. `name` is the user's name of the board; the folder `programs` holds the storage
-    /// example, if given.
+    /// Opens a device by its name. Without a name, opens the device of the stand-in for the kernel. The
+    /// folder `programs` holds the storage example, if given.
     ///
     /// # Errors
     /// A missing package, permission or capability.
-    pub fn open(
-        name: &'static str,
-        device: Option<&str>,
-        programs: Option<&Path>,
-    ) -> Result<Self, DevxError> {
+    pub fn open(device: Option<&str>, programs: Option<&Path>) -> Result<Self, DevxError> {
+        let stand_in = device.is_none();
         let service = programs.map(|folder| Service::new(folder, device));
         let device = Device::open(device)?;
         let pds = [device.alloc_pd()?, device.alloc_pd()?];
         let events = device.events()?;
         // The stand-in's device has one KEK and one credential. For other devices only the owner knows them.
-        let wrapped = device.crypto().key_import() == KeyImport::Wrapped && name == UVERBS;
+        let wrapped = device.crypto().key_import() == KeyImport::Wrapped && stand_in;
         let factory = if wrapped { Some((CredentialId::new(0)?, ImportKekId::new(0)?)) } else { None };
         let mut board = Self {
-            name,
+            stand_in,
             begin: Instant::now(),
             clock: device.clock().ok(),
             drains: drains(&device, &pds[0])?,
@@ -296,10 +291,6 @@ impl DevxBoard {
 }
 
 impl Board for DevxBoard {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn capabilities(&self) -> Capabilities {
         let general = self.device.capabilities();
         // Without keys no encryption is possible.
@@ -310,7 +301,7 @@ impl Board for DevxBoard {
             drain: self.drains,
             login: self.factory.is_some(),
             // A device that the user names is hardware.
-            hardware: self.name != UVERBS,
+            hardware: !self.stand_in,
             fixed_entries: general.fixed_buffer_size,
             long_lists: general.max_umr_entries() > 1 << 16,
             bare: false,
@@ -503,7 +494,7 @@ impl Board for DevxBoard {
 
     fn completions(&self) -> Vec<String> {
         // The stand-in's device knows the causes.
-        if self.name == UVERBS
+        if self.stand_in
             && let Some(words) = told_by_stand_in()
         {
             return words.lines().map(str::to_owned).collect();
@@ -594,6 +585,15 @@ fn told_by_stand_in() -> Option<String> {
     let length = unsafe { completions(words.as_mut_ptr(), words.len()) };
     words.truncate(length.min(words.len() - 1));
     Some(String::from_utf8_lossy(&words).into_owned())
+}
+
+/// Plants the fault of [`mlx5_softdev::Faults::denied_as_access`] in the device of the stand-in, to test the
+/// report of a failed case.
+pub fn break_stand_in() {
+    // SAFETY: only the stand-in for the kernel has this name, and this type.
+    if let Ok(plant) = unsafe { Library::this().get::<extern "C" fn()>(b"mlx5_uverbs_break\0") } {
+        plant();
+    }
 }
 
 /// Returns the DEK for a key in plaintext.

@@ -3,5 +3,5 @@
 mod devx;
 mod service;
 
-pub use devx::DevxBoard;
+pub use devx::{DevxBoard, break_stand_in};
 pub use hil_scenarios::board::*;

@@ -284,6 +284,20 @@ fn a_flood_is_a_hang() {
     }
 }
 
+/// The program of a board does not know the name of the board, nor the file that describes it.
+#[test]
+fn a_failed_case_is_repeated_on_the_same_board() {
+    let rig = Rig::new(
+        "say 'cases 1' 'start a'; echo again: cargo xtask hil --board softdev --filter a --ways batch
+         say 'failed a: it is odd' done",
+    );
+    let file = rig.path("boards.toml").display().to_string();
+    let again = format!("cargo xtask hil --board fake --boards {file} --filter a --ways batch");
+    let ran = rig.run(&[]);
+    let shown = ran.out.lines().find_map(|line| line.split_once("again: "));
+    assert_eq!((shown.map(|(_, command)| command), ran.status), (Some(&*again), Some(1)), "{}", ran.out);
+}
+
 #[test]
 fn rubbish_is_log() {
     let rig = Rig::new(

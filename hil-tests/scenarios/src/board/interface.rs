@@ -16,9 +16,6 @@ use mlx5_mkey::types::{DekId, Key, UmrFence};
 
 /// A board with an mlx5 device.
 pub trait Board {
-    /// Returns the name by which the user chose the board.
-    fn name(&self) -> &'static str;
-
     /// Returns the capabilities of the board.
     fn capabilities(&self) -> Capabilities;
 

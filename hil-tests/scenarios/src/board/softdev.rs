@@ -317,10 +317,6 @@ fn rights(access: Access) -> softdev::Access {
 }
 
 impl Board for SoftBoard {
-    fn name(&self) -> &'static str {
-        "softdev"
-    }
-
     fn capabilities(&self) -> Capabilities {
         let xts = match self.device.profile().xts {
             softdev::XtsEngine::MultiBlock => Some(XtsEngine::MultiBlock),

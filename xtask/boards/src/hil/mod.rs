@@ -297,6 +297,9 @@ fn perform_one(
     });
     let required = options.require.clone();
     let mut monitor = Monitor::new(name, description.limits(), required, description.capabilities.clone());
+    if let Some(file) = &options.boards {
+        monitor.set_boards(file);
+    }
     let mut board = make(description);
     let mut selection = vec!["--ways".to_owned(), ways.to_string()];
     if !options.filter.is_empty() {
@@ -309,7 +312,7 @@ fn perform_one(
         None => description.reach.device(),
     };
     let mut results = Results { device, ..monitor.results().clone() };
-    let known = Selection { filter: &options.filter, after: None, ways }.cases().count();
+    let known = Selection { filter: &options.filter, ways, ..Selection::default() }.cases().count();
     if options.require_cases && results.announced != known {
         let announced = results.announced;
         results

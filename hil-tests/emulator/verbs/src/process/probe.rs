@@ -10,7 +10,7 @@ use crate::ground::fault::{self, Place, Plan};
 use crate::ground::owner;
 use crate::process::{calls, schedule};
 use crate::state::Counts;
-use mlx5_softdev::Device;
+use mlx5_softdev::{Device, Faults};
 use std::ffi::{CStr, c_char, c_int};
 
 /// Makes the `nth` destruction of an object from now fail with EBUSY, counted from 1. 0 cancels this.
@@ -56,6 +56,14 @@ pub(crate) extern "C" fn mlx5_uverbs_reuse_numbers() {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
     owner::as_device(|| calls::with_device(|device| device.fill(number)));
+}
+
+/// Plants a fault in the device: an access that a queue pair denies is answered as one without the right.
+// SAFETY: no other symbol has this name.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn mlx5_uverbs_break() {
+    let faults = Faults { denied_as_access: true, ..Faults::default() };
+    owner::as_device(|| calls::with_device(|device| device.set_faults(faults)));
 }
 
 /// Returns a number of objects in this process: 0 contexts, 1 objects, 2 channels, 3 refused destructions so

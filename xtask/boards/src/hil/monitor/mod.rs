@@ -5,6 +5,7 @@
 use super::results::{Case, Ending, Results, Verdict};
 use hil_scenarios::protocol::Event;
 use std::collections::{HashSet, VecDeque};
+use std::path::Path;
 use std::time::Duration;
 use xtask_parsers::limits::Limits;
 
@@ -64,6 +65,8 @@ pub(super) struct Monitor {
     /// The board is reset once after a hang, and once after a death.
     has_hung: bool,
     has_died: bool,
+    /// The option for the file of boards, if the user named one.
+    boards: String,
     results: Results,
 }
 
@@ -81,8 +84,22 @@ impl Monitor {
             announced: None,
             has_hung: false,
             has_died: false,
+            boards: String::new(),
             results: Results::nothing(board, Ending::Broken("the run has not ended".into())),
         }
+    }
+
+    /// Sets the file in which the user's board is described.
+    pub(super) fn set_boards(&mut self, file: &Path) {
+        self.boards = format!(" --boards {}", file.display());
+    }
+
+    /// Returns the command that repeats a case, with the name of this board. A board's program does not know
+    /// the name under which it runs. Returns `None` for other lines.
+    fn repetition(&self, line: &str) -> Option<String> {
+        const COMMAND: &str = "again: cargo xtask hil --board ";
+        let (_, options) = line.strip_prefix(COMMAND)?.split_once(' ')?;
+        Some(format!("{COMMAND}{}{} {options}", self.results.board, self.boards))
     }
 
     /// The caller has started the board's program, for the first time or after a reset.
@@ -107,7 +124,8 @@ impl Monitor {
             return step;
         }
         let Some(event) = Event::parse(line) else {
-            keep(&mut self.log, line);
+            let repetition = self.repetition(line);
+            keep(&mut self.log, repetition.as_deref().unwrap_or(line));
             return step;
         };
         if matches!(self.phase, Phase::Starting) {
