@@ -274,7 +274,10 @@ impl fmt::Display for ConfigError {
                 write!(f, "layout entry {index} has {length} bytes: 1 to {} are allowed", Klm::MAX_BYTES)
             }
             Self::LengthOver62Bits { pebibytes } => {
-                write!(f, "{pebibytes} PiB are too long for an mkey: less than 4096 PiB (62 bits) are allowed")
+                write!(
+                    f,
+                    "{pebibytes} PiB are too long for an mkey: less than 4096 PiB (62 bits) are allowed"
+                )
             }
             Self::StrideOver16Bits { index, stride } => {
                 write!(f, "layout entry {index} has a stride of {stride} bytes: {} is the most", u16::MAX)
