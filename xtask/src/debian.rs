@@ -21,7 +21,7 @@ pub const CXX: &[Package] = &[("g++", "/usr/bin/g++")];
 /// The tool that counts instructions.
 pub const VALGRIND: &[Package] = &[("valgrind", "/usr/bin/valgrind")];
 
-/// rdma-core's tests and examples, perftest, UCX and qperf.
+/// rdma-core's tests, examples and diagnostics, perftest, UCX, qperf and `rdma`.
 pub const PEERS: &[Package] = &[
     ("ibverbs-utils", "/usr/bin/ibv_devinfo"),
     ("python3-pyverbs", "/usr/share/doc/rdma-core/tests/run_tests.py"),
@@ -30,6 +30,8 @@ pub const PEERS: &[Package] = &[
     ("perftest", "/usr/bin/ib_write_bw"),
     ("ucx-utils", "/usr/bin/ucx_perftest"),
     ("qperf", "/usr/bin/qperf"),
+    ("infiniband-diags", "/usr/sbin/ibstat"),
+    ("iproute2", "/usr/bin/rdma"),
 ];
 
 /// Compilers for C and C++.

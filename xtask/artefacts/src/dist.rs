@@ -43,7 +43,6 @@ const PAGE: &str = "hil-tests/emulator/EMULATOR.md";
 const FILES: &[(&str, &str, u32)] = &[
     (emulate::LAUNCHER, "mlx5-emulate", 0o755),
     ("hil-tests/emulator/verbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
-    ("hil-tests/emulator/verbs/bin/rdma", "bin/rdma", 0o755),
     (PAGE, "README.md", 0o644),
     ("LICENSE-APACHE", "LICENSE-APACHE", 0o644),
     ("LICENSE-MIT", "LICENSE-MIT", 0o644),

@@ -54,6 +54,15 @@ const TESTS: &str = "/usr/share/doc/rdma-core/tests";
 /// The time limit of `dpdk-test`. Its cases are short, but half a million mkeys are made before each.
 const AUTOTEST: Duration = Duration::from_secs(2 * 60 * 60);
 
+/// Programs that show the port, and words that each prints.
+const SHOWN: &[(&str, &[&str])] = &[
+    ("ibstat", &["CA 'mlx5_0'", "State: Active", "Physical state: LinkUp", "Link layer: Ethernet"]),
+    ("ibstatus", &["'mlx5_0' port 1", "fe80:0000:0000:0000:", "4: ACTIVE", "5: LinkUp", "Ethernet"]),
+    ("rdma link", &["link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev "]),
+    ("rdma -j dev", &["\"ifname\":\"mlx5_0\"", "\"node_type\":\"ca\""]),
+    ("ibv_devinfo -v", &["GID[  0]:\t\tfe80:", "GID[  1]:\t\tfe80:", ", RoCE v1", ", RoCE v2"]),
+];
+
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     only: Option<String>,
@@ -111,6 +120,9 @@ pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
             }
         };
         run("ibv_devinfo", &|| device.devinfo());
+        for (line, proofs) in SHOWN {
+            run(line, &|| device.shown(line, proofs));
+        }
         for module in MODULES {
             let name = format!("{} ({}, {})", module.name, module.crypto, module.engine);
             run(&name, &|| device.module(module));
@@ -185,6 +197,19 @@ impl Device<'_> {
             Ok("mlx5_0 has an active port".into())
         } else {
             Err(end.to_string())
+        }
+    }
+
+    /// Runs a program that must print all of `proofs`.
+    fn shown(&self, line: &str, proofs: &[&str]) -> Result<String, String> {
+        let mut words = line.split(' ');
+        let mut command = self.program(words.next().unwrap_or_default(), "plaintext");
+        command.args(words);
+        let end = self.start("shown", command)?.finish(LIMIT)?;
+        match proofs.iter().find(|proof| !end.output.contains(**proof)) {
+            None if end.status.success() => Ok("shows the port".into()),
+            None => Err(end.to_string()),
+            Some(proof) => Err(format!("did not print `{proof}`: {end}")),
         }
     }
 

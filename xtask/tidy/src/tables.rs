@@ -40,6 +40,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             ("clock", &[]),
             ("crypto", &[]),
             ("faults", &[]),
+            ("gids", &[]),
             ("interface_state", &[]),
             ("memory", &[]),
             ("profile", &[]),
@@ -47,7 +48,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             ("signature", &[]),
             ("bus", &["memory"]),
             ("capabilities", &["profile"]),
-            ("datagram", &["profile", "refusal"]),
+            ("datagram", &["gids", "profile", "refusal"]),
             ("message", &["refusal", "datagram"]),
             ("object", &["crypto", "faults", "message"]),
             ("outbound", &["message"]),
@@ -91,6 +92,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             (
                 "device",
                 &[
+                    "gids",
                     "clock",
                     "faults",
                     "interface_state",
@@ -373,6 +375,7 @@ pub(crate) const UNSAFE: &[&str] = &[
     "hil-tests/emulator/verbs/src/process/interpose/files.rs",
     "hil-tests/emulator/verbs/src/process/interpose/locks.rs",
     "hil-tests/emulator/verbs/src/process/interpose/mappings.rs",
+    "hil-tests/emulator/verbs/src/process/interpose/netlink.rs",
     "hil-tests/emulator/verbs/src/process/interpose/next.rs",
     "hil-tests/emulator/verbs/src/process/interpose/paths.rs",
     "hil-tests/emulator/verbs/src/process/interpose/reads.rs",

@@ -1,6 +1,7 @@
 //! The address of a datagram: the address vector of the work request, and the route that the receiver gets
 //! before the data.
 
+use crate::gids::Gids;
 use crate::profile::{LID, Port};
 use crate::refusal::Reason;
 use zerocopy::big_endian::{U16, U32};
@@ -65,23 +66,40 @@ struct Route {
     destination: [u8; 16],
 }
 
+/// The port that a datagram goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// The sender's port, or one that shares its GID.
+    Own(u32),
+    /// The port of another device.
+    Other(u32),
+    /// No known port.
+    Nowhere,
+}
+
 impl AddressVector {
-    /// Returns the number of the destination queue pair, or `None` if the destination is another port.
+    /// Returns the destination port, with the number of the destination queue pair.
     ///
     /// # Errors
     /// [`Reason::AddressVector`] for a vector without its second half.
-    pub(crate) fn destination(&self, port: Port, gid: [u8; 16]) -> Result<Option<u32>, Reason> {
+    pub(crate) fn destination(&self, port: Port, gids: &Gids) -> Result<Destination, Reason> {
         let word = self.destination_qpn.get();
         if word & EXTENDED == 0 {
             return Err(Reason::AddressVector);
         }
         let is_global = port == Port::Ethernet || self.index_and_flow.get() & GLOBAL != 0;
-        let is_own = if is_global { self.gid == gid } else { self.udp_source_port_or_lid.get() == LID };
-        Ok(is_own.then_some(word & 0x00ff_ffff))
+        let is_own = if is_global { gids.is_own(self.gid) } else { self.udp_source_port_or_lid.get() == LID };
+        let number = word & 0x00ff_ffff;
+        Ok(match is_own {
+            true => Destination::Own(number),
+            false if is_global && gids.is_others(self.gid) => Destination::Other(number),
+            false => Destination::Nowhere,
+        })
     }
 
     /// Returns the fields of a datagram from this port with `bytes` of data.
-    pub(crate) fn datagram(&self, port: [u8; 16], own_qkey: u32, bytes: usize, immediate: bool) -> Datagram {
+    pub(crate) fn datagram(&self, gids: &Gids, own_qkey: u32, bytes: usize, immediate: bool) -> Datagram {
+        let index = (self.index_and_flow.get() >> 20) as u8;
         let length = HEADERS + bytes.next_multiple_of(4) + if immediate { IMMEDIATE } else { 0 };
         let flow = self.index_and_flow.get() & 0x000f_ffff;
         let route = Route {
@@ -89,7 +107,7 @@ impl AddressVector {
             payload_bytes: U16::new(length as u16),
             next_header: UDP,
             hop_limit: self.hop_limit,
-            source: port,
+            source: gids.at(index.into()),
             destination: self.gid,
         };
         let qkey = match self.qkey.get() {

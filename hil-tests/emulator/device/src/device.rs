@@ -5,6 +5,7 @@ use crate::capabilities::LOG_MAX_ENTRIES;
 use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::gate::Gate;
+use crate::gids::Gids;
 use crate::interface_state::Interface;
 use crate::memory::Memory;
 use crate::message::Message;
@@ -134,6 +135,7 @@ pub struct Device<M> {
     pub(crate) gate: Gate,
     pub(crate) clock: Clock,
     pub(crate) interface: Interface,
+    pub(crate) gids: Gids,
 }
 
 impl<M: Memory> Device<M> {
@@ -155,7 +157,19 @@ impl<M: Memory> Device<M> {
             gate: Gate::default(),
             clock: Clock::default(),
             interface: Interface::default(),
+            gids: Gids::new(profile.port_gid),
         }
+    }
+
+    /// Sets the port's table of GIDs: a datagram comes from the entry that its address vector names, and may
+    /// go to any entry. Without entries, the port has the GID of the profile.
+    pub fn set_gids(&mut self, table: Vec<[u8; 16]>) {
+        self.gids.set(table);
+    }
+
+    /// Notes that a GID leads to another device, so that datagrams to the GID are sent.
+    pub fn reach(&mut self, gid: [u8; 16]) {
+        self.gids.reach(gid);
     }
 
     /// Sets the faults of the device from now on. Loaded DEKs stay as they are.

@@ -32,6 +32,7 @@ pub mod factory;
 mod faults;
 mod fetch;
 mod gate;
+mod gids;
 mod interface;
 mod interface_state;
 mod keys;

@@ -1,7 +1,7 @@
 //! Messages without answers. For the requester, a message is done when it is sent. The responder takes or
 //! drops it.
 
-use crate::datagram::{AddressVector, Datagram, MAX_BYTES};
+use crate::datagram::{AddressVector, Datagram, Destination, MAX_BYTES};
 use crate::device::Device;
 use crate::execute::Outcome;
 use crate::fetch::{SendSegment, Wqe};
@@ -27,14 +27,20 @@ impl<M: Memory> Device<M> {
             let (length, limit) = (data.len() as u64, MAX_BYTES as u64);
             return Err(Reason::MessageTooLong { length, limit }.into());
         }
-        let port = self.profile.port_gid;
-        let to = address.destination(self.profile.port, port)?.map(|to| self.whereabouts(to));
+        let to = match address.destination(self.profile.port, &self.gids)? {
+            Destination::Own(number) => Some(self.whereabouts(number)),
+            // A queue pair of this device has another address.
+            Destination::Other(number) => {
+                Some(self.whereabouts(number)).filter(|peer| matches!(peer, Peer::Remote(_)))
+            }
+            Destination::Nowhere => None,
+        };
         let payload = match wqe.posted.opcode {
             Opcode::SEND_IMM => Payload::Immediate(wqe.control.imm.get()),
             _ => Payload::None,
         };
         let has_immediate = payload != Payload::None;
-        let datagram = Some(address.datagram(port, qp.qkey, data.len(), has_immediate));
+        let datagram = Some(address.datagram(&self.gids, qp.qkey, data.len(), has_immediate));
         let bytes = data.len() as u32;
         let solicited = wqe.control.flags().solicited();
         let request = Request::Send { data: Arc::new(data), payload, solicited };

@@ -111,6 +111,53 @@ fn datagrams_that_nobody_takes_are_dropped() {
     assert_eq!(host.poll_recv(B).unwrap().opcode(), CqeOpcode::RESPONDER_SEND);
 }
 
+/// The index above the flow label names the source (`mlx5_ib_create_ah`: `stat_rate_sl`, `grh_gid_fl`).
+#[test]
+fn a_datagram_comes_from_the_entry_of_the_table_that_it_names() {
+    let mut host = datagrams();
+    let second = [7; 16];
+    host.device.set_gids(vec![GID, second]);
+    let (to, target) = host.region(256, Access::ALL);
+    for (index, source) in [(0_u8, GID), (1, second), (9, GID)] {
+        host.post_receive(B, &[segment(to, 64, target)]);
+        let mut address = address(host.q[B].qpn, QKEY, second);
+        address[28..32].copy_from_slice(&(u32::from(index) << 20).to_be_bytes());
+        host.post(A, datagram(Opcode::SEND, 0, address, &[]));
+        host.ring(A);
+        host.good(A);
+        assert!(host.poll_recv(B).is_some(), "any entry is a destination");
+        let route = host.get(to, GRH);
+        assert_eq!((&route[8..24], &route[24..40]), (&source[..], &second[..]));
+    }
+}
+
+#[test]
+fn a_datagram_to_a_known_address_of_another_device_is_sent() {
+    let mut host = datagrams();
+    host.device.set_numbers(Numbered::Qp, 0x40, 0x7f).unwrap();
+    let other = [8; 16];
+    let mut sent = |to| {
+        host.post(A, datagram(Opcode::SEND, 0, address(to, QKEY, other), &[]));
+        host.ring(A);
+        host.good(A);
+        host.device.take_message().is_some()
+    };
+    assert!(!sent(0x99), "nobody knows the address");
+    host.device.reach(other);
+    let mut sent = |to| {
+        host.post(A, datagram(Opcode::SEND, 0, address(to, QKEY, other), &[]));
+        host.ring(A);
+        host.good(A);
+        host.device.take_message().is_some()
+    };
+    assert!(sent(0x99));
+    let own = host.q[B].qpn;
+    host.post(A, datagram(Opcode::SEND, 0, address(own, QKEY, other), &[]));
+    host.ring(A);
+    host.good(A);
+    assert!(host.device.take_message().is_none() && host.poll_recv(B).is_none(), "this device is elsewhere");
+}
+
 #[test]
 fn datagrams_go_to_other_devices() {
     let (mut one, mut two) = (datagrams(), datagrams());

@@ -7,9 +7,11 @@ use crate::ground::abi::{
     ContextRequest, ContextResponse, DeviceResponse, DeviceResponseExtended, GidEntry, PortResponse,
 };
 use crate::ground::errno::Errno;
+use crate::ground::port::{self, Port, Version};
 use crate::ground::sysfs;
 use crate::state::channel::Kind;
 use crate::state::clock;
+use crate::state::port::NUMBER;
 use mlx5_softdev::DeviceProfile;
 use zerocopy::IntoBytes;
 
@@ -31,10 +33,7 @@ const MTU_4096: u8 = 5;
 
 /// GIDs follow IP or link-local rules (`IB_UVERBS_PCF_IP_BASED_GIDS`), and the port supports connection
 /// management.
-const PORT_CAPABILITIES: u32 = 1 << 26 | 1 << 16;
-
-/// `IB_UVERBS_GID_TYPE_ROCE_V2`.
-const ROCE_V2: u32 = 2;
+const PORT_CAPABILITIES: u32 = 1 << 26 | sysfs::CONNECTION_MANAGEMENT;
 
 /// GET_CONTEXT.
 pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
@@ -92,8 +91,8 @@ fn description(profile: &DeviceProfile) -> DeviceResponse {
     let windows = !profile.inner_remote_rights;
     DeviceResponse {
         firmware: 22 << 32 | 99 << 16,
-        node_guid: sysfs::GUID,
-        system_image_guid: sysfs::GUID,
+        node_guid: port::GUID,
+        system_image_guid: port::GUID,
         max_mr_size: u64::MAX,
         page_sizes: 0xffff_ffff_ffff_f000,
         vendor: 0x02c9,
@@ -160,46 +159,64 @@ fn known_port(call: &Call<'_>, attribute: u16) -> Result<(), Errno> {
 /// QUERY_PORT.
 pub(super) fn query_port(call: &mut Call<'_>) -> Result<(), Errno> {
     known_port(call, 0)?;
+    let port = &call.state.port;
+    let (state, physical_state) = port.states();
     let response = PortResponse {
         capabilities: PORT_CAPABILITIES,
         max_message: call.state.device.profile().max_message_bytes,
-        gid_table: 1,
+        gid_table: port::GIDS as u32,
         pkey_table: 1,
-        state: 4, // active
+        state,
         max_mtu: MTU_4096,
-        active_mtu: MTU_4096,
+        active_mtu: port.mtu,
         max_vl: 1,
-        active_width: 2,   // 4X
-        active_speed: 32,  // EDR
-        physical_state: 5, // link up
-        link_layer: 2,     // Ethernet
-        flags: 1,          // a global route is required
+        active_width: 2,  // 4X
+        active_speed: 32, // EDR
+        physical_state,
+        link_layer: 2, // Ethernet
+        flags: 1,      // a global route is required
         ..PortResponse::default()
     };
     call.request.answer(1, response.as_bytes())
 }
 
-fn gid_entry() -> GidEntry {
-    GidEntry { gid: sysfs::gid(), index: 0, port: 1, kind: ROCE_V2, interface: 0 }
+/// Returns an entry of the port's table of GIDs, or `None` for an empty one.
+fn gid_entry(port: &Port, index: usize) -> Option<GidEntry> {
+    let entry = port.entries.get(index)?;
+    let kind = match entry.version {
+        Version::V1 => 1, // IB_UVERBS_GID_TYPE_ROCE_V1
+        Version::V2 => 2, // IB_UVERBS_GID_TYPE_ROCE_V2
+    };
+    let interface = entry.interface.index;
+    Some(GidEntry { gid: entry.gid, index: index as u32, port: NUMBER.into(), kind, interface })
 }
 
-/// QUERY_GID_TABLE.
+/// QUERY_GID_TABLE: answers with the entries that are in use.
 pub(super) fn query_gid_table(call: &mut Call<'_>) -> Result<(), Errno> {
     let size = usize::try_from(call.request.number(0)).map_err(|_| Errno::INVAL)?;
-    if call.request.number(1) != 0 || size < size_of::<GidEntry>() || call.request.room(2) < size {
+    let port = &call.state.port;
+    let room = call.request.room(2).checked_div(size).ok_or(Errno::INVAL)?;
+    if call.request.number(1) != 0 || size < size_of::<GidEntry>() || room < port.entries.len() {
         return Err(Errno::INVAL);
     }
-    call.request.answer(2, gid_entry().as_bytes())?;
-    call.request.answer(3, &1u64.to_ne_bytes())
+    let mut table = Vec::new();
+    for entry in (0..port.entries.len()).filter_map(|index| gid_entry(port, index)) {
+        table.extend_from_slice(entry.as_bytes());
+        table.resize(table.len().next_multiple_of(size), 0);
+    }
+    call.request.answer(2, &table)?;
+    call.request.answer(3, &(port.entries.len() as u64).to_ne_bytes())
 }
 
 /// QUERY_GID_ENTRY.
 pub(super) fn query_gid_entry(call: &mut Call<'_>) -> Result<(), Errno> {
     known_port(call, 0)?;
-    if call.request.number(1) != 0 || call.request.number(2) != 0 {
+    let index = call.request.number(1) as usize;
+    if index >= port::GIDS || call.request.number(2) != 0 {
         return Err(Errno::INVAL);
     }
-    call.request.answer(3, gid_entry().as_bytes())
+    let entry = gid_entry(&call.state.port, index).ok_or(Errno::NODATA)?;
+    call.request.answer(3, entry.as_bytes())
 }
 
 /// ASYNC_EVENT_ALLOC.

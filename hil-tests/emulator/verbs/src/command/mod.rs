@@ -10,6 +10,7 @@ mod invoke;
 mod lacking;
 mod memory;
 pub(crate) mod methods;
+pub(crate) mod nldev;
 pub(crate) mod numbers;
 mod queue_pair;
 pub(crate) mod request;

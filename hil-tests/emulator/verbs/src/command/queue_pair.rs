@@ -6,6 +6,7 @@ use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN, UHW_OUT};
 use crate::ground::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse};
 use crate::ground::errno::Errno;
+use crate::ground::port::is_link_local;
 use crate::ground::process_memory;
 use crate::state::object::{Base, Object, Qp, state_number, state_of};
 use mlx5_mkey::wire::prm::qp_context::{
@@ -180,7 +181,12 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ModifyQp = call.request.structure(CORE_IN)?;
     let Qp { number, transport, .. } = *call.qp(asked.handle).map_err(|_| Errno::INVAL)?;
     let view = call.state.device.query(number)?;
-    steps::check(&asked, transport)?;
+    steps::check(&asked, transport, call.state.port.entries.len())?;
+    // The kernel asks the network for the MAC address of a GID, unless the GID contains the address.
+    let to = asked.destination;
+    if asked.mask & mask::ADDRESS != 0 && to.is_global != 0 && !is_link_local(to.gid) {
+        call.state.resolve(to.gid).ok_or(Errno::TIMEDOUT)?;
+    }
     let current = state_of(asked.current_state).filter(|_| asked.mask & mask::CURRENT_STATE != 0);
     if current.is_some_and(|current| current != view.state) {
         return Err(Errno::INVAL);

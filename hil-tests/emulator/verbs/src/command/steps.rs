@@ -55,11 +55,12 @@ const STEPS: &[(QpState, QpState, u32)] = &[
     ),
 ];
 
-/// Checks the attributes of a call that are independent of the queue pair's state.
+/// Checks the attributes of a call that are independent of the queue pair's state, at a port with so many
+/// GIDs.
 ///
 /// # Errors
 /// As the kernel.
-pub(super) fn check(asked: &ModifyQp, transport: Transport) -> Result<(), Errno> {
+pub(super) fn check(asked: &ModifyQp, transport: Transport, gids: usize) -> Result<(), Errno> {
     if asked.mask & !mask::KNOWN != 0 {
         return Err(Errno::OPNOTSUPP);
     }
@@ -71,7 +72,7 @@ pub(super) fn check(asked: &ModifyQp, transport: Transport) -> Result<(), Errno>
         return Err(Errno::INVAL);
     }
     let address_is_good = asked.destination.port == 1
-        && (asked.destination.is_global == 0 || asked.destination.source_gid_index == 0);
+        && (asked.destination.is_global == 0 || usize::from(asked.destination.source_gid_index) < gids);
     if has(mask::ADDRESS) && !address_is_good { Err(Errno::INVAL) } else { Ok(()) }
 }
 
@@ -128,9 +129,9 @@ mod tests {
             for mask in WAYS.iter().flat_map(|(_, way)| way) {
                 let foreign = mask & !own.iter().fold(0, |all, one| all | one) != 0;
                 let expected = if foreign { Err(Errno::INVAL) } else { Ok(()) };
-                assert_eq!(check(&asked(*mask), *transport), expected, "{transport:?} {mask:#x}");
+                assert_eq!(check(&asked(*mask), *transport, 2), expected, "{transport:?} {mask:#x}");
             }
-            assert_eq!(check(&asked(1 << 21), *transport), Err(Errno::OPNOTSUPP));
+            assert_eq!(check(&asked(1 << 21), *transport, 2), Err(Errno::OPNOTSUPP));
         }
     }
 }

@@ -8,11 +8,13 @@
 pub(crate) mod codec;
 
 use crate::ground::fault::{self, Fault, Place};
+use crate::ground::port::{Gid, Port};
 use crate::ground::{descriptors, sys};
 use mlx5_softdev::{Message, Response};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice, Read};
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -39,6 +41,9 @@ const MAX_BACKLOG: usize = 1 << 26;
 
 /// The bytes that a short read returns.
 const SHORT: usize = 7;
+
+/// The longest file with the addresses of a port, in bytes.
+const LONGEST_TABLE: u64 = 1 << 16;
 
 /// The initial size of a read buffer in bytes.
 const BUFFER: usize = 1 << 18;
@@ -129,6 +134,7 @@ impl Fabric {
                 continue;
             }
             let socket = socket(directory, slot);
+            let _ = fs::remove_file(addresses(directory, "slot", slot));
             // A process that is gone may have left its socket behind.
             match fs::remove_file(&socket) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -148,6 +154,41 @@ impl Fabric {
             });
         }
         Err(io::Error::new(io::ErrorKind::AddrInUse, "256 processes have devices here, and no more can"))
+    }
+
+    /// Tells the other processes the addresses of this process's port.
+    pub(crate) fn publish(&self, port: &Port) {
+        let lines: String = port
+            .entries
+            .iter()
+            .map(|entry| format!("{} {}\n", Ipv6Addr::from(entry.gid), hex(entry.interface.mac)))
+            .collect();
+        let (draft, file) = (addresses(&self.directory, "draft", self.slot), self.addresses());
+        // Without the file, other network namespaces do not find this process. All else works.
+        let _ = fs::write(&draft, lines).and_then(|()| fs::rename(&draft, file));
+    }
+
+    /// Returns the MAC address that leads to a GID of another process, or `None` if no process has the GID.
+    pub(crate) fn resolve(&self, gid: Gid) -> Option<[u8; 6]> {
+        (0..SLOTS).filter(|slot| *slot != self.slot).find_map(|slot| {
+            let mut lines = String::new();
+            let file = File::open(addresses(&self.directory, "slot", slot)).ok()?;
+            file.take(LONGEST_TABLE).read_to_string(&mut lines).ok()?;
+            let found = lines.lines().filter_map(|line| line.split_once(' ')).find_map(|(shown, mac)| {
+                (shown.parse() == Ok(Ipv6Addr::from(gid))).then(|| from_hex(mac)).flatten()
+            })?;
+            // The file of a process that is gone may still be there.
+            UnixStream::connect(socket(&self.directory, slot)).is_ok().then_some(found)
+        })
+    }
+
+    fn addresses(&self) -> PathBuf {
+        addresses(&self.directory, "slot", self.slot)
+    }
+
+    /// Returns the directory of the fabric.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns the first and the last queue pair number of this process.
@@ -262,6 +303,21 @@ impl Fabric {
 
 fn socket(directory: &Path, slot: u32) -> PathBuf {
     directory.join(format!("slot-{slot}.socket"))
+}
+
+/// Returns the file with the addresses of a slot's port.
+fn addresses(directory: &Path, kind: &str, slot: u32) -> PathBuf {
+    directory.join(format!("{kind}-{slot}.addresses"))
+}
+
+fn hex(mac: [u8; 6]) -> String {
+    mac.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(mac: &str) -> Option<[u8; 6]> {
+    let number = u64::from_str_radix(mac, 16).ok().filter(|_| mac.len() == 12)?;
+    let [_, _, mac @ ..] = number.to_be_bytes();
+    Some(mac)
 }
 
 fn unreachable(message: &Message) -> Option<Message> {

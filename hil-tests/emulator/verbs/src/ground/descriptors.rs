@@ -44,6 +44,24 @@ static OURS: Bits = Bits::new();
 /// must not close these: other files would get the same numbers, and the device would write into those files.
 static KEPT: Bits = Bits::new();
 
+/// Netlink sockets of the program to the kernel's list of RDMA devices, which this library answers.
+static NETLINK: Bits = Bits::new();
+
+/// Notes that a descriptor is a socket to the kernel's list of RDMA devices.
+pub(crate) fn give_netlink(descriptor: RawFd) {
+    NETLINK.set(descriptor);
+}
+
+/// Whether a descriptor is a socket to the kernel's list of RDMA devices.
+pub(crate) fn is_netlink(descriptor: RawFd) -> bool {
+    NETLINK.has(descriptor)
+}
+
+/// Notes that a socket to the kernel's list of RDMA devices is closed.
+pub(crate) fn take_netlink_back(descriptor: RawFd) {
+    NETLINK.clear(descriptor);
+}
+
 /// Keeps a descriptor, so that the program cannot close it.
 pub(crate) fn keep(descriptor: &impl AsRawFd) {
     KEPT.set(descriptor.as_raw_fd());

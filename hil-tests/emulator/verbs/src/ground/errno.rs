@@ -23,6 +23,8 @@ impl Errno {
     pub(crate) const INVAL: Self = Self(libc::EINVAL);
     /// The answer does not fit into the caller's buffer.
     pub(crate) const NOSPC: Self = Self(libc::ENOSPC);
+    /// The entry is empty.
+    pub(crate) const NODATA: Self = Self(libc::ENODATA);
     /// The device does not have this feature.
     pub(crate) const OPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
     /// The interface does not have this method or attribute.

@@ -65,7 +65,6 @@ mod tests {
     const UNTOLD: &[(&str, &str)] = &[
         ("static programs", "they see no device, nor do set-user-id ones: both load no library of ours"),
         ("system calls", "those that go past the C library do not see the device"),
-        ("netlink", "the kernel's list has no device; a `rdma` that answers [] is first in PATH"),
     ];
 
     /// Returns the table as text, each row formatted by `row`, followed by an empty line.

@@ -1,7 +1,7 @@
 //! Settings of the stand-in, taken from environment variables.
 
 use crate::ground::fault::Plan;
-use crate::ground::sysfs;
+use crate::ground::port::{Port, View};
 use mlx5_softdev::{CryptoMode, DeviceProfile, Timestamps, XtsEngine};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,6 +46,9 @@ pub(crate) struct Settings {
     pub(crate) directory: PathBuf,
     /// The features of the device.
     pub(crate) profile: DeviceProfile,
+    /// The port, and the interfaces that it is over. A port without a view never changes.
+    pub(crate) port: Port,
+    pub(crate) view: Option<View>,
     /// Whether the kernel has write-combining pages for doorbells.
     pub(crate) write_combining: bool,
     /// Whether every request is printed.
@@ -85,6 +88,8 @@ impl Settings {
         let longest = DeviceProfile::default().log_max_copy;
         let copies = [("yes", (longest, false)), ("unordered", (longest, true)), ("no", (None, false))];
         let (log_max_copy, unordered_copies) = choice(MEMCPY, std::env::var_os(MEMCPY), copies)?;
+        let view = View::from_environment();
+        let port = view.port()?;
         let profile = DeviceProfile {
             crypto: choice(CRYPTO, std::env::var_os(CRYPTO), crypto)?,
             xts: choice(ENGINE, std::env::var_os(ENGINE), xts)?,
@@ -94,7 +99,7 @@ impl Settings {
             timestamps: choice(TIMESTAMPS, std::env::var_os(TIMESTAMPS), timestamps)?,
             log_max_reads,
             max_message_bytes,
-            port_gid: sysfs::gid(),
+            port_gid: port.default_gid(),
             ..DeviceProfile::default()
         };
         let log = std::env::var_os(LOG).is_some_and(|value| !value.is_empty() && value != "0");
@@ -106,6 +111,8 @@ impl Settings {
         Ok(Self {
             directory: directory(),
             profile,
+            port,
+            view: Some(view),
             write_combining,
             log,
             log_json: path(LOG_JSON),

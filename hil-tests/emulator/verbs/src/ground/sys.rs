@@ -102,6 +102,64 @@ pub(crate) fn try_lock(file: &File) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
+/// Returns a netlink socket that gets the news of `groups`. What is written to it goes to the kernel.
+///
+/// # Errors
+/// When the kernel has no such protocol, or there are no descriptors left.
+pub(crate) fn netlink(protocol: c_int, groups: u32) -> std::io::Result<File> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: the call takes numbers.
+    let descriptor = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) };
+    if descriptor < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made, and nobody else has it.
+    let socket = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    bind_netlink(descriptor, groups)?;
+    Ok(socket)
+}
+
+/// Gives a netlink socket an address of the kernel's choice.
+///
+/// # Errors
+/// When the descriptor is no netlink socket, or may not have these groups.
+pub(crate) fn bind_netlink(descriptor: RawFd, groups: u32) -> std::io::Result<()> {
+    // SAFETY: zeros are a valid address: of a port that the kernel chooses.
+    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+    address.nl_family = libc::AF_NETLINK as u16;
+    address.nl_groups = groups;
+    let length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+    // SAFETY: `address` lives until the call is over, and has this length.
+    match unsafe { libc::bind(descriptor, (&raw const address).cast(), length) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Returns the port of a netlink socket.
+pub(crate) fn netlink_port(descriptor: RawFd) -> Option<u32> {
+    // SAFETY: a structure of numbers, for which zeros are valid.
+    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+    // SAFETY: `address` and `length` live until the call is over, and `length` is that of `address`.
+    let result = unsafe { libc::getsockname(descriptor, (&raw mut address).cast(), &raw mut length) };
+    (result == 0 && address.nl_family == libc::AF_NETLINK as u16).then_some(address.nl_pid)
+}
+
+/// Sends a message to another netlink socket of this protocol and namespace.
+pub(crate) fn send_to_netlink(socket: &File, port: u32, bytes: &[u8]) -> bool {
+    // SAFETY: a structure of numbers, for which zeros are valid.
+    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+    address.nl_family = libc::AF_NETLINK as u16;
+    address.nl_pid = port;
+    let length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+    let (place, to) = (bytes.as_ptr().cast(), (&raw const address).cast());
+    // SAFETY: bytes and address live until the call is over, and have these lengths.
+    let sent =
+        unsafe { libc::sendto(socket.as_raw_fd(), place, bytes.len(), libc::MSG_DONTWAIT, to, length) };
+    sent >= 0
+}
+
 /// Takes one message off a socket without waiting for it.
 pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<usize> {
     // SAFETY: `buffer` is borrowed for the call.
@@ -215,10 +273,16 @@ pub(crate) fn end_socket(socket: BorrowedFd<'_>) {
     unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Sets an environment variable while the library is loaded, unless it is already set.
-pub(crate) fn set_default(name: &CStr, value: &CStr) {
-    // SAFETY: called by the loader before the program's first line, while there is one thread.
-    unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 0) };
+/// Sets an environment variable while the library is loaded, unless it has a value that is not `ours`.
+pub(crate) fn set_unless(name: &CStr, value: &CStr, ours: impl FnOnce(&[u8]) -> bool) {
+    // SAFETY: called by the loader before the program's first line, while there is one thread. A value that
+    // is not null is a string, and nothing changes it before the call that follows.
+    unsafe {
+        let found = libc::getenv(name.as_ptr());
+        if found.is_null() || ours(CStr::from_ptr(found).to_bytes()) {
+            libc::setenv(name.as_ptr(), value.as_ptr(), 1);
+        }
+    }
 }
 
 /// Returns the number of the user that this process runs as.

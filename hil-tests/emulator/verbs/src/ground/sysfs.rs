@@ -1,5 +1,6 @@
 //! The part of `/sys` by which libibverbs, DPDK and UCX find the device, as plain files.
 
+use crate::ground::port::{Entry, GIDS, GUID, Port, Version, View, shown};
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -27,15 +28,20 @@ pub(crate) const STAND_IN: &std::ffi::CStr = c"/dev/zero";
 
 /// Device number of [`STAND_IN`]. libibverbs compares it with the number of the opened file.
 const STAND_IN_NUMBER: &str = "1:5";
-
-/// The device's GUID, in the order of the wire. The prefix is a locally administered one.
-pub(crate) const GUID: [u8; 8] = [0x02, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 0x01];
+/// As [`STAND_IN_NUMBER`], as one number.
+pub(crate) const STAND_IN_NUMBERS: u64 = 0x105;
 
 /// PCI vendor and device: a ConnectX-6 Dx, which has all features of this device and is in the table of every
 /// libmlx5.
 pub(crate) const VENDOR: u32 = 0x15b3;
 /// See [`VENDOR`].
 pub(crate) const PART: u32 = 0x101d;
+
+/// Version of the firmware.
+pub(crate) const FIRMWARE: &str = "22.99.0000";
+
+/// The port supports connection management (`IB_PORT_CM_SUP`).
+pub(crate) const CONNECTION_MANAGEMENT: u32 = 1 << 16;
 
 /// Directory of the PCI devices, below the path that [`write`] returns. DPDK reads the directory that
 /// `SYSFS_PCI_DEVICES` names.
@@ -60,24 +66,70 @@ const FUNCTION: &str = "devices/pci0000:c0/0000:c1:00.0";
 const OF_FUNCTION: &str = "devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0";
 const VERBS: &str = "class/infiniband_verbs";
 
-/// Writes the files below `directory` and returns the value for `SYSFS_PATH`.
+/// Writes the files below `directory` and returns the value for `SYSFS_PATH`. Processes of several network
+/// namespaces may share the directory, so each namespace has its own files.
 ///
 /// Several processes may do so at once: each file appears whole.
 ///
 /// # Errors
 /// When files cannot be written.
-pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
-    let root = directory.join("sys");
+pub(crate) fn write(directory: &Path, view: &View, port: &Port) -> io::Result<PathBuf> {
+    let tree = format!("sys-{}", view.name());
+    let (root, stamp) = (directory.join(&tree), directory.join(format!("{tree}.stamp")));
+    let files = files(port);
+    let all: String = files.iter().map(|(name, content)| format!("{name}\n{content}\n")).collect();
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == all) && root.is_dir() {
+        return Ok(root);
+    }
+    // Drafts are outside the tree: libibverbs takes every entry of a directory for a device.
+    let draft = |name: &str| {
+        directory.join(format!("draft-{}-{}", crate::ground::sys::pid(), name.replace('/', "-")))
+    };
+    let place = |name: &str| -> io::Result<PathBuf> {
+        let path = root.join(name);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        Ok(path)
+    };
+    for (name, content) in &files {
+        let (path, wanted) = (place(name)?, format!("{content}\n"));
+        if fs::read_to_string(&path).is_ok_and(|found| found == wanted) {
+            continue;
+        }
+        fs::write(draft(name), wanted)?;
+        fs::rename(draft(name), &path)?;
+    }
+    // Empty entries of the table have no attributes.
+    for index in port.entries.len()..GIDS {
+        for kind in ["types", "ndevs"] {
+            let _ = fs::remove_file(root.join(format!("{OF_FUNCTION}/ports/1/gid_attrs/{kind}/{index}")));
+        }
+    }
+    for (name, target) in LINKS {
+        let path = place(name)?;
+        if fs::read_link(&path).is_ok_and(|found| found == Path::new(target)) {
+            continue;
+        }
+        symlink(target, draft(name))?;
+        fs::rename(draft(name), &path)?;
+    }
+    // The stamp is written last: a tree without it may be incomplete.
+    fs::write(draft("stamp"), all)?;
+    fs::rename(draft("stamp"), stamp)?;
+    Ok(root)
+}
+
+/// Returns the name and the content of each file.
+fn files(port: &Port) -> Vec<(String, String)> {
     let guid: Vec<String> =
         GUID.chunks_exact(2).map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
     let modalias = format!("pci:v{VENDOR:08X}d{PART:08X}sv{VENDOR:08X}sd00000001bc02sc00i00");
-    let gid: Vec<String> =
-        gid().chunks_exact(2).map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
     let event = format!(
         "DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:101D\nPCI_SUBSYS_ID=15B3:0000\n\
          PCI_SLOT_NAME=0000:c1:00.0\nMODALIAS={modalias}"
     );
-    let files: &[(&str, &str, &str)] = &[
+    let (state, physical) =
+        if port.is_active { ("4: ACTIVE", "5: LinkUp") } else { ("1: DOWN", "3: Disabled") };
+    let fixed: &[(&str, &str, &str)] = &[
         (VERBS, "abi_version", "6"),
         (VERBS, "uverbs0/ibdev", DEVICE),
         (VERBS, "uverbs0/dev", STAND_IN_NUMBER),
@@ -95,54 +147,39 @@ pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
         (OF_FUNCTION, "node_type", "1: CA"),
         (OF_FUNCTION, "node_guid", &guid.join(":")),
         (OF_FUNCTION, "sys_image_guid", &guid.join(":")),
-        (OF_FUNCTION, "fw_ver", "22.99.0000"),
+        (OF_FUNCTION, "node_desc", "mlx5_0 of mlx5-emulate"),
+        (OF_FUNCTION, "fw_ver", FIRMWARE),
+        (OF_FUNCTION, "hw_rev", "0"),
+        (OF_FUNCTION, "hca_type", &format!("MT{PART}")),
         (OF_FUNCTION, "board_id", "SOFTWARE"),
-        (OF_FUNCTION, "ports/1/state", "4: ACTIVE"),
+        (OF_FUNCTION, "ports/1/state", state),
+        (OF_FUNCTION, "ports/1/phys_state", physical),
         (OF_FUNCTION, "ports/1/link_layer", "Ethernet"),
-        (OF_FUNCTION, "ports/1/gids/0", &gid.join(":")),
+        (OF_FUNCTION, "ports/1/rate", "100 Gb/sec (4X EDR)"),
+        (OF_FUNCTION, "ports/1/lid", "0x0"),
+        (OF_FUNCTION, "ports/1/lid_mask_count", "0"),
+        (OF_FUNCTION, "ports/1/sm_lid", "0x0"),
+        (OF_FUNCTION, "ports/1/sm_sl", "0"),
+        (OF_FUNCTION, "ports/1/cap_mask", &format!("0x{CONNECTION_MANAGEMENT:08x}")),
         (OF_FUNCTION, "ports/1/pkeys/0", "0xffff"),
-        (OF_FUNCTION, "ports/1/gid_attrs/types/0", "RoCE v2"),
     ];
-    // Drafts are outside the tree: libibverbs takes every entry of a directory for a device.
-    let draft = |name: &str| {
-        directory.join(format!("draft-{}-{}", crate::ground::sys::pid(), name.replace('/', "-")))
-    };
-    let place = |name: &str| -> io::Result<PathBuf> {
-        let path = root.join(name);
-        path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        Ok(path)
-    };
-    for (folder, name, content) in files {
-        let name = format!("{folder}/{name}");
-        let (path, wanted) = (place(&name)?, format!("{content}\n"));
-        if fs::read_to_string(&path).is_ok_and(|found| found == wanted) {
-            continue;
-        }
-        fs::write(draft(&name), wanted)?;
-        fs::rename(draft(&name), &path)?;
-    }
-    for (name, target) in LINKS {
-        let path = place(name)?;
-        if fs::read_link(&path).is_ok_and(|found| found == Path::new(target)) {
-            continue;
-        }
-        symlink(target, draft(name))?;
-        fs::rename(draft(name), &path)?;
-    }
-    Ok(root)
-}
-
-/// Returns the port's MAC address, the address from which EUI-64 makes the port's GUID.
-pub(crate) const fn mac() -> [u8; 6] {
-    let [a, b, c, _, _, d, e, f] = GUID;
-    [a ^ 2, b, c, d, e, f]
-}
-
-/// Returns the only entry of the port's table of addresses: link-local, from the GUID.
-pub(crate) fn gid() -> [u8; 16] {
-    let mut gid = [0; 16];
-    let (prefix, interface) = gid.split_at_mut(8);
-    prefix.copy_from_slice(&[0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
-    interface.copy_from_slice(&GUID);
-    gid
+    let fixed =
+        fixed.iter().map(|(folder, name, content)| (format!("{folder}/{name}"), (*content).to_owned()));
+    let table = (0..GIDS).flat_map(|index| {
+        let entry = port.entries.get(index);
+        let ports = format!("{OF_FUNCTION}/ports/1");
+        let version = |entry: &Entry| match entry.version {
+            Version::V1 => "IB/RoCE v1",
+            Version::V2 => "RoCE v2",
+        };
+        let interface = entry.map(|entry| entry.interface.name.as_str()).filter(|name| !name.is_empty());
+        [
+            Some((format!("{ports}/gids/{index}"), shown(entry.map_or([0; 16], |entry| entry.gid)))),
+            entry.map(|entry| (format!("{ports}/gid_attrs/types/{index}"), version(entry).to_owned())),
+            interface.map(|name| (format!("{ports}/gid_attrs/ndevs/{index}"), name.to_owned())),
+        ]
+        .into_iter()
+        .flatten()
+    });
+    fixed.chain(table).collect()
 }

@@ -10,6 +10,7 @@ use crate::command::numbers::{COMMAND, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_
 use crate::command::request::{Kind, Spec};
 use crate::fabric::codec::{decode, encode};
 use crate::ground::owner;
+use crate::ground::port::Port;
 use crate::ground::process_memory::{ProcessMemory, set_window};
 use crate::ground::settings::Settings;
 use crate::process::life;
@@ -115,6 +116,8 @@ impl Standin {
             let settings = Settings {
                 directory: directory.path().into(),
                 profile,
+                port: Port::alone(),
+                view: None,
                 write_combining: true,
                 log: false,
                 log_json: None,

@@ -6,20 +6,24 @@ mod doorbells;
 mod ending;
 pub(crate) mod events;
 mod messages;
+mod news;
 mod notify;
 pub(crate) mod object;
+pub(crate) mod port;
 mod record;
 
 use crate::fabric::Fabric;
 use crate::ground::errno::Errno;
 use crate::ground::fault;
 use crate::ground::notice;
+use crate::ground::port::Port;
 use crate::ground::process_memory::ProcessMemory;
 use crate::ground::settings::Settings;
 use crate::ground::sys;
 use crate::state::channel::{Channel, Kind};
 use crate::state::clock::ClockPages;
 use crate::state::events::{Subject, Subscriptions};
+use crate::state::news::News;
 use crate::state::object::{Context, Devx, Object};
 use crate::state::record::Record;
 use doorbells::Doorbells;
@@ -54,6 +58,10 @@ pub(crate) struct State {
     /// The device's factory numbers, if it takes wrapped keys.
     pub(crate) factory: Option<factory::Numbers>,
     clock: Arc<Mutex<ClockPages>>,
+    /// The port.
+    pub(crate) port: Port,
+    /// The news of the port's changes, if the kernel sends any.
+    news: Option<News>,
     fabric: Fabric,
     channels: BTreeMap<u32, Channel>,
     next_file: u32,
@@ -125,13 +133,15 @@ impl State {
             CryptoMode::Wrapped => Some(factory::commission(&mut device)?),
             _ => None,
         };
-        Ok(Self {
+        let mut state = Self {
             write_combining: settings.write_combining,
             device,
             files: BTreeMap::new(),
             contexts: BTreeMap::new(),
             factory,
             clock,
+            port: settings.port.clone(),
+            news: News::new(settings.view.as_ref()),
             fabric,
             channels: BTreeMap::new(),
             next_file: 1,
@@ -144,7 +154,9 @@ impl State {
             armed: false,
             refused: 0,
             record,
-        })
+        };
+        state.announce();
+        Ok(state)
     }
 
     /// Notes that a program has opened the device as `descriptor`.
@@ -377,12 +389,13 @@ impl State {
 
     /// Returns the descriptors to wait on, besides doorbell records.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        self.fabric.descriptors().collect()
+        self.fabric.descriptors().chain(self.news.as_ref().map(News::descriptor)).collect()
     }
 
     /// Does all outstanding work: doorbells, messages, timers, events. Returns whether there was any.
     pub(crate) fn work(&mut self, pace: Pace) -> bool {
         self.end_if_due();
+        self.follow_port();
         let mut moved = std::mem::take(&mut self.changed);
         if fault::late_ones_are_due() {
             self.device.release();

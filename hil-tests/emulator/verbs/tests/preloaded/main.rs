@@ -7,6 +7,7 @@ mod linux;
 mod memory;
 mod mkeys;
 mod paths;
+mod port;
 mod record;
 mod shared;
 mod verbs;

@@ -522,3 +522,9 @@ pub(crate) fn in_child(body: impl FnOnce() -> bool) -> bool {
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
+
+/// Moves this thread, and the programs that it starts, to a network namespace of their own.
+pub(crate) fn in_a_namespace() -> bool {
+    // SAFETY: the call takes a number, and changes only this thread.
+    unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
+}

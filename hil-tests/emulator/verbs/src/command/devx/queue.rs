@@ -9,6 +9,7 @@ use crate::ground::abi::{ModifyQp, QpCapabilities};
 use crate::ground::errno::Errno;
 use crate::ground::process_memory;
 use crate::ground::sys::Mapping;
+use crate::state::State;
 use crate::state::object::{Base, Cq, Object, Qp, Umem};
 use mlx5_mkey::command::PathMtu;
 use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
@@ -267,7 +268,7 @@ pub(crate) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
     let asked = if matches!(opcode, RST2INIT | INIT2RTR | RTR2RTS | INIT2INIT) {
         let (request, _) = ModifyQpRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
         let mask = QpOptional::from_bits(request.opt_param_mask.get());
-        merge(opcode, &mut context, &request.qpc, mask, call.state.device.profile())?;
+        merge(opcode, &mut context, &request.qpc, mask, call.state)?;
         Some((request, mask))
     } else {
         None
@@ -288,7 +289,7 @@ pub(crate) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
         (RST2INIT, _) => set_rights(call, number, &context)?,
         (INIT2RTR, _) => {
             set_rights(call, number, &context)?;
-            let answers = address::leads_to_a_port(&context.primary_path) == Some(true);
+            let answers = address::leads_to_a_port(call.state, &context.primary_path) == Some(true);
             let peer = call.state.peer(QpcPeer::from_bits(context.peer.get()).remote_qpn());
             call.state.device.connect(number, if answers { peer } else { NOBODY })?;
         }
@@ -355,8 +356,9 @@ fn merge(
     context: &mut Qpc,
     asked: &Qpc,
     mask: QpOptional,
-    profile: &DeviceProfile,
+    state: &mut State,
 ) -> Result<(), Status> {
+    let profile = *state.device.profile();
     match opcode {
         RST2INIT => {
             (context.primary_path, context.rights) = (asked.primary_path, asked.rights);
@@ -367,7 +369,7 @@ fn merge(
             let good = PathMtu::from_code(sizes.mtu()).is_some()
                 && sizes.log_msg_max() <= profile.log_max_message()
                 && rights.log_rra_max() <= profile.log_max_reads;
-            if !good || address::leads_to_a_port(&asked.primary_path).is_none() {
+            if !good || address::leads_to_a_port(state, &asked.primary_path).is_none() {
                 return Err(Status::BAD_PARAMETER);
             }
             let own = QpcSizes::from_bits(context.sizes.get());

@@ -84,6 +84,7 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
             Ok(())
         });
     }
+    descriptors::take_netlink_back(descriptor);
     let next = next!(close(c_int) -> c_int);
     // SAFETY: handed on from the caller.
     unsafe { next(descriptor) }

@@ -2,35 +2,14 @@
 //! in the kernel's list.
 #![allow(unsafe_code)]
 
-use super::next::{fail, next};
 use super::paths;
 use crate::fabric;
-use crate::ground::errno::Errno;
+use crate::ground::port::View;
 use crate::ground::{settings, sys, sysfs};
-use std::ffi::{CString, c_int};
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::CString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::panic::catch_unwind;
 use std::path::PathBuf;
-
-/// `NETLINK_RDMA`.
-const NETLINK_RDMA: c_int = 20;
-
-/// Makes a socket, but refuses one to the kernel's list of RDMA devices. libibverbs then looks in the files
-/// of this library.
-///
-/// # Safety
-/// As the function of the C library.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
-        paths::looked_for();
-        return fail(Errno::PROTONOSUPPORT);
-    }
-    let next = next!(socket(c_int, c_int, c_int) -> c_int);
-    // SAFETY: handed on from the caller.
-    unsafe { next(domain, kind, protocol) }
-}
 
 /// Makes libibverbs and DPDK look for devices in the files of this library. The loader calls it.
 extern "C" fn loaded() {
@@ -50,11 +29,14 @@ fn tree() -> Result<CString, String> {
     let directory = settings::directory();
     fabric::prepare(&directory)?;
     let lost = |error: &dyn std::fmt::Display| format!("{}: {error}", directory.display());
-    let tree = sysfs::write(&directory).map_err(|error| lost(&error))?;
+    let view = View::from_environment();
+    let tree = sysfs::write(&directory, &view, &view.port()?).map_err(|error| lost(&error))?;
     let string = |path: PathBuf| CString::new(path.into_os_string().into_vec()).map_err(|error| lost(&error));
     let (devices, tree) = (string(tree.join(sysfs::PCI_DEVICES))?, string(tree)?);
-    sys::set_default(c"SYSFS_PATH", &tree);
-    sys::set_default(c"SYSFS_PCI_DEVICES", &devices);
+    // A parent process may have set the variables for another network namespace.
+    let is_own = |value: &[u8]| value.starts_with(directory.as_os_str().as_bytes());
+    sys::set_unless(c"SYSFS_PATH", &tree, is_own);
+    sys::set_unless(c"SYSFS_PCI_DEVICES", &devices, is_own);
     Ok(tree)
 }
 

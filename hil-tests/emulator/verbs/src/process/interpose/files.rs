@@ -126,6 +126,8 @@ looks! {
     euidaccess([path], mode: c_int) -> c_int;
     /// As `access`, relative to a directory.
     faccessat(directory: c_int, [path], mode: c_int, flags: c_int) -> c_int;
+    /// Changes the working directory.
+    chdir([path]) -> c_int;
     /// Opens a directory.
     opendir([path]) -> *mut DIR;
     /// Lists a directory.

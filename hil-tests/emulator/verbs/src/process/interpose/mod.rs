@@ -10,6 +10,7 @@ mod discovery;
 mod files;
 mod locks;
 mod mappings;
+mod netlink;
 mod next;
 mod paths;
 mod reads;

@@ -4,6 +4,7 @@
 use crate::ground::missing::{self, Missing};
 use crate::ground::{notice, sysfs};
 use std::ffi::{CStr, CString, c_char};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
 /// Addresses below this one are never strings.
@@ -26,6 +27,12 @@ pub(super) fn looked_for() {
     if let Some(Err(why)) = TREE.get() {
         notice::once(why);
     }
+}
+
+/// Whether programs find the device of this library, and not one in files that somebody else has chosen.
+pub(super) fn is_device_there() -> bool {
+    let Some(Ok(tree)) = TREE.get() else { return false };
+    std::env::var_os("SYSFS_PATH").is_none_or(|chosen| chosen.as_bytes() == tree.to_bytes())
 }
 
 /// The file that a path names.

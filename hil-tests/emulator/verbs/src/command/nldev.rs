@@ -1,0 +1,230 @@
+//! Answers to questions about the list of RDMA devices, as rdma-core's `rdma` and libibverbs put them
+//! (`rdma/rdma_netlink.h`; kernel `drivers/infiniband/core/nldev.c`).
+
+use crate::ground::netlink::{self, ACK, DUMP, MULTI, Message, attribute, attributes, u32_at};
+use crate::ground::port::{GUID, Port};
+use crate::ground::sysfs;
+use crate::state::port::NUMBER;
+
+/// `RDMA_NL_NLDEV`, as a part of a message's kind.
+const CLIENT: u16 = 5 << 10;
+
+/// `enum rdma_nldev_command`.
+const GET: u16 = 1;
+const PORT_GET: u16 = 5;
+const SYSTEM_GET: u16 = 6;
+const RESOURCES_GET: u16 = 9;
+const CHARACTER_DEVICE_GET: u16 = 15;
+
+/// `enum rdma_nldev_attr`.
+mod kind {
+    pub(super) const DEVICE_INDEX: u16 = 1;
+    pub(super) const DEVICE_NAME: u16 = 2;
+    pub(super) const PORT_INDEX: u16 = 3;
+    pub(super) const CAPABILITIES: u16 = 4;
+    pub(super) const FIRMWARE: u16 = 5;
+    pub(super) const NODE_GUID: u16 = 6;
+    pub(super) const SYSTEM_GUID: u16 = 7;
+    pub(super) const PORT_STATE: u16 = 12;
+    pub(super) const PHYSICAL_STATE: u16 = 13;
+    pub(super) const NODE_TYPE: u16 = 14;
+    pub(super) const INTERFACE_INDEX: u16 = 50;
+    pub(super) const INTERFACE_NAME: u16 = 51;
+    pub(super) const NAMESPACE_MODE: u16 = 66;
+    pub(super) const PROTOCOL: u16 = 67;
+    pub(super) const CHARACTER_DEVICE_TYPE: u16 = 69;
+    pub(super) const CHARACTER_DEVICE_NAME: u16 = 70;
+    pub(super) const CHARACTER_DEVICE_ABI: u16 = 71;
+    pub(super) const CHARACTER_DEVICE: u16 = 72;
+    pub(super) const DRIVER: u16 = 73;
+}
+
+/// `RDMA_NODE_IB_CA`.
+const CHANNEL_ADAPTER: u8 = 1;
+/// Network namespaces share the devices.
+const SHARED: u8 = 1;
+/// `RDMA_DRIVER_MLX5`.
+const MLX5: u64 = 1;
+/// The kernel's ABI version of uverbs.
+const ABI: u64 = 1;
+
+/// Appends the attributes of an answer.
+type Fill<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
+
+/// Returns the messages that answer a request of the netlink socket `socket`.
+pub(crate) fn answers(request: &[u8], socket: u32, port: &Port) -> Vec<Vec<u8>> {
+    netlink::messages(request)
+        .filter(|message| message.flags & netlink::REQUEST != 0)
+        .flat_map(|message| answer(&message, socket, port))
+        .collect()
+}
+
+fn answer(message: &Message<'_>, socket: u32, port: &Port) -> Vec<Vec<u8>> {
+    let is_dump = message.flags & DUMP == DUMP;
+    let to = [message.sequence, socket];
+    let built = |kind, flags, fill: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        netlink::message(&mut out, kind, flags, to, fill);
+        out
+    };
+    let ended = |error: i32| {
+        built(netlink::ERROR, 0, &|out| {
+            out.extend_from_slice(&error.to_ne_bytes());
+            // The header of the request, as far as it matters.
+            out.extend((netlink::HEADER as u32).to_ne_bytes());
+            out.extend([message.kind, message.flags].into_iter().flat_map(u16::to_ne_bytes));
+            out.extend([message.sequence, socket].into_iter().flat_map(u32::to_ne_bytes));
+        })
+    };
+    match (asked(message, is_dump, port), is_dump) {
+        (Ok(fills), true) => {
+            let mut all: Vec<_> = fills.iter().map(|fill| built(message.kind, MULTI, &**fill)).collect();
+            all.push(built(netlink::DONE, MULTI, &|out| out.extend_from_slice(&[0; 4])));
+            all
+        }
+        (Ok(fills), false) => {
+            let mut all: Vec<_> = fills.iter().map(|fill| built(message.kind, 0, &**fill)).collect();
+            if message.flags & ACK != 0 {
+                all.push(ended(0));
+            }
+            all
+        }
+        (Err(errno), _) => vec![ended(-errno)],
+    }
+}
+
+/// Returns the answers to a request, or an errno.
+fn asked<'a>(message: &Message<'_>, is_dump: bool, port: &'a Port) -> Result<Vec<Fill<'a>>, i32> {
+    let has = |wanted| attributes(message.body).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    let number = |wanted| has(wanted).and_then(|value| u32_at(value, 0));
+    let is_device = number(kind::DEVICE_INDEX) == Some(0);
+    if message.kind & !0x3ff != CLIENT {
+        return Err(libc::EINVAL);
+    }
+    match message.kind & 0x3ff {
+        GET if is_dump => Ok(vec![Box::new(device)]),
+        GET if is_device => Ok(vec![Box::new(device)]),
+        PORT_GET if is_dump && is_device => Ok(vec![Box::new(|out| port_of(port, out))]),
+        PORT_GET if is_device && number(kind::PORT_INDEX) == Some(NUMBER.into()) => {
+            Ok(vec![Box::new(|out| port_of(port, out))])
+        }
+        GET | PORT_GET => Err(if number(kind::DEVICE_INDEX).is_some() { libc::ENODEV } else { libc::EINVAL }),
+        SYSTEM_GET => Ok(vec![Box::new(|out| attribute(out, kind::NAMESPACE_MODE, &[SHARED]))]),
+        CHARACTER_DEVICE_GET => match has(kind::CHARACTER_DEVICE_TYPE) {
+            Some([b'u', b'v', b'e', b'r', b'b', b's', ..]) if is_device => {
+                Ok(vec![Box::new(character_device)])
+            }
+            Some(_) => Err(libc::ENODEV),
+            None => Err(libc::EINVAL),
+        },
+        // Nobody but the kernel knows the objects of all processes.
+        RESOURCES_GET if is_dump => Ok(Vec::new()),
+        _ => Err(libc::EOPNOTSUPP),
+    }
+}
+
+fn string(out: &mut Vec<u8>, kind: u16, value: &str) {
+    attribute(out, kind, &[value.as_bytes(), &[0]].concat());
+}
+
+fn handle(out: &mut Vec<u8>) {
+    attribute(out, kind::DEVICE_INDEX, &0_u32.to_ne_bytes());
+    string(out, kind::DEVICE_NAME, sysfs::DEVICE);
+}
+
+fn device(out: &mut Vec<u8>) {
+    handle(out);
+    // The number of ports.
+    attribute(out, kind::PORT_INDEX, &u32::from(NUMBER).to_ne_bytes());
+    attribute(out, kind::CAPABILITIES, &0_u64.to_ne_bytes());
+    string(out, kind::FIRMWARE, sysfs::FIRMWARE);
+    let guid = u64::from_be_bytes(GUID).to_ne_bytes();
+    attribute(out, kind::NODE_GUID, &guid);
+    attribute(out, kind::SYSTEM_GUID, &guid);
+    attribute(out, kind::NODE_TYPE, &[CHANNEL_ADAPTER]);
+    string(out, kind::PROTOCOL, "roce");
+}
+
+fn port_of(port: &Port, out: &mut Vec<u8>) {
+    handle(out);
+    attribute(out, kind::PORT_INDEX, &u32::from(NUMBER).to_ne_bytes());
+    let (state, physical) = port.states();
+    attribute(out, kind::PORT_STATE, &[state]);
+    attribute(out, kind::PHYSICAL_STATE, &[physical]);
+    if port.interface.index != 0 {
+        attribute(out, kind::INTERFACE_INDEX, &port.interface.index.to_ne_bytes());
+        string(out, kind::INTERFACE_NAME, &port.interface.name);
+    }
+}
+
+fn character_device(out: &mut Vec<u8>) {
+    attribute(out, kind::CHARACTER_DEVICE, &sysfs::STAND_IN_NUMBERS.to_ne_bytes());
+    attribute(out, kind::CHARACTER_DEVICE_ABI, &ABI.to_ne_bytes());
+    string(out, kind::CHARACTER_DEVICE_NAME, "uverbs0");
+    attribute(out, kind::DEVICE_INDEX, &0_u32.to_ne_bytes());
+    attribute(out, kind::DRIVER, &MLX5.to_ne_bytes());
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    fn ask(command: u16, flags: u16, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<(u16, Vec<u8>)> {
+        let mut request = Vec::new();
+        netlink::message(&mut request, CLIENT | command, netlink::REQUEST | flags, [7, 0], fill);
+        let all: Vec<_> = answers(&request, 9, &Port::alone()).concat();
+        let parsed = netlink::messages(&all).map(|message| {
+            assert_eq!(message.sequence, 7);
+            (message.kind, message.body.to_vec())
+        });
+        parsed.collect()
+    }
+
+    fn error(answer: &[(u16, Vec<u8>)]) -> i32 {
+        let [(netlink::ERROR, body)] = answer else { panic!("{answer:?}") };
+        -i32::from_ne_bytes(body[..4].try_into().unwrap())
+    }
+
+    #[test]
+    fn the_device_is_in_the_list() {
+        let all = ask(GET, DUMP, |_| ());
+        assert_eq!(all.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [CLIENT | GET, netlink::DONE]);
+        let found: Vec<_> = attributes(&all[0].1).collect();
+        assert!(
+            found.contains(&(kind::DEVICE_NAME, b"mlx5_0\0")) && found.contains(&(kind::NODE_TYPE, &[1]))
+        );
+        let one = |index: u32| ask(GET, 0, |out| attribute(out, kind::DEVICE_INDEX, &index.to_ne_bytes()));
+        assert_eq!(one(0)[0].1, all[0].1);
+        assert_eq!(error(&one(1)), libc::ENODEV);
+        assert_eq!(error(&ask(GET, 0, |_| ())), libc::EINVAL);
+        assert_eq!(error(&ask(2, ACK, |_| ())), libc::EOPNOTSUPP, "no name can be set");
+    }
+
+    #[test]
+    fn a_port_has_a_state() {
+        let port = |index: u32| {
+            ask(PORT_GET, ACK, |out| {
+                attribute(out, kind::DEVICE_INDEX, &0_u32.to_ne_bytes());
+                attribute(out, kind::PORT_INDEX, &index.to_ne_bytes());
+            })
+        };
+        let answer = port(1);
+        assert_eq!(answer.len(), 2);
+        assert!(attributes(&answer[0].1).any(|found| found == (kind::PORT_STATE, &[4])));
+        assert_eq!((answer[1].0, &answer[1].1[..4]), (netlink::ERROR, &[0; 4][..]));
+        assert_eq!(error(&port(2)), libc::ENODEV);
+    }
+
+    #[test]
+    fn nonsense_is_answered_or_dropped() {
+        for length in 0..64 {
+            for byte in [0, 1, 0x14, 0xff] {
+                let _ = answers(&vec![byte; length], 1, &Port::alone());
+            }
+        }
+        for command in 0..64 {
+            let _ = ask(command, DUMP, |out| out.extend_from_slice(&[0xff; 7]));
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The network interfaces of this process's namespace, with their addresses, and news of their changes.
+//!
+//! They come from the kernel by rtnetlink, and not by the C library: it would call the program's allocator.
+
+use crate::ground::netlink::{self, u16_at, u32_at};
+use crate::ground::{descriptors, sys};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+/// Messages of rtnetlink (`linux/rtnetlink.h`).
+const NEW_LINK: u16 = 16;
+const GET_LINK: u16 = 18;
+const NEW_ADDRESS: u16 = 20;
+const GET_ADDRESS: u16 = 22;
+
+/// Groups of news: links, IPv4 addresses, IPv6 addresses (`RTMGRP_*`).
+const NEWS: u32 = 1 | 0x10 | 0x100;
+
+/// Bytes of `struct ifinfomsg` and of `struct ifaddrmsg`.
+const LINK: usize = 16;
+const ADDRESS: usize = 8;
+
+/// Flags of an interface: up, loopback, with a carrier (`IFF_UP`, `IFF_LOOPBACK`, `IFF_LOWER_UP`).
+const UP: u32 = 1;
+const LOOPBACK: u32 = 1 << 3;
+const CARRIER: u32 = 1 << 16;
+
+/// Flags of an address that is not in use: another host has it, or may have it (`IFA_F_DADFAILED`,
+/// `IFA_F_TENTATIVE`).
+const UNUSABLE: u32 = 0x08 | 0x40;
+
+/// `ARPHRD_ETHER`.
+const ETHERNET: u16 = 1;
+
+/// How long an answer of the kernel is waited for. The kernel answers at once.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Netdev {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    /// The MAC address; zeros for the loopback interface.
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
+    pub(crate) is_up: bool,
+    pub(crate) has_carrier: bool,
+    pub(crate) is_loopback: bool,
+    /// Whether its packets are Ethernet frames.
+    pub(crate) is_ethernet: bool,
+    /// Its IPv4 addresses, then its IPv6 addresses, in the kernel's order.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// Returns all interfaces, sorted by their index, or none if the kernel does not tell.
+pub(crate) fn all() -> Vec<Netdev> {
+    asked().unwrap_or_default()
+}
+
+fn asked() -> Option<Vec<Netdev>> {
+    let mut socket = sys::netlink(libc::NETLINK_ROUTE, 0).ok()?;
+    let mut netdevs = Vec::new();
+    dump(&mut socket, GET_LINK, LINK, |message| {
+        if message.kind == NEW_LINK {
+            netdevs.extend(link(message.body));
+        }
+    })?;
+    netdevs.sort_by_key(|netdev| netdev.index);
+    dump(&mut socket, GET_ADDRESS, ADDRESS, |message| {
+        if message.kind == NEW_ADDRESS
+            && let Some((index, address)) = address(message.body)
+            && let Some(netdev) = netdevs.iter_mut().find(|netdev| netdev.index == index)
+        {
+            netdev.addresses.push(address);
+        }
+    })?;
+    netdevs.iter_mut().for_each(|netdev| netdev.addresses.sort_by_key(IpAddr::is_ipv6));
+    Some(netdevs)
+}
+
+/// Requests all objects of a kind, with a request of `length` zeros. Hands each message of the answer to
+/// `take`.
+fn dump(
+    socket: &mut File,
+    kind: u16,
+    length: usize,
+    mut take: impl FnMut(netlink::Message<'_>),
+) -> Option<()> {
+    let mut request = Vec::new();
+    let flags = netlink::REQUEST | netlink::DUMP;
+    netlink::message(&mut request, kind, flags, [1, 0], |out| out.resize(out.len() + length, 0));
+    socket.write_all(&request).ok()?;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        if sys::wait(&[socket.as_raw_fd()], Some(PATIENCE)) != [true] {
+            return None;
+        }
+        let length = socket.read(&mut buffer).ok()?;
+        for message in netlink::messages(buffer.get(..length)?) {
+            match message.kind {
+                netlink::DONE => return Some(()),
+                netlink::ERROR => return None,
+                _ => take(message),
+            }
+        }
+    }
+}
+
+fn link(body: &[u8]) -> Option<Netdev> {
+    let flags = u32_at(body, 8)?;
+    let mut netdev = Netdev {
+        index: u32_at(body, 4)?,
+        name: String::new(),
+        mac: [0; 6],
+        mtu: 0,
+        is_up: flags & UP != 0,
+        has_carrier: flags & CARRIER != 0,
+        is_loopback: flags & LOOPBACK != 0,
+        is_ethernet: u16_at(body, 2)? == ETHERNET,
+        addresses: Vec::new(),
+    };
+    for (kind, value) in netlink::attributes(body.get(LINK..)?) {
+        match (kind, value) {
+            // IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU
+            (1, value) => netdev.mac = value.try_into().unwrap_or_default(),
+            (3, [name @ .., 0]) => netdev.name = String::from_utf8_lossy(name).into_owned(),
+            (4, value) => netdev.mtu = u32_at(value, 0)?,
+            _ => {}
+        }
+    }
+    Some(netdev)
+}
+
+/// Returns an address with the index of its interface.
+fn address(body: &[u8]) -> Option<(u32, IpAddr)> {
+    let family = i32::from(*body.first()?);
+    let (mut flags, mut local, mut other) = (u32::from(*body.get(2)?), None, None);
+    for (kind, value) in netlink::attributes(body.get(ADDRESS..)?) {
+        match kind {
+            // IFA_ADDRESS is the peer's address on an interface between two hosts, IFA_LOCAL its own.
+            1 => other = Some(value),
+            2 => local = Some(value),
+            8 => flags = u32_at(value, 0)?,
+            _ => {}
+        }
+    }
+    let bytes = local.or(other).filter(|_| flags & UNUSABLE == 0)?;
+    let address = match family {
+        libc::AF_INET => IpAddr::from(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?)),
+        libc::AF_INET6 => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)),
+        _ => return None,
+    };
+    Some((u32_at(body, 4)?, address))
+}
+
+/// News of interfaces and addresses.
+#[derive(Debug)]
+pub(crate) struct Watch(File);
+
+impl Watch {
+    /// Subscribes to the news, or returns `None` where the kernel sends none.
+    pub(crate) fn new() -> Option<Self> {
+        let socket = sys::netlink(libc::NETLINK_ROUTE, NEWS).ok()?;
+        descriptors::keep(&socket);
+        Some(Self(socket))
+    }
+
+    /// Returns the descriptor to wait on.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Whether there are news since the last call. The news itself are dropped: their receiver asks for
+    /// everything anew.
+    pub(crate) fn has_news(&mut self) -> bool {
+        let (mut any, mut buffer) = (false, [0; 1 << 12]);
+        // A socket with more news than it has room for reports an error once (ENOBUFS).
+        while sys::wait(&[self.0.as_raw_fd()], Some(Duration::ZERO)) == [true] {
+            any = true;
+            let _ = self.0.read(&mut buffer);
+        }
+        any
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_among_them() {
+        let netdevs = all();
+        let Some(lo) = netdevs.iter().find(|netdev| netdev.is_loopback) else {
+            assert!(netdevs.is_empty(), "the kernel tells of nothing, or of all");
+            return;
+        };
+        assert_eq!((lo.name.as_str(), lo.mac, lo.is_ethernet), ("lo", [0; 6], false));
+        assert!(!lo.is_up || lo.addresses.contains(&IpAddr::from(Ipv4Addr::LOCALHOST)));
+    }
+
+    #[test]
+    fn an_address_that_is_not_in_use_is_none() {
+        let body = |flags: u8| {
+            let mut body = vec![libc::AF_INET as u8, 24, flags, 0, 3, 0, 0, 0];
+            netlink::attribute(&mut body, 1, &[10, 0, 0, 9]);
+            netlink::attribute(&mut body, 2, &[10, 0, 0, 1]);
+            body
+        };
+        assert_eq!(address(&body(0x80)), Some((3, IpAddr::from([10, 0, 0, 1]))));
+        assert_eq!(address(&body(0x40)), None);
+        for length in 0..body(0).len() - 8 {
+            assert_eq!(address(body(0).get(..length).unwrap()), None);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Sockets to the kernel's list of RDMA devices (`NETLINK_RDMA`), which this library answers.
+//!
+//! The program gets a netlink socket of the protocol for messages between programs, so the kernel itself
+//! provides addresses, options, reading and polling. What the program sends is not sent: this library answers
+//! from a socket of its own.
+#![allow(unsafe_code)]
+
+use super::next::{fail, guarded, next};
+use super::paths;
+use crate::command::nldev;
+use crate::ground::errno::Errno;
+use crate::ground::port::View;
+use crate::ground::{descriptors, owner, sys};
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::os::fd::RawFd;
+use std::sync::{Mutex, PoisonError};
+
+/// `NETLINK_RDMA`.
+const NETLINK_RDMA: c_int = 20;
+/// `NETLINK_USERSOCK`.
+const USERSOCK: c_int = 2;
+
+/// The longest request that is answered.
+const LONGEST: usize = 1 << 16;
+
+/// The socket that answers, and the process that has made it.
+static ANSWERING: Mutex<Option<(i32, File)>> = Mutex::new(None);
+
+/// Makes a socket. One to the kernel's list of RDMA devices is answered by this library.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let next = next!(socket(c_int, c_int, c_int) -> c_int);
+    if domain != libc::AF_NETLINK || protocol != NETLINK_RDMA {
+        // SAFETY: handed on from the caller.
+        return unsafe { next(domain, kind, protocol) };
+    }
+    paths::looked_for();
+    // SAFETY: as the caller's call, with another protocol.
+    let descriptor = unsafe { next(domain, kind, USERSOCK) };
+    if descriptor < 0 || descriptors::is_too_high(descriptor) || !paths::is_device_there() {
+        if descriptor >= 0 {
+            // SAFETY: the descriptor was just made, and nobody else has it.
+            unsafe { libc::close(descriptor) };
+        }
+        // libibverbs then looks in the files of this library.
+        return fail(Errno::PROTONOSUPPORT);
+    }
+    descriptors::give_netlink(descriptor);
+    descriptor
+}
+
+/// Whether a call to a socket is for this library.
+fn is_ours(descriptor: c_int) -> bool {
+    descriptors::is_netlink(descriptor) && !owner::is_inside()
+}
+
+/// Answers a request that a program has sent over a socket to the list of devices.
+fn answer(descriptor: RawFd, request: &[u8]) -> Result<(), Errno> {
+    if sys::netlink_port(descriptor) == Some(0) {
+        sys::bind_netlink(descriptor, 0).map_err(|_| Errno::IO)?;
+    }
+    let port = sys::netlink_port(descriptor).ok_or(Errno::BADF)?;
+    let mut answering = ANSWERING.lock().unwrap_or_else(PoisonError::into_inner);
+    if answering.as_ref().is_none_or(|(process, _)| *process != sys::pid()) {
+        let socket = sys::netlink(USERSOCK, 0).map_err(|_| Errno::IO)?;
+        descriptors::keep(&socket);
+        *answering = Some((sys::pid(), socket));
+    }
+    let Some((_, socket)) = answering.as_ref() else { return Err(Errno::IO) };
+    let shown = View::from_environment().port().map_err(|_| Errno::IO)?;
+    for message in nldev::answers(request, port, &shown) {
+        // A program that does not read its answers loses them, as with the kernel.
+        let _ = sys::send_to_netlink(socket, port, &message);
+    }
+    Ok(())
+}
+
+/// Answers a request in pieces. Returns its length.
+///
+/// # Safety
+/// `pieces` are `count` structures that name memory.
+unsafe fn answered(descriptor: c_int, pieces: *const libc::iovec, count: usize) -> isize {
+    let mut request = Vec::new();
+    for index in 0..count {
+        // SAFETY: by contract.
+        let libc::iovec { iov_base, iov_len } = unsafe { *pieces.add(index) };
+        if iov_len > LONGEST - request.len() {
+            return fail(Errno(libc::EMSGSIZE));
+        }
+        if iov_len > 0 {
+            // SAFETY: by contract.
+            request.extend_from_slice(unsafe { std::slice::from_raw_parts(iov_base.cast(), iov_len) });
+        }
+    }
+    match guarded(|| answer(descriptor, &request)) {
+        Ok(()) => request.len() as isize,
+        Err(errno) => fail(errno),
+    }
+}
+
+/// Sends a message.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sendmsg(
+    descriptor: c_int,
+    message: *const libc::msghdr,
+    flags: c_int,
+) -> isize {
+    if is_ours(descriptor) {
+        // SAFETY: handed on from the caller.
+        return unsafe { answered(descriptor, (*message).msg_iov, (*message).msg_iovlen as usize) };
+    }
+    let next = next!(sendmsg(c_int, *const libc::msghdr, c_int) -> isize);
+    // SAFETY: handed on from the caller.
+    unsafe { next(descriptor, message, flags) }
+}
+
+/// As `sendmsg`, of one piece.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sendto(
+    descriptor: c_int,
+    bytes: *const c_void,
+    length: usize,
+    flags: c_int,
+    to: *const libc::sockaddr,
+    to_length: libc::socklen_t,
+) -> isize {
+    if is_ours(descriptor) {
+        let piece = libc::iovec { iov_base: bytes.cast_mut(), iov_len: length };
+        // SAFETY: handed on from the caller.
+        return unsafe { answered(descriptor, &raw const piece, 1) };
+    }
+    let next =
+        next!(sendto(c_int, *const c_void, usize, c_int, *const libc::sockaddr, libc::socklen_t) -> isize);
+    // SAFETY: handed on from the caller.
+    unsafe { next(descriptor, bytes, length, flags, to, to_length) }
+}
+
+/// As `sendto`, without an address.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn send(
+    descriptor: c_int,
+    bytes: *const c_void,
+    length: usize,
+    flags: c_int,
+) -> isize {
+    if is_ours(descriptor) {
+        let piece = libc::iovec { iov_base: bytes.cast_mut(), iov_len: length };
+        // SAFETY: handed on from the caller.
+        return unsafe { answered(descriptor, &raw const piece, 1) };
+    }
+    let next = next!(send(c_int, *const c_void, usize, c_int) -> isize);
+    // SAFETY: handed on from the caller.
+    unsafe { next(descriptor, bytes, length, flags) }
+}

@@ -1,0 +1,59 @@
+//! The port of this process: which GIDs lead to it or to others, and the news of its changes.
+
+use super::State;
+use crate::ground::abi::AsyncEvent;
+use crate::ground::port::Gid;
+use crate::ground::sysfs;
+use crate::state::news::News;
+use zerocopy::IntoBytes;
+
+/// The port's number.
+pub(crate) const NUMBER: u8 = 1;
+
+/// The kernel's numbers of events of a port (`enum ib_event_type`).
+const PORT_ACTIVE: u32 = 9;
+const PORT_ERROR: u32 = 10;
+const GID_CHANGE: u32 = 18;
+
+impl State {
+    /// Returns the MAC address that leads to a GID of this port or of another process's, or `None` if nobody
+    /// has the GID.
+    pub(crate) fn resolve(&mut self, gid: Gid) -> Option<[u8; 6]> {
+        self.port.mac_of(gid).or_else(|| {
+            let mac = self.fabric.resolve(gid)?;
+            self.device.reach(gid);
+            Some(mac)
+        })
+    }
+
+    /// Tells the device and the other processes of the port.
+    pub(super) fn announce(&mut self) {
+        self.fabric.publish(&self.port);
+        self.device.set_gids(self.port.entries.iter().map(|entry| entry.gid).collect());
+    }
+
+    /// Takes over changes of the port, and tells the program of them.
+    pub(super) fn follow_port(&mut self) {
+        let Some(port) = self.news.as_mut().and_then(News::port).filter(|port| *port != self.port) else {
+            return;
+        };
+        let mut events = Vec::new();
+        if port.entries != self.port.entries {
+            events.push(GID_CHANGE);
+        }
+        if port.is_active != self.port.is_active {
+            events.push(if port.is_active { PORT_ACTIVE } else { PORT_ERROR });
+        }
+        self.port = port;
+        self.announce();
+        if let Some(news) = &self.news {
+            // The next program that is started writes the files too.
+            let _ = sysfs::write(self.fabric.directory(), news.view(), &self.port);
+        }
+        for kind in events {
+            let event = AsyncEvent { element: NUMBER.into(), kind, reserved: 0 };
+            let channels: Vec<_> = self.contexts.values().map(|context| context.async_channel).collect();
+            channels.into_iter().for_each(|channel| self.push(channel, event.as_bytes()));
+        }
+    }
+}

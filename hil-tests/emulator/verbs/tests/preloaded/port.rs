@@ -1,0 +1,124 @@
+//! The port: its table of GIDs by calls and by files, and the events of its changes.
+
+use crate::verbs::{Attribute, Context, call, in_a_namespace, message};
+use mlx5_testing::preload::{preloaded, prepared};
+use std::fs::{self, File};
+use std::net::Ipv6Addr;
+use std::process::Command;
+
+const PORT: &str = "/sys/class/infiniband/mlx5_0/ports/1";
+
+/// The interface's index, the protocol (1 or 2) and the GID of an entry.
+fn entry(context: &Context, index: u32) -> Result<(u32, u32, Ipv6Addr), i32> {
+    let mut entry = [0; 32];
+    let mut attributes = [
+        Attribute::In(0, &1_u32.to_ne_bytes()),
+        Attribute::In(1, &index.to_ne_bytes()),
+        Attribute::In(2, &[0; 4]),
+        Attribute::Out(3, &mut entry),
+    ];
+    call(context.0, 0, 6, &mut attributes)?;
+    let word = |at: usize| u32::from_ne_bytes(entry[at..at + 4].try_into().unwrap());
+    assert_eq!((word(16), word(20)), (index, 1), "index and port");
+    Ok((word(28), word(24), Ipv6Addr::from(<[u8; 16]>::try_from(&entry[..16]).unwrap())))
+}
+
+#[test]
+fn the_table_of_gids_is_the_same_in_calls_and_files() {
+    preloaded("port::the_table_of_gids_is_the_same_in_calls_and_files", || {
+        let context = Context::new();
+        let (mut table, mut count) = ([0; 256 * 32], [0; 8]);
+        let mut attributes = [
+            Attribute::Number(0, 32),
+            Attribute::In(1, &[0; 4]),
+            Attribute::Out(2, &mut table),
+            Attribute::Out(3, &mut count),
+        ];
+        call(context.0, 0, 5, &mut attributes).unwrap();
+        let count = u64::from_ne_bytes(count) as usize;
+        assert!(count >= 2, "the default GIDs are always there");
+        for index in 0..256 {
+            let shown = fs::read_to_string(format!("{PORT}/gids/{index}")).unwrap();
+            let kind = fs::read_to_string(format!("{PORT}/gid_attrs/types/{index}"));
+            let name = fs::read_to_string(format!("{PORT}/gid_attrs/ndevs/{index}"));
+            let Ok((interface, version, gid)) = entry(&context, index as u32) else {
+                assert!(index >= count && kind.is_err() && name.is_err(), "{index}");
+                assert_eq!(entry(&context, index as u32), Err(libc::ENODATA));
+                assert_eq!(shown, "0000:0000:0000:0000:0000:0000:0000:0000\n");
+                continue;
+            };
+            assert_eq!(shown.trim().parse(), Ok(gid));
+            assert_eq!(kind.unwrap(), ["IB/RoCE v1\n", "RoCE v2\n"][version as usize - 1]);
+            assert_eq!(version as usize, index % 2 + 1);
+            assert_eq!(table[index * 32..][..16], gid.octets());
+            assert_eq!((interface, name.unwrap().as_str()), (1, "lo\n"), "the only interface");
+        }
+        assert_eq!(entry(&context, 256), Err(libc::EINVAL));
+        let mut narrow = [0; 32];
+        let mut attributes = [
+            Attribute::Number(0, 32),
+            Attribute::In(1, &[0; 4]),
+            Attribute::Out(2, &mut narrow),
+            Attribute::Out(3, &mut [0; 8]),
+        ];
+        assert_eq!(call(context.0, 0, 5, &mut attributes), Err(libc::EINVAL), "no room");
+        let files = ["state", "phys_state", "rate", "lid", "sm_lid", "lid_mask_count", "cap_mask"];
+        assert!(files.iter().all(|file| File::open(format!("{PORT}/{file}")).is_ok()));
+    });
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_no_port() {
+    let prepare = |command: &mut Command, _: &std::path::Path| {
+        command.env("MLX5_UVERBS_NETDEV", "none");
+    };
+    prepared("port::an_interface_that_is_not_there_is_no_port", prepare, || {
+        assert_eq!(crate::open(), Err(libc::EINVAL));
+        assert!(File::open(PORT).is_err());
+    });
+}
+
+/// A shell changes its directory, and globs there.
+#[test]
+fn a_program_may_be_in_a_directory_of_the_device() {
+    preloaded("port::a_program_may_be_in_a_directory_of_the_device", || {
+        std::env::set_current_dir("/sys/class/infiniband").unwrap();
+        assert_eq!(fs::read_to_string("mlx5_0/ports/1/state").unwrap(), "4: ACTIVE\n");
+        let shell = Command::new("sh").args(["-c", "cd /sys/class/infiniband && cat */ports/*/lid"]).output();
+        assert_eq!(String::from_utf8(shell.unwrap().stdout).unwrap(), "0x0\n");
+    });
+}
+
+fn ip(line: &str) -> bool {
+    Command::new("ip").args(line.split(' ')).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn changes_of_addresses_and_links_are_events() {
+    preloaded("port::changes_of_addresses_and_links_are_events", || {
+        if !in_a_namespace() || !ip("link set lo up") {
+            println!("SKIPPED: this user cannot make a network namespace, or has no program `ip`");
+            return;
+        }
+        let context = Context::new();
+        let events = call(context.0, 0x10, 0, &mut [Attribute::New(0)]).unwrap() as i32;
+        let kind = || {
+            let event = message(events);
+            assert_eq!(event[..8], 1_u64.to_ne_bytes(), "the port");
+            u32::from_ne_bytes(event[8..12].try_into().unwrap())
+        };
+        let has = |wanted: &str| {
+            let wanted: Ipv6Addr = wanted.parse().unwrap();
+            (0..256).any(|index| entry(&context, index).is_ok_and(|(.., gid)| gid == wanted))
+        };
+        assert!(!has("::ffff:192.0.2.9"));
+        assert!(ip("addr add 192.0.2.9/32 dev lo"));
+        assert_eq!(kind(), 18, "IBV_EVENT_GID_CHANGE");
+        assert!(has("::ffff:192.0.2.9"));
+        assert!(ip("link set lo down"));
+        // The addresses of IPv6 go with the link, in one change or in two.
+        while kind() != 10 {}
+        assert!(ip("link set lo up"));
+        while kind() != 9 {}
+    });
+}
