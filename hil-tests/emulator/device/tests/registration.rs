@@ -274,7 +274,7 @@ fn rights_are_those_of_the_key_and_of_the_page() {
     let mut words = umr_mkey(user, 0, 0x7c | 1, 0, 0).u64(MKC + 0x18, 0x1000).u8(MKC + 0x3b, 12);
     words.0.extend(pages.to_be_bytes());
     for (pg_access, outcome) in [(0, Ok(())), (0x80, refused)] {
-        let key = Key::from_raw(driver.setup.good(words.clone().u8(0x60, pg_access)) << 8);
+        let key = Key::from_raw(driver.setup.good(words.clone().u8(0xc, pg_access)) << 8);
         assert_eq!((driver.read(key, 0), driver.write(key, 0)), (outcome, outcome), "{pg_access}");
     }
 }

@@ -186,7 +186,7 @@ impl<M: Memory> Device<M> {
         {
             let count = usize::try_from(end.div_ceil(page)).map_err(|_| Refused::INPUT_LENGTH)?;
             let listed = request.bytes(PAGES, count.checked_mul(8).ok_or(Refused::INPUT_LENGTH)?)?;
-            let has_rights = request.u8(0x60)? & 0x80 != 0;
+            let has_rights = request.u8(0xc)? & 0x80 != 0;
             let entry = |word: &[u8; 8]| PageEntry(u64::from_be_bytes(*word));
             let (words, _) = listed.as_chunks();
             pages.extend(words.iter().map(entry).map(|one| if has_rights { one } else { one.with_rights() }));
