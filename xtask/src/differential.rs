@@ -37,7 +37,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     })
 }
 
-/// Compares half as many configurations with programs of the development profile: a person waits for the result.
+/// Compares half as many configurations with programs of the development profile: a person waits for the
+/// result.
 pub(crate) fn check_quickly() -> Result<(), String> {
     prepare(Profile::Development, COUNT / 2, None).into_iter().try_for_each(|command| run::check(command?))
 }

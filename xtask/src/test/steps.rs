@@ -16,8 +16,8 @@ use xtask::{debian, emulate, host, toolchain};
 pub(super) enum Lane {
     /// The step builds in `target/debug`.
     Main,
-    /// The step builds in other folders (release builds, and builds for the Arm cores), or waits for the builds
-    /// of the main lane.
+    /// The step builds in other folders (release builds, and builds for the Arm cores), or waits for the
+    /// builds of the main lane.
     Side,
 }
 

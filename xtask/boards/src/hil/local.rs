@@ -32,7 +32,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the profile in which our program is built. A device is measured, hence its program is optimised.
+    /// Returns the profile in which our program is built. A device is measured, hence its program is
+    /// optimised.
     fn profile(&self) -> Profile {
         if matches!(self, Self::Device) { Profile::Release } else { Profile::Development }
     }
