@@ -1,14 +1,16 @@
-//! Assumptions of scenarios that no source states: our own devices must fulfil them, hardware is reported.
+//! Checks assumptions of scenarios that no public source states. The software devices of this repository must
+//! behave as assumed. The behaviour of hardware is only recorded.
 
 use crate::board::Board;
 use alloc::string::{String, ToString};
 use core::fmt::{Debug, Display};
 
-/// Compares a board's behaviour with an assumption of a scenario. Returns whether they agree; a scenario ends
-/// early if its rest depends on the assumption. On hardware the value is recorded and never a failure.
+/// Compares `found`, the behaviour of a board, with `expected`, the behaviour that a scenario assumes.
+/// Returns whether both agree. If they differ, the scenario skips the steps that depend on the assumption. On
+/// hardware the found value is recorded for the report, and a difference is no failure.
 ///
 /// # Errors
-/// On any other board, if the behaviour differs.
+/// A description of the difference, on any other board.
 pub fn assumed<T: Debug + PartialEq>(
     board: &mut dyn Board,
     what: impl Display,

@@ -1,5 +1,5 @@
-//! Runs cases one after the other and reports each event: the body of each program that speaks
-//! [`crate::protocol`].
+//! Runs cases one after the other and reports each event. Every program that speaks [`crate::protocol`] calls
+//! these functions.
 
 use crate::board::Board;
 use crate::history;
@@ -11,7 +11,7 @@ use crate::way::{Way, Ways};
 use alloc::boxed::Box;
 use alloc::string::String;
 
-/// The selection of cases.
+/// The cases that a run executes, and their posting methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection<'a> {
     /// The name of the board in the command that repeats a failed case. `cargo xtask hil` replaces it by the
@@ -22,7 +22,7 @@ pub struct Selection<'a> {
     /// Selects cases after the one with this name, to continue a lost run. Selects none if no case has the
     /// name.
     pub after: Option<&'a str>,
-    /// The posting methods.
+    /// The posting methods of each selected case.
     pub ways: Ways,
 }
 
@@ -59,7 +59,7 @@ impl Case {
         }
     }
 
-    /// Runs the case on a board. Measured values are reported.
+    /// Runs the case on a board, and reports measured values by `tell`.
     fn run(&self, board: &mut dyn Board, tell: &mut impl FnMut(Event<'_>)) -> Verdict {
         match self {
             Self::Scenario(scenario) => {
@@ -102,7 +102,8 @@ pub fn run<E: core::fmt::Display>(
     run_guarded(selection, open, |case| case(), tell)
 }
 
-/// As [`run`], with `guard` around each case, which may turn a panic into a failure.
+/// Runs the selected cases as [`run`] does, but lets `guard` call each case. `guard` may turn a panic into a
+/// failure.
 ///
 /// # Errors
 /// As [`run`].
@@ -130,7 +131,8 @@ pub fn run_guarded<E: core::fmt::Display>(
         }
         tell(Event::Start(name));
         let mut failed = None;
-        // Programs use a posting method of their own.
+        // The programs of the storage example have a posting method of their own. A case with programs runs
+        // once.
         let programs = case.needs().programs;
         let ways = if programs { 1 } else { usize::MAX };
         for way in selection.ways.of(name).into_iter().take(ways) {

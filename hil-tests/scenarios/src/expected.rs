@@ -1,7 +1,7 @@
 //! The expected bytes in memory and on the wire, computed without the device by direct calls of checksum and
 //! cipher crates.
 //!
-//! This module shares no code with the software device: a common error would have to be made twice.
+//! This module shares no code with the software device, so that an error in either makes a scenario fail.
 
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, BlockSizeUser, KeyInit, consts::U16};
 use aes::{Aes128, Aes256};
@@ -24,7 +24,7 @@ const fn crc64(init: u64) -> Algorithm<u64> {
     Algorithm { width: 64, poly, init, refin: true, refout: true, xorout: u64::MAX, check: 0, residue: 0 }
 }
 
-// Two tables for each CRC, because there are two seeds.
+// Each CRC has two tables, one for each seed: all zeros and all ones.
 static T10: [Crc<u16>; 2] =
     [Crc::<u16>::new(&const { crc16(0) }), Crc::<u16>::new(&const { crc16(u16::MAX) })];
 static FC: [Crc<u32>; 2] = [
@@ -72,7 +72,8 @@ pub fn signature(signature: &Signature, block: &[u8], index: u64) -> Vec<u8> {
     }
 }
 
-/// Returns the data with a signature after each block of the domain.
+/// Returns the data with a signature after each block of the domain. Without a domain, returns the data
+/// alone.
 pub fn sign(data: &[u8], domain: Option<&Domain>) -> Vec<u8> {
     let Some(domain) = domain else { return data.to_vec() };
     let blocks = data.chunks(domain.block_size.bytes() as usize);
@@ -137,19 +138,19 @@ pub fn images(data: &[u8], signature: Option<&BlockSignature>, crypto: Option<(&
     };
     let encrypt = |data: &[u8]| encrypt(key, crypto.data_unit, crypto.tweak, data);
     match (crypto.direction, crypto.order) {
-        // Rows A, C, D, E: the cipher covers the signature of the wire.
+        // Rows A, C, D, E of the table: the cipher covers the signature of the wire.
         (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx) => {
             Images { memory: sign(data, memory), wire: encrypt(&sign(data, wire)) }
         }
-        // Rows A, B: the signature of the wire covers ciphertext.
+        // Rows A, B of the table: the signature of the wire covers ciphertext.
         (Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx) => {
             Images { memory: sign(data, memory), wire: sign(&encrypt(data), wire) }
         }
-        // Rows F, G, H, I: the cipher covers the signature of memory.
+        // Rows F, G, H, I of the table: the cipher covers the signature of memory.
         (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx) => {
             Images { memory: encrypt(&sign(data, memory)), wire: sign(data, wire) }
         }
-        // Rows F, J: the signature of memory covers ciphertext.
+        // Rows F, J of the table: the signature of memory covers ciphertext.
         (Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx) => {
             Images { memory: sign(&encrypt(data), memory), wire: sign(data, wire) }
         }
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(of(Signature::T10Dif(DIF)), [0x9e, 0xc6, 0x56, 0x78, 0xff, 0xff, 0xff, 0xff]);
         assert_eq!(of(Signature::T10Dif(T10Dif { seed: Seed::Ones, ..DIF }))[..2], [0xec, 0x7d]);
         assert_eq!(of(Signature::T10Dif(T10Dif { guard: Guard::IpChecksum, ..DIF }))[..2], [0x5a, 0x5a]);
-        // The reference tag wraps to 0.
+        // The reference tag of block 0 is 2^32 - 1, so that of block 1 is 0.
         assert_eq!(signature(&Signature::T10Dif(DIF), &block, 1)[4..], [0, 0, 0, 0]);
         assert_eq!(ISCSI[1].checksum(b"123456789"), 0xe306_9283);
         assert_eq!(XP10[1].checksum(b"123456789"), 0xae8b_1486_0a79_9888);

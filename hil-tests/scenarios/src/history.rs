@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 
 /// The most requests of a queue pair in a report.
 const REQUESTS: usize = 8;
-/// The most queue pairs, and completions, in a report.
+/// The most queue pairs in a report.
 const QUEUE_PAIRS: usize = 4;
 const COMPLETIONS: usize = 16;
 
@@ -30,8 +30,8 @@ pub fn lines(board: &mut dyn Board) -> Vec<String> {
     lines
 }
 
-/// Describes the last requests of a send ring: blocks that begin with their own block number and this queue
-/// pair number.
+/// Describes the last requests of a send ring. A request begins at each block that contains its own block
+/// number and this queue pair number.
 fn requests(qpn: u32, next: u16, ring: &[u8]) -> Vec<String> {
     let count = ring.len() / BLOCK;
     let mut found = Vec::new();
@@ -50,7 +50,7 @@ fn requests(qpn: u32, next: u16, ring: &[u8]) -> Vec<String> {
             Ok(request) => format!("{}", request.summary(DeviceContext::UNKNOWN)),
             Err(error) => format!("{error}"),
         };
-        // The signed distance from the device's place, modulo 2^16.
+        // The signed distance, modulo 2^16, of the request from the next block that the device executes.
         let place = index.wrapping_sub(next) as i16;
         let done = if place < 0 { "" } else { ", not executed" };
         found.push((place, format!("queue pair {qpn:#x}: block {index}: {words}{done}")));

@@ -1,4 +1,4 @@
-//! The command line of the bare-metal image.
+//! The command line of the bare-metal image, which `hil-tests/firmware` builds.
 
 use crate::way::Ways;
 
@@ -11,7 +11,7 @@ pub struct Options<'a> {
     pub after: Option<&'a str>,
     /// The posting methods.
     pub ways: Ways,
-    /// The work to do instead of scenarios.
+    /// Work that the image does instead of scenarios.
     pub instead: Option<Instead>,
 }
 
@@ -24,7 +24,7 @@ pub enum Instead {
     Count,
 }
 
-/// Faults on purpose, to test that they are reported.
+/// Faults that the image causes on purpose, to test that they are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provoke {
     /// Reads an unmapped address.
@@ -37,7 +37,7 @@ pub enum Provoke {
     Panic,
     /// Panics while a line is being logged.
     PanicWhileLogging,
-    /// Stops without an answer.
+    /// Loops forever without a report.
     Hang,
 }
 

@@ -83,13 +83,13 @@ fn name(text: &str) -> Option<&str> {
     (!text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control())).then_some(text)
 }
 
-/// Splits a line into the case name and the rest.
+/// Splits the text `NAME: REST` into the case name and the rest.
 fn told(text: &str) -> Option<(&str, &str)> {
     let (before, behind) = text.split_once(": ")?;
     Some((name(before)?, behind))
 }
 
-/// The event's line without its line end. Control characters in texts become blanks.
+/// Writes the event's line without its line end. Control characters in texts become blanks.
 impl fmt::Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Log(line) = self {

@@ -1,4 +1,5 @@
-//! Two connected ends with mkeys between them, which move data through an mkey by every method.
+//! Two connected ends, and mkeys of the near end. Functions move data out of these mkeys and into them by
+//! each kind of request.
 
 use crate::board::{Board, EndSpec, MkeySpec, QpEnd};
 use alloc::string::String;
@@ -24,7 +25,7 @@ macro_rules! ensure {
     };
 }
 
-/// Ends a scenario with both values unless they are equal.
+/// Ends a scenario with a message that shows both values, unless they are equal.
 #[macro_export]
 macro_rules! ensure_eq {
     ($left:expr, $right:expr, $($message:tt)+) => {
@@ -60,7 +61,7 @@ pub enum Tx {
 }
 
 impl Tx {
-    /// All methods.
+    /// All methods of moving data out of an mkey.
     pub const ALL: [Self; 3] = [Self::Send, Self::Write, Self::PeerRead];
 }
 
@@ -76,7 +77,7 @@ pub enum Rx {
 }
 
 impl Rx {
-    /// All methods.
+    /// All methods of moving data into an mkey.
     pub const ALL: [Self; 3] = [Self::Receive, Self::PeerWrite, Self::Read];
 }
 
@@ -104,7 +105,7 @@ impl Moved {
     }
 }
 
-/// Name of the requests that configure.
+/// The id of each request that configures an mkey.
 pub(crate) const CONFIGURE: u64 = 0xc0;
 const TRANSFER: u64 = 0x7a;
 const RECEIVE: u64 = 0x4e;
@@ -117,9 +118,9 @@ pub struct QpPairFixture<'b> {
     pub near: QpEnd,
     /// The other side, with plain memory.
     pub far: QpEnd,
-    /// The mkeys.
+    /// The mkeys of the near side. Functions of this type take the position of an mkey in this list.
     pub mkeys: Vec<Mkey>,
-    /// Positions of the mkeys with reported signature errors, in order of the reports.
+    /// Positions of the mkeys for which completions reported signature errors, in order of the reports.
     pub signature_errors: Vec<usize>,
 }
 
@@ -192,7 +193,7 @@ impl<'b> QpPairFixture<'b> {
         self.finish_configuration()
     }
 
-    /// Publishes a configuration with the name `CONFIGURE`, and waits for the completion.
+    /// Publishes a posted configuration whose request has the id `CONFIGURE`, and waits for the completion.
     ///
     /// # Errors
     /// A failed or missing completion.
@@ -211,8 +212,7 @@ impl<'b> QpPairFixture<'b> {
         }
     }
 
-    /// Prepares a configuration by the board's method, and posts it to an mkey of the near side without
-    /// publishing.
+    /// Prepares a configuration by the near end's posting method, and posts it to an mkey without publishing.
     ///
     /// # Errors
     /// A refusal.
@@ -226,7 +226,7 @@ impl<'b> QpPairFixture<'b> {
         self.post_prepared(mkey, &prepared, layout)
     }
 
-    /// Prepares a configuration for all mkeys of one kind, by the board's method.
+    /// Prepares a configuration by the near end's posting method, for all mkeys of the same kind as `mkey`.
     ///
     /// # Errors
     /// A configuration that no mkey of this kind can hold.
@@ -257,7 +257,7 @@ impl<'b> QpPairFixture<'b> {
         Ok(())
     }
 
-    /// Takes all present completions of the near side. Signature errors go to their mkeys.
+    /// Takes all present completions of the near side. Signature errors are recorded in their mkeys.
     ///
     /// # Errors
     /// A malformed completion.
@@ -334,8 +334,8 @@ impl<'b> QpPairFixture<'b> {
         self.tx_to(way, mkey, offset, &far)
     }
 
-    /// As [`QpPairFixture::tx`], into a region of the far side, which is overwritten first and decides the
-    /// length.
+    /// Moves bytes out of an mkey as [`QpPairFixture::tx`] does, into the whole of this region of the far
+    /// side. The region is overwritten first.
     ///
     /// # Errors
     /// As [`QpPairFixture::tx`].
@@ -373,7 +373,7 @@ impl<'b> QpPairFixture<'b> {
         self.rx_from(way, mkey, offset, &far)
     }
 
-    /// As [`QpPairFixture::rx`], with all bytes of a region of the far side.
+    /// Moves all bytes of a region of the far side into an mkey, as [`QpPairFixture::rx`] does.
     ///
     /// # Errors
     /// As [`QpPairFixture::tx`].
@@ -401,7 +401,9 @@ impl<'b> QpPairFixture<'b> {
         Ok(Moved { wire: self.bytes(far), requester, receiver })
     }
 
-    /// Publishes, lets the device work, and takes the completions of a transfer.
+    /// Publishes a transfer, lets the device work, and takes the completions. Returns the failures of
+    /// requester and receiver. `far_requests` says that the far side is the requester, `received` that the
+    /// transfer consumes a receive request.
     fn finish(
         &mut self,
         far_requests: bool,
@@ -423,7 +425,7 @@ impl<'b> QpPairFixture<'b> {
     }
 }
 
-/// Connects two ends, and sets the board's posting method.
+/// Connects two ends, and sets the board's posting method on both.
 fn connect(board: &mut dyn Board, spec: EndSpec) -> (QpEnd, QpEnd) {
     let way = *board.way();
     let (mut near, mut far) = board.connect(spec);
@@ -459,7 +461,7 @@ fn arrived<S, T>(
     }
 }
 
-/// Returns the failure of the only expected completion, if it failed.
+/// Checks that there is exactly one completion, with this id. Returns its failure, or `None` after a success.
 fn one(completions: &[WorkCompletion], id: u64, who: &str) -> Result<Option<Failure>, String> {
     match completions {
         [WorkCompletion { id: found, outcome, .. }] if *found == id => Ok(match outcome {

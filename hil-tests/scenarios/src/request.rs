@@ -20,7 +20,7 @@ pub struct Flags {
     pub fenced: bool,
     /// The request has a completion of its own.
     pub signaled: bool,
-    /// The completion at the responder is solicited.
+    /// The responder's completion is marked as solicited.
     pub solicited: bool,
 }
 
@@ -65,7 +65,7 @@ pub enum OwnedLayout {
     Unchanged,
     /// A list of KLM entries.
     List(Vec<KlmEntry>),
-    /// Number of cycles, and the entries of a cycle.
+    /// An interleaved layout: number of cycles, and the entries of a cycle.
     Interleaved(u32, Vec<InterleavedEntry>),
 }
 
@@ -138,7 +138,7 @@ pub enum Request {
     CompareSwap(Remote, u64, u64, Sge),
     /// Fetch and add.
     FetchAdd(Remote, u64, Sge),
-    /// A copy in local memory: target, source, bytes.
+    /// A copy in local memory: target, source, number of bytes.
     Memcpy(Local, Local, u32),
     /// A work request of raw bytes.
     Raw(Vec<u8>),
@@ -152,13 +152,14 @@ pub enum Request {
     BindWindow(usize, KlmEntry, Access, u64),
     /// SET_PSV.
     SetPsv(PsvIndex, Seed),
-    /// Configures an mkey by a prepared configuration.
+    /// Configures an mkey: the mkey, the prepared configuration, the layout.
     Configure(usize, usize, OwnedLayout),
-    /// Configures an mkey by a prepared configuration and a list in registered memory.
+    /// Configures an mkey: the mkey, the prepared configuration, the list in registered memory.
     ConfigureByPointer(usize, usize, OwnedList),
-    /// Replaces entries of an mkey from an index on.
+    /// Replaces entries of an mkey: the mkey, the index of the first replaced entry, the new entries.
     Replace(usize, u32, Vec<KlmEntry>),
-    /// Replaces entries of an mkey from an index on, by a list in registered memory.
+    /// Replaces entries of an mkey: the mkey, the index of the first replaced entry, the list in registered
+    /// memory.
     ReplaceByPointer(usize, u32, OwnedList),
     /// Appends entries to an mkey, from a list in registered memory.
     AppendByPointer(usize, OwnedList),
@@ -214,7 +215,8 @@ impl Request {
             }
             Self::SetPsv(psv, seed) => request.set_psv(*psv, *seed),
             Self::Configure(mkey, with, layout) => match layout.as_layout() {
-                // Lists of an odd number of entries are posted as entries of a caller's own type.
+                // The two functions for lists share the work: lists with an odd number of entries are posted
+                // by the one that converts a caller's own entries.
                 Layout::List(entries) if entries.len() % 2 == 1 => {
                     let (mkey, prepared) = (&mut mkeys[*mkey], &prepared[*with]);
                     request.configure_mkey_from(mkey, prepared, entries, |entry| *entry)

@@ -23,12 +23,12 @@ pub enum Way {
     /// Posts each request to the queue, then rings the doorbell.
     #[default]
     Request,
-    /// Posts all requests of a doorbell in one batch.
+    /// Posts all requests up to the next doorbell in one batch.
     Batch,
-    /// As `Request`. Configurations are prepared with other tags, another tweak and another DEK, then changed
-    /// in place.
+    /// Posts each request on its own, as `Request` does. Configurations are prepared with other tags, another
+    /// tweak and another DEK, then changed in place to the requested values.
     Changed,
-    /// As `Batch`, with configurations as in `Changed`.
+    /// Posts in batches, as `Batch` does. Configurations are changed in place, as in `Changed`.
     BatchChanged,
 }
 
@@ -102,13 +102,13 @@ impl Way {
 /// A function that prepares a configuration.
 type Constructor = fn(MkeyKind, &MkeyConfig) -> Result<PreparedConfig, ConfigError>;
 
-/// Prepares another configuration, and changes in place all values that can be changed.
+/// Prepares a configuration with other values, then changes the values in place to the requested ones.
 fn changed_in_place(
     new: Constructor,
     kind: MkeyKind,
     config: &MkeyConfig,
 ) -> Result<PreparedConfig, ConfigError> {
-    // A refusal of the requested values must stay a refusal.
+    // Values that the library refuses at preparation must be refused by this method too.
     new(kind, config)?;
     let crypto = config.crypto.map(|crypto| Crypto {
         tweak: Tweak::new(!crypto.tweak.get()),
@@ -143,7 +143,7 @@ fn changed_in_place(
     Ok(prepared)
 }
 
-/// Returns a span that differs from a digest's.
+/// Returns a span that differs from the span of this digest.
 const fn other_span(digest: &Digest) -> DigestSpan {
     match digest.span {
         DigestSpan::Mkey => {
@@ -179,7 +179,8 @@ pub enum Ways {
     All,
     /// This one only.
     Only(Way),
-    /// One that the number and the case's name determine, independent of the place where a run begins.
+    /// One method, which this number and the name of the case determine. The case at which a run begins has
+    /// no influence.
     Drawn(u64),
 }
 
@@ -196,7 +197,7 @@ impl Ways {
             Self::All => Way::ALL.to_vec(),
             Self::Only(way) => vec![way],
             Self::Drawn(seed) => {
-                // FNV-1a.
+                // The FNV-1a hash of the number and the name.
                 let hash = seed
                     .to_le_bytes()
                     .iter()
@@ -235,7 +236,7 @@ impl FromStr for Ways {
     }
 }
 
-/// The public methods of the library that begin requests, and the calls of them here.
+/// The public methods of the library that begin requests, each with its call in this file.
 pub const BEGIN: &[(&str, &str)] = &[
     ("SendQueue::request", "queue.request"),
     ("SendQueue::batch", "queue.batch"),
@@ -275,7 +276,7 @@ impl<'r, D: Doorbell, const N: usize> Poster<'_, 'r, D, N> {
         }
     }
 
-    /// Rings the doorbell for what was posted.
+    /// Publishes the posted requests.
     pub fn publish(self) {
         match self {
             Self::Queue(queue) => queue.ring_doorbell(),
@@ -295,7 +296,7 @@ mod tests {
     };
     use mlx5_mkey::types::{BlockSize, Seed};
 
-    /// A T10-DIF on both sides, whose tags agree or do not.
+    /// Returns signatures with a T10-DIF in one domain or in both, with equal and with different tags.
     fn signatures() -> Vec<BlockSignature> {
         let dif = T10Dif {
             guard: Guard::Crc,

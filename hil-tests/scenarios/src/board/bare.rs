@@ -1,5 +1,5 @@
-//! A device without a driver: registers, memory that the device can access, and a doorbell. Here it is the
-//! software device in reset.
+//! The view that a driver has of a device in reset: registers, memory that the device can access, and
+//! doorbells. The implementation in this file is a software device.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +17,7 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_softdev::{Device, DeviceProfile, Memory};
 
-/// Blocks of a send ring, and entries of a completion queue. Each fills a page.
+/// Number of blocks of a send ring, and number of entries of a completion queue. Each ring fills a page.
 const BLOCKS: usize = 64;
 
 /// The rings and records of a queue pair with a send queue, and their addresses for the device. Each ring has
@@ -27,21 +27,21 @@ pub struct BareRings {
     pub blocks: (&'static mut [Wqebb], u64),
     /// The doorbell record of the queue pair.
     pub record: (&'static DoorbellRecord, u64),
-    /// The completion queue's entries, unwritten.
+    /// The entries of the completion queue, none of which the device has written.
     pub entries: (&'static mut [Cqe], u64),
     /// The doorbell record of the completion queue.
     pub cq_record: (&'static CqDoorbellRecord, u64),
 }
 
-/// The machine as a driver sees it.
+/// A machine with a device in reset, as a driver sees it.
 pub trait Bare {
-    /// Returns the window of registers.
+    /// Returns the registers of the device.
     fn registers(&mut self) -> Box<dyn Registers>;
 
     /// Returns the doorbell of a UAR page.
     fn doorbell(&mut self, page: UarPage) -> Box<dyn Doorbell>;
 
-    /// Returns a delay.
+    /// Returns the function by which the driver waits.
     fn delay(&mut self) -> Box<dyn DelayNs>;
 
     /// Returns memory for the command queue, and its address for the device.
@@ -50,7 +50,7 @@ pub trait Bare {
     /// Returns rings and records for a queue pair.
     fn rings(&mut self) -> BareRings;
 
-    /// Returns the device's address of this number of pages of zeros.
+    /// Allocates `count` pages of zeros. Returns their address for the device.
     fn pages(&mut self, count: u32) -> u64;
 
     /// Reads memory at a device address.
@@ -60,7 +60,7 @@ pub trait Bare {
     fn write(&mut self, address: u64, bytes: &[u8]);
 }
 
-/// The software device, shared by its registers and doorbells.
+/// The software device. Its registers and doorbells hold further references to it.
 #[derive(Clone)]
 pub(super) struct SoftBare(Rc<RefCell<Device<HostMemory>>>);
 
@@ -83,13 +83,14 @@ impl Registers for SoftBare {
 
 impl Doorbell for SoftBare {
     fn ring(&mut self, last: &LastRequest<'_>) {
-        // The second word of a control segment names the queue. A device ignores the doorbell of no queue.
+        // Bytes 5 to 7 of the control segment are the queue pair number. A device ignores a doorbell with an
+        // unknown number.
         let [_, _, _, _, a, b, c, _] = last.control();
         let _ = self.0.borrow_mut().doorbell(u32::from_be_bytes([0, a, b, c]));
     }
 }
 
-/// A delay without effect: the device acts before the next access.
+/// A delay that returns at once: the software device has acted before the driver's next access.
 struct NoTime;
 
 impl DelayNs for NoTime {

@@ -17,7 +17,7 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, CqeSlot};
 use mlx5_mkey::wqe::Sge;
 
-/// An open series of requests, single or in a batch.
+/// A series of requests that is not yet published: single requests, or one batch.
 pub trait Posting {
     /// Begins a request.
     fn request(&mut self, id: u64) -> SendRequest<'_, 'static>;
@@ -46,18 +46,19 @@ impl<D: Doorbell, const N: usize> Posting for Batch<'_, 'static, D, N> {
     }
 }
 
-/// The queues of a queue pair and its completion queue: the library's own types, or those of the shim.
+/// The queues of a queue pair and its completion queue. They are types of the library's core, or of the shim
+/// over libmlx5 (`devx`).
 pub trait EndQueues {
     /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;
 
-    /// Begins to post by this method.
+    /// Begins a series of requests by this posting method.
     fn open(&mut self, way: Way) -> Box<dyn Posting + '_>;
 
     /// Publishes send requests.
     fn ring_doorbell(&mut self);
 
-    /// Cancels send requests of a drained queue.
+    /// Cancels the send requests with this id in a drained queue.
     ///
     /// # Errors
     /// As [`SendQueue::cancel`].
@@ -66,7 +67,7 @@ pub trait EndQueues {
     /// Returns the number of outstanding send requests.
     fn outstanding(&self) -> u32;
 
-    /// Returns the number of the next block to post.
+    /// Returns the number of the block at which the next request begins.
     fn producer(&self) -> u32;
 
     /// Returns the number of free blocks.
@@ -78,7 +79,7 @@ pub trait EndQueues {
     /// Copies a block out of the send ring.
     fn block(&self, index: u32) -> Wqebb;
 
-    /// Posts buffers for one message.
+    /// Posts a receive request: the buffers for one message.
     ///
     /// # Errors
     /// As [`ReceiveQueue::post`].
@@ -99,8 +100,9 @@ pub trait EndQueues {
     /// Takes the next raw completion entry. No request is retired.
     fn take_entry(&mut self) -> Option<Cqe>;
 
-    /// Empties the queues, drops their completions, and returns the names of outstanding requests: sends,
-    /// then receives. The shim also resets the queue pair; otherwise the board has reset it before.
+    /// Empties the queues, drops their completions, and returns the ids of outstanding requests: of sends,
+    /// then of receives. The implementation by the shim (`devx`) also resets the queue pair. With other
+    /// implementations the board resets the queue pair before this call.
     fn restart(&mut self) -> [Vec<u64>; 2];
 }
 
@@ -199,7 +201,8 @@ pub struct QpEnd {
 }
 
 impl QpEnd {
-    /// Takes the queues of an end. Requests are posted one by one.
+    /// Makes an end of these queues. Its posting method is single requests until [`QpEnd::set_way`] changes
+    /// it.
     pub fn new(queues: impl EndQueues + 'static) -> Self {
         let qpn = queues.qpn();
         let queues: &'static mut dyn EndQueues = Box::leak(Box::new(queues));
@@ -217,7 +220,8 @@ impl QpEnd {
         self.way
     }
 
-    /// Suppresses publishing until the doorbell is rung: keeps a batch open.
+    /// Changes to the same posting method without batches, so that only [`QpEnd::ring_doorbell`] publishes
+    /// requests. A batch would also be published by each access to the queues.
     pub fn hold_back(&mut self) {
         self.set_way(self.way.without_batches());
     }
@@ -233,7 +237,7 @@ impl QpEnd {
         posting.request(id)
     }
 
-    /// Publishes what was posted.
+    /// Publishes all posted requests.
     pub fn ring_doorbell(&mut self) {
         match self.open.take() {
             Some(posting) => posting.publish(),
@@ -248,7 +252,7 @@ impl QpEnd {
         unsafe { self.queues.as_mut() }
     }
 
-    /// Returns the counters that posting changes.
+    /// Returns the counters of the send queue that posting changes.
     pub fn counters(&mut self) -> Counters {
         let queues = self.queues();
         Counters {
@@ -268,7 +272,7 @@ impl QpEnd {
 /// The counters of a send queue that posting changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counters {
-    /// The next block to post.
+    /// Number of the block at which the next request begins.
     pub producer: u32,
     /// Number of free blocks.
     pub free_blocks: u32,

@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// The least alignment of rings and shared memory: a cache line, the unit of the device's accesses.
 const LINE: usize = 64;
-/// The alignment of ranges of at least this size: a page, the unit of ring addresses.
+/// The bytes of a page, the unit of ring addresses. A range of this size or more begins at a page.
 const PAGE: usize = 4096;
 
 /// The ranges of this program's memory that a device may access, at their own addresses.
@@ -24,7 +24,7 @@ pub struct HostMemory {
     source: unsafe fn(Layout) -> *mut u8,
 }
 
-/// Memory of the global allocator.
+/// Makes an empty memory, whose ranges come from the global allocator.
 impl Default for HostMemory {
     fn default() -> Self {
         // SAFETY: the contract is that of the global allocator.
@@ -41,13 +41,14 @@ impl HostMemory {
         Self { windows: BTreeMap::new(), source }
     }
 
-    /// Returns an empty memory for another device, with the same source.
+    /// Returns an empty memory for another device, with the same allocator.
     #[must_use]
     pub const fn another(&self) -> Self {
         Self { windows: BTreeMap::new(), source: self.source }
     }
 
-    /// Allocates memory, fills it, and gives the device access forever.
+    /// Allocates memory for `count` copies of `value`, writes them, and gives the device access forever.
+    /// Returns a pointer to the first copy.
     fn place<T: Copy>(&mut self, value: T, count: usize) -> NonNull<T> {
         let layout = Layout::array::<T>(count).and_then(|layout| {
             let align = if layout.size() >= PAGE { PAGE } else { LINE };

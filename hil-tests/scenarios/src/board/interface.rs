@@ -19,8 +19,8 @@ pub trait Board {
     /// Returns the capabilities of the board.
     fn capabilities(&self) -> Capabilities;
 
-    /// Returns the posting method of the ends of a [`crate::qp_pair::QpPairFixture`]. Must be set before a
-    /// fixture is made.
+    /// Returns the posting method for the ends of each [`crate::qp_pair::QpPairFixture`] that is made later.
+    /// Existing fixtures keep theirs.
     fn way(&mut self) -> &mut Way;
 
     /// Returns the values that scenarios have measured and that were not reported yet
@@ -45,7 +45,8 @@ pub trait Board {
     /// Creates an mkey.
     fn create_mkey(&mut self, spec: MkeySpec) -> Mkey;
 
-    /// Creates an mkey with its list. Its space begins at `address`; no request can change it.
+    /// Creates an mkey together with its list of entries. The space of the mkey begins at `address`. No
+    /// request can change this mkey.
     ///
     /// # Errors
     /// The reason of a refusal.
@@ -59,7 +60,7 @@ pub trait Board {
     /// Creates a DEK.
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId;
 
-    /// Replaces the value of a DEK of this board (MODIFY_GENERAL_OBJECT). Its index stays.
+    /// Replaces the value of a DEK of this board (MODIFY_GENERAL_OBJECT). The DEK keeps its index.
     ///
     /// # Errors
     /// The reason of a refusal.
@@ -81,14 +82,15 @@ pub trait Board {
     /// Returns the fence that the device requires after a change of an mkey (`umr_fence`).
     fn umr_fence(&self) -> UmrFence;
 
-    /// Creates two connected ends that are ready to send. The specification is that of the first one.
+    /// Creates two connected ends that are ready to send. `spec` describes the first; the second has default
+    /// properties.
     fn connect(&mut self, spec: EndSpec) -> (QpEnd, QpEnd);
 
     /// Moves the queue pair of an end to the error state.
     fn fail(&mut self, end: &QpEnd);
 
-    /// Moves two ends of [`Board::connect`] from any state back to ready. Returns the names of requests that
-    /// were outstanding at the first: sends, then receives.
+    /// Moves two ends of [`Board::connect`] from any state back to ready. Returns the ids of requests that
+    /// were outstanding at the first end: of sends, then of receives.
     fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> [Vec<u64>; 2];
 
     /// Lets the device work (hardware does so by itself), and returns whether it has executed all published
@@ -96,8 +98,9 @@ pub trait Board {
     #[must_use]
     fn run_device(&mut self) -> bool;
 
-    /// Returns the most nanoseconds that a completion may arrive after [`Board::run_device`]. 0 if the device
-    /// works only during that call. Boards without a clock never wait.
+    /// Returns the longest time, in nanoseconds, from the end of [`Board::run_device`] to the arrival of a
+    /// completion. It is 0 if the device works only during that call. On boards without a clock, scenarios
+    /// never wait.
     fn timeout(&self) -> u64 {
         0
     }
@@ -116,26 +119,28 @@ pub trait Board {
     /// Returns the queue pairs of this board, oldest first.
     fn queue_pairs(&self) -> Vec<QueuePairView>;
 
-    /// Returns the last completions of this board in words, oldest first. Failures contain their cause, if
-    /// the board knows it.
+    /// Returns descriptions of the last completions of this board, oldest first. The description of a failure
+    /// contains its cause, if the board knows it.
     fn completions(&self) -> Vec<String>;
 
-    /// Notes that a completion of a queue pair was taken.
+    /// Tells the board that a scenario has taken this completion, so that [`Board::completions`] can describe
+    /// it.
     fn taken(&mut self, _qpn: u32, _completion: &WorkCompletion) {}
 
-    /// Returns the time since some moment, or `None` without a clock.
+    /// Returns the nanoseconds since an arbitrary fixed moment, or `None` if the board has no clock.
     fn nanoseconds(&self) -> Option<u64> {
         None
     }
 
-    /// Returns the oldest unreturned event of an end. Waits briefly for an event if the device needs time.
+    /// Returns the oldest event of an end that no earlier call has returned. Waits briefly for an event if
+    /// the device needs time.
     fn event(&mut self, end: &QpEnd) -> Option<QpEvent>;
 
-    /// Runs both programs of the storage example with this many reads and writes, and with corruptions that
-    /// must be reported.
+    /// Runs both programs of the storage example with `ios` reads and writes. The target flips a bit in
+    /// `corrupt` blocks of its volume, and each of these blocks must be reported.
     ///
     /// # Errors
-    /// The failure of a program. By default, that the board has no programs.
+    /// The failure of a program. The default implementation always fails, because the board has no programs.
     fn serve(&mut self, ios: u32, corrupt: u32) -> Result<(), String> {
         Err(format!("the board cannot run {ios} I/Os with {corrupt} corruptions: it has no programs"))
     }
@@ -145,7 +150,8 @@ pub trait Board {
         None
     }
 
-    /// Returns the logins of the board, if it has any. A login is in force from the start.
+    /// Returns the functions of a commissioned device, if the board has one. A login is in force from the
+    /// start.
     fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {
         None
     }
@@ -153,7 +159,7 @@ pub trait Board {
 
 /// A commissioned device, which accepts wrapped keys under a login.
 pub trait Commissioned {
-    /// Logs in.
+    /// Begins a login.
     ///
     /// # Errors
     /// The reason of a refusal.
@@ -172,10 +178,11 @@ pub trait Commissioned {
     /// Returns whether a login is in force, as the device reports it.
     fn logged_in(&mut self) -> bool;
 
-    /// Wraps a key for this device (RFC 3394).
+    /// Wraps a key with the KEK of this device (RFC 3394).
     fn wrap(&self, spec: DekSpec<'_>) -> Vec<u8>;
 
-    /// Loads a wrapped key. Its length decides the key size, and whether there is a keytag.
+    /// Loads a wrapped key as a DEK. The length of `wrapped` decides the key size, and whether there is a
+    /// keytag.
     ///
     /// # Errors
     /// The reason of a refusal.

@@ -38,32 +38,33 @@ use softdev::{
     QpState, QpView, Retries, Written,
 };
 
-/// Number of completions that are kept for error reports.
+/// Number of completions that the board keeps for the report of a failure.
 const KEPT: usize = 16;
 
 /// Entries of a receive slot.
 const ENTRIES_PER_SLOT: usize = 4;
 
-/// The doorbell of a queue pair. It stores what it was written for the board.
+/// The doorbell of a queue pair. It records each write in `rung`, where the board reads it.
 struct Bell {
     qpn: u32,
     rung: Rung,
     register: Option<Register>,
 }
 
-/// A register for whole requests.
+/// A BlueFlame register, to which a doorbell can write a whole request.
 struct Register {
     doorbell: BlueFlame,
     halves: NonNull<[Wqebb; HALF]>,
     next: usize,
 }
 
-/// The doorbells since the device last ran: queue pair number, and the request that was written to the
-/// register, without blocks after a write of 8 bytes. The list is leaked with the board's memory: an owning
-/// doorbell would bring the allocator into functions of the library.
+/// The doorbells since the device last ran. Each has its queue pair number, and the blocks that were written
+/// to the BlueFlame register: those of a whole request, or none if only 8 bytes were written. The list is
+/// leaked with the board's memory: an owning doorbell would bring the allocator into functions of the
+/// library.
 type Rung = &'static RefCell<Vec<(u32, Vec<[u8; 64]>)>>;
 
-/// Blocks in half a register.
+/// Number of blocks in each half of a register.
 const HALF: usize = 4;
 
 impl Doorbell for Bell {
@@ -79,7 +80,8 @@ impl Doorbell for Bell {
 }
 
 impl Register {
-    /// Writes a doorbell. Returns the blocks of the request, or none after a write of 8 bytes.
+    /// Rings the doorbell. Returns the blocks of the request that the doorbell wrote to the register, or none
+    /// if it wrote only 8 bytes.
     fn write(&mut self, last: &LastRequest<'_>) -> Vec<[u8; 64]> {
         let Self { doorbell, halves, next } = self;
         // SAFETY: both halves belong to this register alone.
@@ -90,7 +92,7 @@ impl Register {
         // SAFETY: as above.
         let blocks = unsafe { half.read_volatile() }.map(|block| block.0);
         *next ^= 1;
-        // After a write of 8 bytes the rest is zeros.
+        // After a write of 8 bytes the rest of the half is zeros.
         if blocks[0][8..] == [0; 56] {
             return Vec::new();
         }
@@ -98,7 +100,7 @@ impl Register {
     }
 }
 
-/// Makes a device in reset.
+/// A function that makes a device in reset.
 struct MakeBare(Box<dyn FnMut() -> Box<dyn Bare>>);
 
 impl core::fmt::Debug for MakeBare {
@@ -110,7 +112,7 @@ impl core::fmt::Debug for MakeBare {
 /// The software device, in this process.
 pub struct SoftBoard {
     device: Device<HostMemory>,
-    /// The current protection domain, and both domains.
+    /// The number of the current protection domain. The numbers of both domains are in `pds`.
     pd: u32,
     pds: [u32; 2],
     /// Send rings by queue pair number.
@@ -125,7 +127,8 @@ pub struct SoftBoard {
     findings: Vec<Finding>,
     hardware: bool,
     clock: Arc<Clock>,
-    /// Makes the device in reset, if it is not this board's software device.
+    /// The function that makes the device in reset. Without one, the board makes a software device in this
+    /// process.
     bare: Option<MakeBare>,
 }
 
@@ -133,10 +136,10 @@ pub struct SoftBoard {
 struct Clock(AtomicU64);
 
 impl Clock {
-    /// Not 0, which is the timestamp of an entry without one.
+    /// The first time of the clock. It differs from 0, the timestamp of a completion entry without a time.
     const START: u64 = 0x0123_4567_89ab_0000;
 
-    /// In kHz, as the device reports it.
+    /// The frequency of the clock in kHz, as the device reports it.
     const FREQUENCY: u32 = 1_000_000;
 
     fn ticks(&self) -> u64 {
@@ -194,7 +197,7 @@ impl SoftBoard {
         self.bare = Some(MakeBare(Box::new(make)));
     }
 
-    /// Claims to be hardware, to test the behaviour of scenarios on hardware.
+    /// Makes the board claim that it is hardware, to test how scenarios behave on hardware.
     #[must_use]
     pub const fn as_hardware(mut self) -> Self {
         self.hardware = true;
@@ -287,7 +290,8 @@ impl SoftBoard {
         })
     }
 
-    /// Enables copies of a queue pair, if the device supports them.
+    /// Enables requests of a queue pair that copy memory, if the device supports them. Returns the
+    /// configuration of these copies.
     fn memcpy(&mut self, qpn: u32) -> Option<MemcpyConfig> {
         let log_max_bytes = self.device.profile().log_max_copy?;
         self.device.set_copies(qpn, true).expect("a new queue pair");
@@ -340,7 +344,7 @@ impl Board for SoftBoard {
             memcpy,
             relaxed_ordering,
             dek_modify: xts.is_some(),
-            // Timestamps in real time have no ticks.
+            // A device with timestamps in real time has no clock that counts ticks.
             clock: self.device.profile().timestamps != softdev::Timestamps::RealTime,
             bare: true,
         }
@@ -408,7 +412,8 @@ impl Board for SoftBoard {
         address: u64,
         entries: MkeyEntries<'_>,
     ) -> Result<Key, String> {
-        // Capabilities that this board has no field for, read by the command.
+        // Capabilities without any feature, as a reply of zeros reports them. The two that list mkeys need
+        // are added.
         let mut capabilities = QueryGeneralCapabilities
             .decode(&[0; QueryGeneralCapabilities::OUTPUT])
             .map_err(|error| error.to_string())?;
@@ -535,7 +540,7 @@ impl Board for SoftBoard {
             Event::QpAccess(number) => Some((number, QpEvent::AccessViolation)),
             Event::QpRequest(number) => Some((number, QpEvent::InvalidRequest)),
             Event::QpFatal(number) => Some((number, QpEvent::Error)),
-            // Boards have no shared receive queues.
+            // Scenarios ask for no events of completion queues, and boards have no shared receive queues.
             Event::CqError(_) | Event::SrqLimit(_) | Event::SrqFatal(_) | Event::LastWqe(_) => None,
         }));
         let number = end.qpn().get();
@@ -563,7 +568,8 @@ impl SoftBoard {
         }
     }
 
-    /// Loads a key. The length of its plaintext decides the key size, and whether there is a keytag.
+    /// Loads a key as a DEK. `plain_bytes`, the length of the plaintext, decides the key size, and whether
+    /// there is a keytag.
     fn load(&mut self, key: KeyMaterial<'_>, plain_bytes: usize) -> Result<DekId, String> {
         let attributes = self.dek_attributes(key, plain_bytes)?;
         let number = self.device.create_dek(attributes).map_err(|error| error.to_string())?;
@@ -578,7 +584,7 @@ impl SoftBoard {
     /// Returns the key material for these bytes.
     fn material<'k>(&self, bytes: &'k [u8]) -> KeyMaterial<'k> {
         match self.factory {
-            // Login numbers begin at 1: without a login this number is invalid.
+            // Login numbers begin at 1. Number 0 stands for no login, and the device refuses it.
             Some(_) => KeyMaterial::Wrapped { bytes, login: self.login.unwrap_or(0) },
             None => KeyMaterial::Plaintext(bytes),
         }

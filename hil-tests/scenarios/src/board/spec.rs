@@ -1,4 +1,4 @@
-//! The sizes, properties and capabilities of boards, and their reports, as plain values.
+//! Plain values that describe boards: sizes of queues, properties of objects, capabilities, and reports.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,13 +16,13 @@ pub const COMPLETIONS: usize = 512;
 /// The properties of an end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndSpec {
-    /// The send queue drains at signature errors (`drain_sigerr`).
+    /// The send queue drains when a signature error occurs (`drain_sigerr`).
     pub drain_on_signature_error: bool,
     /// Operations that the peer may not perform, whatever its keys allow (PRM `rre`, `rwe`, `rae`).
     pub denied: Access,
     /// The size of completion entries.
     pub cqe_size: CqeSize,
-    /// Single requests are written to the device by the doorbell (BlueFlame).
+    /// The doorbell writes single requests as a whole to the device (BlueFlame).
     pub blue_flame: bool,
 }
 
@@ -41,14 +41,14 @@ pub enum ProtectionDomain {
 pub struct MkeySpec {
     /// Number of translation entries.
     pub entries: u32,
-    /// Block signatures.
+    /// The mkey can have block signatures.
     pub signature: bool,
-    /// Crypto properties.
+    /// The mkey can have crypto properties.
     pub crypto: bool,
     /// The peer may invalidate the mkey.
     pub remote_invalidate: bool,
-    /// The fields that configurations write. With [`UmrForm::Minimal`] the mkey has all rights from its
-    /// creation on.
+    /// The set of mkey fields that configurations write. With [`UmrForm::Minimal`] the mkey has all access
+    /// rights from its creation on.
     pub form: UmrForm,
     /// The common length of all list entries, if they have one.
     pub entry_size: Option<KsmEntrySize>,
@@ -74,7 +74,7 @@ pub struct DekSpec<'a> {
 }
 
 impl DekSpec<'_> {
-    /// Returns the key followed by its tag, the plaintext for wrapping.
+    /// Returns the key followed by its keytag, if any: the plaintext of a wrapped key.
     pub fn bytes(&self) -> Vec<u8> {
         self.key.iter().chain(self.keytag.iter().flatten()).copied().collect()
     }
@@ -98,7 +98,7 @@ pub enum QpEvent {
 pub struct Capabilities {
     /// The AES-XTS engine, if the device has one.
     pub xts: Option<XtsEngine>,
-    /// Block signatures.
+    /// Mkeys can have block signatures.
     pub signature: bool,
     /// Queue pairs can drain at a signature error.
     pub drain: bool,
@@ -109,7 +109,7 @@ pub struct Capabilities {
     pub login: bool,
     /// A device without a driver exists ([`Board::bare`](super::Board::bare)).
     pub bare: bool,
-    /// The board runs programs: those of the storage example are present
+    /// The board can run programs, and those of the storage example are present
     /// ([`Board::serve`](super::Board::serve)).
     pub programs: bool,
     /// All entries of an mkey may have one common length.
@@ -128,7 +128,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// The names, as used by `cargo xtask hil --require` and `boards.toml`.
+    /// The names of all capabilities, as used by `cargo xtask hil --require` and `boards.toml`.
     pub const NAMES: [&'static str; 15] = [
         "signature",
         "xts",

@@ -1,4 +1,4 @@
-//! Access rights: the operations that each flag allows, and to whom.
+//! Access rights: the operations that each flag allows, and the side (owner or peer) that may perform them.
 
 use super::fixture::{MkeyFixture, PLAIN, fails, pattern, rx_refusal, tx_refusal};
 use super::scenario::{Scenario, scenario};
@@ -25,7 +25,7 @@ fn grant(fixture: &mut MkeyFixture<'_>, access: Access) -> Verdict {
     fixture.change(&MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)
 }
 
-/// The man page's example: READ is set, then WRITE. Only WRITE remains.
+/// The man page's example: one configuration grants remote READ, a second remote WRITE. Only WRITE remains.
 fn r028_write_replaces_read(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(BYTES, 1);
@@ -59,7 +59,7 @@ fn r029_no_flags_leave_reading_by_the_owner(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A refused access is reported to the requester, and at the responder to the posted receive request.
+/// A refused RDMA READ fails at the requester, and makes a posted receive request of the responder fail.
 fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(BYTES, 1), None, None)?;
@@ -141,7 +141,8 @@ fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The peer adds to eight bytes at offset 8, inside one entry. All values are the same in either byte order.
+/// Lets the peer add to eight bytes at offset 8, and checks that this succeeds exactly if `allowed`. All
+/// values are the same in either byte order.
 fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     fixture.write(&[0; 16]);
     fixture.write(&replaced_word(7));
@@ -170,7 +171,7 @@ fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     }
 }
 
-/// Returns sixteen bytes whose second half has one value.
+/// Returns sixteen bytes: eight zeros, then `byte` eight times.
 fn replaced_word(byte: u8) -> Vec<u8> {
     [[0; 8], [byte; 8]].concat()
 }

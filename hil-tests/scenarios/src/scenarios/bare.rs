@@ -1,4 +1,5 @@
-//! A machine without a driver: from reset to the first signed and encrypted write, with the library alone.
+//! A machine without a driver: the library alone takes the device from reset to its first signed and
+//! encrypted write.
 
 use super::scenario::{Scenario, scenario};
 use crate::board::{Bare, BareRings, Board};
@@ -34,18 +35,19 @@ use zerocopy::IntoBytes;
 
 pub(super) const ALL: &[Scenario] = &[scenario!(m64_a_bare_machine_brings_its_device_up, BARE, ["M64"])];
 
-/// Bytes of data, and bytes on the wire: each block of 512 bytes has 8 bytes of T10-DIF.
+/// Bytes of data, and bytes of the same data on the wire. Each block of 512 bytes is followed by 8 bytes of
+/// T10-DIF.
 const DATA: usize = 1024;
 const WIRE: usize = 1040;
 
-/// The most pages for the firmware.
+/// The most pages that the device may get for its firmware.
 const FIRMWARE: u32 = 200;
 
 fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// The registers of any board.
+/// The registers of any board as one type, which the command queue requires.
 struct Window(Box<dyn Registers>);
 
 impl Registers for Window {
@@ -58,7 +60,7 @@ impl Registers for Window {
     }
 }
 
-/// The delay of any board.
+/// The delay of any board as one type, which the library's functions require.
 struct Pause(Box<dyn DelayNs>);
 
 impl DelayNs for Pause {
@@ -109,12 +111,12 @@ fn m64_a_bare_machine_brings_its_device_up(board: &mut dyn Board) -> Verdict {
     let late = machine.try_execute(&AllocPd);
     ensure!(late.is_err(), "an object of a device that was stopped");
 
-    // Start again, with the returned pages.
+    // The device starts again, with the pages that it has returned.
     machine.commands.start(&mut pages, &mut machine.delay).map_err(text)?;
     write(&mut machine, &mut *bare, way)
 }
 
-/// Creates all objects, and writes through an mkey with signature and cipher.
+/// Creates all objects, and writes to the peer out of an mkey with signature and cipher.
 fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
     let capabilities = machine.execute(&QueryGeneralCapabilities)?;
     let pd = machine.execute(&AllocPd)?;
@@ -176,7 +178,7 @@ fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
     Ok(())
 }
 
-/// T10-DIF on the wire, inside AES-XTS.
+/// Returns a configuration with T10-DIF on the wire, where AES-XTS encrypts data and T10-DIF.
 fn configuration(dek: DekId) -> MkeyConfig {
     let dif = T10Dif {
         guard: Guard::Crc,
@@ -216,7 +218,7 @@ fn page(address: u64) -> Result<PageList<1>, String> {
     PageList::new(LogPageSize::P4K, [address]).map_err(text)
 }
 
-/// The objects that others are created from.
+/// The numbers that the commands for other objects require.
 struct Place {
     pd: Pdn,
     uar: UarPage,

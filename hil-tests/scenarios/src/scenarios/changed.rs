@@ -1,5 +1,5 @@
-//! Requests that the library never writes. The library writes an ordinary request, whose bytes are changed in
-//! the ring before the doorbell.
+//! Posts requests that the library itself never writes. The library writes an ordinary request, and functions
+//! of this module change its bytes in the ring before the doorbell.
 
 use super::fixture::MkeyFixture;
 use super::measured::measurement::side;
@@ -11,7 +11,7 @@ use mlx5_mkey::queue::Outcome;
 use mlx5_mkey::wire::Wqebb;
 use zerocopy::IntoBytes;
 
-/// Offset of the flags of a UMR, after the control segment.
+/// Offset of the flags in a UMR, after the control segment.
 pub(super) const FLAGS: usize = 16;
 /// Offsets of the field mask and of the mkey context of a UMR.
 pub(super) const MASK: usize = FLAGS + 8;
@@ -21,7 +21,8 @@ pub(super) const CONTEXT: usize = 64;
 pub(super) const BSF: usize = 3 * 64;
 pub(super) const SET_PSV: usize = 4 * 64;
 
-/// Configures the mkey over its memory, with some bytes of the request changed. Returns the result.
+/// Configures the mkey over its memory, after a change of some bytes of the request. Returns the result of
+/// the changed request.
 ///
 /// # Errors
 /// If the request cannot be changed.
@@ -71,7 +72,8 @@ pub(super) fn change(fixture: &mut MkeyFixture<'_>, first: u32, changes: &[(usiz
     Ok(())
 }
 
-/// Rings the doorbell for one request and returns its result. Reconnects the pair after a failure.
+/// Rings the doorbell for one posted request and returns its result. Reconnects the pair if the request
+/// fails.
 ///
 /// # Errors
 /// If the device does not finish.

@@ -48,7 +48,7 @@ fn round_trip(fixture: &mut MkeyFixture<'_>, data: &[u8], crypto: &Crypto, key: 
     fixture.both_ways(&images)
 }
 
-/// Every transfer must fail and leave all bytes unchanged.
+/// Checks that every transfer of the mkey fails and leaves all bytes unchanged.
 ///
 /// The syndrome of real devices is unknown (measured by `gap07_how_keys_are_refused`): any one passes.
 pub(super) fn nothing_moves(fixture: &mut MkeyFixture<'_>, what: &str, length: usize) -> Verdict {
@@ -90,7 +90,8 @@ fn r058_new_properties_replace_the_old(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Layout and rights are insufficient: without crypto properties the key refuses all traffic.
+/// An mkey that was created for crypto refuses all transfers until it has crypto properties. Layout and
+/// rights are not enough.
 fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     fixture.install(&pattern(512, 1), None, None)?;
@@ -101,7 +102,8 @@ fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) ->
     fixture.out(Tx::Send, 0, &expected::images(&pattern(512, 1), None, Some((&new, &KEY_128))).wire)
 }
 
-/// Engines of both kinds, which take the tweak in opposite byte orders, process a single unit correctly.
+/// A single data unit is encrypted correctly by engines of both kinds. The two kinds take the tweak in
+/// opposite byte orders.
 fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
@@ -120,9 +122,9 @@ fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A used key gets another value, then the first one again, each with SYNC_CRYPTO. Its mkeys keep their
-/// configuration; another key is unaffected. Assumptions about a value without SYNC_CRYPTO, and about a value
-/// of another size, are reported.
+/// A DEK that has been used gets another value, then its first value again, each followed by SYNC_CRYPTO.
+/// Mkeys with this DEK keep their configuration, and another DEK is unaffected. Assumptions about a value
+/// without SYNC_CRYPTO, and about a value of another size, are reported.
 fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let (first, second) = (KEY_128, KEY_128.map(|byte| byte ^ 0xa5));
@@ -132,7 +134,7 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     let images = |key: &[u8]| expected::images(&data, None, Some((&new, key)));
     fixture.install(&data, None, Some(&new))?;
     fixture.both_ways(&images(&first)).map_err(|error| format!("as it was loaded: {error}"))?;
-    // The same value in another key and another mkey, which must read the earlier ciphertext at any time.
+    // Another DEK has the first value. An mkey with this DEK must decrypt the earlier ciphertext at any time.
     let keeper = fixture.pair.board.create_dek(DekSpec { key: &first, keytag: None });
     let keeper = Crypto { dek: keeper, ..new };
     let (rotated, kept) = (fixture.mkey, fixture.pair.mkey(CRYPTO));
@@ -149,7 +151,7 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
             .map_err(|error| format!("value {number}, another key: {error}"))?;
         (fixture.mkey, fixture.memory) = (rotated, memory);
     }
-    // Without SYNC_CRYPTO the used value stays in force.
+    // Until SYNC_CRYPTO the device uses the old value, because it has used it before.
     replace(&mut fixture, dek, &first)?;
     for (what, key) in [("before SYNC_CRYPTO", &second), ("behind it", &first)] {
         let moved = fixture.pair.tx(Tx::Write, fixture.mkey, 0, data.len())?;
@@ -172,7 +174,8 @@ fn replace(fixture: &mut MkeyFixture<'_>, dek: DekId, key: &[u8]) -> Verdict {
     fixture.pair.board.replace_dek(dek, DekSpec { key, keytag: None })
 }
 
-/// Vectors 2 and 4 of IEEE 1619, with the data unit sequence numbers as tweaks.
+/// Vectors 2 and 4 of IEEE 1619 give the published ciphertext. Their data unit sequence numbers are the
+/// tweaks.
 fn r133_published_vectors(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek2 = dek(&mut fixture, &[[0x11; 16], [0x22; 16]].concat());
@@ -206,7 +209,8 @@ fn r133_published_vectors(board: &mut dyn Board) -> Verdict {
     same(part(&wire, 496..512), &end).map_err(|error| format!("vector 4, end: {error}"))
 }
 
-/// A receive in one direction undoes a send in the other.
+/// The same ciphertext results when an mkey that encrypts outgoing data sends plaintext, and when an mkey
+/// that decrypts outgoing data receives the plaintext into memory.
 fn r154_encrypting_when_sending_is_decrypting_when_receiving(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
@@ -224,7 +228,8 @@ fn r154_encrypting_when_sending_is_decrypting_when_receiving(board: &mut dyn Boa
     Ok(())
 }
 
-/// Both orders put the same bytes on the wire, although their encodings differ.
+/// Without a signature, both signature orders put the same bytes on the wire, although their encodings
+/// differ.
 fn r155_without_a_signature_order_means_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_256);
@@ -241,7 +246,7 @@ fn r155_without_a_signature_order_means_nothing(board: &mut dyn Board) -> Verdic
     Ok(())
 }
 
-/// Each size of unit with keys of both sizes, over three units.
+/// Three data units are encrypted correctly, with each size of data unit and keys of both sizes.
 fn r156_all_data_units_and_both_key_sizes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
@@ -259,7 +264,7 @@ fn r156_all_data_units_and_both_key_sizes(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Unit i has the first tweak plus i, as a 128-bit number.
+/// The tweak of data unit i is the first tweak plus i, as a 128-bit number.
 ///
 /// Assumption: the addition carries from the low into the high half (measured by `gap04_tweaks`).
 fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
@@ -281,7 +286,7 @@ fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A request that begins at unit k of the mkey begins with the first tweak plus k.
+/// The data of a request that begins at data unit k of the mkey begin with the first tweak plus k.
 ///
 /// Assumption: tweaks count like the block numbers of signatures; no source states it (measured by
 /// `gap04_tweaks`).
@@ -317,7 +322,7 @@ fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey with a DEK that was never created.
+/// Transfers through an mkey fail if its configuration names a DEK that was never created.
 fn r159_a_missing_key(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let nobody = DekId::from_low_bits(0x00ff_fffe);
@@ -325,7 +330,7 @@ fn r159_a_missing_key(board: &mut dyn Board) -> Verdict {
     nothing_moves(&mut fixture, "missing DEK", 512)
 }
 
-/// The keytag must equal that of the DEK. A DEK without a keytag accepts any.
+/// The keytag of a configuration must equal the keytag of its DEK. A DEK without a keytag accepts any.
 fn r160_keytags(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let tag = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -348,11 +353,11 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A job must have whole units, or a multiple of 16 bytes that leaves at most the unit less 16 bytes in the
-/// last unit.
+/// A transfer through a crypto mkey must have whole data units. Otherwise it must have a multiple of 16
+/// bytes, of which at most the size of a data unit less 16 are in the last data unit.
 ///
-/// Assumption: a device refuses other sizes (measured by `gap03_job_sizes`), and sizes that follow the rule
-/// but that AES-XTS cannot encrypt.
+/// Assumption: a device refuses other sizes (measured by `gap03_job_sizes`). A device also refuses sizes that
+/// follow the rule, but that AES-XTS cannot encrypt.
 fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
@@ -386,7 +391,8 @@ fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The largest unit: the first MiB is encrypted under one tweak, the data after it under the next.
+/// The largest data unit has 1 MiB: the first MiB is encrypted under one tweak, the data after it under the
+/// next.
 fn m74_data_units_of_1_mib(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_256);

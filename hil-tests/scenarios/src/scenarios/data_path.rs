@@ -48,8 +48,8 @@ fn ring_and_run(pair: &mut QpPairFixture<'_>) -> Verdict {
     pair.run_device()
 }
 
-/// More completions than the queue has entries: the owner bit separates new entries from old ones in every
-/// lap.
+/// Five times as many completions as the queue has entries arrive in order: in every lap the owner bit tells
+/// new entries from old ones.
 fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
     lap_completions(&mut QpPairFixture::new(board))
 }
@@ -71,8 +71,8 @@ fn lap_completions(pair: &mut QpPairFixture<'_>) -> Verdict {
     Ok(())
 }
 
-/// Entries of 128 bytes carry the same information as those of 64: successes over many laps, receives, a
-/// signature error, and a failure.
+/// Completion entries of 128 bytes carry the same information as entries of 64 bytes: successes over many
+/// laps, receives, a signature error, and a failure.
 fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     fixture.pair.reconnect_as(EndSpec { cqe_size: CqeSize::B128, ..EndSpec::default() });
@@ -99,8 +99,8 @@ fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A queue with BlueFlame, whose single short requests are written with the doorbell: short and long ones,
-/// single and in batches, across the end of the ring.
+/// On a queue with BlueFlame the doorbell writes single short requests to the device. Requests succeed if
+/// they are short or long, single or in batches, and across the end of the ring.
 fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.pair.reconnect_as(EndSpec { blue_flame: true, ..EndSpec::default() });
@@ -130,7 +130,7 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
         );
         let found = fixture.pair.bytes(&target);
         for at in 0..together {
-            // The part of each message that the next one leaves unchanged.
+            // Messages overlap: only the first 50 bytes of each stay, except those of the last message.
             let whole = if at + 1 == together { length } else { length.min(50) };
             let at = at as usize * 50;
             same(part(&found, at..at + whole), part(&data, 0..whole))?;
@@ -139,8 +139,8 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
     lap_completions(&mut fixture.pair)
 }
 
-/// Both atomics on eight bytes in the middle of an mkey's entry: values that are the same in either byte
-/// order, and one that is not.
+/// Both atomic operations change eight bytes in the middle of an mkey's entry. Some values are the same in
+/// either byte order, one is not.
 ///
 /// Assumption: values are little endian, as in the hosts of all boards known here. Linux requests the host's
 /// order if the device supports it (`atomic_req_8B_endianness_mode`); otherwise old values are big endian.
@@ -197,7 +197,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Inline data is written through the peer's mkey.
+/// RDMA WRITE with inline data writes through the peer's mkey.
 fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(300, 1), None, None)?;
@@ -225,7 +225,7 @@ fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// 32 bits of immediate data, with a send and with a write.
+/// A SEND and an RDMA WRITE deliver 32 bits of immediate data, together with data out of an mkey.
 fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(40, 1);
@@ -273,7 +273,8 @@ fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// One message from two mkeys, one of them with signature, and plain memory, into the same kinds of memory.
+/// One message takes its data from an mkey with a signature, an mkey without one, and plain memory. A message
+/// back arrives in the same three.
 fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(1024, 1);
@@ -323,7 +324,7 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// A message of many packets.
+/// A message of many packets moves through an mkey.
 fn r016_a_long_message(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(200_001, 1);
@@ -331,7 +332,7 @@ fn r016_a_long_message(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&expected::Images { memory: data.clone(), wire: data })
 }
 
-/// A receive buffer that is too small fails on both sides, each with its own syndrome.
+/// A message that is longer than its receive buffer fails on both sides, each with its own syndrome.
 fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(64, 1), None, None)?;
@@ -354,8 +355,8 @@ fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The failed request completes with an error, signalled or not. Requests after it, and receives, complete as
-/// flushed, in order. None of them is executed.
+/// The failed request completes with an error, signalled or not. The requests after it, and receive requests,
+/// complete as flushed, in order. The device executes none of them.
 fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let target = fixture.pair.region(&[0; 8]);
@@ -390,7 +391,8 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A bad and a good transfer of two mkeys in one chain: only the mkey of the bad one reports an error.
+/// One chain transfers wrong data out of one mkey and correct data out of another. Only the mkey with wrong
+/// data reports an error.
 fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let own = domain(Signature::T10Dif(DIF));

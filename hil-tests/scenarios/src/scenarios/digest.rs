@@ -40,12 +40,13 @@ fn text(error: impl core::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Returns the digest of some data, in its byte order after them.
+/// Returns the digest of some data, in the byte order in which it is stored after them.
 fn crc(seed: Seed, data: &[u8]) -> Vec<u8> {
     expected::signature(&Signature::Crc32c(seed), data, 0)
 }
 
-/// Returns both sides of an mkey: data, with the digest after them on one side.
+/// Returns the bytes on both sides of an mkey: the data, which on the digest's side are followed by the
+/// digest.
 fn images(digest: &Digest, data: &[u8]) -> Images {
     let (plain, protected) = (data.to_vec(), [data, &crc(digest.seed, data)].concat());
     match digest.domain {
@@ -79,17 +80,18 @@ fn both_ways(board: &mut dyn Board, domain: DomainKind) -> Verdict {
     Ok(())
 }
 
-/// The digest is added to data from memory, and checked and stripped from data into memory.
+/// A digest on the wire: the device adds it to outgoing data, and checks and strips it from incoming data.
 fn m69_a_digest_on_the_wire(board: &mut dyn Board) -> Verdict {
     both_ways(board, DomainKind::Wire)
 }
 
-/// The digest is checked and stripped from data out of memory, and computed in place after data into memory.
+/// A digest in memory: the device checks and strips it from outgoing data, and writes it after incoming data.
 fn m69_a_digest_in_memory(board: &mut dyn Board) -> Verdict {
     both_ways(board, DomainKind::Memory)
 }
 
-/// The digest may go elsewhere than the data: its offset is the length of the data.
+/// One request can move the data, another the digest. The digest's offset in the mkey is the length of the
+/// data.
 fn m69_data_and_digest_in_requests_of_their_own(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(3000, 2);
@@ -115,8 +117,8 @@ fn reported(error: &SignatureError, domain: DomainKind, good: &[u8], bad: &[u8])
     Ok(())
 }
 
-/// The transfer completes, and the mkey reports the digest. The next configuration makes the device check
-/// again, even if it keeps the digest.
+/// A transfer with a wrong digest completes, and the mkey reports the error. The next configuration makes the
+/// device check again, even if it keeps the digest.
 fn m69_a_wrong_digest_is_reported(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1500, 3);
@@ -146,7 +148,7 @@ fn m69_a_wrong_digest_is_reported(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey has either a digest or a block signature.
+/// An mkey has either a digest or a block signature. Each replaces the other.
 fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (digest, block) = (Digest::wire(), BlockSignature::wire(domain(Signature::Crc64Xp10(Seed::Ones))));
@@ -164,11 +166,12 @@ fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// The ranges of each mkey of a transaction, of 3000 bytes in all.
+/// The part of a transaction of 3000 bytes that each of its three mkeys covers.
 const PARTS: [(DigestPart, Range<usize>); 3] =
     [(DigestPart::First, 0..1000), (DigestPart::Middle, 1000..1001), (DigestPart::Last, 1001..3000)];
 
-/// Configures three mkeys for a transaction, in one chain, by a configuration that is changed in place.
+/// Configures three mkeys for a transaction, in one chain. The requests share a prepared configuration, which
+/// is changed in place for each mkey.
 fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Seed) -> Result<usize, String> {
     let psv = pair.mkeys.first().and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
     let span = DigestSpan::Transaction { part: DigestPart::Whole, psv };
@@ -182,7 +185,8 @@ fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Se
     Ok(PARTS.len())
 }
 
-/// Each mkey adds its data to the PSV. The last one emits the CRC of all data.
+/// Mkeys of a transaction share a PSV: the data of each continue its CRC. After the data of the last mkey the
+/// device emits the CRC of all data.
 fn m70_a_digest_over_several_mkeys(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     for _ in PARTS {
@@ -210,7 +214,8 @@ fn m70_a_digest_over_several_mkeys(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The last mkey has a wrong digest. The PSV reports no other error until it is set again.
+/// A transaction fails because the digest of its last mkey is wrong. The shared PSV then reports no other
+/// error until a SET_PSV.
 fn m70_a_transaction_after_a_wrong_digest(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     for _ in PARTS {
@@ -248,7 +253,8 @@ fn m70_a_transaction_after_a_wrong_digest(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The two forms that devices are known to support: encrypted data followed by a digest in plaintext.
+/// A digest over ciphertext, in the two forms that devices are known to support. In both, encrypted data are
+/// followed by a digest in plaintext.
 fn m71_a_digest_over_ciphertext(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -258,7 +264,8 @@ fn m71_a_digest_over_ciphertext(board: &mut dyn Board) -> Verdict {
         (DomainKind::Memory, Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx),
     ] {
         let cipher = crypto(direction, order, BlockSize::B512, dek);
-        // An engine of single data units has one for the mkey, including a digest in memory.
+        // An engine of single data units requires that the mkey is one data unit long, including a digest in
+        // memory.
         let data = pattern(if single { 496 } else { 2048 }, 5);
         let ciphertext = expected::encrypt(&KEY_128, BlockSize::B512, cipher.tweak, &data);
         let protected = [&ciphertext[..], &crc(Seed::Ones, &ciphertext)].concat();
@@ -285,7 +292,7 @@ const fn other(order: SignatureOrder) -> SignatureOrder {
     }
 }
 
-/// The device computes a CRC for each block, from which the processor computes the CRC of all data.
+/// The device computes the CRC of each block. From these the library computes the CRC of all data.
 fn m72_crcs_of_blocks_make_the_crc_of_all(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(8 * 512, 6);
@@ -311,7 +318,8 @@ fn m72_crcs_of_blocks_make_the_crc_of_all(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A minimal UMR leaves rights, BSFs and key as they were at creation.
+/// Minimal UMRs set and end digests and signatures. Rights and key, which they do not contain, stay as they
+/// were at creation.
 fn m73_what_a_minimal_umr_leaves_out_stays(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { form: UmrForm::Minimal, ..SIGNATURE });
     let block = BlockSignature::wire(domain(Signature::Crc64Xp10(Seed::Ones)));
@@ -332,7 +340,8 @@ fn m73_what_a_minimal_umr_leaves_out_stays(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The BSF has the exact length, also if a later layout has another length and keeps the cipher.
+/// The BSF of a minimal UMR contains the exact length of the data. This also holds for a later layout of
+/// another length that keeps the cipher.
 fn m73_minimal_umrs_of_a_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { form: UmrForm::Minimal, ..CRYPTO });
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });

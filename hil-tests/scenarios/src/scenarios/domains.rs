@@ -1,4 +1,5 @@
-//! Objects of others: of another protection domain, of another queue pair, or without the right to write.
+//! Requests that use an object without permission: one of another protection domain, one that another queue
+//! pair holds, or a region without the right to write.
 
 use super::changed::{self, BSF, CONTEXT, FLAGS, MASK, SET_PSV};
 use super::crypto::nothing_moves;
@@ -47,7 +48,7 @@ fn lay(fixture: &mut MkeyFixture<'_>, region: Region) -> Verdict {
     fixture.change(&MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &entries)
 }
 
-/// The mkey has all rights, its region only the right to read: writes are refused, reads succeed.
+/// An mkey has all rights, but its region can only be read: writes are refused, reads succeed.
 fn r048_a_region_that_may_not_be_written(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(LENGTH, 1);
@@ -67,7 +68,7 @@ fn r048_a_region_that_may_not_be_written(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The mkey belongs to the queue pair's domain, its region does not.
+/// Transfers fail if the mkey is of the queue pair's protection domain, but its region is of another.
 fn r048_a_region_of_another_domain(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.pair.board.enter(ProtectionDomain::Second);
@@ -77,7 +78,7 @@ fn r048_a_region_of_another_domain(board: &mut dyn Board) -> Verdict {
     refuses_all(&mut fixture, LENGTH)
 }
 
-/// An mkey that works in its own domain can be neither used nor changed from another.
+/// Queue pairs of another protection domain can neither use nor change an mkey that works in its own domain.
 fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     board.enter(ProtectionDomain::Second);
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -90,7 +91,7 @@ fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     let config = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
     fixture.pair.try_configure(fixture.mkey, &config, Layout::Unchanged).map_err(text)?;
     ensure!(changed::run(&mut fixture)?.is_err(), "a UMR has changed an mkey of another domain");
-    // The region is of the using domain, so that only the mkey can cause the refusal.
+    // The region is of the queue pair's domain, so that only the mkey can cause the refusal.
     let region = fixture.pair.region(&pattern(LENGTH, 2));
     fixture.pair.board.enter(ProtectionDomain::Second);
     fixture.pair.reconnect();
@@ -101,7 +102,7 @@ fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     refuses_all(&mut fixture, LENGTH)
 }
 
-/// The key is loaded and fits, but the mkey is of another domain.
+/// Transfers fail if the DEK of an mkey's configuration is of another protection domain than the mkey.
 fn m40_a_dek_of_another_domain(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     fixture.pair.board.enter(ProtectionDomain::Second);
@@ -115,7 +116,7 @@ fn m40_a_dek_of_another_domain(board: &mut dyn Board) -> Verdict {
 /// Offset of the BSF's field with the PSV of the wire.
 const WIRE_PSV: usize = BSF + core::mem::offset_of!(SignatureBsf, wire_bfs_psv) + 1;
 
-/// The mkey's signature names a PSV of another domain: transfers and SET_PSV fail.
+/// If an mkey's signature names a PSV of another protection domain, transfers and SET_PSV fail.
 fn r176_a_psv_of_another_domain(board: &mut dyn Board) -> Verdict {
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let data = pattern(512, 1);
@@ -141,7 +142,8 @@ fn r176_a_psv_of_another_domain(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The peer's queue pair is connected to a queue pair of another domain than the key.
+/// A SEND with invalidation fails if the receiving queue pair is of another protection domain than the named
+/// key.
 fn r012_the_peer_invalidates_no_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     board.enter(ProtectionDomain::Second);
     let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
@@ -156,8 +158,8 @@ fn r012_the_peer_invalidates_no_key_of_another_domain(board: &mut dyn Board) -> 
     fixture.out(Tx::PeerRead, 0, &data)
 }
 
-/// An mkey that a UMR has bound to the far queue pair cannot be invalidated by the near one: LOCAL_INV
-/// requests this check (CHECK_QPN).
+/// An mkey that a UMR has bound to the far queue pair cannot be invalidated by the near one: the library's
+/// LOCAL_INV asks the device for this check (CHECK_QPN).
 ///
 /// Assumption: an mkey for UMRs can be bound, and the check has this syndrome. The reference provider binds
 /// memory windows only.
@@ -168,7 +170,7 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     let mask = MkeyMask::new().with_mkey(true).with_qpn(true).into_bits().to_be_bytes();
     let holder = fixture.pair.far.qpn().get().to_be_bytes();
     let word = CONTEXT + core::mem::offset_of!(MkeyContext, qpn_mkey);
-    // The byte of the mask that holds both bits.
+    // The only byte of the mask that differs from 0. It holds both bits.
     let byte = mask.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, byte)| (MASK + at, *byte));
     let changes: Vec<_> = byte.chain((word..).zip(holder.into_iter().skip(1))).collect();
     changed::change(&mut fixture, first, &changes)?;
@@ -194,8 +196,8 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
 
 /// A UMR with CHECK_FREE changes a new mkey and fails on a configured one.
 ///
-/// Assumption: the mkeys that count as free. The kernel and rdma-core agree on the bit: "fail if not free"
-/// (DEVICE.md, "Where documents, code and hardware disagree").
+/// Assumption: new mkeys count as free, configured ones do not. The kernel and rdma-core agree that the bit
+/// means "fail if not free" (DEVICE.md, "Where documents, code and hardware disagree").
 fn r032_a_check_for_a_free_key(board: &mut dyn Board) -> Verdict {
     let checked = [(FLAGS, UmrFlags::new().with_inline(true).with_check_free(true).into_bits())];
     let mut fixture = MkeyFixture::new(board, PLAIN);

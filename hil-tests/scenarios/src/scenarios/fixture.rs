@@ -1,4 +1,4 @@
-//! The common start of most scenarios: an mkey with its memory, and checks of their state.
+//! The fixture of most scenarios: an mkey with its memory, and checks of their state.
 
 use crate::assumption::assumed;
 use crate::board::{Board, MkeySpec};
@@ -26,11 +26,11 @@ pub(super) const PLAIN: MkeySpec = MkeySpec {
     form: UmrForm::Complete,
     entry_size: None,
 };
-/// An mkey with block signature.
+/// An mkey that can have a block signature.
 pub(super) const SIGNATURE: MkeySpec = MkeySpec { signature: true, ..PLAIN };
-/// An mkey with crypto.
+/// An mkey that can have crypto properties.
 pub(super) const CRYPTO: MkeySpec = MkeySpec { crypto: true, ..PLAIN };
-/// An mkey with block signature and crypto.
+/// An mkey that can have both.
 pub(super) const BOTH: MkeySpec = MkeySpec { signature: true, crypto: true, ..PLAIN };
 
 /// A T10-DIF whose fields all differ from 0.
@@ -60,17 +60,18 @@ pub(super) const KEY_256: [u8; 64] = {
     key
 };
 
-/// A T10-DIF domain.
+/// Returns a domain with this T10-DIF and block size.
 pub(super) const fn dif_domain(dif: T10Dif, block_size: BlockSize) -> Domain {
     Domain { signature: Signature::T10Dif(dif), block_size }
 }
 
-/// A domain of blocks of 512 bytes.
+/// Returns a domain with this signature after each 512 bytes.
 pub(super) const fn domain(signature: Signature) -> Domain {
     Domain { signature, block_size: BlockSize::B512 }
 }
 
-/// Crypto properties with this key, direction, order and unit.
+/// Returns crypto properties with this direction, order, data unit and DEK. The first tweak is the same in
+/// all scenarios.
 pub(super) const fn crypto(
     direction: Direction,
     order: SignatureOrder,
@@ -80,7 +81,7 @@ pub(super) const fn crypto(
     Crypto { direction, order, data_unit, tweak: Tweak::from_lba(0x1000), dek, keytag: Keytag([0; 8]) }
 }
 
-/// Returns bytes that differ from block to block, and from salt to salt.
+/// Returns pseudo-random bytes. They differ from block to block, and each `salt` gives others.
 pub(super) fn pattern(length: usize, salt: u8) -> Vec<u8> {
     let mut state = 0x9e37_79b9u32 ^ u32::from(salt) << 24;
     (0..length)
@@ -93,7 +94,7 @@ pub(super) fn pattern(length: usize, salt: u8) -> Vec<u8> {
         .collect()
 }
 
-/// Returns the bytes of a range, or none if the bytes end before it.
+/// Returns the bytes of a range, or no bytes if the range exceeds their end.
 pub(super) fn part(bytes: &[u8], range: Range<usize>) -> &[u8] {
     bytes.get(range).unwrap_or(&[])
 }
@@ -103,7 +104,7 @@ pub(super) fn flipped(bytes: &[u8], at: usize, bits: u8) -> Vec<u8> {
     replaced(bytes, at, &[part(bytes, at..at + 1).first().copied().unwrap_or(0) ^ bits])
 }
 
-/// Returns the bytes with others in their place from `at` on.
+/// Returns a copy of the bytes in which `with` replaces those from `at` on.
 pub(super) fn replaced(bytes: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     [part(bytes, 0..at), with, bytes.get(at + with.len()..).unwrap_or(&[])].concat()
 }
@@ -113,7 +114,8 @@ pub(super) fn entry(region: &Region, range: Range<usize>) -> KlmEntry {
     KlmEntry { address: region.address + range.start as u64, length: range.len() as u32, key: region.key }
 }
 
-/// Checks the syndromes of a failed transfer at requester and receiver.
+/// Checks that a transfer failed with these syndromes at requester and receiver. `None` stands for a side
+/// without a failure.
 pub(super) fn fails(
     what: impl core::fmt::Display,
     moved: &crate::qp_pair::Moved,
@@ -126,7 +128,7 @@ pub(super) fn fails(
     Ok(())
 }
 
-/// Returns the syndromes of a transfer out of a bad key: requester, receiver.
+/// Returns the syndromes of a transfer out of an mkey whose key refuses it: at requester and receiver.
 pub(super) const fn tx_refusal(way: Tx) -> (Option<Syndrome>, Option<Syndrome>) {
     match way {
         Tx::Send | Tx::Write => (Some(Syndrome::LOCAL_PROTECTION), None),
@@ -134,7 +136,7 @@ pub(super) const fn tx_refusal(way: Tx) -> (Option<Syndrome>, Option<Syndrome>) 
     }
 }
 
-/// Returns the syndromes of a transfer into a bad key: requester, receiver.
+/// Returns the syndromes of a transfer into an mkey whose key refuses it: at requester and receiver.
 pub(super) const fn rx_refusal(way: Rx) -> (Option<Syndrome>, Option<Syndrome>) {
     match way {
         Rx::Receive => (Some(Syndrome::REMOTE_OPERATION), Some(Syndrome::LOCAL_PROTECTION)),
@@ -160,8 +162,8 @@ impl<'b> MkeyFixture<'b> {
         Self { pair, mkey, memory, spec }
     }
 
-    /// Continues with a new mkey. The old one is in an unknown state: a device that violates an assumption
-    /// may have reported a signature error.
+    /// Replaces the mkey by a new one. The state of the old mkey is unknown after a violated assumption,
+    /// because the device may have reported a signature error.
     pub(super) fn renew_mkey(&mut self) {
         self.mkey = self.pair.mkey(self.spec);
     }
@@ -202,7 +204,8 @@ impl<'b> MkeyFixture<'b> {
         self.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, Layout::Unchanged)
     }
 
-    /// Moves data out. The bytes must equal `wire`, without a signature error.
+    /// Moves data out of the mkey, and checks that the bytes equal `wire` and that there is no signature
+    /// error.
     pub(super) fn out(&mut self, way: Tx, offset: u64, wire: &[u8]) -> Verdict {
         let moved = self.pair.tx(way, self.mkey, offset, wire.len())?;
         let bytes = moved.ok().map_err(|error| format!("{way:?}: {error}"))?;
@@ -210,33 +213,33 @@ impl<'b> MkeyFixture<'b> {
         self.no_error(way)
     }
 
-    /// Moves data in, without a signature error.
+    /// Moves data into the mkey, and checks that there is no signature error.
     pub(super) fn take(&mut self, way: Rx, offset: u64, wire: &[u8]) -> Verdict {
         let moved = self.pair.rx(way, self.mkey, offset, wire)?;
         moved.ok().map_err(|error| format!("{way:?}: {error}"))?;
         self.no_error(way)
     }
 
-    /// Moves data into memory with other content. The memory must then equal `memory`.
+    /// Overwrites the memory, moves data into the mkey, and checks that the memory then equals `memory`.
     pub(super) fn store(&mut self, way: Rx, wire: &[u8], memory: &[u8]) -> Verdict {
         self.write(&vec![0xcc; memory.len()]);
         self.take(way, 0, wire)?;
         self.holds(memory).map_err(|error| format!("{way:?}: {error}"))
     }
 
-    /// Moves data in. Returns the signature error, which must occur.
+    /// Moves data into the mkey. Returns the signature error, which must occur.
     pub(super) fn take_bad(&mut self, way: Rx, wire: &[u8]) -> Result<SignatureError, String> {
         self.pair.rx(way, self.mkey, 0, wire)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
         self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
     }
 
-    /// Moves data out. Returns the signature error, which must occur.
+    /// Moves data out of the mkey. Returns the signature error, which must occur.
     pub(super) fn out_bad(&mut self, way: Tx, length: usize) -> Result<SignatureError, String> {
         self.pair.tx(way, self.mkey, 0, length)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
         self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
     }
 
-    /// Moves all data both ways, by each method.
+    /// Moves all data out of the mkey and into it, by each method, and checks the bytes of both sides.
     pub(super) fn both_ways(&mut self, images: &Images) -> Verdict {
         for way in Tx::ALL {
             self.out(way, 0, &images.wire)?;
@@ -247,8 +250,9 @@ impl<'b> MkeyFixture<'b> {
         Ok(())
     }
 
-    /// Checks a result. If a source states the rule (`known`), the result must be right. Otherwise a
-    /// difference is reported as a violated assumption, and the pair is reconnected.
+    /// Judges the result `done` of a check. If a source states the rule (`known`), a failed check fails the
+    /// scenario. Otherwise the rule is an assumption: its violation is handled by [`assumed`], and the pair
+    /// is reconnected.
     pub(super) fn right(&mut self, known: bool, what: impl core::fmt::Display, done: Verdict) -> Verdict {
         if known {
             return done.map_err(|error| format!("{what}: {error}"));
@@ -270,7 +274,7 @@ impl<'b> MkeyFixture<'b> {
             .map_err(|error| format!("in memory {error}"))
     }
 
-    /// Returns the first signature error of the mkey.
+    /// Returns the first signature error of the mkey since the last call, if any.
     pub(super) fn error(&mut self) -> Result<Option<SignatureError>, String> {
         let mkey = self.pair.mkeys.get_mut(self.mkey).ok_or("no such mkey")?;
         if mkey.error_count().is_none() {
@@ -288,7 +292,7 @@ impl<'b> MkeyFixture<'b> {
     }
 }
 
-/// Compares bytes. The error names the first difference.
+/// Checks that bytes are the expected ones. The error names the first difference.
 pub(super) fn same(found: &[u8], expected: &[u8]) -> Verdict {
     if found == expected {
         return Ok(());

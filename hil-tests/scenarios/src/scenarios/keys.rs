@@ -1,4 +1,5 @@
-//! Keys that are not in service yet, invalidated by either side, in service again, and with a new tag.
+//! The life of keys: before the first configuration, after an invalidation by either side, after the next
+//! configuration, and with a new tag.
 
 use super::fixture::{
     BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, fails, flipped, pattern,
@@ -40,7 +41,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// The key refuses each method on either side, and the memory stays unchanged.
+/// Checks that the key refuses transfers by each method, and that the memory stays unchanged.
 pub(super) fn refuses_all(fixture: &mut MkeyFixture<'_>, length: usize) -> Verdict {
     let before = fixture.pair.bytes(&fixture.memory);
     for way in Tx::ALL {
@@ -75,7 +76,7 @@ pub(super) fn invalidate(fixture: &mut MkeyFixture<'_>) -> Verdict {
     Ok(())
 }
 
-/// LOCAL_INV: all transfers fail afterwards, and a complete configuration restores the key.
+/// All transfers fail after LOCAL_INV. A complete configuration puts the key into service again.
 fn r012_an_invalidated_key_refuses_all(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(100, 1);
@@ -119,7 +120,7 @@ fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> V
     fixture.both_ways(&images)
 }
 
-/// A request after the invalidation, published together with it, fails. A request before it succeeds.
+/// In one chain, a request before an invalidation succeeds, and a request after it fails.
 fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -143,7 +144,8 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
     same(&fixture.pair.bytes(&target), &[&data[..], &[0; 64]].concat())
 }
 
-/// Sends a message that invalidates the fixture's key. Returns the outcomes of both sides.
+/// Sends a message from the far side that invalidates `key`. Returns the outcomes of the near side, which
+/// receives, and of the far side.
 pub(super) fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result<(Outcome, Outcome), String> {
     let (note, inbox) = (fixture.pair.region(&[7; 8]), fixture.pair.region(&[0; 8]));
     let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
@@ -160,7 +162,8 @@ pub(super) fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result
     }
 }
 
-/// SEND with invalidation: the receiver's completion names the key, which is then out of service.
+/// The peer invalidates a key by SEND with invalidation. The receiver's completion names the key, which is
+/// then out of service.
 fn r012_the_peer_invalidates(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
     fixture.install(&pattern(64, 1), None, None)?;
@@ -175,7 +178,8 @@ fn r012_the_peer_invalidates(board: &mut dyn Board) -> Verdict {
     fixture.out(Tx::PeerRead, 0, &new)
 }
 
-/// A key that was created without this permission stays in service. Sender and receiver get an error.
+/// The peer cannot invalidate an mkey that was created without this permission: its key stays in service, and
+/// sender and receiver get an error.
 fn r012_the_peer_may_not_invalidate_every_key(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -188,9 +192,9 @@ fn r012_the_peer_may_not_invalidate_every_key(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// A message that would invalidate this key fails at both sides. Both are reconnected.
+/// Checks that a message which would invalidate this key fails on both sides, and reconnects them.
 ///
-/// Assumption: the syndromes.
+/// Assumption: the syndromes are remote access at the sender, and local access at the receiver.
 pub(super) fn refuses_invalidation(fixture: &mut MkeyFixture<'_>, key: Key) -> Verdict {
     let (near, far) = send_invalidate(fixture, key)?;
     for (side, outcome, expected) in
@@ -204,8 +208,8 @@ pub(super) fn refuses_invalidation(fixture: &mut MkeyFixture<'_>, key: Key) -> V
     Ok(())
 }
 
-/// An mkey is invalidated with a pending signature error, and configured again: errors are reported as
-/// before.
+/// An mkey is invalidated while it has a signature error, and configured again. Its next errors are reported
+/// as before.
 fn r012_signatures_work_behind_an_invalidation(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -223,8 +227,8 @@ fn r012_signatures_work_behind_an_invalidation(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// The low byte of a key belongs to its owner. After the next configuration the old key is refused and the
-/// new one works, with or without an invalidation in between.
+/// The owner of an mkey chooses the low byte of its key, the tag. After the configuration with a new tag the
+/// old key is refused and the new one works, with or without an invalidation in between.
 fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -241,7 +245,7 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
         for way in Tx::ALL {
             fixture.out(way, 0, &data).map_err(|error| format!("tag {tag:#x}: {error}"))?;
         }
-        // The same mkey with its first tag.
+        // The copy from before stands for a program that still uses the first tag.
         fixture.pair.mkeys.push(old.clone());
         let stale = fixture.pair.mkeys.len() - 1;
         for way in Tx::ALL {
@@ -262,7 +266,7 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
     let mut pool = MkeyPool::<1>::new(pair.mkeys.get(number).cloned()).map_err(text)?;
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     let prepared = pair.prepare(number, &config).map_err(text)?;
-    // The keys of all uses that the peer knows.
+    // The keys of all earlier uses, each of which the peer knows.
     let mut known = Vec::new();
     for round in 0..3_u8 {
         let data = pattern(64, round);
@@ -291,8 +295,8 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// A flushed invalidation leaves the key in service. The pool refuses the mkey until another invalidation has
-/// completed, on another queue pair.
+/// A flushed invalidation leaves the key in service. The pool does not hand out the mkey until another
+/// invalidation has completed, on another queue pair.
 fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(PLAIN);
@@ -333,7 +337,7 @@ fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) 
     pool.put(handle, done).map_err(text)
 }
 
-/// The peer can neither read nor write through these mkeys.
+/// Checks that the peer can neither read nor write through these mkeys.
 fn refuses_peers(pair: &mut QpPairFixture<'_>, mkeys: &[usize]) -> Verdict {
     for &mkey in mkeys {
         let (requester, receiver) = tx_refusal(Tx::PeerRead);
@@ -346,7 +350,7 @@ fn refuses_peers(pair: &mut QpPairFixture<'_>, mkeys: &[usize]) -> Verdict {
     Ok(())
 }
 
-/// An mkey of any kind without a configuration.
+/// An mkey of any kind refuses all transfers before its first configuration.
 fn r032_a_key_without_a_configuration(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     refuses_all(&mut fixture, 1)?;
@@ -357,7 +361,7 @@ fn r032_a_key_without_a_configuration(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A key whose index belongs to no mkey.
+/// A key whose index belongs to no mkey refuses all transfers.
 fn r048_a_key_that_nobody_made(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(64, 1), None, None)?;

@@ -68,7 +68,7 @@ fn interleaved(repeat: u32, entries: &[InterleavedEntry]) -> Layout<'_> {
     Layout::Interleaved { repeat, entries }
 }
 
-/// Entries of odd sizes in random order, read and written around each boundary.
+/// A list of entries with odd sizes in random order is read and written correctly around each boundary.
 fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -104,7 +104,7 @@ fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Makes a cipher with a new key, which differs from this one in its last byte. Returns both.
+/// Creates a DEK from `key` with its last byte changed. Returns crypto properties with this DEK, and its key.
 fn cipher(pair: &mut QpPairFixture<'_>, mut key: [u8; 32], lba: u64) -> (Crypto, [u8; 32]) {
     if let Some(last) = key.last_mut() {
         *last ^= 0x77;
@@ -115,7 +115,8 @@ fn cipher(pair: &mut QpPairFixture<'_>, mut key: [u8; 32], lba: u64) -> (Crypto,
     (Crypto { tweak: Tweak::from_lba(lba), ..crypto }, key)
 }
 
-/// Data must appear like this on the wire, and must be writable as far as the rights allow.
+/// Checks that the mkey's data appear on the wire as in `images`, and that they can be written as far as
+/// `access` allows.
 fn in_force(pair: &mut QpPairFixture<'_>, mkey: usize, images: &expected::Images, access: Access) -> Verdict {
     for way in Tx::ALL {
         let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
@@ -133,7 +134,8 @@ fn in_force(pair: &mut QpPairFixture<'_>, mkey: usize, images: &expected::Images
     Ok(())
 }
 
-/// Configures all four features, then each subset of them again: named features change, all others stay.
+/// An mkey has rights, layout, signature and cipher. Each configuration then names another subset of these
+/// four: the named ones change, the others stay.
 fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = [pattern(1024, 1), pattern(1024, 2)];
@@ -198,7 +200,7 @@ fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
     fails("a byte of an mkey without a layout", &moved, requester, receiver)
 }
 
-/// "Inline" refers to the configuration: the data is read when a request uses the mkey.
+/// A configuration is inline, but its data are not: the device reads the memory when a request uses the mkey.
 fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(200, 1), None, None)?;
@@ -210,7 +212,7 @@ fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A shorter layout elsewhere: the old one is unreachable.
+/// After a new, shorter layout over other memory, the memory of the old layout cannot be reached.
 fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(300, 1), None, None)?;
@@ -255,7 +257,7 @@ fn r035_offsets_count_from_zero_and_end_at_the_length(board: &mut dyn Board) -> 
     Ok(())
 }
 
-/// A list replaces an interleaved layout.
+/// A list layout replaces an interleaved layout completely.
 fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -268,7 +270,7 @@ fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &[part(&data, 50..60), part(&data, 0..90)].concat())
 }
 
-/// The longest layouts that fit a request: 52 octowords after its first two blocks.
+/// The longest layouts that fit into a request work. They have 52 octowords, after the first two blocks.
 fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     const ROOM: usize = 52;
     let mut pair = QpPairFixture::new(board);
@@ -299,7 +301,7 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &space)
 }
 
-/// Lists that fill whole blocks of the request, and lists that do not. The empty list maps nothing.
+/// Lists work whether or not they fill whole blocks of the request. The empty list maps nothing.
 fn r038_lists_of_any_length(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(MkeySpec { entries: 16, ..PLAIN });
@@ -334,7 +336,7 @@ fn r039_list_example(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &data)
 }
 
-/// An interleaved layout replaces a list.
+/// An interleaved layout replaces a list layout completely.
 fn r040_interleaved_after_list(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -348,8 +350,8 @@ fn r040_interleaved_after_list(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &space.concat())
 }
 
-/// One to five streams, with one cycle or several. The length is the sum of a cycle times the number of
-/// cycles.
+/// Interleaved layouts of one to five streams work, with one cycle or several. Their length is the bytes of a
+/// cycle times the number of cycles.
 fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -385,7 +387,7 @@ fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Bytes in the gaps are neither read nor written.
+/// The bytes that an interleaved layout skips are neither read nor written.
 fn r047_skipped_bytes_are_left_alone(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -401,7 +403,7 @@ fn r047_skipped_bytes_are_left_alone(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An entry with a wrong key of its region stops a transfer that reaches the entry, and no other transfer.
+/// An entry whose region key is wrong stops each transfer that reaches the entry. Other transfers succeed.
 ///
 /// Assumption: bytes before this entry are not written either.
 fn r048_an_entry_with_a_wrong_key(board: &mut dyn Board) -> Verdict {
@@ -455,8 +457,8 @@ fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &data)
 }
 
-/// The start address of the space is as configured until a new one is given. The peer may invalidate the key
-/// while this is allowed.
+/// The space of an mkey begins at the configured address until a configuration names another. A configuration
+/// can also allow and forbid the peer to invalidate the key.
 fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     const START: u64 = 0x7f12_3456_789a;
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -469,7 +471,7 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     fixture.pair.configure_prepared(mkey, &moved, &entries)?;
     out(&mut fixture.pair, mkey, START, &data)?;
     out(&mut fixture.pair, mkey, START + 60, part(&data, 60..64))?;
-    // The start address stays if none is given.
+    // A configuration without a start address keeps the old one.
     fixture.pair.configure_prepared(mkey, &prepared, &entries)?;
     out(&mut fixture.pair, mkey, START, &data)?;
     for (offset, length) in [(0, 1), (START - 1, 1), (START + 64, 1), (START, 65)] {
@@ -494,9 +496,9 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     out(&mut fixture.pair, mkey, 0, &data)
 }
 
-/// Orderings are relaxed and restored, each alone and both, with a new configuration: bytes, length and
-/// rights stay the same. A program cannot see whether transfers overtake one another. A device that does not
-/// know these fields refuses them.
+/// Configurations relax and restore the orderings of transfers, each alone and both together. Bytes, length
+/// and rights stay the same. A program cannot see whether transfers overtake one another. A device that does
+/// not know these fields refuses them.
 fn m82_order_is_relaxed_and_nothing_else_changes(board: &mut dyn Board) -> Verdict {
     let device = board.capabilities();
     let ordering = device.relaxed_ordering.ok_or("no ordering to relax")?;

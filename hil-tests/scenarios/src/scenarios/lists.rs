@@ -1,5 +1,5 @@
-//! Lists outside of requests: those of an mkey's creation and those in registered memory; and the replacement
-//! of entries.
+//! Lists of entries outside of requests: in the command that creates an mkey, and in registered memory. Also
+//! requests that replace entries.
 
 use super::fixture::{
     BOTH, DIF, KEY_128, PLAIN, crypto, domain, entry, fails, part, pattern, same, tx_refusal,
@@ -30,7 +30,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m85_an_interleaved_layout_in_memory, NOTHING, ["M85"]),
 ];
 
-/// Start address of the spaces: inside a page, as a program may choose it.
+/// The address at which the space of each mkey begins. It is inside a page, as a program may choose it.
 const START: u64 = 0x7000_0000_0123;
 
 /// Creates an mkey with its list. Returns its position among the pair's mkeys.
@@ -40,8 +40,8 @@ fn created(pair: &mut QpPairFixture<'_>, access: Access, entries: MkeyEntries<'_
     Ok(pair.mkeys.len() - 1)
 }
 
-/// Reads and writes the whole space and around each of these edges. A byte before the space and one after it
-/// must be refused.
+/// Checks that the whole space, and the bytes around each of these edges, can be read and written. The byte
+/// before the space and the byte after it must be refused.
 fn works(pair: &mut QpPairFixture<'_>, mkey: usize, space: &[u8], edges: &[usize]) -> Verdict {
     let mut space = space.to_vec();
     let mut ranges: Vec<_> = edges.iter().map(|edge| edge - 3..edge + 5).collect();
@@ -72,8 +72,8 @@ fn works(pair: &mut QpPairFixture<'_>, mkey: usize, space: &[u8], edges: &[usize
     Ok(())
 }
 
-/// Entries in the command that creates the mkey, more than a request holds: the mkey works at once, and other
-/// mkeys can map it.
+/// The command that creates an mkey contains more entries than a request holds. The mkey works at once, and
+/// other mkeys can map its space.
 fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(8000, 1);
@@ -88,7 +88,7 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let mkey = created(&mut pair, Access::ALL, MkeyEntries::Klm(&entries))?;
     let edges = [46, space.len() - 7];
     works(&mut pair, mkey, &space, &edges)?;
-    // An mkey over this one reads the written bytes.
+    // An mkey that maps a part of this one's space reads the written bytes.
     let now = pair.tx(Tx::Write, mkey, START, space.len())?.ok()?;
     let over = pair.mkey(PLAIN);
     let inner = KlmEntry { address: START + 100, length: 300, key: pair.key(mkey) };
@@ -111,7 +111,8 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Entries of 4096 bytes each, in random order. The space ends inside the last one.
+/// A created list of entries of 4096 bytes each, in random order, is read and written correctly across the
+/// entries.
 fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     let mut pair = QpPairFixture::new(board);
@@ -156,8 +157,8 @@ fn scattered(region: &Region, data: &[u8], count: usize, salt: usize) -> (Vec<Kl
     (entries, space)
 }
 
-/// More streams than a request holds, in registered memory: each cycle takes some bytes of each, in random
-/// order.
+/// An interleaved layout in registered memory has more streams than a request holds. Each cycle takes some
+/// bytes of each stream, in random order.
 fn m85_an_interleaved_layout_in_memory(board: &mut dyn Board) -> Verdict {
     const STREAMS: usize = 70;
     const CYCLES: usize = 3;
@@ -255,7 +256,7 @@ fn append_entries(pair: &mut QpPairFixture<'_>, mkey: usize, entries: MkeyEntrie
     pair.finish_configuration()
 }
 
-/// Makes a list of these entries in memory of the board that no peer may read.
+/// Makes a list of these entries, and copies it to registered memory of the board that no peer may read.
 fn list<'m>(
     pair: &mut QpPairFixture<'_>,
     memory: &'m mut [Wqebb],
@@ -274,7 +275,7 @@ fn list<'m>(
     Ok(list)
 }
 
-/// Returns the blocks of memory for a list.
+/// Returns as many blocks as the list of these entries needs.
 fn memory_for(entries: MkeyEntries<'_>) -> Vec<Wqebb> {
     let count = match entries {
         MkeyEntries::Klm(entries) => entries.len(),
@@ -289,7 +290,8 @@ fn show(pair: &mut QpPairFixture<'_>, list: &RegisteredList<'_>) {
     pair.board.write(list.address(), &bytes);
 }
 
-/// Two thousand entries in registered memory, then others, then a list in the request again.
+/// A configuration takes two thousand entries from registered memory, the next one other entries, and the
+/// last one a list in the request again.
 fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(20_000, 1);
@@ -313,8 +315,8 @@ fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
     same(&pair.tx(Tx::Send, mkey, 0, space.len())?.ok()?, &space)
 }
 
-/// Both BSFs after a list that is longer than a request: the bytes on the wire are those of the same data in
-/// a single entry.
+/// An mkey has signature and cipher, and a list that is longer than a request. The bytes on the wire are the
+/// same as with a single entry.
 fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(512, 1);
@@ -331,7 +333,8 @@ fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict
     let images = expected::images(&data, Some(&signature), Some((&cipher, &KEY_128)));
     let mkey = pair.mkey(MkeySpec { entries: 64, ..BOTH });
     let entries: Vec<_> = (0..64).map(|number| entry(&region, number * 8..number * 8 + 8)).collect();
-    // Twice: the second time the request contains the number of reported errors, and the PSVs have been used.
+    // The second round is different: its request contains the number of reported errors, and the PSVs have
+    // been used.
     for round in 0..2 {
         configure_by_pointer(&mut pair, mkey, &config, MkeyEntries::Klm(&entries))?;
         for way in Tx::ALL {
@@ -346,8 +349,8 @@ fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// Replaces blocks of four entries, from the request and from registered memory, at the start, in the middle
-/// and at the end of a list.
+/// Requests replace groups of four entries at the start, in the middle and at the end of a list. The new
+/// entries are in the request or in registered memory.
 fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(9000, 1);
@@ -368,13 +371,13 @@ fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
                 .map_err(|error| format!("{count} entries from {first} on, {way:?}: {error}"))?;
         }
     }
-    // Rights and length stay.
+    // The length stays: a byte after the end is refused.
     ensure!(pair.tx(Tx::PeerRead, mkey, space.len() as u64, 1)?.requester.is_some(), "a byte behind the end");
     Ok(())
 }
 
-/// Entries of 4096 bytes each in registered memory, more than a request holds; then fewer; then some in the
-/// middle. No address is a multiple of 4096.
+/// Requests set entries of 4096 bytes each from registered memory: more than a request holds, then one, then
+/// some in the middle of the list. All addresses of entries are inside a page.
 fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     const BEGIN: usize = 17;
@@ -428,7 +431,7 @@ fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
         let (requester, receiver) = tx_refusal(Tx::PeerRead);
         fails("a byte behind the list", &moved, requester, receiver)?;
         pair.reconnect();
-        // Bytes across the end of an entry, if there is a next one.
+        // Two bytes are written across the end of the first entry, or inside it if it is the only one.
         let at = if places.len() == 1 { 7 } else { BYTES - 1 };
         let new = pattern(2, 30 + round as u8);
         pair.rx(Rx::PeerWrite, mkey, at as u64, &new)?.ok()?;
@@ -443,7 +446,8 @@ fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     refuses_other_entries(&mut pair, mkey, size, &region)
 }
 
-/// Entries of a kind that the mkey was not created for are refused, and change nothing.
+/// Checks that an mkey refuses entries of another kind than it was created for, and that the refusals change
+/// nothing.
 fn refuses_other_entries(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
@@ -468,7 +472,7 @@ fn refuses_other_entries(
     let posted = pair.configure(mkey, &config, Layout::List(&whole));
     ensure!(posted.is_err(), "a list in the request was posted");
     pair.tx(Tx::PeerRead, mkey, 0, 8)?.ok()?;
-    // A configuration of rights alone keeps the list.
+    // A configuration that names only rights keeps the list.
     let rights = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
     pair.configure(mkey, &rights, Layout::Unchanged)?;
     pair.tx(Tx::PeerRead, mkey, 3 * 4096 - 1, 2)?.ok()?;
@@ -484,13 +488,13 @@ enum Lay {
     Whole,
     /// Appends to the existing entries.
     Behind,
-    /// Replaces entries from this index on, by entries from registered memory or, if they may have various
-    /// lengths, from the request.
+    /// Replaces existing entries, by entries from registered memory or from the request. Only entries of
+    /// various lengths can be in the request.
     Over { by_pointer: bool },
 }
 
-/// Lists of more than 65,535 entries, set in parts. Entries on both sides of index 65,536 are replaced. First
-/// with entries of various lengths, then with entries of one length if the board supports them.
+/// Several requests set a list of more than 65,535 entries, and replace entries on both sides of index
+/// 65,536. The entries first have various lengths, then one common length if the board supports it.
 fn m84_more_entries_than_16_bits_count(board: &mut dyn Board) -> Verdict {
     grows(board, None)?;
     if board.capabilities().fixed_entries {

@@ -37,21 +37,21 @@ fn load(fixture: &mut MkeyFixture<'_>, spec: DekSpec<'_>) -> Result<DekId, Strin
     logins.load_wrapped(&wrapped)
 }
 
-/// Returns crypto properties with a key of one of the forms.
+/// Returns crypto properties with this DEK. `spec` is the form from which the DEK was loaded.
 fn with(dek: DekId, spec: DekSpec<'_>) -> Crypto {
     let keytag = Keytag(spec.keytag.unwrap_or_default());
     Crypto { keytag, ..crypto(Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx, BlockSize::B512, dek) }
 }
 
-/// Configures an mkey, and moves a data unit both ways through it.
+/// Configures the mkey with these crypto properties, and checks a data unit that moves through it both ways.
 fn works(fixture: &mut MkeyFixture<'_>, crypto: &Crypto, spec: DekSpec<'_>) -> Verdict {
     let images = expected::images(&pattern(512, 1), None, Some((crypto, spec.key)));
     fixture.install(&images.memory, None, Some(crypto))?;
     fixture.both_ways(&images)
 }
 
-/// The login ends after keys were loaded: an mkey that uses one still works, so does another that is
-/// configured afterwards, and so does the next login.
+/// Keys are loaded, then the login ends. An mkey that uses one of the keys still works, a configuration after
+/// the logout can use the other, and the next login can load keys.
 fn m29_keys_outlive_their_login(board: &mut dyn Board) -> Verdict {
     keys_outlive(board, |logins| {
         logins.log_out();
@@ -59,8 +59,8 @@ fn m29_keys_outlive_their_login(board: &mut dyn Board) -> Verdict {
     })
 }
 
-/// The login becomes invalid with the same effects: the device reports the invalid login, and a new login
-/// replaces it.
+/// Keys are loaded, then the login becomes invalid. The device reports this, and the keys stay usable as
+/// after a logout. A new login replaces the invalid one.
 fn m28_keys_outlive_a_revoked_login(board: &mut dyn Board) -> Verdict {
     keys_outlive(board, |logins| logins.revoke())
 }
@@ -84,7 +84,8 @@ fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result
     for way in Rx::ALL {
         fixture.store(way, &images.wire, &images.memory).map_err(lost)?;
     }
-    // Configured after the login is gone, with the same key and with one that was never used.
+    // These two configurations come after the end of the login: one with the same key, one with a key that
+    // was never used.
     works(&mut fixture, &with(dek, spec), spec).map_err(lost)?;
     works(&mut fixture, &with(other, tagged), tagged).map_err(lost)?;
     logins(&mut fixture)?.log_out();
@@ -97,7 +98,8 @@ fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result
     Ok(())
 }
 
-/// Keys of both sizes, with and without keytag. A wrapped key with a damaged byte, at any place, is refused.
+/// Wrapped keys of both sizes can be loaded, with and without keytag. A wrapped key with a damaged byte, at
+/// any place, is refused.
 fn m32_wrapped_keys_in_all_forms(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     for spec in FORMS {

@@ -1,5 +1,4 @@
-//! Operations of the peer, and its reports besides the data: rights of the queue pair, counts, solicited
-//! events, atomics.
+//! Operations of the peer: the queue pair's rights, the byte counts of receives, solicited events, atomics.
 
 use super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, fails, part, pattern, same};
 use super::keys::{refuses_invalidation, send_invalidate};
@@ -28,7 +27,8 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// A transfer of the peer fails at its side, and no byte arrives. Both sides are then reconnected.
+/// Checks that a transfer of the peer has failed at the peer's side and that no byte has arrived. Reconnects
+/// both sides.
 ///
 /// Assumption: an operation that the queue pair does not enable is an invalid request instead of an access
 /// error.
@@ -43,7 +43,7 @@ fn is_denied(fixture: &mut MkeyFixture<'_>, what: &str, failed: Option<Failure>)
     Ok(())
 }
 
-/// The key has all rights, the queue pair all but one.
+/// The peer is refused an operation that its key allows, if the queue pair denies it.
 fn r030_what_a_queue_pair_denies_no_key_gives(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 64;
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -88,8 +88,8 @@ fn words() -> Vec<u8> {
     (1..=8).flat_map(|word| [word; 8]).collect()
 }
 
-/// The peer adds one to eight bytes of the mkey. Returns the failure, if any, and the old value that the peer
-/// received.
+/// Lets the peer add one to eight bytes of the mkey. Returns the peer's failure, if any, and the old value
+/// that it received.
 fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, Vec<u8>), String> {
     let old = fixture.pair.region(&[0xee; 8]);
     let sge = Sge { address: old.address, length: 8, lkey: old.key };
@@ -145,8 +145,8 @@ fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The entry of a receive reports whether its sender requests an event, for which a completion queue may be
-/// armed.
+/// The completion of a receive reports whether its sender has requested an event (solicited). A completion
+/// queue can be armed for such completions alone.
 fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let region = pair.region(&[7; 8]);
@@ -171,9 +171,10 @@ fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Eight bytes at an address that is no multiple of eight (InfiniBand 9.4.5 demands alignment).
+/// An atomic operation fails if its address is no multiple of eight (InfiniBand 9.4.5 demands alignment).
 ///
-/// Assumption: the address in the mkey's space counts, not the memory behind it; and the syndrome.
+/// Assumption: the address in the mkey's space has to be aligned, rather than the mapped memory. The syndrome
+/// is an assumption too.
 fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = words();
@@ -196,7 +197,7 @@ fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
     same(&old, part(&data, 8..16))
 }
 
-/// A key with a wrong tag names no key in service.
+/// The peer cannot invalidate a key by its index with a wrong tag.
 fn r012_the_peer_needs_the_tag_to_invalidate(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
     let data = pattern(64, 1);

@@ -1,4 +1,4 @@
-//! Configurations that are prepared once and posted to many mkeys of a kind: a pool.
+//! Configurations that are prepared once and posted to many mkeys of one kind, a pool.
 
 use super::fixture::{BOTH, DIF, KEY_128, MkeyFixture, PLAIN, crypto, domain, flipped, pattern, reports};
 use super::keys::invalidate;
@@ -42,12 +42,13 @@ fn pool(fixture: &mut MkeyFixture<'_>, spec: MkeySpec, bytes: usize) -> Vec<Memb
     (0..MKEYS).map(&mut member).collect()
 }
 
-/// Takes a member to hand.
+/// Makes a member the mkey and the memory of the fixture.
 fn choose(fixture: &mut MkeyFixture<'_>, member: &Member) {
     (fixture.mkey, fixture.memory) = (member.mkey, member.memory);
 }
 
-/// Configures all members in one chain, each over its own memory. Each must then move its own data.
+/// Configures all members in one chain, each over its own memory, and checks that each then moves its own
+/// data.
 fn configure(
     fixture: &mut MkeyFixture<'_>,
     members: &[Member],
@@ -76,7 +77,7 @@ fn configure(
     Ok(())
 }
 
-/// Each mkey has a layout of its own, which each request contains.
+/// All mkeys of a pool get the same prepared configuration, each with a layout of its own.
 fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let mut members = pool(&mut fixture, PLAIN, 300);
@@ -98,8 +99,9 @@ fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Each mkey has its own PSVs and its own count of errors. Mkeys with an error or after an invalidation
-/// accept the same configuration, which is then changed in place for all.
+/// All mkeys of a pool get the same configuration with signature and cipher, although each has its own PSVs
+/// and its own count of errors. Mkeys with an error, and invalidated mkeys, accept it too. It is then changed
+/// in place, and posted to all again.
 fn r010_a_pool_shares_signature_and_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let members = pool(&mut fixture, BOTH, 520);

@@ -1,4 +1,4 @@
-//! Requests of raw bytes, and copies inside memory without a peer.
+//! Requests that the caller writes as raw bytes, and copies inside memory without a peer.
 
 use super::fixture::{MkeyFixture, PLAIN, entry, part, pattern};
 use super::scenario::{Scenario, scenario};
@@ -53,7 +53,7 @@ fn remote(region: &Region) -> RemoteAddressSegment {
     RemoteAddressSegment { address, rkey, reserved: 0.into() }
 }
 
-/// Publishes, and waits for these completions of the near side (names and kinds).
+/// Publishes the near side's requests, and checks that they complete with these ids and kinds.
 fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> Verdict {
     pair.near.ring_doorbell();
     pair.run_device()?;
@@ -69,7 +69,8 @@ fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> V
     Ok(())
 }
 
-/// An RDMA WRITE of an mkey's space as raw bytes. After a configuration it needs no fence of its own.
+/// A request of raw bytes writes an mkey's space to the peer (RDMA WRITE). It follows a configuration, and
+/// the library adds the fence.
 fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let bytes = pattern(700, 1);
@@ -101,8 +102,8 @@ fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A UMR that the library wrote for one mkey, changed to another mkey. The request after it has its own
-/// fence.
+/// A request of raw bytes configures an mkey. Its bytes are a UMR that the library wrote for another mkey,
+/// with the key changed. The request after it sets a fence itself.
 fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let bytes = pattern(512, 2);
@@ -121,7 +122,7 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     if let Some(flags) = umr.get_mut(11) {
         *flags = FmCeSe::new().with_ce(FmCeSe::CE_ERROR_ONLY).into_bits();
     }
-    // The library's state of this mkey is outdated from here on.
+    // The raw request changes this mkey without the library's knowledge.
     if let Some(mkey) = pair.mkeys.get_mut(second) {
         mkey.forget();
     }
@@ -135,7 +136,7 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     pair.configure(second, &config, &[entry(&memory, 0..100)])
 }
 
-/// A request that the device refuses fails, and later requests are flushed.
+/// A request of raw bytes that the device refuses fails, and later requests are flushed.
 fn m46_a_request_in_bytes_fails_as_others_do(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let far = pair.region(&[0; 64]);
@@ -162,7 +163,7 @@ const fn local(region: &Region) -> Local {
     Local { address: region.address, lkey: region.key }
 }
 
-/// A copy, and a fenced transfer of the copied bytes.
+/// A request copies memory without a peer, and a fenced transfer sends the copied bytes.
 fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let bytes = pattern(3000, 3);
@@ -170,7 +171,7 @@ fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     let (from, far) = (fixture.pair.region(&bytes), fixture.pair.region(&[0; 3000]));
     let (mkey, pair) = (fixture.mkey, &mut fixture.pair);
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    // Through an mkey whose halves are swapped in memory.
+    // The target of the copy is an mkey that maps its memory in swapped parts.
     pair.configure(mkey, &config, &[entry(&memory, 1000..3000), entry(&memory, 0..1000)])?;
     let to = Local { address: 0, lkey: pair.key(mkey) };
     pair.near.request(1).signaled().memcpy(to, local(&from), 3000).map_err(text)?;

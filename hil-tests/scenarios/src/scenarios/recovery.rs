@@ -18,22 +18,22 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m55_a_signature_error_outlives_a_reset, SIGNATURE, ["M55"]),
 ];
 
-/// The first name of receives. Names of sends are lower.
+/// The ids of receives are above this number, those of sends below.
 const RECEIVES: u64 = 1 << 32;
 
 /// The requests of a queue pair between two recoveries.
 #[derive(Default)]
 struct Posted {
-    /// Names of all sends, in order.
+    /// Ids of all sends, in order.
     all: Vec<u64>,
-    /// Names of signalled sends.
+    /// Ids of signalled sends.
     signaled: Vec<u64>,
-    /// Names of all receives, in order.
+    /// Ids of all receives, in order.
     receives: Vec<u64>,
 }
 
 impl Posted {
-    /// Posts `count` requests with names above `last`. Returns the last name. Some are silent, the last is
+    /// Posts `count` sends with ids above `last`. Returns the last id. Some sends are silent, the last is
     /// signalled.
     fn post(
         &mut self,
@@ -53,7 +53,7 @@ impl Posted {
         Ok(last + count)
     }
 
-    /// Posts `count` receive buffers with names above `last`. Returns the last name.
+    /// Posts `count` receive requests with ids above `last`. Returns the last id.
     fn post_receives(&mut self, pair: &mut QpPairFixture<'_>, count: u64, last: u64) -> Result<u64, String> {
         for id in last + 1..=last + count {
             pair.near.queues().post_receive(id, &[]).map_err(|error| error.to_string())?;
@@ -63,8 +63,9 @@ impl Posted {
     }
 }
 
-/// Posts, fails at various moments, takes all completions or none, and recovers. Each request is reported
-/// once, by a completion or as outstanding. No completion from before a recovery is reported after it.
+/// Each round posts requests, makes the queue pair fail at various moments, takes all completions or none,
+/// and recovers the queue pair. Each request is reported once, by a completion or as outstanding. No
+/// completion from before a recovery is reported after it.
 fn m55_a_queue_pair_fails_and_recovers_a_thousand_times(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let (source, target) = (pair.region(&pattern(64, 1)), pair.region(&[0; 64]));
@@ -149,7 +150,8 @@ fn m55_a_signature_error_outlives_a_reset(board: &mut dyn Board) -> Verdict {
         }
         let outstanding = pair.board.recover(&mut pair.near, &mut pair.far);
         ensure_eq!(outstanding, [vec![1], vec![]], "outstanding");
-        // Taken at once: a completion that comes later is found by `install`, which expects one of its own.
+        // The poll does not wait. A completion that arrives later makes `install` fail, because it expects
+        // one of its own.
         ensure!(pair.poll_near()?.is_empty(), "a completion behind the reset");
         ensure_eq!(core::mem::take(&mut pair.signature_errors), vec![fixture.mkey], "mkeys that were told");
         let error = fixture.error()?.ok_or("the mkey has no error")?;

@@ -37,7 +37,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// A configuration must be refused with this error, and leave no trace.
+/// Checks that the library refuses a configuration with this error, and that nothing has changed.
 fn refused(
     fixture: &mut MkeyFixture<'_>,
     what: &str,
@@ -48,7 +48,7 @@ fn refused(
     refused_by(fixture, what, error, |fixture| fixture.pair.try_configure(fixture.mkey, config, layout))
 }
 
-/// A request must be refused with this error, and leave no trace.
+/// Checks that the library refuses a request with this error, and that nothing has changed.
 fn refused_by(
     fixture: &mut MkeyFixture<'_>,
     what: &str,
@@ -72,8 +72,8 @@ fn config(error: ConfigError) -> PostError {
     PostError::Config(error)
 }
 
-/// An mkey with room for `entries` accepts lists of up to `max` entries, and one stream less: it refuses
-/// `LIST` and `STREAMS`.
+/// Checks that an mkey created for `entries` entries refuses a list of `LIST` entries and a layout of
+/// `STREAMS` streams. The errors name `max` as the limit for lists, and `max` - 1 for streams.
 fn too_many<const LIST: usize, const STREAMS: usize>(
     board: &mut dyn Board,
     entries: u32,
@@ -94,13 +94,14 @@ fn too_many<const LIST: usize, const STREAMS: usize>(
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// A request has room for 52 entries after its first two blocks. The header of an interleaved layout takes
-/// one of them.
+/// The library refuses layouts that exceed a request. A request has room for 52 entries after its first two
+/// blocks, and the header of an interleaved layout takes the room of one.
 fn r037_more_entries_than_a_request_holds(board: &mut dyn Board) -> Verdict {
     too_many::<53, 52>(board, 60, 52)
 }
 
-/// The length has 32 bits with a signature in force, and 64 bits without one.
+/// With a signature in force the library refuses a layout of 4 GiB or more. Without one it accepts the
+/// layout.
 fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -123,7 +124,7 @@ fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey that was created for four entries.
+/// An mkey that was created for four entries refuses longer layouts.
 fn r052_more_entries_than_the_mkey_holds(board: &mut dyn Board) -> Verdict {
     too_many::<5, 4>(board, 4, 4)
 }
@@ -152,7 +153,8 @@ fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// Signatures on both sides, neither of them inside the cipher, given at once or one after the other.
+/// The library refuses signatures on both sides if the cipher covers neither of them, whether signatures and
+/// cipher come together or one after the other.
 fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -200,7 +202,7 @@ fn protection(fixture: &mut MkeyFixture<'_>, spec: MkeySpec) -> (Option<BlockSig
     (signature, crypto)
 }
 
-/// Configures data with a signature and a cipher. Returns the bytes of both sides.
+/// Configures the mkey over `data` with this signature and cipher. Returns the bytes of both sides.
 fn protect(
     fixture: &mut MkeyFixture<'_>,
     data: &[u8],
@@ -268,7 +270,7 @@ fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// 832 bytes for entries and BSFs together: 48 entries leave room for one BSF, 44 for both.
+/// Entries and BSFs share 832 bytes of a request: 48 entries leave room for one BSF, 44 entries for both.
 fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
     let data = pattern(512, 1);
     for (spec, most) in [(SIGNATURE, 48usize), (CRYPTO, 48), (BOTH, 44)] {
@@ -296,7 +298,8 @@ fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// After an error the next configuration must arm the mkey again. If it is refused, the one after it must.
+/// After a signature error, the next configuration arms the mkey again. If the library refuses this
+/// configuration, the one after it still does.
 fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -317,8 +320,8 @@ fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> V
     Ok(())
 }
 
-/// A configuration of three work requests with room for two only: none is posted, and requests posted before
-/// execute.
+/// A configuration of three work requests is refused if the ring has room for two: none is posted, and
+/// requests posted before it execute.
 fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (first, second) = (domain(Signature::T10Dif(DIF)), domain(Signature::Crc32(Seed::Ones)));

@@ -51,7 +51,8 @@ fn row(
     for key in keys {
         let dek = fixture.pair.board.create_dek(DekSpec { key, keytag: None });
         for change in [core::convert::identity as fn(Domain) -> Domain, crc64] {
-            // The second signature stays a T10-DIF: rows E and I also convert between kinds.
+            // If both sides have a signature, the wire's stays a T10-DIF, so that rows E and I also convert
+            // between kinds.
             let memory = memory.map(change);
             let wire = if memory.is_some() { wire } else { wire.map(change) };
             let signature = match (memory, wire) {
@@ -88,18 +89,19 @@ fn unit(
     if inside { BlockSize::B520 } else { BlockSize::B512 }
 }
 
-/// Row A: data is encrypted. Both orders, which differ in their encoding, have this effect.
+/// Row A: data in memory, enc(data) on the wire. Both signature orders, which differ in their encoding, have
+/// this effect.
 fn r143_row_a_cipher_alone_outgoing(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, AfterCryptoOnTx, None, None)?;
     row(board, EncryptOnTx, BeforeCryptoOnTx, None, None)
 }
 
-/// Row B: enc(data) + SIG, with the signature in plaintext.
+/// Row B: data in memory, enc(data) + SIG on the wire, with the signature in plaintext and over ciphertext.
 fn r144_row_b_wire_signature_over_ciphertext(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, AfterCryptoOnTx, None, Some(FIRST))
 }
 
-/// Row C: enc(data + SIG), the man page's example 2.
+/// Row C: data in memory, enc(data + SIG) on the wire; the man page's example 2.
 fn r145_row_c_wire_signature_inside_the_cipher(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, BeforeCryptoOnTx, None, Some(FIRST))
 }
@@ -114,8 +116,8 @@ fn r147_row_e_signature_replaced_then_cipher(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, BeforeCryptoOnTx, Some(FIRST), Some(SECOND))
 }
 
-/// Row F: enc(data) in memory; the man page's example 1. Both orders, which differ in their encoding, have
-/// this effect.
+/// Row F: enc(data) in memory, data on the wire; the man page's example 1. Both signature orders, which
+/// differ in their encoding, have this effect.
 fn r148_row_f_cipher_alone_incoming(board: &mut dyn Board) -> Verdict {
     row(board, DecryptOnTx, AfterCryptoOnTx, None, None)?;
     row(board, DecryptOnTx, BeforeCryptoOnTx, None, None)
@@ -141,10 +143,10 @@ fn r152_row_j_memory_signature_over_ciphertext(board: &mut dyn Board) -> Verdict
     row(board, DecryptOnTx, BeforeCryptoOnTx, Some(FIRST), None)
 }
 
-/// The treatment of a combination.
+/// The treatment of a combination of direction, order and domains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    /// A row of the table.
+    /// A row of the man page's table.
     Row,
     /// Neither in the table nor refused by the reference provider.
     ///
@@ -155,10 +157,11 @@ enum Status {
     Refused,
 }
 
-/// All sixteen combinations of direction, order and domains with a signature.
+/// Each of the sixteen combinations of direction, order and domains with a signature is treated as the table
+/// in this function says.
 fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
     use Status::{Leftover, Refused, Row};
-    // For each direction and order: no signature, memory only, wire only, both.
+    // The four columns: no signature, one in memory only, one on the wire only, both.
     let table = [
         (EncryptOnTx, AfterCryptoOnTx, [Row, Leftover, Row, Refused]),
         (EncryptOnTx, BeforeCryptoOnTx, [Row, Row, Row, Row]),
@@ -204,8 +207,8 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An engine of single units supports the rows whose mkey is one unit long in memory, signature included. The
-/// library refuses the others.
+/// An engine of single data units supports the rows in which the mkey's memory, with its signature, is one
+/// data unit long. The library refuses the other rows.
 fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });

@@ -1,4 +1,4 @@
-//! A scenario, and the capabilities that it needs of a board.
+//! The type of a scenario, and the capabilities that a scenario needs of a board.
 
 use crate::board::{Board, Capabilities, ProtectionDomain};
 use crate::qp_pair::Verdict;
@@ -6,9 +6,10 @@ use crate::qp_pair::Verdict;
 /// A check of requirements.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// The name, which begins with the requirement.
+    /// The name, which begins with the first requirement.
     pub name: &'static str,
-    /// The requirements that the scenario shows, for example "R39", or "M9" for related pages.
+    /// The requirements that the scenario checks, as `REQUIREMENTS.md` numbers them: for example "R39", or
+    /// "M9" for related pages.
     pub requirements: &'static [&'static str],
     /// The capabilities that the scenario needs.
     pub needs: Needs,
@@ -30,7 +31,7 @@ impl Scenario {
 /// The AES-XTS engine that a scenario needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XtsNeed {
-    /// None.
+    /// The scenario needs no engine.
     Nothing,
     /// An engine of any kind.
     Any,
@@ -72,7 +73,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// The capabilities of every board.
+    /// No needs: the scenario runs on every board.
     pub const NOTHING: Self = Self {
         signature: false,
         xts: XtsNeed::Nothing,
@@ -98,11 +99,11 @@ impl Needs {
     pub const CRYPTO_SINGLE: Self = Self { xts: XtsNeed::Single, ..Self::NOTHING };
     /// Block signatures and AES-XTS over single data units.
     pub const BOTH_UNIT: Self = Self { signature: true, ..Self::CRYPTO_UNIT };
-    /// Block signatures and AES-XTS.
+    /// Block signatures and AES-XTS over many data units.
     pub const BOTH: Self = Self { signature: true, ..Self::CRYPTO };
     /// Block signatures, and AES-XTS by an engine of single data units.
     pub const BOTH_SINGLE: Self = Self { signature: true, ..Self::CRYPTO_SINGLE };
-    /// Draining on signature errors.
+    /// Block signatures, and draining on signature errors.
     pub const DRAIN: Self = Self { drain: true, ..Self::SIGNATURE };
     /// Block signatures and AES-XTS over single data units, and programs that use both.
     pub const PROGRAMS: Self = Self { programs: true, ..Self::BOTH_UNIT };
@@ -134,7 +135,7 @@ impl Needs {
         self.named().find(|(name, _)| board.names().all(|has| has != *name)).map(|(_, words)| words)
     }
 
-    /// Returns the needed capabilities, by name and in words.
+    /// Returns the name and the description of each needed capability.
     fn named(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let named = [
             (self.hardware, "hardware", "hardware (a software device does what was assumed)"),

@@ -47,7 +47,7 @@ const fn t10(dif: T10Dif) -> Signature {
     Signature::T10Dif(dif)
 }
 
-/// Every kind of signature. Only a block of zeros shows the start value of the IP checksum with seed ones
+/// Every kind of signature. The seed of the IP checksum affects only blocks of zeros, which no scenario has
 /// (measured by `gap01_internet_checksum`).
 const KINDS: [Signature; 10] = [
     t10(DIF),
@@ -62,7 +62,7 @@ const KINDS: [Signature; 10] = [
     Signature::Crc64Xp10(Seed::Ones),
 ];
 
-/// The side that input comes from.
+/// The side of an mkey from which data come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
     Memory,
@@ -72,7 +72,7 @@ enum Input {
 impl Input {
     const ALL: [Self; 2] = [Self::Memory, Self::Wire];
 
-    /// Returns the domain, as errors name it.
+    /// Returns the domain of this side, as signature errors name it.
     const fn domain(self) -> DomainKind {
         match self {
             Self::Memory => DomainKind::Memory,
@@ -88,7 +88,7 @@ impl Input {
         }
     }
 
-    /// Returns a signature on both sides: this one first.
+    /// Returns a signature on both sides: `input` on this side, `output` on the other.
     const fn both(self, input: Domain, output: Domain) -> BlockSignature {
         match self {
             Self::Memory => BlockSignature::both(input, output),
@@ -106,7 +106,8 @@ const fn mask_is_known(kind: Signature) -> bool {
     matches!(kind, Signature::T10Dif(_) | Signature::Crc32(_))
 }
 
-/// Moves a stream from its side to the other. Returns the arriving bytes; errors stay in the mkey.
+/// Moves a stream from its side to the other. Returns the arriving bytes. A signature error stays in the
+/// mkey, where the caller can take it.
 fn pass(
     fixture: &mut MkeyFixture<'_>,
     input: Input,
@@ -125,7 +126,7 @@ fn pass(
     }
 }
 
-/// Moves a stream. Returns whether a wrong signature was reported.
+/// Moves a stream from its side to the other. Returns whether the device has reported a signature error.
 fn noticed(
     fixture: &mut MkeyFixture<'_>,
     input: Input,
@@ -136,8 +137,8 @@ fn noticed(
     Ok(fixture.error()?.is_some())
 }
 
-/// Every kind of signature and block size in one arrangement: several blocks, in both directions, by each
-/// kind of request.
+/// Checks every kind of signature and block size in one arrangement of domains: several blocks move in both
+/// directions, by each kind of request.
 fn arrangement(board: &mut dyn Board, arrange: fn(Domain) -> BlockSignature) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for block_size in BlockSize::ALL {
@@ -158,12 +159,13 @@ fn r072_on_the_wire_alone(board: &mut dyn Board) -> Verdict {
     arrangement(board, BlockSignature::wire)
 }
 
-/// Signature in memory only: the reverse.
+/// Signature in memory only: checked and stripped when sending, inserted when receiving.
 fn r073_in_memory_alone(board: &mut dyn Board) -> Verdict {
     arrangement(board, BlockSignature::memory)
 }
 
-/// Data and its protection information in two regions, interleaved by the layout: stripped, or passed on.
+/// An interleaved layout joins data and protection information from two regions. The device strips the
+/// protection information, or passes it on.
 fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -201,14 +203,15 @@ fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// The same signature on both sides: checked and passed on.
+/// The same signature on both sides: the device checks it and passes it on.
 fn r074_alike_in_both_domains(board: &mut dyn Board) -> Verdict {
     arrangement(board, |domain| BlockSignature::both(domain, domain))
 }
 
-/// Another kind of signature on each side, or other parameters: checked by one rule, computed by the other.
+/// The two sides have different kinds of signature, or different parameters. The device checks the signature
+/// of the input side and computes the other.
 fn r075_converted(board: &mut dyn Board) -> Verdict {
-    // CRC32C with all other kinds, CRC64 with CRC32C.
+    // CRC32C is paired with all other kinds, and CRC64 with CRC32C.
     arrangement(board, |memory| {
         let signature = match memory.signature {
             Signature::Crc32c(_) => Signature::Crc64Xp10(Seed::Ones),
@@ -216,7 +219,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
         };
         BlockSignature::both(memory, Domain { signature, ..memory })
     })?;
-    // Two T10-DIFs without a common parameter.
+    // Both sides have a T10-DIF, without a common parameter.
     arrangement(board, |wire| {
         let other = T10Dif { guard: Guard::Crc, app_tag: 1, ref_tag: 0xffff_fffe, ..DIF };
         match wire.signature {
@@ -227,7 +230,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
             _ => BlockSignature::both(dif_domain(other, wire.block_size), wire),
         }
     })?;
-    // Small blocks on one side, large ones on the other.
+    // One side has small blocks, the other large ones.
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(2 * 4096, 9);
     for (signature, output) in KINDS.into_iter().zip(KINDS.into_iter().cycle().skip(3)) {
@@ -242,7 +245,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The man page's example 1: CRC32 after each 512 bytes of memory, no signature on the wire.
+/// The man page's example 1 works: CRC32 after each 512 bytes of memory, no signature on the wire.
 fn r066_crc32_in_memory_example(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let block = BlockSignature::memory(domain(Signature::Crc32(Seed::Zeros)));
@@ -256,8 +259,8 @@ fn r066_crc32_in_memory_example(board: &mut dyn Board) -> Verdict {
     reports(&error, SignatureErrorKind::Guard, DomainKind::Memory, 2, 516)
 }
 
-/// The man page's example 2: T10-DIF after each 4096 bytes on the wire, no signature in memory. The peer
-/// reads and writes.
+/// The man page's example 2 works: T10-DIF after each 4096 bytes on the wire, no signature in memory. The
+/// peer reads and writes.
 fn r068_t10dif_on_the_wire_example(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B4096));
@@ -276,7 +279,7 @@ fn r068_t10dif_on_the_wire_example(board: &mut dyn Board) -> Verdict {
 /// Each bit of the check mask stands for one byte of the signature on the input side: a mask of one bit
 /// checks this byte only, and a mask without the bit ignores the byte.
 ///
-/// Assumption: [`mask_is_known`].
+/// [`mask_is_known`] states the assumption about the place of each bit's byte.
 fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
     let kinds = [
         t10(DIF),
@@ -361,7 +364,8 @@ fn r078_irrelevant_bits_of_masks(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// One byte of the application tag is checked; the other belongs to the application.
+/// A check mask can check one byte of the application tag alone. The other byte then belongs to the
+/// application.
 fn r081_one_byte_of_the_app_tag(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -438,7 +442,7 @@ fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
 
 /// Each bit of a copy mask copies one byte of the signature. All other bytes are computed for the output.
 ///
-/// Assumption: [`mask_is_known`].
+/// [`mask_is_known`] states the assumption about the place of each bit's byte.
 fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -477,8 +481,8 @@ fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The hardware test of copy masks: one byte of the application tag comes from the input, the other from the
-/// output.
+/// A known hardware test of copy masks: one byte of the application tag comes from the input, the other is
+/// that of the output domain.
 fn r087_app_tag_5678_from_two_domains(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = [0xa5; 512];
@@ -498,7 +502,8 @@ fn r087_app_tag_5678_from_two_domains(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The man page's use case: bytes that are unknown in advance are not checked, and arrive unchanged.
+/// The man page's use case of masks: the owner does not know some bytes of the signature in advance. The
+/// device leaves them unchecked, and they arrive unchanged.
 fn r092_unknown_bytes_pass_and_arrive(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -517,7 +522,7 @@ fn r092_unknown_bytes_pass_and_arrive(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Equal blocks have equal CRCs, the third like the first.
+/// Each CRC begins with the seed anew: equal blocks have equal CRCs.
 fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for seed in [Seed::Zeros, Seed::Ones] {
@@ -534,8 +539,8 @@ fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Signatures of 512 bytes of A5 as stated by hardware tests and published algorithms (DEVICE.md, "Golden
-/// values").
+/// Signatures of 512 bytes of A5 have the values that hardware tests assert and published algorithms give
+/// (DEVICE.md, "Golden values").
 ///
 /// The CRC vectors of the hardware tests are labelled with a seed of all ones, but belong to seed 0: the
 /// reference provider then inverted the seed of every CRC, according to the commit that corrected it.
@@ -571,7 +576,8 @@ fn r105_golden_values(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Block n has the first tag plus n, modulo 2^32, or always the first tag.
+/// The reference tag of block n is the first tag plus n, modulo 2^32. Without `ref_remap` each block has the
+/// first tag.
 fn r108_reference_tags(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (ref_tag, ref_remap, expected) in [
@@ -598,8 +604,8 @@ fn r108_reference_tags(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A wrong tag is reported by its kind. Of several errors in a block the guard comes first, then the
-/// application tag.
+/// A wrong guard, application tag or reference tag is reported as such. Of several errors in a block, the
+/// device reports the guard first, then the application tag.
 fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -618,7 +624,7 @@ fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
             fixture.set_signature(&input.alone(own))?;
             let bad = match field {
                 Some((at, bytes)) => replaced(&stream, last + at, bytes),
-                // All three are wrong.
+                // Guard, application tag and reference tag are all wrong.
                 None => (0..8).fold(stream.clone(), |stream, at| flipped(&stream, last + at, 0xff)),
             };
             pass(&mut fixture, input, &bad, 3 * 512)?;
@@ -630,7 +636,8 @@ fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Sends blocks with these tags and a wrong guard, and checks which of them are reported.
+/// Moves blocks with these tags and a wrong guard, and checks that a block is reported unless its tags escape
+/// the check.
 fn escaped(board: &mut dyn Board, escape: Escape, tags: &[([u8; 6], bool)]) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(T10Dif { escape, ..DIF }, BlockSize::B512);
@@ -655,28 +662,29 @@ const APP: [u8; 6] = [0xff, 0xff, 1, 2, 3, 4];
 const APP_AND_REF: [u8; 6] = [0xff; 6];
 const REF: [u8; 6] = [0xff, 0xfe, 0xff, 0xff, 0xff, 0xff];
 
-/// An application tag of FFFF disables all checks of the block, of guard and reference tag too.
+/// With this escape, an application tag of FFFF disables all checks of its block, also of guard and reference
+/// tag.
 fn r115_app_tag_escape(board: &mut dyn Board) -> Verdict {
     escaped(board, Escape::Never, &[(APP, false), (APP_AND_REF, false), (REF, false)])?;
     escaped(board, Escape::AppTag, &[(APP, true), (APP_AND_REF, true), (REF, false)])
 }
 
-/// Only a block with both tags all ones is exempt.
+/// With this escape, a block is exempt from checks if both its tags are all ones, and only then.
 fn r116_app_and_reference_tag_escape(board: &mut dyn Board) -> Verdict {
     escaped(board, Escape::AppAndRefTag, &[(APP, false), (APP_AND_REF, true), (REF, false)])
 }
 
-/// The values that hardware tests assert for 512 bytes of A5: found value, computed value, and offset of the
-/// last byte of the failing block.
+/// For wrong data among 512 bytes of A5, the device reports the values that hardware tests assert: found
+/// value, computed value, and offset of the failing block's last byte.
 fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let t10_ones = domain(t10(DIF));
     let crc32 = domain(Signature::Crc32(Seed::Zeros));
     for (own, at, to, found, computed, offset) in [
-        // The first byte of data is 5A.
+        // The first byte of the data is 5A, so that the CRC differs.
         (t10_ones, 0, 0x5a, 0xec7d, 0x9916, 519),
         (crc32, 0, 0x5a, 0x699a_ca21, 0xe33c_b35a, 515),
-        // The first byte of the field is inverted.
+        // The first byte of the signature is inverted.
         (crc32, 512, 0x96, 0x969a_ca21, 0x699a_ca21, 515),
     ] {
         let stream = replaced(&expected::sign(&[0xa5; 512], Some(&own)), at, &[to]);
@@ -690,7 +698,7 @@ fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
             ensure_eq!(error.kind, SignatureErrorKind::Guard, "{own:?}: kind");
         }
     }
-    // The same with an interleaved layout of data and protection information.
+    // The same holds for data and protection information in two regions.
     let (data, field) = (
         fixture.pair.region(&[0xa5; 512]),
         fixture.pair.region(&[0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a]),

@@ -94,7 +94,7 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     fixture.pair.try_configure(fixture.mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
     fixture.pair.run_device()?;
     ensure!(fixture.pair.poll_near()?.is_empty(), "an unrung request completed");
-    // The far side's request is published, the near side's configuration is not yet.
+    // The far side's request is published, but the near side's configuration is still unpublished.
     let target = fixture.pair.region(&[0; 64]);
     let sge = Sge { address: target.address, length: 64, lkey: target.key };
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
@@ -132,7 +132,7 @@ fn r010_other_fields_stay(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The request after a configuration uses the new layout, signature and cipher, without any wait.
+/// The request right after a configuration, published with it, uses the new layout, signature and cipher.
 fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(BOTH);
@@ -172,8 +172,8 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
 }
 
 /// The request after a configuration, published with it, has the fence that the device requires; other
-/// requests have none. It moves the memory of the mkey's last layout, by each method that uses the mkey on
-/// the same queue.
+/// requests have none. It moves the memory of the new layout. This holds for each method that uses the mkey
+/// on the same queue.
 fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     let mut pair = QpPairFixture::new(board);
@@ -200,7 +200,7 @@ fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> 
             0 => request.rdma_write(remote, &[sge]).map(|()| false),
             1 => request.rdma_read(remote, &[sge]).map(|()| true),
             _ => {
-                // First the far end's buffer, then the message.
+                // The far end posts its buffer first, then the near end the message.
                 let buffer = Sge { address: far.address, length: BYTES as u32, lkey: far.key };
                 pair.far.queues().post_receive(3, &[buffer]).map_err(text)?;
                 pair.far.queues().publish_receives();
@@ -238,7 +238,7 @@ fn fences(pair: &mut QpPairFixture<'_>, begin: u32) -> Vec<u8> {
     fences
 }
 
-/// An unsignalled configuration completes silently.
+/// An unsignalled configuration has no completion.
 fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(SIGNATURE);
@@ -284,8 +284,8 @@ fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// After a reset data passes unchanged: no signature is checked, computed or stripped. Layout, rights and key
-/// stay.
+/// After a configuration that resets the signature, data pass unchanged: no signature is checked, computed or
+/// stripped. Layout, rights and key stay.
 fn r024_reset_ends_the_signature(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = domain(Signature::T10Dif(DIF));
@@ -301,7 +301,8 @@ fn r024_reset_ends_the_signature(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The same on an mkey with crypto, for which an empty signature is written: the cipher stays.
+/// On an mkey with crypto, a reset of the signature keeps the cipher. The library then writes an empty
+/// signature.
 fn r024_reset_ends_the_signature_beside_crypto(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -356,7 +357,7 @@ fn r055_a_new_signature_is_complete(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&images)
 }
 
-/// From the creation of an mkey to its use, as in the man page.
+/// An mkey is created, configured and used as in the man page.
 fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(SIGNATURE);
@@ -376,8 +377,8 @@ fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
     same(&wire, &expected::images(&data, Some(&WIRE), None).wire)
 }
 
-/// A configuration of nine blocks begins at each slot of the ring in turn, and thus crosses its end at every
-/// block.
+/// A configuration of nine blocks begins at each slot of the ring in turn. It crosses the ring's end once
+/// after each of its blocks.
 fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -413,14 +414,14 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
         ensure_eq!(fixture.pair.wait_near(2)?.len(), 2, "round {round}: completions");
         same(&fixture.pair.bytes(&far), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
     }
-    // Each round posts an odd number of blocks: 256 rounds begin at 256 different slots.
+    // Each round posts an odd number of blocks, so that 256 rounds begin at 256 different slots.
     let blocks =
         fixture.pair.near.queues().producer().wrapping_sub(before) as usize / crate::board::SEND_BLOCKS;
     ensure!(blocks % 2 == 1, "{blocks} blocks a round");
     Ok(())
 }
 
-/// Block numbers wrap at 2^16, inside a request.
+/// Requests succeed when block numbers wrap at 2^16, also inside a request.
 fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let target = pair.region(&[0; 800]);
@@ -429,7 +430,7 @@ fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     while pair.near.queues().producer() < 0x1_0000 + 100 {
         let data = pattern(800, id as u8);
         let first = id;
-        // Seventeen requests of fourteen blocks each.
+        // This loop posts seventeen requests of fourteen blocks each.
         for _ in 0..17 {
             id += 1;
             let request = pair.near.request(id).signaled();
@@ -464,7 +465,7 @@ fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The first transfer after the first configuration reports its error.
+/// The first configuration arms the mkey: a wrong block in the first transfer is reported.
 fn r179_the_first_configuration_arms_the_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
@@ -473,7 +474,8 @@ fn r179_the_first_configuration_arms_the_mkey(board: &mut dyn Board) -> Verdict 
     reports(&error, SignatureErrorKind::RefTag, DomainKind::Wire, 0, 520)
 }
 
-/// Error, check, configuration, error: any number of times.
+/// An error, its check and a configuration can follow one another any number of times: each error is
+/// reported.
 fn r180_errors_are_reported_again_after_recovery(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = domain(Signature::Crc32c(Seed::Ones));
@@ -497,7 +499,7 @@ fn r180_errors_are_reported_again_after_recovery(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// After an error any configuration arms the mkey again, with the signature in force.
+/// After an error any configuration arms the mkey again, even if it keeps the signature in force.
 fn r180_recovery_without_a_new_signature(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -516,7 +518,7 @@ fn r180_recovery_without_a_new_signature(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey with room for a signature but without one moves data unchanged.
+/// An mkey that can have a signature but has none moves data unchanged, without an error.
 fn r181_no_spurious_errors_without_a_signature(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(SIGNATURE);
@@ -537,7 +539,8 @@ fn r181_no_spurious_errors_without_a_signature(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// The transfer completes successfully by every method, data arrives, and the error is reported separately.
+/// A transfer with wrong data completes successfully by every method, the data arrive, and the error is
+/// reported separately.
 fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -560,8 +563,8 @@ fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Ver
     Ok(())
 }
 
-/// The mkey is invalidated after the transfer, in one chain, before the completions are polled: the error
-/// still names block and values.
+/// One chain transfers wrong data and invalidates the mkey, before completions are polled. The error still
+/// names block and values.
 fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -584,8 +587,8 @@ fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Ve
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)
 }
 
-/// Of several wrong blocks, in one transfer and in the next, the first is reported. A second question returns
-/// no error.
+/// Of several wrong blocks, in one transfer and in the next, the first is reported. A second check reports no
+/// error.
 fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
@@ -604,7 +607,7 @@ fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Of two mkeys, the one with wrong data gets the error, through the completions of either side.
+/// Of three mkeys, only the one that received wrong data has the error, by whichever method the data arrive.
 fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
@@ -630,7 +633,7 @@ fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Runs the check on an mkey with a signature, and on one with AES-XTS too.
+/// Runs the check `run` on an mkey with a signature, and on an mkey with a signature and AES-XTS.
 ///
 /// Assumption: tweaks continue by the offset, as block numbers do (measured by `gap04_tweaks`).
 fn with_and_without_cipher(
@@ -649,7 +652,7 @@ fn with_and_without_cipher(
     Ok(())
 }
 
-/// Two transfers of whole blocks equal one: reference tags and tweaks continue by the offset.
+/// Two transfers of whole blocks move the same bytes as one: reference tags and tweaks depend on the offset.
 fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
     with_and_without_cipher(board, |fixture, cipher| {
         let own = domain(Signature::T10Dif(DIF));
@@ -665,7 +668,8 @@ fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
                 let (first, second) =
                     (part(&images.wire, 0..cut), part(&images.wire, cut..images.wire.len()));
                 for way in Tx::ALL {
-                    // The second half first: the result is independent of earlier transfers.
+                    // The second half is transferred first, because the result must not depend on earlier
+                    // transfers.
                     fixture.out(way, cut as u64, second)?;
                     fixture.out(way, 0, first)?;
                 }
@@ -683,8 +687,8 @@ fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
     })
 }
 
-/// Both halves as two entries of one request, the second half first: each begins with its own block number
-/// and tweak.
+/// One request moves both parts of an mkey as two data segments, the second part first. Each part begins with
+/// its own block number and tweak.
 fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     with_and_without_cipher(board, |fixture, cipher| {
         let images =
@@ -711,8 +715,8 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     })
 }
 
-/// A wrong block in the second of two transfers is counted from the mkey's start, in bytes of the wire,
-/// although memory has no signatures (DEVICE.md, "Offset of a signature error").
+/// The error of a wrong block in the second of two transfers has an offset from the mkey's start. It is in
+/// bytes of the wire, although memory has no signatures (DEVICE.md, "Offset of a signature error").
 fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
@@ -727,7 +731,7 @@ fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
 /// A transfer that ends inside a block is refused, or passes with the right bytes and without a signature
 /// error.
 ///
-/// Assumption: no source states which; real devices may do either.
+/// Assumption: no source states which of the two happens. Real devices may do either.
 fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -747,7 +751,8 @@ fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Returns a draining near side, an mkey whose memory may hold a wrong signature, and memory of the far side.
+/// Returns a fixture whose near side drains at signature errors. The mkey's memory holds a wrong signature if
+/// `bad`. Also returns memory of the far side, and the mkey's data segment.
 fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(MkeyFixture<'b>, Remote, Sge), String> {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     fixture.pair.reconnect_as(EndSpec { drain_on_signature_error: true, ..EndSpec::default() });
@@ -763,14 +768,15 @@ fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(MkeyFixture<'b>,
     Ok((fixture, Remote { address: far.address, rkey: far.key }, sge))
 }
 
-/// Returns the names of the next `count` completions of the near side.
+/// Returns the ids of the next `count` completions of the near side.
 fn ids(fixture: &mut MkeyFixture<'_>, count: usize) -> Result<Vec<u64>, String> {
     Ok(fixture.pair.wait_near(count)?.iter().map(|completion| completion.id).collect())
 }
 
-/// The queue stops after the failing transfer, before the next request. Resumed, it continues there.
+/// A draining queue stops after the transfer with a signature error, before the next request. When it is
+/// resumed, it continues there.
 ///
-/// Assumption: the failing transfer itself completes successfully.
+/// Assumption: the transfer with the signature error itself completes successfully.
 fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict {
     let (mut fixture, remote, sge) = draining(board, true)?;
     fixture.pair.near.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
@@ -794,10 +800,11 @@ fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// While the queue is stopped, the message after the bad data is cancelled: it completes and never arrives.
-/// Requests with another name are sent. An executed request can no longer be cancelled.
+/// While a draining queue is stopped, requests with one id are cancelled. The cancelled message completes,
+/// but never arrives. Requests with another id are sent. A request that was executed before cannot be
+/// cancelled.
 ///
-/// Assumption: as above.
+/// Assumption: the transfer with the signature error itself completes successfully.
 fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verdict {
     let (mut fixture, remote, sge) = draining(board, true)?;
     let (note, inbox) = (fixture.pair.region(&[0x44; 8]), fixture.pair.region(&[0; 16]));
@@ -827,14 +834,14 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     ensure_eq!(ids(&mut fixture, 2)?, vec![7, 8], "completions after it goes on");
     let arrived: Vec<u64> = fixture.pair.wait_far(1)?.iter().map(|completion| completion.id).collect();
     ensure_eq!(arrived, vec![0], "messages that arrived");
-    // Checked and configured again, the same transfer with good data does not stop the queue.
+    // After a check and a new configuration, the same transfer with correct data does not stop the queue.
     ensure!(fixture.error()?.is_some(), "no error");
     fixture.write(&expected::sign(&pattern(512, 1), Some(&domain(Signature::T10Dif(DIF)))));
     fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
     fixture.out(Tx::Write, 0, &pattern(512, 1))
 }
 
-/// Good data does not stop the queue, and wrong data from the peer does not either.
+/// A draining queue continues after correct data, and after wrong data that the peer moves.
 ///
 /// Assumption: only transfers of the send queue stop it.
 fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict {

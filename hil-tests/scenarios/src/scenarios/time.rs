@@ -1,4 +1,4 @@
-//! Timestamps of completions, compared with the clock that makes them.
+//! Timestamps of completions, compared with the clock of the device.
 
 use super::fixture::pattern;
 use super::scenario::{Scenario, scenario};
@@ -22,8 +22,8 @@ fn ticks(pair: &QpPairFixture<'_>) -> Result<u64, String> {
     pair.board.ticks().ok_or("the board says that it has a clock, and does not show it".into())
 }
 
-/// Completes a NOP or receives a message. Returns the timestamp of its completion on the near side, which
-/// must be between two readings of the clock.
+/// Completes a NOP, or receives a message into `received`. Returns the timestamp of the completion on the
+/// near side, and checks that it is between two readings of the clock.
 fn stamp(pair: &mut QpPairFixture<'_>, received: Option<&Sge>) -> Result<u64, String> {
     let before = ticks(pair)?;
     let opcode = if let Some(sge) = received {
@@ -47,8 +47,8 @@ fn stamp(pair: &mut QpPairFixture<'_>, received: Option<&Sge>) -> Result<u64, St
 }
 
 /// Timestamps of requests and receives, in entries of either size, are between two readings of the clock and
-/// thus increase. Those of requests that were published together never decrease. If the board has a clock of
-/// its own, ticks have the length that the device reports.
+/// thus increase. Timestamps of requests that were published together never decrease. If the board has a
+/// clock of its own, the ticks have the length that the device reports.
 fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
     const ROUNDS: u64 = 8;
     let mut pair = QpPairFixture::new(board);
@@ -80,7 +80,8 @@ fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
     lengths(&mut pair)
 }
 
-/// The time between two completions, by the device's frequency, equals the time by the board's clock.
+/// Checks that the time between two completions, by the device's frequency, equals the time by the board's
+/// clock.
 fn lengths(pair: &mut QpPairFixture<'_>) -> Verdict {
     const WAIT: u64 = 20_000_000;
     // The allowed error of either clock, in parts per thousand.

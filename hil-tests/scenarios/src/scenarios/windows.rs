@@ -20,14 +20,14 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m81_the_peer_invalidates_a_window, NOTHING, ["M81"]),
 ];
 
-/// A window is an mkey of a few entries that the peer may invalidate.
+/// The mkey of a memory window: it has a few entries, and the peer may invalidate it.
 const WINDOW: MkeySpec = MkeySpec { entries: 4, remote_invalidate: true, ..PLAIN };
 
 fn window(pair: &mut QpPairFixture<'_>) -> MemoryWindow {
     MemoryWindow::new(pair.board.create_mkey(WINDOW).key())
 }
 
-/// Returns memory whose region key gives no right to a peer.
+/// Returns a region whose own key gives no right to a peer.
 fn private(pair: &mut QpPairFixture<'_>, bytes: &[u8]) -> Region {
     let address = pair.board.alloc(bytes.len());
     pair.board.write(address, bytes);
@@ -52,7 +52,7 @@ fn bind(
     done(pair, RequestKind::BindWindow).map(drop)
 }
 
-/// Waits for a request of the near side.
+/// Waits for the only completion of the near side, which must be a success of this kind.
 fn done(pair: &mut QpPairFixture<'_>, kind: RequestKind) -> Result<WorkCompletion, String> {
     pair.run_device()?;
     let completions = pair.wait_near(1)?;
@@ -68,8 +68,8 @@ enum Ask {
     Write,
 }
 
-/// The peer reads or writes `length` bytes by a key. The access succeeds, or is refused and both sides are
-/// reconnected.
+/// Lets the peer read or write `length` bytes by a key, and checks that this succeeds exactly if
+/// `is_allowed`. After a refusal both sides are reconnected.
 fn ask(
     pair: &mut QpPairFixture<'_>,
     ask: Ask,
@@ -100,8 +100,8 @@ fn ask(
     Ok(pair.bytes(&buffer))
 }
 
-/// A window, with the addresses of the region or with addresses from 0 on, gives exactly the bound rights
-/// until it is revoked.
+/// A window gives the peer exactly the bound rights until it is revoked. Its space begins at the address of
+/// the region, or at 0.
 fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(300, 1);
@@ -137,8 +137,8 @@ fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdi
             window.note_invalidated();
             let what = if may_read { Ask::Read } else { Ask::Write };
             ask(&mut pair, what, (start, key), 1, false)?;
-            // A new queue pair binds the window again, because it belongs to none. A third one cannot revoke
-            // it.
+            // The window now belongs to no queue pair, so that the new one can bind it again. A third queue
+            // pair cannot revoke it.
             bind(&mut pair, &mut window, range, access, start)?;
             let owner = window.queue_pair();
             ask(&mut pair, what, (start, key), 1, false)?;
@@ -158,8 +158,8 @@ fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// Windows of a pool are bound, used by the peer and revoked in turn, all posted at once. Each use has its
-/// own key.
+/// Windows of a pool are bound, read by the peer and revoked, six times in turn. Each use has its own key,
+/// and keys of earlier uses are refused.
 fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(64, 1);
@@ -187,7 +187,7 @@ fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Ve
     Ok(())
 }
 
-/// SEND with invalidation revokes a window from the other side. Its owner binds it again.
+/// The peer revokes a window by SEND with invalidation. Its owner binds it again.
 fn m81_the_peer_invalidates_a_window(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(64, 1);

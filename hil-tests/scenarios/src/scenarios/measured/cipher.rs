@@ -1,4 +1,5 @@
-//! AES-XTS: job sizes, tweaks, combinations outside of the table, and the refusal of keys.
+//! Measurements of AES-XTS: sizes of transfers, tweaks, combinations with a signature that the man page's
+//! table lacks, and the refusal of keys.
 
 use super::super::fixture::{BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, crypto, dif_domain, part, pattern};
 use super::measurement::{Measurement, Tell, compared, fitting, measurement, send, side};
@@ -23,8 +24,8 @@ fn dek(fixture: &mut MkeyFixture<'_>) -> DekId {
     fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None })
 }
 
-/// Sizes that violate the rule, and sizes that follow it and that AES-XTS cannot encrypt (528 + 1040 k in
-/// units of 520).
+/// Reports the result of transfers with unusual sizes. Some sizes violate the man page's rule. Others follow
+/// it, but AES-XTS cannot encrypt them (528 + 1040 k bytes with data units of 520).
 fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture);
@@ -39,7 +40,7 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             let told = match send(&mut fixture, Tx::Send, 0, size) {
                 Err(what) => what,
                 Ok(wire) => {
-                    // The expected bytes of the whole units are known.
+                    // Only the whole data units have known expected bytes.
                     let whole = size / data_unit.bytes() as usize * data_unit.bytes() as usize;
                     let cipher = expected::encrypt(&KEY_128, data_unit, new.tweak, part(&data, 0..whole));
                     let rest = part(&wire, whole..size);
@@ -62,8 +63,8 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// The tweak of the second unit if the first one is at the end of a range, and the first tweak of a transfer
-/// from the middle.
+/// Reports two tweaks: that of the second data unit if the tweak of the first is at the end of a range, and
+/// that of a transfer from the middle.
 fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture);
@@ -104,7 +105,8 @@ fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// The two combinations that are missing in the table and that no provider refuses.
+/// Reports the bytes of the two combinations that the man page's table lacks and the reference provider
+/// accepts.
 fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = dek(&mut fixture);
@@ -129,7 +131,7 @@ fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Ver
     Ok(())
 }
 
-/// The syndromes of a wrong keytag, a missing DEK, and missing crypto properties, at both sides.
+/// Reports the syndromes on both sides for a wrong keytag, a missing DEK, and missing crypto properties.
 fn gap07_how_keys_are_refused(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let tag = Some([1, 2, 3, 4, 5, 6, 7, 8]);

@@ -1,4 +1,4 @@
-//! Signatures: values, masks, parts of blocks, tags and offsets.
+//! Measurements of signatures: values, masks, parts of blocks, tags and offsets.
 
 use super::super::fixture::{
     DIF, MkeyFixture, SIGNATURE, dif_domain, domain, flipped, part, pattern, replaced,
@@ -39,8 +39,8 @@ fn sum(block: &[u8], start: u32) -> u16 {
     sum as u16
 }
 
-/// The guard of three blocks with a seed of all ones. Only the block of zeros shows the start value of the
-/// sum.
+/// Reports the guard (Internet checksum) of three blocks with a seed of all ones. Only the block of zeros
+/// shows the start value of the sum.
 fn gap01_internet_checksum(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let blocks = [("zeros", vec![0; 512]), ("A5", vec![0xa5; 512]), ("a pattern", pattern(512, 1))];
@@ -63,7 +63,8 @@ fn gap01_internet_checksum(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// With a single bit of the check mask set: which flipped bytes of the signature in memory are noticed?
+/// Sets a single bit of the check mask, and reports the bytes of the signature in memory whose change the
+/// device notices.
 fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let kinds = [
@@ -92,7 +93,8 @@ fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> 
     Ok(())
 }
 
-/// Transfers of whole blocks from the middle, of parts of blocks, and from inside a block, both ways.
+/// Reports the results of transfers that begin in the middle, end inside a block, or begin inside a block,
+/// both ways.
 fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(2048, 1), Some(&BlockSignature::wire(WIRE)), None);
@@ -122,8 +124,9 @@ fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Ver
     Ok(())
 }
 
-/// The second of three blocks is escaped and has a wrong guard. Which reference tag does the device expect in
-/// the third block, and which fields does it write for the escaped block if the output has another signature?
+/// The second of three blocks is escaped and has a wrong guard. Reports the reference tag that the device
+/// expects in the third block. Also reports the fields that the device writes for the second and the third
+/// block if the output has another signature.
 fn gap08_reference_tags_behind_an_escaped_block(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (escape, name) in [(Escape::AppTag, "by app tag"), (Escape::AppAndRefTag, "by both tags")] {
@@ -149,13 +152,14 @@ fn gap08_reference_tags_behind_an_escaped_block(board: &mut dyn Board, tell: Tel
         let field = |block: usize| hex(part(&wire, block * 520 + 512..(block + 1) * 520));
         tell(&format!("field made of a block escaped {name}"), &field(1));
         tell(&format!("field made of the block behind one escaped {name}"), &field(2));
-        // Clears the error of this measurement.
+        // This call takes the error of this measurement, so that the next one begins without.
         fixture.error()?;
     }
     Ok(())
 }
 
-/// Checksums of 512 bytes of A5. Those with seed ones are computed only; hardware tests assert the others.
+/// Reports the signatures of 512 bytes of A5. Hardware tests of other projects assert the values for a seed
+/// of zeros. The expected values for a seed of ones are only computed.
 fn gap12_checksums_of_a5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (seed, name) in [(Seed::Zeros, "zeros"), (Seed::Ones, "ones")] {

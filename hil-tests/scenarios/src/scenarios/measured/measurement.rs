@@ -7,17 +7,17 @@ use crate::qp_pair::{Moved, Rx, Tx, Verdict};
 use alloc::string::String;
 use mlx5_mkey::queue::Failure;
 
-/// Reports the name of a measured value, and the value.
+/// The function by which a measurement reports a value: its arguments are the value's name and the value.
 pub type Tell<'t> = &'t mut dyn FnMut(&str, &str);
 
 /// A measurement of a behaviour that no document states.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement {
-    /// The name, which begins with the number of the gap.
+    /// The name, which begins with the number of the gap in `DEVICE.md`.
     pub name: &'static str,
     /// The capabilities that the measurement needs.
     pub needs: Needs,
-    /// Asks the device. Fails only if the question cannot be asked.
+    /// Measures the behaviour. Fails only if the measurement is impossible.
     pub run: fn(&mut dyn Board, Tell<'_>) -> Verdict,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Describes the result of one side.
+/// Describes the result of a transfer at one side.
 pub(crate) fn side(failure: Option<Failure>) -> String {
     match failure {
         None => "well".into(),
@@ -67,7 +67,7 @@ pub(super) fn outcome(
                 Some(_) => format!("refused: requester {}, receiver {}", side(requester), side(receiver)),
             })
         }
-        // A missing answer is a result too.
+        // A transfer that never completes is a result too.
         Err(what) => {
             fixture.pair.reconnect();
             Err(format!("no completion ({what})"))
@@ -75,7 +75,7 @@ pub(super) fn outcome(
     }
 }
 
-/// Moves bytes out of the mkey.
+/// Moves bytes out of the mkey. Returns the bytes on the wire, or a description of the failure.
 pub(super) fn send(
     fixture: &mut MkeyFixture<'_>,
     way: Tx,
@@ -86,7 +86,7 @@ pub(super) fn send(
     outcome(fixture, moved)
 }
 
-/// Moves bytes into the mkey.
+/// Moves bytes into the mkey. Returns the bytes on the wire, or a description of the failure.
 pub(super) fn receive(
     fixture: &mut MkeyFixture<'_>,
     way: Rx,
@@ -110,7 +110,7 @@ pub(super) fn compared(found: Result<alloc::vec::Vec<u8>, String>, expected: &[u
     }
 }
 
-/// Returns the names of the candidates that fit.
+/// Returns the names of the candidates that fit the measured value, as one text.
 pub(super) fn fitting<'a>(candidates: impl IntoIterator<Item = (&'a str, bool)>) -> String {
     let names: alloc::vec::Vec<&str> =
         candidates.into_iter().filter(|(_, fits)| *fits).map(|(name, _)| name).collect();

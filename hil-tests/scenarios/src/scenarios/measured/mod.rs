@@ -1,8 +1,8 @@
-//! Measurements of device behaviour that no document states: each asks the device and reports the value. The
-//! numbers are those of `DEVICE.md`, "Gaps: what to measure on a board".
+//! Measurements of device behaviour that no document states. Each measurement reports its values. The numbers
+//! in their names are those of `DEVICE.md`, "Gaps: what to measure on a board".
 //!
-//! A measurement needs hardware, because a software device behaves as we assumed. The tests run them on the
-//! software device too: there each must return the assumption.
+//! A measurement needs hardware, because a software device behaves as its authors assumed. Unit tests also
+//! run all measurements on the software device, where each must report the assumed value.
 
 mod cipher;
 mod integrity;

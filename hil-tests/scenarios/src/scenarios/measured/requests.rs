@@ -1,4 +1,4 @@
-//! Requests that the library never writes, and the time of one that it writes.
+//! Measurements with requests that the library never writes, and of the time that a configuration takes.
 
 use super::super::changed::{BSF, FLAGS, configure};
 use super::super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, dif_domain, domain, pattern};
@@ -22,7 +22,8 @@ pub(super) const ALL: &[Measurement] = &[
 const MEMORY_SELECTOR: usize = BSF + 3;
 const RAW_SIZE: usize = BSF + 4;
 
-/// All known requests set the raw data size to all ones. Other values, with a transfer of two blocks.
+/// Reports the results of transfers of two blocks with various raw data sizes in the BSF. All known software
+/// writes all ones.
 fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let own = dif_domain(DIF, BlockSize::B512);
     let data = pattern(1024, 1);
@@ -40,8 +41,8 @@ fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// The device strips signatures of memory from outgoing data: the first byte missing on the wire is at the
-/// block size.
+/// Reports the block size that block size selector 5 stands for. The device strips the signatures of memory
+/// from outgoing data, so the offset of the first missing byte is the block size.
 fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let kind = domain(Signature::Crc32c(Seed::Ones));
     for selector in [1, 5] {
@@ -60,13 +61,14 @@ fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             },
         };
         tell(&format!("block size selector {selector}"), &told);
-        // The signatures are wrong on purpose.
+        // The memory contains no correct signatures. This call takes the error that they cause.
         fixture.error()?;
     }
     Ok(())
 }
 
-/// A UMR with each of the checks, and with both, on a new mkey and on a configured one.
+/// Reports the results of a UMR with each of its two checks, and with both, on a new mkey and on a configured
+/// one.
 fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let inline = UmrFlags::new().with_inline(true);
     for (name, flags) in [
@@ -90,7 +92,8 @@ fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// The time from posting to the completion, amid many others: the cost of SET_PSV.
+/// Reports the time from posting a configuration to its completion, with and without SET_PSV, as the median
+/// of many.
 fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     const TIMES: usize = 201;
     let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B512));
