@@ -70,7 +70,7 @@ impl End {
         Ok(())
     }
 
-    /// Waits for a message, and counts the completions of sends meanwhile.
+    /// Waits for a message and returns its number. Completions of sends that arrive meanwhile are ignored.
     async fn message(&mut self) -> Result<u64, Failure> {
         loop {
             match self.completion().await?.outcome {

@@ -1,8 +1,8 @@
 //! Measurements of `cargo xtask bench --emulator` besides perftest: mkeys per second that the device `mlx5_0`
 //! creates and destroys, and the speed of this machine without a device. Prints a name and a number for each.
 //!
-//! `emulator_load mkeys` needs a device. `emulator_load machine CORE` needs none: it starts itself on another
-//! core as the other end of a connection.
+//! `emulator_load mkeys` needs a device. `emulator_load machine CORE` needs none: it starts itself on core
+//! CORE as the other end of a connection.
 
 use mlx5_mkey::devx::{Device, MkeySpec};
 use std::error::Error;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const TIME: Duration = Duration::from_secs(1);
 /// Bytes of a message.
 const PING: usize = 4096;
-/// Bytes of a write and of a copy.
+/// Bytes of a write to a connection, and of a copy in memory.
 const BLOCK: usize = 1 << 16;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -99,7 +99,7 @@ fn echo() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends until the other end closes.
+/// Connects to `address`, and sends until the other end closes.
 fn send(address: &str) -> Result<(), Box<dyn Error>> {
     let mut stream = TcpStream::connect(address)?;
     let block = vec![1; BLOCK];
@@ -107,7 +107,7 @@ fn send(address: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns a command that runs this program in another role, on a core.
+/// Returns a command that runs this program in another role, on this core.
 fn itself(role: &str, core: &str) -> std::io::Result<Command> {
     let mut command = Command::new("taskset");
     command.args(["-c", core]).arg(std::env::current_exe()?).arg(role).stdin(Stdio::null());

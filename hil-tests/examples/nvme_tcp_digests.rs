@@ -63,7 +63,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
         ..MkeyConfig::UNCHANGED
     };
     let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
-    // The header, and the data in two pieces.
+    // The layouts: the header is one piece of memory, the data two.
     let (header, middle) = ([memory.entry(0..HEADER.len())?], HEADER.len() + 1000);
     let pieces = [memory.entry(HEADER.len()..middle)?, memory.entry(middle..HEADER.len() + DATA)?];
     let layouts = [&header[..], &pieces[..]];
@@ -108,7 +108,8 @@ const fn behind(remote: Remote, header: Sge) -> Remote {
     Remote { address: remote.address + header.length as u64, ..remote }
 }
 
-/// Maps header and data to the two mkeys. Returns the PDU, which consists of both.
+/// Maps header and data to the two mkeys. Returns the data segments of both, each of which includes the
+/// digest.
 fn configure(
     id: u64,
     queue: &mut QueuePair<64, 16>,

@@ -1,7 +1,7 @@
 /*
  * Opens a device through libmlx5, creates an mkey with T10-DIF on the wire inside AES-XTS, writes through the mkey to
  * plain memory and compares the result. Then reads the data back with a flipped bit, and prints which block is wrong.
- * The same as protected_write.rs.
+ * protected_write.rs does the same.
  *
  *   cc -std=c11 protected_write.c $(pkg-config --cflags --libs mlx5-mkey) -o protected_write
  *
@@ -66,7 +66,10 @@ static int open_device(struct service *s, const char *name)
         mlx5mk_cq_create(s->device, 128, &s->cq, &s->error) < 0 ||
         mlx5mk_qp_create(s->pd, s->cq, s->cq, &spec, &s->qp, &s->error) < 0)
         return -1;
-    /* Connected to itself. To connect to a peer, use mlx5mk_qp_address and mlx5mk_qp_connect. */
+    /*
+     * The queue pair is connected to itself. To connect to a peer, use mlx5mk_qp_address and
+     * mlx5mk_qp_connect.
+     */
     return mlx5mk_qp_connect_local(s->qp, mlx5mk_qp_number(s->qp), &s->error);
 }
 
@@ -136,14 +139,14 @@ static int transfer(struct service *s, mlx5mk_mkey mkey, uint32_t operation, uin
         .sges = &all,
         .sge_count = 1,
     };
-    /* For each I/O: set the values that depend on its blocks. */
+    /* Tweak and tags depend on the blocks of the I/O: each I/O sets them. */
     if (mlx5mk_prepared_set_tweak(s->prepared, LBA, 0, &s->error) < 0 ||
         mlx5mk_prepared_set_tags(s->prepared, MLX5MK_WIRE, 0xf11e, LBA, &s->error) < 0)
         return -1;
     int posted = mlx5mk_post_configure(s->qp, id, 0, s->pool, mkey, s->prepared, entries, 2, &s->error);
     if (posted == MLX5MK_OK)
         posted = mlx5mk_post(s->qp, &request, &s->error);
-    /* Ring even if the second request was refused: the first is posted. */
+    /* The doorbell is rung even if the second request was refused, because the first is posted. */
     mlx5mk_doorbell(s->qp);
     return posted;
 }
@@ -178,7 +181,7 @@ static int finish(struct service *s, uint64_t id)
     }
 }
 
-/* Writes, and compares the result. */
+/* Writes the data to the target, and compares the bytes there with the expected ones. */
 static int write_out(struct service *s, mlx5mk_mkey mkey)
 {
     if (transfer(s, mkey, MLX5MK_OP_RDMA_WRITE, 2) < 0 || finish(s, 2) < 0)
@@ -221,13 +224,13 @@ static int run(struct service *s, const char *name)
     int result = write_out(s, mkey);
     if (result == 0)
         result = read_back(s, mkey);
-    /* No peer knows the key of this mkey. */
+    /* No peer knows the key of this mkey, so that the mkey may go back without an invalidation. */
     if (result == 0)
         result = mlx5mk_pool_put(s->pool, mkey, NULL, &s->error);
     return result;
 }
 
-/* Destroys children first. NULL is ignored. */
+/* Destroys each object before those that it was created from. The functions ignore NULL. */
 static int destroy(struct service *s)
 {
     mlx5mk_prepared_destroy(s->prepared);

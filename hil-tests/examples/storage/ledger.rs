@@ -28,7 +28,7 @@ pub(crate) struct Ledger {
     initiator: Option<u64>,
     /// The corrupted blocks, in order.
     pub(crate) corrupted: Vec<u64>,
-    /// The corrupted blocks that were not found yet.
+    /// The corrupted blocks that were not found yet, each with the offset and the new value of its byte.
     open: BTreeMap<u64, (u64, u8)>,
     /// Blocks that were reported without a corruption.
     pub(crate) unexpected: Vec<u64>,
@@ -76,8 +76,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Flips a bit of a block, at most once per run: a found block stays corrupt until the initiator hears of
-    /// it.
+    /// Flips a bit of a block, unless the block was corrupted before: a found block stays corrupt until the
+    /// initiator hears of it.
     pub(crate) fn corrupt(&mut self, volume: &File, lba: u64) -> Outcome {
         if self.corrupted.contains(&lba) {
             return Ok(());
@@ -99,7 +99,8 @@ impl Ledger {
         if self.open.remove(&lba).is_some() {
             writeln!(self.file, "found {lba}")?;
         } else if !self.corrupted.contains(&lba) {
-            // An initiator that did not hear of a report reads the block again.
+            // A corrupted block may be reported again, if the initiator missed the first report. Any other
+            // block is unexpected.
             self.unexpected.push(lba);
         }
         Ok(())

@@ -39,7 +39,7 @@ impl Part {
     }
 }
 
-/// The load.
+/// The load of a run: its commands, and the expected bytes of each block.
 pub(crate) struct Load {
     pub(crate) phase: Phase,
     /// Number of writes of each block.
@@ -49,7 +49,7 @@ pub(crate) struct Load {
     max_blocks: u32,
     mix: Mix,
     random: Random,
-    /// An operation that found no free part of the volume.
+    /// An operation that was drawn, and waits for a free part of the volume.
     drawn: Option<(u8, u32)>,
     /// Random bytes from which all blocks take theirs: copying is faster than drawing.
     noise: Vec<u8>,
@@ -139,7 +139,7 @@ impl Load {
         (if is_read { Command::READ } else { Command::WRITE }, self.max_blocks.min(blocks))
     }
 
-    /// Marks a part as busy. Returns `None` if it is busy already.
+    /// Marks a part as busy, and returns it. Returns `None` if it is busy already.
     fn begin(&mut self, part: Part) -> Option<Part> {
         let busy = self.busy.get_mut(part.range())?;
         if busy.contains(&true) {
@@ -174,8 +174,8 @@ impl Load {
         }
     }
 
-    /// Returns the first block of a part whose bytes differ from the last written ones. `wanted` has room for
-    /// as many bytes.
+    /// Returns the first block of a part whose bytes differ from the last written ones. `wanted` is a buffer
+    /// as long as `bytes`.
     pub(crate) fn difference(&self, part: Part, bytes: &[u8], wanted: &mut [u8]) -> Option<u64> {
         self.content(part, wanted);
         if wanted == bytes {

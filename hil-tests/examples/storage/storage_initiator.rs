@@ -100,7 +100,7 @@ const TRIES: u32 = 10;
 /// A read or write in progress.
 struct Io {
     part: Part,
-    /// Start of the command, and its start on this connection.
+    /// Start of the command. Its start on the present connection is in `begun`.
     start: Instant,
     begun: Instant,
     /// The part to read again after this block was rewritten.
@@ -124,7 +124,7 @@ struct Tally {
 
 impl Tally {
     fn new(ios: u64) -> Outcome<Self> {
-        // Hidden without a terminal, and without I/Os to count.
+        // The progress bar hides itself without a terminal. Without I/Os to count it is hidden here.
         let bar = if ios > 0 { ProgressBar::new(ios) } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template(
             "{wide_bar} {human_pos} of {human_len}, {msg}, {eta} left",
@@ -152,7 +152,7 @@ impl Tally {
     fn add(&mut self, io: &Io) {
         self.done += 1;
         self.bytes += io.part.bytes() as u64;
-        // Longer times count as the longest one.
+        // Times beyond the range of the histogram count as its longest time.
         self.latencies.saturating_record(io.start.elapsed().as_micros() as u64);
         let tenth = (self.ios / 10).max(1);
         if self.done.is_multiple_of(256) && self.done <= self.ios {
@@ -210,7 +210,7 @@ struct Initiator<'a> {
 
 /// The device's objects.
 struct Gear {
-    // Dropped before the memory that its requests use.
+    // The first field, so that the link is dropped before the memory that its requests use.
     link: Link,
     /// Memory for the data of each slot.
     memory: Buffer,
@@ -274,7 +274,7 @@ impl<'a> Initiator<'a> {
             control,
             gear,
             slots: (0..spec.slots()).map(|_| None).collect(),
-            // Slots of all queue pairs in turn.
+            // Consecutive free slots belong to different queue pairs, so that the load is spread.
             free: (0..spec.depth)
                 .flat_map(|tag| (0..spec.queues).map(move |queue| queue * spec.depth + tag))
                 .collect(),
@@ -306,7 +306,7 @@ impl<'a> Initiator<'a> {
         }
     }
 
-    /// Completes a phase.
+    /// Runs a phase of the load until all its commands are complete.
     fn perform(&mut self, phase: Phase) -> Outcome {
         self.load.phase = phase;
         while !(self.load.is_over() && self.free.len() == self.slots.len()) {
@@ -357,7 +357,7 @@ impl<'a> Initiator<'a> {
     fn begin(&mut self, slot: usize, part: Part, start: Instant, again: Option<Part>) -> Outcome {
         let bytes = part.bytes();
         let base = slot * self.offer.max_blocks as usize * BLOCK;
-        // Pieces of random lengths; the last one in memory comes first.
+        // The data consist of pieces of random lengths. The first piece of data is the last in memory.
         let mut cuts: [usize; PIECES + 1] = std::array::from_fn(|_| self.random.below(bytes as u64) as usize);
         (cuts[0], cuts[PIECES]) = (0, bytes);
         cuts.sort_unstable();
@@ -440,7 +440,8 @@ impl<'a> Initiator<'a> {
                     self.tally.bar.suspend(|| println!("initiator: LBA {block}: {error}"));
                     self.tally.named.push(block);
                 }
-                // With mirrored volumes the block would come from the mirror.
+                // The initiator rewrites the block, because it knows the data. With mirrored volumes the data
+                // would come from the mirror.
                 let part = Part { opcode: Command::WRITE, lba: block, blocks: 1 };
                 return self.begin(slot, part, io.start, Some(io.part));
             }

@@ -72,7 +72,7 @@ use storage::process::Usage;
 use storage::{DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The name of a request that sends a response. Other names are slots.
+/// The id of each request that sends a response. The ids of all other requests are slots.
 const RESPONSE: u64 = u64::MAX;
 
 /// Serves a volume, encrypted and protected by T10-DIF, to a storage initiator, on this machine or another.
@@ -184,8 +184,8 @@ struct Target {
     transfer_size: RequestSize,
     /// Encrypted data in transit, with room for one command per slot.
     staging: Buffer,
-    /// Data between file and staging memory, which the device may write and which therefore has no
-    /// references.
+    /// A buffer for data between file and staging memory. The device may write to the staging memory at any
+    /// time, so that the program must not hold references to it.
     scratch: Vec<u8>,
     /// Configurations for data from the volume to the wire, and from the wire to the volume.
     outgoing: PreparedConfig,
@@ -297,7 +297,8 @@ impl Target {
                 Err(trouble) => println!("target: {}", trouble?),
             }
         }
-        // As after the death of the process: volume and ledger exist.
+        // The target creates all objects anew, as after the death of the process. Volume and ledger exist
+        // already.
         let start = Instant::now();
         let mut new = loop {
             match Self::new(arguments).map_err(Trouble::of) {
@@ -379,7 +380,8 @@ impl Session<'_> {
         };
         target.ledger.begin(initiator)?;
         target.link.connect(&queues)?;
-        // Somewhat early, so that all corruptions are done even if there are fewer reads than expected.
+        // The corruptions come somewhat early, so that all are done even if there are fewer reads than
+        // expected.
         let left = target.corrupt.saturating_sub(target.ledger.corrupted.len() as u64);
         self.corrupt_every = (reads * 3 / 4).checked_div(left).map_or(u64::MAX, |every| every.max(1));
         Ok(self.control.say(&Line::Ready)?)
@@ -468,7 +470,7 @@ impl Session<'_> {
             }
             (None, _) => response(&command, Response::DONE, 0),
             (Some(wrong), opcode) => {
-                // Data that changed on the way here is not stored.
+                // Data of a write that have changed on the way from the initiator are not stored.
                 if opcode == Command::READ {
                     target.ledger.found(wrong)?;
                 }

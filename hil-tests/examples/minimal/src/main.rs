@@ -57,7 +57,7 @@ pub fn minimal_poll(
     completions.poll(&mut router).transpose().map_err(Fault::Completion)
 }
 
-/// The first instruction of a machine without a system.
+/// The entry point on a machine without a system.
 #[cfg(target_os = "none")]
 #[unsafe(no_mangle)]
 extern "C" fn _start(service: extern "C" fn(write: *const (), poll: *const ()) -> !) -> ! {

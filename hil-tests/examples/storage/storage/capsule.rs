@@ -20,7 +20,7 @@ pub(crate) struct Command {
     pub(crate) tag: U16,
     /// [`Command::READ`] or [`Command::WRITE`].
     pub(crate) opcode: u8,
-    /// 0.
+    /// Reserved, always 0.
     pub(crate) reserved: u8,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Response {
     pub(crate) tag: U16,
     /// [`Response::DONE`], [`Response::CORRUPT`] or [`Response::INVALID`].
     pub(crate) status: u8,
-    /// 0.
+    /// Reserved, always 0.
     pub(crate) reserved: [u8; 5],
 }
 

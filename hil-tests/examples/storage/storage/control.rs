@@ -26,7 +26,7 @@ pub(crate) enum Line {
     Usage(super::process::Usage),
     /// The initiator is done.
     Bye,
-    /// The target's answer: its corrupted and found blocks.
+    /// The target's answer to `Bye`: the corruptions of its volume, and their reports.
     Account(Account),
 }
 
@@ -93,7 +93,7 @@ impl Control {
     /// Closes the connection: the other side notices.
     #[allow(dead_code, reason = "the target takes another connection where this one is gone")]
     pub(crate) fn close(&self) {
-        // Fails on a closed connection.
+        // The call fails if the connection is closed already, which does no harm.
         let _ = self.stream.get_ref().shutdown(Shutdown::Both);
     }
 
@@ -164,7 +164,8 @@ mod tests {
     #[test]
     fn a_message_that_does_not_end_is_refused() {
         let (mut control, mut other) = connected();
-        // A reader that wants more bytes gets the end of the stream. The writer fails when the reader stops.
+        // A reader without a limit would reach the end of the stream instead. The writer fails when the
+        // reader stops reading.
         let sender = thread::spawn(move || drop(other.write_all(&vec![b'['; LONGEST + 1])));
         let why = control.next().expect_err("no message");
         let named = why.get_ref().and_then(|why| why.downcast_ref());

@@ -54,7 +54,7 @@ impl LinkSpec {
 pub(crate) enum Event {
     /// A message has arrived on this queue pair.
     Message { queue: usize, bytes: [u8; CAPSULE] },
-    /// The send request with this name is complete.
+    /// The send request with this id is complete.
     #[allow(dead_code, reason = "the initiator waits for responses, not for its commands to be sent")]
     Sent(u64),
     /// A request has failed, and its queue pair with it.
@@ -91,7 +91,8 @@ impl Link {
         let mut queues = QpTable::new();
         let mut qpns = Vec::new();
         for _ in 0..spec.queues {
-            // The position in the table, by which completions find their queue pair without a search.
+            // The user index is the position in the table. By this index completions find their queue pair
+            // without a search.
             let user_index = UserIndex::new(queues.next_user_index())?;
             let of_queue = QueuePairSpec { entries_per_slot: 1, user_index, ..QueuePairSpec::default() };
             let queue: Box<Queue> = Box::new(device.create_qp(&pd, &cq, &cq, of_queue)?);
@@ -132,7 +133,7 @@ impl Link {
         Ok(())
     }
 
-    /// Returns name and buffer of a receive request.
+    /// Returns the id and the buffer of a receive request.
     fn receive(&self, queue: usize, slot: usize) -> Outcome<(u64, Sge)> {
         let number = queue * MAX_DEPTH + slot;
         Ok((number as u64, self.inbox.sge(number * CAPSULE..(number + 1) * CAPSULE)?))
@@ -189,7 +190,8 @@ impl Link {
         Ok(self.completions.check(mkey)?)
     }
 
-    /// Checks that the device still completes requests: it stops writing to a completion queue that was full.
+    /// Checks that the device has reported no error. For example, after the overrun of a completion queue it
+    /// completes no further requests.
     ///
     /// # Errors
     /// [`Broken`].
@@ -205,14 +207,16 @@ impl Link {
         for queue in self.queues.iter_mut() {
             outstanding += queue.reset(&mut [&mut self.completions])?.sends.len();
         }
-        // Waiting signature errors belong to commands that will be repeated.
+        // Signature errors that are still in the completion queue belong to commands that will be repeated.
+        // They are dropped.
         while self.completions.poll(&mut self.queues.router(&mut self.mkeys)).is_some() {}
         self.options = options(self.spec.gid_index)?;
         for mkey in self.mkeys.iter_mut() {
             // A configuration may be among the incomplete requests. Whether the device has executed it is
             // unknown.
             mkey.forget();
-            // Its errors will be reported again when the data is moved again.
+            // An error of the mkey is dropped, too: the device will report it again when the data is moved
+            // again.
             let _ = self.completions.check(mkey);
         }
         Ok(outstanding)
@@ -230,7 +234,8 @@ impl Link {
     }
 }
 
-/// Returns options for the next connection, by which late packets of the one before are recognized.
+/// Returns options for the next connection. Its first packet number depends on the time, so that late packets
+/// of an earlier connection are recognized.
 fn options(source_gid_index: u8) -> Outcome<ConnectOptions> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let first_psn = Psn::new(now.subsec_micros() & Psn::MAX.get())?;

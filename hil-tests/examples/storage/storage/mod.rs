@@ -127,7 +127,8 @@ impl Trouble {
             Err(error) if error.downcast_ref().is_some_and(is_of_peer) => {
                 Ok(Self::Peer(Lost(error.to_string())))
             }
-            // A completion entry refers to no known object: what else the device has lost is unknown.
+            // After these errors the device's objects are in an unknown state. For example, a completion
+            // entry has named an unknown queue pair.
             Err(error)
                 if error.is::<DevxError>() || error.is::<CompletionError>() || error.is::<Broken>() =>
             {

@@ -1,4 +1,4 @@
-//! The classification of errors after which a program continues.
+//! Tests of the classification of errors after which a program continues.
 
 use super::{Broken, Lost, Trouble};
 use mlx5_mkey::devx::DevxError;
