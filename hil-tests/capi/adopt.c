@@ -78,7 +78,10 @@ static void write_through_an_mkey(mlx5mk_pd *pd, mlx5mk_cq *cq, mlx5mk_qp *qp)
 int main(void)
 {
     int devices = 0;
-    /* Set before the queue pair exists: completion entries must never hold received data. */
+    /*
+     * Must be set before the queue pair exists. Completion entries then never hold received data, as the
+     * library requires.
+     */
     CHECK(setenv("MLX5_SCATTER_TO_CQE", "0", 1) == 0);
     struct ibv_device **list = ibv_get_device_list(&devices);
     CHECK(list != NULL && devices > 0);

@@ -1,6 +1,4 @@
-/*
- * Macros and variables with which these programs check calls.
- */
+/* Macros and variables by which the test programs of this folder check calls. */
 
 #ifndef CHECK_H
 #define CHECK_H
@@ -23,7 +21,7 @@ static mlx5mk_error error;
         }                                                                                                     \
     } while (0)
 
-/* A call must be refused with this code. The error must have the code, too, and these words. */
+/* Checks that a call is refused with this code, and that its error has the code and contains these words. */
 #define REFUSED(wanted, words, call)                                                                          \
     do {                                                                                                      \
         memset(&error, 0x55, sizeof(error));                                                                  \
@@ -31,7 +29,7 @@ static mlx5mk_error error;
         CHECK(error.code == (wanted) && strstr(error.message, words) != NULL);                               \
     } while (0)
 
-/* A call must succeed. */
+/* Checks that a call succeeds. */
 #define DONE(call) CHECK((call) == MLX5MK_OK)
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Calls every function of the library for C that protected_write.c and adopt.c leave out, and checks that each
- * refuses invalid arguments. `cargo xtask capi --test` runs it on the software device, under valgrind.
+ * Calls functions of the library for C that protected_write.c and adopt.c leave out, and checks that each
+ * refuses invalid arguments. more_calls.c calls the rest. `cargo xtask capi --test` runs it on the software
+ * device, under valgrind.
  */
 
 #include "check.h"
@@ -11,7 +12,7 @@
 
 #define BYTES 4096
 
-/* Handles that no call has given out. */
+/* Handles that no call has returned. */
 static const mlx5mk_mkey no_mkey;
 static const mlx5mk_window no_window;
 
@@ -65,7 +66,10 @@ static void arguments_may_not_be_missing(void)
     CHECK(mlx5mk_qp_number(NULL) == 0);
     CHECK(mlx5mk_device_describe(NULL, NULL, 0) == 0);
     CHECK(mlx5mk_completion_words(NULL, NULL, 0) == 0);
-    /* Without room for words only the code is returned. NULL may be destroyed. */
+    /*
+     * Without room for an error, a call returns only its code. The functions that destroy an object accept
+     * NULL.
+     */
     CHECK(mlx5mk_pd_alloc(NULL, NULL, NULL) == MLX5MK_ARGUMENT);
     mlx5mk_device_close(NULL);
     mlx5mk_pd_free(NULL);
@@ -168,7 +172,7 @@ static mlx5mk_completion take(uint32_t kind, uint64_t id)
     return done;
 }
 
-/* Posts a request, which must succeed. */
+/* Posts a request, which must succeed. Returns its completion. */
 static mlx5mk_completion does(const mlx5mk_request *posted)
 {
     DONE(mlx5mk_post(first, posted, &error));
@@ -254,7 +258,7 @@ static void messages_arrive_with_what_was_sent_along(void)
         mlx5mk_doorbell(second);
         DONE(mlx5mk_post(first, &sent, &error));
         mlx5mk_doorbell(first);
-        /* Both orders of completion are possible. */
+        /* The send and the receive may complete in either order. */
         int received = 0;
         for (int both = 0; both < 2; both++) {
             mlx5mk_completion done;
@@ -364,7 +368,9 @@ static void mkeys_are_in_use_or_not(void)
     CHECK(done.operation == MLX5MK_OP_INVALIDATE);
     failed.kind = MLX5MK_FAILED;
     REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_pool_put(pool, mkey, &failed, &error));
-    /* Data that moved through the mkey may have the same name. */
+    /*
+     * A transfer through the mkey may have the same id, and its completion does not prove the invalidation.
+     */
     mlx5mk_completion moved = done;
     moved.operation = MLX5MK_OP_RDMA_WRITE;
     REFUSED(MLX5MK_IN_SERVICE, "in service", mlx5mk_pool_put(pool, mkey, &moved, &error));
@@ -447,7 +453,7 @@ static void configurations_are_checked_when_they_are_prepared(void)
 
 static void bytes_of_a_ring_are_told_in_words(void)
 {
-    /* A signalled NOP in block 0 of queue pair 0x77, then an unknown opcode. */
+    /* Block 0 is a signalled NOP of queue pair 0x77. Block 1 gets an unknown opcode below. */
     uint8_t blocks[128] = {0, 0, 0, 0, 0, 0, 0x77, 1, 0, 0, 0, 8}, entry[64] = {0};
     char words[4096];
     size_t length = 0;
@@ -466,7 +472,10 @@ static void bytes_of_a_ring_are_told_in_words(void)
     CHECK(words[0] == 0);
     REFUSED(MLX5MK_ARGUMENT, "bytes is NULL", mlx5mk_inspect(NULL, 1, 0, NULL, 0, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "what", mlx5mk_inspect(entry, 64, 8, NULL, 0, NULL, &error));
-    /* A send of a datagram queue, to queue pair 0x45: its kind must be known. Zeros were never written. */
+    /*
+     * The first block is a send of a datagram queue to queue pair 0x45, which is decoded only if the kind of
+     * queue is named. The second block is all zeros, so that it was never written.
+     */
     uint8_t datagram[128] = {0, 0, 0, 10, 0, 0, 0x77, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0x11, 0x11, 0x11, 0x11};
     datagram[27] = 0x45;
     CHECK(mlx5mk_inspect(datagram, 128, MLX5MK_INSPECT_SENDS, words, sizeof(words), NULL, &error) ==
@@ -480,7 +489,7 @@ static void bytes_of_a_ring_are_told_in_words(void)
         mlx5mk_inspect(datagram, 64, others[other], words, sizeof(words), NULL, &error);
         CHECK(strstr(words, "to queue pair 0x45") == NULL || others[other] == MLX5MK_INSPECT_SENDS_DC);
     }
-    /* The second half of an entry of 128 bytes says what is done. */
+    /* The fields of a completion entry of 128 bytes are in its second half. */
     uint8_t two[128] = {0};
     two[64 + 59] = 0x77;
     mlx5mk_inspect(two, 128, MLX5MK_INSPECT_COMPLETIONS_128, words, sizeof(words), NULL, &error);
@@ -500,7 +509,7 @@ static void a_queue_pair_that_failed_begins_anew(void)
     DONE(mlx5mk_post(first, &wrong, &error));
     mlx5mk_doorbell(first);
     mlx5mk_completion failed = take(MLX5MK_FAILED, 70);
-    /* Syndrome of the PRM: remote access error. */
+    /* 0x13 is the PRM's syndrome for a remote access error. */
     CHECK(failed.syndrome == 0x13 && strstr(error.message, "remote access") != NULL);
     DONE(mlx5mk_post(first, &nop, &error));
     REFUSED(MLX5MK_ARGUMENT, "sends and receives are two places", mlx5mk_qp_reset(first, &sent, &sent, &error));
@@ -528,7 +537,7 @@ int main(void)
     configurations_are_checked_when_they_are_prepared();
     bytes_of_a_ring_are_told_in_words();
     a_queue_pair_that_failed_begins_anew();
-    /* Any order is allowed, except that the completion queue comes last. */
+    /* Objects may be destroyed in any order, except that a completion queue comes after its queue pairs. */
     mlx5mk_device_close(device);
     mlx5mk_pd_free(pd);
     mlx5mk_qp_destroy(second);

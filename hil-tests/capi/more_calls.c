@@ -1,7 +1,7 @@
 /*
- * The calls that every_call.c leaves out: digests, interleaved layouts, memory of a dma-buf, shared PSVs, stores
- * of mkeys, caches of keys, lists in registered memory, mkeys created with their lists, memory windows, and
- * events. `cargo xtask capi --test` runs it on the software device, under valgrind.
+ * Makes the calls that every_call.c leaves out: digests, interleaved layouts, memory of a dma-buf, shared
+ * PSVs, stores of mkeys, caches of keys, lists in registered memory, mkeys created with their lists, memory
+ * windows, and events. `cargo xtask capi --test` runs it on the software device, under valgrind.
  */
 
 #define _GNU_SOURCE /* memfd_create */
@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A queue pair connected to itself. Requests move data from the first half of `memory` to the second. */
+/* The queue pair is connected to itself. Requests move data between the two halves of `memory`. */
 #define HALF 2048
 static mlx5mk_device *device;
 static mlx5mk_pd *pd;
@@ -56,7 +56,7 @@ static int finish(uint64_t id)
     }
 }
 
-/* Writes all data of an mkey to the second half at `at`, or reads the data from there. */
+/* Writes all data of an mkey to offset `at` of the second half, or reads the data from there. */
 static void move(uint64_t id, uint32_t operation, mlx5mk_pool *pool, mlx5mk_mkey mkey, size_t at, uint32_t bytes)
 {
     mlx5mk_range all = {0, bytes, 0};
@@ -71,7 +71,7 @@ static void move(uint64_t id, uint32_t operation, mlx5mk_pool *pool, mlx5mk_mkey
     DONE(mlx5mk_post(qp, &request, &error));
 }
 
-/* Maps an mkey to the first half at `at`. */
+/* Maps an mkey to `bytes` bytes at offset `at` of the first half. */
 static void lay(mlx5mk_pool *pool, mlx5mk_mkey mkey, const mlx5mk_prepared *prepared, size_t at, uint32_t bytes)
 {
     mlx5mk_range entry = {(uintptr_t)(memory + at), bytes, lkey};
@@ -125,8 +125,8 @@ static void a_digest_is_behind_the_data(void)
 }
 
 /*
- * A queue pair has two completion queues, and the pool was made for the queue of the sends. An error in received
- * data comes to the other one.
+ * A queue pair has two completion queues, and the pool was made for the queue of the sends. A signature error
+ * in received data arrives at the other queue, and is reported all the same.
  */
 static void errors_at_the_other_queue_are_told(void)
 {
@@ -172,7 +172,10 @@ static void errors_at_the_other_queue_are_told(void)
             REFUSED(MLX5MK_SIGNATURE, "guard", mlx5mk_mkey_check(pool, mkey, &bad, &error));
             CHECK(bad.part == MLX5MK_BAD_GUARD && bad.domain == MLX5MK_WIRE && bad.block == 0);
         } else {
-            /* Nobody asks: the next use of the mkey has no error. */
+            /*
+             * The mkey goes back before its error was asked for. The next use of the mkey must begin without
+             * an error.
+             */
             DONE(mlx5mk_pool_put(pool, mkey, NULL, &error));
             DONE(mlx5mk_pool_take(pool, &mkey, &error));
         }
@@ -223,7 +226,7 @@ static void handles_are_of_one_pool(void)
     REFUSED(MLX5MK_FULL, "in use", mlx5mk_pool_take(pools[0], &again, &error));
     REFUSED(MLX5MK_FULL, "in use", mlx5mk_windows_take(windows[0], &later, &error));
 
-    /* The same element, used again. */
+    /* An mkey and a window go back and are taken again. The old handles are refused. */
     DONE(mlx5mk_pool_put(pools[0], mkeys[0], NULL, &error));
     DONE(mlx5mk_pool_take(pools[0], &again, &error));
     REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_pool_put(pools[0], mkeys[0], NULL, &error));
@@ -239,7 +242,10 @@ static void handles_are_of_one_pool(void)
     }
 }
 
-/* The tag stays, although the mkey allows a new one. The access rights are those from its creation. */
+/*
+ * Configurations of a minimal pool write neither tag nor access rights. The tag stays, although the pool
+ * allows a new one, and the rights are those from the creation.
+ */
 static void configurations_write_no_more_than_changes(void)
 {
     mlx5mk_pool *pool = NULL;
@@ -398,7 +404,10 @@ static void pools_take_mkeys_from_a_store(void)
     lay(pool, mkey, prepared, 0, 24);
     DONE(mlx5mk_pool_take(pool, &second, &error));
     lay(pool, second, prepared, 0, 24);
-    /* An mkey is taken out of service before it goes back. Two requests of one name are told apart. */
+    /*
+     * An mkey is taken out of service before it goes back. The pool tells two requests with the same id
+     * apart.
+     */
     DONE(mlx5mk_post_invalidate(qp, 2, MLX5MK_SIGNALED, pool, mkey, &error));
     DONE(mlx5mk_post_invalidate(qp, 2, MLX5MK_SIGNALED, pool, second, &error));
     mlx5mk_doorbell(qp);
@@ -483,7 +492,7 @@ static void a_failure_is_an_event(void)
     mlx5mk_events_destroy(NULL);
 }
 
-/* Entries of one byte each, the last byte first. */
+/* Number of entries of one byte each. The first entry maps the last byte. */
 #define ENTRIES 200
 
 static void lists_are_longer_than_a_request(void)
@@ -518,7 +527,7 @@ static void lists_are_longer_than_a_request(void)
     for (int i = 0; i < ENTRIES; i++)
         CHECK(there[i] == ENTRIES - 1 - i);
 
-    /* The request sets the first four entries, the list in memory the last four. */
+    /* Entries in a request replace the first four, and a list in registered memory replaces the last four. */
     for (int i = 0; i < 4; i++)
         entries[i].address = (uintptr_t)(memory + i);
     REFUSED(MLX5MK_CONFIG, "4", mlx5mk_post_replace(qp, 3, 0, pool, mkey, 2, entries, 4, &error));
@@ -532,7 +541,7 @@ static void lists_are_longer_than_a_request(void)
     for (int i = 0; i < 4; i++)
         CHECK(there[i] == i && there[ENTRIES - 4 + i] == i && there[4 + i] == ENTRIES - 5 - i);
 
-    /* One more list is appended. */
+    /* A list of four entries becomes the layout, and is appended to it once more. */
     REFUSED(MLX5MK_CONFIG, "entries", mlx5mk_post_append_list(qp, 6, 0, pool, mkey, list, &error));
     DONE(mlx5mk_post_configure_list(qp, 6, 0, pool, mkey, prepared, list, &error));
     REFUSED(MLX5MK_ARGUMENT, "list is NULL", mlx5mk_post_append_list(qp, 7, 0, pool, mkey, NULL, &error));
@@ -548,11 +557,11 @@ static void lists_are_longer_than_a_request(void)
     mlx5mk_list_destroy(NULL);
 }
 
-/* Pages of a region, the last one first, and one of them twice. */
+/* The pages of a region. The lists map some of them, out of order. */
 #define PAGE 4096
 static uint8_t pages[4 * PAGE] __attribute__((aligned(64)));
 
-/* Makes the addresses of four entries. None is a multiple of the entry's length. */
+/* Makes four entries of one page each. No address is a multiple of the page size. */
 static void place(mlx5mk_place places[4], uint32_t key)
 {
     static const int ORDER[4] = {2, 0, 1, 0};
@@ -560,7 +569,7 @@ static void place(mlx5mk_place places[4], uint32_t key)
         places[i] = (mlx5mk_place){(uintptr_t)(pages + ORDER[i] * PAGE + 9), key};
 }
 
-/* Reads bytes through a key, across the border of two entries. */
+/* Reads 8 bytes through a key, across the border of two entries, and compares them. */
 static void read_across(uint64_t id, uint32_t key, uint64_t address, const uint8_t expected[8])
 {
     mlx5mk_completion done;
@@ -635,7 +644,7 @@ static void mkeys_bring_their_lists(void)
     static mlx5mk_range ranges[300];
     DONE(mlx5mk_mr_register(pd, pages, sizeof(pages), all, &region, &error));
     DONE(mlx5mk_mr_keys(region, &page_key, NULL));
-    /* More entries than a request holds, the last one first. */
+    /* The list has more entries than a request holds. The first entry maps the highest address. */
     for (int i = 0; i < 300; i++)
         ranges[i] = (mlx5mk_range){(uintptr_t)(pages + 50 * (300 - i)), 5, page_key};
     REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_list_mkey_create(NULL, all, start, ranges, 300, &mkey, &error));
@@ -677,7 +686,7 @@ static void begin_anew(void)
     DONE(mlx5mk_qp_connect_local(qp, mlx5mk_qp_number(qp), &error));
 }
 
-/* Writes or reads 8 bytes through a key of the peer. Returns the outcome. */
+/* Writes or reads 8 bytes through a key of the peer. Returns the kind of the completion. */
 static uint32_t reach(uint32_t operation, uint64_t id, uint32_t key, uint64_t address)
 {
     mlx5mk_completion done;
@@ -732,7 +741,10 @@ static void windows_are_bound_and_revoked(void)
     CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.operation == MLX5MK_OP_INVALIDATE);
     DONE(mlx5mk_windows_put(windows, window, &done, &error));
     REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_windows_put(windows, window, &done, &error));
-    /* The next key of the same window. A request with the old key fails the queue pair and keeps the binding. */
+    /*
+     * The window is taken again and gets its next key. A request with the old key makes the queue pair fail,
+     * but the window stays bound.
+     */
     DONE(mlx5mk_windows_take(windows, &window, &error));
     REFUSED(MLX5MK_CONFIG, "not bound", mlx5mk_post_invalidate_window(qp, 4, 0, windows, window, &error));
     DONE(mlx5mk_post_bind(qp, 4, 0, windows, window, &range, MLX5MK_REMOTE_READ | MLX5MK_REMOTE_WRITE, 4096,
