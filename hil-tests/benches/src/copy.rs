@@ -1,4 +1,4 @@
-//! The bare copy: copies ready blocks into the ring and rings the doorbell.
+//! The bare copy, a side of the benchmarks that copies ready blocks into the ring and rings the doorbell.
 //!
 //! The code patches no field, checks no room, and ignores the ring's end.
 
@@ -13,7 +13,7 @@ use core::hint::black_box;
 use core::ptr;
 use mlx5_mkey::wire::{OCTOWORD_BYTES, Wqebb};
 
-/// The longest request: 63 octowords.
+/// Blocks of the longest request, which has 63 octowords.
 const LONGEST: usize = 16;
 
 /// The unit of one load and one store: a 16-byte register of the supported machines.
@@ -27,14 +27,14 @@ const _: () = assert!(size_of::<Octoword>() == OCTOWORD_BYTES);
 pub struct BareCopy {
     /// The ring, extended by the longest request, since the code ignores the ring's end.
     ring: Box<[Wqebb; BLOCKS + LONGEST]>,
-    /// The ready blocks, separate for each request.
+    /// The ready blocks of each request.
     ready: Vec<[Wqebb; LONGEST]>,
     publisher: Publisher,
     producer: u32,
 }
 
 impl BareCopy {
-    /// Makes blocks of zeros, since their contents make no difference.
+    /// Makes the ring and ready blocks of zeros, since the contents make no difference.
     pub fn new() -> Self {
         Self {
             ring: Box::new([Wqebb::ZERO; BLOCKS + LONGEST]),
@@ -44,7 +44,8 @@ impl BareCopy {
         }
     }
 
-    /// Copies requests whose size the compiler knows. With `PSV`, copies a SET_PSV after each.
+    /// Copies requests of `OCTOWORDS` octowords, a size that the compiler knows. With `PSV`, copies a SET_PSV
+    /// after each.
     #[inline(never)]
     fn copy<const OCTOWORDS: usize, const PSV: bool, const BATCHED: usize>(&mut self, requests: usize) {
         let Self { ring, ready, publisher, producer } = self;

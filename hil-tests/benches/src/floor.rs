@@ -20,23 +20,26 @@ use mlx5_mkey::wqe::Sge;
 type Words = [u64; 8];
 
 const QPN: u64 = 0x77;
-/// Opcodes.
+/// Opcodes of a UMR and of an RDMA WRITE.
 const UMR: u64 = 0x25;
 const RDMA_WRITE: u64 = 0x08;
-/// Second word of a control segment: the flag for a completion, and the fence after a request that changes an
-/// mkey.
+/// Bits of a control segment's second word: the flag for a completion, and the fence after a request that
+/// changes an mkey.
 const SIGNALLED: u64 = 0x08 << 32;
 const SMALL_FENCE: u64 = 0x20 << 32;
-/// UMR control segment: inline with four translation entries; and the size of one BSF of four octowords.
+/// First word of a UMR control segment: the flag for inline entries, and the size of four translation
+/// entries. `BSF` adds the size of one BSF of four octowords.
 const FOUR_ENTRIES: u64 = 0x8000_0000_0004_0000;
 const BSF: u64 = 4;
-/// Mask of the mkey's changed fields: length, key, access, free; and the bit for BSFs.
+/// Second word of a UMR control segment: the mask of the changed fields, which are length, key, access and
+/// free. `BSF_MASK` adds the bit for BSFs.
 const MKEY_MASK: u64 = 0x203c_2001;
 const BSF_MASK: u64 = 0x1000;
-/// Mkey context: remote read, any queue pair; and the bit for BSFs in use.
+/// First word of an mkey context: remote read is allowed, by any queue pair. `BSF_ENABLED`, in the second
+/// word, says that BSFs are in use.
 const CONTEXT: u64 = 0x0000_1000_ffff_ff00;
 const BSF_ENABLED: u64 = 0x4000_0000;
-/// Crypto BSF: encryption on transmission, AES-XTS, data units of 512 bytes, the data encryption key.
+/// Words of a crypto BSF: AES-XTS encrypts on transmission, data units have 512 bytes, and the DEK.
 const CRYPTO: u64 = 0x8100_0000_ffff_ffff;
 const DATA_UNIT: u64 = 0x0100_0000_0000_0000;
 const DEK: u64 = 0x0000_0123_0000_0000;
@@ -46,7 +49,7 @@ struct Mkey {
     /// The mkey's key, with the flag for a completion, as in a control segment.
     key: u64,
     length: u64,
-    /// Number of entries, and whether there is crypto.
+    /// Number of entries, and bit 32 if there are crypto properties.
     maps: u64,
 }
 
@@ -58,7 +61,8 @@ struct FloorIo {
 
 /// A send queue. Blocks are counted from its start.
 struct Queue {
-    /// For the request that begins at each block: the name for its completion, and the first block after it.
+    /// The name of the request that begins at each block, for its completion. `ends` has the first block
+    /// after this request.
     names: [u64; BLOCKS],
     ends: [u64; BLOCKS],
     producer: u64,
@@ -80,7 +84,8 @@ impl Queue {
         self.free = (self.tail + BLOCKS as u64).min(lap + BLOCKS as u64);
     }
 
-    /// Takes room for a request of `LENGTH` blocks. Returns the room, and the request's number.
+    /// Takes room for a request of `LENGTH` blocks. Returns the blocks, and the number of the first, or
+    /// `None` without room.
     #[inline(always)]
     fn reserve<const LENGTH: usize>(&mut self, name: u64) -> Option<(&mut [Words; LENGTH], u64)> {
         let number = self.producer;
@@ -261,7 +266,8 @@ impl Floor {
         self.consumer = 0;
         for (entry, at) in self.entries.iter_mut().zip(0..) {
             let last = RDMA_WRITE << 56 | QPN << 32 | ((first + at) & 0xffff) << 16;
-            // The other entries belong to the device.
+            // In the other entries, opcode and owner bit are those of an entry that the device has not
+            // written.
             entry[7] = (if (at as usize) < requests { last } else { 0xf1 }).to_be();
         }
     }
@@ -318,7 +324,8 @@ mod tests {
     use super::*;
     use crate::ours::{Ours, OursMemory};
 
-    /// Both write the same blocks, except for the block number, which depends on earlier requests.
+    /// Floor and library write the same blocks, except for the block number, which depends on earlier
+    /// requests.
     #[test]
     fn the_floor_writes_what_the_library_writes() -> Result<(), Fault> {
         let mut memory = OursMemory::new();

@@ -59,9 +59,9 @@ pub struct Io {
     pub count: usize,
     /// Local memory of an RDMA WRITE or a receive.
     pub data: Sge,
-    /// Address and key of the peer's memory.
+    /// Address of the peer's memory.
     pub remote: u64,
-    /// See `remote`.
+    /// Key of the peer's memory.
     pub rkey: u32,
     /// The name of the request in its completion.
     pub id: u64,
@@ -122,7 +122,7 @@ pub enum Work {
     CompletionAfterSilent,
     /// Completions where every 32nd request is signalled.
     CompletionEvery32,
-    /// [`Work::List4`] on a queue with fewer requests than its ring has blocks.
+    /// [`Work::List4`] on a queue whose maximum number of requests is smaller than the blocks of its ring.
     LimitedList4,
     /// Completions of 64 queue pairs in turn, on one completion queue.
     Completion64Queues,
@@ -167,8 +167,8 @@ pub enum Work {
     ReconfigureTweak,
     /// Only a new reference tag, for an mkey of [`Work::T10Dif1`].
     ReconfigureRefTag,
-    /// A list of this number of entries. The compiler does not know the number. `cargo xtask bench --svg`
-    /// plots the counts over the lengths of lists.
+    /// A list of this number of entries, which the compiler does not know. `cargo xtask bench --svg` draws a
+    /// diagram of the counts for all lengths of lists.
     Entries(u8),
 }
 
@@ -204,7 +204,7 @@ const ONE: &[usize] = &[1];
 const ONE_AND_MANY: &[usize] = &[1, BATCH];
 
 impl Work {
-    /// All rows of the table, in their order.
+    /// All kinds of work that the table of counts contains, in its order.
     pub const ALL: &[Self] = &[
         Self::List1,
         Self::List1Dyn,
@@ -310,7 +310,7 @@ impl Work {
         match self {
             // One request of 41 wraps. In a program that goes round the ring, it is two of 85, slightly less.
             Self::List16Wrapped => [1, 42],
-            // Each of these completions stands for 32 requests: 64 requests, and 192.
+            // Each of these completions retires 32 requests, so that the two runs have 64 and 192 requests.
             Self::CompletionEvery32 => [2, 6],
             Self::Completion64Queues => [QUEUES, 2 * QUEUES],
             // 256 I/Os, of any number of blocks, go round a ring of 256 blocks a whole number of times.
@@ -366,7 +366,8 @@ impl Work {
         self.is_refused() || matches!(self, Self::RingFullList4 | Self::MaxRequestsList4)
     }
 
-    /// Returns whether the queue's maximum number of requests matters, instead of its ring.
+    /// Returns whether the queue is full when it has its maximum number of requests, instead of when its ring
+    /// is full.
     pub const fn is_limited(self) -> bool {
         matches!(self, Self::RefusedMaxRequests | Self::MaxRequestsList4)
     }
@@ -399,9 +400,9 @@ impl Work {
             Self::RdmaWrite | Self::RdmaWriteBlueFlame => 1,
             Self::Receive => 0,
             _ if self.writes_per_completion().is_some() || self.is_refused() => 0,
-            // Either the BSF or the layout stays as it is.
+            // These requests contain either a BSF or a layout, and the other one stays in force.
             Self::ReconfigureList4 | Self::ReconfigureTweak | Self::ReconfigureRefTag => 3 + psvs,
-            // The header counts as an entry.
+            // The layout's header takes the room of an entry.
             Self::Interleaved3 => 3,
             _ => 2 + entries.div_ceil(4) + bsfs + psvs + self.is_io() as usize,
         }
@@ -423,7 +424,7 @@ impl fmt::Display for Work {
     }
 }
 
-/// The reason of a failure. No failure happens while queues and mkeys are in order.
+/// The reason of a failure. Failures happen only if queues or mkeys are in a wrong state.
 pub type Fault = &'static str;
 
 /// A side: an implementation that does the work.

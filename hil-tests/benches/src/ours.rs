@@ -32,7 +32,7 @@ const LIMIT: u32 = BLOCKS as u32 / 2;
 /// Slots of the receive queue.
 const SLOTS: usize = 64;
 
-/// Memory of [`Ours`].
+/// The rings, records and entries of the queues of [`Ours`].
 pub struct OursMemory {
     rings: Vec<[Wqebb; BLOCKS]>,
     records: Vec<DoorbellRecord>,
@@ -41,8 +41,8 @@ pub struct OursMemory {
     entries: Vec<Cqe>,
 }
 
-/// Send queues: one for most work, one that threads share, one with a limit, one with BlueFlame, and many on
-/// one completion queue.
+/// Number of send queues: one for most work, one that threads share, one with a maximum number of requests,
+/// one with BlueFlame, and many on one completion queue.
 const SEND_QUEUES: usize = 4 + QUEUES;
 
 impl OursMemory {
@@ -99,7 +99,8 @@ impl<'m> Ours<'m> {
         let blue = queue(0, u32::MAX).map_doorbell(|_| blue_flame());
         let mut many = QpTable::new();
         for number in 0..QUEUES as u32 {
-            // The table holds references. With the queue pairs themselves, it would be larger than a stack.
+            // The table holds references to the queue pairs. With the queue pairs themselves, it would be
+            // larger than a stack.
             let queue = Box::leak(Box::new(queue(number, u32::MAX)));
             assert!(many.insert(queue).is_ok(), "room for a queue pair");
         }
@@ -150,7 +151,8 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Posts lists to a full queue, either without room or each after a completion that makes room.
+    /// Posts lists to a full queue. Depending on the work, the queue refuses each list, or each list follows
+    /// a completion that makes room.
     fn on_full_queue(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Self { queue, limited, ios, volume, entries, cq_record, .. } = self;
         let queue = if work.is_limited() { limited } else { queue };
@@ -225,7 +227,7 @@ impl<'m> Ours<'m> {
         self.queue.block(at).0
     }
 
-    /// Configures an mkey to its state before a run. The bench does not count this.
+    /// Configures an mkey as it must be before a run. The bench does not count this.
     fn configure(&mut self, work: Work, at: usize) -> Result<(), PostError> {
         let Self { queue, ios, .. } = self;
         let Some(OurIo { io, mkey, .. }) = ios.get_mut(at) else { return Ok(()) };

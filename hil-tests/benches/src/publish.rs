@@ -6,13 +6,13 @@ use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 use mlx5_mkey::queue::{BlueFlame, UarDoorbell};
 
-/// Returns a doorbell without a device.
+/// Returns a doorbell whose register is memory of this program instead of a device.
 pub(crate) fn doorbell() -> UarDoorbell {
     // SAFETY: the register is this program's own memory, and no device listens.
     unsafe { UarDoorbell::new(register()) }
 }
 
-/// Returns a doorbell that takes whole requests, with two halves of 256 bytes.
+/// Returns a doorbell that can write whole requests, to a register with two halves of 256 bytes.
 pub(crate) fn blue_flame() -> BlueFlame {
     // SAFETY: the page has that size and is aligned to more than a block; no device listens.
     unsafe { BlueFlame::new(register(), 256) }
@@ -63,7 +63,8 @@ impl Publisher {
     }
 }
 
-/// The barrier of the library's queues before a store to the record. The library does not export it.
+/// Orders all earlier stores before the next store to a record, by the barrier of the library's queues. The
+/// library does not export this barrier.
 #[inline(always)]
 fn fence_stores() {
     #[cfg(target_arch = "aarch64")]
@@ -78,7 +79,7 @@ fn fence_stores() {
     }
 }
 
-/// The barrier between the owner bit of an entry and its other bytes.
+/// Orders the load of an entry's owner bit before the loads of its other bytes.
 #[inline(always)]
 pub(crate) fn fence_loads() {
     #[cfg(target_arch = "aarch64")]

@@ -20,7 +20,8 @@ pub(super) struct Volume {
 impl Volume {
     pub(super) fn new(work: Work) -> Self {
         let kind = mkey(work.kind()).kind();
-        // These rows always had a data unit of 512 bytes, also with a signature, on all sides.
+        // All sides have data units of 512 bytes in this work, also with a signature, so that their counts
+        // can be compared.
         let prepared = PreparedConfig::with_any_data_unit(kind, &config(work));
         let prepared = prepared.expect("what such an mkey can have");
         Self { prepared }
@@ -79,7 +80,7 @@ const fn remote(io: &Io) -> Remote {
     Remote { address: io.remote, rkey: Key::from_raw(io.rkey) }
 }
 
-/// Returns the first entries of an I/O, whose number is known.
+/// Returns the first `COUNT` entries of an I/O, a number that the compiler knows.
 #[inline(always)]
 fn entries<const COUNT: usize>(io: &Io) -> &[KlmEntry] {
     io.entries.first_chunk::<COUNT>().map_or(&[], |entries| entries)
@@ -114,29 +115,29 @@ posts! {
         request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<1>(&our.io))
     }
 
-    /// A list of 4 entries, also for a work that changes only the list.
+    /// Posts a list of 4 entries, also for work that changes only the list.
     list4(request, our, volume) {
         request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))
     }
 
-    /// A list with an unknown number of entries.
+    /// Posts a list with a number of entries that the compiler does not know.
     list_dyn(request, our, volume) {
         request.configure_mkey(&mut our.mkey, &volume.prepared, our.list.as_slice())
     }
 
-    /// A list of 4 entries, and crypto with a new tweak.
+    /// Posts a list of 4 entries, and crypto with a new tweak.
     xts4(request, our, volume) {
         volume.prepared.set_tweak(Tweak::from_lba(our.io.lba))?;
         request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))
     }
 
-    /// A list of 1 entry, and T10-DIF with a new reference tag.
+    /// Posts a list of 1 entry, and T10-DIF with a new reference tag.
     t10dif1(request, our, volume) {
         volume.prepared.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
         request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<1>(&our.io))
     }
 
-    /// A list of 4 entries, T10-DIF with a new reference tag, and crypto with a new tweak.
+    /// Posts a list of 4 entries, T10-DIF with a new reference tag, and crypto with a new tweak.
     t10dif_xts4(request, our, volume) {
         volume.prepared.set_tweak(Tweak::from_lba(our.io.lba))?;
         volume.prepared.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
@@ -184,7 +185,7 @@ pub(super) fn list4_locked(
     Ok(())
 }
 
-/// Posts lists of 4 entries to a full queue.
+/// Posts lists of 4 entries to a full queue, which must refuse each.
 #[inline(never)]
 pub(super) fn list4_refused(queue: &mut Queue<'_>, ios: &mut [OurIo], volume: &Volume) -> Result<(), Fault> {
     for our in ios {

@@ -1,5 +1,5 @@
-//! Whole I/Os through the library's shim over libmlx5, on a queue pair whose requests the device does not
-//! execute.
+//! The library's shim over libmlx5 (`devx`) as a side of the benchmarks, which does whole I/Os. The device
+//! does not execute the requests of this side's queue pair.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::error::Error;
 
-/// Receive slots, which stay empty.
+/// Number of receive slots, which stay empty.
 const SLOTS: usize = 16;
 
 /// The library's shim as a side of the benchmarks.
@@ -25,7 +25,7 @@ pub(crate) struct Devx {
     written: usize,
     prepared: PreparedConfig,
     ios: Vec<(Io, Mkey)>,
-    // Dropped after the objects that were made on them.
+    // The last fields, so that they are dropped after the objects that were created from them.
     _domain: ProtectionDomain,
     _device: Device,
 }

@@ -1,5 +1,5 @@
-//! The installed libmlx5 as a side of the benchmarks, on a queue pair whose requests the device does not
-//! execute.
+//! The installed libmlx5 as a side of the benchmarks. The device does not execute the requests of this side's
+//! queue pairs.
 
 #![allow(unsafe_code)]
 
@@ -26,7 +26,7 @@ const ENOMEM: i32 = 12;
 /// `IBV_ACCESS_REMOTE_READ`.
 const REMOTE_READ: u32 = 4;
 
-/// An I/O in the form that a program with libmlx5 has.
+/// An I/O in the types that a program passes to libmlx5.
 struct RefIo {
     sges: [IbvSge; MAX_ENTRIES],
     count: u16,
@@ -68,7 +68,7 @@ impl RefIo {
 
 /// libmlx5 as a side of the benchmarks.
 pub(crate) struct Libmlx5 {
-    // Dropped before the device, which mkeys and queue hold.
+    // The first fields, so that mkeys and queues are dropped before the device to which they belong.
     mkeys: Vec<(Kind, Vec<RefMkey>)>,
     queue: RefQueue,
     /// Other queue pairs on the same completion queue. Their user indices are 1 and up.
@@ -133,8 +133,8 @@ impl Libmlx5 {
         })
     }
 
-    /// Issues a chain for each batch, as a program does with the functions of the headers. `one` issues one
-    /// request.
+    /// Posts a chain of requests for each batch, by the functions that the headers define for programs. `one`
+    /// issues one request.
     #[inline(always)]
     fn post<const BATCHED: usize>(
         &self,
@@ -150,7 +150,7 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Issues a chain. Returns libmlx5's result: 0, or an error number.
+    /// Posts one chain of requests. Returns libmlx5's result: 0, or an error number.
     #[inline(always)]
     fn chain(&self, batch: &[RefIo], flags: u32, one: impl Fn(*mut QpEx, *mut Mlx5QpEx, &RefIo)) -> i32 {
         let (ex, mlx5) = (self.queue.ex(), self.queue.mlx5());
@@ -171,7 +171,7 @@ impl Libmlx5 {
     /// Begins a request by libmlx5's `mkey_configure`, with this number of setters.
     ///
     /// # Safety
-    /// As many setters follow, by the rules of the manual pages.
+    /// The caller must call as many setters next, by the rules of the manual pages.
     #[inline(always)]
     unsafe fn configure(mlx5: *mut Mlx5QpEx, io: &RefIo, setters: u8) {
         let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
@@ -219,7 +219,7 @@ impl Libmlx5 {
         unsafe { ((*mlx5).set_mkey_sig)(mlx5, &signature(&wire)) };
     }
 
-    /// Issues an RDMA WRITE.
+    /// Adds an RDMA WRITE to the chain.
     ///
     /// # Safety
     /// The queue pair is live, and a chain has begun.
@@ -241,7 +241,7 @@ impl Libmlx5 {
         })
     }
 
-    /// Issues a list in a separate chain. Returns libmlx5's result.
+    /// Posts a configuration with a list, in a chain of its own. Returns libmlx5's result.
     #[inline(always)]
     fn one_list(&self, io: &RefIo) -> i32 {
         // SAFETY: two setters follow the builder.
@@ -251,7 +251,7 @@ impl Libmlx5 {
         })
     }
 
-    /// Issues lists without room.
+    /// Posts configurations with lists to a full queue, each of which libmlx5 must refuse.
     #[inline(never)]
     fn list_refused(&self, requests: usize) -> Result<(), Fault> {
         for io in &self.ios[..requests] {
@@ -262,7 +262,7 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Issues lists, each after a completion that makes room for it.
+    /// Posts configurations with lists, each after a completion that makes room for it.
     #[inline(never)]
     fn list_after_completion(&self, requests: usize) -> Result<(), Fault> {
         for io in &self.ios[..requests] {
@@ -439,7 +439,7 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Takes `completions` completions, and returns the name of the last one's request.
+    /// Takes `completions` completions, and returns the `wr_id` of the last one's request.
     #[inline(never)]
     fn poll<const BATCHED: usize>(&self, completions: usize) -> Result<u64, Fault> {
         let context: *const IbvContext = self.device.context().as_ptr();
@@ -473,12 +473,12 @@ impl Libmlx5 {
         self.written = self.written.wrapping_add(1);
     }
 
-    /// Completes the send request of a queue pair that begins at block `counter`.
+    /// Writes the completion entry of the send request that begins at block `counter` of a queue pair.
     fn complete_send(&mut self, user_index: u32, number: u32, counter: u16) {
         self.complete(ours::completion(Qpn::from_low_bits(number), user_index, counter));
     }
 
-    /// Gives each I/O an mkey of this kind. For first configurations, creates new mkeys.
+    /// Gives each I/O an mkey of the kind that the work needs. Work with first configurations gets new mkeys.
     fn give_mkeys(&mut self, work: Work, requests: usize) -> io::Result<()> {
         let kind = work.kind();
         let needed = if work.is_first() { requests } else { IOS };
@@ -495,7 +495,7 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Configures all mkeys to their state before a run. The bench does not count this.
+    /// Configures all mkeys as they must be before a run. The bench does not count this.
     fn configure_all(&mut self, work: Work) -> Result<(), Fault> {
         for _ in 0..IOS / BATCH {
             match work.kind() {
@@ -512,7 +512,8 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Completes the last request, which begins `last_blocks` blocks before the next one.
+    /// Completes the last posted request, which begins `last_blocks` blocks before the next one. Returns its
+    /// `wr_id`.
     fn drain_last(&mut self, last_blocks: usize) -> Result<u64, Fault> {
         let counter = producer(&self.queue).wrapping_sub(last_blocks as u16);
         self.complete_send(0, self.queue.number, counter);
@@ -554,8 +555,8 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Posts RDMA WRITEs until the queue is full, and writes completions of the first of them. The queue
-    /// counts requests instead of blocks, so each completion makes room for one.
+    /// Posts RDMA WRITEs until the queue is full, and writes completions of the first of them. libmlx5's
+    /// queue counts requests instead of blocks, so that each completion makes room for one.
     fn fill(&mut self, requests: usize) {
         let start = producer(&self.queue);
         while self.rdma_write::<1>(1).is_ok() {}
@@ -603,7 +604,8 @@ fn producer(queue: &RefQueue) -> u16 {
 
 impl Side for Libmlx5 {
     fn does(&self, work: Work, _batch: usize) -> bool {
-        // Environment variables decide on BlueFlame, for `rdma_write` as well.
+        // libmlx5 uses BlueFlame or not as environment variables say, so that it has no separate work with
+        // BlueFlame.
         work != Work::RdmaWriteBlueFlame
     }
 
@@ -615,8 +617,8 @@ impl Side for Libmlx5 {
             }
             self.work = Some(work);
         }
-        // libmlx5's ring is longer. Most work may begin anywhere in it, as long as it ends before the ring's
-        // end.
+        // libmlx5's ring is longer than the library's. Most work may begin anywhere in it, as long as it ends
+        // before the ring's end.
         let exact = work.is_io() || work.blocks_to_end() != BLOCKS;
         loop {
             let to_end = self.queue.blocks - usize::from(producer(&self.queue)) % self.queue.blocks;
@@ -655,10 +657,12 @@ impl Side for Libmlx5 {
                 }
                 self.poll::<1>(requests).map(drop)
             }
-            // The last request is an RDMA WRITE.
+            // All requests of the work were refused, so that the last posted request is an RDMA WRITE of
+            // `fill`.
             _ if work.is_refused() => self.drain_last(1).map(drop),
             _ => {
-                // A completion of an earlier request would leave the queue fuller after each run.
+                // The completed request must be the last one. If an earlier one completed, the queue would
+                // become fuller with each run.
                 let last = self.drain_last(work.last_blocks())?;
                 if last + 1 == requests as u64 { Ok(()) } else { Err("libmlx5 completes another request") }
             }

@@ -1,10 +1,11 @@
 //! The program that does the work of the benchmarks, to be counted by callgrind or timed: see `cargo xtask
 //! bench`.
 //!
-//! `bench count [SIDE…]` and `bench plot` print a line for each of callgrind's next dumps: work, requests in
-//! a batch, side, requests. `bench time [WORK…]` compares the library and libmlx5. Each line has the work,
-//! the requests in a batch, the nanoseconds for a request of the library and of libmlx5 in their best turns,
-//! the ratio of these two (libmlx5 to library), and the median of the ratios of all rounds. The environment
+//! `bench count [SIDE…]` runs the work of the table. `bench plot` runs lists of all lengths, for the diagram
+//! of `cargo xtask bench --svg`. Both print a line for each of callgrind's next dumps: work, requests in a
+//! batch, side, requests. `bench time [WORK…]` compares the library and libmlx5. Each line has the work, the
+//! requests in a batch, the nanoseconds for a request of the library and of libmlx5 in their best turns, the
+//! ratio of these two (libmlx5 to library), and the median of the ratios of all rounds. The environment
 //! decides whether libmlx5 is as installed or stripped ([`STRIPPED`]).
 
 // A value that cannot occur stops the program, as in the tests.
@@ -24,10 +25,10 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// The variables that make libmlx5 work without locks, and with a doorbell of 8 bytes.
+/// The environment variables that make libmlx5 work without locks, and with a doorbell of 8 bytes.
 const STRIPPED: [&str; 2] = ["MLX5_SINGLE_THREADED", "MLX5_SHUT_UP_BF"];
 
-/// Timed rounds, in each of which both sides have a turn, and runs in a turn.
+/// Number of timed rounds, and number of runs in a turn. In each round each side has a turn.
 const ROUNDS: usize = 31;
 const RUNS: usize = 16;
 
@@ -84,7 +85,8 @@ fn count_all(works: impl Iterator<Item = Work>, wanted: &[&str]) -> Result<(), B
     Ok(())
 }
 
-/// Does the work twice, with more requests the second time. Returns the number of blocks of the second run.
+/// Runs the work twice for callgrind's count, with more requests the second time. Returns the number of
+/// blocks that the second run has posted.
 fn count(side: &mut dyn Side, name: &str, work: Work, batch: usize) -> Result<u16, Fault> {
     let runs @ [requests, _] = work.runs(batch);
     // A first run outside of the count does the work of a process's start, such as finding functions.
@@ -103,13 +105,13 @@ fn count(side: &mut dyn Side, name: &str, work: Work, batch: usize) -> Result<u1
     Ok(blocks)
 }
 
-/// The function that callgrind counts, by its name: see `cargo xtask bench`.
+/// Runs the work. `cargo xtask bench` makes callgrind count the instructions of this function, by its name.
 #[inline(never)]
 fn bench_counted_region(side: &mut dyn Side, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
     black_box(side).run(work, batch, requests)
 }
 
-/// Times the library and libmlx5 in turns: the named work, or all.
+/// Times the named work, or all work, with turns of the library and of libmlx5.
 fn time_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
     let mut memory = OursMemory::new();
     let (mut ours, mut devx, mut libmlx5) = (Ours::new(&mut memory), Devx::open()?, Libmlx5::open()?);
@@ -143,7 +145,8 @@ fn time_work(library: &mut dyn Side, libmlx5: &mut dyn Side, work: Work, batch: 
     Ok(())
 }
 
-/// Times some runs. Returns the nanoseconds for a request in the best run, and their sum over all runs.
+/// Times the runs of a turn. Returns the nanoseconds for a request in the best run, and the sum of the
+/// nanoseconds for a request in each run.
 fn time(side: &mut dyn Side, work: Work, batch: usize) -> Result<(f64, f64), Fault> {
     let requests = work.timed(batch);
     let mut times = [0.0; RUNS];
