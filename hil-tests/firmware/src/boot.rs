@@ -1,4 +1,4 @@
-//! The code from the first instruction to the first line of Rust, and the exception vectors.
+//! The assembly code from the first instruction to the first line of Rust, and the exception vectors.
 //!
 //! The state at the entry is that of Linux's boot protocol: one core at EL2 or EL1, translation and data
 //! cache off, and all bytes of the image in memory instead of dirty cache lines.

@@ -21,9 +21,10 @@ mod status {
     pub(super) const MISUSE: i32 = 2;
     /// Caches, memory attributes or heaps are set up wrongly.
     pub(super) const SETUP: i32 = 3;
-    /// A panic; 101 is the status of a Rust program that panics under an operating system.
+    /// The program has panicked. 101 is also the status of a Rust program that panics under an operating
+    /// system.
     pub(super) const PANIC: i32 = 101;
-    /// An exception.
+    /// An unexpected exception has occurred.
     pub(super) const EXCEPTION: i32 = 102;
     /// A second error occurred while an error was being reported.
     pub(super) const TWICE: i32 = 103;
@@ -62,7 +63,7 @@ fn main() -> i32 {
     obey()
 }
 
-/// Counts the work of the benchmarks.
+/// Counts the work of the benchmarks. Returns the exit status.
 fn count() -> i32 {
     match bench::run() {
         Ok(()) => 0,
@@ -73,7 +74,7 @@ fn count() -> i32 {
     }
 }
 
-/// Does the work that the command line asks for.
+/// Does the work that the command line asks for. Returns the exit status.
 fn obey() -> i32 {
     let Ok(words) = semihosting::experimental::env::args::<COMMAND_LINE>() else {
         defmt::error!("no command line, or one of more than {=usize} bytes", COMMAND_LINE);

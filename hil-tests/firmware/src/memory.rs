@@ -55,47 +55,47 @@ addresses! {
     attributes = __dma_attributes,
 }
 
-/// Code, with the boot code and the exception vectors.
+/// Returns the range of the code, with the boot code and the exception vectors.
 pub(crate) fn code() -> Range<u64> {
     text_start()..text_end()
 }
 
-/// Read-only data.
+/// Returns the range of read-only data.
 pub(crate) fn constants() -> Range<u64> {
     rodata_start()..rodata_end()
 }
 
-/// Variables, translation tables and the stack of exceptions, up to the guard.
+/// Returns the range of variables, translation tables and the stack of exceptions, up to the guard.
 pub(crate) fn variables() -> Range<u64> {
     data_start()..guard_start()
 }
 
-/// The unmapped range below the stack, which stops a stack overflow.
+/// Returns the guard: the unmapped range below the stack, which stops a stack overflow.
 pub(crate) fn guard() -> Range<u64> {
     guard_start()..guard_end()
 }
 
-/// The stack of the program.
+/// Returns the range of the program's stack.
 pub(crate) fn stack() -> Range<u64> {
     guard_end()..stack_end()
 }
 
-/// Memory that devices can access.
+/// Returns the range of memory that devices can access.
 pub(crate) fn dma() -> Range<u64> {
     dma_start()..dma_end()
 }
 
-/// The memory attributes for the memory that devices can access, as a byte of MAIR_EL1.
+/// Returns the memory attributes for the memory that devices can access, as a byte of MAIR_EL1.
 pub(crate) fn dma_attributes() -> u64 {
     attributes()
 }
 
-/// The rest of the memory.
+/// Returns the range of the program's heap, the rest of the memory.
 pub(crate) fn heap() -> Range<u64> {
     heap_start()..heap_end()
 }
 
-/// Opens both heaps. Must be called once, with translation on and before the first allocation.
+/// Gives both heaps their memory. Must be called once, with translation on and before the first allocation.
 pub(crate) fn open() {
     for (heap, range) in [(&HEAP, heap()), (&DMA, dma())] {
         // SAFETY: the range is that of a section in which the linker places nothing, and it is mapped.
@@ -103,7 +103,7 @@ pub(crate) fn open() {
     }
 }
 
-/// Returns a source of memory for a board, from the heap that devices can access.
+/// Returns memory for a board, which takes ranges from the heap that devices can access.
 pub(crate) fn shared() -> HostMemory {
     unsafe fn take(layout: Layout) -> *mut u8 {
         // SAFETY: the caller vouches that the layout's size is not 0.

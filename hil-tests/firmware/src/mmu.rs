@@ -17,7 +17,7 @@ static mut TABLES: [Table; 16] = [Table::EMPTY; 16];
 /// Maps the image and switches translation and caches on. Must be called once, before anything else.
 ///
 /// # Errors
-/// Why a range cannot be mapped: a fault of the linker scripts.
+/// The reason why a range cannot be mapped, which is an error in the linker scripts.
 pub(crate) fn enable() -> Result<(), MapError> {
     // SAFETY: the function is called once: the reference is the only one. The processor does not read the
     // tables yet.

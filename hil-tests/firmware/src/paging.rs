@@ -10,7 +10,8 @@ const ENTRIES: usize = 512;
 const SHIFTS: [u32; 3] = [30, 21, 12];
 
 const VALID: u64 = 1;
-/// With `VALID`: a table at levels 1 and 2, a page at level 3. A valid entry without this bit is a block.
+/// A valid entry with this bit is a table at levels 1 and 2, and a page at level 3. A valid entry without
+/// this bit is a block.
 const TABLE_OR_PAGE: u64 = 1 << 1;
 /// Selects memory attributes 1 of MAIR_EL1. Entries without it select attributes 0.
 const SECOND_ATTRIBUTES: u64 = 1 << 2;
@@ -83,7 +84,7 @@ pub(crate) struct Tables<'t> {
 }
 
 impl<'t> Tables<'t> {
-    /// Takes empty tables; the first is at the address `base`.
+    /// Makes a set of these empty tables. The first table is at the address `base`.
     pub(crate) fn new(tables: &'t mut [Table], base: u64) -> Self {
         Self { tables, base, used: 1 }
     }

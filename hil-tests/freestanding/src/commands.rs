@@ -73,7 +73,7 @@ pub fn entry_psvs(command: &CreatePsv<4>, reply: &[u8]) -> Option<[PsvIndex; 4]>
     command.decode(reply).ok()
 }
 
-/// Stores a secret.
+/// Makes two secrets, changes one by the bytes of the other, and wipes the other.
 #[unsafe(no_mangle)]
 pub fn entry_secret(key: &mut [u8; 40], other: [u8; 40]) -> Secret<40> {
     let mut secret = Secret::take(key);

@@ -1,5 +1,6 @@
-//! Types of a user: doorbells, routers and others, with each function that takes one, and queues of a size
-//! for which the library has no instance.
+//! Types that a user of the library defines: doorbells, routers and others. Each function of the library that
+//! takes one of these is called with it, and with queues of a size that the library itself never
+//! instantiates.
 
 use crate::Silent;
 use core::fmt::{self, Write};
@@ -200,7 +201,7 @@ pub fn entry_foreign_pages(
     Ok(completions.poll(queue).is_some())
 }
 
-/// Reads the state of a send queue and of its doorbell, cancels and retires.
+/// Reads the state of a send queue and of its doorbell, and cancels and retires requests.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_books(
     queue: &mut Queue<'_>,
@@ -232,10 +233,10 @@ pub fn entry_foreign_share<'r>(
     (shared.with(work), shared.into_inner())
 }
 
-/// A consumer of request names.
+/// A user's own function that consumes the ids of requests.
 pub struct Named(fn(u64));
 
-/// Makes a receive queue, posts, publishes, retires and restarts.
+/// Makes a receive queue, posts, publishes and retires receive requests, and restarts the queue.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_receive<'r>(
     config: ReceiveQueueConfig,
@@ -290,7 +291,7 @@ pub struct Stale(fn(&Cqe) -> bool);
 /// The queues of a queue pair.
 type Both<'q, 'r> = (&'q mut Queue<'r>, &'q mut Receive<'r>);
 
-/// Calls the routers directly.
+/// Calls the functions of the library's own routers directly.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_route<'q, 'r>(
     router: &mut QpRouter<'_, Both<'q, 'r>>,
@@ -340,7 +341,7 @@ pub fn entry_foreign_new_table() -> QpTable<Books, 128> {
     QpTable::new()
 }
 
-/// Uses a pool of mkeys.
+/// Calls each function of a pool of mkeys.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_pool(
     pool: &mut MkeyPool<500>,
@@ -367,7 +368,7 @@ pub fn entry_foreign_new_pool(supply: Supply) -> Option<MkeyPool<500>> {
     MkeyPool::new(supply).ok()
 }
 
-/// Uses a pool of memory windows.
+/// Calls each function of a pool of memory windows.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_windows(
     pool: &mut WindowPool<500>,
@@ -409,7 +410,7 @@ pub fn entry_foreign_print(
     write!(out, "{:?} {:?}", queue.batch(), table.router(&mut []))
 }
 
-/// Prints findings one by one.
+/// Reports the findings about a request and about a completion entry, one by one.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_findings(bytes: &[u8], device: &DeviceContext, out: &mut Silent) {
     if let Ok(request) = WorkRequest::parse(bytes) {

@@ -3,8 +3,8 @@
 //!
 //! If the library used std, this crate would fail to build; if the library used alloc, the allocator would be
 //! missing. Each exported function is an entry. Its arguments hide their values from the compiler, as those
-//! of a real program do. This file uses the library's own doorbells and routers, `foreign` uses those of
-//! others, `commands` each command.
+//! of a real program do. This file uses the library's own doorbells and routers, `foreign` uses those of a
+//! user, and `commands` uses each command.
 
 #![cfg_attr(target_os = "none", no_std)]
 // The inspection finds entries by their symbol names. No other code defines these symbols.
@@ -82,8 +82,8 @@ pub fn entry_configure(
     queue.request(id).fenced().solicited().configure_mkey(mkey, prepared, layout)
 }
 
-/// Posts a batch: both kinds of layout and an unchanged one, a transfer of one block, and one that fills the
-/// limit.
+/// Posts a batch: configurations with both kinds of layout and without one, a transfer of one block, and one
+/// that fills a request to its limit.
 #[unsafe(no_mangle)]
 pub fn entry_batch(
     queue: &mut Queue<'_>,
@@ -121,7 +121,7 @@ pub fn entry_prepare(kind: MkeyKind, config: &MkeyConfig) -> Option<PreparedConf
     PreparedConfig::new(kind, config).or_else(|_| PreparedConfig::with_any_data_unit(kind, config)).ok()
 }
 
-/// Invalidates an mkey, and a bare key.
+/// Invalidates an mkey, and a key for which there is no `Mkey`.
 #[unsafe(no_mangle)]
 pub fn entry_invalidate(queue: &mut Queue<'_>, mkey: &mut Mkey, key: Key) -> Result<(), PostError> {
     queue.request(1).invalidate_mkey(mkey)?;
@@ -271,7 +271,8 @@ pub fn entry_poll_or_arm(
 /// The two queues of a queue pair.
 type Queues<'q, 'r> = (&'q mut Queue<'r>, &'q mut ReceiveQueue<'r, 64>);
 
-/// Takes completions of one queue pair and of many: a single one, a batch, and one with a timeout.
+/// Defines functions that take completions of one queue pair or of many: a single one, a batch, and one with
+/// a timeout.
 macro_rules! poll {
     ($poll:ident, $batch:ident, $wait:ident: $queues:ty, |$given:ident, $mkeys:ident| $router:expr) => {
         /// Takes one completion.
@@ -415,7 +416,7 @@ pub fn entry_inspect(
     write!(out, "{:?} {:?} {:?}", request, request.worst(&device), request.refusal(&device).is_some())
 }
 
-/// A doorbell, a delay and a printer without an effect.
+/// A doorbell, a delay and a printer, all without an effect.
 pub struct Silent(u32);
 
 impl Silent {

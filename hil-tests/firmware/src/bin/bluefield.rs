@@ -1,4 +1,4 @@
-//! The image for a BlueField: `linker/bluefield.x`.
+//! The program of the image for a BlueField, whose memory map is `linker/bluefield.x`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 // The library holds the whole program, from the first instruction on.

@@ -1,4 +1,4 @@
-//! The image for QEMU's machine `virt`: `linker/qemu-virt.x`.
+//! The program of the image for QEMU's machine `virt`, whose memory map is `linker/qemu-virt.x`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 // The library holds the whole program, from the first instruction on.
