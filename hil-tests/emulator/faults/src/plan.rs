@@ -4,19 +4,19 @@ use super::word::{Ending, Fault, Place};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-/// The kind of a call: object and method, or a command of the older `write` interface, or opening the
-/// device's file.
+/// The kind of a program's call to the device: object and method, or a command of the older `write`
+/// interface, or the opening of the device's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallId(u64);
 
 impl CallId {
-    /// Opening the device's file.
+    /// The kind of the call that opens the device's file.
     pub const OPEN: Self = Self(u64::MAX);
-    /// A value for places that are not calls.
+    /// The value for visits to places other than calls.
     pub const NONE: Self = Self(u64::MAX - 1);
 
-    /// Returns the kind of a call with this method, and with the number of its command, or 0 without a
-    /// command.
+    /// Returns the kind of a call of this method of this object. `command` is the number of the command that
+    /// the call carries, or 0 if it carries none.
     pub fn new(object: u16, method: u16, command: u64) -> Self {
         Self(u64::from(object) << 48 | u64::from(method) << 32 | command & 0xffff_ffff)
     }
@@ -58,9 +58,9 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seeded {
     dice: Dice,
-    /// For each place, one visit in this many has a fault; 0 for none.
+    /// For each place, one visit in this many has a fault. 0 stands for no faults at the place.
     one_in: [u64; Place::ALL.len()],
-    /// The visit, counted over all places from 1, at which the device ends; 0 for never.
+    /// The visit, counted over all places from 1, at which the device ends. 0 stands for never.
     ends_at: u64,
 }
 
@@ -85,9 +85,9 @@ impl Seeded {
 pub struct Plan {
     rules: Vec<Rule>,
     seeded: Option<Seeded>,
-    /// Number of first visits to each place that a seed spares.
+    /// The seed causes no fault in this many first visits to each place.
     after: u64,
-    /// The places with faults of the seed.
+    /// Whether the seed may cause faults at each place.
     only: [bool; Place::ALL.len()],
     asked: [u64; Place::ALL.len()],
     /// The fault of a rule that stays, and the kind of call that it applies to.
@@ -205,7 +205,8 @@ impl Plan {
         self.seeded.as_mut().map_or(&mut asked, |seeded| &mut seeded.dice).below(end)
     }
 
-    /// Returns how many more visits to a place there are until its first rule.
+    /// Returns how many visits to a place remain until the visit of its first rule, or 0 if the place has no
+    /// rule.
     pub fn left(&self, place: Place) -> u64 {
         let rule = self.rules.iter().find(|rule| rule.place == place);
         let asked = self.asked.get(place as usize).copied().unwrap_or(0);
@@ -274,7 +275,7 @@ mod tests {
             assert_eq!(Place::ALL.map(|place| asked(&mut again, place, 30)), faults[0]);
             kinds.extend(faults[0].iter().flatten().flatten().map(|fault| fault.to_string()));
         }
-        // Each kind of fault comes, and most statuses.
+        // The seeds have caused each kind of fault, and most statuses.
         for kind in [
             "ENOMEM", "EINTR", "EBUSY", "short", "late", "twice", "dropped", "stranger", "overrun", "lost",
             "dies", "removed", "fatal", "unheard",

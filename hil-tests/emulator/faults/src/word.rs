@@ -17,7 +17,7 @@ pub enum Place {
     Signature,
     /// A message leaves for another process, or comes from one.
     Message,
-    /// Bytes of another process are read.
+    /// The device reads bytes that another process has sent.
     Wire,
 }
 
@@ -59,7 +59,8 @@ pub enum Ending {
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The call is not carried out. If the status is not 0, a command to the device gets it as its answer.
+    /// The call is not carried out. If `status` differs from 0, a command to the device gets this status as
+    /// its answer.
     Fails {
         /// The kernel's errno.
         errno: i32,
@@ -77,7 +78,8 @@ pub enum Fault {
     Twice,
     /// The completion is not written.
     Dropped,
-    /// Before the completion comes a completion with an unknown subject.
+    /// Before the completion, the device writes another one, with an unknown queue pair, an unknown request
+    /// or an invalid opcode.
     Stranger,
     /// The completion queue overruns.
     Overrun,
@@ -105,7 +107,7 @@ const ERRORS: [(&str, i32); 12] = [
     ("EREMOTEIO", libc::EREMOTEIO),
 ];
 
-/// Faults without a number.
+/// The words of faults that consist of a name alone.
 const WORDS: [(&str, Fault); 11] = [
     ("unheard", Fault::Unheard),
     ("late", Fault::Late),
@@ -152,7 +154,7 @@ impl Fault {
         }
     }
 
-    /// Whether the fault can happen at a place.
+    /// Returns whether the fault can happen at a place.
     pub(crate) fn fits(self, place: Place) -> bool {
         match self {
             Self::Ends(_) => true,

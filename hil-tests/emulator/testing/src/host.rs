@@ -1,5 +1,5 @@
-//! A host for tests: memory, two queue pairs that are connected to each other, and a small independent
-//! encoder made of wire structs.
+//! A host for tests: memory, two queue pairs that are connected to each other, and a small encoder of
+//! requests. The encoder uses the wire structs, and is independent of the library's encoder.
 #![allow(missing_docs, clippy::new_without_default)]
 
 use mlx5_mkey::types::Key;
@@ -44,7 +44,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Address of the receive ring.
+    /// Returns the address of the receive ring.
     pub fn receives_at(&self) -> u64 {
         match self.attributes.receive {
             ReceiveQueue::Own(ring) => ring.address,
@@ -106,11 +106,11 @@ impl Seen {
     pub fn vendor(&self) -> u8 {
         self.0.as_error().vendor_syndrome
     }
-    /// Returns the kind of an error's reason.
+    /// Returns the kind of the reason for which the request failed.
     pub fn why(&self) -> Refusal {
         self.1.expect("an error has a cause").refusal()
     }
-    /// Returns an error's reason.
+    /// Returns the reason for which the request failed.
     pub fn reason(&self) -> Reason {
         self.1.expect("an error has a cause").reason
     }
@@ -197,7 +197,8 @@ impl Host {
         host
     }
 
-    /// Calls `look` for each message, completion and command of the device, and keeps the causes of errors.
+    /// Makes the device call `look` for each message, completion and command. The causes of errors are still
+    /// kept.
     pub fn watch(&mut self, mut look: impl FnMut(mlx5_softdev::Seen<'_>) + Send + 'static) {
         let causes = Arc::clone(&self.causes);
         self.device.set_tap(move |seen| {
@@ -316,7 +317,7 @@ impl Host {
         self.poll(|q| &mut q[at].recv_cq)
     }
 
-    /// Expects one completion without an error, and no other.
+    /// Takes the only completion of send queue `at`, which must be a success.
     pub fn good(&mut self, at: usize) -> Seen {
         let seen = self.poll_send(at).expect("a completion");
         assert_eq!(
@@ -330,7 +331,7 @@ impl Host {
         seen
     }
 
-    /// Expects an error completion.
+    /// Takes the next completion of send queue `at`, which must be an error.
     pub fn bad(&mut self, at: usize) -> Seen {
         let seen = self.poll_send(at).expect("a completion");
         assert_eq!(seen.opcode(), CqeOpcode::REQUESTER_ERROR);
@@ -365,8 +366,8 @@ impl Host {
         }
     }
 
-    /// Sends `length` bytes by a local key, from offset `offset` of its mkey, and returns the bytes on the
-    /// wire.
+    /// Sends `length` bytes from queue pair A to B, out of the mkey with this local key, from `offset` on.
+    /// Returns the bytes on the wire.
     pub fn send_from(&mut self, key: Key, offset: u64, length: u32) -> Vec<u8> {
         let (at, plain) = self.region(length as usize, Access::ALL);
         self.post_receive(B, &[segment(at, length, plain)]);
@@ -375,7 +376,8 @@ impl Host {
         self.get(at, length as usize)
     }
 
-    /// Receives the bytes `wire` by a local key, into its mkey.
+    /// Sends the bytes `wire` from queue pair B to A. A receives them into the mkey with this local key, from
+    /// `offset` on.
     pub fn receive_into(&mut self, key: Key, offset: u64, wire: &[u8]) {
         let (at, plain) = self.filled(wire);
         self.post_receive(A, &[segment(offset, wire.len() as u32, key)]);
@@ -383,7 +385,8 @@ impl Host {
         self.ring(B);
     }
 
-    /// Reads `length` bytes on the wire from queue pair B, by a remote key.
+    /// Reads `length` bytes by RDMA READ of queue pair B, out of the mkey with this remote key, from `offset`
+    /// on. Returns the bytes on the wire.
     pub fn read_from(&mut self, key: Key, offset: u64, length: u32) -> Vec<u8> {
         let (at, plain) = self.region(length as usize, Access::ALL);
         self.post(B, rdma(Opcode::RDMA_READ, 0, offset, key, &[segment(at, length, plain)]));
@@ -391,7 +394,8 @@ impl Host {
         self.get(at, length as usize)
     }
 
-    /// Writes the bytes `wire` from queue pair B, by a remote key.
+    /// Writes the bytes `wire` by RDMA WRITE of queue pair B, into the mkey with this remote key, from
+    /// `offset` on.
     pub fn write_into(&mut self, key: Key, offset: u64, wire: &[u8]) {
         let (at, plain) = self.filled(wire);
         self.post(B, rdma(Opcode::RDMA_WRITE, 0, offset, key, &[segment(at, wire.len() as u32, plain)]));
@@ -426,7 +430,8 @@ pub struct Mkey {
     pub crypto: bool,
 }
 
-/// A request, beginning with its control segment. Block number and queue pair are filled in later.
+/// The bytes of a request, beginning with its control segment. [`Host::post`] fills in block number and queue
+/// pair number.
 #[derive(Clone, Debug)]
 pub struct Wqe(pub Vec<u8>);
 
@@ -606,7 +611,7 @@ impl Config {
         self
     }
 
-    /// Sets interleaved entries of (address, bytes, skipped bytes, key).
+    /// Sets an interleaved layout. Each entry is address, bytes, skipped bytes, key.
     pub fn strided(mut self, repeat: u32, entries: &[(u64, u16, u16, Key)]) -> Self {
         let cycle: u32 = entries.iter().map(|entry| u32::from(entry.1)).sum();
         self.mask |= 1;
@@ -666,7 +671,7 @@ impl Config {
         self
     }
 
-    /// A signature over the whole transaction, as SPDK's `lib/mlx5` writes it.
+    /// Sets a signature over a whole transaction, as SPDK's `lib/mlx5` writes it.
     pub fn transaction(mut self, bits: TransactionBits, wire: u32, memory: u32, length: u32) -> Self {
         self.enable();
         self.signature = Some(SignatureBsf {

@@ -1,23 +1,23 @@
-//! Tests that start their own program again, with the library preloaded.
+//! Functions for tests that start their own program again, with the stand-in (`libmlx5_uverbs.so`) preloaded.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The variable that marks a program started by a test, and names its role.
+/// The environment variable that marks a program started by a test. Its value names the program's role.
 pub const INSIDE: &str = "MLX5_UVERBS_TEST_INSIDE";
 
-/// The variable with the directory for the program's files.
+/// The environment variable that names the directory for the program's files.
 pub const DIRECTORY: &str = "MLX5_UVERBS_DIR";
 
 /// The file in which a program writes the name of the test that it has run.
 const RAN: &str = "ran";
 
-/// Returns the directory for cargo's test programs and libraries.
+/// Returns the directory in which cargo places test programs and libraries.
 pub fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
 
-/// Returns a command that runs the test `name`, given with its modules, with the library preloaded.
+/// Returns a command that runs the test `name`, given with its modules, with the stand-in preloaded.
 pub fn program(name: &str, role: &str, directory: &Path) -> Command {
     let library = built().join("libmlx5_uverbs.so");
     assert!(library.exists(), "{} is missing", library.display());
@@ -29,13 +29,13 @@ pub fn program(name: &str, role: &str, directory: &Path) -> Command {
     command
 }
 
-/// Runs `body` in a separate program with the library preloaded.
+/// Runs `body` in a separate program with the stand-in preloaded.
 pub fn preloaded(name: &str, body: impl FnOnce()) {
     prepared(name, |_, _| (), body);
 }
 
-/// Runs `body` in a separate program with the library preloaded. `prepare` changes its command first, and
-/// gets the test's directory.
+/// Runs `body` in a separate program with the stand-in preloaded. Before the start, `prepare` may change the
+/// command of this program; it also gets the test's directory.
 pub fn prepared(name: &str, prepare: impl FnOnce(&mut Command, &Path), body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         body();

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A part of a secret, masked, so that the needle itself is never found.
 pub struct Needle([u8; LENGTH]);
 
-/// Bytes of a needle. An expanded key begins with the key, so a part of this length finds both.
+/// Bytes of a needle. An expanded key begins with the key itself, so a needle of this length finds both.
 pub const LENGTH: usize = 16;
 const MASK: u8 = 0xa5;
 /// Bytes of memory that are searched at once.
 const CHUNK: usize = 1 << 16;
 const PAGE: usize = 1 << 12;
-/// Room for the list of this process's mappings, and for found places.
+/// Bytes of room for the list of this process's mappings.
 const MAPS: usize = 1 << 20;
 const PLACES: usize = 1 << 10;
 
@@ -40,7 +40,7 @@ pub struct Scan {
     text: Vec<u8>,
     buffer: Vec<u8>,
     zeros: Vec<u8>,
-    /// The number of the needle, and the address of the chunk that contains it.
+    /// The found needles: the number of each, and the address of the chunk that contains it.
     places: Vec<(usize, u64)>,
 }
 
@@ -52,7 +52,8 @@ impl Scan {
         Self { memory, maps, text: vec![0; MAPS], buffer, zeros, places: Vec::with_capacity(PLACES) }
     }
 
-    /// Returns the needles in this process's memory, by number, with the addresses.
+    /// Returns the needles that this process's memory contains: the number of each, and the address of the
+    /// chunk that contains it.
     pub fn find(&mut self, needles: &[Needle]) -> &[(usize, u64)] {
         let Self { memory, maps, text, buffer, zeros, places } = self;
         places.clear();
@@ -80,14 +81,14 @@ impl Scan {
                         }
                     }
                 }
-                // Most memory is zeros.
+                // Most chunks are all zeros, and contain no needle.
                 if bytes == &zeros[..bytes.len()] {
                     continue;
                 }
                 let found = (0..).zip(needles).filter(|(_, needle)| needle.is_in(bytes));
                 let room = PLACES - places.len();
                 places.extend(found.map(|(number, _)| (number, at)).take(room));
-                // The copy in this buffer must not be found again.
+                // The search must not find this buffer's copy of the needle.
                 buffer.fill(0);
             }
         }
