@@ -1,26 +1,27 @@
 //! Structures and constants of libibverbs and libmlx5, as their public headers have them.
 //!
-//! Public, but hidden: the tests that compare this library with libmlx5 use the same definitions.
+//! The module is public but hidden, because the tests that compare this library with libmlx5 use the same
+//! definitions.
 
 #![allow(missing_docs, missing_debug_implementations)] // The man pages and headers describe the fields.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-/// Opaque objects of the libraries.
+/// Opaque objects of the two libraries.
 pub enum IbvDevice {}
 pub enum IbvContext {}
 pub enum IbvAh {}
 pub enum DevxObj {}
 
-/// `struct ibv_pd`.
+/// libibverbs' `struct ibv_pd`.
 #[repr(C)]
 pub struct IbvPd {
     pub context: *mut IbvContext,
     pub handle: u32,
 }
 
-/// `struct ibv_qp`: its fields up to the number.
+/// libibverbs' `struct ibv_qp`: its fields up to the number.
 #[repr(C)]
 pub struct IbvQp {
     pub context: *mut IbvContext,
@@ -33,7 +34,7 @@ pub struct IbvQp {
     pub qp_num: u32,
 }
 
-/// `struct ibv_qp_cap`.
+/// libibverbs' `struct ibv_qp_cap`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct QpCap {
@@ -44,7 +45,7 @@ pub struct QpCap {
     pub max_inline_data: u32,
 }
 
-/// `struct ibv_qp_attr`, with the fields of its first address vector in place.
+/// libibverbs' `struct ibv_qp_attr`, with the fields of its first address vector in place.
 #[repr(C)]
 #[derive(Default)]
 pub struct IbvQpAttr {
@@ -90,13 +91,13 @@ const _: () = assert!(size_of::<IbvQpAttr>() == 144 && core::mem::offset_of!(Ibv
 const _: () = assert!(core::mem::offset_of!(IbvQpAttr, alternate) == 88);
 const _: () = assert!(core::mem::offset_of!(IbvQpAttr, timeout) == 130);
 
-/// `struct ibv_cq`: its fields up to the device.
+/// libibverbs' `struct ibv_cq`: its fields up to the device.
 #[repr(C)]
 pub struct IbvCq {
     pub context: *mut IbvContext,
 }
 
-/// `struct ibv_mr`.
+/// libibverbs' `struct ibv_mr`.
 #[repr(C)]
 pub struct IbvMr {
     pub context: *mut IbvContext,
@@ -108,7 +109,7 @@ pub struct IbvMr {
     pub rkey: u32,
 }
 
-/// `struct mlx5dv_context_attr`.
+/// libmlx5's `struct mlx5dv_context_attr`.
 #[repr(C)]
 pub struct ContextAttr {
     pub flags: u32,
@@ -116,10 +117,10 @@ pub struct ContextAttr {
     pub fds: *mut c_void,
 }
 
-/// `MLX5DV_CONTEXT_FLAGS_DEVX`.
+/// libmlx5's constant `MLX5DV_CONTEXT_FLAGS_DEVX`.
 pub const CONTEXT_DEVX: u32 = 1;
 
-/// `struct mlx5dv_pd`.
+/// libmlx5's `struct mlx5dv_pd`.
 #[repr(C)]
 #[derive(Default)]
 pub struct Mlx5dvPd {
@@ -127,7 +128,7 @@ pub struct Mlx5dvPd {
     pub comp_mask: u64,
 }
 
-/// `struct mlx5_wqe_av`: the address of a peer. Big endian.
+/// libmlx5's `struct mlx5_wqe_av`: the address of a peer. Its fields are big endian.
 #[repr(C)]
 pub struct Mlx5WqeAv {
     pub key_and_qpn: [u32; 3],
@@ -143,7 +144,7 @@ pub struct Mlx5WqeAv {
     pub gid: [u8; 16],
 }
 
-/// `struct mlx5dv_ah`.
+/// libmlx5's `struct mlx5dv_ah`.
 #[repr(C)]
 pub struct Mlx5dvAh {
     pub av: *mut Mlx5WqeAv,
@@ -159,7 +160,7 @@ pub struct Mlx5dvRing {
     pub stride: u32,
 }
 
-/// `struct mlx5dv_qp`.
+/// libmlx5's `struct mlx5dv_qp`.
 #[repr(C)]
 pub struct Mlx5dvQp {
     pub dbrec: *mut c_void,
@@ -173,7 +174,7 @@ pub struct Mlx5dvQp {
     pub tir_icm_addr: u64,
 }
 
-/// `struct mlx5dv_cq`.
+/// libmlx5's `struct mlx5dv_cq`.
 #[repr(C)]
 pub struct Mlx5dvCq {
     pub buf: *mut c_void,
@@ -186,7 +187,7 @@ pub struct Mlx5dvCq {
 }
 
 impl Mlx5dvCq {
-    /// The place for a description, before libmlx5 writes it. No optional field is asked for.
+    /// The place into which libmlx5 writes a description. It asks for no optional field.
     pub const NONE: Self = Self {
         buf: ptr::null_mut(),
         dbrec: ptr::null_mut(),
@@ -209,7 +210,7 @@ impl<I, O> Described<I, O> {
     pub const NONE: Self = Self { object: ptr::null_mut(), out: ptr::null_mut() };
 }
 
-/// `struct mlx5dv_obj`.
+/// libmlx5's `struct mlx5dv_obj`.
 #[repr(C)]
 pub struct Mlx5dvObj {
     pub qp: Described<IbvQp, Mlx5dvQp>,
@@ -221,7 +222,7 @@ pub struct Mlx5dvObj {
 }
 
 impl Mlx5dvObj {
-    /// Names no object.
+    /// A request for the description of no object.
     pub const NONE: Self = Self {
         qp: Described::NONE,
         cq: Described::NONE,
@@ -232,16 +233,16 @@ impl Mlx5dvObj {
     };
 }
 
-/// `MLX5DV_OBJ_QP`.
+/// libmlx5's constant `MLX5DV_OBJ_QP`.
 pub const OBJ_QP: u64 = 1 << 0;
-/// `MLX5DV_OBJ_CQ`.
+/// libmlx5's constant `MLX5DV_OBJ_CQ`.
 pub const OBJ_CQ: u64 = 1 << 1;
-/// `MLX5DV_OBJ_AH`.
+/// libmlx5's constant `MLX5DV_OBJ_AH`.
 pub const OBJ_AH: u64 = 1 << 5;
-/// `MLX5DV_OBJ_PD`.
+/// libmlx5's constant `MLX5DV_OBJ_PD`.
 pub const OBJ_PD: u64 = 1 << 6;
 
-/// `struct ibv_ah_attr`, with `struct ibv_global_route` in front.
+/// libibverbs' `struct ibv_ah_attr`, with `struct ibv_global_route` in front.
 #[repr(C, align(8))]
 #[derive(Default)]
 pub struct IbvAhAttr {
@@ -266,7 +267,7 @@ const _: () = assert!(size_of::<Mlx5dvQp>() == 96 && core::mem::offset_of!(Mlx5d
 const _: () = assert!(size_of::<Mlx5dvCq>() == 48 && core::mem::offset_of!(Mlx5dvCq, cqn) == 32);
 const _: () = assert!(size_of::<Mlx5WqeAv>() == 48 && core::mem::offset_of!(Mlx5WqeAv, mac) == 20);
 
-/// `struct ibv_port_attr`. The exported `ibv_query_port` fills it up to `flags`.
+/// libibverbs' `struct ibv_port_attr`. The exported `ibv_query_port` fills it up to `flags`.
 #[repr(C)]
 #[derive(Default)]
 pub struct IbvPortAttr {
@@ -295,10 +296,10 @@ pub struct IbvPortAttr {
     pub active_speed_ex: u32,
 }
 
-/// `IBV_LINK_LAYER_ETHERNET`.
+/// libibverbs' constant `IBV_LINK_LAYER_ETHERNET`.
 pub const LINK_LAYER_ETHERNET: u8 = 2;
 
-/// `struct mlx5dv_clock_info`.
+/// libmlx5's `struct mlx5dv_clock_info`.
 #[repr(C)]
 #[derive(Default)]
 pub struct ClockInfoRaw {
@@ -324,19 +325,19 @@ pub struct Mlx5dvContext {
     pub rest: [u64; 64],
 }
 
-/// `MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK`.
+/// libmlx5's constant `MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK`.
 pub const CONTEXT_CORE_CLOCK: u64 = 1 << 8;
 
 const _: () = assert!(core::mem::offset_of!(Mlx5dvContext, capabilities) == 24);
 const _: () = assert!(core::mem::offset_of!(Mlx5dvContext, hca_core_clock) == 88);
 
-/// `struct mlx5dv_devx_umem`.
+/// libmlx5's `struct mlx5dv_devx_umem`.
 #[repr(C)]
 pub struct DevxUmem {
     pub umem_id: u32,
 }
 
-/// `struct mlx5dv_devx_umem_in`.
+/// libmlx5's `struct mlx5dv_devx_umem_in`.
 #[repr(C)]
 pub struct DevxUmemIn {
     pub addr: *mut c_void,
@@ -347,12 +348,12 @@ pub struct DevxUmemIn {
     pub dmabuf_fd: c_int,
 }
 
-/// `MLX5DV_UMEM_MASK_DMABUF`.
+/// libmlx5's constant `MLX5DV_UMEM_MASK_DMABUF`.
 pub const UMEM_DMABUF: u64 = 1 << 0;
 
 const _: () = assert!(size_of::<DevxUmemIn>() == 48 && core::mem::offset_of!(DevxUmemIn, dmabuf_fd) == 40);
 
-/// `struct mlx5dv_devx_uar`.
+/// libmlx5's `struct mlx5dv_devx_uar`.
 #[repr(C)]
 pub struct DevxUar {
     pub reg_addr: *mut c_void,
@@ -362,17 +363,17 @@ pub struct DevxUar {
     pub comp_mask: u64,
 }
 
-/// `struct mlx5dv_devx_cmd_comp`.
+/// libmlx5's `struct mlx5dv_devx_cmd_comp`.
 #[repr(C)]
 pub struct CommandChannelRaw {
     pub fd: c_int,
 }
 
-/// `struct mlx5dv_devx_event_channel`.
+/// libmlx5's `struct mlx5dv_devx_event_channel`.
 #[repr(C)]
 pub struct EventChannelRaw {
     pub fd: c_int,
 }
 
-/// `MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA`.
+/// libmlx5's constant `MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA`.
 pub const EVENT_CHANNEL_OMIT_DATA: c_int = 1;

@@ -32,10 +32,10 @@ use std::sync::Arc;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct AdoptSpec {
     /// Every request is signalled. Set this field if the other library created the queue pair with
-    /// `sq_sig_all`: the device cannot be asked for that.
+    /// `sq_sig_all`, which the device does not report.
     pub signal_all: bool,
-    /// See [`QueuePairSpec::max_requests`]. The queue pair's `max_send_wr` is smaller than the number of
-    /// blocks in its ring; the completion queue usually has room for `max_send_wr` requests.
+    /// The limit of [`QueuePairSpec::max_requests`]. Set it to the queue pair's `max_send_wr`, for which the
+    /// completion queue usually has room. The default, the number of blocks in the ring, is larger.
     pub max_requests: Option<u32>,
 }
 

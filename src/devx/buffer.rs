@@ -1,4 +1,4 @@
-//! Memory that owns its registration.
+//! Buffers: memory that is registered as long as it is allocated.
 
 #![allow(unsafe_code)]
 
@@ -107,7 +107,7 @@ impl Buffer {
         sge_of(self.address(), self.len(), self.lkey(), piece)
     }
 
-    /// Copies bytes in, from `offset` on.
+    /// Copies bytes into the buffer, from `offset` on.
     ///
     /// # Errors
     /// [`PieceError`] where the buffer has no room for all of them: no byte was copied.
@@ -120,8 +120,9 @@ impl Buffer {
         Ok(())
     }
 
-    /// Copies bytes out, from `offset` on. Each byte is read once: whatever device and peers write
-    /// afterwards, the copy stays as it is. So a program uses the same bytes that it has checked.
+    /// Copies bytes out of the buffer, from `offset` on. Each byte is read once: the copy stays as it is,
+    /// whatever device and peers write afterwards. A program therefore uses the same bytes that it has
+    /// checked.
     ///
     /// # Errors
     /// [`PieceError`] where the buffer has fewer bytes from `offset` on: no byte was copied.

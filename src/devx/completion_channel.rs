@@ -1,4 +1,5 @@
-//! Completions by event: a file descriptor for each completion queue, and waiting for the next completion.
+//! Completions by event: each completion queue has a file descriptor by which a thread waits for the next
+//! completion.
 //!
 //! A thread that serves several queues polls their descriptors, by `epoll` or through an asynchronous
 //! runtime. The library starts no thread for this.
@@ -42,7 +43,7 @@ impl AsRawFd for CompletionChannel {
     }
 }
 
-/// Completions by event.
+/// Functions that wait for completions by event.
 impl CqReader {
     /// Returns the queue's channel. The first call creates the channel.
     ///
@@ -80,9 +81,10 @@ impl CqReader {
         Ok(self.poll(router).transpose()?)
     }
 
-    /// Arms a queue that was taken over ([`super::Device::adopt_cq`]). The event comes to the channel that
-    /// the queue was created with (`struct ibv_comp_channel`). Poll once more after arming and before
-    /// waiting. Other queues are armed by [`CqReader::poll_or_arm`].
+    /// Arms a queue that was taken over ([`super::Device::adopt_cq`]), so that the device sends an event with
+    /// the next completion. The event comes to the channel that the queue was created with (`struct
+    /// ibv_comp_channel`). Poll once more after arming and before waiting. Other queues are armed by
+    /// [`CqReader::poll_or_arm`].
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{CqReader, DevxError};

@@ -1,4 +1,4 @@
-//! Connecting: the options of a connection, and the path to the peer.
+//! Functions that connect queue pairs, the options of a connection, and the path to the peer.
 
 use super::sys::Route;
 use super::{AddressError, DevxError, QpAddress, QpControl};
@@ -31,22 +31,23 @@ pub struct ConnectOptions {
     /// Entry of the own GID table, which also decides the version of RoCE; `show_gids` or `ibv_devinfo -v`
     /// list it. Default 0.
     pub source_gid_index: u8,
-    /// Number of the first packet sent. Default 0. The tools use a random number, so that late packets of an
-    /// earlier connection are not taken for packets of this one. Pass the same number to
-    /// [`QpControl::address`] and [`QpControl::connect`].
+    /// Number of the first packet that this side sends. Default 0. The reference tools use a random number,
+    /// so that late packets of an earlier connection are not taken for packets of this one. Pass the same
+    /// number to [`QpControl::address`] and [`QpControl::connect`].
     pub first_psn: Psn,
     /// Largest packet. The default is the smaller active MTU of the two ports, as in perftest; a port that
     /// reports no MTU counts as 1024 bytes, as in `ibv_rc_pingpong`.
     pub mtu: Option<PathMtu>,
-    /// How long to wait for an acknowledgement. Default 14: 67 ms (`ibv_rc_pingpong`, perftest, pyverbs).
+    /// The time for which the device waits for an acknowledgement. Default 14: 67 ms (`ibv_rc_pingpong`,
+    /// perftest, pyverbs).
     pub ack_timeout: AckTimeout,
     /// Retries after an acknowledgement timed out. Default 7 (`ibv_rc_pingpong`, perftest, pyverbs).
     pub retries: Retries,
     /// Retries when the peer has no receive request. Default 7: no limit (`ibv_rc_pingpong`, perftest,
     /// pyverbs).
     pub rnr_retries: Retries,
-    /// How long the peer waits before a retry when there is no receive request here. Default 12: 0.64 ms
-    /// (`ibv_rc_pingpong`, perftest, pyverbs).
+    /// The time for which the peer waits before a retry when there is no receive request here. Default 12:
+    /// 0.64 ms (`ibv_rc_pingpong`, perftest, pyverbs).
     pub rnr_timer: RnrTimer,
     /// Own RDMA READs and atomics in flight (`max_rd_atomic`), at most the peer's `log_max_dest_rd_atomic`.
     /// The default is 16, as in perftest for RDMA READ, or the device's limit if that is lower
@@ -56,8 +57,8 @@ pub struct ConnectOptions {
     /// device's limit if that is lower
     /// ([`GeneralCapabilities::log_max_reads_in`](crate::command::GeneralCapabilities::log_max_reads_in)).
     pub log_max_dest_rd_atomic: Option<LogMaxRdAtomic>,
-    /// After how many packets a request asks for an acknowledgement. Default 256 (Linux, UCX). With a smaller
-    /// number a lost packet is found sooner, at a higher cost for the wire and both devices.
+    /// The number of packets after which a request asks for an acknowledgement. Default 256 (Linux, UCX).
+    /// With a smaller number a lost packet is found sooner, at a higher cost for the wire and both devices.
     pub log_ack_interval: LogAckInterval,
     /// InfiniBand service level or Ethernet priority. Default 0 (`ibv_rc_pingpong`, perftest, pyverbs).
     pub service_level: Priority,
@@ -131,8 +132,8 @@ impl QpControl {
         })
     }
 
-    /// Connects to a peer: INIT to RTR to RTS. On Ethernet (RoCE) the path uses GID and MAC address; on
-    /// InfiniBand it uses the LID, within one subnet.
+    /// Connects the queue pair to a peer, and takes it from INIT to RTR and RTS. On Ethernet (RoCE) the path
+    /// uses GID and MAC address; on InfiniBand it uses the LID, within one subnet.
     ///
     /// Where the device refuses the second step, the queue pair stays in RTR; [`super::QueuePair::reset`]
     /// returns it to INIT.
@@ -152,7 +153,8 @@ impl QpControl {
         self.connect_over(path, peer.qpn, peer.first_psn, mtu, options)
     }
 
-    /// Connects to a queue pair of the same device, over a path inside the device: no address is needed.
+    /// Connects the queue pair to another one of the same device, over a path inside the device. This needs
+    /// no address.
     ///
     /// # Errors
     /// [`DevxError::Command`].
@@ -188,7 +190,8 @@ impl QpControl {
             path,
             port: self.port(),
             mtu,
-            // The device's limit, as in Linux: a device refuses a number above its limit.
+            // The largest message has the device's limit, as in Linux. A device refuses a number above its
+            // limit.
             log_max_message: LogMessage::new(device.log_max_message).unwrap_or(LogMessage::MAX),
             first_psn: peer_psn,
             log_max_rd_atomic: options.log_max_dest_rd_atomic.unwrap_or(log_in),
@@ -207,7 +210,8 @@ impl QpControl {
 
     fn roce_path(&self, peer: &QpAddress, options: &ConnectOptions) -> Result<RocePath, DevxError> {
         let (mac, is_udp) = match options.mac {
-            // Only the UDP header of RoCE v2 carries the port, and RoCE v1 has no UDP header.
+            // A given MAC address does not tell the version of RoCE. A UDP source port does no harm in RoCE
+            // v1, which has no UDP header to carry it.
             Some(mac) => (mac, true),
             None => {
                 let hop = self.domain().pd.resolve(Route {
@@ -243,7 +247,7 @@ mod tests {
         let port = |label, own, peer| {
             udp_source_port(FlowLabel::new(label).unwrap(), Qpn::from_low_bits(own), Qpn::from_low_bits(peer))
         };
-        // Computed with `rdma_get_udp_sport` of the kernel's headers.
+        // The expected ports were computed with `rdma_get_udp_sport` of the kernel's headers.
         assert_eq!(port(1, 0x11, 0x12), 0xc001);
         assert_eq!(port(0xf_ffff, 0x11, 0x12), 0xffc0);
         assert_eq!(port(0xa_bcde, 0x11, 0x12), 0xfcf4);

@@ -33,7 +33,7 @@ pub(super) const RECORD_BYTES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CqSpec {
-    /// Entries, a power of two.
+    /// Number of entries, a power of two.
     ///
     /// Queue pairs and mkeys set entries aside: a queue pair one for each request that may be outstanding,
     /// signalled or not (all of them are completed when the queue pair fails), and one for each receive slot;
@@ -47,7 +47,7 @@ pub struct CqSpec {
 }
 
 impl Default for CqSpec {
-    /// One entry of 64 bytes.
+    /// Returns the properties of a queue with one entry of 64 bytes.
     fn default() -> Self {
         Self::from(1)
     }
@@ -88,7 +88,7 @@ struct CqObject {
     number: Cqn,
     identity: CqIdentity,
     room: Room,
-    /// Signature errors, of all queues of the device, whose mkeys were in no router.
+    /// Signature errors of all queues of the device that no router has claimed, because it lacked the mkey.
     unclaimed: Arc<SharedFaults>,
     object: sys::Object<Option<CqMemory>>,
 }
@@ -99,9 +99,9 @@ pub(super) struct CqMemory {
     _uar: Arc<sys::Uar>,
 }
 
-/// The number of entries, and for whom they are set aside.
+/// The number of entries, and the objects for which entries are set aside.
 struct Room {
-    /// `u32::MAX` where entries are not counted.
+    /// Number of entries, or `u32::MAX` if the library does not count them.
     entries: u32,
     set_aside: AtomicU32,
     /// The writers with entries set aside. A writer that was destroyed remains listed while the ring may
@@ -114,11 +114,11 @@ struct Room {
 #[derive(Default)]
 struct Held {
     entries: u32,
-    /// [`SetAside`]s of the writer. With none, the writer is gone from the device.
+    /// Number of [`SetAside`]s of the writer. At 0 the writer is gone from the device.
     holders: u32,
 }
 
-/// An object that the device writes entries about.
+/// An object about which the device writes entries into a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Writer {
     Qp(Qpn),
@@ -138,8 +138,8 @@ impl Writer {
     }
 }
 
-/// Entries that are set aside until they are given back, or until their writer is gone and its entries are
-/// taken.
+/// Entries of a completion queue that are set aside for a writer. They are free again when the writer is gone
+/// and its entries were taken, or, if no writer was named, when this value is dropped.
 pub(super) struct SetAside {
     cq: Cq,
     entries: u32,
@@ -348,7 +348,7 @@ impl fmt::Debug for Cq {
     }
 }
 
-/// The core's completion queue, by the size of its entries.
+/// The library's completion queue, for entries of either size.
 pub(super) enum AnyCq {
     B64(CompletionQueue<'static>),
     B128(CompletionQueue<'static, Cqe128>),
@@ -384,7 +384,8 @@ impl AnyCq {
     }
 }
 
-/// Not inlined into [`CqReader::poll`]: programs rarely use entries of this size.
+/// Polls a queue of entries of 128 bytes. The function is not inlined into [`CqReader::poll`], because
+/// programs rarely use these entries.
 #[inline(never)]
 fn poll_long(
     queue: &mut CompletionQueue<'static, Cqe128>,
@@ -429,7 +430,7 @@ fn poll_long(
 pub struct CqReader {
     pub(super) queue: AnyCq,
     pub(super) doorbell: UarCqDoorbell,
-    /// Created when it is first needed.
+    /// The channel for the queue's events, which is created when it is first needed.
     pub(super) channel: Option<Arc<sys::EventChannel>>,
     cq: Cq,
 }
@@ -497,7 +498,7 @@ impl CqReader {
         self.queue.take_entry()
     }
 
-    /// Drops the entries of a queue pair.
+    /// Drops the entries about this queue pair that are still in the ring.
     pub(super) fn discard(&mut self, qpn: Qpn) {
         self.queue.discard(|entry| entry.is_of(qpn));
     }

@@ -58,12 +58,13 @@ impl Dek {
         Ok(carry(&self.query_command(), |request, reply| self.object.query(request, reply))?.1)
     }
 
-    /// Gives the key another value. Its number stays, and mkeys that were configured with the key use the new
-    /// value. If the key was used, call [`Device::sync_crypto`] after the last completion with the old value
-    /// and before this function.
+    /// Gives the key another value. The key keeps its number, and mkeys that were configured with the key use
+    /// the new value. If the key was used, call [`Device::sync_crypto`] after the last completion with the
+    /// old value and before this function.
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device cannot replace keys, or refuses: the key is as before.
+    /// [`DevxError::Command`] where the device cannot replace keys, or refuses. The key then keeps its old
+    /// value.
     ///
     /// ```no_run
     /// use mlx5_mkey::command::DekKey;
@@ -93,8 +94,8 @@ impl Device {
 }
 
 impl ProtectionDomain {
-    /// Loads a data encryption key. The library wipes the key's bytes from the mailbox; the caller wipes its
-    /// own copy.
+    /// Loads a data encryption key. `opaque` is stored with the key, and [`Dek::query`] returns it. The
+    /// library wipes the key's bytes from the mailbox; the caller wipes its own copy.
     ///
     /// # Errors
     /// [`DevxError::Command`] where the device does not take keys in this form, or refuses.

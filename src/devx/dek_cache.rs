@@ -39,9 +39,9 @@ pub struct DekCache<I> {
 
 /// A key on the device.
 struct Cached {
-    /// The key, destroyed with this value.
+    /// The key, which is destroyed when this value is dropped.
     dek: Dek,
-    /// One clone for each lease, and this one.
+    /// A counter of leases: each lease holds a clone.
     leases: Arc<()>,
 }
 
@@ -69,7 +69,7 @@ impl<I: Eq + Hash> DekCache<I> {
     /// ([`ProtectionDomain::create_dek`]).
     ///
     /// # Errors
-    /// The errors of `load`. The cache is as before.
+    /// The errors of `load`. The cache is then unchanged.
     pub fn lease<E>(
         &mut self,
         identity: I,

@@ -220,7 +220,7 @@ pub enum DevxError {
         /// The kernel's error.
         cause: io::Error,
     },
-    /// A call failed, in most cases of a function of libibverbs or libmlx5.
+    /// A call of a function failed, in most cases one of libibverbs or libmlx5.
     Call {
         /// The function's name, or a description of the call.
         what: &'static str,

@@ -1,4 +1,4 @@
-//! Events of objects, such as errors of queues. `completion_channel` handles the events of completions.
+//! Events of objects, such as errors of queues. Events of completions are in the module `completion_channel`.
 
 use super::cq::Cq;
 use super::queue_pair::QpControl;
@@ -64,7 +64,7 @@ pub struct Events {
     waker: Arc<sys::Waker>,
 }
 
-/// Ends all waits on a channel, from any thread.
+/// A handle that ends all waits on a channel, from any thread.
 #[derive(Clone)]
 pub struct EventsCloser(Arc<sys::Waker>);
 
@@ -117,7 +117,7 @@ impl Events {
     }
 }
 
-/// The channel's file descriptor, to be polled beside others. It does not block.
+/// Returns the channel's file descriptor, to be polled beside others. The descriptor does not block.
 impl AsFd for Events {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()

@@ -7,7 +7,7 @@ use crate::command::Command;
 use crate::command::error::CommandError;
 use core::ops::Range;
 
-/// The bytes of a command that name the virtual device which executes it (PRM `vhca_tunnel_id`).
+/// The bytes of a command in which it names the virtual device that executes it (PRM `vhca_tunnel_id`).
 const TUNNEL: Range<usize> = 4..6;
 
 impl Device {
@@ -75,8 +75,8 @@ impl Device {
     /// command through (EINVAL).
     pub fn execute<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         let through = |request: &[u8], reply: &mut [u8]| {
-            // For a command with a tunnel id, the kernel lets everything through to the other virtual device,
-            // even changes.
+            // The kernel lets every command with a tunnel id through to the other virtual device, even one
+            // that changes objects.
             match request.get(TUNNEL) {
                 Some([0, 0]) => self.context.general_command(request, reply),
                 _ => {

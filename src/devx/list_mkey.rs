@@ -1,4 +1,4 @@
-//! Mkeys that are created with their list.
+//! Mkeys that are created together with their list of entries.
 
 use super::{DevxError, MAX_REQUEST, ProtectionDomain, sys};
 use crate::command::error::CommandError;
@@ -46,8 +46,8 @@ impl ListMkey {
 }
 
 impl ProtectionDomain {
-    /// Creates an mkey with its list. Its space begins at `address` and consists of `entries`, one after the
-    /// other.
+    /// Creates an mkey together with its list. The space of the mkey begins at `address` and consists of
+    /// `entries`, one after the other.
     ///
     /// ```no_run
     /// use mlx5_mkey::command::MkeyEntries;

@@ -12,7 +12,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// Logs out.
+    /// Ends the login.
     ///
     /// # Errors
     /// [`DevxError::Call`], with the login, which still exists.
@@ -32,9 +32,9 @@ impl Login {
 }
 
 impl Device {
-    /// Logs in, so that wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A context has one login at
-    /// a time: the next login is possible after this one is dropped. Threads share the login. Keys that were
-    /// loaded under it outlive it.
+    /// Begins a crypto login, under which wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A
+    /// context has one login at a time: the next login is possible after this one is dropped. Threads share
+    /// the login. Keys that were loaded under it outlive it.
     ///
     /// # Errors
     /// [`DevxError::LoggedIn`] while the context has a login; [`DevxError::Command`] where the device does

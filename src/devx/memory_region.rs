@@ -10,7 +10,7 @@ use core::ops::Range;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// `IBV_ACCESS_*` bits for local write, remote write, remote read, remote atomic.
+/// Returns the `IBV_ACCESS_*` bits for these rights.
 pub(super) fn verbs_access(access: Access) -> u32 {
     [
         (Access::LOCAL_WRITE, 1),
@@ -97,7 +97,7 @@ pub(super) fn sge_of(
     Ok(Sge { address: address.wrapping_add(start as u64), length: bytes, lkey })
 }
 
-/// Returns the same piece as an entry of an mkey's layout.
+/// Returns the memory of a data segment as an entry of an mkey's layout.
 pub(super) const fn entry_of(Sge { address, length, lkey }: Sge) -> KlmEntry {
     KlmEntry { address, length, key: lkey }
 }

@@ -45,7 +45,7 @@ pub struct MkeyStore(Arc<Store>);
 
 struct Store {
     /// The mkeys that are in no cache. The mkey that came back first is fetched first. The queue has room for
-    /// all mkeys, so giving back allocates nothing.
+    /// all mkeys, so that it never grows when a cache gives mkeys back.
     unused: Mutex<VecDeque<MkeyObject>>,
     kind: Option<MkeyKind>,
 }
@@ -149,7 +149,8 @@ pub struct MkeyCache<const N: usize> {
 }
 
 impl<const N: usize> MkeyCache<N> {
-    /// How many mkeys are fetched at a time. When more than twice as many are not in use, this many are kept.
+    /// Number of mkeys that the cache fetches at a time. If more than twice as many are not in use, the cache
+    /// keeps this number of them.
     const BATCH: usize = if N < 4 { 1 } else { N / 4 };
 
     /// Creates a cache without mkeys. It takes mkeys from the store when it needs them.

@@ -26,12 +26,12 @@ pub struct MkeySpec<'c> {
     /// Number of translation entries of 16 bytes, at most [`GeneralCapabilities::max_umr_entries`]. An
     /// interleaved layout takes one entry for its header.
     pub max_entries: u32,
-    /// Block signatures. Signature errors arrive at this completion queue, where one entry is set aside for
+    /// The mkey can have signatures, whose errors arrive at this completion queue. One entry is set aside for
     /// them. It must be the completion queue of the queue pairs that use the mkey: the library does not check
     /// this, and another queue has no room for the errors. If a queue pair has two completion queues, errors
     /// in sent data arrive at that of the send queue, errors in received data at the other.
     pub signature: Option<&'c Cq>,
-    /// AES-XTS. The mkey refuses traffic until it is configured.
+    /// The mkey encrypts with AES-XTS. It refuses all transfers until it has crypto properties.
     pub crypto: bool,
     /// Requests may change the mkey's tag (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`).
     pub update_tag: bool,
@@ -40,10 +40,11 @@ pub struct MkeySpec<'c> {
     /// Writes through the mkey may pass one another, and reads may pass writes where the device supports that
     /// (kernel `mlx5e_mkey_set_relaxed_ordering`).
     pub relaxed_ordering: bool,
-    /// Rights that the mkey has from the start, in addition to reading by the owner. Meant for
-    /// [`UmrForm::Minimal`]: while the state of the mkey is known, such configurations may omit the rights.
+    /// Rights that the mkey has from the start, in addition to reading by the owner. They are meant for
+    /// [`UmrForm::Minimal`]: its configurations may omit the rights as long as the library knows the state of
+    /// the mkey.
     pub access: Access,
-    /// Which parts of the mkey a configuration writes.
+    /// The parts of the mkey that a configuration writes.
     pub form: UmrForm,
     /// The mkeys take lists whose entries all have this length (KSM). The lists are in registered memory
     /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
@@ -129,7 +130,7 @@ impl Psvs {
     /// Creates `count` mkeys of a kind over these PSVs, in the same protection domain.
     ///
     /// # Errors
-    /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
+    /// As [`ProtectionDomain::create_mkey`]. After an error no mkey is left on the device.
     pub fn create_mkeys(&self, count: usize, spec: MkeySpec<'_>) -> Result<Mkeys, DevxError> {
         self.domain.make_mkeys(count, spec, Some(self))
     }
@@ -149,7 +150,7 @@ impl ProtectionDomain {
     /// Creates `count` mkeys of a kind.
     ///
     /// # Errors
-    /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
+    /// As [`ProtectionDomain::create_mkey`]. After an error no mkey is left on the device.
     pub fn create_mkeys(&self, count: usize, spec: MkeySpec<'_>) -> Result<Mkeys, DevxError> {
         self.make_mkeys(count, spec, None)
     }

@@ -101,7 +101,7 @@ pub struct Device {
     context: Arc<sys::Context>,
     report: CryptoReport,
     roce: Option<RoceCapabilities>,
-    /// Signature errors, from all completion queues, whose mkeys were in no router.
+    /// Signature errors of all completion queues that no router has claimed, because it lacked the mkey.
     unclaimed: Arc<SharedFaults>,
 }
 
@@ -175,7 +175,7 @@ impl Device {
         &self.report
     }
 
-    /// Returns an entry of a port's GID table, for a peer to connect to.
+    /// Returns an entry of a port's GID table, by which a peer can connect.
     ///
     /// # Errors
     /// [`DevxError::Call`].
@@ -234,8 +234,8 @@ const fn fits<C: Command>(bytes: usize) -> Result<(), DevxError> {
 /// The result of a create command: the object, and the device's reply.
 type Created<K, C> = (sys::Object<K>, <C as Command>::Reply);
 
-/// Creates an object over `kept` whose number `is_taken` does not know. If the device gives out a taken
-/// number, the object is kept while another one is created, and dropped afterwards.
+/// Creates an object that uses `kept`, and whose number is not taken (`is_taken`). If the device gives the
+/// object a taken number, another object is created before this one is dropped.
 fn create_unlike<C: Command, K>(
     context: &Arc<sys::Context>,
     kept: &Arc<K>,

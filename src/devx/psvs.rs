@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// are used one after another need fewer objects on the device this way.
 ///
 /// A configuration that sets a signature gives the PSVs their start values. From then on they belong to that
-/// mkey, until the data has passed and a signature error, if any, was taken. Therefore, of the mkeys over one
-/// pair:
+/// mkey, until the data has passed and a signature error, if any, was taken. Therefore these rules hold for
+/// the mkeys that share one pair:
 ///
 /// - Configure the next mkey after the transfer through the previous one has completed and its completion was
 ///   taken. If a peer moves the data, wait until the peer has said that it is done. No public source says

@@ -1,4 +1,4 @@
-//! The doorbell of a queue pair, of either kind.
+//! The doorbell of a queue pair, plain or with BlueFlame.
 
 use crate::queue::{BlueFlame, Doorbell, LastRequest, UarDoorbell};
 

@@ -42,7 +42,7 @@ use std::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueuePairSpec {
-    /// Buffers of a receive request: a power of two.
+    /// Number of buffers of a receive request, a power of two.
     pub entries_per_slot: u32,
     /// The largest number of send requests between post and completion, parts of configurations included.
     /// Default: the number of blocks of the ring. An entry of the completion queue is set aside for each.
@@ -59,7 +59,7 @@ pub struct QueuePairSpec {
     /// The user index that completions carry: [`crate::queue::QpTable::next_user_index`] for a queue pair of
     /// a table.
     pub user_index: UserIndex,
-    /// Port of the device, from 1.
+    /// Number of the device's port. The first port is 1.
     pub port: u8,
     /// The operations that the queue pair allows its peer.
     pub access: QpAccess,
@@ -119,7 +119,7 @@ pub struct QueuePair<const S: usize, const R: usize> {
     receive: ReceiveQueue<'static, R>,
     /// Requests that a failed reset has removed from the queues and not yet returned.
     outstanding: Outstanding,
-    /// The completion queues of sends and receives.
+    /// The completion queues of send requests and of receive requests.
     completes_to: [CqIdentity; 2],
     control: QpControl,
 }
@@ -134,7 +134,7 @@ pub(super) struct QpObject {
     pub(super) spec: QueuePairSpec,
     pub(super) cqs: [Cq; 2],
     pub(super) addresses: RingAddresses,
-    /// The doorbell writes whole requests.
+    /// Whether the doorbell writes whole requests.
     pub(super) blue_flame: bool,
     pub(super) object: sys::Object<Arc<QpMemory>>,
 }
@@ -197,7 +197,7 @@ impl Device {
         let timestamps = self.timestamps(spec.timestamps)?;
         let (opaque, memcpy) = spec.memcpy.then(|| self.memcpy(pd)).transpose()?.unzip();
         let max_requests = spec.max_requests.unwrap_or(u32::MAX);
-        // Each request has at least one block.
+        // A ring of `S` blocks holds at most `S` requests, because each request has at least one block.
         let set_aside = [send_cq.set_aside(max_requests.min(S as u32))?, receive_cq.set_aside(R as u32)?];
         let (uar, blue_flame) = self.doorbell_page(spec.blue_flame)?;
         let register = uar.register()?;
@@ -281,7 +281,8 @@ impl Device {
         Ok((sys::Uar::alloc(&self.context)?, None))
     }
 
-    /// Returns the format of time stamps that the queue pair is created with.
+    /// Returns the format of time stamps for a queue pair: the wanted one, or by default the device's usual
+    /// one.
     fn timestamps(&self, wanted: Option<TimestampFormat>) -> Result<TimestampFormat, DevxError> {
         let support = self.timestamp_support();
         match wanted {
@@ -314,7 +315,7 @@ const fn drain(qp: Qpn, on: bool) -> Init2Init {
 }
 
 impl QpControl {
-    /// Returns the number, for the peer to connect to.
+    /// Returns the number of the queue pair, by which a peer can connect.
     pub fn qpn(&self) -> Qpn {
         self.0.qpn
     }
@@ -426,7 +427,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         Self { send, receive, outstanding: Outstanding::default(), completes_to, control }
     }
 
-    /// Returns the number, for the peer to connect to.
+    /// Returns the number of the queue pair, by which a peer can connect.
     pub const fn qpn(&self) -> Qpn {
         self.send.qpn()
     }
@@ -451,7 +452,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         self.send.ring_doorbell();
     }
 
-    /// Cancels send requests of a drained queue; see [`SendQueue::cancel`].
+    /// Cancels the send requests named `id` of a drained queue; see [`SendQueue::cancel`].
     ///
     /// # Errors
     /// [`PostError::NotOutstanding`].
@@ -459,7 +460,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         self.send.cancel(id, hw_counter)
     }
 
-    /// Posts buffers for one message; see [`ReceiveQueue::post`].
+    /// Posts a receive request: the buffers for one message; see [`ReceiveQueue::post`].
     ///
     /// # Errors
     /// [`PostError`].
@@ -502,8 +503,8 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         self.send.block(index)
     }
 
-    /// Takes the queue pair from any state back to INIT (through RESET), with empty queues, to be connected
-    /// anew. Returns the outstanding requests, each once.
+    /// Takes the queue pair from any state through RESET back to INIT. Its queues are then empty, and it can
+    /// be connected anew. Returns the outstanding requests, each once.
     ///
     /// `readers` are the readers of its completion queues. Completions of the queue pair that were not taken
     /// are dropped, and their requests are among those returned. If a returned request is a configuration,

@@ -32,7 +32,7 @@ impl PageSizes {
     /// The smallest page of the device, in bytes (`MLX5_ADAPTER_PAGE_SIZE`).
     pub const MIN: u64 = 4096;
 
-    /// All page sizes, as in `mlx5dv_devx_umem_reg`.
+    /// The set of all page sizes, as in `mlx5dv_devx_umem_reg`.
     pub const ANY: Self = Self(!(Self::MIN - 1));
 
     /// Creates the set from the sum of its sizes in bytes, all powers of two.
@@ -52,7 +52,7 @@ impl PageSizes {
     }
 }
 
-/// How memory is registered for commands.
+/// The properties of a registration of memory for commands.
 ///
 /// ```
 /// use mlx5_mkey::devx::{PageSizes, UmemSpec};

@@ -1,4 +1,4 @@
-//! Open devices.
+//! Devices that are open in libmlx5, and queries about them.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 use std::{format, io};
 
-/// An open device.
+/// An open device of libmlx5, which every call needs.
 pub(in crate::devx) struct Context {
     pub(super) api: &'static Api,
     pub(super) raw: NonNull<IbvContext>,
@@ -48,7 +48,7 @@ unsafe impl Sync for Context {}
 /// The properties of a port and its link.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::devx) struct Port {
-    /// The largest packet, if the port reports one.
+    /// The size of the largest packet, if the port reports it.
     pub(in crate::devx) mtu: Option<PathMtu>,
     /// The port's LID; 0 on Ethernet.
     pub(in crate::devx) lid: u16,

@@ -12,8 +12,8 @@ type Word = u64;
 
 const WORD: usize = size_of::<Word>();
 
-/// Words that one turn of the loop copies. With one word, the loop's counting would take as long as the
-/// copying.
+/// Number of words that one turn of the loop copies. If a turn copied one word, the counting of turns would
+/// take as long as the copies.
 const TURN: usize = 4;
 
 /// Copies `to.len()` bytes from `from`.

@@ -99,7 +99,8 @@ impl Umem {
 /// with the value.
 pub(in crate::devx) struct Dma {
     umem: Umem,
-    /// Dropped after the registration has ended, and never if it cannot be ended.
+    /// The memory, which is dropped after the registration has ended. If the registration cannot be ended,
+    /// the memory is never dropped.
     memory: ManuallyDrop<Allocation>,
 }
 

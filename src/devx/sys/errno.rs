@@ -1,4 +1,4 @@
-//! Results of the libraries' functions as errors.
+//! Functions that convert the results of libibverbs and libmlx5 into errors.
 
 use crate::devx::error::DevxError;
 use core::ffi::c_int;

@@ -128,7 +128,7 @@ impl EventChannel {
 
     /// Takes an event that has arrived.
     pub(in crate::devx) fn take(&self) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
-        // A cookie of 8 bytes, then the event queue entry.
+        // An event consists of a cookie of 8 bytes and the event queue entry.
         let mut event = [0_u8; 8 + 64];
         // SAFETY: the channel lives; the buffer is valid for its length.
         let length = unsafe {

@@ -46,7 +46,7 @@ macro_rules! api {
                 pub(super) $later:
                     Result<unsafe extern "C" fn($($later_argument),*) -> $later_result, LibraryError>,
             )*)+
-            // Never unloaded: libibverbs has threads and handlers of its own.
+            // The libraries are never unloaded, because libibverbs has threads and handlers of its own.
             _libraries: ManuallyDrop<[libloading::Library; 2]>,
         }
 

@@ -81,7 +81,8 @@ impl Drop for Pd {
 /// A registered memory region, and the memory `K` if the region owns it.
 pub(in crate::devx) struct Mr<K = ()> {
     raw: NonNull<IbvMr>,
-    /// Dropped after the registration has ended, and never if it cannot be ended.
+    /// The memory and the domain, which are dropped after the registration has ended. If it cannot be ended,
+    /// they are never dropped.
     kept: ManuallyDrop<(K, Arc<Pd>)>,
 }
 
@@ -159,12 +160,12 @@ impl Mr {
 }
 
 impl<K> Mr<K> {
-    /// Ends the registration. Where that fails, the memory is leaked: the device may still write to it.
+    /// Ends the registration. If that fails, the memory is leaked, because the device may still write to it.
     pub(in crate::devx) fn deregister(self) -> Result<(), DevxError> {
         ManuallyDrop::new(self).end()
     }
 
-    /// Ends the registration, once, at the end of the value.
+    /// Ends the registration. Called once, when the value ends.
     fn end(&mut self) -> Result<(), DevxError> {
         let (_, pd) = &*self.kept;
         // SAFETY: the region is registered, and only this call ends the registration.

@@ -1,4 +1,4 @@
-//! Objects that commands create.
+//! Objects on the device: those that commands create, and those of the caller.
 
 #![allow(unsafe_code)]
 
@@ -68,7 +68,7 @@ impl<K> Object<K> {
         Self { context: context.clone(), raw: Raw::Qp(qp.cast()), kept: ManuallyDrop::new(kept) }
     }
 
-    /// Stands for an object of the caller that needs no commands.
+    /// Makes a value for an object of the caller to which no commands are sent.
     pub(in crate::devx) fn of_other(context: &Arc<Context>, kept: K) -> Self {
         Self { context: context.clone(), raw: Raw::Other, kept: ManuallyDrop::new(kept) }
     }
@@ -95,7 +95,7 @@ impl<K> Object<K> {
     pub(in crate::devx) fn query(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
         let api = self.context.api;
         match self.raw {
-            // SAFETY: the object lives, and the function takes such.
+            // SAFETY: the object lives, and the function takes objects of this type.
             Raw::Made(raw) => unsafe {
                 run("mlx5dv_devx_obj_query", api.mlx5dv_devx_obj_query, raw, input, output)
             },
@@ -111,7 +111,7 @@ impl<K> Object<K> {
     pub(in crate::devx) fn modify(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
         let api = self.context.api;
         match self.raw {
-            // SAFETY: the object lives, and the function takes such.
+            // SAFETY: the object lives, and the function takes objects of this type.
             Raw::Made(raw) => unsafe {
                 run("mlx5dv_devx_obj_modify", api.mlx5dv_devx_obj_modify, raw, input, output)
             },
@@ -124,10 +124,10 @@ impl<K> Object<K> {
     }
 }
 
-/// `IBV_QPS_RTS`, `IBV_QPS_SQD`.
+/// The states `IBV_QPS_RTS` and `IBV_QPS_SQD`.
 const READY_TO_SEND: u32 = 3;
 const DRAINED: u32 = 4;
-/// `IBV_QP_STATE`, `IBV_QP_CUR_STATE`.
+/// The attributes that the call sets: `IBV_QP_STATE` and `IBV_QP_CUR_STATE`.
 const STATES: c_int = 1 << 0 | 1 << 1;
 
 impl<K> Object<K> {
@@ -176,7 +176,7 @@ impl<K> Object<K> {
         }
     }
 
-    /// Destroys the object on the device, if a command created it. Called at most once.
+    /// Destroys the object on the device, if a command created it. Must not be called again after a success.
     fn end(&self) -> Result<(), DevxError> {
         match self.raw {
             // SAFETY: the object was created by `create`, and the callers do not use it any more.

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use std::vec;
 use std::vec::Vec;
 
-/// Bytes before an answer: the number that the query was asked with.
+/// Bytes before each answer, which hold the `id` of its query.
 const HEADER: usize = 8;
 
-/// A channel for answers.
+/// A channel for the answers to queries.
 pub(in crate::devx) struct CommandChannel {
     context: Arc<Context>,
     raw: NonNull<CommandChannelRaw>,

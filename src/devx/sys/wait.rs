@@ -1,4 +1,4 @@
-//! Waiting for descriptors, and ending the wait.
+//! A function that waits for descriptors, and a handle that ends the wait.
 
 #![allow(unsafe_code)]
 
@@ -35,7 +35,7 @@ pub(super) fn wait(descriptors: [c_int; 2], left: Option<Duration>) -> Result<[c
     }
 }
 
-/// Ends all waits, for good.
+/// A handle that ends all current and future waits.
 pub(in crate::devx) struct Waker {
     ours: UnixStream,
     theirs: UnixStream,
@@ -48,7 +48,7 @@ impl Waker {
     }
 
     pub(in crate::devx) fn wake(&self) {
-        // The call fails only if it was made before.
+        // The call fails only if an earlier call has already ended the waits.
         let _ = self.ours.shutdown(Shutdown::Both);
     }
 
