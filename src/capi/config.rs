@@ -44,15 +44,15 @@ pub const MLX5MK_DIGEST_LAST: u32 = 3;
 /// The digest is over data that passes only this mkey, but the CRC is in the PSV `psv`, as for several mkeys.
 pub const MLX5MK_DIGEST_WHOLE: u32 = 4;
 
-/// No signature.
+/// The domain has no signature.
 pub const MLX5MK_NO_SIGNATURE: u32 = 0;
-/// T10-DIF, 8 bytes.
+/// The signature is a T10-DIF, of 8 bytes.
 pub const MLX5MK_T10DIF: u32 = 1;
-/// CRC-32 as in Fibre Channel, 4 bytes.
+/// The signature is a CRC-32 as in Fibre Channel, of 4 bytes.
 pub const MLX5MK_CRC32: u32 = 2;
-/// CRC-32C as in iSCSI, 4 bytes.
+/// The signature is a CRC-32C as in iSCSI, of 4 bytes.
 pub const MLX5MK_CRC32C: u32 = 3;
-/// CRC-64 as in Microsoft XP10 and NVMe, 8 bytes.
+/// The signature is a CRC-64 as in Microsoft XP10 and NVMe, of 8 bytes.
 pub const MLX5MK_CRC64_XP10: u32 = 4;
 
 /// A guard or CRC starts with all bits 0.
@@ -126,7 +126,7 @@ pub struct DigestSpec {
 /// Crypto properties (struct mlx5dv_crypto_attr): AES-XTS.
 #[repr(C)]
 pub struct CryptoSpec {
-    /// The key, which is not destroyed while mkeys use it.
+    /// The key. It must not be destroyed while mkeys use it.
     pub dek: *const Dek,
     /// The low half of the first data unit's tweak: a number of 128 bits, normally the LBA.
     pub tweak_low: u64,
@@ -147,7 +147,7 @@ pub struct CryptoSpec {
 /// stay as they are.
 #[repr(C)]
 pub struct Config {
-    /// Which parts are given: MLX5MK_SET_ACCESS and other MLX5MK_SET flags.
+    /// The parts that the configuration gives: MLX5MK_SET_ACCESS and other MLX5MK_SET flags.
     pub parts: u32,
     /// Access rights, MLX5MK_LOCAL_WRITE and others. The owner may always read.
     pub access: u32,
@@ -159,7 +159,7 @@ pub struct Config {
     pub check_mask: u8,
     /// The bytes of a signature that are copied: a bit for each, bit 7 for the first byte.
     pub copy_mask: u8,
-    /// AES-XTS.
+    /// The crypto properties: AES-XTS with a key.
     pub crypto: CryptoSpec,
     /// The digest behind all data.
     pub digest: DigestSpec,

@@ -46,7 +46,7 @@ pub const MLX5MK_BAD_ENTRY: u32 = 5;
 pub struct Completion {
     /// The name that the program gave the request.
     pub id: u64,
-    /// Private to the library, for mlx5mk_pool_put and mlx5mk_windows_put: tells requests of one name apart.
+    /// Private to the library: mlx5mk_pool_put and mlx5mk_windows_put tell requests of one name apart by it.
     pub number: u64,
     /// For MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
     pub pool: *mut Pool,

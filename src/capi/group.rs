@@ -129,7 +129,7 @@ pub struct Qp {
     pub(super) cqs: [NonNull<Cq>; 2],
 }
 
-/// A queue pair of any size.
+/// The functions of a queue pair of any size.
 pub(super) trait Queues: QpQueues {
     fn as_queues(&mut self) -> &mut dyn QpQueues;
     fn request(&mut self, id: u64) -> SendRequest<'_, 'static>;
@@ -217,7 +217,7 @@ impl From<PooledMkey> for TakenMkey {
     }
 }
 
-/// A pool of any size.
+/// The functions of a pool of any size.
 pub(super) trait Mkeys {
     fn take(&mut self) -> Option<PooledMkey>;
     fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError>;
@@ -334,7 +334,8 @@ impl Pool {
         Ok(self.mkeys.invalidate(mkey.pooled(), request)?)
     }
 
-    /// Puts an mkey back whose key is out of service, as a completion proves, or which was not used.
+    /// Puts an mkey back. A completion proves that its key is out of service. Without one, no peer may know
+    /// the key.
     pub(super) fn put(
         &mut self,
         mkey: TakenMkey,

@@ -1,4 +1,4 @@
-//! Descriptions of rings in words.
+//! A function that describes the bytes of a ring in words.
 
 #![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
@@ -63,7 +63,7 @@ impl What {
     }
 }
 
-/// Bytes of a ring.
+/// Bytes of a ring, and their kind.
 struct Ring<'b> {
     bytes: &'b [u8],
     what: What,

@@ -16,7 +16,7 @@ use std::boxed::Box;
 
 /// A list of entries in registered memory, for layouts that do not fit into a request.
 pub struct List {
-    // Dropped before the memory that it borrows.
+    // The first field, so that the list is dropped before the memory that it borrows.
     list: RegisteredList<'static>,
     _memory: Buffer,
 }

@@ -22,7 +22,7 @@ pub struct Mr(devx::MemoryRegion);
 /// A data encryption key on the device.
 pub struct Dek(pub(super) Owner);
 
-/// The owner of a key, which destroys it.
+/// The owner of a key on the device. The owner destroys the key.
 pub(super) enum Owner {
     /// The handle owns the key.
     Handle(devx::Dek),
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn mlx5mk_dek_create(
     })
 }
 
-/// Loads a key.
+/// Loads the key that `spec` describes.
 ///
 /// # Safety
 /// `spec.key` leads to `spec.bytes` bytes.

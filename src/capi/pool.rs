@@ -46,8 +46,8 @@ pub const MLX5MK_BAD_DIGEST: u32 = 3;
 pub struct PoolSpec {
     /// Number of mkeys: 1 to 1024 for a pool, 1 to 65536 for a store.
     pub count: u32,
-    /// Entries of a layout that an mkey has room for. More than 2^30 are refused with MLX5MK_ARGUMENT, more
-    /// than the device takes with MLX5MK_COMMAND.
+    /// Number of entries of a layout that an mkey has room for. More than 2^30 are refused with
+    /// MLX5MK_ARGUMENT, more than the device takes with MLX5MK_COMMAND.
     pub max_entries: u32,
     /// MLX5MK_POOL_CRYPTO and other MLX5MK_POOL flags.
     pub flags: u32,
@@ -59,17 +59,17 @@ pub struct PoolSpec {
     /// With NULL each mkey has its own PSVs, as in a store.
     pub psvs: *const Psvs,
     /// Rights that the mkeys have from the start, MLX5MK_LOCAL_WRITE and others; the owner may always read.
-    /// Meant for MLX5MK_POOL_MINIMAL: while the state of the mkey is known, such configurations may omit the
-    /// rights.
+    /// They are meant for MLX5MK_POOL_MINIMAL: its configurations may omit the rights as long as the library
+    /// knows the state of the mkey.
     pub access: u32,
 }
 
 /// A signature that did not match its block.
 #[repr(C)]
 pub struct BadBlock {
-    /// Which part was wrong: MLX5MK_BAD_GUARD or another MLX5MK_BAD constant.
+    /// The part that was wrong: MLX5MK_BAD_GUARD or another MLX5MK_BAD constant.
     pub part: u32,
-    /// Where the data came from: MLX5MK_MEMORY or MLX5MK_WIRE.
+    /// The side from which the data came: MLX5MK_MEMORY or MLX5MK_WIRE.
     pub domain: u32,
     /// The number of the block, counted from 0 at the mkey's start; 0 for a digest.
     pub block: u64,

@@ -1,4 +1,4 @@
-//! Requests.
+//! Functions that post requests, and the operations of requests.
 
 #![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
@@ -58,7 +58,7 @@ pub struct Request {
     pub flags: u32,
     /// Address in the peer's memory. If `rkey` is that of an mkey, this is an offset in its space.
     pub remote_address: u64,
-    /// The peer's key.
+    /// The key of the peer's memory.
     pub rkey: u32,
     /// The 32 bits for the receiver's completion, in the processor's byte order, or the key to invalidate.
     pub immediate: u32,

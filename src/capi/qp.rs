@@ -67,13 +67,15 @@ pub struct ConnectSpec {
     pub traffic_class: u8,
     /// InfiniBand service level or Ethernet priority, 0 to 7. Default 0.
     pub service_level: u8,
-    /// How long to wait for an acknowledgement: n from 1 to 31 stands for 4.096 us * 2^n. Default 14: 67 ms.
+    /// The time for which the device waits for an acknowledgement: n from 1 to 31 stands for 4.096 us * 2^n.
+    /// Default 14: 67 ms.
     pub ack_timeout: u8,
-    /// Number of the first packet sent, below 2^24. Use a random number, so that late packets of an earlier
-    /// connection are not taken for packets of this one. Default 0.
+    /// Number of the first packet that this side sends, below 2^24. Use a random number, so that late packets
+    /// of an earlier connection are not taken for packets of this one. Default 0.
     pub first_psn: u32,
-    /// After how many packets a request asks for an acknowledgement, a power of two up to 256. Default 256.
-    /// With a smaller number a lost packet is found sooner, at a higher cost for the wire and both devices.
+    /// The number of packets after which a request asks for an acknowledgement, a power of two up to 256.
+    /// Default 256. With a smaller number a lost packet is found sooner, at a higher cost for the wire and
+    /// both devices.
     pub ack_packets: u32,
 }
 
@@ -197,7 +199,7 @@ fn join(
     Ok(0)
 }
 
-/// Returns each completion queue once.
+/// Returns the completion queues of a queue pair, each once.
 fn of([send, receive]: [NonNull<Cq>; 2]) -> impl Iterator<Item = NonNull<Cq>> {
     [Some(send), (receive != send).then_some(receive)].into_iter().flatten()
 }

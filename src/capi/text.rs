@@ -14,7 +14,7 @@ use core::mem::MaybeUninit;
 pub(super) unsafe fn text(first: *mut c_char, size: usize, words: &dyn fmt::Display) -> usize {
     let room = match first.is_null() {
         true => &mut [],
-        // SAFETY: the caller vouches for it; a byte is a byte.
+        // SAFETY: the caller vouches for the room; both types are a byte, and any byte is valid.
         false => unsafe { core::slice::from_raw_parts_mut(first.cast::<MaybeUninit<u8>>(), size) },
     };
     let mut text = Text { room, length: 0 };
