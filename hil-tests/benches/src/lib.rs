@@ -89,18 +89,19 @@ impl Io {
     }
 }
 
-/// A kind of work. A number in a name is the number of entries. A "known" number is known to the compiler.
+/// A kind of work. A number in a name is the number of entries. Where a comment does not say so, the compiler
+/// knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// A list with a known number of entries.
+    /// A list of 1 entry, a number that the compiler knows.
     List1,
-    /// A list with an unknown number of entries.
+    /// A list of 1 entry, a number that the compiler does not know.
     List1Dyn,
-    /// As [`Work::List1Dyn`].
+    /// A list of 4 entries, a number that the compiler does not know.
     List4Dyn,
-    /// As [`Work::List1`].
+    /// A list of 4 entries, a number that the compiler knows.
     List4,
-    /// As [`Work::List1Dyn`].
+    /// A list of 16 entries, a number that the compiler does not know.
     List16,
     /// A list, and AES-XTS with a new tweak.
     Xts4,
@@ -114,9 +115,9 @@ pub enum Work {
     RdmaWrite,
     /// [`Work::RdmaWrite`], with the request written to the device together with the doorbell (BlueFlame).
     RdmaWriteBlueFlame,
-    /// Completions, one per poll. All requests are signalled.
+    /// Completions of signalled requests, one for each poll.
     Completion1,
-    /// As [`Work::Completion1`], 16 per poll.
+    /// Completions of signalled requests, 16 for each poll.
     Completion16,
     /// Completions of signalled requests, each after a silent request.
     CompletionAfterSilent,
@@ -138,7 +139,7 @@ pub enum Work {
     /// A whole I/O: a silent [`Work::List4`], a signalled RDMA WRITE of the whole mkey, the doorbell, and the
     /// completion.
     IoList4,
-    /// [`Work::IoList4`] with an unknown number of entries.
+    /// [`Work::IoList4`] with a number of entries that the compiler does not know.
     IoList4Dyn,
     /// [`Work::IoList4`] through the shim over libmlx5 (`devx`), in the bench program only, not on boards.
     IoList4Devx,

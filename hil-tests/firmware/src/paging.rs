@@ -2,7 +2,7 @@
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
-/// Bits of an address that are translated. Higher bits are 0.
+/// Number of address bits that are translated. Higher bits are 0.
 pub(crate) const ADDRESS_BITS: u64 = 39;
 /// Entries of a table.
 const ENTRIES: usize = 512;
@@ -23,11 +23,12 @@ const NEVER_EXECUTED: u64 = 0b11 << 53;
 const NEVER_EXECUTED_BY_USER: u64 = 1 << 54;
 const NEXT: u64 = 0xffff_ffff_f000;
 
-/// A byte of MAIR_EL1: write-back cacheable memory with allocation.
+/// The byte of MAIR_EL1 for write-back cacheable memory with allocation.
 pub(crate) const WRITE_BACK: u64 = 0xff;
-/// A byte of MAIR_EL1: normal non-cacheable memory, whose accesses may be reordered (unlike device memory).
+/// The byte of MAIR_EL1 for normal non-cacheable memory, whose accesses may be reordered (unlike device
+/// memory).
 pub(crate) const NON_CACHEABLE: u64 = 0x44;
-/// MAIR_EL1. Entries select one of its bytes 0 and 1.
+/// The value of MAIR_EL1. Each entry selects its byte 0 or 1.
 pub(crate) const MAIR: u64 = WRITE_BACK | (NON_CACHEABLE << 8);
 
 /// How the program uses a range of memory.
@@ -55,7 +56,7 @@ impl Kind {
     }
 }
 
-/// Why a range cannot be mapped.
+/// The reason why a range cannot be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapError {
     /// An end is no page boundary, is below the start, or exceeds the address bits.

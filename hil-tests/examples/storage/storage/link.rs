@@ -37,7 +37,7 @@ pub(crate) struct LinkSpec {
     pub(crate) depth: usize,
     /// Mkeys of a command.
     pub(crate) mkeys_per_command: usize,
-    /// Whether the mkeys encrypt.
+    /// Whether the mkeys have crypto properties.
     pub(crate) crypto: bool,
     /// Index in the port's GID table.
     pub(crate) gid_index: u8,

@@ -200,7 +200,8 @@ fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
     fails("a byte of an mkey without a layout", &moved, requester, receiver)
 }
 
-/// A configuration is inline, but its data are not: the device reads the memory when a request uses the mkey.
+/// The device reads the memory of an mkey when a request uses the mkey, instead of when the mkey is
+/// configured.
 fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(200, 1), None, None)?;

@@ -148,12 +148,12 @@ fn r152_row_j_memory_signature_over_ciphertext(board: &mut dyn Board) -> Verdict
 enum Status {
     /// A row of the man page's table.
     Row,
-    /// Neither in the table nor refused by the reference provider.
+    /// A combination that the man page's table lacks and the reference provider accepts.
     ///
     /// Assumption: the device processes the steps in the encoded order (measured by
     /// `gap05_rows_that_are_in_no_table`), as `expected::images` does. No board has been measured yet.
     Leftover,
-    /// Refused when posted: no device supports it.
+    /// A combination that the library refuses when it is posted, because no device supports it.
     Refused,
 }
 

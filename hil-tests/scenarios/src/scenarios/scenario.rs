@@ -44,31 +44,31 @@ pub enum XtsNeed {
 /// The capabilities that a scenario needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// Block signatures.
+    /// The scenario needs block signatures.
     pub signature: bool,
-    /// AES-XTS.
+    /// The scenario needs AES-XTS.
     pub xts: XtsNeed,
-    /// Draining on signature errors.
+    /// The scenario needs draining on signature errors.
     pub drain: bool,
-    /// Hardware.
+    /// The scenario needs hardware.
     pub hardware: bool,
-    /// Logins, and wrapped keys.
+    /// The scenario needs logins, and wrapped keys.
     pub login: bool,
-    /// Programs on the board.
+    /// The scenario needs programs on the board.
     pub programs: bool,
-    /// Mkeys whose entries have one common length.
+    /// The scenario needs mkeys whose entries have one common length.
     pub fixed_entries: bool,
-    /// Mkeys with more than 65,535 entries.
+    /// The scenario needs mkeys with more than 65,535 entries.
     pub long_lists: bool,
-    /// Requests that copy memory.
+    /// The scenario needs requests that copy memory.
     pub memcpy: bool,
-    /// Configurations that relax orderings.
+    /// The scenario needs configurations that relax orderings.
     pub relaxed_ordering: bool,
-    /// DEKs whose value can be replaced.
+    /// The scenario needs DEKs whose value can be replaced.
     pub dek_modify: bool,
-    /// A readable clock.
+    /// The scenario needs a readable clock.
     pub clock: bool,
-    /// A device without a driver.
+    /// The scenario needs a device without a driver.
     pub bare: bool,
 }
 
@@ -89,40 +89,40 @@ impl Needs {
         clock: false,
         bare: false,
     };
-    /// Block signatures.
+    /// Needs block signatures.
     pub const SIGNATURE: Self = Self { signature: true, ..Self::NOTHING };
-    /// AES-XTS over single data units.
+    /// Needs AES-XTS over single data units.
     pub const CRYPTO_UNIT: Self = Self { xts: XtsNeed::Any, ..Self::NOTHING };
-    /// AES-XTS over many data units.
+    /// Needs AES-XTS over many data units.
     pub const CRYPTO: Self = Self { xts: XtsNeed::Many, ..Self::NOTHING };
-    /// AES-XTS by an engine of single data units.
+    /// Needs AES-XTS by an engine of single data units.
     pub const CRYPTO_SINGLE: Self = Self { xts: XtsNeed::Single, ..Self::NOTHING };
-    /// Block signatures and AES-XTS over single data units.
+    /// Needs block signatures and AES-XTS over single data units.
     pub const BOTH_UNIT: Self = Self { signature: true, ..Self::CRYPTO_UNIT };
-    /// Block signatures and AES-XTS over many data units.
+    /// Needs block signatures and AES-XTS over many data units.
     pub const BOTH: Self = Self { signature: true, ..Self::CRYPTO };
-    /// Block signatures, and AES-XTS by an engine of single data units.
+    /// Needs block signatures, and AES-XTS by an engine of single data units.
     pub const BOTH_SINGLE: Self = Self { signature: true, ..Self::CRYPTO_SINGLE };
-    /// Block signatures, and draining on signature errors.
+    /// Needs block signatures, and draining on signature errors.
     pub const DRAIN: Self = Self { drain: true, ..Self::SIGNATURE };
-    /// Block signatures and AES-XTS over single data units, and programs that use both.
+    /// Needs block signatures and AES-XTS over single data units, and programs that use both.
     pub const PROGRAMS: Self = Self { programs: true, ..Self::BOTH_UNIT };
-    /// Mkeys whose entries have one common length.
+    /// Needs mkeys whose entries have one common length.
     pub const FIXED_ENTRIES: Self = Self { fixed_entries: true, ..Self::NOTHING };
-    /// Mkeys with more than 65,535 entries.
+    /// Needs mkeys with more than 65,535 entries.
     pub const LONG_LISTS: Self = Self { long_lists: true, ..Self::NOTHING };
-    /// Requests that copy memory.
+    /// Needs requests that copy memory.
     pub const MEMCPY: Self = Self { memcpy: true, ..Self::NOTHING };
-    /// Configurations that relax orderings.
+    /// Needs configurations that relax orderings.
     pub const RELAXED_ORDERING: Self = Self { relaxed_ordering: true, ..Self::NOTHING };
-    /// DEKs whose value can be replaced, and AES-XTS over single data units.
+    /// Needs DEKs whose value can be replaced, and AES-XTS over single data units.
     pub const DEK_MODIFY: Self = Self { dek_modify: true, ..Self::CRYPTO_UNIT };
-    /// A readable clock.
+    /// Needs a readable clock.
     pub const CLOCK: Self = Self { clock: true, ..Self::NOTHING };
-    /// Wrapped keys and AES-XTS over single data units.
+    /// Needs wrapped keys and AES-XTS over single data units.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
-    /// A device without a driver.
+    /// Needs a device without a driver.
     pub const BARE: Self = Self { bare: true, ..Self::NOTHING };
 
     /// Returns the names of the needed capabilities, as [`Capabilities::names`] has them.
