@@ -48,7 +48,15 @@ pub fn read(raw: Vec<u8>, order: Option<WordOrder>) -> Result<Input, HexError> {
 /// As [`read`].
 pub fn read_text(text: &str, order: Option<WordOrder>) -> Result<Input, HexError> {
     let strict = match parse(text) {
-        Ok(bytes) if order.is_none() => return Ok(Input::Bytes(bytes)),
+        Ok(bytes) if order.is_none() => {
+            // Words behind offsets may also be numbers: then both readings are returned.
+            let is_one = |dumps: &Dumps| matches!(&dumps.found[..], [dump] if dump.other.is_some());
+            let dumps = rows::find(text, None).ok().filter(|_| text.contains(':')).filter(is_one);
+            let alike = dumps.filter(|dumps| {
+                dumps.faults.is_empty() && dumps.found.iter().all(|dump| dump.bytes == bytes)
+            });
+            return Ok(alike.map_or(Input::Bytes(bytes), Input::Dumps));
+        }
         Ok(_) => None,
         Err(HexError::Text(what)) => Some(what),
         Err(HexError::Long) => return Err(HexError::Long),

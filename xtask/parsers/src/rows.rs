@@ -34,6 +34,9 @@ pub struct Dump {
     /// The words of the dump were numbers of a little-endian machine. `bytes` has the bytes of each word
     /// reversed.
     pub turned: bool,
+    /// The bytes as if the words were numbers of a little-endian machine, where neither the rows nor the
+    /// caller say the order. `bytes` has them in the order of the digits.
+    pub other: Option<Vec<u8>>,
     /// The number of headings of error completions directly before the dump. Each heading announces 64 bytes.
     /// With several headings, rows of several dumps may be mixed.
     pub headings: usize,
@@ -258,6 +261,16 @@ impl Reader {
         let words = std::mem::take(&mut self.words);
         let said = words.iter().find_map(|(_, words)| words.says);
         let Some(dump) = self.dumps.found.last_mut() else { return };
+        // The order of bytes alone, and of numbers, says itself.
+        if said.is_none() && words.iter().all(|(_, words)| words.width > 1 && !words.turned) {
+            let mut other = dump.bytes.clone();
+            let mut begin = 0;
+            for (end, Words { width, .. }) in &words {
+                turn(other.get_mut(begin..*end).unwrap_or_default(), *width);
+                begin = *end;
+            }
+            dump.other = (!words.is_empty()).then_some(other);
+        }
         let mut begin = 0;
         for (end, Words { width, turned, .. }) in words {
             if said.unwrap_or(turned)

@@ -241,6 +241,42 @@ fn words_of_a_kernel_debugger_are_numbers() {
     assert!(decoded.contains("NOP, signalled"), "{decoded}");
 }
 
+/// `print_hex_dump` in groups of 4, without characters: numbers of the processor.
+#[test]
+fn words_that_make_sense_in_one_order_only_are_read_in_this_order() {
+    let turned = |words: &str| -> String {
+        let turn = |word: &str| u32::from_str_radix(word, 16).unwrap().swap_bytes();
+        words.split_whitespace().map(|word| format!("{:08x} ", turn(word))).collect()
+    };
+    let write = ["00000008 00007703 00000008 00000000", "00007f00 00000000 00005800 00000000"];
+    let write = [write[0], write[1], "00000040 00005600 00000000 00001000", ZEROS];
+    let entry = [ZEROS, ZEROS, ZEROS, LAST];
+    let note = "words are read as numbers of a little-endian machine: only these make sense";
+    for (rows, words) in [(write, "RDMA_WRITE: 64 bytes in 1 data segment"), (entry, SAYS)] {
+        for prefix in ["", "[  100.000000] ", "Jan 01 00:00:00 host kernel: mlx5: "] {
+            let dump = |row: &dyn Fn(&str) -> String| -> String {
+                let line = |(at, words): (usize, &&str)| format!("{prefix}{:08x}: {}\n", at * 16, row(words));
+                rows.iter().enumerate().map(line).collect()
+            };
+            let (decoded, status) = text(&[], &dump(&turned)).unwrap();
+            assert!(decoded.contains(note) && decoded.contains(words), "{decoded}");
+            assert_eq!(status, CLEAN, "{decoded}");
+            // Words in the order of memory stay, as mlx5_core prints them.
+            let (decoded, _) = text(&[], &dump(&|words| words.trim().to_owned())).unwrap();
+            assert!(!decoded.contains("numbers of") && decoded.contains(words), "{decoded}");
+        }
+    }
+    // A NOP of a queue pair is one in either order; the digits are bytes, and the other order is told.
+    let both = "t 00000000: 00010000 01000001 00000000 00000000\n";
+    let (decoded, _) = text(&[], both).unwrap();
+    assert!(
+        decoded.contains("in the order of memory; --words little") && decoded.contains("NOP"),
+        "{decoded}"
+    );
+    let (decoded, _) = text(&["--words", "little"], both).unwrap();
+    assert!(decoded.contains("NOP") && !decoded.contains("--words little"), "{decoded}");
+}
+
 #[test]
 fn errors_of_several_ranks_are_read_apart() {
     let rows = [ZEROS, ZEROS, ZEROS, LAST];

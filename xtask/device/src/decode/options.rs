@@ -17,8 +17,8 @@ raw bytes; - reads standard input. It may also be a log with dumps in it, as lib
 DPDK print them, or what a debugger printed: rows are found wherever they stand in a line, and the
 lines without one, and dumps that lack some, are told. Digits are bytes in the order in which they
 are written. Words behind an address (gdb's x/16xw, rd of crash) are numbers of a little-endian
-machine. A word that is both hex and a file is a file. Of text, up to 8 MiB are read: four of the
-largest rings.
+machine, and so are words that make sense in that order only. A word that is both hex and a file is
+a file. Of text, up to 8 MiB are read: four of the largest rings.
 
   --cqe              completion entries; without it, whichever makes sense, else requests
   --wqe              requests, also where only completion entries make sense
@@ -26,7 +26,8 @@ largest rings.
   --queue KIND       queue that requests are from: rc, uc, ud, dc (initiator), xrc or ethernet;
                      without it, requests of other queues than rc and uc are not decoded in full
   --words ORDER      order of the bytes in the words of a dump: memory (as they lie there) or little
-                     (numbers of a little-endian machine: od -x, print_hex_dump with groups of 4)
+                     (numbers of a little-endian machine: od -x, print_hex_dump with groups of 4);
+                     without it, where neither the form nor the sense tells, memory
   --stride BYTES     block plus signature, to name the block of a signature error
   --engine KIND      AES-XTS engine of the device: single-block, multi-block or multi-block-le
   --html OUT         the same as a page, which needs nothing but itself: blocks and segments in

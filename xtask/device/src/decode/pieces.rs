@@ -1,6 +1,6 @@
 //! Splits the input into pieces, in order. Each piece is printed or drawn.
 
-use super::reading::{EntrySize, Reading, are_errors, entry_size, queue_kind};
+use super::reading::{EntrySize, Reading, are_errors, entry_size, makes_sense, queue_kind};
 use mlx5_mkey::inspect::cqe::{CompletionEntry, EntryKind};
 use mlx5_mkey::inspect::{Body, DeviceContext, QueueKind, Requests, Severity, WorkRequest};
 use xtask_parsers::hex::{Input, Logged};
@@ -107,27 +107,41 @@ fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Vec<Piece
         "" => format!("{at}:\n"),
         heading => format!("{at}, below `{heading}`:\n"),
     };
-    if dump.turned {
-        words += "words are read as numbers of a little-endian machine\n";
-    }
-    let several = dump.headings > 1 && dump.bytes.len() > BLOCK;
-    if dump.mixed || several && !are_errors(&dump.bytes) {
+    // libmlx5, the kernel and DPDK print 64 bytes of an error.
+    let of_errors = (dump.headings > 0).then_some(Reading::Entries(Some(EntrySize::Short)));
+    let reading = reading.or(of_errors);
+    let (bytes, note) = ordered(dump, reading);
+    words += note;
+    let several = dump.headings > 1 && bytes.len() > BLOCK;
+    if dump.mixed || several && !are_errors(bytes) {
         words +=
             "not decoded: rows of several dumps are mixed, and which row is of which dump is not known\n";
         return vec![Piece::Words(words)];
     }
-    // libmlx5, the kernel and DPDK print 64 bytes of an error.
-    let of_errors = (dump.headings > 0).then_some(Reading::Entries(Some(EntrySize::Short)));
-    let size = entry_size(reading.or(of_errors), &dump.heading, &dump.bytes);
+    let size = entry_size(reading, &dump.heading, bytes);
     let cut = match size {
-        Some(size) => {
-            entries(&dump.bytes, size).map(|entries| (recognized(size, reading.or(of_errors)), entries))
-        }
-        None => requests(&dump.bytes, queue).map(|requests| (vec![], requests)),
+        Some(size) => entries(bytes, size).map(|entries| (recognized(size, reading), entries)),
+        None => requests(bytes, queue).map(|requests| (vec![], requests)),
     };
     match cut {
         Ok((recognized, pieces)) => [vec![Piece::Words(words)], recognized, pieces].concat(),
         Err(what) => vec![Piece::Words(format!("{words}not decoded: {what}\n"))],
+    }
+}
+
+/// Returns the bytes of a dump in the order that makes sense, with a note. The rows or the caller say the
+/// order, or only one order makes sense. If both or neither do, the digits are in the order of memory.
+fn ordered(dump: &Dump, reading: Option<Reading>) -> (&[u8], &'static str) {
+    let is_sense = |bytes: &[u8]| makes_sense(reading, &dump.heading, bytes);
+    match &dump.other {
+        _ if dump.turned => (&dump.bytes, "words are read as numbers of a little-endian machine\n"),
+        Some(other) if is_sense(other) && !is_sense(&dump.bytes) => {
+            (other, "words are read as numbers of a little-endian machine: only these make sense\n")
+        }
+        Some(other) if is_sense(other) => {
+            (&dump.bytes, "words are read in the order of memory; --words little reads them as numbers\n")
+        }
+        _ => (&dump.bytes, ""),
     }
 }
 

@@ -61,6 +61,19 @@ pub(super) fn entry_size(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -
     }
 }
 
+/// Returns whether bytes make sense as what options or heading of the dump say, or else as either kind.
+/// Zeros alone make none.
+pub(super) fn makes_sense(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -> bool {
+    let are_entries_of = |size| are_entries(bytes, size, true);
+    let entries = || are_entries_of(EntrySize::Short) || are_entries_of(EntrySize::Long);
+    match wanted.or_else(|| named(heading)) {
+        Some(Reading::Requests) => are_requests(bytes),
+        Some(Reading::Entries(Some(size))) => are_entries_of(size),
+        Some(Reading::Entries(None)) => entries(),
+        None => are_requests(bytes) || entries(),
+    }
+}
+
 /// Returns the kind that the heading of a dump names. libmlx5, the kernel and DPDK print such headings.
 fn named(heading: &str) -> Option<Reading> {
     let heading = heading.to_ascii_lowercase();
