@@ -276,7 +276,7 @@ mod tests {
     use super::*;
     use crate::command::{Command, Psn, QpAccess, UserIndex};
 
-    /// An idle queue pair that the library can use.
+    /// Returns the state of an idle queue pair that the library can use.
     fn good() -> QpInfo {
         let mut reply = [0; QueryQp::OUTPUT];
         reply[0x18] = 0x30;

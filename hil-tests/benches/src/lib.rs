@@ -89,8 +89,8 @@ impl Io {
     }
 }
 
-/// A kind of work. A number in a name is the number of entries. Where a comment does not say so, the compiler
-/// knows it.
+/// A kind of work. A number in a name is the number of entries. The compiler knows this number, unless the
+/// comment of the work says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A list of 1 entry, a number that the compiler knows.

@@ -311,7 +311,8 @@ impl<'m> Ours<'m> {
             Work::Interleaved3 => post!(interleaved3),
             Work::ReconfigureTweak => post!(new_tweak),
             Work::ReconfigureRefTag => post!(new_ref_tag),
-            // `run` handles all other work.
+            // These lists have a number of entries that the compiler does not know. `run` handles all other
+            // work itself.
             _ => requests::list_dyn::<1>(queue, ios, volume),
         }
     }

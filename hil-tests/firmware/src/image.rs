@@ -33,7 +33,8 @@ mod status {
 /// The most bytes of a command line.
 const COMMAND_LINE: usize = 1024;
 
-/// The first Rust function. Stack and zeroed variables exist; the data cache is still off.
+/// Runs the program: the first Rust function, which the boot code calls. Stack and zeroed variables exist;
+/// the data cache is still off.
 pub(crate) extern "C" fn start() -> ! {
     if mmu::enable().is_err() {
         // Nothing can be logged yet: a defmt frame is identified by addresses in sections that may be

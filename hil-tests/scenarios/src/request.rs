@@ -177,7 +177,7 @@ pub struct Objects<'o> {
 }
 
 impl Objects<'_> {
-    /// No objects, for a request that needs none.
+    /// Returns no objects, for a request that needs none.
     pub const fn none() -> Self {
         Self { mkeys: &mut [], windows: &mut [], prepared: &[] }
     }

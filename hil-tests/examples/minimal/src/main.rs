@@ -57,7 +57,8 @@ pub fn minimal_poll(
     completions.poll(&mut router).transpose().map_err(Fault::Completion)
 }
 
-/// The entry point on a machine without a system.
+/// Calls `service` with both functions, so that the linker keeps them: the entry point on a machine without a
+/// system.
 #[cfg(target_os = "none")]
 #[unsafe(no_mangle)]
 extern "C" fn _start(service: extern "C" fn(write: *const (), poll: *const ()) -> !) -> ! {

@@ -321,7 +321,8 @@ fn r038_lists_of_any_length(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The man page's example: 64 bytes of one region and 4096 of another. A write of 4160 bytes fills both.
+/// The man page's example of a list works: 64 bytes of one region and 4096 of another. A write of 4160 bytes
+/// fills both.
 fn r039_list_example(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(MkeySpec { entries: 2, ..PLAIN });
@@ -437,8 +438,8 @@ fn r048_an_entry_with_a_wrong_key(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The man page's example: blocks of 512 bytes with gaps of 4, and protection information of 8 bytes without
-/// gaps.
+/// The man page's example of an interleaved layout works: blocks of 512 bytes with gaps of 4, and protection
+/// information of 8 bytes without gaps.
 fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(MkeySpec { entries: 3, ..PLAIN });

@@ -129,7 +129,7 @@ fn r052_more_entries_than_the_mkey_holds(board: &mut dyn Board) -> Verdict {
     too_many::<5, 4>(board, 4, 4)
 }
 
-/// Only an mkey that was created for signatures accepts one.
+/// The library refuses a signature for an mkey that was created without signatures.
 fn r119_a_signature_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -140,7 +140,7 @@ fn r119_a_signature_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// Only an mkey that was created for crypto accepts crypto properties.
+/// The library refuses crypto properties for an mkey that was created without crypto.
 fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);

@@ -335,7 +335,7 @@ fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Mask bits beyond the end of a signature are ignored.
+/// The device ignores mask bits beyond the end of a signature.
 fn r078_irrelevant_bits_of_masks(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = domain(Signature::Crc32(Seed::Zeros));
@@ -440,7 +440,8 @@ fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Each bit of a copy mask copies one byte of the signature. All other bytes are computed for the output.
+/// Each bit of a copy mask copies one byte of the signature to the output. The device computes all other
+/// bytes.
 ///
 /// [`mask_is_known`] states the assumption about the place of each bit's byte.
 fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
