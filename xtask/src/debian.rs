@@ -32,6 +32,7 @@ pub const PEERS: &[Package] = &[
     ("qperf", "/usr/bin/qperf"),
     ("infiniband-diags", "/usr/sbin/ibstat"),
     ("iproute2", "/usr/bin/rdma"),
+    ("rdmacm-utils", "/usr/bin/rping"),
 ];
 
 /// Compilers for C and C++.

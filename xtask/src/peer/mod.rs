@@ -4,6 +4,7 @@
 //! skips, and the reasons of the skips are listed here. Everything runs under a time limit, because a test
 //! that misses a completion waits for ever.
 
+mod connected;
 mod device;
 mod dpdk;
 mod modules;
@@ -13,6 +14,7 @@ mod running;
 mod served;
 mod spdk;
 
+use connected::CONNECTED;
 pub(crate) use device::Device;
 use device::{LIMIT, PYTHON, Tell};
 use dpdk::Dpdk;
@@ -133,6 +135,9 @@ pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
         }
         for served in SERVED {
             run(served.name, &|| device.served(served));
+        }
+        for line in CONNECTED {
+            run(&format!("{} {}", line.client, line.address), &|| device.connected(line));
         }
         for options in ENCRYPTED {
             run(&format!("ib_write_bw --aes_xts {}", options.join(" ")), &|| {

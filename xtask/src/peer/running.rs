@@ -63,6 +63,17 @@ impl Running {
         Err(format!("did not listen at port {port} within {} s", limit.as_secs()))
     }
 
+    /// Waits for a moment.
+    ///
+    /// # Errors
+    /// The program has ended. The error is a sentence.
+    pub(super) fn is_running(&mut self, moment: Duration) -> Result<(), String> {
+        match run::wait(&mut self.child, moment).map_err(|error| error.to_string())? {
+            None => Ok(()),
+            Some(_) => Err(format!("ended early: {}", self.finish(moment)?)),
+        }
+    }
+
     /// Waits for the end of the program, and kills it when its time is over.
     ///
     /// # Errors

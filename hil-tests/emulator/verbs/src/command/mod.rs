@@ -8,6 +8,7 @@ mod device;
 pub(crate) mod devx;
 mod invoke;
 mod lacking;
+pub(crate) mod manager;
 mod memory;
 pub(crate) mod methods;
 pub(crate) mod nldev;

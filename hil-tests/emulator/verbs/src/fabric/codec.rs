@@ -1,6 +1,7 @@
 //! Messages between devices as bytes. Bytes of a peer are never trusted: bytes that do not parse end the
 //! connection.
 
+use super::connection::{self, Notice};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Cause, Datagram, Message, Payload, Reason, Request, Response};
 
@@ -10,6 +11,26 @@ pub(crate) const LONGEST: usize = (1 << 30) + 64;
 const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
 const UNANSWERED: u8 = 3;
+const CONNECTION: u8 = 4;
+
+/// A message of a device, or one of connection management.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Packet {
+    Device(Message),
+    Connection(Notice),
+}
+
+/// Returns a message of connection management, with its length.
+pub(crate) fn encode_notice(notice: &Notice) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    bytes.push(CONNECTION);
+    connection::encode(notice, &mut bytes);
+    let length = (bytes.len() - 4) as u32;
+    if let Some(place) = bytes.first_chunk_mut() {
+        *place = length.to_le_bytes();
+    }
+    bytes
+}
 
 const SEND: u8 = 1;
 const WRITE: u8 = 2;
@@ -136,15 +157,18 @@ fn encode_response<'a>(response: &'a Response, out: &mut Vec<u8>) -> &'a [u8] {
 ///
 /// # Errors
 /// [`Malformed`] if the bytes are not a message. The start of the next message is then unknown.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(usize, Message)>, Malformed> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(usize, Packet)>, Malformed> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
     if length > LONGEST {
         return Err(Malformed);
     }
     let Some(body) = rest.get(..length) else { return Ok(None) };
-    let message = parse(&mut Reader(body)).ok_or(Malformed)?;
-    Ok(Some((length + 4, message)))
+    let packet = match body {
+        [CONNECTION, rest @ ..] => connection::decode(rest).map(Packet::Connection),
+        _ => parse(&mut Reader(body)).map(Packet::Device),
+    };
+    Ok(Some((length + 4, packet.ok_or(Malformed)?)))
 }
 
 /// Bytes that are not a message.
@@ -334,7 +358,7 @@ mod tests {
         let mut rest = stream.as_slice();
         for message in messages() {
             let (length, decoded) = decode(rest).unwrap().unwrap();
-            assert_eq!(decoded, message);
+            assert_eq!(decoded, Packet::Device(message));
             rest = &rest[length..];
         }
         assert_eq!(decode(rest), Ok(None));

@@ -6,10 +6,13 @@
 //! ends may vanish at any time.
 
 pub(crate) mod codec;
+pub(crate) mod connection;
 
 use crate::ground::fault::{self, Fault, Place};
 use crate::ground::port::{Gid, Port};
 use crate::ground::{descriptors, sys};
+use codec::Packet;
+use connection::Notice;
 use mlx5_softdev::{Message, Response};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -47,6 +50,15 @@ const LONGEST_TABLE: u64 = 1 << 16;
 
 /// The initial size of a read buffer in bytes.
 const BUFFER: usize = 1 << 18;
+
+/// Messages that are not for the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// A message of connection management.
+    Notice(Notice),
+    /// The process of a slot is gone.
+    Gone(u32),
+}
 
 /// This process's place on the fabric and its connections.
 #[derive(Debug)]
@@ -134,7 +146,9 @@ impl Fabric {
                 continue;
             }
             let socket = socket(directory, slot);
-            let _ = fs::remove_file(addresses(directory, "slot", slot));
+            for file in [addresses(directory, "slot", slot), services(directory, "slot", slot)] {
+                let _ = fs::remove_file(file);
+            }
             // A process that is gone may have left its socket behind.
             match fs::remove_file(&socket) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -171,14 +185,22 @@ impl Fabric {
     /// Returns the MAC address that leads to a GID of another process, or `None` if no process has the GID.
     pub(crate) fn resolve(&self, gid: Gid) -> Option<[u8; 6]> {
         (0..SLOTS).filter(|slot| *slot != self.slot).find_map(|slot| {
-            let mut lines = String::new();
-            let file = File::open(addresses(&self.directory, "slot", slot)).ok()?;
-            file.take(LONGEST_TABLE).read_to_string(&mut lines).ok()?;
-            let found = lines.lines().filter_map(|line| line.split_once(' ')).find_map(|(shown, mac)| {
-                (shown.parse() == Ok(Ipv6Addr::from(gid))).then(|| from_hex(mac)).flatten()
-            })?;
             // The file of a process that is gone may still be there.
-            UnixStream::connect(socket(&self.directory, slot)).is_ok().then_some(found)
+            self.address_of(slot, gid).filter(|_| self.is_alive(slot))
+        })
+    }
+
+    /// Whether a process has a GID.
+    pub(crate) fn has_address(&self, slot: u32, gid: Gid) -> bool {
+        self.address_of(slot, gid).is_some()
+    }
+
+    fn address_of(&self, slot: u32, gid: Gid) -> Option<[u8; 6]> {
+        let mut lines = String::new();
+        let file = File::open(addresses(&self.directory, "slot", slot)).ok()?;
+        file.take(LONGEST_TABLE).read_to_string(&mut lines).ok()?;
+        lines.lines().filter_map(|line| line.split_once(' ')).find_map(|(shown, mac)| {
+            (shown.parse() == Ok(Ipv6Addr::from(gid))).then(|| from_hex(mac)).flatten()
         })
     }
 
@@ -247,6 +269,54 @@ impl Fabric {
         None
     }
 
+    /// Sends a message of connection management to a process. Returns whether there is such a process.
+    pub(crate) fn tell(&mut self, slot: u32, notice: &Notice) -> bool {
+        if slot >= SLOTS {
+            return false;
+        }
+        if !self.outgoing.contains_key(&slot)
+            && let Ok(peer) = Outgoing::connect(&self.directory, slot)
+        {
+            self.outgoing.insert(slot, peer);
+        }
+        let Some(peer) = self.outgoing.get_mut(&slot) else { return false };
+        if peer.backlog.len() <= MAX_BACKLOG {
+            peer.backlog.extend(codec::encode_notice(notice));
+        }
+        true
+    }
+
+    /// Returns this process's slot.
+    pub(crate) const fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Replaces the list of the services that this process listens for.
+    pub(crate) fn publish_services(&self, lines: &str) {
+        let (draft, file) = (services(&self.directory, "draft", self.slot), self.services(self.slot));
+        let _ = fs::write(&draft, lines).and_then(|()| fs::rename(&draft, file));
+    }
+
+    /// Returns the lists of services of all other processes, with their slots. The list of a process that is
+    /// gone may be among them.
+    pub(crate) fn services_of_others(&self) -> impl Iterator<Item = (u32, String)> {
+        (0..SLOTS).filter(|slot| *slot != self.slot).filter_map(|slot| {
+            let mut lines = String::new();
+            let file = File::open(self.services(slot)).ok()?;
+            file.take(LONGEST_TABLE).read_to_string(&mut lines).ok()?;
+            Some((slot, lines))
+        })
+    }
+
+    /// Whether a process has this slot.
+    pub(crate) fn is_alive(&self, slot: u32) -> bool {
+        UnixStream::connect(socket(&self.directory, slot)).is_ok()
+    }
+
+    fn services(&self, slot: u32) -> PathBuf {
+        services(&self.directory, "slot", slot)
+    }
+
     /// Writes waiting bytes, as far as peers take them.
     pub(crate) fn flush(&mut self) {
         self.outgoing.values_mut().for_each(|peer| peer.write(&[]));
@@ -268,14 +338,21 @@ impl Fabric {
 
     /// Writes and reads bytes, and delivers the received messages. Requests to a peer that is gone get an
     /// answer that says so.
-    pub(crate) fn exchange(&mut self, mut deliver: impl FnMut(Message)) {
+    pub(crate) fn exchange(&mut self, mut deliver: impl FnMut(Message), news: &mut Vec<News>) {
         let descriptors: Vec<RawFd> = self.descriptors().collect();
         let ready = sys::wait(&descriptors, Some(Duration::ZERO));
         if !ready.contains(&true) && !self.is_behind() {
             return;
         }
         let Self { incoming, outgoing, .. } = self;
-        let mut take = |message: Message| {
+        let mut take = |packet: Packet| {
+            let message = match packet {
+                Packet::Device(message) => message,
+                Packet::Connection(notice) => {
+                    news.push(News::Notice(notice));
+                    return;
+                }
+            };
             // The plan of faults may end this process at any message.
             let _ = fault::at(Place::Message);
             if let Message::Response { to, sequence, response } = &message {
@@ -289,10 +366,11 @@ impl Fabric {
         if ready.last() == Some(&true) {
             self.accept();
         }
-        self.outgoing.retain(|_, peer| {
+        self.outgoing.retain(|slot, peer| {
             if peer.is_alive() {
                 return true;
             }
+            news.push(News::Gone(*slot));
             for (to, sequence) in peer.unanswered.drain(..) {
                 deliver(Message::Response { to, sequence, response: Response::Unreachable });
             }
@@ -308,6 +386,11 @@ fn socket(directory: &Path, slot: u32) -> PathBuf {
 /// Returns the file with the addresses of a slot's port.
 fn addresses(directory: &Path, kind: &str, slot: u32) -> PathBuf {
     directory.join(format!("{kind}-{slot}.addresses"))
+}
+
+/// Returns the file with the services that a slot listens for.
+fn services(directory: &Path, kind: &str, slot: u32) -> PathBuf {
+    directory.join(format!("{kind}-{slot}.services"))
 }
 
 fn hex(mac: [u8; 6]) -> String {
@@ -331,7 +414,7 @@ fn unreachable(message: &Message) -> Option<Message> {
 
 impl Incoming {
     /// Reads available bytes. Returns whether the connection is still open.
-    fn read(&mut self, deliver: &mut impl FnMut(Message)) -> bool {
+    fn read(&mut self, deliver: &mut impl FnMut(Packet)) -> bool {
         let mut taken = 0;
         while taken < READ_AT_ONCE {
             let room = self.buffer.get_mut(self.filled..).unwrap_or_default();
@@ -357,7 +440,7 @@ impl Incoming {
     }
 
     /// Takes all whole messages out of the buffer, and makes room for the rest of the next one.
-    fn parse(&mut self, deliver: &mut impl FnMut(Message)) -> Result<(), codec::Malformed> {
+    fn parse(&mut self, deliver: &mut impl FnMut(Packet)) -> Result<(), codec::Malformed> {
         let mut done = 0;
         while let Some((length, message)) =
             codec::decode(self.buffer.get(done..self.filled).unwrap_or_default())?

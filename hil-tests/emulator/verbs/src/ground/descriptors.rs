@@ -62,6 +62,24 @@ pub(crate) fn take_netlink_back(descriptor: RawFd) {
     NETLINK.clear(descriptor);
 }
 
+/// Files of connection management.
+static CONNECTIONS: Bits = Bits::new();
+
+/// Notes that a descriptor is a file of connection management.
+pub(crate) fn give_connections(descriptor: RawFd) {
+    CONNECTIONS.set(descriptor);
+}
+
+/// Whether a descriptor is a file of connection management.
+pub(crate) fn is_connections(descriptor: RawFd) -> bool {
+    CONNECTIONS.has(descriptor)
+}
+
+/// Notes that a file of connection management is closed.
+pub(crate) fn take_connections_back(descriptor: RawFd) {
+    CONNECTIONS.clear(descriptor);
+}
+
 /// Keeps a descriptor, so that the program cannot close it.
 pub(crate) fn keep(descriptor: &impl AsRawFd) {
     KEPT.set(descriptor.as_raw_fd());

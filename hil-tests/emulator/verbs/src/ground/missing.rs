@@ -8,8 +8,6 @@ use crate::ground::notice;
 /// A missing feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// librdmacm's file `/dev/infiniband/rdma_cm`.
-    ConnectionManager,
     /// Extended reliable connections.
     Xrc,
     /// Queue pairs that send raw packets.
@@ -30,18 +28,13 @@ pub(crate) enum Missing {
 
 /// Each missing feature with its name and the consequence for a program.
 const TABLE: &[(Missing, &str, &str)] = &[
-    (
-        Missing::ConnectionManager,
-        "rdma_cm",
-        "librdmacm finds no device, nor do qperf's ud_*; exchange addresses over a socket",
-    ),
     (Missing::Xrc, "XRC", "domains, queue pairs and receive queues of XRC are refused"),
     (Missing::RawPacket, "raw packets", "IBV_QPT_RAW_PACKET, work queues and their tables are refused"),
     (Missing::Flows, "steering", "flows, matchers and flow tables are refused"),
     (Missing::Dc, "DC", "DCI and DCT queue pairs are refused"),
     (Missing::OnDemand, "ODP", "IBV_ACCESS_ON_DEMAND and ibv_advise_mr are refused"),
     (Missing::DeviceMemory, "device memory", "ibv_alloc_dm is refused"),
-    (Missing::Multicast, "multicast", "ibv_attach_mcast is refused"),
+    (Missing::Multicast, "multicast", "ibv_attach_mcast and rdma_join_multicast are refused"),
     (
         Missing::Forked,
         "forked devices",

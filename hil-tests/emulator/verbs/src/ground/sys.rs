@@ -197,6 +197,32 @@ pub(crate) fn eventfd(descriptor: RawFd) -> Result<File, Errno> {
     Ok(File::from(ours))
 }
 
+/// Makes an eventfd that counts down by one.
+///
+/// # Errors
+/// [`Errno::NOMEM`] if there are no descriptors left.
+pub(crate) fn event_counter(nonblocking: bool, close_on_exec: bool) -> Result<RawFd, Errno> {
+    let flags =
+        if nonblocking { libc::EFD_NONBLOCK } else { 0 } | if close_on_exec { libc::EFD_CLOEXEC } else { 0 };
+    // SAFETY: the call takes numbers.
+    let descriptor = unsafe { libc::eventfd(0, libc::EFD_SEMAPHORE | flags) };
+    if descriptor < 0 { Err(Errno::NOMEM) } else { Ok(descriptor) }
+}
+
+/// Takes one from the count of an eventfd. Waits until there is one, unless the descriptor is non-blocking.
+///
+/// # Errors
+/// As `read`: [`Errno::AGAIN`], or an interruption.
+pub(crate) fn count_down(descriptor: RawFd) -> Result<(), Errno> {
+    let mut count = [0_u8; 8];
+    // SAFETY: `count` lives until the call is over.
+    let length = unsafe { libc::read(descriptor, count.as_mut_ptr().cast(), count.len()) };
+    if length >= 0 {
+        return Ok(());
+    }
+    Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)))
+}
+
 /// The first bytes of a file, mapped in this process's memory and shared with all processes that map the
 /// file. Dropping the value unmaps them.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ pub(crate) const DEVICE: &str = "mlx5_0";
 /// The character device that the program opens.
 pub(crate) const CHARACTER_DEVICE: &str = "/dev/infiniband/uverbs0";
 
-/// The connection manager's character device, which does not exist here.
+/// The character device of connection management.
 pub(crate) const CONNECTION_MANAGER: &str = "/dev/infiniband/rdma_cm";
 
 /// Programs see the files of [`write`] below this directory.

@@ -1,16 +1,17 @@
 //! Calls of a program to the device: opening and closing descriptors, and requests.
 
 use crate::command;
+use crate::command::manager::{self, Command};
 use crate::ground::errno::Errno;
 use crate::ground::fault::{self, CallId, Course};
 use crate::ground::missing::{self, Missing};
 use crate::ground::process_memory::ProcessMemory;
 use crate::ground::settings::Settings;
-use crate::ground::{descriptors, notice};
-use crate::process::lock::lock;
+use crate::ground::{descriptors, notice, sys};
+use crate::process::lock::{Inside, lock};
 use crate::process::{bell, life, schedule, worker};
 use crate::state::{Counts, State};
-use mlx5_softdev::Device;
+use mlx5_softdev::{Device, Memory};
 use std::os::fd::RawFd;
 
 /// Opens the device for a program.
@@ -27,20 +28,7 @@ pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
     {
         let mut inside = lock();
         inside.orphans.remove(&descriptor);
-        if inside.state.is_none() {
-            let settings = Settings::from_environment().map_err(|what| {
-                // The kernel's errno alone would not tell the user the reason.
-                notice::once(&what);
-                Errno::INVAL
-            })?;
-            inside.state = Some(State::new(&settings)?);
-            if let Some(plan) = settings.faults {
-                fault::set_for_good(plan);
-            }
-        }
-        if let Some(state) = inside.state.as_mut() {
-            state.open(descriptor);
-        }
+        prepared(&mut inside)?.open(descriptor);
         descriptors::give(descriptor);
         if !bell::hang(worker::start) {
             return Err(Errno::NOMEM);
@@ -49,6 +37,22 @@ pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
         bell::ring();
     }
     Ok(())
+}
+
+/// Returns the state, which the first call makes.
+fn prepared(inside: &mut Inside) -> Result<&mut State, Errno> {
+    if inside.state.is_none() {
+        let settings = Settings::from_environment().map_err(|what| {
+            // The kernel's errno alone would not tell the user the reason.
+            notice::once(&what);
+            Errno::INVAL
+        })?;
+        inside.state = Some(State::new(&settings)?);
+        if let Some(plan) = settings.faults {
+            fault::set_for_good(plan);
+        }
+    }
+    inside.state.as_mut().ok_or(Errno::IO)
 }
 
 /// Makes all crypto logins invalid.
@@ -144,4 +148,77 @@ pub(crate) fn clock_page(descriptor: RawFd, offset: i64) -> Result<Option<(RawFd
         return Err(Errno::IO);
     }
     Ok(inside.state.as_ref().and_then(|state| state.clock_page(offset)))
+}
+
+/// Opens the file of connection management for a program, as an eventfd.
+///
+/// # Errors
+/// As [`open`].
+#[cfg(not(feature = "fuzz"))]
+pub(crate) fn open_connections(descriptor: RawFd) -> Result<(), Errno> {
+    life::prepare();
+    let signal = sys::eventfd(descriptor)?;
+    descriptors::keep(&signal);
+    let mut inside = lock();
+    inside.orphans.remove(&descriptor);
+    prepared(&mut inside)?.open_connections(descriptor.unsigned_abs(), signal);
+    descriptors::give_connections(descriptor);
+    if bell::hang(worker::start) { Ok(()) } else { Err(Errno::NOMEM) }
+}
+
+/// Notes that a program is about to close a file of connection management.
+pub(crate) fn close_connections(descriptor: RawFd) {
+    descriptors::take_connections_back(descriptor);
+    if let Some(state) = lock().state.as_mut() {
+        state.close_connections(descriptor.unsigned_abs());
+    }
+    bell::ring();
+}
+
+/// Carries out a command that a program has written to a file of connection management.
+///
+/// # Errors
+/// The errors of the command; [`Errno::IO`] for a file that belongs to a parent process.
+#[cfg(not(feature = "fuzz"))]
+pub(crate) fn write_command(descriptor: RawFd, address: u64, count: usize) -> Result<(), Errno> {
+    let mut bytes = vec![0; count.min(manager::LONGEST)];
+    ProcessMemory.read(address, &mut bytes).map_err(|_| Errno::FAULT)?;
+    let command = Command::new(&bytes)?;
+    if command.number == manager::GET_EVENT {
+        return take_event(descriptor, &command);
+    }
+    let file = descriptor.unsigned_abs();
+    let mut inside = lock();
+    let state = inside.state.as_mut().ok_or(Errno::IO)?;
+    if !state.book.files.contains_key(&file) {
+        return Err(Errno::IO);
+    }
+    let outcome = match command.number {
+        manager::MIGRATE => {
+            let (number, from) = (command.u32(8), command.u32(12));
+            state.migrate_id(from, file, number).and_then(|taken| command.answer(0, &taken.to_ne_bytes()))
+        }
+        _ => manager::dispatch(state, file, &command),
+    };
+    // The worker sends messages and ends waits.
+    bell::ring();
+    outcome
+}
+
+/// Takes the next event, and waits for it if the program does not ask otherwise.
+#[cfg(not(feature = "fuzz"))]
+fn take_event(descriptor: RawFd, command: &Command<'_>) -> Result<(), Errno> {
+    manager::takes_events(command)?;
+    loop {
+        // The count may be ahead of the events, when their identifier was destroyed.
+        sys::count_down(descriptor)?;
+        let taken = {
+            let mut inside = lock();
+            let state = inside.state.as_mut().ok_or(Errno::IO)?;
+            state.take_event(descriptor.unsigned_abs())
+        };
+        if let Some((name, event)) = taken {
+            return manager::tell(command, name, &event);
+        }
+    }
 }

@@ -8,7 +8,8 @@ use crate::command::dispatch;
 use crate::command::methods::METHODS;
 use crate::command::numbers::{COMMAND, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_WRITE};
 use crate::command::request::{Kind, Spec};
-use crate::fabric::codec::{decode, encode};
+use crate::fabric::News;
+use crate::fabric::codec::{Packet, decode, encode, encode_notice};
 use crate::ground::owner;
 use crate::ground::port::Port;
 use crate::ground::process_memory::{ProcessMemory, set_window};
@@ -212,10 +213,17 @@ fn message(state: &mut State, input: &mut Input<'_>) {
     }
     let told = if input.below(16) == 0 { input.number() as u32 } else { length as u32 };
     let bytes = [&told.to_le_bytes(), &body[..length]].concat();
-    if let Ok(Some((taken, message))) = decode(&bytes) {
+    if let Ok(Some((taken, Packet::Connection(notice)))) = decode(&bytes) {
+        let again = encode_notice(&notice);
+        assert_eq!(decode(&again), Ok(Some((taken, Packet::Connection(notice.clone())))));
+        state.manage(News::Notice(notice));
+    } else if let Ok(Some((taken, Packet::Device(message)))) = decode(&bytes) {
         let (head, data) = encode(&message);
         let again = [&head, data].concat();
-        assert_eq!((again.len(), decode(&again)), (taken, Ok(Some((taken, message.clone())))));
+        assert_eq!(
+            (again.len(), decode(&again)),
+            (taken, Ok(Some((taken, Packet::Device(message.clone())))))
+        );
         state.device.deliver(message);
     }
 }

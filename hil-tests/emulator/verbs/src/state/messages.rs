@@ -28,7 +28,10 @@ impl State {
         };
         let before = std::mem::take(waiting).into_iter();
         waiting.extend(before.filter_map(|(since, message)| take(device, since, message)));
-        fabric.exchange(|message| waiting.extend(take(device, Instant::now(), message)));
+        let mut news = Vec::new();
+        fabric.exchange(|message| waiting.extend(take(device, Instant::now(), message)), &mut news);
+        any |= !news.is_empty();
+        news.into_iter().for_each(|news| self.manage(news));
         any
     }
 

@@ -2,9 +2,11 @@
 
 pub(crate) mod channel;
 pub(crate) mod clock;
+pub(crate) mod connection;
 mod doorbells;
 mod ending;
 pub(crate) mod events;
+pub(crate) mod identifier;
 mod messages;
 mod news;
 mod notify;
@@ -13,6 +15,7 @@ pub(crate) mod port;
 mod record;
 
 use crate::fabric::Fabric;
+use crate::fabric::connection::Notice;
 use crate::ground::errno::Errno;
 use crate::ground::fault;
 use crate::ground::notice;
@@ -23,13 +26,14 @@ use crate::ground::sys;
 use crate::state::channel::{Channel, Kind};
 use crate::state::clock::ClockPages;
 use crate::state::events::{Subject, Subscriptions};
+use crate::state::identifier::Book;
 use crate::state::news::News;
 use crate::state::object::{Context, Devx, Object};
 use crate::state::record::Record;
 use doorbells::Doorbells;
 use mlx5_softdev::factory;
 use mlx5_softdev::{CryptoMode, Device, Error, Message, Numbered, Peer, QpState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,6 +69,10 @@ pub(crate) struct State {
     fabric: Fabric,
     channels: BTreeMap<u32, Channel>,
     next_file: u32,
+    /// Identifiers of connection management.
+    pub(crate) book: Book,
+    /// Messages of connection management from this process to itself.
+    own_notices: VecDeque<Notice>,
     /// Subscriptions to events of queues that commands made.
     pub(crate) subscriptions: Subscriptions,
     /// Messages that are not delivered yet, each with the time of its arrival.
@@ -145,6 +153,8 @@ impl State {
             fabric,
             channels: BTreeMap::new(),
             next_file: 1,
+            book: Book::default(),
+            own_notices: VecDeque::new(),
             subscriptions: Subscriptions::default(),
             waiting: Vec::new(),
             doorbells: Doorbells::default(),
@@ -375,6 +385,8 @@ impl State {
             && self.waiting.is_empty()
             && !self.fabric.is_behind()
             && !self.has_changed()
+            && !self.book.waits()
+            && self.own_notices.is_empty()
     }
 
     /// Whether the program has armed a completion queue, and therefore sleeps at times.
@@ -426,6 +438,7 @@ impl State {
             self.device.run();
             moved = true;
         }
+        moved |= self.manage_connections();
         moved |= self.transmit();
         self.report();
         if moved {

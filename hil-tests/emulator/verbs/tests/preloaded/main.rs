@@ -1,6 +1,7 @@
 //! Tests with the preloaded library: the test program starts itself again with the library.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod connections;
 mod drivers;
 mod faults;
 mod linux;

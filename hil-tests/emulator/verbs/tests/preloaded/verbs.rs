@@ -528,3 +528,10 @@ pub(crate) fn in_a_namespace() -> bool {
     // SAFETY: the call takes a number, and changes only this thread.
     unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
 }
+
+/// Writes a command to a file.
+pub(crate) fn write_command(descriptor: RawFd, bytes: &[u8]) -> Result<(), Errno> {
+    // SAFETY: the bytes live until the call is over.
+    let written = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
+    if written < 0 { Err(errno()) } else { Ok(()) }
+}

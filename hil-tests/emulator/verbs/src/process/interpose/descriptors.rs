@@ -85,6 +85,12 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
         });
     }
     descriptors::take_netlink_back(descriptor);
+    if descriptors::is_connections(descriptor) && !owner::is_borrowed() && !owner::is_inside() {
+        let _ = guarded(|| {
+            calls::close_connections(descriptor);
+            Ok(())
+        });
+    }
     let next = next!(close(c_int) -> c_int);
     // SAFETY: handed on from the caller.
     unsafe { next(descriptor) }

@@ -8,10 +8,17 @@
 
 use super::descriptors::adopt;
 use super::next::next;
-use super::paths::{is_device, placed};
+use super::paths::{is_connections, is_device, placed};
 use crate::ground::sysfs;
 use libc::{DIR, FILE, mode_t};
 use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// Opens the file of connection management with the flags that a function takes.
+macro_rules! open_connections {
+    ($flags:ident $(, $mode:ident)?) => {
+        super::cm::open($flags)
+    };
+}
 
 /// Functions that open files. Opening the device's file opens the device. `[path]` marks the position of the
 /// path.
@@ -33,7 +40,9 @@ macro_rules! opens {
                 let next = next!($name($($first,)* *const c_char $(, $last)*) -> c_int);
                 // SAFETY: handed on from the caller.
                 unsafe {
-                    if is_device(path) {
+                    if is_connections(path) {
+                        open_connections!($($after),*)
+                    } else if is_device(path) {
                         adopt(next($($before,)* sysfs::STAND_IN.as_ptr() $(, $after)*))
                     } else {
                         placed(path, |path| next($($before,)* path $(, $after)*))

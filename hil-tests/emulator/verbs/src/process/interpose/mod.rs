@@ -5,6 +5,7 @@
 //! files. Programs also need the functions that duplicate a descriptor (`dup` and others) or close many. On
 //! other files, each replacement only costs the time for a comparison.
 
+mod cm;
 mod descriptors;
 mod discovery;
 mod files;

@@ -116,7 +116,7 @@ pub(crate) unsafe extern "C" fn sendmsg(
 ) -> isize {
     if is_ours(descriptor) {
         // SAFETY: handed on from the caller.
-        return unsafe { answered(descriptor, (*message).msg_iov, (*message).msg_iovlen as usize) };
+        return unsafe { answered(descriptor, (*message).msg_iov, (*message).msg_iovlen) };
     }
     let next = next!(sendmsg(c_int, *const libc::msghdr, c_int) -> isize);
     // SAFETY: handed on from the caller.

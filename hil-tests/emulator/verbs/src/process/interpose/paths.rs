@@ -1,7 +1,6 @@
 //! Finds the paths that belong to the device, and the files that stand for them.
 #![allow(unsafe_code)]
 
-use crate::ground::missing::{self, Missing};
 use crate::ground::{notice, sysfs};
 use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -42,7 +41,7 @@ enum Place {
     Device,
     /// A file of `/sys` that the stand-in has.
     Sysfs,
-    /// The connection manager's file, which does not exist here.
+    /// The file of connection management.
     ConnectionManager,
     /// A file that has nothing to do with the device.
     Elsewhere,
@@ -91,6 +90,15 @@ pub(super) unsafe fn is_device(path: *const c_char) -> bool {
     unsafe { place(path) == Place::Device }
 }
 
+/// Whether `path` names the file of connection management.
+///
+/// # Safety
+/// As [`place`].
+pub(super) unsafe fn is_connections(path: *const c_char) -> bool {
+    // SAFETY: handed on from the caller.
+    unsafe { place(path) == Place::ConnectionManager }
+}
+
 /// Calls `body` with the path of the file that stands for `path`, or with `path` itself if there is none.
 ///
 /// # Safety
@@ -98,7 +106,7 @@ pub(super) unsafe fn is_device(path: *const c_char) -> bool {
 pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_char) -> T) -> T {
     // SAFETY: handed on from the caller.
     match unsafe { place(path) } {
-        Place::Device => body(sysfs::STAND_IN.as_ptr()),
+        Place::Device | Place::ConnectionManager => body(sysfs::STAND_IN.as_ptr()),
         Place::Sysfs => {
             looked_for();
             let Some(Ok(tree)) = TREE.get() else { return body(path) };
@@ -107,10 +115,6 @@ pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_c
             let rest = unsafe { CStr::from_ptr(path.add(sysfs::ROOT.len())) };
             let mut room = [0; PATH_MAX];
             body(joined(tree, rest, &mut room).map_or(path, CStr::as_ptr))
-        }
-        Place::ConnectionManager => {
-            missing::met(Missing::ConnectionManager);
-            body(path)
         }
         Place::Elsewhere => body(path),
     }

@@ -1,0 +1,468 @@
+//! Commands that a program writes to the file of connection management (`rdma/rdma_user_cm.h`; kernel
+//! `drivers/infiniband/core/ucma.c`).
+
+use crate::fabric::connection::Parameters;
+use crate::ground::errno::Errno;
+use crate::ground::missing::{self, Missing};
+use crate::ground::netlink::{u16_at, u32_at};
+use crate::ground::port;
+use crate::ground::process_memory::ProcessMemory;
+use crate::state::State;
+use crate::state::connection::{CONSUMER, QKEY};
+use crate::state::identifier::{Event, Id, Shown, Step};
+use crate::state::port::NUMBER;
+use mlx5_softdev::Memory;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// The longest command.
+pub(crate) const LONGEST: usize = 1 << 10;
+
+/// Bytes of `struct rdma_ucm_cmd_hdr`.
+const HEADER: usize = 8;
+/// Bytes of `struct sockaddr_in6`, and of a storage for any address.
+const ADDRESS: usize = 28;
+const STORAGE: usize = 128;
+/// Bytes of `struct rdma_ucm_conn_param` and of its private data.
+const PARAMETERS: usize = 272;
+const DATA: usize = 256;
+/// Bytes of `struct rdma_ucm_event_resp`, and those that even the oldest library takes.
+const EVENT: usize = 336;
+const OLD_EVENT: usize = 324;
+
+/// Numbers of commands.
+pub(crate) const GET_EVENT: u32 = 12;
+pub(crate) const MIGRATE: u32 = 18;
+
+/// Bits of `attr_mask` (`enum ib_qp_attr_mask`) for the states INIT, RTR and RTS: of all kinds, of
+/// datagrams, of connections.
+const STATE: u32 = 1;
+const INIT: u32 = STATE | 1 << 4 | 1 << 5;
+const ACCESS: u32 = 1 << 3;
+const Q_KEY: u32 = 1 << 6;
+const READY_TO_RECEIVE: u32 = STATE | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
+const READY_TO_SEND: u32 = STATE | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
+
+/// Local acknowledgement timeout of connections: 4.096 µs times 2 to this power.
+const ACK_TIMEOUT: u8 = 18;
+/// The hop limit of packets (kernel `IPV6_DEFAULT_HOPLIMIT`).
+const HOPS: u8 = 64;
+
+/// A command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Command<'a> {
+    pub(crate) number: u32,
+    /// The bytes of its structure, which may be shorter than the structure.
+    body: &'a [u8],
+    /// The room for its answer.
+    room: usize,
+}
+
+impl<'a> Command<'a> {
+    /// Reads the header of a command.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Errno> {
+        let header = || Some((u32_at(bytes, 0)?, u16_at(bytes, 4)?, u16_at(bytes, 6)?));
+        let (number, length, room) = header().ok_or(Errno::INVAL)?;
+        let body = bytes.get(HEADER..HEADER + usize::from(length)).ok_or(Errno::INVAL)?;
+        Ok(Self { number, body, room: room.into() })
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        self.body.get(at).copied().unwrap_or(0)
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_ne_bytes([self.byte(at), self.byte(at + 1)])
+    }
+
+    pub(crate) fn u32(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(std::array::from_fn(|index| self.byte(at + index)))
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(std::array::from_fn(|index| self.byte(at + index)))
+    }
+
+    /// Writes an answer to the address that the structure has at `at`, cut off at the room for it.
+    pub(crate) fn answer(&self, at: usize, bytes: &[u8]) -> Result<(), Errno> {
+        let fits = bytes.get(..bytes.len().min(self.room)).unwrap_or_default();
+        ProcessMemory.write(self.u64(at), fits).map_err(|_| Errno::FAULT)
+    }
+
+    /// Checks the room for an answer.
+    pub(crate) fn has_room(&self, least: usize) -> Result<(), Errno> {
+        if self.room < least { Err(Errno::NOSPC) } else { Ok(()) }
+    }
+
+    /// Reads a socket address, or `None` for an unspecified family.
+    fn address(&self, at: usize) -> Result<Option<SocketAddr>, Errno> {
+        let port = u16::from_be_bytes([self.byte(at + 2), self.byte(at + 3)]);
+        match i32::from(self.u16(at)) {
+            0 => Ok(None),
+            libc::AF_INET => {
+                let ip: [u8; 4] = std::array::from_fn(|index| self.byte(at + 4 + index));
+                Ok(Some(SocketAddr::new(IpAddr::from(ip), port)))
+            }
+            libc::AF_INET6 => {
+                let ip: [u8; 16] = std::array::from_fn(|index| self.byte(at + 8 + index));
+                Ok(Some(SocketAddr::new(IpAddr::from(ip), port)))
+            }
+            // AF_IB, for which librdmacm asks first, is not there: librdmacm then uses IP addresses only.
+            _ => Err(Errno(libc::EAFNOSUPPORT)),
+        }
+    }
+
+    fn parameters(&self, at: usize) -> Result<Parameters, Errno> {
+        let length = usize::from(self.byte(at + 8 + DATA));
+        let rest = |index| self.byte(at + 9 + DATA + index);
+        Ok(Parameters {
+            qpn: self.u32(at) & 0x00ff_ffff,
+            qkey: self.u32(at + 4),
+            data: (0..length).map(|index| self.byte(at + 8 + index)).collect(),
+            shared_receives: rest(0),
+            responder_resources: rest(1),
+            initiator_depth: rest(2),
+            flow_control: rest(3),
+            retries: rest(4) & 7,
+            rnr_retries: rest(5) & 7,
+            ..Parameters::default()
+        })
+    }
+}
+
+/// Carries out a command, except those that wait for events or name two files.
+///
+/// # Errors
+/// As the kernel.
+pub(crate) fn dispatch(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
+    let outcome = carry_out(state, file, command);
+    state.manage_connections();
+    outcome
+}
+
+fn carry_out(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
+    match command.number {
+        0 => {
+            command.has_room(4)?;
+            let space = command.u16(16);
+            if !matches!(space, 0x0002 | 0x0106 | 0x0111 | 0x013f) {
+                return Err(Errno::INVAL);
+            }
+            let number = state.create_id(file, command.u64(0), space)?;
+            command.answer(8, &number.to_ne_bytes()).inspect_err(|_| {
+                let _ = state.destroy_id(file, number);
+            })
+        }
+        1 => {
+            command.has_room(4)?;
+            let taken = state.destroy_id(file, command.u32(8))?;
+            command.answer(0, &taken.to_ne_bytes())
+        }
+        // BIND_IP and BIND
+        2 => bind(state, file, command.u32(8 + ADDRESS), command.address(8)?),
+        20 => bind(state, file, command.u32(0), command.address(8)?),
+        // RESOLVE_IP and RESOLVE_ADDR
+        3 => {
+            let (number, limit) = (command.u32(2 * ADDRESS), command.u32(2 * ADDRESS + 4));
+            resolve(state, file, number, [command.address(0)?, command.address(ADDRESS)?], limit)
+        }
+        21 => {
+            let source = if command.u16(8) == 0 { None } else { command.address(16)? };
+            let places = [source, command.address(16 + STORAGE)?];
+            resolve(state, file, command.u32(0), places, command.u32(4))
+        }
+        4 => state.resolve_route(file, command.u32(0)),
+        5 => query_route(state, file, command),
+        6 => {
+            let parameters = command.parameters(0)?;
+            if command.byte(PARAMETERS - 1) == 0 {
+                return Err(Errno::INVAL);
+            }
+            state.connect_id(file, command.u32(PARAMETERS), parameters)
+        }
+        7 => state.listen(file, command.u32(0), command.u32(4)),
+        8 => {
+            let is_valid = command.byte(8 + PARAMETERS - 1) != 0;
+            let parameters = if is_valid { Some(command.parameters(8)?) } else { None };
+            state.accept_id(file, command.u32(8 + PARAMETERS), command.u64(0), parameters)
+        }
+        9 => {
+            let length = usize::from(command.byte(4));
+            let reason = if command.byte(5) == 0 { CONSUMER } else { command.byte(5).into() };
+            let data = (0..length).map(|index| command.byte(8 + index)).collect();
+            state.reject_id(file, command.u32(0), reason, data)
+        }
+        10 => state.disconnect_id(file, command.u32(0)),
+        11 => queue_pair(state, file, command),
+        14 => set_option(state, file, command),
+        15 => state.notify_id(file, command.u32(0)),
+        16 | 17 | 22 => {
+            missing::met(Missing::Multicast);
+            Err(Errno::OPNOTSUPP)
+        }
+        19 => query(state, file, command),
+        // GET_OPTION has no code in the kernel either.
+        13 => Err(Errno(libc::ENOSYS)),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn bind(state: &mut State, file: u32, number: u32, address: Option<SocketAddr>) -> Result<(), Errno> {
+    state.bind_id(file, number, address.ok_or(Errno(libc::EAFNOSUPPORT))?)
+}
+
+fn resolve(
+    state: &mut State,
+    file: u32,
+    number: u32,
+    [source, destination]: [Option<SocketAddr>; 2],
+    milliseconds: u32,
+) -> Result<(), Errno> {
+    let destination = destination.ok_or(Errno::INVAL)?;
+    // The program's time, but less than the whole clock.
+    let limit = Duration::from_millis(milliseconds.min(1 << 30).into());
+    state.resolve_address(file, number, source, destination, limit)
+}
+
+/// Writes `struct sockaddr_in6` or `struct sockaddr_in` into room of any length.
+fn shown_address(address: Option<SocketAddr>, room: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(address) = address {
+        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u16;
+        bytes.extend(family.to_ne_bytes());
+        bytes.extend(address.port().to_be_bytes());
+        match address.ip() {
+            IpAddr::V4(ip) => bytes.extend(ip.octets()),
+            IpAddr::V6(ip) => bytes.extend([&[0; 4][..], &ip.octets()].concat()),
+        }
+    }
+    bytes.resize(room, 0);
+    bytes
+}
+
+/// Returns the GIDs of both ends.
+fn ends(state: &State, id: &Id) -> [port::Gid; 2] {
+    let own = id.source.map_or([0; 16], |source| state.own_gid(source.ip()));
+    let other = match id.destination {
+        _ if id.theirs.gid != [0; 16] => id.theirs.gid,
+        Some(to) if to.ip().is_loopback() => state.own_gid(to.ip()),
+        Some(to) => port::gid(to.ip()),
+        None => [0; 16],
+    };
+    [own, other]
+}
+
+/// QUERY_ROUTE.
+fn query_route(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
+    // Everything before the index of the device.
+    command.has_room(8 + 2 * 64 + 2 * ADDRESS + 8)?;
+    let id = state.book.of_file(file, command.u32(8))?.clone();
+    let [own, other] = ends(state, &id);
+    let mut out = if id.has_device { port::GUID.to_vec() } else { vec![0; 8] };
+    let has_path = id.has_device && id.destination.is_some();
+    let mut path = Vec::new();
+    if has_path {
+        path.extend([other, own].concat());
+        path.extend([0; 4 + 4 + 4]); // LIDs, raw traffic, flow label
+        path.extend(1_u32.to_ne_bytes()); // reversible
+        path.extend(u32::from(state.port.mtu).to_ne_bytes());
+        path.extend(0xffff_u16.to_be_bytes()); // partition key
+        path.extend([HOPS, 0, 1, 0]); // traffic class, number of paths, service level
+        // The MTU, the rate (100 Gb/s) and the lifetime are exact.
+        path.extend([2, 2, 16, 2, ACK_TIMEOUT, 0]);
+    }
+    path.resize(2 * 64, 0);
+    out.extend(path);
+    out.extend(shown_address(id.source, ADDRESS));
+    out.extend(shown_address(id.destination, ADDRESS));
+    out.extend(u32::from(has_path).to_ne_bytes());
+    out.extend([if id.has_device { NUMBER } else { 0 }, 0, 0, 0]);
+    out.extend([0; 8]); // index of the device
+    command.answer(0, &out)
+}
+
+/// QUERY: addresses, path, or GIDs.
+fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
+    let id = state.book.of_file(file, command.u32(8))?.clone();
+    let guid = if id.has_device { port::GUID } else { [0; 8] };
+    let head = |size: u16| {
+        let mut out = guid.to_vec();
+        out.extend([if id.has_device { NUMBER } else { 0 }, 0]);
+        out.extend(0xffff_u16.to_ne_bytes());
+        out.extend([size, size].into_iter().flat_map(u16::to_ne_bytes));
+        out
+    };
+    let size = |address: Option<SocketAddr>| match address {
+        Some(SocketAddr::V4(_)) => 16_u16,
+        Some(SocketAddr::V6(_)) => ADDRESS as u16,
+        None => 0,
+    };
+    match command.u32(12) {
+        0 => {
+            command.has_room(16 + 2 * STORAGE)?;
+            let mut out = head(size(id.source));
+            if let Some(place) = out.get_mut(14..16) {
+                place.copy_from_slice(&size(id.destination).to_ne_bytes());
+            }
+            out.extend(shown_address(id.source, STORAGE));
+            out.extend(shown_address(id.destination, STORAGE));
+            out.extend([0; 8]);
+            command.answer(0, &out)
+        }
+        1 => {
+            command.has_room(8)?;
+            // The path record of InfiniBand's subnet administrator is not there for RoCE.
+            command.answer(0, &[0; 8])
+        }
+        2 => {
+            command.has_room(16 + 2 * STORAGE)?;
+            // `struct sockaddr_ib`: family, partition key, flow information, GID.
+            let ib = |gid: port::Gid| {
+                let mut out = 27_u16.to_ne_bytes().to_vec();
+                out.extend([0xff, 0xff, 0, 0, 0, 0]);
+                out.extend(gid);
+                out.resize(STORAGE, 0);
+                out
+            };
+            let [own, other] = ends(state, &id);
+            let out = [head(48), ib(own), ib(other), vec![0; 8]].concat();
+            command.answer(0, &out)
+        }
+        _ => Err(Errno(libc::ENOSYS)),
+    }
+}
+
+/// INIT_QP_ATTR: the attributes of the queue pair's next state, as `struct ib_uverbs_qp_attr`.
+fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
+    command.has_room(144)?;
+    let id = state.book.of_file(file, command.u32(8))?.clone();
+    let next = command.u32(12);
+    if !id.has_device {
+        return Err(Errno::INVAL);
+    }
+    let datagrams = id.is_for_datagrams();
+    let is_known = id.theirs.qpn != 0;
+    let mask = match (next, datagrams) {
+        (1, true) => INIT | Q_KEY,
+        (1, false) => INIT | ACCESS,
+        (2, true) => STATE,
+        (2, false) if is_known => READY_TO_RECEIVE,
+        (3, true) => STATE | 1 << 16,
+        (3, false) if is_known => READY_TO_SEND,
+        _ => return Err(Errno::INVAL),
+    };
+    // Who answers a request takes the numbers of the request, and the other one those of the answer.
+    let accepts = matches!(id.step, Step::Asked);
+    let (resources, depth) = match accepts {
+        true => (id.theirs.initiator_depth, id.theirs.responder_resources),
+        false => (id.own.responder_resources, id.own.initiator_depth),
+    };
+    let rights = match (id.step, resources) {
+        (Step::Idle | Step::Bound | Step::Resolving(_) | Step::Resolved | Step::Routed, _) => 0,
+        (_, 0) => 0b0010,
+        _ => 0b1110,
+    };
+    let [own, other] = ends(state, &id);
+    let to = address_handle(state.gid_index(own), other);
+    let words = [
+        mask,
+        next,
+        next,
+        state.port.mtu.into(),
+        0,
+        QKEY,
+        id.theirs.first_psn,
+        id.own.first_psn,
+        id.theirs.qpn,
+        rights,
+    ];
+    let mut out: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+    out.extend(if datagrams { vec![0; 32] } else { to });
+    out.extend([0; 32 + 20 + 4]);
+    let (retries, rnr) = match accepts {
+        true => (id.theirs.retries, id.theirs.rnr_retries),
+        false => (id.own.retries, if is_known { id.theirs.rnr_retries } else { id.own.rnr_retries }),
+    };
+    let deepest = state.device.profile().log_max_reads;
+    let limited = |depth: u8| depth.min(1 << deepest.min(7));
+    out.extend([0, 0, limited(depth), limited(resources), 0, NUMBER, ACK_TIMEOUT, retries, rnr, 0, 0]);
+    out.resize(144, 0);
+    command.answer(0, &out)
+}
+
+/// Returns `struct ib_uverbs_ah_attr`.
+fn address_handle(index: u8, gid: port::Gid) -> Vec<u8> {
+    let mut out = gid.to_vec();
+    out.extend([0, 0, 0, 0, index, HOPS, 0, 0]);
+    out.extend([0, 0, 0, 0, 0, 1, NUMBER, 0]);
+    out
+}
+
+/// SET_OPTION: options of the identifier that have an effect here or need none.
+fn set_option(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
+    let id = state.book.of_file(file, command.u32(8))?;
+    let length = command.u32(20) as usize;
+    let value = |size: usize| {
+        let mut bytes = [0; 4];
+        if length != size {
+            return Err(Errno::INVAL);
+        }
+        let place = bytes.get_mut(..size).ok_or(Errno::INVAL)?;
+        ProcessMemory.read(command.u64(0), place).map_err(|_| Errno::FAULT)?;
+        Ok(u32::from_ne_bytes(bytes))
+    };
+    match (command.u32(12), command.u32(16)) {
+        // Type of service and time of acknowledgements.
+        (0, 0 | 3) => value(1).map(|_| ()),
+        (0, 1) => {
+            id.may_share_port = value(4)? != 0;
+            Ok(())
+        }
+        // IPv6 only.
+        (0, 2) => value(4).map(|_| ()),
+        _ => Err(Errno(libc::ENOSYS)),
+    }
+}
+
+/// GET_EVENT: writes an event, which is `struct rdma_ucm_event_resp`.
+///
+/// # Errors
+/// [`Errno::FAULT`] for an unmapped address.
+pub(crate) fn tell(command: &Command<'_>, name: u64, event: &Event) -> Result<(), Errno> {
+    let mut out = name.to_ne_bytes().to_vec();
+    let words = [event.told, event.kind as u32, event.status.cast_unsigned()];
+    out.extend(words.into_iter().flat_map(u32::to_ne_bytes));
+    let data = |parameters: &Parameters| {
+        let mut data = parameters.data.clone();
+        data.resize(DATA, 0);
+        data.push(parameters.data.len() as u8);
+        data
+    };
+    let numbers = |shown: &Parameters| {
+        [shown.qpn, shown.qkey].into_iter().flat_map(u32::to_ne_bytes).collect::<Vec<_>>()
+    };
+    match &event.shown {
+        Shown::Nothing => {}
+        Shown::Connection(shown) => {
+            out.extend(numbers(shown));
+            out.extend(data(shown));
+            out.extend([shown.shared_receives, shown.responder_resources, shown.initiator_depth]);
+            out.extend([shown.flow_control, shown.retries, shown.rnr_retries, 1]);
+        }
+        Shown::Datagrams(shown, index) => {
+            out.extend(numbers(shown));
+            out.extend(address_handle(*index, shown.gid));
+            out.extend(data(shown));
+        }
+    }
+    out.resize(EVENT, 0);
+    command.answer(0, &out)
+}
+
+/// Checks the room for an event.
+pub(crate) fn takes_events(command: &Command<'_>) -> Result<(), Errno> {
+    command.has_room(OLD_EVENT)
+}

@@ -1,0 +1,207 @@
+//! Messages of connection management between processes, as bytes. Their kinds are those of InfiniBand's
+//! communication manager (InfiniBand 12.6). Bytes of a peer are never trusted.
+
+use crate::ground::netlink::{u16_at, u32_at};
+use crate::ground::port::Gid;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// The most private data of a message (`RDMA_MAX_PRIVATE_DATA`).
+pub(crate) const MOST_DATA: usize = 255;
+
+/// The parameters that one side tells the other (`struct rdma_ucm_conn_param`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parameters {
+    pub(crate) qpn: u32,
+    pub(crate) qkey: u32,
+    pub(crate) first_psn: u32,
+    pub(crate) gid: Gid,
+    pub(crate) shared_receives: u8,
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+    pub(crate) flow_control: u8,
+    pub(crate) retries: u8,
+    pub(crate) rnr_retries: u8,
+    pub(crate) data: Vec<u8>,
+}
+
+/// The content of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// REQ, or SIDR_REQ for a datagram service: from an address to an address.
+    Request { datagrams: bool, source: SocketAddr, destination: SocketAddr, parameters: Parameters },
+    /// REP, or SIDR_REP.
+    Reply(Parameters),
+    /// RTU.
+    Ready,
+    /// REJ, with a reason and private data.
+    Reject(u32, Vec<u8>),
+    /// DREQ.
+    Disconnect,
+    /// DREP.
+    Disconnected,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    /// Slot and identifier of the sender.
+    pub(crate) from: (u32, u32),
+    /// The identifier of the receiver. A request has the listener's.
+    pub(crate) to: u32,
+    pub(crate) content: Content,
+}
+
+/// Appends a message.
+pub(crate) fn encode(notice: &Notice, out: &mut Vec<u8>) {
+    out.extend([notice.from.0, notice.from.1, notice.to].into_iter().flat_map(u32::to_ne_bytes));
+    match &notice.content {
+        Content::Request { datagrams, source, destination, parameters } => {
+            out.extend([1, u8::from(*datagrams)]);
+            [source, destination].into_iter().for_each(|place| encode_address(place, out));
+            encode_parameters(parameters, out);
+        }
+        Content::Reply(parameters) => {
+            out.push(2);
+            encode_parameters(parameters, out);
+        }
+        Content::Ready => out.push(3),
+        Content::Reject(reason, data) => {
+            out.push(4);
+            out.extend(reason.to_ne_bytes());
+            out.extend_from_slice(data);
+        }
+        Content::Disconnect => out.push(5),
+        Content::Disconnected => out.push(6),
+    }
+}
+
+fn encode_address(address: &SocketAddr, out: &mut Vec<u8>) {
+    match address.ip() {
+        IpAddr::V4(ip) => out.extend([&[4][..], &ip.to_ipv6_mapped().octets()].concat()),
+        IpAddr::V6(ip) => out.extend([&[6][..], &ip.octets()].concat()),
+    }
+    out.extend(address.port().to_ne_bytes());
+}
+
+fn encode_parameters(parameters: &Parameters, out: &mut Vec<u8>) {
+    let Parameters { qpn, qkey, first_psn, gid, data, .. } = parameters;
+    out.extend([*qpn, *qkey, *first_psn].into_iter().flat_map(u32::to_ne_bytes));
+    out.extend(gid);
+    let Parameters { shared_receives, responder_resources, initiator_depth, .. } = parameters;
+    out.extend([*shared_receives, *responder_resources, *initiator_depth]);
+    out.extend([parameters.flow_control, parameters.retries, parameters.rnr_retries]);
+    out.extend(data);
+}
+
+/// Decodes a message, which takes all bytes.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Notice> {
+    let (from, to) = ((u32_at(bytes, 0)?, u32_at(bytes, 4)?), u32_at(bytes, 8)?);
+    let (kind, rest) = bytes.get(12..)?.split_first()?;
+    let content = match (kind, rest) {
+        (1, [datagrams @ 0..=1, rest @ ..]) => Content::Request {
+            datagrams: *datagrams == 1,
+            source: decode_address(rest)?,
+            destination: decode_address(rest.get(ADDRESS..)?)?,
+            parameters: decode_parameters(rest.get(2 * ADDRESS..)?)?,
+        },
+        (2, rest) => Content::Reply(decode_parameters(rest)?),
+        (3, []) => Content::Ready,
+        (4, rest) => Content::Reject(u32_at(rest, 0)?, data(rest.get(4..)?)?),
+        (5, []) => Content::Disconnect,
+        (6, []) => Content::Disconnected,
+        _ => return None,
+    };
+    Some(Notice { from, to, content })
+}
+
+/// Bytes of an address.
+const ADDRESS: usize = 1 + 16 + 2;
+
+fn decode_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let ip = Ipv6Addr::from(*bytes.get(1..)?.first_chunk::<16>()?);
+    let ip = match bytes.first()? {
+        4 => IpAddr::V4(ip.to_ipv4_mapped()?),
+        6 => IpAddr::V6(ip),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16_at(bytes, 17)?))
+}
+
+fn decode_parameters(bytes: &[u8]) -> Option<Parameters> {
+    let gid = *bytes.get(12..)?.first_chunk()?;
+    let numbers = bytes.get(28..)?.first_chunk()?;
+    let [shared_receives, responder_resources, initiator_depth, flow_control, retries, rnr_retries] =
+        *numbers;
+    Some(Parameters {
+        qpn: u32_at(bytes, 0)?,
+        qkey: u32_at(bytes, 4)?,
+        first_psn: u32_at(bytes, 8)?,
+        gid,
+        shared_receives,
+        responder_resources,
+        initiator_depth,
+        flow_control,
+        retries,
+        rnr_retries,
+        data: data(bytes.get(34..)?)?,
+    })
+}
+
+fn data(bytes: &[u8]) -> Option<Vec<u8>> {
+    (bytes.len() <= MOST_DATA).then(|| bytes.to_vec())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    fn notices() -> Vec<Notice> {
+        let parameters = Parameters {
+            qpn: 1,
+            qkey: 2,
+            first_psn: 3,
+            gid: [4; 16],
+            shared_receives: 5,
+            responder_resources: 6,
+            initiator_depth: 7,
+            flow_control: 8,
+            retries: 9,
+            rnr_retries: 10,
+            data: b"private".to_vec(),
+        };
+        let contents = [
+            Content::Request {
+                datagrams: true,
+                source: "192.0.2.1:5".parse().unwrap(),
+                destination: "[fd00::1]:6".parse().unwrap(),
+                parameters: parameters.clone(),
+            },
+            Content::Reply(parameters),
+            Content::Ready,
+            Content::Reject(28, b"no".to_vec()),
+            Content::Disconnect,
+            Content::Disconnected,
+        ];
+        contents.map(|content| Notice { from: (1, 2), to: 3, content }).into()
+    }
+
+    #[test]
+    fn notices_survive_the_way() {
+        for notice in notices() {
+            let mut bytes = Vec::new();
+            encode(&notice, &mut bytes);
+            assert_eq!(decode(&bytes), Some(notice.clone()));
+            for length in 0..bytes.len() {
+                let _ = decode(&bytes[..length]);
+            }
+            for at in 0..bytes.len() {
+                let mut changed = bytes.clone();
+                changed[at] ^= 0xff;
+                let _ = decode(&changed);
+            }
+            bytes.extend([0; 256]);
+            assert_eq!(decode(&bytes), None, "too much");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The file of connection management (`/dev/infiniband/rdma_cm`).
+//!
+//! The program gets an eventfd that counts its events, so the kernel itself provides polling and non-blocking
+//! mode. librdmacm writes commands to it, and asks whether the file is a character device.
+#![allow(unsafe_code)]
+
+use super::next::{fail, guarded, next};
+use super::paths;
+use crate::ground::errno::Errno;
+use crate::ground::{descriptors, owner, sys, sysfs};
+use crate::process::calls;
+use std::ffi::{c_int, c_void};
+
+/// Opens the file.
+pub(super) fn open(flags: c_int) -> c_int {
+    paths::looked_for();
+    if owner::is_borrowed() || !paths::is_device_there() {
+        return fail(Errno::IO);
+    }
+    let descriptor = match sys::event_counter(flags & libc::O_NONBLOCK != 0, flags & libc::O_CLOEXEC != 0) {
+        Ok(descriptor) => descriptor,
+        Err(errno) => return fail(errno),
+    };
+    let opened = match descriptors::is_too_high(descriptor) {
+        true => Err(Errno(libc::EMFILE)),
+        false => guarded(|| calls::open_connections(descriptor)),
+    };
+    match opened {
+        Ok(()) => descriptor,
+        Err(errno) => {
+            // SAFETY: the descriptor was just made, and nobody else has it.
+            unsafe { libc::close(descriptor) };
+            fail(errno)
+        }
+    }
+}
+
+/// Writes to a file. A write to the file of connection management is a command.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn write(descriptor: c_int, buffer: *const c_void, count: usize) -> isize {
+    if !descriptors::is_connections(descriptor) || owner::is_inside() {
+        let next = next!(write(c_int, *const c_void, usize) -> isize);
+        // SAFETY: handed on from the caller.
+        return unsafe { next(descriptor, buffer, count) };
+    }
+    if owner::is_borrowed() {
+        return fail(Errno::IO);
+    }
+    // The bytes are copied as by the kernel, which refuses addresses that are not mapped.
+    let address = buffer.expose_provenance() as u64;
+    match guarded(|| calls::write_command(descriptor, address, count)) {
+        Ok(()) => count as isize,
+        Err(errno) => fail(errno),
+    }
+}
+
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// As the function of the C library.
+            // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+            #[unsafe(no_mangle)]
+            pub(crate) unsafe extern "C" fn $name(descriptor: c_int, out: *mut c_void) -> c_int {
+                if descriptors::is_connections(descriptor) && !owner::is_inside() {
+                    // SAFETY: the name is a string; `out` has room for a status.
+                    return unsafe { libc::stat(sysfs::STAND_IN.as_ptr(), out.cast()) };
+                }
+                let next = next!($name(c_int, *mut c_void) -> c_int);
+                // SAFETY: handed on from the caller.
+                unsafe { next(descriptor, out) }
+            }
+        )*
+    };
+}
+
+statuses! {
+    /// Reads the status of an open file. That of connection management is a character device.
+    fstat;
+    /// As `fstat`.
+    fstat64;
+}

@@ -1,0 +1,757 @@
+//! Connection management: the kernel's rdma_cm over the fabric (kernel `drivers/infiniband/core/cma.c`).
+
+use super::State;
+use crate::fabric::News;
+use crate::fabric::connection::{Content, Notice, Parameters};
+use crate::ground::errno::Errno;
+use crate::ground::port::{Gid, Version, gid};
+use crate::state::identifier::{Channel, Event, EventKind, Id, Shown, Step};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// How long an answer to a request is waited for. The kernel repeats requests for about as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Reasons of a rejection (InfiniBand 12.6.7.2): nobody listens, or the program says so.
+const NOBODY_LISTENS: u32 = 8;
+pub(crate) const CONSUMER: u32 = 28;
+
+/// The private data that an event shows: the room of the message without the header of IP addressing
+/// (kernel `CM_*_PRIVATE_DATA_SIZE`, `struct cma_hdr`).
+pub(crate) const REQUEST_DATA: usize = 92 - 36;
+const REPLY_DATA: usize = 196;
+pub(crate) const DATAGRAM_REQUEST_DATA: usize = 216 - 36;
+const DATAGRAM_REPLY_DATA: usize = 136;
+const REJECT_DATA: usize = 148;
+
+/// The Q_Key of datagram services (`RDMA_UDP_QKEY`).
+pub(crate) const QKEY: u32 = 0x0123_4567;
+
+/// The first and the last port that is chosen for a program (`ip_local_port_range`).
+const PORTS: (u16, u16) = (32768, 60999);
+
+/// The most requests that wait for a listener's program (kernel `max_backlog`).
+const BACKLOG: u32 = 1024;
+
+impl State {
+    /// Notes that a program has opened the file of connection management.
+    pub(crate) fn open_connections(&mut self, file: u32, signal: File) {
+        self.book.files.insert(file, Channel { events: VecDeque::new(), signal });
+    }
+
+    /// Closes a file of connection management, with its identifiers.
+    pub(crate) fn close_connections(&mut self, file: u32) {
+        let ids = self.book.ids.iter().filter(|(_, id)| id.file == file).map(|(number, _)| *number);
+        for number in ids.collect::<Vec<_>>() {
+            let _ = self.destroy_id(file, number);
+        }
+        self.book.files.remove(&file);
+    }
+
+    /// Makes an identifier.
+    ///
+    /// # Errors
+    /// [`Errno::NOMEM`] if there are too many.
+    pub(crate) fn create_id(&mut self, file: u32, name: u64, space: u16) -> Result<u32, Errno> {
+        self.book.insert(Id {
+            file,
+            name,
+            space,
+            step: Step::Idle,
+            source: None,
+            destination: None,
+            has_device: false,
+            owns_port: false,
+            may_share_port: false,
+            peer: None,
+            own: Parameters::default(),
+            theirs: Parameters::default(),
+            backlog: 0,
+            taken: 0,
+        })
+    }
+
+    /// Destroys an identifier. Returns the number of its events that the program has taken.
+    ///
+    /// # Errors
+    /// As the kernel, for an identifier that is not of this file.
+    pub(crate) fn destroy_id(&mut self, file: u32, number: u32) -> Result<u32, Errno> {
+        self.book.of_file(file, number)?;
+        let Some(id) = self.book.ids.remove(&number) else { return Err(Errno::NOENT) };
+        self.end(number, &id);
+        let mut orphans = Vec::new();
+        if let Some(channel) = self.book.files.get_mut(&file) {
+            channel.events.retain(|event| {
+                if event.of == number && event.told != number {
+                    orphans.push(event.told);
+                }
+                event.of != number && event.told != number
+            });
+        }
+        // The program never learns of connections whose requests it has not taken.
+        for orphan in orphans {
+            if let Some(id) = self.book.ids.remove(&orphan) {
+                self.end(orphan, &id);
+            }
+        }
+        if id.step == Step::Listening {
+            self.publish_services();
+        }
+        Ok(id.taken)
+    }
+
+    /// Tells the peer of the end of an identifier.
+    fn end(&mut self, number: u32, id: &Id) {
+        let content = match id.step {
+            Step::Asking(_) | Step::Asked => Content::Reject(CONSUMER, Vec::new()),
+            Step::Answered | Step::Established if !id.is_for_datagrams() => Content::Disconnect,
+            _ => return,
+        };
+        self.tell(number, id.peer, content);
+    }
+
+    fn tell(&mut self, number: u32, peer: Option<(u32, u32)>, content: Content) -> bool {
+        let Some((slot, to)) = peer else { return false };
+        let notice = Notice { from: (self.fabric.slot(), number), to, content };
+        if slot == self.fabric.slot() {
+            self.own_notices.push_back(notice);
+            return true;
+        }
+        self.touch();
+        self.fabric.tell(slot, &notice)
+    }
+
+    /// Queues an event.
+    fn raise(&mut self, of: u32, kind: EventKind, status: i32, shown: Shown) {
+        let file = self.book.ids.get(&of).map(|id| id.file);
+        self.raise_at(file, Event { of, told: of, kind, status, shown });
+    }
+
+    fn raise_at(&mut self, file: Option<u32>, event: Event) {
+        if let Some(channel) = file.and_then(|file| self.book.files.get_mut(&file)) {
+            channel.events.push_back(event);
+            let _ = channel.signal.write(&1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes the next event of a file, with the program's name for its identifier.
+    pub(crate) fn take_event(&mut self, file: u32) -> Option<(u64, Event)> {
+        loop {
+            let event = self.book.files.get_mut(&file)?.events.pop_front()?;
+            // The kernel drops events of a connection that the program has not accepted yet.
+            if let Some(id) = self.book.ids.get_mut(&event.of).filter(|id| id.name != 0) {
+                id.taken = id.taken.wrapping_add(1);
+                return Some((id.name, event));
+            }
+        }
+    }
+
+    /// Returns the index of a GID of the port for RoCE v2.
+    pub(crate) fn gid_index(&self, wanted: Gid) -> u8 {
+        let is_it = |gid| {
+            let entries = self.port.entries.iter();
+            entries.into_iter().position(|entry| entry.gid == gid && entry.version == Version::V2)
+        };
+        is_it(wanted).or_else(|| is_it(self.port.default_gid())).unwrap_or(0) as u8
+    }
+
+    /// Returns the GID of the port for an own address. Loopback addresses without an entry have the default
+    /// GID.
+    pub(crate) fn own_gid(&self, address: IpAddr) -> Gid {
+        let wanted = gid(address);
+        if self.port.mac_of(wanted).is_some() { wanted } else { self.port.default_gid() }
+    }
+
+    fn is_own_address(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.port.mac_of(gid(address)).is_some()
+    }
+
+    /// Binds an identifier to an address of this machine. Port 0 chooses a free one.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn bind_id(&mut self, file: u32, number: u32, address: SocketAddr) -> Result<(), Errno> {
+        let id = self.book.of_file(file, number)?;
+        let (space, may_share) = (id.space, id.may_share_port);
+        if id.step != Step::Idle {
+            return Err(Errno::INVAL);
+        }
+        if !address.ip().is_unspecified() && !self.is_own_address(address.ip()) {
+            return Err(Errno(libc::EADDRNOTAVAIL));
+        }
+        let port = self.port_for(space, address, may_share)?;
+        let id = self.book.of_file(file, number)?;
+        id.source = Some(SocketAddr::new(address.ip(), port));
+        id.owns_port = true;
+        id.has_device = !address.ip().is_unspecified();
+        id.step = Step::Bound;
+        Ok(())
+    }
+
+    /// Returns the port that is asked for, if it is free, or a free one.
+    fn port_for(&mut self, space: u16, asked: SocketAddr, may_share: bool) -> Result<u16, Errno> {
+        let others: Vec<Service> = self.services_of_others().map(|(_, service)| service).collect();
+        let own = self.book.ids.values().filter(|id| id.space == space && id.owns_port);
+        let own: Vec<(SocketAddr, bool)> =
+            own.filter_map(|id| Some((id.source?, id.may_share_port))).collect();
+        let view = self.view_name();
+        let is_free = |port| {
+            let overlaps = |other: SocketAddr| {
+                let any = other.ip().is_unspecified() || asked.ip().is_unspecified();
+                other.port() == port && (any || other.ip() == asked.ip())
+            };
+            !own.iter().any(|(other, shares)| overlaps(*other) && !(may_share && *shares))
+                && !others
+                    .iter()
+                    .any(|other| other.space == space && other.view == view && overlaps(other.address))
+        };
+        if asked.port() != 0 {
+            let is_free = is_free(asked.port());
+            return if is_free { Ok(asked.port()) } else { Err(Errno(libc::EADDRINUSE)) };
+        }
+        // Processes begin at different places.
+        let (first, last) = PORTS;
+        let count = u32::from(last - first) + 1;
+        let start = self.fabric.slot() * 110 + u32::from(self.book.next_port);
+        let found =
+            (0..count).map(|step| first + ((start + step) % count) as u16).find(|port| is_free(*port));
+        self.book.next_port = self.book.next_port.wrapping_add(1);
+        found.ok_or(Errno(libc::EADDRNOTAVAIL))
+    }
+
+    /// Finds the port that leads to an address. An event tells of the end of the search.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn resolve_address(
+        &mut self,
+        file: u32,
+        number: u32,
+        source: Option<SocketAddr>,
+        destination: SocketAddr,
+        limit: Duration,
+    ) -> Result<(), Errno> {
+        let step = self.book.of_file(file, number)?.step;
+        if step == Step::Idle {
+            let any = match destination {
+                SocketAddr::V4(_) => SocketAddr::new(IpAddr::from([0; 4]), 0),
+                SocketAddr::V6(_) => SocketAddr::new(IpAddr::from([0; 16]), 0),
+            };
+            self.bind_id(file, number, source.unwrap_or(any))?;
+        } else if step != Step::Bound {
+            return Err(Errno::INVAL);
+        }
+        // An unspecified destination is this machine.
+        let destination = match destination.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => {
+                SocketAddr::new(IpAddr::from([127, 0, 0, 1]), destination.port())
+            }
+            IpAddr::V6(ip) if ip.is_unspecified() => {
+                SocketAddr::new(IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), destination.port())
+            }
+            _ => destination,
+        };
+        let id = self.book.of_file(file, number)?;
+        if id.source.is_some_and(|source| source.is_ipv4() != destination.is_ipv4()) {
+            id.step = Step::Bound;
+            return Err(Errno::INVAL);
+        }
+        id.destination = Some(destination);
+        id.step = Step::Resolving(Instant::now().checked_add(limit).unwrap_or_else(Instant::now));
+        self.touch();
+        self.try_to_resolve(number);
+        Ok(())
+    }
+
+    fn try_to_resolve(&mut self, number: u32) {
+        let Some(id) = self.book.ids.get(&number) else { return };
+        let (Step::Resolving(until), Some(source), Some(destination)) = (id.step, id.source, id.destination)
+        else {
+            return;
+        };
+        let ip = destination.ip();
+        let is_own = self.is_own_address(ip);
+        let is_known = is_own || self.resolve(gid(ip)).is_some();
+        let own = match source.ip() {
+            own if !own.is_unspecified() => Some(own),
+            _ if is_own => Some(ip),
+            _ => self.first_address(ip),
+        };
+        if let (true, Some(own)) = (is_known, own) {
+            if let Some(id) = self.book.ids.get_mut(&number) {
+                id.source = Some(SocketAddr::new(own, source.port()));
+                (id.has_device, id.step) = (true, Step::Resolved);
+            }
+            self.raise(number, EventKind::AddressResolved, 0, Shown::Nothing);
+        } else if Instant::now() >= until {
+            if let Some(id) = self.book.ids.get_mut(&number) {
+                id.step = Step::Bound;
+            }
+            self.raise(number, EventKind::AddressError, -libc::ETIMEDOUT, Shown::Nothing);
+        }
+    }
+
+    /// Returns the first address of the port that is of the same kind as another one.
+    fn first_address(&self, other: IpAddr) -> Option<IpAddr> {
+        let wanted = gid(other);
+        let is_alike = |own: &Gid| match other {
+            IpAddr::V4(_) => own.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]),
+            IpAddr::V6(_) => own.first() == wanted.first() && own.get(1) == wanted.get(1),
+        };
+        let found = self.port.entries.iter().map(|entry| entry.gid).find(is_alike)?;
+        let address = std::net::Ipv6Addr::from(found);
+        Some(if other.is_ipv4() { IpAddr::V4(address.to_ipv4_mapped()?) } else { IpAddr::V6(address) })
+    }
+
+    /// Finds the route to the resolved address, which is always known.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn resolve_route(&mut self, file: u32, number: u32) -> Result<(), Errno> {
+        let id = self.book.of_file(file, number)?;
+        if id.step != Step::Resolved {
+            return Err(Errno::INVAL);
+        }
+        id.step = Step::Routed;
+        self.raise(number, EventKind::RouteResolved, 0, Shown::Nothing);
+        Ok(())
+    }
+
+    /// Listens for requests to the bound address.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn listen(&mut self, file: u32, number: u32, backlog: u32) -> Result<(), Errno> {
+        let id = self.book.of_file(file, number)?;
+        if id.step == Step::Idle {
+            self.bind_id(file, number, SocketAddr::new(IpAddr::from([0; 4]), 0))?;
+        }
+        let id = self.book.of_file(file, number)?;
+        if id.step != Step::Bound {
+            return Err(Errno::INVAL);
+        }
+        id.backlog = if (1..=BACKLOG).contains(&backlog) { backlog } else { BACKLOG };
+        id.step = Step::Listening;
+        self.publish_services();
+        Ok(())
+    }
+
+    fn view_name(&self) -> String {
+        self.news.as_ref().map_or_else(String::new, |news| news.view().name())
+    }
+
+    fn publish_services(&self) {
+        let view = self.view_name();
+        let listeners = self.book.ids.iter().filter(|(_, id)| id.step == Step::Listening);
+        let lines: String = listeners
+            .filter_map(|(number, id)| Some(format!("{number} {} {} {view}\n", id.space, id.source?)))
+            .collect();
+        self.fabric.publish_services(&lines);
+    }
+
+    fn services_of_others(&self) -> impl Iterator<Item = (u32, Service)> {
+        self.fabric.services_of_others().flat_map(|(slot, lines)| {
+            let services: Vec<_> = lines.lines().filter_map(Service::parse).collect();
+            services.into_iter().map(move |service| (slot, service))
+        })
+    }
+
+    /// Returns slot and identifier of the listener at an address.
+    fn listener(&mut self, space: u16, to: SocketAddr) -> Option<(u32, u32)> {
+        let takes = |at: SocketAddr| {
+            let is_all = at.ip().is_unspecified() && (at.is_ipv6() || to.is_ipv4());
+            at.port() == to.port() && (is_all || at.ip() == to.ip())
+        };
+        if self.is_own_address(to.ip()) {
+            let own = self.book.ids.iter().find(|(_, id)| {
+                id.step == Step::Listening && id.space == space && id.source.is_some_and(takes)
+            });
+            if let Some((number, _)) = own {
+                return Some((self.fabric.slot(), *number));
+            }
+        }
+        let (view, is_own) = (self.view_name(), self.is_own_address(to.ip()));
+        let found: Vec<(u32, Service)> = self
+            .services_of_others()
+            .filter(|(_, service)| service.space == space && takes(service.address))
+            // The addresses of this machine are those of all processes of its network namespace.
+            .filter(|(_, service)| (service.view == view) == is_own)
+            .collect();
+        let wanted = gid(to.ip());
+        let is_there =
+            |slot: u32| (is_own || self.fabric.has_address(slot, wanted)) && self.fabric.is_alive(slot);
+        found.into_iter().find(|(slot, _)| is_there(*slot)).map(|(slot, service)| (slot, service.number))
+    }
+
+    /// Sends a request for a connection, or for the queue pair of a datagram service.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn connect_id(&mut self, file: u32, number: u32, asked: Parameters) -> Result<(), Errno> {
+        let id = self.book.of_file(file, number)?.clone();
+        let (Step::Routed, Some(source), Some(destination)) = (id.step, id.source, id.destination) else {
+            return Err(Errno::INVAL);
+        };
+        let datagrams = id.is_for_datagrams();
+        let room = if datagrams { DATAGRAM_REQUEST_DATA } else { REQUEST_DATA };
+        if asked.data.len() > room {
+            return Err(Errno::INVAL);
+        }
+        let own = self.completed(number, source.ip(), asked);
+        let listener = self.listener(id.space, destination);
+        let until = Instant::now() + PATIENCE;
+        let id = self.book.of_file(file, number)?;
+        id.own = own.clone();
+        id.step = Step::Asking(until);
+        let content = Content::Request { datagrams, source, destination, parameters: own };
+        if !self.tell(number, listener, content) {
+            self.refuse(number, NOBODY_LISTENS, &[]);
+        }
+        Ok(())
+    }
+
+    /// Adds packet number and GID to the parameters of the program.
+    fn completed(&self, number: u32, own: IpAddr, asked: Parameters) -> Parameters {
+        let first_psn = number.wrapping_mul(0x9e37_79b9) ^ self.fabric.slot();
+        Parameters { first_psn: first_psn & 0x00ff_ffff, gid: self.own_gid(own), ..asked }
+    }
+
+    /// Ends a request because the peer has rejected it.
+    fn refuse(&mut self, number: u32, reason: u32, data: &[u8]) {
+        let Some(id) = self.book.ids.get_mut(&number) else { return };
+        (id.step, id.peer) = (Step::Over, None);
+        let shown = Parameters { data: padded(data, REJECT_DATA), ..Parameters::default() };
+        let (kind, shown) = match id.is_for_datagrams() {
+            // A datagram service that is not there (kernel `cma_sidr_rep_handler`).
+            true => (EventKind::Unreachable, Shown::Datagrams(shown, 0)),
+            false => (EventKind::Rejected, Shown::Connection(shown)),
+        };
+        self.raise(number, kind, reason as i32, shown);
+    }
+
+    /// Accepts a request with parameters, or completes an own request without.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn accept_id(
+        &mut self,
+        file: u32,
+        number: u32,
+        name: u64,
+        asked: Option<Parameters>,
+    ) -> Result<(), Errno> {
+        let id = self.book.of_file(file, number)?.clone();
+        match (asked, id.step) {
+            (Some(asked), Step::Asked) => {
+                let (datagrams, ip) = (id.is_for_datagrams(), id.source.ok_or(Errno::INVAL)?.ip());
+                let room = if datagrams { DATAGRAM_REPLY_DATA } else { REPLY_DATA };
+                if asked.data.len() > room {
+                    return Err(Errno::INVAL);
+                }
+                let mut own = self.completed(number, ip, asked);
+                if datagrams && own.qkey == 0 {
+                    own.qkey = QKEY;
+                }
+                let id = self.book.of_file(file, number)?;
+                (id.name, id.own) = (name, own.clone());
+                id.step = if datagrams { Step::Over } else { Step::Answered };
+                let peer = id.peer;
+                self.tell(number, peer, Content::Reply(own));
+                Ok(())
+            }
+            (None, Step::Answered) => {
+                self.book.of_file(file, number)?.step = Step::Established;
+                self.tell(number, id.peer, Content::Ready);
+                Ok(())
+            }
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Rejects a request.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn reject_id(
+        &mut self,
+        file: u32,
+        number: u32,
+        reason: u32,
+        data: Vec<u8>,
+    ) -> Result<(), Errno> {
+        let id = self.book.of_file(file, number)?;
+        if !matches!(id.step, Step::Asked | Step::Answered) || data.len() > REJECT_DATA {
+            return Err(Errno::INVAL);
+        }
+        id.step = Step::Over;
+        let peer = id.peer.take();
+        self.tell(number, peer, Content::Reject(reason, data));
+        Ok(())
+    }
+
+    /// Ends a connection.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn disconnect_id(&mut self, file: u32, number: u32) -> Result<(), Errno> {
+        let id = self.book.of_file(file, number)?;
+        let (step, peer) = (id.step, id.peer);
+        match step {
+            Step::Answered | Step::Established => {
+                id.step = Step::Over;
+                if !self.tell(number, peer, Content::Disconnect) {
+                    self.raise(number, EventKind::Disconnected, 0, Shown::Nothing);
+                }
+                Ok(())
+            }
+            // The peer has disconnected before.
+            Step::Over => Ok(()),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Notes that the program has seen the peer's data before its last message.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn notify_id(&mut self, file: u32, number: u32) -> Result<(), Errno> {
+        let id = self.book.of_file(file, number)?;
+        if id.step == Step::Answered {
+            id.step = Step::Established;
+            self.raise(number, EventKind::Established, 0, Shown::Nothing);
+        }
+        Ok(())
+    }
+
+    /// Moves an identifier to another file, with its events. Returns the number of events taken so far.
+    ///
+    /// # Errors
+    /// As the kernel.
+    pub(crate) fn migrate_id(&mut self, from: u32, to: u32, number: u32) -> Result<u32, Errno> {
+        if !self.book.files.contains_key(&to) {
+            return Err(Errno::INVAL);
+        }
+        let id = self.book.of_file(from, number)?;
+        id.file = to;
+        let taken = id.taken;
+        let moved: Vec<Event> = self.book.files.get_mut(&from).map_or_else(Vec::new, |channel| {
+            let (moved, kept) = channel.events.drain(..).partition(|event| event.of == number);
+            channel.events = Vec::into(kept);
+            moved
+        });
+        for event in moved {
+            if event.told != number
+                && let Some(child) = self.book.ids.get_mut(&event.told)
+            {
+                child.file = to;
+            }
+            self.raise_at(Some(to), event);
+        }
+        Ok(taken)
+    }
+
+    /// Takes a message of connection management, or the end of a process.
+    pub(crate) fn manage(&mut self, news: News) {
+        match news {
+            News::Notice(notice) => self.take_notice(notice),
+            News::Gone(slot) => {
+                let of_it = self.book.ids.iter().filter(|(_, id)| id.peer.is_some_and(|peer| peer.0 == slot));
+                for number in of_it.map(|(number, _)| *number).collect::<Vec<_>>() {
+                    self.lose(number);
+                }
+            }
+        }
+    }
+
+    /// Ends a connection whose peer is gone.
+    fn lose(&mut self, number: u32) {
+        let Some(id) = self.book.ids.get_mut(&number) else { return };
+        let step = std::mem::replace(&mut id.step, Step::Over);
+        match step {
+            // A connection that is over still waits for the peer's answer, while it has a peer.
+            Step::Answered | Step::Established | Step::Over if !id.is_for_datagrams() => {
+                id.peer = None;
+                self.raise(number, EventKind::Disconnected, 0, Shown::Nothing);
+            }
+            Step::Asking(_) => {
+                self.raise(number, EventKind::Unreachable, -libc::ETIMEDOUT, Shown::Nothing);
+            }
+            other => {
+                if let Some(id) = self.book.ids.get_mut(&number) {
+                    id.step = other;
+                }
+            }
+        }
+    }
+
+    /// Does what is due: own messages, and searches and waits whose time is over.
+    pub(crate) fn manage_connections(&mut self) -> bool {
+        let mut any = false;
+        while let Some(notice) = self.own_notices.pop_front() {
+            any = true;
+            self.take_notice(notice);
+        }
+        if self.book.waits() {
+            let steps: Vec<_> = self.book.ids.iter().map(|(number, id)| (*number, id.step)).collect();
+            for (number, step) in steps {
+                match step {
+                    Step::Resolving(_) => self.try_to_resolve(number),
+                    Step::Asking(until) if Instant::now() >= until => self.lose(number),
+                    _ => {}
+                }
+            }
+        }
+        any
+    }
+
+    fn take_notice(&mut self, notice: Notice) {
+        let Notice { from, to, content } = notice;
+        if let Content::Request { datagrams, source, destination, parameters } = content {
+            self.take_request(from, to, datagrams, [source, destination], parameters);
+            return;
+        }
+        let Some(id) = self.book.ids.get_mut(&to) else { return };
+        // The first answer names the peer's identifier. Later messages must come from it.
+        let is_first = matches!(id.step, Step::Asking(_));
+        if !is_first && id.peer != Some(from) {
+            return;
+        }
+        let (step, datagrams) = (id.step, id.is_for_datagrams());
+        match (content, step) {
+            (Content::Reply(theirs), Step::Asking(_)) => {
+                id.peer = Some(from);
+                id.theirs = theirs;
+                id.step = if datagrams { Step::Over } else { Step::Answered };
+                let shown = id.theirs.clone();
+                let own = id.own.gid;
+                let (kind, shown) = match datagrams {
+                    true => {
+                        let data = padded(&shown.data, DATAGRAM_REPLY_DATA);
+                        let shown = Shown::Datagrams(Parameters { data, ..shown }, self.gid_index(own));
+                        (EventKind::Established, shown)
+                    }
+                    false => (EventKind::ConnectResponse, connection(&shown, REPLY_DATA)),
+                };
+                self.raise(to, kind, 0, shown);
+            }
+            (Content::Ready, Step::Answered) => {
+                id.step = Step::Established;
+                self.raise(to, EventKind::Established, 0, Shown::Nothing);
+            }
+            (Content::Reject(reason, data), Step::Asking(_) | Step::Asked | Step::Answered) => {
+                self.refuse(to, reason, &data);
+            }
+            (Content::Disconnect, Step::Answered | Step::Established) => {
+                id.step = Step::Over;
+                let peer = id.peer.take();
+                self.raise(to, EventKind::Disconnected, 0, Shown::Nothing);
+                self.tell(to, peer, Content::Disconnected);
+            }
+            // Both sides have disconnected at the same time, or the peer confirms.
+            (Content::Disconnect | Content::Disconnected, Step::Over) if !datagrams => {
+                id.peer = None;
+                self.raise(to, EventKind::Disconnected, 0, Shown::Nothing);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_request(
+        &mut self,
+        from: (u32, u32),
+        to: u32,
+        datagrams: bool,
+        [source, destination]: [SocketAddr; 2],
+        theirs: Parameters,
+    ) {
+        let listener = self
+            .book
+            .ids
+            .get(&to)
+            .filter(|id| id.step == Step::Listening && id.is_for_datagrams() == datagrams);
+        let Some(listener) = listener.cloned() else {
+            self.answer(from, to, Content::Reject(NOBODY_LISTENS, Vec::new()));
+            return;
+        };
+        let waiting = self
+            .book
+            .files
+            .get(&listener.file)
+            .map_or(0, |channel| channel.events.iter().filter(|event| event.of == to).count());
+        if waiting >= listener.backlog as usize {
+            // The kernel drops the request, and the peer repeats it. Here its program learns at once.
+            self.answer(from, to, Content::Reject(NOBODY_LISTENS, Vec::new()));
+            return;
+        }
+        // Datagrams to the peer need its address.
+        self.resolve(theirs.gid);
+        let child = Id {
+            name: 0,
+            step: Step::Asked,
+            source: Some(destination),
+            destination: Some(source),
+            has_device: true,
+            owns_port: false,
+            peer: Some(from),
+            theirs: theirs.clone(),
+            taken: 0,
+            ..listener.clone()
+        };
+        let Ok(told) = self.book.insert(child) else { return };
+        let shown = match datagrams {
+            true => {
+                let data = padded(&theirs.data, DATAGRAM_REQUEST_DATA);
+                Shown::Datagrams(Parameters { data, ..theirs }, 0)
+            }
+            false => connection(&theirs, REQUEST_DATA),
+        };
+        let event = Event { of: to, told, kind: EventKind::ConnectRequest, status: 0, shown };
+        self.raise_at(Some(listener.file), event);
+    }
+
+    fn answer(&mut self, to: (u32, u32), number: u32, content: Content) {
+        self.tell(number, Some(to), content);
+    }
+}
+
+/// Returns private data with the length that an event shows.
+fn padded(data: &[u8], length: usize) -> Vec<u8> {
+    let mut data = data.to_vec();
+    data.resize(length, 0);
+    data
+}
+
+/// Returns the parameters of a peer as an event shows them: the resources of the one side are the depth of
+/// the other.
+fn connection(theirs: &Parameters, room: usize) -> Shown {
+    Shown::Connection(Parameters {
+        data: padded(&theirs.data, room),
+        responder_resources: theirs.initiator_depth,
+        initiator_depth: theirs.responder_resources,
+        ..theirs.clone()
+    })
+}
+
+/// A line of the list of services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Service {
+    number: u32,
+    space: u16,
+    address: SocketAddr,
+    view: String,
+}
+
+impl Service {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.splitn(4, ' ');
+        Some(Self {
+            number: words.next()?.parse().ok()?,
+            space: words.next()?.parse().ok()?,
+            address: words.next()?.parse().ok()?,
+            view: words.next()?.into(),
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! Identifiers of connection management (`struct rdma_cm_id`), and their events.
+
+use crate::fabric::connection::Parameters;
+use crate::ground::errno::Errno;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// The kinds of events (`enum rdma_cm_event_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum EventKind {
+    AddressResolved = 0,
+    AddressError = 1,
+    RouteResolved = 2,
+    ConnectRequest = 4,
+    ConnectResponse = 5,
+    Unreachable = 7,
+    Rejected = 8,
+    Established = 9,
+    Disconnected = 10,
+}
+
+/// The parameters of an event.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Shown {
+    #[default]
+    Nothing,
+    /// Of a connection.
+    Connection(Parameters),
+    /// Of a datagram service, with the index of the own GID.
+    Datagrams(Parameters, u8),
+}
+
+/// An event that the program has not taken yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    /// The identifier that the event is about.
+    pub(crate) of: u32,
+    /// The identifier that the program learns: that of a new connection, or `of`.
+    pub(crate) told: u32,
+    pub(crate) kind: EventKind,
+    pub(crate) status: i32,
+    pub(crate) shown: Shown,
+}
+
+/// The progress of an identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Idle,
+    Bound,
+    /// The address is not known yet. The search ends at a time.
+    Resolving(Instant),
+    Resolved,
+    Routed,
+    /// A request was sent. The wait for its answer ends at a time.
+    Asking(Instant),
+    Listening,
+    /// A request has arrived, and is to be answered.
+    Asked,
+    /// The answer was sent, or has arrived.
+    Answered,
+    Established,
+    Over,
+}
+
+/// An identifier.
+#[derive(Clone, Debug)]
+pub(crate) struct Id {
+    /// The file by which the program gets its events.
+    pub(crate) file: u32,
+    /// The program's name for it; 0 for a new connection that the program has not accepted.
+    pub(crate) name: u64,
+    /// The space of its port (`enum rdma_ucm_port_space`).
+    pub(crate) space: u16,
+    pub(crate) step: Step,
+    pub(crate) source: Option<SocketAddr>,
+    pub(crate) destination: Option<SocketAddr>,
+    /// Whether the device belongs to it.
+    pub(crate) has_device: bool,
+    /// Whether its port was bound. The port of a new connection is its listener's.
+    pub(crate) owns_port: bool,
+    pub(crate) may_share_port: bool,
+    /// Slot and identifier of the peer.
+    pub(crate) peer: Option<(u32, u32)>,
+    /// What this side and the peer have told.
+    pub(crate) own: Parameters,
+    pub(crate) theirs: Parameters,
+    /// The most requests that wait for a listener's program.
+    pub(crate) backlog: u32,
+    /// Number of events that the program has taken.
+    pub(crate) taken: u32,
+}
+
+impl Id {
+    /// Whether it is for datagrams: the port spaces of UDP and of IP over InfiniBand.
+    pub(crate) const fn is_for_datagrams(&self) -> bool {
+        matches!(self.space, 0x0111 | 0x0002)
+    }
+}
+
+/// A file of connection management that a program has opened.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) events: VecDeque<Event>,
+    /// A descriptor of the program's eventfd, which counts the events.
+    pub(crate) signal: File,
+}
+
+/// All identifiers and files of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    pub(crate) ids: BTreeMap<u32, Id>,
+    /// Files by their descriptors.
+    pub(crate) files: BTreeMap<u32, Channel>,
+    pub(crate) next: u32,
+    pub(crate) next_port: u16,
+}
+
+/// The most identifiers of a process.
+const MOST: usize = 1 << 16;
+
+impl Book {
+    /// Stores an identifier and returns its number.
+    ///
+    /// # Errors
+    /// [`Errno::NOMEM`] if there are too many.
+    pub(crate) fn insert(&mut self, id: Id) -> Result<u32, Errno> {
+        if self.ids.len() >= MOST {
+            return Err(Errno::NOMEM);
+        }
+        while self.ids.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        self.ids.insert(number, id);
+        Ok(number)
+    }
+
+    /// Returns an identifier of a file.
+    ///
+    /// # Errors
+    /// [`Errno::NOENT`] if there is none; [`Errno::INVAL`] if it belongs to another file.
+    pub(crate) fn of_file(&mut self, file: u32, number: u32) -> Result<&mut Id, Errno> {
+        let id = self.ids.get_mut(&number).ok_or(Errno::NOENT)?;
+        if id.file == file { Ok(id) } else { Err(Errno::INVAL) }
+    }
+
+    /// Whether something waits for a time.
+    pub(crate) fn waits(&self) -> bool {
+        self.ids.values().any(|id| matches!(id.step, Step::Resolving(_) | Step::Asking(_)))
+    }
+}

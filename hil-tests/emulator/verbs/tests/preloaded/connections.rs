@@ -1,0 +1,228 @@
+//! The file of connection management: commands as librdmacm writes them.
+
+use crate::verbs::{Pages, close, write_command};
+use mlx5_testing::preload::preloaded;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+
+const PORT_SPACE_TCP: u16 = 0x106;
+const CREATE: u32 = 0;
+const DESTROY: u32 = 1;
+const BIND_IP: u32 = 2;
+const RESOLVE_IP: u32 = 3;
+const RESOLVE_ROUTE: u32 = 4;
+const CONNECT: u32 = 6;
+const LISTEN: u32 = 7;
+const ACCEPT: u32 = 8;
+const REJECT: u32 = 9;
+const DISCONNECT: u32 = 10;
+const INIT_QP_ATTR: u32 = 11;
+const GET_EVENT: u32 = 12;
+const JOIN: u32 = 22;
+
+fn open() -> RawFd {
+    let file = OpenOptions::new().read(true).write(true).open("/dev/infiniband/rdma_cm").unwrap();
+    file.into_raw_fd()
+}
+
+/// Writes a command whose structure is made of `parts`.
+fn command(file: RawFd, number: u32, room: u16, parts: &[&[u8]]) -> Result<(), i32> {
+    let body = parts.concat();
+    let head = [&number.to_ne_bytes()[..], &(body.len() as u16).to_ne_bytes(), &room.to_ne_bytes()].concat();
+    write_command(file, &[head, body].concat())
+}
+
+/// The answers of commands.
+struct Client {
+    file: RawFd,
+    room: Pages,
+}
+
+impl Client {
+    fn new() -> Self {
+        Self { file: open(), room: Pages::new(4096) }
+    }
+
+    fn create(&self, name: u64) -> u32 {
+        let (name, place) = (name.to_ne_bytes(), self.room.0.to_ne_bytes());
+        let space = u64::from(PORT_SPACE_TCP).to_ne_bytes();
+        command(self.file, CREATE, 4, &[&name, &place, &space]).unwrap();
+        u32::from_ne_bytes(self.room.read(0, 4).try_into().unwrap())
+    }
+
+    fn simple(&self, number: u32, id: u32, other: u32) -> Result<(), i32> {
+        command(self.file, number, 0, &[&id.to_ne_bytes(), &other.to_ne_bytes()])
+    }
+
+    /// Returns the taken events of a destroyed identifier.
+    fn destroy(&self, id: u32) -> Result<u32, i32> {
+        let place = self.room.0.to_ne_bytes();
+        command(self.file, DESTROY, 4, &[&place, &u64::from(id).to_ne_bytes()])?;
+        Ok(u32::from_ne_bytes(self.room.read(0, 4).try_into().unwrap()))
+    }
+
+    fn bind(&self, id: u32, address: [u8; 4], port: u16) -> Result<(), i32> {
+        command(self.file, BIND_IP, 0, &[&[0; 8], &ip(address, port), &id.to_ne_bytes()])
+    }
+
+    fn resolve(&self, id: u32, address: [u8; 4], port: u16, limit: u32) -> Result<(), i32> {
+        let parts = [&[0; 28][..], &ip(address, port), &id.to_ne_bytes(), &limit.to_ne_bytes()];
+        command(self.file, RESOLVE_IP, 0, &parts)
+    }
+
+    /// Returns name, identifier, kind and status of the next event, and its parameters.
+    fn event(&self) -> (u64, u32, u32, i32, Vec<u8>) {
+        command(self.file, GET_EVENT, 336, &[&self.room.0.to_ne_bytes()]).unwrap();
+        let bytes = self.room.read(0, 336);
+        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        let name = u64::from_ne_bytes(bytes[..8].try_into().unwrap());
+        (name, word(8), word(12), word(16).cast_signed(), bytes[20..].to_vec())
+    }
+
+    /// Connects a new identifier to a port of 127.0.0.1.
+    fn connect(&self, name: u64, port: u16, data: &[u8]) -> u32 {
+        let id = self.create(name);
+        self.resolve(id, [127, 0, 0, 1], port, 100).unwrap();
+        assert_eq!(self.event().2, 0, "address resolved");
+        self.simple(RESOLVE_ROUTE, id, 100).unwrap();
+        assert_eq!(self.event().2, 2, "route resolved");
+        command(self.file, CONNECT, 0, &[&parameters(0x111, data), &id.to_ne_bytes(), &[0; 12]]).unwrap();
+        id
+    }
+
+    fn attributes(&self, id: u32, state: u32) -> Result<Vec<u8>, i32> {
+        let parts = [&self.room.0.to_ne_bytes()[..], &id.to_ne_bytes(), &state.to_ne_bytes()];
+        command(self.file, INIT_QP_ATTR, 144, &parts)?;
+        Ok(self.room.read(0, 144))
+    }
+}
+
+fn ip(address: [u8; 4], port: u16) -> Vec<u8> {
+    let mut bytes = [&2_u16.to_ne_bytes()[..], &port.to_be_bytes(), &address].concat();
+    bytes.resize(28, 0);
+    bytes
+}
+
+/// `struct rdma_ucm_conn_param`: responder resources 3, initiator depth 2.
+fn parameters(qpn: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = [&qpn.to_ne_bytes()[..], &[0; 4], data].concat();
+    bytes.resize(8 + 256, 0);
+    bytes.extend([data.len() as u8, 0, 3, 2, 0, 7, 6, 1]);
+    bytes
+}
+
+#[test]
+fn a_connection_lives_from_request_to_end() {
+    preloaded("connections::a_connection_lives_from_request_to_end", || {
+        let (server, client) = (Client::new(), Client::new());
+        let listener = server.create(10);
+        server.bind(listener, [0; 4], 4711).unwrap();
+        server.simple(LISTEN, listener, 5).unwrap();
+        assert_eq!(server.bind(server.create(11), [127, 0, 0, 1], 4711), Err(libc::EADDRINUSE));
+        let id = client.connect(20, 4711, b"hello");
+        let (name, child, kind, status, shown) = server.event();
+        assert_eq!((name, kind, status), (10, 4, 0), "connect request");
+        assert_eq!(shown[..4], 0x111_u32.to_ne_bytes());
+        assert_eq!((&shown[8..13], shown[264]), (&b"hello"[..], 56));
+        assert_eq!(shown[266..268], [2, 3], "resources of the one side are the depth of the other");
+        let attributes = server.attributes(child, 2).unwrap();
+        assert_eq!(attributes[..4], 0x12_9181_u32.to_ne_bytes(), "the attributes of RTR");
+        assert_eq!(attributes[32..36], 0x111_u32.to_ne_bytes());
+        let accepted = [&30_u64.to_ne_bytes()[..], &parameters(0x222, b"welcome"), &child.to_ne_bytes()];
+        command(server.file, ACCEPT, 0, &[&accepted.concat(), &[0; 12]]).unwrap();
+        let (name, _, kind, _, shown) = client.event();
+        assert_eq!(
+            (name, kind, &shown[..4], &shown[8..15]),
+            (20, 5, &0x222_u32.to_ne_bytes()[..], &b"welcome"[..])
+        );
+        // The packet number that one side sends first is the one that the other side expects.
+        let (near, far) = (client.attributes(id, 3).unwrap(), server.attributes(child, 2).unwrap());
+        assert_eq!(near[28..32], far[24..28]);
+        let ready = [&20_u64.to_ne_bytes()[..], &[0; 272], &id.to_ne_bytes(), &[0; 12]];
+        command(client.file, ACCEPT, 0, &ready).unwrap();
+        assert_eq!(server.event().2, 9, "established");
+        // perftest listens anew at the port while the connection of its first listener lives.
+        assert_eq!(server.destroy(listener), Ok(1));
+        let again = server.create(12);
+        server.bind(again, [0; 4], 4711).unwrap();
+        client.simple(DISCONNECT, id, 0).unwrap();
+        assert_eq!((server.event().2, client.event().2), (10, 10));
+        assert_eq!(server.simple(DISCONNECT, child, 0), Ok(()));
+        assert_eq!((client.destroy(id), server.destroy(child)), (Ok(4), Ok(2)));
+        assert_eq!(server.destroy(listener), Err(libc::ENOENT));
+    });
+}
+
+#[test]
+fn a_request_may_be_refused() {
+    preloaded("connections::a_request_may_be_refused", || {
+        let (server, client) = (Client::new(), Client::new());
+        client.connect(1, 4712, b"");
+        let (_, _, kind, status, _) = client.event();
+        assert_eq!((kind, status), (8, 8), "nobody listens");
+        let listener = server.create(10);
+        server.bind(listener, [127, 0, 0, 1], 4712).unwrap();
+        server.simple(LISTEN, listener, 1).unwrap();
+        client.connect(2, 4712, b"");
+        let child = server.event().1;
+        let mut refusal = [&child.to_ne_bytes()[..], &[2, 0, 0, 0], b"no"].concat();
+        refusal.resize(8 + 256, 0);
+        command(server.file, REJECT, 0, &[&refusal]).unwrap();
+        let (name, _, kind, status, shown) = client.event();
+        assert_eq!((name, kind, status, &shown[8..10], shown[264]), (2, 8, 28, &b"no"[..], 148));
+        // A listener that goes takes along the requests that its program has not taken.
+        client.connect(3, 4712, b"");
+        server.destroy(listener).unwrap();
+        assert_eq!(client.event().2, 8);
+        // An address that nobody has.
+        let id = client.create(4);
+        client.resolve(id, [192, 0, 2, 77], 1, 10).unwrap();
+        let (_, _, kind, status, _) = client.event();
+        assert_eq!((kind, status), (1, -libc::ETIMEDOUT));
+        assert_eq!(client.bind(client.create(5), [192, 0, 2, 77], 0), Err(libc::EADDRNOTAVAIL));
+    });
+}
+
+#[test]
+fn nonsense_is_refused_and_harms_nothing() {
+    preloaded("connections::nonsense_is_refused_and_harms_nothing", || {
+        let client = Client::new();
+        assert!(fs::metadata("/dev/infiniband/rdma_cm").unwrap().file_type().is_char_device());
+        let file = File::open("/dev/infiniband/rdma_cm").unwrap();
+        assert!(file.metadata().is_ok() && file.as_raw_fd() != client.file);
+        assert_eq!(write_command(client.file, &[0; 4]), Err(libc::EINVAL));
+        assert_eq!(write_command(client.file, &[0xff; 64]), Err(libc::EINVAL));
+        assert_eq!(command(client.file, JOIN, 4, &[&[0; 160]]), Err(libc::EOPNOTSUPP));
+        let other = Client::new();
+        let id = other.create(1);
+        assert_eq!(client.simple(LISTEN, id, 1), Err(libc::EINVAL), "of another file");
+        let mut seed = 1_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as u8
+        };
+        for round in 0..20_000_u32 {
+            // A wait for events would last for ever.
+            let number = match round % 24 {
+                GET_EVENT => CREATE,
+                number => number,
+            };
+            let length = usize::from(random()) * 2;
+            let body: Vec<u8> = (0..length)
+                .map(|at| match (random() % 4, at % 4) {
+                    (0, _) => random(),
+                    (1, 0) => random() % 8,
+                    _ => 0,
+                })
+                .collect();
+            let _ = command(client.file, number, u16::from(random()) * 4, &[&body]);
+        }
+        assert_eq!(other.destroy(id), Ok(0), "the other file is as it was");
+        close(client.file);
+        let fresh = Client::new();
+        let id = fresh.create(1);
+        fresh.bind(id, [127, 0, 0, 1], 0).unwrap();
+        assert_eq!(fresh.destroy(id), Ok(0));
+    });
+}

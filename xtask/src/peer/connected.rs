@@ -1,0 +1,93 @@
+//! Servers that are found by rdma_cm, and their clients.
+
+use super::device::{Device, LIMIT};
+use super::running::Running;
+use std::fs;
+use std::time::{Duration, Instant};
+use xtask::run::free_port;
+
+/// A server and its client. The word `PORT` in their command lines stands for the server's port.
+pub(super) struct Connected {
+    server: &'static str,
+    /// The line without its address.
+    pub(super) client: &'static str,
+    /// The address that the client connects to.
+    pub(super) address: &'static str,
+    /// Whether the server ends by itself.
+    ends: bool,
+    /// A text that the client prints on success.
+    proof: &'static str,
+}
+
+const fn both(line: &'static str, client: &'static str, address: &'static str) -> Connected {
+    Connected { server: line, client, address, ends: true, proof: "" }
+}
+
+/// rdma-core's programs and perftest. `rping -V` compares the data; `udaddy`, `ucmatose` and `cmtime` check
+/// their states.
+pub(super) const CONNECTED: &[Connected] = &[
+    both("rping -s -v -C 10 -p PORT", "rping -c -V -v -C 10 -p PORT -a", "127.0.0.1"),
+    Connected {
+        server: "rping -s -P -p PORT -a ::",
+        client: "rping -c -V -v -C 10 -p PORT -a",
+        address: "::1",
+        ends: false,
+        proof: "rdma-ping-9: ",
+    },
+    both("ucmatose -p PORT -c 4 -C 20 -S 1000", "ucmatose -p PORT -c 4 -C 20 -S 1000 -s", "127.0.0.1"),
+    both("udaddy -c 2 -C 20", "udaddy -c 2 -C 20 -s", "127.0.0.1"),
+    both("rdma_server -p PORT", "rdma_client -p PORT -s", "127.0.0.1"),
+    both("ib_send_bw -R -F -n 100 -s 4096 -p PORT", "ib_send_bw -R -F -n 100 -s 4096 -p PORT", "127.0.0.1"),
+    both("ib_write_bw -R -F -n 100 -q 2 -p PORT", "ib_write_bw -R -F -n 100 -q 2 -p PORT", "127.0.0.1"),
+];
+
+/// The port of programs that take no other one.
+const FIXED_PORT: &str = "7174";
+
+/// The pause between two looks whether a server listens.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Device<'_> {
+    /// Runs a server and then a client, which must both succeed.
+    pub(super) fn connected(&self, line: &Connected) -> Result<String, String> {
+        let port = match line.server.contains("PORT") {
+            true => free_port()?.to_string(),
+            false => FIXED_PORT.to_owned(),
+        };
+        let start = |name: &str, line: &str, address: &str| {
+            let mut words = line.split(' ').map(|word| if word == "PORT" { &port } else { word });
+            let mut command = self.program(words.next().unwrap_or_default(), "plaintext");
+            command.args(words).args(Some(address).filter(|address| !address.is_empty()));
+            self.start(name, command)
+        };
+        let mut server = start("server", line.server, "")?;
+        self.wait_for_service(&mut server, &port)?;
+        let client = start("client", line.client, line.address)?.finish(LIMIT)?;
+        if !client.status.success() || !client.output.contains(line.proof) {
+            return Err(format!("the client: {client}"));
+        }
+        if line.ends {
+            let end = server.finish(LIMIT)?;
+            if !end.status.success() {
+                return Err(format!("the server: {end}"));
+            }
+        }
+        Ok("both passed".into())
+    }
+
+    /// Waits until a process offers a service at a port. Some programs print nothing and take a single
+    /// connection, so the list of services tells.
+    fn wait_for_service(&self, server: &mut Running, port: &str) -> Result<(), String> {
+        let start = Instant::now();
+        let offers = |text: String| text.lines().any(|line| line.contains(&format!(":{port} ")));
+        while start.elapsed() < LIMIT {
+            let files = fs::read_dir(self.folder.join("fabric")).into_iter().flatten().flatten();
+            let mut lists = files.filter(|file| file.file_name().to_string_lossy().ends_with(".services"));
+            if lists.any(|list| fs::read_to_string(list.path()).is_ok_and(offers)) {
+                return Ok(());
+            }
+            server.is_running(LOOK)?;
+        }
+        Err(format!("offers no service at port {port}"))
+    }
+}
