@@ -25,15 +25,15 @@ pub struct BsfSize {
 }
 
 impl BsfSize {
-    /// A crypto BSF.
+    /// `kind`: a crypto BSF.
     pub const KIND_CRYPTO: u8 = 1;
-    /// 16 bytes: the basic section.
+    /// `size`: a BSF of 16 bytes, which is the basic section alone.
     pub const BASIC: u8 = 0;
-    /// 32 bytes: with the extension (SPDK's transaction signatures).
+    /// `size`: a BSF of 32 bytes, with the extension (SPDK's transaction signatures).
     pub const EXTENDED: u8 = 1;
-    /// 64 bytes, the only BSF.
+    /// `size`: a BSF of 64 bytes, the only one of its mkey.
     pub const WITH_INLINE: u8 = 2;
-    /// 64 bytes, one BSF of a pair of signature and crypto.
+    /// `size`: a BSF of 64 bytes, one of a signature BSF and a crypto BSF of the same mkey.
     pub const SIGNATURE_AND_CRYPTO: u8 = 3;
 }
 
@@ -50,21 +50,22 @@ pub struct BfsPsv {
 }
 
 impl BfsPsv {
-    /// CRC32 (`MLX5_BFS_CRC32_BASE`).
+    /// `bfs`: the signature is a CRC32 (`MLX5_BFS_CRC32_BASE`).
     pub const CRC32: u8 = 0x20;
-    /// CRC32C (`MLX5_BFS_CRC32C_BASE`).
+    /// `bfs`: the signature is a CRC32C (`MLX5_BFS_CRC32C_BASE`).
     pub const CRC32C: u8 = 0x40;
-    /// CRC64-XP10 (`MLX5_BFS_CRC64_XP10_BASE`).
+    /// `bfs`: the signature is a CRC64-XP10 (`MLX5_BFS_CRC64_XP10_BASE`).
     pub const CRC64_XP10: u8 = 0x50;
-    /// The signature starts anew in each block (`MLX5_BFS_CRC_REPEAT_BIT`).
+    /// `bfs`: the signature starts anew in each block (`MLX5_BFS_CRC_REPEAT_BIT`).
     pub const REPEAT: u8 = 0x02;
-    /// The seed is 0; without it the seed is all ones (`MLX5_BFS_CRC_SEED_BIT`).
+    /// `bfs`: the seed is 0; without this bit the seed is all ones (`MLX5_BFS_CRC_SEED_BIT`).
     pub const SEED_ZERO: u8 = 0x01;
-    /// The bits that tell the CRCs apart.
+    /// The bits of `bfs` that tell the CRCs apart.
     pub const BASE_MASK: u8 = 0xf0;
 }
 
-/// The part of an mkey in the signature of a transaction (`ext_init_gen_pro_size`, as in SPDK's `lib/mlx5`).
+/// How an mkey takes part in the signature of a transaction (`ext_init_gen_pro_size`, as in SPDK's
+/// `lib/mlx5`).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct TransactionBits {
@@ -73,13 +74,13 @@ pub struct TransactionBits {
     /// The signature is after the data in memory. The device checks it when the data is read, and generates
     /// it when the data is written.
     pub memory_check_gen: bool,
-    /// The signature starts from its seed with this mkey.
+    /// The signature of the memory domain starts from its seed with this mkey.
     pub memory_init: bool,
     #[bits(2)]
     __: u32,
     /// The signature is after the data on the wire.
     pub wire_check_gen: bool,
-    /// The signature starts from its seed with this mkey.
+    /// The signature of the wire domain starts from its seed with this mkey.
     pub wire_init: bool,
     #[bits(2)]
     __: u32,
@@ -133,7 +134,7 @@ pub struct DifFlags {
 )]
 #[repr(C)]
 pub struct InlineDif {
-    /// See [`InlineValid`].
+    /// Whether the section is in use, see [`InlineValid`].
     pub vld_refresh: U16,
     /// Application tag.
     pub app_tag: U16,
@@ -141,13 +142,13 @@ pub struct InlineDif {
     pub ref_tag: U32,
     /// [`InlineDif::SIG_CRC`] or [`InlineDif::SIG_IP_CHECKSUM`].
     pub sig_type: u8,
-    /// See [`RepeatSeed`].
+    /// Repetition and seed of the guard, see [`RepeatSeed`].
     pub rp_inv_seed: u8,
     /// Reserved.
     pub reserved: [u8; 3],
-    /// See [`DifFlags`].
+    /// Reference tag and escape flags, see [`DifFlags`].
     pub dif_flags: u8,
-    /// Which bits of the application tag are checked; always all.
+    /// Mask of the application tag's bits that are checked; this library sets all of them.
     pub app_bitmask_check: U16,
 }
 
@@ -175,24 +176,25 @@ impl InlineDif {
 )]
 #[repr(C)]
 pub struct SignatureBsf {
-    /// See [`BsfSize`].
+    /// Kind and size of the BSF, see [`BsfSize`].
     pub bsf_size_sbs: u8,
-    /// Which bytes of a signature are checked; bit 7 is its first byte.
+    /// Mask of the signature's bytes that are checked; bit 7 stands for the first byte.
     pub check_byte_mask: u8,
-    /// Block size selector of the wire domain, or the copy mask where both domains have the same structure.
+    /// Block size selector of the wire domain; if both domains have the same block structure, the mask of the
+    /// signature's bytes that the device copies from one domain to the other.
     pub wire: u8,
     /// Block size selector of the memory domain.
     pub memory: u8,
-    /// Data bytes of a digest. Otherwise this library writes all ones; other drivers also write the exact
-    /// length.
+    /// Number of data bytes that a digest covers. In a BSF without a digest, this library writes all ones;
+    /// other drivers also write the exact length of the data.
     pub raw_data_size: U32,
-    /// Wire domain, see [`BfsPsv`].
+    /// Block format and PSV of the wire domain, see [`BfsPsv`].
     pub wire_bfs_psv: U32,
-    /// Memory domain, see [`BfsPsv`].
+    /// Block format and PSV of the memory domain, see [`BfsPsv`].
     pub memory_bfs_psv: U32,
-    /// Extension: see [`TransactionBits`].
+    /// Extension: how the mkey takes part in a transaction, see [`TransactionBits`].
     pub ext_init_gen_pro_size: U32,
-    /// Extension: epilogue size. Unused.
+    /// Extension: epilogue size, unused by this library.
     pub ext_epi_size: U32,
     /// Extension: transaction format and PSV of the wire domain, see [`BfsPsv`].
     pub ext_wire_tfs_psv: U32,
@@ -234,15 +236,15 @@ codes! {
 )]
 #[repr(C)]
 pub struct CryptoBsf {
-    /// See [`BsfSize`].
+    /// Kind and size of the BSF, see [`BsfSize`].
     pub bsf_size_type: u8,
-    /// See [`EncryptionOrder`].
+    /// The domain that holds ciphertext, see [`EncryptionOrder`].
     pub enc_order: u8,
     /// Reserved.
     pub reserved0: u8,
-    /// [`CryptoBsf::AES_XTS`].
+    /// The cipher: [`CryptoBsf::AES_XTS`].
     pub enc_standard: u8,
-    /// This library writes all ones; other drivers also write the exact length.
+    /// Length of the data in bytes. This library writes all ones; other drivers also write the exact length.
     pub raw_data_size: U32,
     /// Data unit size, see [`BlockSize`](crate::types::BlockSize).
     pub data_unit_selector: u8,
@@ -250,11 +252,11 @@ pub struct CryptoBsf {
     pub reserved1: [u8; 7],
     /// Tweak of the first data unit, in the byte order of the engine.
     pub xts_initial_tweak: [u8; 16],
-    /// Data encryption key, in the low 24 bits.
+    /// Number of the DEK, in the low 24 bits.
     pub dek: U32,
     /// Reserved.
     pub reserved2: [u8; 4],
-    /// Must equal the DEK's tag, where the DEK has one.
+    /// The keytag, which must equal the tag of the DEK if the DEK has one.
     pub keytag: [u8; 8],
     /// Reserved.
     pub reserved3: [u8; 16],

@@ -15,7 +15,7 @@ macro_rules! codes {
         impl $type {
             $($(#[$doc])* pub const $name: Self = Self($code);)+
 
-            /// Returns the name, `None` for an unknown code.
+            /// Returns the name of the code, `None` for an unknown code.
             pub const fn name(self) -> Option<&'static str> {
                 match self {
                     $(Self::$name => Some($text),)+

@@ -1,4 +1,5 @@
-//! Completion queue entries, three views of the same 64 bytes (PRM `cqe64`).
+//! Completion queue entries (PRM `cqe64`). The same 64 bytes have three views: completion, error, and
+//! signature error.
 
 use super::codes::codes;
 use super::low::{low8, low32};
@@ -34,7 +35,7 @@ codes! {
 }
 
 codes! {
-    /// Why a request failed (PRM `cqe_err.syndrome`, `ibv_wc_status`). An open set.
+    /// Why a request failed (PRM `cqe_err.syndrome`, `ibv_wc_status`). An open set: a ring may hold any code.
     Syndrome(u8), "syndrome {:#04x}";
 
     /// A message is longer than the buffers for it.
@@ -43,7 +44,7 @@ codes! {
     LOCAL_QP_OPERATION = 0x02, "local QP operation error";
     /// A local key, address or right is wrong.
     LOCAL_PROTECTION = 0x04, "local protection error";
-    /// The queue was already in error.
+    /// The queue was already in error, so the device did not execute the request.
     FLUSHED = 0x05, "flushed";
     /// A memory window could not be bound.
     MW_BIND = 0x06, "memory window bind error";
@@ -53,13 +54,13 @@ codes! {
     LOCAL_ACCESS = 0x11, "local access error";
     /// The responder could not understand the request.
     REMOTE_INVALID_REQUEST = 0x12, "remote invalid request";
-    /// The responder refused key, address or right.
+    /// The responder refused a key, an address or a right of the request.
     REMOTE_ACCESS = 0x13, "remote access error";
     /// The responder failed.
     REMOTE_OPERATION = 0x14, "remote operation error";
-    /// The peer did not answer.
+    /// The peer did not answer, and all retries are used up.
     TRANSPORT_RETRY = 0x15, "transport retries exceeded";
-    /// The peer had no receive request.
+    /// The peer had no receive request, and all retries are used up.
     RNR_RETRY = 0x16, "receiver-not-ready retries exceeded";
     /// The peer aborted.
     REMOTE_ABORTED = 0x22, "remote aborted";
@@ -69,15 +70,15 @@ codes! {
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct OpOwn {
-    /// Flips each time the device laps the queue.
+    /// Owner bit, which the device changes with each lap through the queue.
     pub owner: bool,
-    /// A solicited event was asked for.
+    /// The sender asked for a solicited event.
     pub solicited: bool,
     /// 0 for a plain entry. This library does not ask for other formats ([`OpOwn::FORMAT_INLINE_32`] and
     /// more).
     #[bits(2, into = low8::<2>)]
     pub format: u8,
-    /// See [`CqeOpcode`].
+    /// Kind of the entry, see [`CqeOpcode`].
     #[bits(4, into = low8::<4>)]
     pub opcode: u8,
 }
@@ -109,7 +110,7 @@ pub struct OpcodeQpn {
 pub(crate) struct CqeEnd(u64);
 
 impl CqeEnd {
-    /// The offset of these bytes in an entry.
+    /// The offset of the last eight bytes in a completion entry.
     pub(crate) const OFFSET: usize = core::mem::offset_of!(Cqe, sop_qpn);
 
     /// The bits of owner, format and opcode. Format and opcode are 0 in the plain entry of a send request
@@ -119,26 +120,26 @@ impl CqeEnd {
         OpOwn::new().with_opcode(0xf).with_format(0b11).with_owner(true).into_bits() as u64
     };
 
-    /// Creates the number from its bytes.
+    /// Creates the number from the last eight bytes of a completion entry.
     #[inline]
     pub(crate) const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(u64::from_be_bytes(bytes))
     }
 
-    /// Returns whether the device has written the entry, for a send request that succeeded. `owner` is the
-    /// owner bit of the entries that the device writes in this lap of the queue: 0 in the first.
+    /// Returns whether the device has written the entry for a send request that succeeded. `owner` is the
+    /// owner bit of the entries that the device writes in this lap of the queue: 0 in the first lap.
     #[inline]
     pub(crate) const fn is_send_success(self, owner: u64) -> bool {
         (self.0 ^ owner) & Self::STATUS == 0
     }
 
-    /// Returns the queue pair.
+    /// Returns the number of the request's queue pair.
     #[inline]
     pub(crate) const fn qpn(self) -> Qpn {
         Qpn::from_low_bits((self.0 >> 32) as u32)
     }
 
-    /// Returns the counter, see [`Cqe::wqe_counter`].
+    /// Returns the position of the request, see [`Cqe::wqe_counter`].
     #[inline]
     pub(crate) const fn counter(self) -> u16 {
         (self.0 >> 16) as u16
@@ -149,26 +150,26 @@ impl CqeEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct Cqe {
-    /// Fields of packet and tag-matching queues, unused here.
+    /// Fields of packet and tag-matching queues, unused by this library.
     pub reserved0: [u8; 32],
-    /// User index of the queue pair, in the low 24 bits, where the device writes entries of version 1 (PRM
-    /// `srqn_user_index`, `cqe_version`). Else the number of the shared receive queue.
+    /// User index of the queue pair, in the low 24 bits, if the device writes entries of version 1 (PRM
+    /// `srqn_user_index`, `cqe_version`). In entries of version 0, the number of the shared receive queue.
     pub user_index: U32,
     /// Immediate data, or the key that was invalidated.
     pub imm_inval: U32,
-    /// Application fields, unused here.
+    /// Application fields, unused by this library.
     pub app: U32,
     /// Length of the message in bytes.
     pub byte_count: U32,
     /// Time stamp in device clock ticks.
     pub timestamp: U64,
-    /// See [`OpcodeQpn`].
+    /// Opcode of the request, and its queue pair, see [`OpcodeQpn`].
     pub sop_qpn: U32,
-    /// Block number of the send request's start, or count of the receive request.
+    /// Number of the send request's first block, or number of the receive request, modulo 2^16.
     pub wqe_counter: U16,
-    /// Entry signature, unused here.
+    /// Entry signature, unused by this library.
     pub signature: u8,
-    /// See [`OpOwn`].
+    /// Kind, format and owner bit of the entry, see [`OpOwn`].
     pub op_own: u8,
 }
 
@@ -189,7 +190,7 @@ impl Cqe {
         op_own: 0xf1,
     };
 
-    /// Returns the last byte as its fields.
+    /// Returns the last byte of the entry as its fields.
     pub const fn op_own_bits(&self) -> OpOwn {
         OpOwn::from_bits(self.op_own)
     }
@@ -231,10 +232,10 @@ impl Default for Cqe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct Cqe128 {
-    /// Data of a message that was received into the entry (`inline_64`), for queue pairs created with that
-    /// feature. Unused here.
+    /// Data of a message that was received into the entry (`inline_64`). Only queue pairs of other drivers
+    /// are created with this feature.
     pub inline_64: [u8; 64],
-    /// The entry.
+    /// The completion entry.
     pub cqe: Cqe,
 }
 
@@ -256,10 +257,10 @@ pub trait CqeSlot:
     /// The offset of the entry in a slot, in bytes.
     const OFFSET: usize;
 
-    /// Returns the entry.
+    /// Returns the completion entry of the slot.
     fn cqe(&self) -> &Cqe;
 
-    /// Returns a slot with this entry.
+    /// Creates a slot that holds this completion entry.
     fn of(cqe: Cqe) -> Self;
 }
 
@@ -309,15 +310,15 @@ pub struct ErrorCqe {
     pub hw_syndrome_type: u8,
     /// Vendor error syndrome.
     pub vendor_syndrome: u8,
-    /// See [`Syndrome`].
+    /// Why the request failed, see [`Syndrome`].
     pub syndrome: u8,
-    /// See [`OpcodeQpn`].
+    /// Opcode of the request, and its queue pair, see [`OpcodeQpn`].
     pub sop_qpn: U32,
-    /// Block number of the send request's start, or count of the receive request.
+    /// Number of the send request's first block, or number of the receive request, modulo 2^16.
     pub wqe_counter: U16,
-    /// Entry signature, unused here.
+    /// Entry signature, unused by this library.
     pub signature: u8,
-    /// See [`OpOwn`].
+    /// Kind, format and owner bit of the entry, see [`OpOwn`].
     pub op_own: u8,
 }
 
@@ -343,27 +344,27 @@ pub struct SignatureErrorCqe {
     pub reserved0: [u8; 16],
     /// The value that the device computed: guard and application tag, or the CRC (its high half for 64 bits).
     pub expected_trans_sig: U32,
-    /// The value in the data, where the device expected the computed value.
+    /// The value that the device found in the data: guard and application tag, or the CRC.
     pub actual_trans_sig: U32,
     /// The value that the device computed: reference tag, or the low half of a 64-bit CRC.
     pub expected_ref_tag: U32,
-    /// The value in the data, where the device expected the computed value.
+    /// The value that the device found in the data: reference tag, or the low half of a 64-bit CRC.
     pub actual_ref_tag: U32,
-    /// The part that was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`] and others.
+    /// The part of the signature that was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`] and others.
     pub syndrome: U16,
     /// [`SignatureErrorCqe::TYPE_BLOCK`] or [`SignatureErrorCqe::TYPE_TRANSACTION`], in the low 3 bits.
     pub sig_type: u8,
     /// [`SignatureErrorCqe::DOMAIN_WIRE`] or [`SignatureErrorCqe::DOMAIN_MEMORY`], in the low 3 bits.
     pub domain: u8,
-    /// The mkey: its index is in the high 24 bits.
+    /// The mkey whose data has the wrong signature. Its index is in the high 24 bits.
     pub mkey: U32,
     /// Offset in bytes of the failing block's last byte, signature included.
     pub offset: U64,
     /// Reserved.
     pub reserved1: [u8; 14],
-    /// Entry signature, unused here.
+    /// Entry signature, unused by this library.
     pub signature: u8,
-    /// See [`OpOwn`].
+    /// Kind, format and owner bit of the entry, see [`OpOwn`].
     pub op_own: u8,
 }
 
@@ -382,7 +383,7 @@ impl SignatureErrorCqe {
     pub const DOMAIN_WIRE: u8 = 0;
     /// `domain`: memory.
     pub const DOMAIN_MEMORY: u8 = 1;
-    /// The bits of `sig_type` and `domain` that count.
+    /// The bits of the bytes `sig_type` and `domain` that hold the value.
     pub const FIELD_MASK: u8 = 7;
 }
 

@@ -10,31 +10,33 @@ codes! {
     /// The operation of a work request (PRM WQE `opcode`). An open set: a ring may hold any code.
     Opcode(u8), "opcode {:#04x}";
 
-    /// Does nothing, and completes.
+    /// Completes without any other effect.
     NOP = 0x00, "NOP";
-    /// Send, and have the receiver invalidate one of its keys.
+    /// Sends a message, and makes the receiver invalidate one of its keys.
     SEND_INVAL = 0x01, "SEND_INVAL";
-    /// RDMA WRITE.
+    /// Writes into the peer's memory (RDMA WRITE).
     RDMA_WRITE = 0x08, "RDMA_WRITE";
-    /// RDMA WRITE that also consumes a receive request and delivers 32 bits.
+    /// Writes into the peer's memory, consumes a receive request of the peer, and delivers 32 bits with its
+    /// completion.
     RDMA_WRITE_IMM = 0x09, "RDMA_WRITE_IMM";
-    /// Send.
+    /// Sends a message.
     SEND = 0x0a, "SEND";
-    /// Send that also delivers 32 bits.
+    /// Sends a message, and delivers 32 bits with the peer's completion.
     SEND_IMM = 0x0b, "SEND_IMM";
-    /// Sends one packet in several segments, or several packets (`MLX5_OPCODE_TSO`): of Ethernet queues.
+    /// Sends one packet in several segments, or several packets, on an Ethernet queue (`MLX5_OPCODE_TSO`).
     TSO = 0x0e, "TSO";
     /// Waits for a completion queue, a value in memory or a time; `opmod` says which (DPDK, UCC).
     WAIT = 0x0f, "WAIT";
-    /// RDMA READ.
+    /// Reads the peer's memory (RDMA READ).
     RDMA_READ = 0x10, "RDMA_READ";
-    /// Atomic compare and swap of 8 bytes.
+    /// Compares and swaps 8 bytes of the peer's memory atomically.
     ATOMIC_CS = 0x11, "ATOMIC_CS";
-    /// Atomic fetch and add of 8 bytes.
+    /// Adds to 8 bytes of the peer's memory atomically, and returns their old value.
     ATOMIC_FA = 0x12, "ATOMIC_FA";
-    /// Atomic compare and swap under masks; `opmod` says of how many bytes.
+    /// Compares and swaps atomically under masks; `opmod` gives the number of bytes.
     ATOMIC_MASKED_CS = 0x14, "ATOMIC_MASKED_CS";
-    /// Atomic fetch and add in fields with boundaries; `opmod` says of how many bytes.
+    /// Adds atomically in fields with boundaries, and returns the old value; `opmod` gives the number of
+    /// bytes.
     ATOMIC_MASKED_FA = 0x15, "ATOMIC_MASKED_FA";
     /// Lets another send queue run up to a request (`MLX5_OPCODE_SEND_EN` of DPDK).
     SEND_ENABLE = 0x17, "SEND_ENABLE";
@@ -52,7 +54,7 @@ codes! {
     GET_PSV = 0x21, "GET_PSV";
     /// Checks protection signatures.
     CHECK_PSV = 0x22, "CHECK_PSV";
-    /// Reads memory, and sends nothing: a flush (kernel TLS, NVSHMEM).
+    /// Reads memory without sending it, which flushes earlier writes (kernel TLS, NVSHMEM).
     DUMP = 0x23, "DUMP";
     /// Changes a memory key (user-mode memory registration).
     UMR = 0x25, "UMR";
@@ -62,15 +64,15 @@ codes! {
     RCHECK_PSV = 0x27, "RCHECK_PSV";
     /// Changes the list of a shared receive queue with tag matching (`MLX5_OPCODE_TAG_MATCHING`).
     TAG_MATCHING = 0x28, "TAG_MATCHING";
-    /// Sends several packets (kernel, DPDK `MLX5_OPCODE_ENHANCED_MPSW`): of Ethernet queues.
+    /// Sends several packets on an Ethernet queue (kernel, DPDK `MLX5_OPCODE_ENHANCED_MPSW`).
     ENHANCED_MPSW = 0x29, "ENHANCED_MPSW";
     /// Changes a flow table (`MLX5_OPCODE_FLOW_TBL_ACCESS`).
     FLOW_TBL_ACCESS = 0x2c, "FLOW_TBL_ACCESS";
     /// Uses an object of advanced steering (kernel, DPDK `MLX5_OPCODE_ACCESS_ASO`).
     ACCESS_ASO = 0x2d, "ACCESS_ASO";
-    /// Memory-to-memory operation; `opmod` says which.
+    /// Executes a memory-to-memory operation; `opmod` says which.
     MMO = 0x2f, "MMO";
-    /// Memory-to-memory operation by the queue pair itself: a transposition (UCC, DOCA).
+    /// Executes a memory-to-memory operation by the queue pair itself: a transposition (UCC, DOCA).
     LOCAL_MMO = 0x32, "LOCAL_MMO";
 }
 
@@ -80,7 +82,7 @@ codes! {
 pub struct OpcodeWord {
     /// The operation of the request, see [`Opcode`].
     pub opcode: u8,
-    /// Number of the first 64-byte block, counted from the queue's start and modulo 2^16.
+    /// Number of the request's first block, counted from the creation of the queue, modulo 2^16.
     pub wqe_index: u16,
     /// Opcode modifier: [`OpcodeWord::OPMOD_MEMCPY`] for a copy in memory, and 0 for all else that this
     /// library posts.
@@ -90,7 +92,7 @@ pub struct OpcodeWord {
 impl OpcodeWord {
     /// `opmod` of [`Opcode::MMO`]: copies memory (`MLX5_OPC_MOD_MMO_DMA`).
     pub const OPMOD_MEMCPY: u8 = 1;
-    /// `opmod` of a masked atomic of 4 bytes; each step further doubles them (UCX
+    /// `opmod` of a masked atomic of 4 bytes; each next code doubles the number of bytes (UCX
     /// `UCT_IB_MLX5_OPMOD_EXT_ATOMIC`).
     pub const OPMOD_EXTENDED_ATOMIC: u8 = 8;
 }
@@ -157,7 +159,8 @@ pub struct ControlSegment {
     pub opmod_idx_opcode: U32,
     /// Queue pair and size, see [`QpnDs`].
     pub qpn_ds: U32,
-    /// Bitwise NOT of the XOR over the request, on queues with WQE signatures; else 0.
+    /// Bitwise NOT of the XOR over all bytes of the request, on queues with WQE signatures; 0 on other
+    /// queues.
     pub signature: u8,
     /// Channel of a DC stream; 0 for connected queue pairs.
     pub dci_stream_channel: U16,

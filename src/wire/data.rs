@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 )]
 #[repr(C)]
 pub struct DataSegment {
-    /// Length in bytes. With bit 31 set, the segment would be an inline header.
+    /// Length in bytes. Bit 31 is 0: it would make the segment an inline header.
     pub byte_count: U32,
     /// Key of the memory.
     pub lkey: U32,
@@ -22,7 +22,7 @@ pub struct DataSegment {
 }
 
 impl DataSegment {
-    /// The longest segment, in bytes: the length has 31 bits.
+    /// The largest length of a data segment, in bytes: the length has 31 bits.
     pub const MAX_BYTES: u32 = (1 << 31) - 1;
     /// The key of the entry that ends a receive request with fewer entries than its slot has
     /// (`MLX5_INVALID_LKEY`).
@@ -39,7 +39,7 @@ impl DataSegment {
 )]
 #[repr(C)]
 pub struct InlineHeader {
-    /// Length in bytes, with [`InlineHeader::INLINE`] set.
+    /// Length of the inline data in bytes, with [`InlineHeader::INLINE`] set.
     pub byte_count: U32,
 }
 
@@ -48,7 +48,8 @@ impl InlineHeader {
     pub const INLINE: u32 = 1 << 31;
 }
 
-/// The place in the peer's memory that an RDMA request accesses, 16 bytes (PRM `wqe_raddr_seg`).
+/// The segment with the place in the peer's memory that an RDMA request accesses, 16 bytes (PRM
+/// `wqe_raddr_seg`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -62,7 +63,7 @@ pub struct RemoteAddressSegment {
     pub reserved: U32,
 }
 
-/// Operands of an atomic, 16 bytes (PRM `wqe_atomic_seg`).
+/// The segment with the operands of an atomic, 16 bytes (PRM `wqe_atomic_seg`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

@@ -13,7 +13,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct BaseAddress {
     /// Q_Key of a datagram in the upper half, or the access key of a dynamically connected queue (`key`).
     pub key: U64,
-    /// Queue pair, or dynamically connected target, with [`BaseAddress::EXTENDED`] (`dqp_dct`).
+    /// Number of the queue pair, or of the dynamically connected target, in the low 24 bits; and the bit
+    /// [`BaseAddress::EXTENDED`] (`dqp_dct`).
     pub dqp_dct: U32,
     /// Static rate and service level (`stat_rate_sl`).
     pub stat_rate_sl: u8,
@@ -27,7 +28,7 @@ impl BaseAddress {
     /// In `dqp_dct`: a [`RouteAddress`] follows (`MLX5_EXTENDED_UD_AV`).
     pub const EXTENDED: u32 = 1 << 31;
 
-    /// Returns the number of the queue pair or target.
+    /// Returns the number of the queue pair, or of the dynamically connected target.
     pub const fn number(&self) -> u32 {
         self.dqp_dct.get() & 0x00ff_ffff
     }

@@ -14,16 +14,16 @@ pub struct EthernetSegment {
     pub parser_offsets: [u8; 4],
     /// Checksums that the device fills in (`cs_flags`).
     pub checksums: u8,
-    /// The protocols at the offsets (`swp_flags`).
+    /// The protocols at `parser_offsets` (`swp_flags`).
     pub parser_flags: u8,
-    /// Bytes of a TCP segment (`mss`).
+    /// Largest number of data bytes in a TCP segment (`mss`).
     pub mss: U16,
     /// Metadata for flow tables (`flow_table_metadata`).
     pub metadata: U32,
-    /// Bytes of header in the request, in the low 10 bits; or [`EthernetSegment::VLAN`],
-    /// [`EthernetSegment::TRAILER`] (`inline_hdr.sz`, `insert.type`).
+    /// Number of the packet header's bytes in the request, in the low 10 bits (`inline_hdr.sz`); or
+    /// [`EthernetSegment::VLAN`] or [`EthernetSegment::TRAILER`] (`insert.type`).
     pub header_size: U16,
-    /// The first two bytes of the header, or the VLAN tag (`inline_hdr.start`, `insert.vlan_tci`).
+    /// The first two bytes of the packet header, or the VLAN tag (`inline_hdr.start`, `insert.vlan_tci`).
     pub header_start: [u8; 2],
 }
 
@@ -33,7 +33,7 @@ impl EthernetSegment {
     /// In `header_size`: the device inserts a trailer (`MLX5_ETH_WQE_INSERT_TRAILER`).
     pub const TRAILER: u16 = 1 << 14;
 
-    /// Returns how many bytes of header are in the request, two of them in this segment.
+    /// Returns how many bytes of the packet header are in the request. Two of them are in this segment.
     pub const fn header_bytes(&self) -> u16 {
         let word = self.header_size.get();
         if word & (Self::VLAN | Self::TRAILER) == 0 { word & 0x3ff } else { 0 }

@@ -9,16 +9,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 )]
 #[repr(C)]
 pub struct Klm {
-    /// Length in bytes.
+    /// Length of the range in bytes.
     pub byte_count: U32,
     /// Key of the memory region that holds the range.
     pub mkey: U32,
-    /// Address of the first byte.
+    /// Address of the range's first byte.
     pub address: U64,
 }
 
 impl Klm {
-    /// The longest entry, in bytes (rdma-core `set_bind_wr`: "KLM support only 2GB").
+    /// The largest length of an entry, in bytes (rdma-core `set_bind_wr`: "KLM support only 2GB").
     pub const MAX_BYTES: u32 = 1 << 31;
     /// The entry that fills a list up to a whole block.
     pub const PADDING: Self = Self { byte_count: U32::ZERO, mkey: U32::ZERO, address: U64::ZERO };

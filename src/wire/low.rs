@@ -1,7 +1,7 @@
-//! The low bits of a value, as many as a field of a word has.
+//! Functions that cut a value to the low bits, as many as a field of a word has.
 //!
 //! A setter of a bit field panics if a value has more bits than the field. The types of the library keep
-//! values in range. Cutting values to the field's bits here also removes the panic from the encoding code.
+//! values in range already. With values cut here, the compiler removes the panic from the encoding code.
 
 /// Returns the low `N` bits of a value.
 pub(crate) const fn low8<const N: u32>(value: u8) -> u8 {

@@ -23,7 +23,7 @@ pub struct FreeByte {
 pub struct OrderingByte {
     #[bits(2)]
     __: u8,
-    /// Writes may pass one another.
+    /// The device's writes through the mkey may pass one another.
     pub relaxed_ordering_write: bool,
     #[bits(5)]
     __: u8,
@@ -33,12 +33,13 @@ pub struct OrderingByte {
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct PageByte {
-    /// Logarithm of the page size in bytes; for entries of one length, logarithm of that length.
+    /// Base-2 logarithm of the page size in bytes; in an mkey whose entries all have one length (KSM), base-2
+    /// logarithm of this length.
     #[bits(5, into = low8::<5>)]
     pub log_page_size: u8,
     #[bits(1)]
     __: u8,
-    /// Reads may pass writes.
+    /// The device's reads through the mkey may pass writes.
     pub relaxed_ordering_read: bool,
     #[bits(1)]
     __: u8,
@@ -50,15 +51,15 @@ pub struct PageByte {
 pub struct AccessByte {
     #[bits(2)]
     __: u8,
-    /// Local read. Set when the mkey is created; no UMR of this library writes it.
+    /// The right to local reads. It is set when the mkey is created; no UMR of this library writes it.
     pub local_read: bool,
-    /// Local write.
+    /// The right to local writes.
     pub local_write: bool,
-    /// Remote read.
+    /// The right to remote reads.
     pub remote_read: bool,
-    /// Remote write.
+    /// The right to remote writes.
     pub remote_write: bool,
-    /// Remote atomic.
+    /// The right to remote atomics.
     pub atomic: bool,
     #[bits(1)]
     __: u8,
@@ -70,15 +71,15 @@ pub struct AccessByte {
 pub struct QpnMkey {
     /// The key's tag, its low byte.
     pub tag: u8,
-    /// Bound queue pair, [`QpnMkey::ANY`] for none.
+    /// The queue pair that the key is bound to, [`QpnMkey::ANY`] for none.
     #[bits(24, into = low32::<24>)]
     pub qpn: u32,
 }
 
 impl QpnMkey {
-    /// Bound to no queue pair.
+    /// `qpn`: the key is bound to no queue pair.
     pub const ANY: u32 = 0x00ff_ffff;
-    /// Bound to no queue pair, with tag 0.
+    /// The word of a key that is bound to no queue pair and has tag 0.
     pub(crate) const UNBOUND: Self = Self::new().with_qpn(Self::ANY);
 }
 
@@ -86,7 +87,7 @@ impl QpnMkey {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct FlagsPd {
-    /// Protection domain; not written by a UMR of this library.
+    /// Protection domain. No UMR of this library writes it.
     #[bits(24, into = low32::<24>)]
     pub pd: u32,
     /// Remote invalidation is allowed.
@@ -99,7 +100,7 @@ pub struct FlagsPd {
     __: u8,
     /// The BSFs are in force.
     pub bsf_enable: bool,
-    /// The mkey spans all 64 bits.
+    /// The mkey spans the whole space of 64-bit addresses.
     pub length64: bool,
 }
 
@@ -109,23 +110,23 @@ pub struct FlagsPd {
 )]
 #[repr(C)]
 pub struct MkeyContext {
-    /// See [`FreeByte`].
+    /// Whether the key refuses all traffic, see [`FreeByte`].
     pub free: u8,
-    /// See [`OrderingByte`].
+    /// Whether writes may pass one another, see [`OrderingByte`].
     pub ordering: u8,
-    /// See [`AccessByte`].
+    /// Access rights, see [`AccessByte`].
     pub access: u8,
     /// Reserved.
     pub sf: u8,
-    /// See [`QpnMkey`].
+    /// Bound queue pair and tag, see [`QpnMkey`].
     pub qpn_mkey: U32,
     /// Reserved.
     pub reserved1: U32,
-    /// See [`FlagsPd`].
+    /// Flags and protection domain, see [`FlagsPd`].
     pub flags_pd: U32,
     /// First address of the key's space; 0 for the zero-based keys of this library.
     pub start_addr: U64,
-    /// Length of the key's space in bytes of memory.
+    /// Length of the key's space in bytes. If memory and wire differ in length, the length in memory.
     pub len: U64,
     /// Room for BSFs in octowords; set at creation.
     pub bsf_octowords: U32,
@@ -135,7 +136,7 @@ pub struct MkeyContext {
     pub translations_octowords: U32,
     /// Reserved.
     pub reserved3: [u8; 3],
-    /// See [`PageByte`].
+    /// Page size, and whether reads may pass writes, see [`PageByte`].
     pub page: u8,
     /// Reserved.
     pub reserved4: U32,
@@ -147,24 +148,24 @@ impl MkeyContext {
         FreeByte::from_bits(self.free).free()
     }
 
-    /// Returns the rights as fields.
+    /// Returns the access rights as their fields.
     pub const fn access_bits(&self) -> AccessByte {
         AccessByte::from_bits(self.access)
     }
 
-    /// Returns queue pair and tag as fields.
+    /// Returns the word with queue pair and tag as its fields.
     pub const fn qpn_mkey_word(&self) -> QpnMkey {
         QpnMkey::from_bits(self.qpn_mkey.get())
     }
 
-    /// Replaces the tag, the last byte of its word.
+    /// Replaces the key's tag, which is the last byte of the word `qpn_mkey`.
     #[inline]
     pub(crate) fn set_tag(&mut self, tag: u8) {
         let [_, _, _, last]: &mut [u8; 4] = zerocopy::transmute_mut!(&mut self.qpn_mkey);
         *last = tag;
     }
 
-    /// Returns flags and protection domain as fields.
+    /// Returns the word with flags and protection domain as its fields.
     pub const fn flags_pd_word(&self) -> FlagsPd {
         FlagsPd::from_bits(self.flags_pd.get())
     }

@@ -1,6 +1,6 @@
 //! The wire formats, one per file. Each file contains only fields, their units, and the sources of numbers.
 //!
-//! Every struct is a zerocopy view with big-endian fields; sizes and offsets are asserted beside it. This
+//! Every struct is a zerocopy view with big-endian fields; its size and offsets are asserted beside it. This
 //! module contains no logic: [`crate::wqe`] encodes requests, [`crate::inspect`] decodes them.
 //!
 //! The setters of a word (`with_…`, `set_…`) take as many low bits of a value as the field has. A debug build
@@ -39,13 +39,13 @@ pub const WQEBB_BYTES: usize = 64;
 /// The unit that segment sizes are counted in, in bytes (PRM: octoword, `MLX5_SEND_WQE_DS`).
 pub const OCTOWORD_BYTES: usize = 16;
 
-/// Octowords in a block.
+/// Number of octowords in a block.
 pub(crate) const OCTOWORDS_PER_BLOCK: usize = WQEBB_BYTES / OCTOWORD_BYTES;
 
 /// The bytes of one octoword.
 pub(crate) type Octoword = [u8; OCTOWORD_BYTES];
 
-/// 64 bytes, the unit in which the device reads requests.
+/// The 64 bytes of a block, the unit in which the device reads requests.
 pub(crate) type Block = [Octoword; OCTOWORDS_PER_BLOCK];
 
 /// Returns the number of blocks that `octowords` octowords fill.
@@ -54,7 +54,7 @@ pub(crate) const fn blocks_of(octowords: usize) -> usize {
     octowords.div_ceil(OCTOWORDS_PER_BLOCK)
 }
 
-/// A block of zeros, for omitted translation entries.
+/// A block of zeros, in place of the translation entries that a request leaves out.
 pub(crate) const ZEROS: Block = [[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK];
 
 /// The largest number of octowords of one work request: the size field has 6 bits.
@@ -63,7 +63,8 @@ pub const MAX_WQE_OCTOWORDS: u8 = 63;
 /// The largest number of whole blocks that a request can fill.
 pub(crate) const MAX_WHOLE_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK;
 
-/// Blocks of a UMR before its layout: control and UMR control segment, mkey context.
+/// Number of blocks of a UMR before its layout. The first holds control segment and UMR control segment, the
+/// second the mkey context.
 pub(crate) const UMR_HEAD_BLOCKS: usize = 2;
 
 /// One 64-byte slot of a send queue. A work request fills a whole number of them.

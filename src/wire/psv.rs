@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct SetPsvSegment {
     /// Index of the PSV, in the low 24 bits.
     pub psv_index: U32,
-    /// 0: no error is pending.
+    /// Code of a pending error; 0 if there is none, as in all requests of this library.
     pub syndrome: U16,
     /// Reserved.
     pub reserved: U16,
@@ -19,8 +19,9 @@ pub struct SetPsvSegment {
     pub transient_signature: U64,
 }
 
-/// The start value of a signature, 8 bytes (`transient_signature` of `struct mlx5_wqe_set_psv_seg`). For
-/// T10-DIF these are its fields. For a CRC the seed takes all bytes; a CRC of 32 bits takes the first four.
+/// The start value of a signature, 8 bytes (`transient_signature` of `struct mlx5_wqe_set_psv_seg`). The
+/// fields are those of T10-DIF. The seed of a 64-bit CRC takes all 8 bytes, the seed of a 32-bit CRC the
+/// first four.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct StridedHeader {
     /// Bytes in one cycle: the sum over all entries.
     pub bytes_per_cycle: U32,
-    /// [`StridedHeader::OPCODE`].
+    /// The code that marks a strided block: [`StridedHeader::OPCODE`].
     pub op: U32,
     /// Number of cycles.
     pub repeat_count: U32,
@@ -22,7 +22,7 @@ pub struct StridedHeader {
 }
 
 impl StridedHeader {
-    /// The code by which the device tells a strided block from a list entry.
+    /// The code in `op` by which the device tells a strided block from a list entry.
     pub const OPCODE: u32 = 0x400;
 
     /// Creates a header.
@@ -48,7 +48,7 @@ impl StridedHeader {
 pub struct StridedEntry {
     /// Distance in bytes from the bytes of one cycle to those of the next.
     pub stride: U16,
-    /// Bytes in a cycle.
+    /// Number of bytes that the entry provides in each cycle.
     pub byte_count: U16,
     /// Key of the memory region that holds the bytes.
     pub mkey: U32,

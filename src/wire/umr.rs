@@ -11,9 +11,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct UmrFlags {
     #[bits(3)]
     __: u8,
-    /// The device refuses the request unless the mkey is bound to this queue pair (`CHECK_QPN`).
+    /// The device refuses the request unless the mkey is bound to the request's queue pair (`CHECK_QPN`).
     pub check_qpn: bool,
-    /// The second 16-bit word is a translation offset, not a BSF size (`TRNSLATION_OFFSET`).
+    /// The field [`UmrControlSegment::bsf_octowords`] is a translation offset instead of a BSF size
+    /// (`TRNSLATION_OFFSET`).
     pub translation_offset: bool,
     /// The device refuses the request unless the mkey is free. rdma-core calls this flag
     /// `MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE` and sets it when it binds a memory window. The kernel calls it
@@ -29,11 +30,11 @@ pub struct UmrFlags {
 #[bitfield(u64, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct MkeyMask {
-    /// Length.
+    /// Length of the mkey's space.
     pub len: bool,
     #[bits(5)]
     __: u8,
-    /// Start address.
+    /// First address of the mkey's space.
     pub start_addr: bool,
     #[bits(1)]
     __: u8,
@@ -51,13 +52,13 @@ pub struct MkeyMask {
     pub qpn: bool,
     #[bits(3)]
     __: u8,
-    /// Local write right.
+    /// The right to local writes.
     pub local_write: bool,
-    /// Remote read right.
+    /// The right to remote reads.
     pub remote_read: bool,
-    /// Remote write right.
+    /// The right to remote writes.
     pub remote_write: bool,
-    /// Remote atomic right.
+    /// The right to remote atomics.
     pub atomic: bool,
     #[bits(3)]
     __: u8,
@@ -97,18 +98,18 @@ const _: () = {
 )]
 #[repr(C)]
 pub struct UmrControlSegment {
-    /// See [`UmrFlags`].
+    /// Flags of the request, see [`UmrFlags`].
     pub flags: u8,
     /// Reserved.
     pub reserved0: [u8; 3],
-    /// Size of the translation entries that follow, in octowords, padded to whole blocks.
+    /// Size of the translation entries in octowords, padded to whole blocks.
     pub klm_octowords: U16,
-    /// Size of the BSFs that follow, in octowords; or the low 16 bits of the number of the first translation
-    /// entry that is written, see [`UmrFlags::translation_offset`] (`translation_offset`).
+    /// Size of the BSFs in octowords. With [`UmrFlags::translation_offset`], this field holds the low 16 bits
+    /// of the number of the first translation entry that the UMR writes (`translation_offset`).
     pub bsf_octowords: U16,
-    /// See [`MkeyMask`].
+    /// The fields of the mkey context that the UMR writes, see [`MkeyMask`].
     pub mkey_mask: U64,
-    /// The upper 32 bits of the number of the first translation entry that is written, for devices with
+    /// The upper 32 bits of the number of the first translation entry that the UMR writes, for devices with
     /// `umr_extended_translation_offset` (kernel `xlt_offset_47_16`).
     pub translation_offset_47_16: U32,
     /// Reserved.
@@ -116,16 +117,16 @@ pub struct UmrControlSegment {
 }
 
 impl UmrControlSegment {
-    /// The alignment of translation entries and BSFs in memory, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as
-    /// PRM describes").
+    /// The alignment in bytes of translation entries and BSFs outside of the request (DPDK
+    /// `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM describes").
     pub const POINTER_ALIGNMENT: u64 = 2048;
 
-    /// Returns the flags in their fields.
+    /// Returns the flags as their fields.
     pub const fn flag_bits(&self) -> UmrFlags {
         UmrFlags::from_bits(self.flags)
     }
 
-    /// Returns the number of the first translation entry that is written, `None` if the request writes a
+    /// Returns the number of the first translation entry that the UMR writes, `None` if the UMR writes a
     /// whole layout.
     pub const fn first_entry(&self) -> Option<u64> {
         if !self.flag_bits().translation_offset() {
@@ -147,13 +148,13 @@ impl UmrControlSegment {
     }
 }
 
-/// The first block of a UMR: control and UMR control segment, 64 bytes.
+/// The first block of a UMR: control segment and UMR control segment, 64 bytes.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct UmrHead {
-    /// Control segment; its `imm` is the key that is changed.
+    /// Control segment. Its `imm` is the key of the mkey that the UMR changes.
     pub ctrl: ControlSegment,
     /// UMR control segment.
     pub umr: UmrControlSegment,

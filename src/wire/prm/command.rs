@@ -6,7 +6,7 @@ use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 codes! {
-    /// A command (PRM `opcode`). An open set.
+    /// A command (PRM `opcode`). An open set: a request may hold any code.
     Opcode(u16), "command {:#x}";
 
     /// Ask for capabilities of the device.
@@ -15,9 +15,9 @@ codes! {
     INIT_HCA = 0x102, "INIT_HCA";
     /// Stop the device.
     TEARDOWN_HCA = 0x103, "TEARDOWN_HCA";
-    /// Enable a function: its commands are accepted.
+    /// Enable a function of the device, which then accepts commands of this function.
     ENABLE_HCA = 0x104, "ENABLE_HCA";
-    /// Disable a function.
+    /// Disable a function of the device.
     DISABLE_HCA = 0x105, "DISABLE_HCA";
     /// Ask how many pages of memory the firmware wants.
     QUERY_PAGES = 0x107, "QUERY_PAGES";
@@ -33,7 +33,7 @@ codes! {
     DESTROY_MKEY = 0x202, "DESTROY_MKEY";
     /// Create an event queue.
     CREATE_EQ = 0x301, "CREATE_EQ";
-    /// Destroy it.
+    /// Destroy an event queue.
     DESTROY_EQ = 0x302, "DESTROY_EQ";
     /// Create a completion queue.
     CREATE_CQ = 0x400, "CREATE_CQ";
@@ -69,25 +69,25 @@ codes! {
     DESTROY_PSV = 0x601, "DESTROY_PSV";
     /// Allocate a protection domain.
     ALLOC_PD = 0x800, "ALLOC_PD";
-    /// Free it.
+    /// Free a protection domain.
     DEALLOC_PD = 0x801, "DEALLOC_PD";
     /// Allocate a UAR page.
     ALLOC_UAR = 0x802, "ALLOC_UAR";
-    /// Free it.
+    /// Free a UAR page.
     DEALLOC_UAR = 0x803, "DEALLOC_UAR";
     /// Create a general object.
     CREATE_GENERAL_OBJECT = 0xa00, "CREATE_GENERAL_OBJECT";
     /// Change a general object.
     MODIFY_GENERAL_OBJECT = 0xa01, "MODIFY_GENERAL_OBJECT";
-    /// Ask for a general object.
+    /// Ask for the fields of a general object.
     QUERY_GENERAL_OBJECT = 0xa02, "QUERY_GENERAL_OBJECT";
-    /// Destroy it.
+    /// Destroy a general object.
     DESTROY_GENERAL_OBJECT = 0xa03, "DESTROY_GENERAL_OBJECT";
-    /// Make the device forget the values of keys that it has used.
+    /// Make the device forget the values of the DEKs that it has used.
     SYNC_CRYPTO = 0xb12, "SYNC_CRYPTO";
 }
 
-/// The result of a command (PRM `status`, `MLX5_CMD_STAT_*`). An open set.
+/// The result of a command (PRM `status`, `MLX5_CMD_STAT_*`). An open set: a reply may hold any code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Status(pub u8);
@@ -119,7 +119,7 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// Done.
+    /// The command succeeded.
     OK = 0x0, "OK", "success";
     /// The device failed.
     INTERNAL = 0x1, "INT_ERR", "internal error";
@@ -129,7 +129,7 @@ statuses! {
     BAD_PARAMETER = 0x3, "BAD_PARAM_ERR", "bad parameter";
     /// The device is not in a state for this command.
     BAD_SYSTEM_STATE = 0x4, "BAD_SYS_STATE_ERR", "device not in a state for this command";
-    /// An object that is named does not exist.
+    /// The request names an object that does not exist.
     BAD_RESOURCE = 0x5, "BAD_RES_ERR", "no such object";
     /// An object is in use.
     BUSY = 0x6, "RES_BUSY", "object busy";
@@ -145,7 +145,7 @@ statuses! {
     BAD_QP_STATE = 0x10, "BAD_QP_STATE_ERR", "queue pair not in a state for this command";
     /// A packet is malformed.
     BAD_PACKET = 0x30, "BAD_PKT_ERR", "bad packet";
-    /// The new size has no room for outstanding entries.
+    /// The new size of the completion queue has no room for the outstanding entries.
     OUTSTANDING_CQES = 0x40, "BAD_SIZE_OUTS_CQES_ERR", "too many outstanding completion entries";
     /// The request has a wrong length.
     BAD_INPUT_LENGTH = 0x50, "BAD_INP_LEN_ERR", "bad request length";
@@ -168,9 +168,9 @@ impl fmt::Display for Status {
 )]
 #[repr(C)]
 pub struct RequestHeader {
-    /// See [`Opcode`].
+    /// The command, see [`Opcode`].
     pub opcode: U16,
-    /// User id; the kernel fills it in.
+    /// User id, which the kernel fills in.
     pub uid: U16,
     /// Reserved.
     pub reserved: U16,
@@ -191,11 +191,11 @@ impl RequestHeader {
 )]
 #[repr(C)]
 pub struct ReplyHeader {
-    /// See [`Status`].
+    /// The result of the command, see [`Status`].
     pub status: u8,
     /// Reserved.
     pub reserved: [u8; 3],
-    /// The reason, as a number that the vendor can look up; 0 on success.
+    /// The reason of a failure, as a number that only the vendor can interpret; 0 on success.
     pub syndrome: U32,
 }
 
@@ -206,9 +206,9 @@ pub struct ReplyHeader {
 )]
 #[repr(C)]
 pub struct NumberRequest {
-    /// Command.
+    /// Opcode and variant of the command.
     pub header: RequestHeader,
-    /// The object, in the low 24 bits; 0 where there is none.
+    /// The object's number, in the low 24 bits; 0 if the request names none.
     pub number: U32,
     /// Reserved.
     pub reserved: U32,
@@ -221,9 +221,9 @@ pub struct NumberRequest {
 )]
 #[repr(C)]
 pub struct NumberReply {
-    /// Status.
+    /// Status of the command.
     pub header: ReplyHeader,
-    /// The object, in the low 24 bits; 0 where there is none.
+    /// The object's number, in the low 24 bits; 0 if the reply names none.
     pub number: U32,
     /// Reserved.
     pub reserved: U32,

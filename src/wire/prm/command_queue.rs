@@ -1,5 +1,6 @@
-//! The command queue, which carries requests and replies of a device without a driver (PRM "HCA driver
-//! queues"; Linux `struct mlx5_init_seg`, `mlx5_cmd_layout`, `mlx5_cmd_prot_block`).
+//! The command queue, through which a program without a kernel driver sends commands to the device and gets
+//! the replies (PRM "HCA driver queues"; Linux `struct mlx5_init_seg`, `mlx5_cmd_layout`,
+//! `mlx5_cmd_prot_block`).
 
 use crate::wire::codes::codes;
 use crate::wire::low::{low8, low32};
@@ -10,29 +11,30 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Offsets of the registers in the initialization segment, at the beginning of BAR 0. They are big-endian
 /// words (PRM "initialization segment").
 pub mod offset {
-    /// Revision of the command interface in the upper half.
+    /// The word whose upper half is the revision of the command interface.
     pub const INTERFACE_REVISION: usize = 0x4;
     /// Upper half of the command queue's address.
     pub const QUEUE_HIGH: usize = 0x10;
-    /// See [`super::QueueLow`].
+    /// Lower half of the command queue's address, see [`super::QueueLow`].
     pub const QUEUE_LOW: usize = 0x14;
-    /// Command doorbell: bit n stands for entry n.
+    /// Command doorbell: bit n stands for entry n of the command queue.
     pub const DOORBELL: usize = 0x18;
-    /// See [`super::Initializing`].
+    /// State of the firmware, see [`super::Initializing`].
     pub const INITIALIZING: usize = 0x1fc;
 }
 
 /// The revision of the command interface that this module describes (`CMD_IF_REV`).
 pub const INTERFACE_REVISION: u16 = 5;
 
-/// Lower half of the command queue's address. Its low bits are the device's description of the queue.
+/// Lower half of the command queue's address. Its low bits, as read, are the device's description of the
+/// queue.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QueueLow {
-    /// Logarithm of the bytes from one entry to the next.
+    /// Base-2 logarithm of the distance in bytes from one entry to the next.
     #[bits(4, into = low8::<4>)]
     pub log_stride: u8,
-    /// Logarithm of the number of entries.
+    /// Base-2 logarithm of the number of entries.
     #[bits(4, into = low8::<4>)]
     pub log_size: u8,
     /// State of the interface; 0 stands for a full driver.
@@ -60,21 +62,21 @@ pub struct Initializing {
 }
 
 codes! {
-    /// How a command was delivered (PRM `status` of a command queue entry, `MLX5_CMD_DELIVERY_STAT_*`). An
-    /// open set. The result of the command itself is in its reply.
+    /// How a command was delivered (PRM `status` of a command queue entry, `MLX5_CMD_DELIVERY_STAT_*`). The
+    /// result of the command itself is in its reply. An open set: an entry may hold any code.
     DeliveryStatus(u8), "delivery status {:#x}";
 
     /// The command was carried out.
     OK = 0x0, "delivered";
     /// A signature is wrong.
     SIGNATURE = 0x1, "signature error";
-    /// A block has another token than its entry.
+    /// A mailbox block has another token than its entry.
     TOKEN = 0x2, "token error";
-    /// A block has another number than its place.
+    /// The number in a mailbox block differs from its place in the chain.
     BLOCK_NUMBER = 0x3, "bad block number";
-    /// A reply's block is not aligned.
+    /// A mailbox block of the reply is not aligned.
     OUTPUT_ALIGNMENT = 0x4, "output pointer not aligned";
-    /// A request's block is not aligned.
+    /// A mailbox block of the request is not aligned.
     INPUT_ALIGNMENT = 0x5, "input pointer not aligned";
     /// The firmware failed.
     FIRMWARE = 0x6, "internal error of the firmware";
@@ -88,55 +90,55 @@ codes! {
     TYPE = 0x10, "bad type of entry";
 }
 
-/// Bytes of a request, or of a reply, in its entry; the rest is in blocks.
+/// Number of bytes of a request, or of a reply, in its entry. The rest is in mailbox blocks.
 pub const INLINE_BYTES: usize = 16;
 
-/// Bytes of a request, or of a reply, in a block (`MLX5_CMD_DATA_BLOCK_SIZE`).
+/// Number of bytes of a request, or of a reply, in a mailbox block (`MLX5_CMD_DATA_BLOCK_SIZE`).
 pub const BLOCK_BYTES: usize = 512;
 
 /// An entry of the command queue, 64 bytes (PRM "command queue entry").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct CommandEntry {
-    /// [`CommandEntry::PCI`].
+    /// The transport of the command: [`CommandEntry::PCI`].
     pub entry_type: u8,
     /// Reserved.
     pub reserved0: [u8; 3],
-    /// Bytes of the request.
+    /// Length of the request in bytes.
     pub input_length: U32,
-    /// Address of the request's first block; 0 where it has none.
+    /// Address of the request's first mailbox block; 0 if the request fits into the entry.
     pub input_mailbox: U64,
     /// The first bytes of the request.
     pub input: [u8; INLINE_BYTES],
     /// The first bytes of the reply.
     pub output: [u8; INLINE_BYTES],
-    /// Address of the reply's first block; 0 where it has none.
+    /// Address of the reply's first mailbox block; 0 if the reply fits into the entry.
     pub output_mailbox: U64,
     /// Room for the reply in bytes.
     pub output_length: U32,
-    /// A number that all blocks of this command carry as well.
+    /// A number that is repeated in all mailbox blocks of the command.
     pub token: u8,
-    /// Makes the XOR of all 64 bytes 0xff.
+    /// The value that makes the XOR of the entry's 64 bytes 0xff.
     pub signature: u8,
     /// Reserved.
     pub reserved1: u8,
-    /// See [`StatusOwn`].
+    /// Owner and delivery status, see [`StatusOwn`].
     pub status_own: u8,
 }
 
-/// The last byte of an entry.
+/// The last byte of an entry of the command queue.
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct StatusOwn {
     /// The entry belongs to the device.
     pub hardware: bool,
-    /// See [`DeliveryStatus`].
+    /// How the command was delivered, see [`DeliveryStatus`].
     #[bits(7, into = low8::<7>)]
     pub status: u8,
 }
 
 impl CommandEntry {
-    /// `entry_type`: over PCI Express (`MLX5_PCI_CMD_XPORT`).
+    /// `entry_type`: the command comes over PCI Express (`MLX5_PCI_CMD_XPORT`).
     pub const PCI: u8 = 7;
 
     /// An entry full of zeros, which belongs to software.
@@ -156,7 +158,7 @@ impl CommandEntry {
     };
 }
 
-/// A block of a mailbox, 576 bytes. It begins at a multiple of 1024, as in Linux.
+/// A mailbox block, 576 bytes. Its address is a multiple of 1024, as in Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(1024))]
 pub struct CommandBlock {
@@ -164,17 +166,17 @@ pub struct CommandBlock {
     pub data: [u8; BLOCK_BYTES],
     /// Reserved.
     pub reserved0: [u8; 48],
-    /// Address of the next block; 0 in the last.
+    /// Address of the next mailbox block; 0 in the last one.
     pub next: U64,
     /// The block's place in the chain, from 0.
     pub block_number: U32,
     /// Reserved.
     pub reserved1: u8,
-    /// The token of the entry.
+    /// The same number as the entry's token.
     pub token: u8,
-    /// Makes the XOR of the bytes from `reserved0` to here 0xff.
+    /// The value that makes the XOR of the bytes from `reserved0` to this byte 0xff.
     pub control_signature: u8,
-    /// Makes the XOR of all 576 bytes 0xff.
+    /// The value that makes the XOR of all 576 bytes 0xff.
     pub signature: u8,
     /// Unused bytes up to the alignment.
     pub unused: [u8; 448],

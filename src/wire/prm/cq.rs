@@ -1,5 +1,5 @@
-//! CREATE_CQ: the context of a completion queue (PRM `cqc`, from the kernel's and DPDK's headers: rdma-core
-//! has none).
+//! CREATE_CQ: the context of a completion queue (PRM `cqc`). The source are the kernel's and DPDK's headers,
+//! because rdma-core's header lacks this structure.
 
 use super::command::RequestHeader;
 use crate::wire::low::{low8, low32};
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct CqcFlags {
     #[bits(8)]
     __: u8,
-    /// State; set by the device.
+    /// State, which the device sets.
     #[bits(4, into = low8::<4>)]
     pub st: u8,
     #[bits(2)]
@@ -22,13 +22,13 @@ pub struct CqcFlags {
     pub cqe_comp_en: bool,
     #[bits(2)]
     __: u8,
-    /// Overrun is ignored.
+    /// The device ignores an overrun of the queue.
     pub oi: bool,
     #[bits(2)]
     __: u8,
     /// Collapsed: all completions go to the first entry.
     pub cc: bool,
-    /// [`CqcFlags::BYTES_64`] or [`CqcFlags::BYTES_128`].
+    /// Size of an entry: [`CqcFlags::BYTES_64`] or [`CqcFlags::BYTES_128`].
     #[bits(3, into = low8::<3>)]
     pub cqe_sz: u8,
     #[bits(1)]
@@ -37,7 +37,7 @@ pub struct CqcFlags {
     pub dbr_umem_valid: bool,
     #[bits(2)]
     __: u8,
-    /// Status; set by the device.
+    /// Status, which the device sets.
     #[bits(4, into = low8::<4>)]
     pub status: u8,
 }
@@ -56,7 +56,7 @@ pub struct CqcSize {
     /// Number of the UAR page.
     #[bits(24, into = low32::<24>)]
     pub uar_page: u32,
-    /// Logarithm of the entries.
+    /// Base-2 logarithm of the number of entries.
     #[bits(5, into = low8::<5>)]
     pub log_cq_size: u8,
     #[bits(3)]
@@ -69,27 +69,28 @@ pub struct CqcSize {
 )]
 #[repr(C)]
 pub struct Cqc {
-    /// See [`CqcFlags`].
+    /// State, entry size and modes, see [`CqcFlags`].
     pub flags: U32,
-    /// User memory of the doorbell record.
+    /// Number of the user memory that holds the doorbell record.
     pub dbr_umem_id: U32,
-    /// Offset of the entries in their first page, in blocks of 64 bytes, at bit 6; unused here.
+    /// Offset of the entries in their first page, in units of 64 bytes, from bit 6 on; unused by this
+    /// library.
     pub page_offset: U32,
-    /// See [`CqcSize`].
+    /// Size and UAR page, see [`CqcSize`].
     pub size: U32,
-    /// Moderation: microseconds to wait, in the low 12 bits.
+    /// Moderation of events: microseconds after which an event is due, in the low 12 bits.
     pub cq_period: U16,
-    /// Moderation: completions to wait for.
+    /// Moderation of events: number of completions after which an event is due.
     pub cq_max_count: U16,
-    /// Event queue.
+    /// Number of the event queue.
     pub c_eqn: U32,
-    /// Logarithm of the page size of the entries, less 12, in the low 5 bits.
+    /// Base-2 logarithm of the page size of the entries, less 12, in the low 5 bits.
     pub log_page_size: u8,
     /// Reserved.
     pub reserved0: [u8; 3],
     /// Reserved.
     pub reserved1: U32,
-    /// Counters of the device.
+    /// Counters, which the device sets.
     pub counters: [U32; 4],
     /// Reserved.
     pub reserved2: [U32; 2],
@@ -97,21 +98,21 @@ pub struct Cqc {
     pub dbr_addr: U64,
 }
 
-/// Request, 272 bytes without a list of pages (PRM `create_cq_in`).
+/// The request CREATE_CQ, 272 bytes without a list of pages (PRM `create_cq_in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CreateCqRequest {
-    /// Command.
+    /// Opcode and variant of the command.
     pub header: RequestHeader,
     /// Reserved.
     pub reserved0: [U32; 2],
-    /// The context.
+    /// The context of the new completion queue.
     pub cqc: Cqc,
     /// Offset of the entries in their user memory.
     pub cq_umem_offset: U64,
-    /// User memory of the entries.
+    /// Number of the user memory that holds the entries.
     pub cq_umem_id: U32,
-    /// See [`CreateCqRequest::UMEM_VALID`].
+    /// [`CreateCqRequest::UMEM_VALID`] if the entries are in user memory, else 0.
     pub cq_umem_valid: U32,
     /// Reserved.
     pub reserved1: [U32; 44],

@@ -5,21 +5,21 @@ use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Whether keys are wrapped (PRM `crypto_caps`, first word).
+/// Whether DEKs must be wrapped (PRM `crypto_caps`, first word).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CryptoMode {
-    /// Which keys must be wrapped: see [`CryptoMode::IMPORT_AES_XTS`].
+    /// Mask of the kinds of DEK that must be wrapped: [`CryptoMode::IMPORT_AES_XTS`].
     pub wrapped_import_method: u8,
     #[bits(20)]
     __: u32,
-    /// The device has SYNC_CRYPTO.
+    /// The device has the command SYNC_CRYPTO.
     pub synchronize_dek: bool,
     #[bits(1)]
     __: u8,
     /// The device will be commissioned after the next reset.
     pub wrapped_crypto_going_to_commissioning: bool,
-    /// The device is commissioned: keys must be wrapped, and a login opens them.
+    /// The device is commissioned: DEKs must be wrapped, and a login lets the device unwrap them.
     pub wrapped_crypto_operational: bool,
 }
 
@@ -32,17 +32,17 @@ impl CryptoMode {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CryptoLimits {
-    /// Logarithm of the most credentials.
+    /// Base-2 logarithm of the largest number of credentials.
     #[bits(5, into = low8::<5>)]
     pub log_max_num_creds: u8,
     #[bits(3)]
     __: u8,
-    /// Logarithm of the most import keys.
+    /// Base-2 logarithm of the largest number of import keys.
     #[bits(5, into = low8::<5>)]
     pub log_max_num_import_keks: u8,
     #[bits(3)]
     __: u8,
-    /// Logarithm of the most data encryption keys.
+    /// Base-2 logarithm of the largest number of data encryption keys.
     #[bits(5, into = low8::<5>)]
     pub log_max_num_deks: u8,
     #[bits(11)]
@@ -53,17 +53,17 @@ pub struct CryptoLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CryptoCapabilityBits {
-    /// See [`CryptoMode`].
+    /// Whether keys are wrapped, see [`CryptoMode`].
     pub mode: U32,
-    /// See [`CryptoLimits`].
+    /// The largest numbers of crypto objects, see [`CryptoLimits`].
     pub limits: U32,
     /// One bit per self-test that failed; 0 on a sound device.
     pub failed_selftests: U16,
-    /// Import keys that outlive a reset.
+    /// Number of import keys that outlive a reset.
     pub num_nv_import_keks: u8,
-    /// Credentials that outlive a reset.
+    /// Number of credentials that outlive a reset.
     pub num_nv_credentials: u8,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved: [U32; 61],
 }
 

@@ -1,4 +1,4 @@
-//! Logins, which let the device open wrapped keys (PRM `crypto_login_obj`).
+//! Logins, which let the device unwrap wrapped DEKs (PRM `crypto_login_obj`).
 
 use super::object::{ObjectReplyHeader, ObjectRequestHeader};
 use crate::wire::low::{low8, low32};
@@ -14,7 +14,7 @@ pub struct LoginFlags {
     /// Number of the credential on the device.
     #[bits(24, into = low32::<24>)]
     pub credential_pointer: u32,
-    /// [`LoginFlags::VALID`] or [`LoginFlags::INVALID`].
+    /// State of the login: [`LoginFlags::VALID`] or [`LoginFlags::INVALID`].
     #[bits(4, into = low8::<4>)]
     pub state: u8,
     #[bits(4)]
@@ -24,11 +24,11 @@ pub struct LoginFlags {
 impl LoginFlags {
     /// `state`: the login is in force.
     pub const VALID: u8 = 0;
-    /// `state`: its credential or import key was revoked.
+    /// `state`: the login's credential or import key was revoked.
     pub const INVALID: u8 = 1;
 }
 
-/// A credential, 48 bytes. It is never printed.
+/// A credential, 48 bytes. `Debug` hides its bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CredentialBytes(pub [u8; 48]);
@@ -43,11 +43,11 @@ impl fmt::Debug for CredentialBytes {
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CryptoLogin {
-    /// Unused here.
+    /// Unused by this library.
     pub modify_field_select: U64,
     /// Reserved.
     pub reserved0: [U32; 2],
-    /// See [`LoginFlags`].
+    /// State and credential, see [`LoginFlags`].
     pub flags: U32,
     /// Number of the import key on the device, in the low 24 bits.
     pub session_import_kek_ptr: U32,
@@ -73,7 +73,7 @@ pub struct CreateLoginRequest {
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct QueryLoginReply {
-    /// Status.
+    /// Status of the command.
     pub header: ObjectReplyHeader,
     /// The login.
     pub login: CryptoLogin,

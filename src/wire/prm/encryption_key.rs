@@ -8,23 +8,23 @@ use core::fmt;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// State and kind of a key.
+/// State, size and purpose of a DEK.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct KeyFlags {
-    /// [`KeyFlags::PURPOSE_AES_XTS`].
+    /// The cipher that the DEK is for: [`KeyFlags::PURPOSE_AES_XTS`].
     #[bits(4, into = low8::<4>)]
     pub key_purpose: u8,
     #[bits(3)]
     __: u8,
-    /// The key ends with a tag of 8 bytes.
+    /// The DEK ends with a keytag of 8 bytes.
     pub has_keytag: bool,
-    /// [`KeyFlags::SIZE_128`] or [`KeyFlags::SIZE_256`].
+    /// Size of the DEK: [`KeyFlags::SIZE_128`] or [`KeyFlags::SIZE_256`].
     #[bits(4, into = low8::<4>)]
     pub key_size: u8,
     #[bits(12)]
     __: u16,
-    /// [`KeyFlags::READY`] or [`KeyFlags::ERROR`].
+    /// State of the DEK: [`KeyFlags::READY`] or [`KeyFlags::ERROR`].
     pub state: u8,
 }
 
@@ -41,7 +41,7 @@ impl KeyFlags {
     pub const PURPOSE_AES_XTS: u8 = 3;
 }
 
-/// Room for a key, 128 bytes. It is never printed.
+/// Room for the bytes of a DEK, 128 bytes. `Debug` hides them.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct KeyBytes(pub [u8; 128]);
@@ -52,30 +52,31 @@ impl fmt::Debug for KeyBytes {
     }
 }
 
-/// A key, 256 bytes (PRM `encryption_key_obj`).
+/// A DEK, 256 bytes (PRM `encryption_key_obj`).
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct EncryptionKey {
-    /// The fields that a change replaces: [`EncryptionKey::MODIFY_KEY`]. 0 when a key is created.
+    /// The fields that MODIFY_GENERAL_OBJECT replaces: [`EncryptionKey::MODIFY_KEY`]. 0 when a DEK is
+    /// created.
     pub modify_field_select: U64,
-    /// See [`KeyFlags`].
+    /// State, size and purpose, see [`KeyFlags`].
     pub flags: U32,
     /// Protection domain, in the low 24 bits.
     pub pd: U32,
     /// Reserved.
     pub reserved0: [U32; 8],
-    /// Bytes that the device keeps for the key's owner. They are not secret.
+    /// Bytes that the device stores for the DEK's owner. They are not secret.
     pub opaque: [u8; 8],
     /// Reserved.
     pub reserved1: [U32; 2],
-    /// The key, from the first byte on: both halves and the tag, wrapped or not.
+    /// The bytes of the DEK, from the first byte on: both halves and the keytag, wrapped or plain.
     pub key: KeyBytes,
     /// Reserved.
     pub reserved2: [U32; 16],
 }
 
 impl EncryptionKey {
-    /// `modify_field_select`: the key and its size (kernel, `mlx5_crypto_modify_dek_key`).
+    /// `modify_field_select`: the DEK's bytes and size are replaced (kernel, `mlx5_crypto_modify_dek_key`).
     pub const MODIFY_KEY: u64 = 1;
 }
 
@@ -94,18 +95,19 @@ pub struct CreateKeyRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SyncCryptoRequest {
-    /// Command.
+    /// Opcode and variant of the command.
     pub header: RequestHeader,
     /// Reserved.
     pub reserved0: U32,
-    /// The purposes of the keys, in the low 16 bits: [`SyncCryptoRequest::ALL`].
+    /// The purposes of the DEKs whose values the device forgets, in the low 16 bits:
+    /// [`SyncCryptoRequest::ALL`].
     pub crypto_type: U32,
     /// Reserved.
     pub reserved1: [U32; 4],
 }
 
 impl SyncCryptoRequest {
-    /// `crypto_type`: keys of all purposes (kernel, `MLX5_CRYPTO_DEK_ALL_TYPE`).
+    /// `crypto_type`: DEKs of all purposes (kernel, `MLX5_CRYPTO_DEK_ALL_TYPE`).
     pub const ALL: u32 = 1;
 }
 
@@ -113,7 +115,7 @@ impl SyncCryptoRequest {
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct QueryKeyReply {
-    /// Status.
+    /// Status of the command.
     pub header: ObjectReplyHeader,
     /// The key.
     pub key: EncryptionKey,

@@ -13,7 +13,7 @@ pub struct EqcSize {
     /// Number of the UAR page.
     #[bits(24, into = low32::<24>)]
     pub uar_page: u32,
-    /// Logarithm of the entries.
+    /// Base-2 logarithm of the number of entries.
     #[bits(5, into = low8::<5>)]
     pub log_eq_size: u8,
     #[bits(3)]
@@ -26,44 +26,45 @@ pub struct EqcSize {
 )]
 #[repr(C)]
 pub struct Eqc {
-    /// Status and state, set by the device; overrun is ignored with bit 17.
+    /// Status and state, which the device sets. With bit 17, the device ignores an overrun of the queue.
     pub flags: U32,
     /// Reserved.
     pub reserved0: U32,
-    /// Offset of the entries in their first page, in blocks of 64 bytes, at bit 6; unused here.
+    /// Offset of the entries in their first page, in units of 64 bytes, from bit 6 on; unused by this
+    /// library.
     pub page_offset: U32,
-    /// See [`EqcSize`].
+    /// Size and UAR page, see [`EqcSize`].
     pub size: U32,
     /// Reserved.
     pub reserved1: U32,
     /// Interrupt vector, in the low 8 bits.
     pub intr: U32,
-    /// Logarithm of the page size of the entries, less 12, in the low 5 bits.
+    /// Base-2 logarithm of the page size of the entries, less 12, in the low 5 bits.
     pub log_page_size: u8,
     /// Reserved.
     pub reserved2: [u8; 3],
     /// Reserved.
     pub reserved3: [U32; 3],
-    /// Counters of the device.
+    /// Counters, which the device sets.
     pub counters: [U32; 2],
     /// Reserved.
     pub reserved4: [U32; 4],
 }
 
-/// Request, 272 bytes without the list of pages (PRM `create_eq_in`).
+/// The request CREATE_EQ, 272 bytes without the list of pages (PRM `create_eq_in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CreateEqRequest {
-    /// Command.
+    /// Opcode and variant of the command.
     pub header: RequestHeader,
     /// Reserved.
     pub reserved0: [U32; 2],
-    /// The context.
+    /// The context of the new event queue.
     pub eqc: Eqc,
     /// Reserved.
     pub reserved1: [U32; 2],
-    /// The events that the queue gets: bit n of word m stands for type 64 m + n. Completions of completion
-    /// queues that name the event queue need no bit.
+    /// The events that the queue gets: bit n of word m stands for type 64 m + n. Completion events need no
+    /// bit: each completion queue names the event queue that gets its completion events.
     pub event_bitmask: [U64; 4],
     /// Reserved.
     pub reserved2: [U32; 38],

@@ -1,9 +1,10 @@
-//! Events: what the device reports apart from the entries of completion queues (PRM `eqe`).
+//! Events: reports of the device in event queues (PRM `eqe`).
 
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// An entry of an event queue, 64 bytes. rdma-core's users get it after their cookie.
+/// An entry of an event queue, 64 bytes. A program that receives events through rdma-core gets a cookie of
+/// its own, and then the entry.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -15,11 +16,11 @@ pub struct EventEntry {
     pub event_type: u8,
     /// Reserved.
     pub reserved1: u8,
-    /// Details, for kinds of events that have them.
+    /// Second part of the kind, for kinds that have one.
     pub sub_type: u8,
     /// Reserved.
     pub reserved2: [U32; 7],
-    /// The completion queue, for events of completion queues other than completions.
+    /// Number of the completion queue, for errors of completion queues.
     pub cqn: U32,
     /// Reserved.
     pub reserved3: [u8; 7],
@@ -27,7 +28,7 @@ pub struct EventEntry {
     pub syndrome: u8,
     /// Reserved.
     pub reserved4: [U32; 3],
-    /// The queue pair, for events of queue pairs; the completion queue, for completions.
+    /// Number of the queue pair for events of queue pairs, of the completion queue for completion events.
     pub number: U32,
     /// Reserved.
     pub reserved5: [u8; 2],
@@ -38,7 +39,7 @@ pub struct EventEntry {
 }
 
 impl EventEntry {
-    /// The content of entries before the queue is created: they belong to the device in the first lap
+    /// An entry as it is before the queue is created. It belongs to the device in the first lap
     /// (`MLX5_EQE_OWNER_INIT_VAL`).
     pub const UNWRITTEN: Self = Self {
         reserved0: 0,

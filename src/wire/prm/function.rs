@@ -1,4 +1,5 @@
-//! Commands about a function of the device: enabling it, giving it pages, and disabling it.
+//! Commands about a function of the device. They enable and disable the function, give pages to it, and
+//! choose the version of the interface.
 
 use super::command::{ReplyHeader, RequestHeader};
 use bitfield_struct::bitfield;
@@ -17,18 +18,19 @@ pub struct FunctionId {
     pub embedded_cpu_function: bool,
 }
 
-/// Request, 16 bytes without a list of pages (PRM `enable_hca_in`, `disable_hca_in`, `query_pages_in`,
-/// `manage_pages_in`).
+/// The request ENABLE_HCA, DISABLE_HCA, QUERY_PAGES or MANAGE_PAGES, 16 bytes without a list of pages (PRM
+/// `enable_hca_in`, `disable_hca_in`, `query_pages_in`, `manage_pages_in`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct FunctionRequest {
-    /// Command.
+    /// Opcode and variant of the command.
     pub header: RequestHeader,
-    /// See [`FunctionId`].
+    /// The function that the command is about, see [`FunctionId`].
     pub function: U32,
-    /// Number of pages in the list after the request, or number of pages asked for; otherwise reserved.
+    /// For MANAGE_PAGES, the number of pages in the list after the request, or the number of pages that
+    /// software wants back. For other commands, reserved.
     pub num_entries: U32,
 }
 
@@ -49,11 +51,11 @@ impl FunctionRequest {
 )]
 #[repr(C)]
 pub struct QueryPagesReply {
-    /// Status.
+    /// Status of the command.
     pub header: ReplyHeader,
-    /// See [`FunctionId`].
+    /// The function that the command is about, see [`FunctionId`].
     pub function: U32,
-    /// Number of wanted pages, signed.
+    /// Number of pages that the device wants. A negative number is the number of pages that it gives back.
     pub num_pages: U32,
 }
 
@@ -63,7 +65,7 @@ pub struct QueryPagesReply {
 )]
 #[repr(C)]
 pub struct ManagePagesReply {
-    /// Status.
+    /// Status of the command.
     pub header: ReplyHeader,
     /// Number of pages in the list after the reply.
     pub num_entries: U32,
@@ -75,7 +77,7 @@ pub struct ManagePagesReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct QueryIssiReply {
-    /// Status.
+    /// Status of the command.
     pub header: ReplyHeader,
     /// Reserved.
     pub reserved0: U16,
@@ -83,7 +85,7 @@ pub struct QueryIssiReply {
     pub current_issi: U16,
     /// Reserved, and versions from 32 on.
     pub reserved1: [U32; 24],
-    /// The known versions among 0 to 31: bit n stands for version n.
+    /// The versions from 0 to 31 that the firmware knows: bit n stands for version n.
     pub supported_issi_dw0: U32,
 }
 

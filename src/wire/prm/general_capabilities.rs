@@ -5,7 +5,8 @@ use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// More capabilities and the virtual device (PRM `cmd_hca_cap`, offset 0x4 bytes).
+/// The virtual device, and whether a second page of capabilities exists (PRM `cmd_hca_cap`, offset 0x4
+/// bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapIdentity {
@@ -22,7 +23,7 @@ pub struct CapIdentity {
 #[derive(PartialEq, Eq)]
 pub struct CapDma {
     __: u16,
-    /// Logarithm of the longest copy in bytes; 0 if the device does not report it.
+    /// Base-2 logarithm of the longest copy in bytes; 0 if the device does not report it.
     #[bits(5, into = low8::<5>)]
     pub log_dma_mmo_max_size: u8,
     #[bits(11)]
@@ -33,12 +34,12 @@ pub struct CapDma {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapQueuePairs {
-    /// Logarithm of the most queue pairs.
+    /// Base-2 logarithm of the largest number of queue pairs.
     #[bits(5, into = low8::<5>)]
     pub log_max_qp: u8,
     #[bits(11)]
     __: u16,
-    /// Logarithm of the most entries of a queue.
+    /// Base-2 logarithm of the largest number of entries of a queue.
     pub log_max_qp_sz: u8,
     __: u8,
 }
@@ -47,16 +48,16 @@ pub struct CapQueuePairs {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapCompletionQueues {
-    /// Logarithm of the most queues.
+    /// Base-2 logarithm of the largest number of queues.
     #[bits(5, into = low8::<5>)]
     pub log_max_cq: u8,
     #[bits(9)]
     __: u16,
-    /// UMRs may change whether reads may pass writes.
+    /// A UMR may set whether reads through the mkey may pass writes.
     pub relaxed_ordering_read_umr: bool,
-    /// UMRs may change whether writes may pass one another.
+    /// A UMR may set whether writes through the mkey may pass one another.
     pub relaxed_ordering_write_umr: bool,
-    /// Logarithm of the most entries of a queue.
+    /// Base-2 logarithm of the largest number of entries of a queue.
     pub log_max_cq_sz: u8,
     __: u8,
 }
@@ -66,7 +67,7 @@ pub struct CapCompletionQueues {
 #[derive(PartialEq, Eq)]
 pub struct CapMkeys {
     __: u16,
-    /// Logarithm of the most mkeys.
+    /// Base-2 logarithm of the largest number of mkeys.
     #[bits(6, into = low8::<6>)]
     pub log_max_mkey: u8,
     /// Mkeys may allow reads to pass writes.
@@ -80,24 +81,24 @@ pub struct CapMkeys {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapMkeyLimits {
-    /// Logarithm of the most translation entries of an mkey.
+    /// Base-2 logarithm of the largest number of translation entries of an mkey.
     #[bits(6, into = low8::<6>)]
     pub log_max_klm_list_size: u8,
     /// The device has a null mkey, through which nothing is read or written.
     pub null_mkey: bool,
     /// A UMR may give a translation offset of more than 16 bits.
     pub umr_extended_translation_offset: bool,
-    /// Logarithm of the most octowords of BSFs.
+    /// Base-2 logarithm of the largest number of octowords of an mkey's BSFs.
     #[bits(6, into = low8::<6>)]
     pub log_max_bsf_list_size: u8,
     #[bits(2)]
     __: u8,
-    /// Logarithm of the longest mkey in bytes.
+    /// Base-2 logarithm of the largest length of an mkey in bytes.
     #[bits(7, into = low8::<7>)]
     pub log_max_mrw_sz: u8,
-    /// Translation entries may all be of one length.
+    /// The device has mkeys whose translation entries all have one length (KSM).
     pub fixed_buffer_size: bool,
-    /// How deep indirect mkeys may nest.
+    /// Largest depth to which indirect mkeys may nest.
     pub max_indirection: u8,
 }
 
@@ -107,7 +108,7 @@ pub struct CapMkeyLimits {
 pub struct CapExtension {
     #[bits(29)]
     __: u32,
-    /// Commands may carry an extension.
+    /// Commands about queue pairs may carry an extension of the context.
     pub qpc_extension: bool,
     #[bits(2)]
     __: u8,
@@ -117,23 +118,23 @@ pub struct CapExtension {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapSignatureTypes {
-    /// Logarithm of the largest number of RDMA READs and atomics that a responder keeps.
+    /// Base-2 logarithm of the largest number of RDMA READs and atomics that a responder has in flight.
     #[bits(6, into = low8::<6>)]
     pub log_max_ra_res_qp: u8,
     #[bits(6)]
     __: u8,
-    /// Send queues copy memory.
+    /// Send queues can copy memory (memory-to-memory operation).
     pub dma_mmo_sq: bool,
     #[bits(3)]
     __: u8,
-    /// Logarithm of the largest number of RDMA READs and atomics that a requester has in flight.
+    /// Base-2 logarithm of the largest number of RDMA READs and atomics that a requester has in flight.
     #[bits(6, into = low8::<6>)]
     pub log_max_ra_req_qp: u8,
     #[bits(1)]
     __: u8,
-    /// CRC-32C.
+    /// Mkeys can have CRC-32C signatures.
     pub sig_crc32c: bool,
-    /// CRC-64 XP10.
+    /// Mkeys can have CRC-64 XP10 signatures.
     pub sig_crc64_xp10: bool,
     #[bits(7)]
     __: u8,
@@ -143,7 +144,7 @@ pub struct CapSignatureTypes {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapTables {
-    /// Entries of the GID table, as a code.
+    /// Number of entries in the GID table, as a code.
     pub gid_table_size: u16,
     __: u16,
 }
@@ -152,9 +153,9 @@ pub struct CapTables {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapPorts {
-    /// Ports.
+    /// Number of ports.
     pub num_ports: u8,
-    /// 0 InfiniBand, 1 Ethernet.
+    /// Kind of the ports: 0 is InfiniBand, 1 is Ethernet.
     #[bits(2, into = low8::<2>)]
     pub port_type: u8,
     #[bits(6)]
@@ -172,7 +173,7 @@ pub struct CapPorts {
 pub struct CapMessages {
     #[bits(24)]
     __: u32,
-    /// Logarithm of the longest message in bytes.
+    /// Base-2 logarithm of the longest message in bytes.
     #[bits(5, into = low8::<5>)]
     pub log_max_msg: u8,
     #[bits(3)]
@@ -183,12 +184,12 @@ pub struct CapMessages {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapBlocks {
-    /// 1 when completion entries carry a user index.
+    /// Version of completion entries: entries of version 1 carry a user index.
     #[bits(4, into = low8::<4>)]
     pub cqe_version: u8,
     #[bits(11)]
     __: u16,
-    /// Blocks of 4048 bytes.
+    /// Signatures may cover blocks of 4048 bytes.
     pub sig_block_4048: bool,
     __: u16,
 }
@@ -199,9 +200,9 @@ pub struct CapBlocks {
 pub struct CapOffloads {
     #[bits(1)]
     __: u8,
-    /// Atomics.
+    /// The device has atomics.
     pub atomic: bool,
-    /// RoCE.
+    /// The device has RoCE.
     pub roce: bool,
     #[bits(5)]
     __: u8,
@@ -209,9 +210,9 @@ pub struct CapOffloads {
     pub sho: bool,
     #[bits(1)]
     __: u8,
-    /// Completion entries may carry data.
+    /// Completion entries may carry the data of short messages.
     pub sctr_data_cqe: bool,
-    /// Work requests may carry a checksum.
+    /// Work requests may carry a checksum of themselves (WQE signature).
     pub wq_signature: bool,
     #[bits(1)]
     __: u8,
@@ -223,7 +224,7 @@ pub struct CapOffloads {
     pub drain_sigerr: bool,
     #[bits(3)]
     __: u8,
-    /// The fence that a request after a UMR needs.
+    /// Code of the fence that a request after a UMR needs.
     #[bits(2, into = low8::<2>)]
     pub umr_fence: u8,
     /// A UMR may not build on indirect mkeys.
@@ -240,11 +241,11 @@ pub struct CapOffloads {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapTransports {
-    /// Reliable connections.
+    /// The device has reliable connections.
     pub rc: bool,
     #[bits(13)]
     __: u16,
-    /// The keys in an indirect key's list need not give the peer's rights.
+    /// The keys in the list of an indirect mkey need not grant the rights that the mkey grants to the peer.
     pub imaicl: bool,
     #[bits(16)]
     __: u16,
@@ -256,11 +257,11 @@ pub struct CapTransports {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapPages {
-    /// Logarithm of the smallest page in bytes.
+    /// Base-2 logarithm of the smallest page in bytes.
     pub log_pg_sz: u8,
     #[bits(5)]
     __: u8,
-    /// User memory can be registered by the privileged user 0.
+    /// The privileged user with user id 0 can register user memory.
     pub umem_uid_0: bool,
     #[bits(2)]
     __: u8,
@@ -269,11 +270,11 @@ pub struct CapPages {
     pub uar_sz: u8,
     #[bits(1)]
     __: u8,
-    /// Reliable connections can loop back with RoCE off.
+    /// Reliable connections can loop back while RoCE is off.
     pub fl_rc_qp_when_roce_disabled: bool,
     #[bits(7)]
     __: u8,
-    /// UAR pages may have 4096 bytes whatever the page size is.
+    /// UAR pages may have 4096 bytes, independent of the page size of the system.
     pub uar_4k: bool,
 }
 
@@ -282,12 +283,12 @@ pub struct CapPages {
 #[derive(PartialEq, Eq)]
 pub struct CapBlueFlame {
     __: u16,
-    /// Logarithm of the size in bytes of a BlueFlame register, both halves.
+    /// Base-2 logarithm of the size of a BlueFlame register in bytes, both halves together.
     #[bits(5, into = low8::<5>)]
     pub log_bf_reg_size: u8,
     #[bits(10)]
     __: u16,
-    /// Requests may be written into the UAR.
+    /// Software may write requests into the BlueFlame registers of a UAR page.
     pub bf: bool,
 }
 
@@ -314,7 +315,7 @@ pub struct CapReceiveRequest {
 #[derive(PartialEq, Eq)]
 pub struct CapProtectionDomains {
     __: u16,
-    /// Logarithm of the most protection domains.
+    /// Base-2 logarithm of the largest number of protection domains.
     #[bits(5, into = low8::<5>)]
     pub log_max_pd: u8,
     #[bits(11)]
@@ -327,7 +328,7 @@ pub struct CapProtectionDomains {
 pub struct CapDigests {
     #[bits(7)]
     __: u8,
-    /// A signature of a transaction and AES-XTS in one mkey.
+    /// One mkey may have both a signature of a transaction and AES-XTS.
     pub with_crypto: bool,
     #[bits(24)]
     __: u32,
@@ -339,9 +340,9 @@ pub struct CapDigests {
 pub struct CapXts {
     #[bits(13)]
     __: u16,
-    /// Any number of data units per mkey, tweaks big endian.
+    /// The device has the engine with any number of data units per mkey and big-endian tweaks.
     pub aes_xts_multi_block_be_tweak: bool,
-    /// One data unit per mkey, tweaks little endian.
+    /// The device has the engine with one data unit per mkey and little-endian tweaks.
     pub aes_xts_single_block_le_tweak: bool,
     /// The tweak grows by 2^64 from data unit to data unit.
     pub aes_xts_tweak_inc_64: bool,
@@ -354,10 +355,10 @@ pub struct CapXts {
 pub struct CapTimestamps {
     #[bits(28)]
     __: u32,
-    /// The formats that receive queues support.
+    /// The formats of time stamps that receive queues support.
     #[bits(2, into = low8::<2>)]
     pub rq_ts_format: u8,
-    /// The formats that send queues support.
+    /// The formats of time stamps that send queues support.
     #[bits(2, into = low8::<2>)]
     pub sq_ts_format: u8,
 }
@@ -368,9 +369,9 @@ pub struct CapTimestamps {
 pub struct CapCrypto {
     #[bits(22)]
     __: u32,
-    /// The device encrypts; ask for the crypto capabilities.
+    /// The device encrypts, and QUERY_HCA_CAP returns its crypto capabilities.
     pub crypto: bool,
-    /// Any number of data units per mkey, tweaks little endian.
+    /// The device has the engine with any number of data units per mkey and little-endian tweaks.
     pub aes_xts_multi_block_le_tweak: bool,
     __: u8,
 }
@@ -379,11 +380,11 @@ pub struct CapCrypto {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapSignatureErrors {
-    /// Logarithm of the size of a UAR page less 12.
+    /// Base-2 logarithm of the size of a UAR page in bytes, less 12.
     pub log_uar_page_sz: u16,
     #[bits(15)]
     __: u16,
-    /// Signature errors name domain and type.
+    /// Completion entries for signature errors name the domain and the type of the signature.
     pub sigerr_domain_and_sig_type: bool,
 }
 
@@ -393,7 +394,7 @@ pub struct CapSignatureErrors {
 pub struct CapDmaQueues {
     #[bits(23)]
     __: u32,
-    /// Queue pairs copy memory.
+    /// Queue pairs can copy memory (memory-to-memory operation).
     pub dma_mmo_qp: bool,
     __: u8,
 }
@@ -402,85 +403,85 @@ pub struct CapDmaQueues {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct GeneralCapabilityBits {
-    /// Not read here.
+    /// Not read by this library.
     pub reserved0: U32,
-    /// See [`CapIdentity`].
+    /// The virtual device, and whether a second page of capabilities exists, see [`CapIdentity`].
     pub identity: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved1: U32,
-    /// See [`CapDma`].
+    /// Copies by the device, see [`CapDma`].
     pub dma: U32,
-    /// See [`CapQueuePairs`].
+    /// Queue pairs, see [`CapQueuePairs`].
     pub queue_pairs: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved2: U32,
-    /// See [`CapCompletionQueues`].
+    /// Completion queues, see [`CapCompletionQueues`].
     pub completion_queues: U32,
-    /// See [`CapMkeys`].
+    /// Mkeys, see [`CapMkeys`].
     pub mkeys: U32,
-    /// See [`CapMkeyLimits`].
+    /// Limits of mkeys, see [`CapMkeyLimits`].
     pub mkey_limits: U32,
-    /// See [`CapExtension`].
+    /// Extension of the queue pair context, see [`CapExtension`].
     pub extension: U32,
-    /// See [`CapSignatureTypes`].
+    /// Kinds of signature, and reads in flight, see [`CapSignatureTypes`].
     pub signature_types: U32,
-    /// See [`CapTables`].
+    /// Address tables, see [`CapTables`].
     pub tables: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved3: U32,
-    /// See [`CapPorts`].
+    /// Ports, see [`CapPorts`].
     pub ports: U32,
-    /// See [`CapMessages`].
+    /// Messages, see [`CapMessages`].
     pub messages: U32,
-    /// See [`CapBlocks`].
+    /// Block sizes and completion entries, see [`CapBlocks`].
     pub blocks: U32,
-    /// See [`CapOffloads`].
+    /// Offloads, first word, see [`CapOffloads`].
     pub offloads: U32,
-    /// See [`CapTransports`].
+    /// Offloads, second word, see [`CapTransports`].
     pub transports: U32,
-    /// See [`CapPages`].
+    /// Pages, see [`CapPages`].
     pub pages: U32,
-    /// See [`CapBlueFlame`].
+    /// BlueFlame registers, see [`CapBlueFlame`].
     pub blue_flame: U32,
-    /// See [`CapSendRequest`].
+    /// Limit of send requests, see [`CapSendRequest`].
     pub send_request: U32,
-    /// See [`CapReceiveRequest`].
+    /// Limit of receive requests, see [`CapReceiveRequest`].
     pub receive_request: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved4: [U32; 3],
-    /// See [`CapProtectionDomains`].
+    /// Protection domains, see [`CapProtectionDomains`].
     pub protection_domains: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved5: [U32; 3],
-    /// See [`CapDigests`].
+    /// Signatures of transactions, see [`CapDigests`].
     pub digests: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved10: U32,
-    /// See [`CapXts`].
+    /// AES-XTS engines, see [`CapXts`].
     pub xts: U32,
     /// Which general objects can be created: bit n stands for type n, see [`super::object::ObjectType`].
     pub general_obj_types: U64,
-    /// See [`CapTimestamps`].
+    /// Time stamps, see [`CapTimestamps`].
     pub timestamps: U32,
-    /// See [`CapCrypto`].
+    /// Crypto, see [`CapCrypto`].
     pub crypto: U32,
-    /// See [`CapSignatureErrors`].
+    /// Signature errors and UAR pages, see [`CapSignatureErrors`].
     pub signature_errors: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved6: U32,
-    /// Clock of the time stamps in MHz.
+    /// Frequency of the time stamps' clock in MHz.
     pub device_frequency_mhz: U32,
-    /// Clock of the time stamps in kHz.
+    /// Frequency of the time stamps' clock in kHz.
     pub device_frequency_khz: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved7: U32,
-    /// UARs in a page.
+    /// Number of UARs in a page.
     pub num_of_uars_per_page: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved8: [U32; 16],
-    /// See [`CapDmaQueues`].
+    /// Copies by queue pairs, see [`CapDmaQueues`].
     pub dma_queues: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved9: [U32; 5],
 }
 

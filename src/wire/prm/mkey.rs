@@ -15,27 +15,27 @@ pub struct MkcFlags {
     /// [`MkcFlags::KSM`].
     #[bits(2, into = low8::<2>)]
     pub access_mode_1_0: u8,
-    /// Local reads.
+    /// The right to local reads.
     pub local_read: bool,
-    /// Local writes.
+    /// The right to local writes.
     pub local_write: bool,
-    /// Remote reads.
+    /// The right to remote reads.
     pub remote_read: bool,
-    /// Remote writes.
+    /// The right to remote writes.
     pub remote_write: bool,
-    /// Remote atomics.
+    /// The right to remote atomics.
     pub atomic: bool,
     /// UMRs may change the context.
     pub umr_en: bool,
-    /// RDMA READ responses fence.
+    /// The device sets a small fence on responses to RDMA READs.
     pub small_fence_on_rdma_read_response: bool,
     #[bits(1)]
     __: u8,
-    /// Writes may pass one another.
+    /// The device's writes through the mkey may pass one another.
     pub relaxed_ordering_write: bool,
     #[bits(7)]
     __: u8,
-    /// How addresses are translated, high bits; 0 for the modes here.
+    /// The high bits of the translation mode, which are 0 for the four modes of `access_mode_1_0`.
     #[bits(3, into = low8::<3>)]
     pub access_mode_4_2: u8,
     #[bits(1)]
@@ -47,7 +47,7 @@ pub struct MkcFlags {
 }
 
 impl MkcFlags {
-    /// No translation: addresses are those of the bus (`MLX5_MKC_ACCESS_MODE_PA`).
+    /// No translation: addresses are bus addresses (`MLX5_MKC_ACCESS_MODE_PA`).
     pub const PA: u8 = 0;
     /// Translation by pages (`MLX5_MKC_ACCESS_MODE_MTT`).
     pub const MTT: u8 = 1;
@@ -75,33 +75,33 @@ pub struct MkcPd {
     __: u8,
     /// BSFs are in force.
     pub bsf_en: bool,
-    /// The mkey spans all 64 bits.
+    /// The mkey spans the whole space of 64-bit addresses.
     pub length64: bool,
 }
 
-/// Word with the page size.
+/// Word with the page size and the order of reads.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct MkcPages {
-    /// Logarithm of the page size in bytes; with [`MkcFlags::KSM`] of the bytes of each entry
-    /// (`log_entity_size`).
+    /// Base-2 logarithm of the page size in bytes; with [`MkcFlags::KSM`], base-2 logarithm of the length of
+    /// an entry in bytes (`log_entity_size`).
     #[bits(5, into = low8::<5>)]
     pub log_page_size: u8,
     #[bits(1)]
     __: u8,
-    /// Reads may pass writes.
+    /// The device's reads through the mkey may pass writes.
     pub relaxed_ordering_read: bool,
     #[bits(25)]
     __: u32,
 }
 
-/// Word with crypto.
+/// Word with the crypto flag.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct MkcCrypto {
     #[bits(27)]
     __: u32,
-    /// 1: the mkey encrypts.
+    /// 1 if the mkey encrypts, else 0.
     #[bits(2, into = low8::<2>)]
     pub crypto_en: u8,
     #[bits(3)]
@@ -114,13 +114,13 @@ pub struct MkcCrypto {
 )]
 #[repr(C)]
 pub struct Mkc {
-    /// See [`MkcFlags`].
+    /// State, translation mode and rights, see [`MkcFlags`].
     pub flags: U32,
     /// Bound queue pair and tag, see [`crate::wire::mkey_context::QpnMkey`].
     pub qpn_mkey: U32,
     /// Reserved.
     pub reserved0: U32,
-    /// See [`MkcPd`].
+    /// Flags and protection domain, see [`MkcPd`].
     pub pd: U32,
     /// First address of the key's space.
     pub start_addr: U64,
@@ -132,9 +132,9 @@ pub struct Mkc {
     pub reserved1: [U32; 4],
     /// Room for translation entries in octowords.
     pub translations_octword_size: U32,
-    /// See [`MkcPages`].
+    /// Page size, and whether reads may pass writes, see [`MkcPages`].
     pub pages: U32,
-    /// See [`MkcCrypto`].
+    /// Whether the mkey encrypts, see [`MkcCrypto`].
     pub crypto: U32,
 }
 
@@ -144,31 +144,31 @@ pub struct Mkc {
 pub struct MkeySource {
     #[bits(30)]
     __: u32,
-    /// The number of the user memory is valid.
+    /// The number of the user memory in the request (`umem_id`) is valid.
     pub mkey_umem_valid: bool,
-    /// The pages in the request, or after it in user memory, are in force.
+    /// The device uses the list of pages, which is in the request or in user memory.
     pub pg_access: bool,
 }
 
-/// Request, 272 bytes without a list of pages (PRM `create_mkey_in`).
+/// The request CREATE_MKEY, 272 bytes without a list of pages (PRM `create_mkey_in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CreateMkeyRequest {
-    /// Command.
+    /// Opcode and variant of the command.
     pub header: RequestHeader,
     /// Reserved.
     pub reserved0: U32,
-    /// See [`MkeySource`].
+    /// The source of the pages, see [`MkeySource`].
     pub source: U32,
-    /// The context.
+    /// The context of the new mkey.
     pub mkc: Mkc,
     /// Reserved.
     pub reserved1: [U32; 4],
     /// Octowords of translation entries that are given at creation, in the request or in user memory.
     pub translations_octword_actual_size: U32,
-    /// The user memory that holds the pages (kernel and DPDK headers; reserved in rdma-core's).
+    /// Number of the user memory that holds the pages (kernel and DPDK headers; reserved in rdma-core's).
     pub umem_id: U32,
-    /// Offset into it in bytes.
+    /// Offset of the first page in the user memory, in bytes.
     pub umem_offset: U64,
     /// Reserved.
     pub reserved2: [U32; 40],

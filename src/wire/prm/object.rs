@@ -6,33 +6,33 @@ use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 codes! {
-    /// Kind of a general object (PRM `obj_type`). An open set.
+    /// Kind of a general object (PRM `obj_type`). An open set: a request may hold any code.
     ObjectType(u16), "object type {:#x}";
 
     /// A data encryption key (`MLX5_OBJ_TYPE_DEK`).
     DEK = 0x0c, "DEK";
-    /// A login (`MLX5_OBJ_TYPE_CRYPTO_LOGIN`).
+    /// A crypto login (`MLX5_OBJ_TYPE_CRYPTO_LOGIN`).
     CRYPTO_LOGIN = 0x1f, "CRYPTO_LOGIN";
 }
 
-/// The header of a request about a general object, 16 bytes (PRM `general_obj_in_cmd_hdr`). Requests that
-/// query or destroy the object consist of it alone.
+/// The header of a request about a general object, 16 bytes (PRM `general_obj_in_cmd_hdr`). A request that
+/// queries or destroys an object consists of this header alone.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct ObjectRequestHeader {
-    /// See [`Opcode`].
+    /// The command, see [`Opcode`].
     pub opcode: U16,
-    /// User id; the kernel fills it in.
+    /// User id, which the kernel fills in.
     pub uid: U16,
     /// Reserved.
     pub reserved0: U16,
-    /// See [`ObjectType`].
+    /// Kind of the object, see [`ObjectType`].
     pub obj_type: U16,
     /// The object's number; 0 when an object is created.
     pub obj_id: U32,
-    /// Unused here.
+    /// Unused by this library.
     pub log_obj_range: U32,
 }
 
@@ -56,9 +56,9 @@ impl ObjectRequestHeader {
 )]
 #[repr(C)]
 pub struct ObjectReplyHeader {
-    /// Status.
+    /// Status of the command.
     pub status: ReplyHeader,
-    /// The object.
+    /// The object's number.
     pub obj_id: U32,
     /// Reserved.
     pub reserved: U32,

@@ -1,15 +1,15 @@
-//! Requests and replies that end with a list of pages (PRM `pas`): addresses of memory on the bus.
+//! Requests and replies that end with a list of pages (PRM `pas`), which are bus addresses of memory.
 
 use zerocopy::big_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A request or a reply, and the list of pages after it. The low 12 bits of an address are 0.
+/// A request or a reply, and the list of pages after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct WithPages<T, const PAGES: usize> {
     /// The request or the reply.
     pub first: T,
-    /// Addresses.
+    /// Bus addresses of the pages. Their low 12 bits are 0.
     pub pages: [U64; PAGES],
 }
 

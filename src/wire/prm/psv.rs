@@ -1,4 +1,4 @@
-//! CREATE_PSV: protection signature values.
+//! CREATE_PSV: the command that creates protection signature values.
 
 use super::command::{ReplyHeader, RequestHeader};
 use crate::wire::low::{low8, low32};
@@ -15,32 +15,32 @@ pub struct PsvCount {
     pub pd: u32,
     #[bits(4)]
     __: u8,
-    /// PSVs, 1 to 4.
+    /// Number of PSVs, 1 to 4.
     #[bits(4, into = low8::<4>)]
     pub num_psv: u8,
 }
 
-/// Request, 16 bytes (PRM `create_psv_in`).
+/// The request CREATE_PSV, 16 bytes (PRM `create_psv_in`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct CreatePsvRequest {
-    /// Command.
+    /// Opcode and variant of the command.
     pub header: RequestHeader,
-    /// See [`PsvCount`].
+    /// Number of PSVs, and their protection domain, see [`PsvCount`].
     pub count: U32,
     /// Reserved.
     pub reserved: U32,
 }
 
-/// Reply, 32 bytes (PRM `create_psv_out`).
+/// The reply to CREATE_PSV, 32 bytes (PRM `create_psv_out`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct CreatePsvReply {
-    /// Status.
+    /// Status of the command.
     pub header: ReplyHeader,
     /// Reserved.
     pub reserved: [U32; 2],

@@ -6,7 +6,7 @@ use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The optional fields of a context that a change of state uses (PRM `opt_param_mask`; names of the kernel's
+/// Mask of the optional fields of a context that a command reads (PRM `opt_param_mask`; names of the kernel's
 /// `enum mlx5_qp_optpar`, bit 11 from rdma-core).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
@@ -31,25 +31,25 @@ pub struct QpOptional {
     __: u32,
 }
 
-/// CREATE_QP, 272 bytes without a list of pages (PRM `create_qp_in`).
+/// The request CREATE_QP, 272 bytes without a list of pages (PRM `create_qp_in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CreateQpRequest {
-    /// Command.
+    /// Opcode and variant of the command.
     pub header: RequestHeader,
     /// Reserved, or a chosen number for the queue pair.
     pub reserved0: [U32; 2],
-    /// See [`QpOptional`].
+    /// Mask of optional fields, see [`QpOptional`].
     pub opt_param_mask: U32,
     /// Reserved.
     pub reserved1: U32,
-    /// The context.
+    /// The context of the new queue pair.
     pub qpc: Qpc,
     /// Offset of the rings in their user memory (kernel and DPDK headers; reserved in rdma-core's).
     pub wq_umem_offset: U64,
-    /// User memory of the rings.
+    /// Number of the user memory that holds the rings.
     pub wq_umem_id: U32,
-    /// See [`CreateQpRequest::UMEM_VALID`].
+    /// [`CreateQpRequest::UMEM_VALID`] if the rings are in user memory, else 0.
     pub wq_umem_valid: U32,
 }
 
@@ -58,17 +58,18 @@ impl CreateQpRequest {
     pub const UMEM_VALID: u32 = 1 << 31;
 }
 
-/// A change of state, 272 bytes (PRM `rst2init_qp_in`, `init2rtr_qp_in`, `rtr2rts_qp_in`, `sqd2rts_qp_in`).
+/// A request that changes the state of a queue pair, 272 bytes (PRM `rst2init_qp_in`, `init2rtr_qp_in`,
+/// `rtr2rts_qp_in`, `sqd2rts_qp_in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ModifyQpRequest {
-    /// Command.
+    /// Opcode and variant of the command.
     pub header: RequestHeader,
-    /// Queue pair, in the low 24 bits.
+    /// Number of the queue pair, in the low 24 bits.
     pub qpn: U32,
     /// Reserved.
     pub reserved0: U32,
-    /// See [`QpOptional`].
+    /// Mask of optional fields, see [`QpOptional`].
     pub opt_param_mask: U32,
     /// Reserved.
     pub reserved1: U32,
@@ -78,36 +79,38 @@ pub struct ModifyQpRequest {
     pub reserved2: [U32; 4],
 }
 
-/// A change within a state, 464 bytes, with room for an extension (PRM `init2init_qp_in`, `rts2rts_qp_in`).
+/// A request that changes a queue pair and keeps its state, 464 bytes, with room for an extension of the
+/// context (PRM `init2init_qp_in`, `rts2rts_qp_in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct AdjustQpRequest {
-    /// Command.
+    /// Opcode and variant of the command.
     pub header: RequestHeader,
-    /// Queue pair, in the low 24 bits, and [`AdjustQpRequest::EXTENDED`].
+    /// Number of the queue pair, in the low 24 bits, and the bit [`AdjustQpRequest::EXTENDED`].
     pub qpn: U32,
     /// Reserved.
     pub reserved0: U32,
-    /// See [`QpOptional`].
+    /// Mask of optional fields, see [`QpOptional`].
     pub opt_param_mask: U32,
     /// Reserved.
     pub reserved1: U32,
-    /// The context.
+    /// The new values of the context's fields.
     pub qpc: Qpc,
     /// Reserved.
     pub reserved2: [U32; 2],
-    /// Bits 32 to 95 of the optional fields: [`AdjustQpRequest::SELECT_MMO`].
+    /// Bits 32 to 95 of the mask of optional fields: [`AdjustQpRequest::SELECT_MMO`].
     pub opt_param_mask_95_32: U64,
     /// First word of the context's extension, see [`QpcExtension`].
     pub extension: U32,
-    /// The rest of the extension, unused here.
+    /// The rest of the extension, unused by this library.
     pub extension_rest: [U32; 47],
 }
 
 impl AdjustQpRequest {
     /// `qpn`: the context has an extension (PRM `qpc_ext`).
     pub const EXTENDED: u32 = 1 << 31;
-    /// `opt_param_mask_95_32`: [`QpcExtension::mmo`] counts (`MLX5_QPC_OPT_MASK_32_INIT2INIT_MMO`).
+    /// `opt_param_mask_95_32`: the command reads [`QpcExtension::mmo`]
+    /// (`MLX5_QPC_OPT_MASK_32_INIT2INIT_MMO`).
     pub const SELECT_MMO: u64 = 1 << 3;
 }
 
@@ -117,7 +120,7 @@ impl AdjustQpRequest {
 pub struct QpcExtension {
     #[bits(29)]
     __: u32,
-    /// Memory-to-memory operations may be posted.
+    /// Software may post memory-to-memory operations to the queue pair.
     pub mmo: bool,
     #[bits(2)]
     __: u8,
@@ -127,15 +130,15 @@ pub struct QpcExtension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct QueryQpReply {
-    /// Status.
+    /// Status of the command.
     pub header: ReplyHeader,
     /// Reserved.
     pub reserved0: [U32; 2],
-    /// See [`QpOptional`].
+    /// Mask of optional fields, see [`QpOptional`].
     pub opt_param_mask: U32,
     /// Reserved.
     pub reserved1: U32,
-    /// The context.
+    /// The context of the queue pair.
     pub qpc: Qpc,
     /// Reserved.
     pub reserved2: [U32; 4],

@@ -9,13 +9,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct PathFlags {
-    /// Entry of the partition key table.
+    /// Index in the table of partition keys.
     pub pkey_index: u16,
     #[bits(14)]
     __: u16,
-    /// Adaptive routing.
+    /// The path uses adaptive routing.
     pub free_ar: bool,
-    /// Force loopback: the peer is on this device.
+    /// Forced loopback: the peer is on this device.
     pub fl: bool,
 }
 
@@ -44,11 +44,11 @@ pub struct PathHops {
     pub stat_rate: u8,
     #[bits(4)]
     __: u8,
-    /// Entry of the own GID table.
+    /// Index of the source GID in the port's GID table.
     pub src_addr_index: u8,
     #[bits(3)]
     __: u8,
-    /// Time-out for acknowledgements: 4.096 us * 2^n, 0 for none.
+    /// Code n of the time-out for acknowledgements: 4.096 us * 2^n, or no time-out for 0.
     #[bits(5, into = low8::<5>)]
     pub ack_timeout: u8,
 }
@@ -72,19 +72,19 @@ pub struct PathFlow {
 pub struct PathUdp {
     /// UDP source port (RoCE v2).
     pub udp_sport: u16,
-    /// DSCP.
+    /// Differentiated services code point.
     #[bits(6, into = low8::<6>)]
     pub dscp: u8,
-    /// ECN bits.
+    /// Bits of explicit congestion notification.
     #[bits(2, into = low8::<2>)]
     pub ecn: u8,
-    /// Take the Ethernet priority from here.
+    /// The device takes the Ethernet priority from this path.
     pub f_eth_prio: bool,
     #[bits(1)]
     __: u8,
-    /// Take the ECN bits from here.
+    /// The device takes the ECN bits from `ecn`.
     pub f_ecn: bool,
-    /// Take the DSCP from here.
+    /// The device takes the DSCP from `dscp`.
     pub f_dscp: bool,
     #[bits(4)]
     __: u8,
@@ -94,7 +94,7 @@ pub struct PathUdp {
 #[bitfield(u16, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct PathPort {
-    /// Port of the device, from 1.
+    /// Number of the device's port, from 1.
     pub vhca_port_num: u8,
     /// InfiniBand service level.
     #[bits(4, into = low8::<4>)]
@@ -102,7 +102,7 @@ pub struct PathPort {
     /// Ethernet priority.
     #[bits(3, into = low8::<3>)]
     pub eth_prio: u8,
-    /// Drop eligible.
+    /// Packets are eligible for dropping.
     pub dei_cfi: bool,
 }
 
@@ -112,19 +112,19 @@ pub struct PathPort {
 )]
 #[repr(C)]
 pub struct AddressPath {
-    /// See [`PathFlags`].
+    /// Partition key, routing and loopback, see [`PathFlags`].
     pub flags: U32,
-    /// See [`PathLid`].
+    /// InfiniBand address of a path, see [`PathLid`].
     pub lid: U32,
-    /// See [`PathHops`].
+    /// Time-out and limits of a path, see [`PathHops`].
     pub hops: U32,
-    /// See [`PathFlow`].
+    /// Traffic class and flow label of a path, see [`PathFlow`].
     pub flow: U32,
     /// GID or IP address of the peer.
     pub rgid_rip: [u8; 16],
-    /// See [`PathUdp`].
+    /// UDP port and DSCP of a RoCE path, see [`PathUdp`].
     pub udp: U32,
-    /// See [`PathPort`].
+    /// Priority and port of a path, see [`PathPort`].
     pub port: U16,
     /// MAC address of the peer, or of the next hop to it.
     pub rmac: [u8; 6],
@@ -136,7 +136,7 @@ pub struct AddressPath {
 pub struct QpcState {
     #[bits(2)]
     __: u8,
-    /// Padding of receives.
+    /// How the device pads received data in memory, as a code.
     #[bits(2, into = low8::<2>)]
     pub end_padding_mode: u8,
     #[bits(7)]
@@ -175,7 +175,7 @@ impl QpcState {
     pub const ERROR: u8 = 6;
     /// `st`: reliable connection.
     pub const RELIABLE_CONNECTION: u8 = 0;
-    /// `pm_state`: migrated, the state of queue pairs without a second path.
+    /// `pm_state`: migrated, which is also the state of queue pairs without a second path.
     pub const MIGRATED: u8 = 3;
 }
 
@@ -188,13 +188,13 @@ pub struct QpcPd {
     pub pd: u32,
     #[bits(2)]
     __: u8,
-    /// Stop the send queue at a signature error.
+    /// The send queue stops at a signature error.
     pub drain_sigerr: bool,
     #[bits(3)]
     __: u8,
-    /// No multicast to the own port.
+    /// The device does not loop multicast packets back to the port that sent them.
     pub block_lb_mc: bool,
-    /// Work requests carry a checksum.
+    /// Work requests carry a checksum of themselves (WQE signature).
     pub wq_signature: bool,
 }
 
@@ -206,30 +206,30 @@ pub struct QpcSizes {
     __: u8,
     /// Receive requests may use the reserved local key.
     pub rlky: bool,
-    /// Data is written in order.
+    /// The device writes received data in order.
     pub data_in_order: bool,
     /// Format of time stamps.
     #[bits(2, into = low8::<2>)]
     pub ts_format: u8,
     #[bits(3)]
     __: u8,
-    /// Logarithm of the 64-byte blocks of the send queue.
+    /// Base-2 logarithm of the send queue's size in blocks.
     #[bits(4, into = low8::<4>)]
     pub log_sq_size: u8,
     /// The queue pair has no send queue.
     pub no_sq: bool,
-    /// Logarithm of the octowords of a receive slot.
+    /// Base-2 logarithm of a receive slot's size in octowords.
     #[bits(3, into = low8::<3>)]
     pub log_rq_stride: u8,
-    /// Logarithm of the slots of the receive queue.
+    /// Base-2 logarithm of the receive queue's size in slots.
     #[bits(4, into = low8::<4>)]
     pub log_rq_size: u8,
     #[bits(1)]
     __: u8,
-    /// Logarithm of the longest message in bytes.
+    /// Base-2 logarithm of the longest message in bytes.
     #[bits(5, into = low8::<5>)]
     pub log_msg_max: u8,
-    /// Largest packet, as a code: 1 is 256 bytes, 5 is 4096.
+    /// Size of the largest packet, as a code: 1 is 256 bytes, 5 is 4096.
     #[bits(3, into = low8::<3>)]
     pub mtu: u8,
 }
@@ -241,7 +241,7 @@ pub struct QpcUar {
     /// Number of the UAR page.
     #[bits(24, into = low32::<24>)]
     pub uar_page: u32,
-    /// Set of counters.
+    /// Number of the set of counters that count events of the queue pair.
     pub counter_set_id: u8,
 }
 
@@ -249,10 +249,10 @@ pub struct QpcUar {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcPeer {
-    /// Queue pair of the peer.
+    /// Number of the peer's queue pair.
     #[bits(24, into = low32::<24>)]
     pub remote_qpn: u32,
-    /// Logarithm of the page size of the rings, less 12.
+    /// Base-2 logarithm of the page size of the rings, less 12.
     #[bits(5, into = low8::<5>)]
     pub log_page_size: u8,
     #[bits(3)]
@@ -271,7 +271,7 @@ pub struct QpcRetry {
     /// Remaining retries when the peer has no receive request.
     #[bits(3, into = low8::<3>)]
     pub cur_rnr_retry: u8,
-    /// Fast registration.
+    /// The queue pair may post fast registrations.
     pub fre: bool,
     #[bits(1)]
     __: u8,
@@ -283,39 +283,39 @@ pub struct QpcRetry {
     pub retry_count: u8,
     #[bits(2)]
     __: u8,
-    /// Logarithm of the RDMA READs and atomics in flight as requester.
+    /// Base-2 logarithm of the largest number of RDMA READs and atomics in flight as requester.
     #[bits(3, into = low8::<3>)]
     pub log_sra_max: u8,
     #[bits(4)]
     __: u8,
-    /// Logarithm of the packets between requests for acknowledgement.
+    /// Base-2 logarithm of the number of packets from one request for acknowledgement to the next.
     #[bits(4, into = low8::<4>)]
     pub log_ack_req_freq: u8,
 }
 
-/// The rights of the peer.
+/// The rights of the peer, and the place of the rings.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcRights {
     #[bits(6)]
     __: u8,
-    /// Offset of the rings in their first page, in blocks of 64 bytes.
+    /// Offset of the rings in their first page, in units of 64 bytes.
     #[bits(6, into = low8::<6>)]
     pub page_offset: u8,
     #[bits(1)]
     __: u8,
-    /// Atomics.
+    /// The peer's right to atomics.
     pub rae: bool,
-    /// RDMA WRITE.
+    /// The peer's right to RDMA WRITE.
     pub rwe: bool,
-    /// RDMA READ.
+    /// The peer's right to RDMA READ.
     pub rre: bool,
-    /// Kind of atomics.
+    /// Kind of atomics that the peer may request, as a code.
     #[bits(4, into = low8::<4>)]
     pub atomic_mode: u8,
     #[bits(1)]
     __: u8,
-    /// Logarithm of the RDMA READs and atomics in flight as responder.
+    /// Base-2 logarithm of the largest number of RDMA READs and atomics in flight as responder.
     #[bits(3, into = low8::<3>)]
     pub log_rra_max: u8,
     __: u8,
@@ -328,7 +328,8 @@ pub struct QpcReceive {
     /// Number of the next packet to receive.
     #[bits(24, into = low32::<24>)]
     pub next_rcv_psn: u32,
-    /// How long the peer waits before a retry, as a code of the InfiniBand specification.
+    /// How long the peer waits before a retry when this side has no receive request, as a code of the
+    /// InfiniBand specification.
     #[bits(5, into = low8::<5>)]
     pub min_rnr_nak: u8,
     #[bits(3)]
@@ -339,10 +340,10 @@ pub struct QpcReceive {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcReceiveQueue {
-    /// Number of a shared receive queue.
+    /// Number of the shared receive queue, for [`QpcReceiveQueue::SHARED`].
     #[bits(24, into = low32::<24>)]
     pub srqn_rmpn_xrqn: u32,
-    /// [`QpcReceiveQueue::REGULAR`], [`QpcReceiveQueue::SHARED`] or [`QpcReceiveQueue::NONE`].
+    /// Kind: [`QpcReceiveQueue::REGULAR`], [`QpcReceiveQueue::SHARED`] or [`QpcReceiveQueue::NONE`].
     #[bits(3, into = low8::<3>)]
     pub rq_type: u8,
     #[bits(5)]
@@ -352,7 +353,7 @@ pub struct QpcReceiveQueue {
 impl QpcReceiveQueue {
     /// `rq_type`: the queue pair has its own receive queue.
     pub const REGULAR: u8 = 0;
-    /// `rq_type`: the shared receive queue `srqn_rmpn_xrqn`.
+    /// `rq_type`: the queue pair uses the shared receive queue `srqn_rmpn_xrqn`.
     pub const SHARED: u8 = 1;
     /// `rq_type`: the queue pair has no receive queue (`ZERO_SIZE_RQ`).
     pub const NONE: u8 = 3;
@@ -362,9 +363,9 @@ impl QpcReceiveQueue {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcScatter {
-    /// Scatter to completion entries as responder; 0 for never.
+    /// When a responder writes received data into completion entries, as a code; 0 for never.
     pub cs_res: u8,
-    /// Scatter to completion entries as requester; 0 for never.
+    /// When a requester writes received data into completion entries, as a code; 0 for never.
     pub cs_req: u8,
     __: u16,
 }
@@ -375,7 +376,7 @@ pub struct QpcScatter {
 pub struct QpcDoorbell {
     #[bits(28)]
     __: u32,
-    /// The record is in user memory, at offset `dbr_addr`.
+    /// The doorbell record is in user memory, at the offset in [`Qpc::dbr_addr`].
     pub dbr_umem_valid: bool,
     #[bits(3)]
     __: u8,
@@ -385,31 +386,31 @@ pub struct QpcDoorbell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Qpc {
-    /// See [`QpcState`].
+    /// State, service type and path migration, see [`QpcState`].
     pub state: U32,
-    /// See [`QpcPd`].
+    /// Flags and protection domain of a queue pair, see [`QpcPd`].
     pub pd: U32,
-    /// See [`QpcSizes`].
+    /// Sizes of a queue pair, see [`QpcSizes`].
     pub sizes: U32,
-    /// See [`QpcUar`].
+    /// Doorbell page of a queue pair, see [`QpcUar`].
     pub uar: U32,
     /// User index, in the low 24 bits.
     pub user_index: U32,
-    /// See [`QpcPeer`].
+    /// Page size and peer of a queue pair, see [`QpcPeer`].
     pub peer: U32,
     /// The path to the peer.
     pub primary_path: AddressPath,
-    /// Unused here.
+    /// Unused by this library.
     pub secondary_path: AddressPath,
-    /// See [`QpcRetry`].
+    /// Retries of a queue pair, see [`QpcRetry`].
     pub retry: U32,
     /// Reserved.
     pub reserved0: U32,
     /// Number of the next packet to send, in the low 24 bits.
     pub next_send_psn: U32,
-    /// Completion queue of sends, in the low 24 bits.
+    /// Number of the completion queue for send requests, in the low 24 bits.
     pub cqn_snd: U32,
-    /// Unused here.
+    /// Unused by this library.
     pub deth_sqpn: U32,
     /// Reserved.
     pub reserved1: U32,
@@ -417,41 +418,41 @@ pub struct Qpc {
     pub last_acked_psn: U32,
     /// Number of the next message to send, in the low 24 bits.
     pub ssn: U32,
-    /// See [`QpcRights`].
+    /// The rights of the peer, see [`QpcRights`].
     pub rights: U32,
-    /// See [`QpcReceive`].
+    /// Receiver-not-ready timer and receive counter, see [`QpcReceive`].
     pub receive: U32,
-    /// Unused here.
+    /// Unused by this library.
     pub xrcd: U32,
-    /// Completion queue of receives, in the low 24 bits.
+    /// Number of the completion queue for receive requests, in the low 24 bits.
     pub cqn_rcv: U32,
     /// Address of the doorbell record, or its offset in user memory.
     pub dbr_addr: U64,
-    /// Unused here.
+    /// Unused by this library.
     pub q_key: U32,
-    /// See [`QpcReceiveQueue`].
+    /// Kind of receive queue, see [`QpcReceiveQueue`].
     pub receive_queue: U32,
     /// Number of the last message that was received, in the low 24 bits.
     pub rmsn: U32,
-    /// Block of the send queue that the device executes next.
+    /// Number of the send queue's block that the device executes next.
     pub hw_sq_wqebb_counter: U16,
-    /// Block after the last request that software has published.
+    /// Number of the block after the last send request that software has published.
     pub sw_sq_wqebb_counter: U16,
-    /// Receive requests that the device has taken.
+    /// Number of receive requests that the device has taken.
     pub hw_rq_counter: U32,
-    /// Receive requests that software has published.
+    /// Number of receive requests that software has published.
     pub sw_rq_counter: U32,
     /// Reserved.
     pub reserved2: U32,
-    /// See [`QpcScatter`].
+    /// The destination of received data: memory, or completion entries, see [`QpcScatter`].
     pub scatter: U32,
-    /// Unused here.
+    /// Unused by this library.
     pub dc_access_key: U64,
-    /// See [`QpcDoorbell`].
+    /// The place of the doorbell record, see [`QpcDoorbell`].
     pub doorbell: U32,
     /// Reserved.
     pub reserved3: [U32; 4],
-    /// User memory of the doorbell record.
+    /// Number of the user memory that holds the doorbell record.
     pub dbr_umem_id: U32,
 }
 

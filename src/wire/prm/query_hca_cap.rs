@@ -1,34 +1,35 @@
-//! QUERY_HCA_CAP: capabilities of the device.
+//! QUERY_HCA_CAP: the command that returns capabilities of the device.
 
 use super::command::{ReplyHeader, RequestHeader};
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// `op_mod` of the request: the general capabilities.
+/// `op_mod` of the request: selects the general capabilities.
 pub const GENERAL: u16 = 0 << 1;
 
-/// `op_mod` of the request: the RoCE capabilities (PRM: type 4).
+/// `op_mod` of the request: selects the RoCE capabilities (PRM: type 4).
 pub const ROCE: u16 = 4 << 1;
 
-/// `op_mod` of the request: the crypto capabilities (PRM: type 0x1a).
+/// `op_mod` of the request: selects the crypto capabilities (PRM: type 0x1a).
 pub const CRYPTO: u16 = 0x1a << 1;
 
-/// `op_mod` of the request, added to the type: the capabilities in force, not the possible ones.
+/// `op_mod` of the request, added to the code of the capabilities: selects the capabilities in force. Without
+/// this bit, the request selects the possible ones.
 pub const CURRENT: u16 = 1;
 
-/// Bytes of capabilities in a reply. Only the first 256 of each page are known.
+/// Number of bytes of capabilities in a reply.
 pub const CAPABILITY_BYTES: usize = 4096;
 
-/// Bytes of the capabilities that this library reads.
+/// Number of bytes at the beginning of the capabilities that this library reads.
 pub const KNOWN_BYTES: usize = 256;
 
-/// Request, 16 bytes (PRM `query_hca_cap_in`). Its `op_mod` selects the capabilities.
+/// The request QUERY_HCA_CAP, 16 bytes (PRM `query_hca_cap_in`). Its `op_mod` selects the capabilities.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct QueryHcaCapRequest {
-    /// Command and page.
+    /// Opcode of the command, and the `op_mod` that selects the capabilities.
     pub header: RequestHeader,
     /// The function that is queried; 0 for the function that owns the command queue.
     pub function: U32,
@@ -36,17 +37,18 @@ pub struct QueryHcaCapRequest {
     pub reserved: U32,
 }
 
-/// Reply, 4112 bytes (PRM `query_hca_cap_out`).
+/// The reply to QUERY_HCA_CAP, 4112 bytes (PRM `query_hca_cap_out`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct QueryHcaCapReply {
-    /// Status.
+    /// Status of the command.
     pub header: ReplyHeader,
     /// Reserved.
     pub reserved: [U32; 2],
-    /// The page that was asked for, see [`super::general_capabilities`] and [`super::crypto_capabilities`].
+    /// The beginning of the selected capabilities, see [`super::general_capabilities`],
+    /// [`super::roce_capabilities`] and [`super::crypto_capabilities`].
     pub known: [u8; KNOWN_BYTES],
-    /// The rest of the page.
+    /// The rest of the selected capabilities, which this library does not read.
     pub rest: [u8; CAPABILITY_BYTES - KNOWN_BYTES],
 }
 

@@ -16,9 +16,9 @@ pub struct RoceFlags {
     pub qp_ts_format: u8,
     #[bits(23)]
     __: u32,
-    /// Reliable connections can loop back with RoCE on.
+    /// Reliable connections can loop back while RoCE is on.
     pub fl_rc_qp_when_roce_enabled: bool,
-    /// Reliable connections can loop back with RoCE off.
+    /// Reliable connections can loop back while RoCE is off.
     pub fl_rc_qp_when_roce_disabled: bool,
     #[bits(5)]
     __: u8,
@@ -28,15 +28,15 @@ pub struct RoceFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RoceCapabilityBits {
-    /// See [`RoceFlags`].
+    /// Time stamps and loopback, see [`RoceFlags`].
     pub flags: U32,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved0: [U32; 5],
     /// The highest UDP source port of RoCE v2.
     pub max_src_udp_port: U16,
     /// The lowest UDP source port of RoCE v2.
     pub min_src_udp_port: U16,
-    /// Not read here.
+    /// Not read by this library.
     pub reserved1: [U32; 57],
 }
 
