@@ -1,4 +1,4 @@
-//! Signatures and crypto properties to BSFs and PSVs (PRM `bsf`).
+//! Encodes signatures and crypto properties as BSFs (PRM `bsf`), and seeds as start values of PSVs.
 
 use crate::mkey::{
     BlockSignature, Crypto, Digest, DigestSpan, Domain, Escape, Guard, Signature, T10Dif, XtsEngine,
@@ -12,8 +12,8 @@ use crate::wire::psv::TransientSignature;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::transmute;
 
-/// Returns the BSF of a signature without the numbers of the PSVs. Without a signature, the BSF lets data
-/// pass. `size` is one of the codes of [`BsfSize`].
+/// Returns the BSF of a signature; the numbers of its PSVs are still 0. For `None`, returns a BSF that lets
+/// data pass. `size` is one of the codes of [`BsfSize`].
 pub(crate) fn signature(signature: Option<&BlockSignature>, size: u8) -> SignatureBsf {
     let mut size_sbs = BsfSize::new().with_size(size);
     let mut bsf = SignatureBsf { raw_data_size: U32::MAX_VALUE, ..SignatureBsf::default() };
@@ -38,8 +38,8 @@ pub(crate) fn signature(signature: Option<&BlockSignature>, size: u8) -> Signatu
     bsf
 }
 
-/// Returns the BSF of a digest without the number of bytes of data. If the digest uses the mkey's own PSV,
-/// the number of the PSV is missing too. `size` is one of the codes of [`BsfSize`].
+/// Returns the BSF of a digest. The caller adds the number of data bytes, and the number of the PSV if the
+/// digest uses the mkey's own PSV. `size` is one of the codes of [`BsfSize`].
 pub(crate) fn digest(digest: &Digest, size: u8) -> SignatureBsf {
     let Digest { domain, seed, span } = *digest;
     let seed = match seed {
@@ -85,7 +85,7 @@ pub(crate) fn crypto(crypto: &Crypto, engine: XtsEngine, size: u8) -> CryptoBsf 
     }
 }
 
-/// Returns the block format selector of a signature, without the number of the PSV.
+/// Returns the word with the block format selector of a signature; the number of its PSV is still 0.
 fn format_selector(signature: &Signature) -> U32 {
     let (base, seed) = match signature {
         Signature::T10Dif(_) => return U32::ZERO,
@@ -100,7 +100,7 @@ fn format_selector(signature: &Signature) -> U32 {
     U32::new(BfsPsv::new().with_bfs(base | BfsPsv::REPEAT | seed).into_bits())
 }
 
-/// Returns the inline section of a signature.
+/// Returns the inline T10-DIF section of a signature.
 fn inline_dif(signature: &Signature) -> InlineDif {
     let Signature::T10Dif(dif) = *signature else { return InlineDif::NONE };
     let T10Dif { guard, seed, app_tag, ref_tag, ref_remap, escape } = dif;
@@ -148,7 +148,7 @@ pub(crate) fn psv_start(signature: &Signature) -> TransientSignature {
     transmute!(U64::new(seed))
 }
 
-/// Returns the start value of the PSV of a CRC of 32 bits.
+/// Returns the start value of the PSV of a 32-bit CRC.
 pub(crate) fn crc32_start(seed: Seed) -> TransientSignature {
     transmute!(U64::new(match seed {
         Seed::Ones => 0xffff_ffff_0000_0000,

@@ -15,12 +15,13 @@ pub(crate) struct RequestFlags(u32);
 impl RequestFlags {
     /// No fence, no event, and a completion only after an error.
     pub(crate) const NONE: Self = Self::new(FmCeSe::new());
-    /// Waits until earlier changes of mkeys are done (small fence), so that the request does not overtake the
-    /// changes. Devices that need a strong fence use [`RequestFlags::AFTER_UMR_STRONG`].
+    /// Makes the request wait until earlier changes of mkeys are done (small fence). Some devices need
+    /// [`RequestFlags::AFTER_UMR_STRONG`] instead.
     pub(crate) const AFTER_UMR: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_SMALL));
-    /// As [`RequestFlags::AFTER_UMR`], for devices that need a strong fence.
+    /// Makes the request wait until all earlier requests are done (strong fence), for devices on which the
+    /// small fence is not enough after a change of an mkey.
     pub(crate) const AFTER_UMR_STRONG: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_STRONG));
-    /// Waits until earlier reads and atomics are done.
+    /// Makes the request wait until earlier reads and atomics are done.
     pub(crate) const FENCED: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_FENCE));
     /// Asks for a completion of the request.
     pub(crate) const SIGNALED: Self = Self::new(FmCeSe::new().with_ce(FmCeSe::CE_ALWAYS));
@@ -56,13 +57,13 @@ impl RequestFlags {
         Self(self.0 & !other.0)
     }
 
-    /// Returns the flags without a completion.
+    /// Returns the flags without the one that asks for a completion.
     #[inline]
     pub(crate) const fn silent(self) -> Self {
         self.without(Self::SIGNALED)
     }
 
-    /// Returns the flags as a control segment has them.
+    /// Returns the flags as the byte of a control segment.
     pub(crate) const fn bits(self) -> FmCeSe {
         FmCeSe::from_bits(self.0 as u8)
     }
@@ -76,33 +77,34 @@ impl RequestFlags {
 /// The fields of a control segment, without opcode and size.
 #[derive(Clone, Copy)]
 pub(crate) struct ControlFields {
-    /// Number of the queue pair, at its place in the first word of a control segment, see [`qpn_bits`].
+    /// Number of the queue pair, shifted to its place in the first 8 bytes of a control segment, see
+    /// [`qpn_bits`].
     pub(crate) qpn: u64,
     /// Number of the request's first block.
     pub(crate) begin: u64,
     /// The flags that the request asks for.
     pub(crate) flags: RequestFlags,
     /// The flags that the queue adds: a completion if each request of the queue gets one (`signal_all`), and
-    /// a fence if the request asks for none.
+    /// a fence, which counts only if `flags` has none.
     pub(crate) default: RequestFlags,
 }
 
 impl ControlFields {
-    /// Returns the fields of a work request without a completion, even if all other requests complete.
+    /// Returns the fields of a work request without a completion, even if the queue gives each request one.
     #[inline]
     pub(crate) const fn silent(self) -> Self {
         Self { flags: self.flags.silent(), default: self.default.silent(), ..self }
     }
 }
 
-/// Returns the number of a queue pair, at its place in the first word of a control segment.
+/// Returns the number of a queue pair, shifted to its place in the first 8 bytes of a control segment.
 pub(crate) const fn qpn_bits(qpn: Qpn) -> u64 {
     (qpn.get() as u64) << 8
 }
 
-/// Writes a control segment as two words of 8 bytes, because the doorbell reads the first word back. A core
-/// forwards a store to a load only if the store covers all bytes of the load. Otherwise the load waits until
-/// the store has reached the cache.
+/// Writes a control segment as two words of 8 bytes, because the doorbell reads the first word back. A CPU
+/// core forwards a store to a load only if the store covers all bytes of the load. After a store in parts,
+/// the load would wait until the parts have reached the cache.
 #[inline]
 pub(crate) fn write(
     segment: &mut Octoword,
@@ -112,19 +114,19 @@ pub(crate) fn write(
     imm: u32,
 ) {
     let ControlFields { qpn, begin, flags, default } = fields;
-    // See OpcodeWord, QpnDs and ControlSegment. Blocks count modulo 2^16, and a size has six bits.
+    // The words of OpcodeWord, QpnDs and ControlSegment. Block numbers count modulo 2^16; a size has 6 bits.
     let first = u64::from(begin as u16) << 40 | u64::from(opcode.0) << 32 | qpn | octowords as u64;
     let second = u64::from(flags.with_default(default).0) << 32 | u64::from(imm);
     *segment = transmute!([U64::new(first), U64::new(second)]);
 }
 
-/// Returns the first dword of a NOP that begins at block number `begin`.
+/// Returns the first 4 bytes of a NOP that begins at block number `begin`.
 pub(crate) const fn nop_start(begin: u64) -> [u8; 4] {
     OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(begin as u16).into_bits().to_be_bytes()
 }
 
-/// Splits blocks into the work requests that they hold. Each request ends at its size: the device ignores the
-/// rest of its last block.
+/// Splits blocks into the work requests that they hold. Each request ends where its size says, because the
+/// device ignores the rest of the last block.
 #[cfg(test)]
 pub(crate) fn split_requests(blocks: &[u8]) -> std::vec::Vec<std::vec::Vec<u8>> {
     use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};

@@ -13,8 +13,8 @@ use zerocopy::{Immutable, IntoBytes, transmute};
 /// Local memory of a data-path request or of a receive request. The layout is that of `struct ibv_sge`.
 ///
 /// For an mkey of this library, the address is an offset in the mkey's space. Address and length then count
-/// bytes as they are on the wire. Posting checks the length: 1 to [`Sge::MAX_BYTES`]. The device reads a
-/// length of 0 as 2 GiB, so leave an empty segment out.
+/// bytes as they are on the wire. Posting refuses a length outside of 1 to [`Sge::MAX_BYTES`]: the device
+/// would read a length of 0 as 2 GiB. An empty segment must be left out.
 ///
 /// ```
 /// use mlx5_mkey::{types::Key, wqe::Sge};
@@ -28,14 +28,14 @@ use zerocopy::{Immutable, IntoBytes, transmute};
 pub struct Sge {
     /// Address of the first byte.
     pub address: u64,
-    /// Bytes, 1 to [`Sge::MAX_BYTES`].
+    /// Length in bytes, 1 to [`Sge::MAX_BYTES`].
     pub length: u32,
     /// Local key of the memory.
     pub lkey: Key,
 }
 
 impl Sge {
-    /// The longest segment, in bytes: the length has 31 bits.
+    /// The largest length of a segment in bytes: the length has 31 bits.
     pub const MAX_BYTES: u32 = DataSegment::MAX_BYTES;
 
     /// Returns the segment in wire form.
@@ -45,7 +45,8 @@ impl Sge {
         transmute!([U64::new(u64::from(length) << 32 | u64::from(lkey.get())), U64::new(address)])
     }
 
-    /// Refuses a length that a data segment cannot have.
+    /// Checks that the device takes the length of the segment. `index` is the segment's number, for the
+    /// error.
     #[inline]
     pub(crate) const fn check_length(&self, index: usize) -> Result<(), PostError> {
         if self.length.wrapping_sub(1) < Self::MAX_BYTES { Ok(()) } else { Err(self.wrong_length(index)) }
@@ -83,7 +84,7 @@ pub struct Remote {
     pub rkey: Key,
 }
 
-/// A place in memory of this side, for a copy.
+/// A place in the memory of this side: source or target of a copy.
 ///
 /// ```
 /// use mlx5_mkey::error::PostError;
@@ -138,14 +139,14 @@ impl<'a, const N: usize> From<&'a [Sge; N]> for Payload<'a> {
     }
 }
 
-/// The operands of an atomic on 8 bytes of the peer's memory.
+/// The operands of an atomic: the value to swap in or to add, and the value to compare with.
 #[derive(Clone, Copy)]
 pub(crate) struct Operands {
     pub(crate) swap_add: u64,
     pub(crate) compare: u64,
 }
 
-/// A data-path request in parts, in the order in which they are written.
+/// The parts of a data-path request, in the order in which they stand in the request.
 #[derive(Clone, Copy)]
 pub(crate) struct DataPath<'a> {
     pub(crate) opcode: Opcode,
@@ -171,13 +172,13 @@ impl<'a> DataPath<'a> {
         1 + self.remote.is_some() as usize + self.atomic.is_some() as usize + data
     }
 
-    /// Writes the request. The rest of the last block stays as before, because the device reads only the
-    /// request's size.
+    /// Writes the request. The rest of the last block stays as before, because the device reads only as many
+    /// octowords as the request has.
     ///
     /// # Errors
     /// [`PostError::SgeEmpty`], [`PostError::SgeTooLong`].
-    // Inlined: with a call, an RDMA WRITE takes 100 % more instructions on x86-64. On Cortex-A72, rows of the
-    // bench take 31 to 140 % more.
+    // This function is inlined: with a call, an RDMA WRITE takes 100 % more instructions on x86-64, and rows
+    // of the bench on Cortex-A72 take 31 to 140 % more.
     #[inline(always)]
     pub(crate) fn write(&self, blocks: &mut [Block], fields: ControlFields) -> Result<(), PostError> {
         let mut slots = blocks.as_flattened_mut().iter_mut();
@@ -185,7 +186,7 @@ impl<'a> DataPath<'a> {
             control::write(ctrl, self.opcode, self.octowords(), fields, self.imm);
         }
         if let Some(Remote { address, rkey }) = self.remote {
-            // See RemoteAddressSegment: the key, followed by zeros.
+            // The second half of a RemoteAddressSegment: the key, followed by zeros.
             put(&mut slots, transmute!([U64::new(address), U64::new(u64::from(rkey.get()) << 32)]));
         }
         if let Some(Operands { swap_add, compare }) = self.atomic {
@@ -206,7 +207,7 @@ impl<'a> DataPath<'a> {
     }
 }
 
-/// Writes the next octoword.
+/// Writes an octoword into the next slot.
 #[inline]
 fn put(slots: &mut IterMut<'_, Octoword>, octoword: Octoword) {
     if let Some(slot) = slots.next() {
@@ -214,7 +215,7 @@ fn put(slots: &mut IterMut<'_, Octoword>, octoword: Octoword) {
     }
 }
 
-/// Writes the inline header and the bytes, padded with zeros to a whole octoword.
+/// Writes the inline header and `bytes`, padded with zeros to a whole octoword.
 fn inline(slots: IterMut<'_, Octoword>, bytes: &[u8]) {
     let header = InlineHeader { byte_count: U32::new(bytes.len() as u32 | InlineHeader::INLINE) };
     let octowords = (size_of_val(&header) + bytes.len()).div_ceil(OCTOWORD_BYTES);

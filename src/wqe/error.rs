@@ -1,46 +1,46 @@
-//! Requests that cannot be encoded or posted.
+//! The error of requests that cannot be encoded or posted.
 
 use crate::mkey::error::{ConfigError, PoolError};
 use crate::wire::MAX_WQE_OCTOWORDS;
 use crate::wire::data::DataSegment;
 use core::fmt;
 
-/// A request that could not be posted. Posted requests, counters and mkey state are as before.
+/// Why a request was refused. Posted requests, counters and the state of the mkey are as before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum PostError {
     /// The configuration does not fit the mkey or the queue.
     Config(ConfigError),
-    /// The send queue's ring has too few free blocks: take completions first. If the whole ring has fewer
-    /// than `needed` blocks, the request never fits.
+    /// The send queue's ring has too few free blocks. Taken completions free blocks. If the whole ring has
+    /// fewer than `needed` blocks, the request never fits.
     SendRingFull {
-        /// Blocks of 64 bytes that the request takes.
+        /// Number of blocks that the request takes.
         needed: u16,
-        /// Blocks that are free.
+        /// Number of free blocks.
         free: u16,
     },
-    /// The receive queue's ring has no free slot for the request: take completions first.
+    /// The receive queue's ring has no free slot for the request. Taken completions free slots.
     ReceiveRingFull {
-        /// Slots of the ring.
+        /// Number of slots of the ring.
         slots: u16,
     },
-    /// The send queue's limit of outstanding requests is reached: take completions first. Where the limit is
-    /// below `needed`, the request never fits.
+    /// The request would exceed the send queue's limit of outstanding requests. Taken completions make room.
+    /// If the limit is below `needed`, the request never fits.
     TooManyRequests {
-        /// Requests that this request counts as: the SET_PSVs of a signature count too.
+        /// Number of work requests that the request consists of, including the SET_PSVs of a signature.
         needed: u16,
-        /// Requests that may still be posted.
+        /// Number of work requests that may still be posted.
         free: u16,
     },
     /// The request has more data segments than the queue allows.
     TooManySges {
-        /// Entries given, or `u16::MAX`.
+        /// Number of data segments in the request, at most `u16::MAX`.
         sges: u16,
-        /// Entries that fit.
+        /// Largest number of data segments that the queue allows.
         max: u16,
     },
-    /// A data segment has no bytes.
+    /// The length of a data segment is 0.
     SgeEmpty {
         /// The number of the segment, counted from 0.
         index: u16,
@@ -54,12 +54,13 @@ pub enum PostError {
     },
     /// The inline data is longer than the queue allows.
     InlineTooLong {
-        /// Bytes given, or `u16::MAX`.
+        /// Number of bytes in the request, at most `u16::MAX`.
         length: u16,
-        /// Bytes that fit.
+        /// Largest number of bytes that the queue allows.
         max: u16,
     },
-    /// The control segment of a request that the caller built has an invalid size: 0, or over 63 octowords.
+    /// The control segment of a request that the caller built has an invalid size: 0, or more than 63
+    /// octowords.
     RawSize {
         /// The size in the control segment, in octowords of 16 bytes.
         octowords: u8,
@@ -67,28 +68,28 @@ pub enum PostError {
     /// A request that the caller built is shorter than its control segment says, or shorter than a control
     /// segment.
     RawTooShort {
-        /// Bytes that the request needs.
+        /// Number of bytes that the request needs.
         needed: u16,
-        /// Bytes given.
+        /// Number of bytes that the caller gave.
         have: u16,
     },
-    /// The queue was made for a queue pair without copies in memory.
+    /// The queue has no [`MemcpyConfig`](crate::wqe::MemcpyConfig), so it takes no copies in memory.
     MemcpyUnsupported,
-    /// A copy in memory has no bytes.
+    /// The length of a copy in memory is 0.
     MemcpyEmpty,
     /// A copy in memory is longer than the device's limit.
     MemcpyTooLong {
         /// The copy's length in MiB, rounded up.
         mebibytes: u16,
-        /// Logarithm of the device's limit in bytes.
+        /// Base-2 logarithm of the device's limit in bytes.
         log_max: u8,
     },
-    /// The position from which requests were to be cancelled is not one of an outstanding request.
+    /// No outstanding request begins at the position from which requests were to be cancelled.
     NotOutstanding {
         /// The position, a block number modulo 2^16.
         counter: u16,
     },
-    /// A handle names nothing that is in use in this pool.
+    /// The handle names no mkey or memory window that is in use in this pool.
     Pool(PoolError),
 }
 

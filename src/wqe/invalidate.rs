@@ -9,7 +9,7 @@ use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
 
-/// Blocks of a request that takes a key out of service.
+/// Number of blocks of the request that takes a key out of service.
 pub(crate) const BLOCKS: usize = UMR_HEAD_BLOCKS;
 
 /// Writes the UMR that takes a key out of service (`IBV_WR_LOCAL_INV`).

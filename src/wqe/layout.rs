@@ -1,7 +1,7 @@
-//! Layouts to translation entries (PRM `klm`, `struct mlx5_wqe_umr_repeat_block_seg`).
+//! Encodes layouts as translation entries (PRM `klm`, `struct mlx5_wqe_umr_repeat_block_seg`).
 //!
-//! Entries keep the caller's form until they are copied into the ring. The copy also checks and sums up the
-//! entries.
+//! Entries keep the caller's form until they are copied into the ring. The copy also checks the entries and
+//! sums up their lengths.
 
 use crate::mkey::error::ConfigError;
 use crate::mkey::{InterleavedEntry, KlmEntry, Layout, LayoutForm};
@@ -13,8 +13,8 @@ use zerocopy::transmute;
 
 /// The layout that a request writes into an mkey: a layout as users give it, or a list that is converted
 /// while it is copied into the ring.
-// A trait, because the compiler may not inline closures: with calls, a list of 4 entries takes 75 % more
-// instructions (x86-64).
+// This is a trait, because the compiler may choose to call a closure. With calls, a list of 4 entries takes
+// 75 % more instructions on x86-64.
 pub(crate) trait Lay {
     /// Returns the form of the layout.
     fn form(&self) -> LayoutForm;
@@ -43,7 +43,7 @@ impl Lay for Layout<'_> {
     }
 }
 
-/// A list of entries in the caller's own form.
+/// A list layout whose entries have a type of the caller.
 pub(crate) struct ListOf<'a, T, F> {
     pub(crate) entries: &'a [T],
     /// Converts the caller's entry to a KLM entry.
@@ -94,15 +94,16 @@ pub(crate) fn list<T>(
     Ok(sum.sum + entries.len() as u64)
 }
 
-/// The lengths of the written entries, each less 1. A valid length, 1 to 2^31, then has bit 31 clear.
+/// Sum and bitwise OR of the written entries' lengths, each less 1. Bit 31 of a valid length (1 to 2^31) less
+/// 1 is 0.
 struct Lengths {
     sum: u64,
-    /// Bitwise OR of all lengths less 1. At the end, bit 31 shows whether a length was out of range.
+    /// Bitwise OR of all lengths, each less 1. Its bit 31 shows whether any length was out of range.
     any: u32,
 }
 
 impl Lengths {
-    /// Counts an entry, and returns the entry in wire form.
+    /// Adds the length of an entry, and returns the entry in wire form.
     #[inline(always)]
     fn written(&mut self, entry: KlmEntry) -> Octoword {
         let (byte_count, key) = entry.length_and_key();

@@ -13,22 +13,22 @@ use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of}
 use zerocopy::big_endian::{U16, U64};
 use zerocopy::{transmute, transmute_mut};
 
-/// Blocks of a UMR whose lists are in memory. The last block holds the pointer.
+/// Number of blocks of a UMR whose lists are in memory. The last block holds the pointer to the lists.
 pub(crate) const POINTER_BLOCKS: usize = UMR_HEAD_BLOCKS + 1;
 
-/// Octowords of a UMR whose lists are in memory. The device takes no other size (DPDK: "Non-inline KLM UMR
-/// WQE size must be 9 WQE_DS").
+/// Number of octowords of a UMR whose lists are in memory. The device takes this size only (DPDK: "Non-inline
+/// KLM UMR WQE size must be 9 WQE_DS").
 const POINTER_OCTOWORDS: usize = UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + 1;
 
-/// The most blocks of a UMR without a layout (with two BSFs) and of its SET_PSVs (two).
+/// The largest number of blocks of a UMR without a layout, but with two BSFs, and of two SET_PSVs.
 const SCRATCH: usize = UMR_HEAD_BLOCKS + 2 + 2;
 
-/// Writes a UMR that takes its layout and its BSFs from memory, and `psvs` SET_PSVs. Returns the BSFs. Once
-/// the request is posted, the caller writes the BSFs behind the list ([`write_bsfs`]). Only as many of the
-/// returned BSFs are valid as the prepared configuration has.
+/// Writes a UMR that takes its layout and its BSFs from memory, and `psvs` SET_PSVs after it. Returns the
+/// BSFs, of which only the first [`PreparedConfig::bsf_count`] are valid. Once the request is posted, the
+/// caller writes the BSFs behind the list in memory ([`write_bsfs`]).
 ///
 /// # Errors
-/// [`ConfigError`] for a length that does not fit the BSFs.
+/// [`ConfigError`] if the BSFs cannot hold the length of the data.
 pub(crate) fn configure_by_pointer(
     blocks: &mut [Block],
     fields: ControlFields,
@@ -39,8 +39,8 @@ pub(crate) fn configure_by_pointer(
 ) -> Result<[Block; 2], ConfigError> {
     let mut scratch = [ZEROS; SCRATCH];
     let inline = UmrRequest::new(prepared, &Layout::List(&[]));
-    // The block numbers of the SET_PSVs follow the UMR with the pointer, not the inline UMR that is built
-    // here. Blocks count modulo 2^16.
+    // The SET_PSVs stand after the UMR with the pointer, whose size differs from that of the inline UMR that
+    // is built here. `begin` makes their block numbers right. Block numbers count modulo 2^16.
     let begin = fields.begin + (1 << 16) + POINTER_BLOCKS as u64 - inline.umr_blocks as u64;
     inline.write(&mut scratch, ControlFields { begin, ..fields }, mkey, psvs)?;
     let length = list.length();
@@ -65,14 +65,14 @@ pub(crate) fn configure_by_pointer(
     Ok([first, second])
 }
 
-/// Writes the BSFs of a prepared configuration behind a list.
+/// Writes the BSFs of a prepared configuration into memory, behind the entries of a list.
 pub(crate) fn write_bsfs(list: &mut RegisteredList<'_>, prepared: &PreparedConfig, bsfs: &[Block; 2]) {
     for (block, bsf) in list.behind().zip(bsfs).take(prepared.bsf_count()) {
         *block = transmute!(*bsf);
     }
 }
 
-/// Writes a UMR that replaces entries of a list, from number `first` on, by `entries`.
+/// Writes a UMR that replaces entries of an mkey's list, from number `first` on, by `entries`.
 ///
 /// # Errors
 /// [`ConfigError::EntryLength`].
@@ -90,7 +90,8 @@ pub(crate) fn replace(
     layout::list(list, entries, |entry| *entry).map(drop)
 }
 
-/// Writes a UMR that replaces entries of a list, from number `first` on, by the entries of `list` in memory.
+/// Writes a UMR that replaces entries of an mkey's list, from number `first` on, by the entries that `list`
+/// holds in memory.
 pub(crate) fn replace_by_pointer(
     blocks: &mut [Block],
     fields: ControlFields,
@@ -104,7 +105,7 @@ pub(crate) fn replace_by_pointer(
     }
 }
 
-/// Changes an already written UMR: its execution sets the length of the mkey.
+/// Changes an already written UMR, so that it also sets the length of the mkey.
 pub(crate) fn write_length(blocks: &mut [Block], length: u64) {
     let [[_, umr @ ..], context, ..] = blocks else { return };
     let umr: &mut UmrControlSegment = transmute_mut!(umr);
@@ -113,8 +114,8 @@ pub(crate) fn write_length(blocks: &mut [Block], length: u64) {
     context.len = U64::new(length);
 }
 
-/// Returns the last block of a UMR whose lists are in memory. The block's first octoword is the pointer; the
-/// request ends after it.
+/// Returns the last block of a UMR whose lists are in memory. The request ends after the block's first
+/// octoword, which is the pointer to the lists.
 fn pointer_block(list: &RegisteredList<'_>) -> Block {
     let mut block = ZEROS;
     let [pointer, ..] = &mut block;

@@ -1,4 +1,4 @@
-//! Copies in memory, without a peer.
+//! Requests that copy within the memory of this side, without a peer.
 
 use super::control::{self, ControlFields};
 use super::data_path::Local;
@@ -9,7 +9,7 @@ use crate::wqe::error::PostError;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
 
-/// Buffer and limit with which a send queue copies memory (`mlx5dv_wr_memcpy`).
+/// The opaque buffer and the limit of a send queue's copies in memory (`mlx5dv_wr_memcpy`).
 ///
 /// ```
 /// use mlx5_mkey::command::GeneralCapabilities;
@@ -26,19 +26,19 @@ use zerocopy::transmute;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MemcpyConfig {
     /// The opaque buffer: [`MemcpyConfig::OPAQUE_BYTES`] of memory with local write access. The device may
-    /// write its report of a copy there. No software reads the report, so all queue pairs of a protection
-    /// domain may share one buffer.
+    /// write its report of a copy into this buffer. Software ignores the report, so all queue pairs of a
+    /// protection domain may share one buffer.
     pub opaque: Local,
-    /// Logarithm of the longest copy in bytes. A value over 31 counts as 31.
+    /// Base-2 logarithm of the longest copy in bytes. A value over 31 counts as 31.
     pub log_max_bytes: u8,
 }
 
 impl MemcpyConfig {
-    /// Bytes of the opaque buffer, and also its alignment (rdma-core `MLX5_OPAQUE_BUF_LEN`).
+    /// Size and alignment of the opaque buffer in bytes (rdma-core `MLX5_OPAQUE_BUF_LEN`).
     pub const OPAQUE_BYTES: usize = 64;
 
-    /// Logarithm of the longest copy of any device: a data segment has 31 bits for the length, and a length
-    /// of 0 stands for 2^31.
+    /// Base-2 logarithm of the longest copy that a data segment can describe: the length has 31 bits, and a
+    /// length of 0 stands for 2^31.
     const MAX_LOG_BYTES: u8 = 31;
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Memcpy {
 }
 
 impl Memcpy {
-    /// Control segment, metadata, source and target.
+    /// Number of octowords of the request: control segment, metadata, source and target.
     pub(crate) const OCTOWORDS: usize = 4;
     pub(crate) const BLOCKS: usize = blocks_of(Self::OCTOWORDS);
 

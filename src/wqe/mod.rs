@@ -1,8 +1,8 @@
-//! Encodes requests into 64-byte blocks, and checks native values while writing them. Pure functions, without
-//! I/O or state.
+//! Encodes requests into blocks of 64 bytes, and checks the caller's values while writing them. All functions
+//! are pure: they have no I/O and no state.
 //!
-//! The number of blocks is known before the first byte is written. The caller reserves the blocks and passes
-//! them as a slice.
+//! The number of a request's blocks is known before its first byte is written. The caller reserves the blocks
+//! in a ring and passes them as a slice.
 //!
 //! ```
 //! use mlx5_mkey::error::PostError;

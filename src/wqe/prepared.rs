@@ -19,9 +19,8 @@ use zerocopy::transmute;
 
 /// A configuration of mkeys of one kind, checked and encoded: access rights, signature and crypto properties.
 ///
-/// [`configure_mkey`](crate::queue::SendRequest::configure_mkey) posts the configuration, any number of
-/// times, to any mkey of its kind, and takes the layout. Tweak, tags and DEK can be changed in place between
-/// posts.
+/// [`configure_mkey`](crate::queue::SendRequest::configure_mkey) posts the configuration with a layout, any
+/// number of times, to any mkey of the kind. Tweak, tags and DEK can be changed in place between posts.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{
@@ -47,7 +46,7 @@ use zerocopy::transmute;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PreparedConfig {
-    /// An mkey whose word is equal takes the configuration as it is encoded.
+    /// Kind of mkey and flags, as one word. An mkey with an equal word takes the configuration as encoded.
     kind_word: KindWord,
     kind: MkeyKind,
     config: MkeyConfig,
@@ -56,31 +55,31 @@ pub struct PreparedConfig {
     pub(super) umr: UmrControlSegment,
     /// The mkey context without tag and length.
     pub(super) context: MkeyContext,
-    /// The most bytes of memory that the mkey may map.
+    /// The largest number of bytes that an mkey with this configuration may map.
     pub(super) max_length: u64,
-    /// The BSF of the signature comes before that of crypto. Blocks from `bsf_count` on are not valid.
+    /// The encoded BSFs, that of the signature before that of crypto. Only the first `bsf_count` are valid.
     pub(super) bsfs: [Block; 2],
     bsf_count: u8,
-    /// The BSFs contain the exact length of the data.
+    /// The BSFs contain the exact length of the data, instead of all ones.
     exact_size: bool,
-    /// Data units may differ from blocks with their signatures.
+    /// The data unit may differ from a block with its signature.
     any_data_unit: bool,
-    /// Selects the PSVs of an mkey that the BSF of a block signature names. Wire and memory domain have 32
-    /// bits of the word each.
+    /// Mask of the mkey's PSV numbers that the BSF of a block signature names. The upper 32 bits stand for
+    /// the wire domain, the lower 32 bits for the memory domain.
     pub(super) psv_mask: u64,
-    /// The domains whose PSVs are set, in this order. Places from `psv_count` on are not valid.
+    /// The domains whose PSVs a post sets, in this order. Only the first `psv_count` are valid.
     pub(super) psv_domains: [DomainKind; 2],
     psv_count: u8,
-    /// The start values of the PSVs, in the order of [`DomainKind`], see [`bsf::psv_start`].
+    /// The start values of both domains' PSVs, in the order of [`DomainKind`], see [`bsf::psv_start`].
     psv_starts: [TransientSignature; 2],
 }
 
 impl PreparedConfig {
     /// Checks and encodes a configuration for all mkeys of a kind ([`Mkey::kind`]).
     ///
-    /// Each post takes the parts that the configuration does not give from the mkey. If mkeys of this kind
-    /// have a signature or crypto properties that the configuration does not give, every post encodes the
-    /// configuration again. Give both where speed counts.
+    /// A post takes each part that the configuration leaves out from the mkey. If the configuration leaves
+    /// out the signature or the crypto properties of this kind of mkey, every post encodes the configuration
+    /// again. For speed, the configuration should give both.
     ///
     /// # Errors
     /// For properties that no mkey of this kind can hold: [`ConfigError::NotASignatureMkey`],
@@ -118,12 +117,12 @@ impl PreparedConfig {
         Self::new(mkey.kind(), &MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED })
     }
 
-    /// Like [`PreparedConfig::new`], but also takes a data unit that differs from a block with its signature,
-    /// if the cipher is around the signature ([`ConfigError::DataUnitNotBlock`]). The reference provider
-    /// takes such data units too.
+    /// Prepares a configuration like [`PreparedConfig::new`], without the error
+    /// [`ConfigError::DataUnitNotBlock`]: if the cipher is around the signature, the data unit may differ from a
+    /// block with its signature. The reference provider takes such data units too.
     ///
     /// The data can then be read back only from its beginning, because data units begin within blocks. A
-    /// transfer that begins at a later block would begin within a data unit, for which there is no tweak.
+    /// transfer that begins at a later block would begin within a data unit, where no tweak begins.
     ///
     /// # Errors
     /// The errors of [`PreparedConfig::new`].
@@ -145,9 +144,9 @@ impl PreparedConfig {
         Ok(Self { config: *config, any_data_unit, ..Self::encode(kind_word, kind, &plan) })
     }
 
-    /// Returns the configuration that is written for an mkey: this one, or a newly encoded one in `place`. A
-    /// new encoding is needed if the configuration keeps a part of the mkey that the request may have to
-    /// write again. The other reason is a digest that begins anew after a signature error.
+    /// Returns the configuration to write for an mkey: `self`, or a newly encoded one, which is stored in
+    /// `place`. There are two reasons for a new encoding: `self` keeps a part of the mkey that the request
+    /// may have to write again, or a digest begins anew after a signature error.
     ///
     /// # Errors
     /// [`ConfigError`] if the mkey is of another kind, or cannot take the configuration in its state.
@@ -177,17 +176,17 @@ impl PreparedConfig {
         Ok(completed)
     }
 
-    /// Makes the configuration change the mkey's PCIe relaxed ordering, too. `ordering` selects the orderings
-    /// that change: no more than
-    /// [`relaxed_ordering_umr`](crate::command::GeneralCapabilities::relaxed_ordering_umr) allows. They become
-    /// relaxed if `relaxed` is true, otherwise strict.
+    /// Makes the configuration also change the PCIe ordering of the mkey's transfers. `ordering` selects the
+    /// orderings that change. The device must allow it:
+    /// [`relaxed_ordering_umr`](crate::command::GeneralCapabilities::relaxed_ordering_umr). The selected orderings
+    /// become relaxed if `relaxed` is true, otherwise strict.
     pub fn with_relaxed_ordering(mut self, ordering: RelaxedOrdering, relaxed: bool) -> Self {
         self.changes.relaxed_ordering = Some((ordering, relaxed));
         self.encode_changes();
         self
     }
 
-    /// Makes the configuration allow the peer to invalidate the key, or forbid the peer to do so
+    /// Makes the configuration also set whether the peer may invalidate the key
     /// ([`MkeyFeatures::remote_invalidate`](crate::command::MkeyFeatures)).
     pub fn with_remote_invalidate(mut self, allowed: bool) -> Self {
         self.changes.remote_invalidate = Some(allowed);
@@ -195,9 +194,9 @@ impl PreparedConfig {
         self
     }
 
-    /// Makes the configuration set the address at which the mkey's space begins. From then on, requests name
-    /// the first byte by this address. The start address is 0 at first. Later configurations keep it unless
-    /// they set another one.
+    /// Makes the configuration also set the address at which the mkey's space begins. Requests then name the
+    /// first byte by this address. A new mkey has the start address 0. A later configuration without a start
+    /// address keeps that of the mkey.
     ///
     /// # Errors
     /// [`ConfigError::StartWithBsf`] for a kind of mkey with signature or crypto. Posting returns
@@ -211,8 +210,8 @@ impl PreparedConfig {
         Ok(self)
     }
 
-    /// Encodes the changes of fields that do not depend on the layout. [`PreparedConfig::finish_context`]
-    /// encodes the other changes.
+    /// Encodes the changes of single fields, as far as they are independent of the layout.
+    /// [`PreparedConfig::finish_context`] encodes the rest.
     fn encode_changes(&mut self) {
         let FieldChanges { relaxed_ordering, remote_invalidate, start_address } = self.changes;
         let mut mask = self.umr.mask();
@@ -235,7 +234,8 @@ impl PreparedConfig {
         }
     }
 
-    /// Writes the changed fields that stand behind the length into an mkey context.
+    /// Writes the changed fields after the first octoword into an mkey context: start address and read
+    /// ordering. Refuses a start address from which `length` bytes would reach beyond the last address.
     pub(super) fn finish_context(&self, context: &mut MkeyContext, length: u64) -> Result<(), ConfigError> {
         if let Some(start) = self.changes.start_address {
             ConfigError::check_space(start, length)?;
@@ -356,23 +356,24 @@ impl PreparedConfig {
         &self.config
     }
 
-    /// Returns whether the BSFs have the exact length of the data.
+    /// Returns whether the BSFs contain the exact length of the data.
     pub(super) const fn has_exact_size(&self) -> bool {
         self.exact_size
     }
 
-    /// Returns whether the word with queue pair and tag is written.
+    /// Returns whether the UMR writes the word with queue pair and tag.
     pub(super) fn writes_tag(&self) -> bool {
         self.kind.form == UmrForm::Complete
     }
 
-    /// Returns the domain of a digest that uses the mkey's own PSV.
+    /// Returns the domain of the digest, if the configuration has one that uses the mkey's own PSV.
     pub(super) fn own_digest(&self) -> Option<DomainKind> {
         let digest = self.config.signature.digest()?;
         (digest.span == DigestSpan::Mkey).then_some(digest.domain)
     }
 
-    /// Returns the bytes of data behind an mkey that maps `length` bytes, at most 2^32 - 1.
+    /// Returns how many data bytes are among the `length` bytes that an mkey maps. `length` is at most
+    /// 2^32 - 1.
     pub(super) fn data_bytes(&self, length: u64) -> Result<u32, ConfigError> {
         let data = self.config.signature.digest().map_or(Some(length), |digest| digest.data_bytes(length));
         match data {
@@ -381,13 +382,13 @@ impl PreparedConfig {
         }
     }
 
-    /// Returns the kind of mkey that the configuration was prepared for.
+    /// Returns the word with the kind of mkey that the configuration was prepared for.
     #[inline]
     pub(crate) const fn kind_word(&self) -> KindWord {
         self.kind_word
     }
 
-    /// Returns the number of BSFs that the configuration writes. Each BSF takes a block.
+    /// Returns the number of BSFs that the configuration writes. Each BSF takes one block.
     #[inline]
     pub(crate) const fn bsf_count(&self) -> usize {
         self.bsf_count as usize
@@ -405,7 +406,7 @@ impl PreparedConfig {
         self.psv_count
     }
 
-    /// Refuses a layout of more bytes than the mkey may map.
+    /// Checks that an mkey with this configuration may map `length` bytes.
     #[inline]
     pub(super) fn check_length(&self, length: u64) -> Result<(), ConfigError> {
         if length > self.max_length { Err(self.too_long(length)) } else { Ok(()) }

@@ -7,7 +7,7 @@ use crate::wqe::error::PostError;
 use zerocopy::big_endian::U32;
 use zerocopy::transmute;
 
-/// The bytes of a work request, with a valid size.
+/// A work request that a caller built, after a check of its size.
 pub(crate) struct RawWqe<'a> {
     control: ControlSegment,
     /// The segments after the control segment.
@@ -15,7 +15,8 @@ pub(crate) struct RawWqe<'a> {
 }
 
 impl<'a> RawWqe<'a> {
-    /// Takes as many octowords as the size in the control segment says. Later bytes are ignored.
+    /// Creates the request from as many octowords as the size in its control segment says. Later bytes are
+    /// ignored.
     ///
     /// # Errors
     /// [`PostError::RawSize`], [`PostError::RawTooShort`].
@@ -46,8 +47,8 @@ impl<'a> RawWqe<'a> {
         matches!(Opcode(self.control.opcode_word().opcode()), Opcode::UMR | Opcode::SET_PSV)
     }
 
-    /// Writes the request with its place, its queue pair, and the combined flags of request and queue. The
-    /// rest of the last block stays as before.
+    /// Writes the request. Its control segment gets block number, queue pair, and the combined flags of
+    /// request and queue. The rest of the last block stays as before.
     pub(crate) fn write(&self, blocks: &mut [Block], fields: ControlFields) {
         let mut slots = blocks.as_flattened_mut().iter_mut();
         if let Some(control) = slots.next() {
@@ -58,7 +59,7 @@ impl<'a> RawWqe<'a> {
         }
     }
 
-    /// Returns the control segment as it is written.
+    /// Returns the control segment with block number, size, queue pair and combined flags.
     fn placed(&self, fields: ControlFields) -> ControlSegment {
         let word = OpcodeWord::from_bits(self.control.opmod_idx_opcode.get());
         let octowords = 1 + self.segments.len() as u32;
@@ -72,8 +73,9 @@ impl<'a> RawWqe<'a> {
     }
 }
 
-/// Combines a request's own flags with the flags that are asked for. The request's own fence has priority.
-/// The completion is the one with the higher code.
+/// Combines the flags in a request's own control segment with the flags that the caller of the queue asks
+/// for. The fence in the control segment has priority. Of two completion modes, the one with the higher code
+/// counts.
 const fn flags(own: FmCeSe, asked: FmCeSe) -> FmCeSe {
     let fm = if own.fm() == FmCeSe::FM_NONE { asked.fm() } else { own.fm() };
     let ce = if own.ce() < asked.ce() { asked.ce() } else { own.ce() };

@@ -1,16 +1,16 @@
-//! Sizes of requests in a send queue, to be known before the queue is created.
+//! Sizes of requests in a send queue, from which users compute the size of the queue.
 
 use super::memcpy::Memcpy;
 use crate::mkey::MkeyKind;
 use crate::wire::{OCTOWORD_BYTES, UMR_HEAD_BLOCKS, blocks_of};
 
-/// Octowords of control, of a remote address, and of the operands of an atomic.
+/// Number of octowords of a control segment, of a remote address, and of the operands of an atomic.
 const CONTROL: usize = 1;
 const REMOTE: usize = 1;
 const ATOMIC: usize = 1;
 
-/// Blocks and work requests that one or several requests take in a send queue. Ring and completion queue are
-/// dimensioned by them.
+/// The numbers of blocks and of work requests that one or several requests take in a send queue. The blocks
+/// determine the size of the ring, the work requests that of the completion queue.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{MkeyKind, SignatureCapabilities, UmrForm, XtsEngine};
@@ -34,47 +34,47 @@ const ATOMIC: usize = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RequestSize {
-    /// Blocks of 64 bytes (WQEBBs).
+    /// Number of blocks of 64 bytes (WQEBBs).
     pub blocks: u32,
-    /// Work requests, each of which may complete if the queue fails.
+    /// Number of work requests, each of which may get a completion of its own if the queue fails.
     pub requests: u32,
 }
 
 impl RequestSize {
-    /// No request.
+    /// The size of no request at all.
     pub const NONE: Self = Self { blocks: 0, requests: 0 };
 
-    /// Returns the size of a configuration of an mkey of this kind. If the kind has signature or crypto
-    /// properties, the configuration changes them. The list has up to `entries` entries; an interleaved
-    /// layout has one more for its header, and 0 leaves the layout unchanged. The signature has up to
-    /// `domains` domains, 0 to 2.
+    /// Returns the size of a request that configures an mkey of this kind, with all signature and crypto
+    /// properties of the kind. `entries` is the largest number of entries in the list; an interleaved layout
+    /// counts one more for its header, and 0 stands for an unchanged layout. `domains` is the largest number
+    /// of domains of the signature, 0 to 2.
     pub const fn configure_mkey(kind: &MkeyKind, entries: usize, domains: u32) -> Self {
         let bsfs = kind.signature.is_some() as usize + kind.crypto.is_some() as usize;
         let umr = UMR_HEAD_BLOCKS + blocks_of(entries) + bsfs;
         Self { blocks: umr as u32 + domains, requests: 1 + domains }
     }
 
-    /// Returns the size of an invalidation of a key.
+    /// Returns the size of a request that invalidates a key.
     pub const fn invalidate() -> Self {
         Self { blocks: UMR_HEAD_BLOCKS as u32, requests: 1 }
     }
 
-    /// Returns the size of a SEND of this many data segments.
+    /// Returns the size of a SEND with `sges` data segments.
     pub const fn send(sges: usize) -> Self {
         Self::octowords(CONTROL + sges)
     }
 
-    /// Returns the size of a SEND of this many bytes of inline data.
+    /// Returns the size of a SEND with `bytes` bytes of inline data.
     pub const fn send_inline(bytes: usize) -> Self {
         Self::octowords(CONTROL + inline(bytes))
     }
 
-    /// Returns the size of an RDMA READ or WRITE of this many data segments.
+    /// Returns the size of an RDMA READ or WRITE with `sges` data segments.
     pub const fn rdma(sges: usize) -> Self {
         Self::octowords(CONTROL + REMOTE + sges)
     }
 
-    /// Returns the size of an RDMA WRITE of this many bytes of inline data.
+    /// Returns the size of an RDMA WRITE with `bytes` bytes of inline data.
     pub const fn rdma_inline(bytes: usize) -> Self {
         Self::octowords(CONTROL + REMOTE + inline(bytes))
     }
@@ -89,7 +89,8 @@ impl RequestSize {
         Self::octowords(Memcpy::OCTOWORDS)
     }
 
-    /// Returns the size of a work request that the caller built. `octowords` includes the control segment.
+    /// Returns the size of a work request that the caller built. `octowords` is its length with the control
+    /// segment.
     pub const fn raw(octowords: usize) -> Self {
         Self::octowords(octowords)
     }
@@ -128,7 +129,7 @@ impl RequestSize {
     }
 }
 
-/// Returns the octowords of inline data with its header. Empty data takes no header.
+/// Returns the number of octowords of inline data with its header. Empty data has no header.
 const fn inline(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 4).div_ceil(OCTOWORD_BYTES) }
 }

@@ -1,4 +1,4 @@
-//! UMR requests that configure an mkey, with the SET_PSVs after it.
+//! UMR requests that configure an mkey, each followed by its SET_PSVs.
 
 use super::control::{ControlFields, RequestFlags};
 use super::layout::Lay;
@@ -17,7 +17,7 @@ use zerocopy::{transmute, transmute_mut};
 
 const ZERO: Octoword = [0; OCTOWORD_BYTES];
 
-/// The bit of the length in a mask.
+/// The bit of an mkey mask that makes a UMR set the length.
 const LENGTH: u64 = MkeyMask::new().with_len(true).into_bits();
 
 /// The work requests that configure an mkey: a UMR, and SET_PSVs after it.
@@ -25,7 +25,7 @@ pub(crate) struct UmrRequest<'a, L: ?Sized> {
     pub(crate) prepared: &'a PreparedConfig,
     layout: &'a L,
     pub(crate) form: LayoutForm,
-    /// Blocks of the layout, of the BSFs, and of the whole UMR.
+    /// Numbers of blocks: of the layout, of the BSFs, and of the whole UMR.
     layout_blocks: usize,
     bsf_blocks: usize,
     pub(crate) umr_blocks: usize,
@@ -41,24 +41,25 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
     }
 
     /// Returns whether the layout has room in the mkey, and the whole UMR in `max_blocks` blocks. The
-    /// function counts whole blocks, although a request may end within a block. A layout without BSFs may
-    /// therefore fit even if the function returns false.
+    /// function counts whole blocks, although a request without BSFs may end within a block. Such a request
+    /// may therefore fit even if the function returns false.
     #[inline]
     pub(crate) const fn has_room(&self, max_blocks: usize) -> bool {
-        // One comparison for both: if too many are needed, the difference wraps around to more than
+        // One comparison checks both: if there is too little room, a difference wraps around to more than
         // `isize::MAX`.
         let blocks_left = max_blocks.wrapping_sub(self.umr_blocks);
         let entries_left = self.prepared.kind_word().max_entries().wrapping_sub(self.form.octowords());
         blocks_left | entries_left <= isize::MAX as usize
     }
 
-    /// Writes the UMR and `psvs` SET_PSVs. Returns how many bytes the mkey maps after their execution. The
-    /// last of these work requests gets the flag for a completion.
+    /// Writes the UMR and `psvs` SET_PSVs. Returns how many bytes the mkey maps after their execution. If
+    /// `fields` asks for a completion, only the last of these work requests gets one.
     ///
     /// # Errors
-    /// [`ConfigError`] for an invalid entry of the layout, or for a length that does not fit the BSFs.
-    // Inlined: with a call, a list of 4 entries takes 75 % more instructions on x86-64. On Cortex-A72, rows
-    // of the bench take 44 to 131 % more.
+    /// [`ConfigError`] for an invalid entry of the layout, or if the mkey would map more bytes than the
+    /// configuration allows.
+    // This function is inlined: with a call, a list of 4 entries takes 75 % more instructions on x86-64, and
+    // rows of the bench on Cortex-A72 take 44 to 131 % more.
     #[inline(always)]
     pub(crate) fn write(
         &self,
@@ -79,7 +80,7 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
         let is_unchanged = matches!(form, LayoutForm::Unchanged);
         let length = if is_unchanged { mkey.length() } else { mapped };
         prepared.check_length(length)?;
-        // Octoword by octoword: field by field takes three times as long.
+        // The segment is written octoword by octoword: writing it field by field takes three times as long.
         let [start, ..]: [Octoword; 3] = transmute!(prepared.umr);
         *umr = [start, ZERO, ZERO];
         let umr: &mut UmrControlSegment = transmute_mut!(umr);
@@ -90,7 +91,7 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
         for (block, bsf) in bsfs.iter_mut().zip(&prepared.bsfs) {
             *block = *bsf;
         }
-        // The BSF of a signature names its PSVs.
+        // The BSF of a block signature names the PSVs of this mkey.
         if prepared.psv_mask != 0
             && let [first, ..] = bsfs
         {
@@ -113,8 +114,9 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
     }
 
     /// Completes the blocks of [`UmrRequest::write`] for an mkey that maps `length` bytes. Few configurations
-    /// need this step. It writes the bytes of data in the BSFs of a digest or of a minimal UMR, the PSV of a
-    /// digest, and the fields behind the length. It clears the tag of a minimal UMR.
+    /// need this step. In the BSFs of a digest or of a minimal UMR, it writes the number of data bytes; in
+    /// the BSF of a digest, also the mkey's own PSV. In the mkey context, it writes the changed fields after
+    /// the first octoword, and clears the tag if the UMR is minimal.
     ///
     /// # Errors
     /// [`ConfigError::DigestWithoutData`].
@@ -136,7 +138,7 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
     }
 }
 
-/// Changes the first block of an already written UMR: its execution sets the count of signature errors.
+/// Changes the first block of an already written UMR, so that it also sets the count of signature errors.
 pub(crate) fn select_error_count([_, umr @ ..]: &mut Block) {
     let umr: &mut UmrControlSegment = transmute_mut!(umr);
     umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
@@ -148,7 +150,8 @@ pub(crate) fn write_error_count(context: &mut Block, count: u32) {
     context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count & 1 != 0).into_bits());
 }
 
-/// Writes the size of the data into the BSFs, and the PSV of the mkey if a digest uses it.
+/// Writes the number of data bytes into the BSFs, and the mkey's own PSV into the BSF of a digest that uses
+/// it.
 fn write_sizes(
     bsfs: &mut [Block],
     prepared: &PreparedConfig,
@@ -178,14 +181,14 @@ pub(crate) fn restart_digest(blocks: &mut [Block], fields: ControlFields, psv: P
     write_set_psv(block, fields, psv.get(), bsf::crc32_start(seed));
 }
 
-/// Writes a SET_PSV. The second half of its block stays as before, because the device reads only the
-/// request's size.
+/// Writes a SET_PSV, which makes `start` the value of a PSV. The second half of its block stays as before,
+/// because the device reads only as many octowords as the request has.
 #[inline]
 fn write_set_psv(block: &mut Block, fields: ControlFields, psv: u32, start: TransientSignature) {
     const OCTOWORDS: usize = 1 + size_of::<SetPsvSegment>() / OCTOWORD_BYTES;
     let [ctrl, segment, ..] = block;
     control::write(ctrl, Opcode::SET_PSV, OCTOWORDS, fields, 0);
-    // See SetPsvSegment: the number of the PSV, zeros, and the start value.
+    // The fields of SetPsvSegment: the number of the PSV, zeros, and the start value.
     let start: U64 = transmute!(start);
     *segment = transmute!([U64::new(u64::from(psv) << 32), start]);
 }

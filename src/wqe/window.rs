@@ -10,7 +10,7 @@ use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::transmute;
 
-/// Blocks of a request that binds a window. The only entry takes one block.
+/// Number of blocks of a request that binds a window. Its only translation entry takes one block.
 pub(crate) const BIND_BLOCKS: usize = UMR_HEAD_BLOCKS + 1;
 
 /// Writes the UMR that binds the window `key` to a range of a region, under tag `tag`. Only the peer of queue
@@ -24,7 +24,7 @@ pub(crate) fn bind(
     access: Access,
     start: u64,
 ) {
-    // The owner's right to read is set when the window is created.
+    // The mask leaves out the right to local reads, which is set when the window is created.
     let mask = MkeyMask::new()
         .with_free(true)
         .with_mkey(true)

@@ -1,5 +1,5 @@
-//! Changes of a prepared configuration in place, between posts: tweak, key, tags, and the span of a digest.
-//! Configuration and encoded form change together.
+//! Changes of a prepared configuration in place, between posts: tweak, DEK, tags, and the span of a digest.
+//! Each function changes both the configuration and its encoded form.
 
 use super::PreparedConfig;
 use crate::mkey::error::ConfigError;
@@ -16,7 +16,7 @@ impl PreparedConfig {
     /// byte order of the engine.
     ///
     /// # Errors
-    /// [`ConfigError::NoCrypto`] where no crypto properties are set.
+    /// [`ConfigError::NoCrypto`] if the configuration has no crypto properties.
     #[inline]
     pub fn set_tweak(&mut self, tweak: Tweak) -> Result<(), ConfigError> {
         let engine = self.kind.crypto.unwrap_or(XtsEngine::Unspecified);
@@ -26,10 +26,10 @@ impl PreparedConfig {
         Ok(())
     }
 
-    /// Replaces the data encryption key and its keytag.
+    /// Replaces the DEK and its keytag.
     ///
     /// # Errors
-    /// [`ConfigError::NoCrypto`] where no crypto properties are set.
+    /// [`ConfigError::NoCrypto`] if the configuration has no crypto properties.
     #[inline]
     pub fn set_dek(&mut self, dek: DekId, keytag: Keytag) -> Result<(), ConfigError> {
         let (crypto, bsf) = self.crypto()?;
@@ -93,8 +93,8 @@ impl PreparedConfig {
         Ok((dif, inline, start))
     }
 
-    /// Updates the mask of the bytes that are copied between the domains, since the mask may depend on the
-    /// tags.
+    /// Updates the mask of the signature's bytes that the device copies from one domain to the other. The
+    /// mask depends on whether the tags of both domains are equal.
     #[inline]
     fn update_copy_mask(&mut self) {
         if self.psv_count == 2
@@ -106,7 +106,7 @@ impl PreparedConfig {
         }
     }
 
-    /// Replaces the span of the digest: another transaction, or another part of a transaction.
+    /// Replaces the span of the digest by another transaction, or by another part of a transaction.
     ///
     /// # Errors
     /// [`ConfigError::NoDigest`] if the configuration has no digest.

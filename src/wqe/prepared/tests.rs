@@ -1,5 +1,5 @@
-//! A configuration that was changed in place equals one that is prepared anew. Only mkeys of its kind take
-//! it.
+//! A configuration that was changed in place equals one that is prepared anew. Only mkeys of its own kind
+//! accept a configuration.
 
 use super::*;
 use crate::mkey::Layout;
@@ -42,12 +42,12 @@ fn posted(post: impl FnOnce(&mut Queue<'_>)) -> Vec<Vec<u8>> {
     split_requests(&blocks)
 }
 
-/// Returns the work requests of a configuration that is posted.
+/// Posts a configuration to `mkey`, and returns its work requests.
 fn configured(mkey: &mut Mkey, prepared: &PreparedConfig, layout: Layout<'_>) -> Vec<Vec<u8>> {
     posted(|queue| queue.request(7).configure_mkey(mkey, prepared, layout).unwrap())
 }
 
-/// Returns why a configuration is refused, after a check that the refusal changes nothing.
+/// Returns the error with which posting refuses a configuration. Checks that the refusal changes nothing.
 fn refusal(mkey: &mut Mkey, prepared: &PreparedConfig, layout: Layout<'_>) -> ConfigError {
     let (before, mut refusal) = (mkey.clone(), None);
     let requests = posted(|queue| {
@@ -105,7 +105,7 @@ const fn crypto(tweak: u64) -> Crypto {
     }
 }
 
-/// Records an error of the wire domain, and returns the error as the mkey interprets it.
+/// Records a signature error of the wire domain in `mkey`, and returns the error as the mkey interprets it.
 fn hurt(mkey: &mut Mkey) -> Option<SignatureError> {
     let fault = SignatureFault {
         mkey: mkey.key().index(),
@@ -120,7 +120,7 @@ fn hurt(mkey: &mut Mkey) -> Option<SignatureError> {
     mkey.take_error().ok().flatten()
 }
 
-/// Signatures of all shapes.
+/// Returns changes of the signature of all shapes: reset, kept, digest, and block signatures.
 fn signature_changes() -> Vec<SignatureChange> {
     let copied = BlockSignature::both(dif(1, 2), dif(1, 2)).with_check_mask(0x3f);
     let signatures = [
@@ -138,7 +138,7 @@ fn signature_changes() -> Vec<SignatureChange> {
     set.into_iter().chain([SignatureChange::Reset, SignatureChange::Keep]).collect()
 }
 
-/// Returns mkeys of all kinds, each with every shape of configuration that it takes.
+/// Returns mkeys of all kinds, each with every shape of configuration that the kind accepts.
 fn all_configs() -> impl Iterator<Item = (Mkey, MkeyConfig)> {
     let engines = ENGINES.map(Some).into_iter().chain([None]);
     let kinds = engines.flat_map(|engine| [mkey(false, engine), mkey(true, engine)]);
@@ -165,8 +165,8 @@ fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
     for step in [unchanged, unchanged, hurt, Mkey::forget] {
         step(&mut one);
         step(&mut other);
-        // The first request reaches across the ring's end. The second has to count the free blocks, the third
-        // has room that is known to be free.
+        // The first request reaches across the ring's end. For the second, the queue has to count its free
+        // blocks. For the third, the queue already knows of enough free blocks.
         let post = |queue: &mut Queue<'_>, mkey: &mut Mkey, prepared| {
             [7, 8, 9].map(|id| queue.request(id).signaled().configure_mkey(mkey, prepared, LIST))
         };
@@ -177,7 +177,8 @@ fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
     }
 }
 
-/// A change of a prepared configuration in place, and the same change of the plain configuration.
+/// A change of a prepared configuration in place, and the same change of a configuration before it is
+/// prepared.
 type Change =
     (fn(&mut PreparedConfig) -> Result<(), ConfigError>, fn(&mut MkeyConfig) -> Result<(), ConfigError>);
 
@@ -194,7 +195,8 @@ const CHANGES: [Change; 9] = [
             })
         },
     ),
-    // First one domain changes alone, then both domains are alike: the copied bytes change and change back.
+    // The first change makes the domains differ, the second makes them equal again. The mask of copied bytes
+    // follows both.
     (
         |prepared| prepared.set_ref_tag(DomainKind::Wire, 0x8765_4321),
         |config| with_dif(config, DomainKind::Wire, |dif| dif.ref_tag = 0x8765_4321),
@@ -264,7 +266,7 @@ fn what_is_changed_in_place_is_what_is_prepared_anew() {
         agree(&mkey, &fresh, &config);
         let (mut all, start) = (fresh, config);
         for (count, (in_place, anew)) in changed.iter_mut().zip(CHANGES) {
-            // Each change alone, and after all earlier changes.
+            // Each change is made alone, and after all earlier changes.
             let (mut alone, mut alone_config) = (fresh, start);
             let result = in_place(&mut alone);
             assert_eq!(result, anew(&mut alone_config));

@@ -1,4 +1,5 @@
-//! Digests: refusals, dependence on the layout, and the new start after an error.
+//! Digests: which are refused, how they depend on the layout, and how they start anew after a signature
+//! error.
 
 use super::*;
 use crate::mkey::{Digest, DigestPart, MkeyKind, SignatureErrorKind, UmrForm};
@@ -16,7 +17,7 @@ fn signature_mkey() -> Mkey {
     Mkey::new(MkeyAttributes { signature, ..PLAIN })
 }
 
-/// Returns the BSF of a UMR that has one block of entries.
+/// Returns the BSF of a UMR whose layout takes one block.
 fn bsf(request: &[u8]) -> SignatureBsf {
     use zerocopy::FromBytes;
     SignatureBsf::read_from_bytes(&request[192..256]).unwrap()
@@ -96,7 +97,7 @@ fn the_psv_of_one_mkey_is_set_only_after_an_error() {
     let span = DigestSpan::Transaction { part: DigestPart::Whole, psv };
     let mut shared = own;
     shared.set_digest(span).unwrap();
-    // A new mkey still has to write its error count.
+    // The first UMR to a new mkey also writes the error count.
     assert_eq!(configured(&mut mkey.clone(), &shared, LIST).len(), 1);
     assert_eq!(configured(&mut mkey, &own, LIST).len(), 2);
     let usual = configured(&mut mkey, &own, LIST);
@@ -118,25 +119,26 @@ fn the_psv_of_one_mkey_is_set_only_after_an_error() {
     assert_eq!(requests[1][16..32], [0, 0, 0, 2, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
     let named = configured(&mut mkey, &shared, LIST);
     assert_eq!((named.len(), bsf(&named[0]).ext_wire_tfs_psv.get()), (1, 0x4000_0009));
-    // An error of the other domain, which has no digest, makes no sense.
+    // An error of the memory domain contradicts the configuration, which has a digest on the wire only.
     let fault = SignatureFault { domain: SignatureErrorCqe::DOMAIN_MEMORY, ..fault };
     assert!(mkey.record(&fault) && mkey.take_error().is_err());
 }
 
-/// The key of an mkey of NVIDIA's SPDK, and the local key of the memory behind the mkey.
+/// The key of the mkey that SPDK configures.
 const SPDK_KEY: u32 = 0x0000_1342;
+/// The local key of the memory that the mkey maps.
 const LKEY: u32 = 0x0056_7800;
 
 /// Returns a UMR over two pieces of memory of half the `bytes` each, as `lib/mlx5` of NVIDIA's SPDK v24.01.4
-/// writes it. The fields are those of `a_transaction_with_aes_xts_has_two_forms` of `inspect`, written by
-/// hand. `counted` says whether the UMR writes the error count.
+/// writes it. The bytes are written by hand; the test `a_transaction_with_aes_xts_has_two_forms` of `inspect`
+/// has the same fields. `counted` says whether the UMR writes the error count.
 fn spdk_umr(bytes: u32, counted: bool, bsfs: &[u8]) -> Vec<u8> {
     let octowords = 8 + 4 + bsfs.len() / 16;
     let piece = |at: u64| {
         [(bytes / 2).to_be_bytes().as_slice(), &LKEY.to_be_bytes(), &(0x2000_0000_0000 + at).to_be_bytes()]
             .concat()
     };
-    // The mask: free, length, and the count of signature errors.
+    // The mask selects the fields `free`, `len`, and the count of signature errors.
     let mask = 1_u64 << 29 | 1 | u64::from(counted) << 9;
     [
         &[0, 0, 60, 0x25, 0, 0, 0x77, octowords as u8, 0, 0, 0, 0],
@@ -157,8 +159,8 @@ fn spdk_umr(bytes: u32, counted: bool, bsfs: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// Returns the BSF of a digest: its size, the bytes of data, the bits where the CRC begins and ends, and
-/// formats and PSVs of wire and memory.
+/// Returns the BSF of a digest. `size` is the size code, `data` the number of data bytes, `bits` are the
+/// `TransactionBits`, `wire` and `memory` hold format and PSV of a domain.
 fn spdk_digest(size: u8, data: u32, bits: u32, wire: u32, memory: u32) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>();
     let [bits, wire, memory] = [bits, wire, memory].map(|word| words(&[word]));
@@ -166,7 +168,7 @@ fn spdk_digest(size: u8, data: u32, bits: u32, wire: u32, memory: u32) -> Vec<u8
         .concat()
 }
 
-/// Returns the BSF of AES-XTS that follows the digest's: the extended one, with units of 512 bytes.
+/// Returns the crypto BSF that follows the BSF of a digest: AES-XTS with data units of 512 bytes.
 fn spdk_crypto(order: u8, data: u32, tweak: u128) -> Vec<u8> {
     [
         &[3 << 6 | 1, order, 0, 0],
@@ -179,7 +181,8 @@ fn spdk_crypto(order: u8, data: u32, tweak: u128) -> Vec<u8> {
     .concat()
 }
 
-/// Configures an mkey of SPDK's form twice. The first configuration also writes the error count.
+/// Configures an mkey with the minimal UMRs of SPDK twice, and returns both UMRs. The first also writes the
+/// error count.
 fn spdk_configured(crypto: Option<Crypto>, digest: Digest, bytes: u32) -> [Vec<u8>; 2] {
     let psv = PsvIndex::from_low_bits;
     let mut mkey = Mkey::new(MkeyAttributes {
@@ -209,7 +212,8 @@ const PARTS: [DigestPart; 4] = [DigestPart::Whole, DigestPart::First, DigestPart
 #[test]
 fn m70_a_digest_with_aes_xts_is_that_of_spdk() {
     use {Direction::*, DomainKind::*, SignatureOrder::*};
-    // The lower half of the tweak counts; the upper one has all ones, so that a swap of any bytes shows.
+    // The lower half of the tweak is a number, the upper half is all ones. A swap of bytes thus changes the
+    // tweak.
     let tweak = u128::from(u64::MAX) << 64 | 0x1234;
     for (domain, direction, order, code, bits, digest_bytes) in [
         (Wire, EncryptOnTx, AfterCryptoOnTx, 2, [0x3000_0000, 0x2000_0000, 0, 0x1000_0000], 0),
@@ -224,7 +228,7 @@ fn m70_a_digest_with_aes_xts_is_that_of_spdk() {
                 dek: DekId::from_low_bits(0x99),
                 keytag: Keytag::default(),
             };
-            // A digest in memory counts among the bytes that the mkey maps.
+            // The mkey also maps the bytes of a digest in memory.
             let bytes = 4096 + if part.ends() { digest_bytes } else { 0 };
             let (wire, memory) = if domain == Wire { (0x4000_0022, 0) } else { (0, 0x4000_0022) };
             let bsfs = [spdk_digest(3, 4096, bits, wire, memory), spdk_crypto(code, 4096, tweak)].concat();

@@ -1,9 +1,9 @@
-//! Properties that a configuration does not give stay in force, and are written again where necessary.
+//! Properties that a configuration leaves out stay in force. A post writes them again where necessary.
 
 use super::*;
 use crate::mkey::error::ConfigPart;
 
-/// A name, and a change of an mkey that leaves its state known.
+/// The name of a step, and a step that changes an mkey but leaves its state known.
 type Step = (&'static str, fn(&mut Mkey));
 
 const STEPS: [Step; 3] = [
@@ -17,13 +17,13 @@ const STEPS: [Step; 3] = [
     }),
 ];
 
-/// Prepares a configuration and posts it, and returns its requests.
+/// Prepares and posts a configuration, and returns its work requests.
 fn configure(mkey: &mut Mkey, config: &MkeyConfig) -> Vec<Vec<u8>> {
     let prepared = PreparedConfig::with_any_data_unit(mkey.kind(), config).unwrap();
     configured(mkey, &prepared, LIST)
 }
 
-/// Returns new mkeys, each with a signature of its own, after a complete configuration was posted to it.
+/// Returns one mkey for each shape of signature, after a complete configuration was posted to it.
 fn in_force(engine: Option<XtsEngine>) -> Vec<(Mkey, MkeyConfig)> {
     let signatures = signature_changes().into_iter().filter(|change| *change != SignatureChange::Keep);
     let configured = signatures.map(|signature| {
@@ -87,7 +87,7 @@ fn without_crypto_a_kept_signature_stays_on_the_device() {
             let rearms = mkey.error_count().is_some_and(|count| count.pending);
             assert_eq!(found.len(), if rearms { expected.len() } else { 1 }, "{name}, {whole:?}");
             for (found, expected) in found.iter().zip(&expected).skip(1) {
-                // Only the block number differs: without the BSF, it is one less.
+                // Only the block number of the SET_PSV differs: a UMR without a BSF is one block shorter.
                 assert_eq!((found[0], &found[3..]), (expected[0], &expected[3..]), "{name}, {whole:?}");
             }
         }
@@ -133,7 +133,7 @@ fn what_is_not_known_must_be_given() {
             }
             configured(&mut mkey, &all, LIST);
             assert_eq!(mkey, twin);
-            // The whole state is known again.
+            // After the complete configuration, the whole state of the mkey is known again.
             for (prepared, layout, _) in &parts {
                 let found = configured(&mut mkey, prepared, *layout);
                 assert_eq!(found, configured(&mut twin, prepared, *layout));

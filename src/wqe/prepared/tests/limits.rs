@@ -22,7 +22,7 @@ fn a_layout_fits_or_not_however_it_is_posted() {
         Layout::Interleaved { repeat: 1, entries: &entries[..4] },
         Layout::Interleaved { repeat: 1, entries: &entries },
     ];
-    // Requests have room for about five octowords of entries: more than a block, less than two.
+    // The limits let requests hold four to six octowords of entries: one block, or more than one.
     for (max_inline_data, most) in [(60, 4), (76, 5), (92, 6)] {
         for layout in layouts {
             let (octowords, header) =
@@ -35,8 +35,8 @@ fn a_layout_fits_or_not_however_it_is_posted() {
             let mut queue = Queue::new(config, &mut ring, &record, Silent).unwrap();
             let mut mkey = mkey(false, None);
             let prepared = unchanged(&mkey);
-            // Three posts: with room that is not known to be free, with room known to be free, and in a
-            // batch.
+            // Three posts: one for which the queue counts its free blocks, one for which it knows of enough,
+            // and one in a batch.
             assert_eq!(queue.request(1).configure_mkey(&mut mkey, &prepared, layout), expected);
             queue.request(1).nop().unwrap();
             assert_eq!(queue.request(1).configure_mkey(&mut mkey, &prepared, layout), expected);
@@ -111,14 +111,14 @@ fn lengths_are_summed_in_64_bits() {
     }
 }
 
-/// Returns the most bytes that an mkey may map after this configuration, with the error for longer layouts.
-/// Returns `None` if there is no limit.
+/// Returns the largest number of bytes that an mkey may map with this configuration, and the error for longer
+/// layouts. Returns `None` if there is no limit.
 fn limit(mkey: &Mkey, config: &MkeyConfig) -> Option<(u32, ConfigError)> {
     if config.crypto.is_some() && mkey.kind().crypto == Some(XtsEngine::SingleBlock) {
         let unit = BlockSize::B4096;
         return Some((4096, ConfigError::LengthOverDataUnit { length: 4097, unit }));
     }
-    // With crypto, the reset of a signature writes a BSF too.
+    // On an mkey with signature and crypto, the reset of the signature writes a BSF too.
     let has_both = mkey.kind().signature.is_some() && mkey.kind().crypto.is_some();
     let resets_bsf = has_both && config.signature == SignatureChange::Reset;
     (config.crypto.is_some() || config.signature.signature().is_some() || resets_bsf)
@@ -210,7 +210,7 @@ fn data_units_are_blocks_with_their_signatures() {
     let odd = PreparedConfig::new(kind, &unit(BlockSize::B512)).unwrap();
     assert_eq!(refusal(&mut mkey, &odd, LIST), refused);
     configured(&mut mkey, &PreparedConfig::with_any_data_unit(kind, &unit(BlockSize::B512)).unwrap(), LIST);
-    // A combination that was allowed by name may stay in force.
+    // A data unit that `with_any_data_unit` put in force may stay in force.
     let same = unchanged(&mkey);
     configured(&mut mkey, &same, LIST);
     let renewed = PreparedConfig::new(kind, &signed).unwrap();

@@ -1,4 +1,4 @@
-//! Each mkey takes a prepared configuration of its own kind, and refuses those of other kinds.
+//! An mkey accepts a prepared configuration of its own kind, and refuses those of other kinds.
 
 use super::*;
 use crate::wire::bsf::BfsPsv;
@@ -7,7 +7,7 @@ use crate::wire::psv::SetPsvSegment;
 use crate::wire::umr::UmrHead;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Returns the field at a byte offset of a request.
+/// Returns the structure at byte offset `at` of a request.
 fn part<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned>(
     request: &mut [u8],
     at: usize,
@@ -24,7 +24,7 @@ fn take_names(requests: &mut [Vec<u8>], signature: bool) -> (Key, u8, Vec<u32>) 
     let tag = QpnMkey::from_bits(context.qpn_mkey.get());
     context.qpn_mkey = U32::new(tag.with_tag(0).into_bits());
     let mut psvs = Vec::new();
-    // The BSF stands behind the head and one block of entries.
+    // The BSF stands behind the two blocks of the head and one block of entries.
     if signature && umr.len() > 3 * WQEBB_BYTES {
         let bsf: &mut SignatureBsf = part(umr, 3 * WQEBB_BYTES);
         for word in [&mut bsf.memory_bfs_psv, &mut bsf.wire_bfs_psv] {
@@ -58,7 +58,7 @@ fn one_prepared_value_serves_mkeys_of_other_keys_tags_and_psvs() {
             let mut mkey = Mkey::new(attributes);
             let domain = |kind, psv| config.signature.signature()?.domain(kind).map(|_| psv);
             let set = [domain(DomainKind::Memory, memory), domain(DomainKind::Wire, wire)];
-            // The first post also writes the error count. Later requests differ only in names.
+            // The first post also writes the error count. The second tests a UMR without the count.
             for first in [true, false] {
                 let mut requests = configured(&mut mkey, &prepared, LIST);
                 let (named, tag, psvs) = take_names(&mut requests, signature.is_some());
@@ -74,7 +74,7 @@ fn one_prepared_value_serves_mkeys_of_other_keys_tags_and_psvs() {
     }
 }
 
-/// All kinds of mkeys.
+/// Returns attributes of mkeys of all kinds.
 fn all_kinds() -> Vec<MkeyAttributes> {
     let with = |capabilities| {
         Some(SignatureAttributes { capabilities, ..attributes(true, None).signature.unwrap() })
@@ -110,8 +110,8 @@ fn an_mkey_of_another_kind_is_refused() {
         let prepared = PreparedConfig::with_any_data_unit(made_for.kind(), &config).unwrap();
         for posted_on in &kinds {
             let fresh = Mkey::new(*posted_on);
-            // `told` has a known state and no pending count, so neither can cause a refusal. `forgotten` has
-            // an unknown state.
+            // `told` is an mkey with a known state whose error count the device knows. `forgotten` is an mkey
+            // with an unknown state.
             let (mut told, mut forgotten) = (fresh.clone(), fresh.clone());
             told.take_error_count();
             forgotten.forget();
@@ -170,7 +170,7 @@ fn words_and_fields_agree() {
         ..MkeyContext::default()
     };
     assert_eq!(part::<MkeyContext>(&mut requests[0], WQEBB_BYTES), &expected);
-    // A UMR that keeps the layout has no size and no length.
+    // A UMR that keeps the layout writes neither translation entries nor a length.
     let mut requests = configured(&mut mkey, &prepared, Layout::Unchanged);
     let head: UmrHead = *part(&mut requests[0], 0);
     assert_eq!((head.umr.klm_octowords.get(), head.umr.mask().len()), (0, false));
