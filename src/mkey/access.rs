@@ -3,10 +3,10 @@
 use crate::wire::mkey_context::AccessByte;
 use core::ops::BitOr;
 
-/// The access rights that an mkey gives to the memory behind it (`ibv_access_flags`).
+/// The access rights that an mkey grants to the memory that it maps (`ibv_access_flags`).
 ///
-/// The owner may always read: this right is set when the mkey is created, and no request changes it. Other
-/// verbs flags have no meaning for an mkey, and this type has no place for them.
+/// The owner may always read: this right is set when the mkey is created, and no request changes it. This
+/// type has no place for other flags of `ibv_access_flags`, which mean nothing for an mkey.
 ///
 /// ```
 /// use mlx5_mkey::mkey::Access;
@@ -19,7 +19,7 @@ use core::ops::BitOr;
 pub struct Access(AccessByte);
 
 impl Access {
-    /// Only the owner may read.
+    /// No right beside that of the owner to read.
     pub const NONE: Self = Self(AccessByte::new());
     /// The owner may write: needed to receive into the mkey and to RDMA READ into it.
     pub const LOCAL_WRITE: Self = Self(AccessByte::new().with_local_write(true));
@@ -38,17 +38,17 @@ impl Access {
         Self(AccessByte::from_bits(self.0.into_bits() | other.0.into_bits()))
     }
 
-    /// Returns whether all rights of `other` are among these.
+    /// Returns whether `self` contains all rights of `other`.
     pub const fn contains(self, other: Self) -> bool {
         self.0.into_bits() & other.0.into_bits() == other.0.into_bits()
     }
 
-    /// Returns the byte of the mkey context.
+    /// Returns the rights as the byte of an mkey context.
     pub const fn to_wire(self) -> AccessByte {
         self.0
     }
 
-    /// Reads the byte of an mkey context. Bits that a UMR cannot change are dropped.
+    /// Creates the rights from the byte of an mkey context, without the bits that a UMR cannot change.
     pub const fn from_wire(byte: AccessByte) -> Self {
         Self(AccessByte::from_bits(byte.into_bits() & Self::ALL.0.into_bits()))
     }

@@ -1,4 +1,4 @@
-//! Attributes that an mkey was created with, and the kind that they make it.
+//! The attributes that an mkey was created with, and the kind of mkey that follows from them.
 
 use super::{SignatureCapabilities, XtsEngine};
 use crate::types::{Key, KsmEntrySize, PsvIndex};
@@ -7,8 +7,8 @@ use bitfield_struct::bitfield;
 
 /// The count of signature errors that software and device exchange. It starts at 1.
 ///
-/// After a report of an error, the device reports no other one until the low bit of its own count has been
-/// written to the mkey context.
+/// After the device has reported an error, it reports no other one until a UMR writes the low bit of the new
+/// count into the mkey context.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{ErrorCount, Mkey, MkeyAttributes, SignatureAttributes};
@@ -25,9 +25,9 @@ use bitfield_struct::bitfield;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ErrorCount {
-    /// 1, and one more for each recorded error; modulo 2^32.
+    /// 1 plus the number of recorded errors, modulo 2^32.
     pub seen: u32,
-    /// The next configuration has to write the count.
+    /// The device does not know the count yet: the next configuration has to write it.
     pub pending: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct SignatureAttributes {
     pub memory_psv: PsvIndex,
     /// Protection signature value of the wire domain.
     pub wire_psv: PsvIndex,
-    /// [`ErrorCount::CREATED`] for a new mkey.
+    /// The count of signature errors: [`ErrorCount::CREATED`] for a new mkey.
     pub error_count: ErrorCount,
     /// Signatures and block sizes that the device knows.
     pub capabilities: SignatureCapabilities,
@@ -74,8 +74,8 @@ impl SignatureAttributes {
     }
 }
 
-/// The parts of an mkey that each configuration writes. Other drivers write less than the reference provider,
-/// to mkeys that were created for short UMRs.
+/// The parts of an mkey that each UMR writes, even if the configuration does not change them. Some drivers
+/// create mkeys for UMRs with fewer parts than those of the reference provider.
 ///
 /// ```
 /// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
@@ -89,13 +89,14 @@ impl SignatureAttributes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum UmrForm {
-    /// Besides the changes, also tag, queue pair and BSF enable, as the reference provider does. The BSFs of
-    /// blocks and of AES-XTS do not give the length.
+    /// The UMR writes the changes, and also tag, queue pair and the BSF enable bit, as that of the reference
+    /// provider. The BSFs of block signatures and of AES-XTS do not contain the length of the data.
     #[default]
     Complete,
-    /// Only the changes, as SPDK does and, without the free bit, DPDK: length, layout, BSFs, and access
-    /// rights if the configuration gives them. The BSF of AES-XTS has the exact length (`raw_data_size`),
-    /// unless the mkey has a block signature. The key keeps the tag of its creation.
+    /// The UMR writes only the changes: length, layout, BSFs, and access rights if the configuration has
+    /// them. SPDK posts UMRs of this form; those of DPDK also lack the free bit. The BSF of AES-XTS contains
+    /// the exact length of the data (`raw_data_size`), unless the mkey has a block signature. The key keeps
+    /// the tag of its creation.
     Minimal,
 }
 
@@ -119,25 +120,25 @@ pub enum UmrForm {
 pub struct MkeyAttributes {
     /// The mkey's key: the index that the device returned and the tag that the owner chose.
     pub key: Key,
-    /// Translation entries of 16 bytes that the mkey has room for, at most [`MkeyAttributes::MAX_ENTRIES`].
-    /// The header of an interleaved layout takes one entry.
+    /// Number of translation entries that the mkey has room for, at most [`MkeyAttributes::MAX_ENTRIES`]. The
+    /// header of an interleaved layout takes one entry.
     pub max_entries: u32,
-    /// Set if the mkey was created with block signature.
+    /// PSVs, error count and capabilities, if the mkey was created with block signature.
     pub signature: Option<SignatureAttributes>,
-    /// Set if the mkey was created with crypto, to the engine that the device has.
+    /// The engine of the device, if the mkey was created with crypto.
     pub crypto: Option<XtsEngine>,
     /// The device can change the tag of a key (`UPDATE_TAG`).
     pub tag_update: bool,
-    /// The form of the mkey's configurations. An mkey for [`UmrForm::Minimal`] got its rights, and the
-    /// enabled BSFs, at its creation.
+    /// The form of the mkey's UMRs. An mkey for [`UmrForm::Minimal`] got its access rights and its BSF enable
+    /// bit when it was created.
     pub form: UmrForm,
-    /// Set if the mkey was created only for lists whose entries all have this length (KSM).
+    /// The length of all entries, if the mkey was created for lists whose entries all have one length (KSM).
     pub entry_size: Option<KsmEntrySize>,
 }
 
 impl MkeyAttributes {
-    /// The most translation entries of an mkey. A command counts them with 32 bits; as many entries of 2 GiB
-    /// fill a space of 2^61 bytes. Devices take fewer
+    /// The largest number of translation entries of an mkey in this library. So many entries of 2 GiB map
+    /// 2^61 bytes. The limit of a device is lower
     /// ([`GeneralCapabilities::max_umr_entries`](crate::command::GeneralCapabilities::max_umr_entries)).
     pub const MAX_ENTRIES: u32 = 1 << 30;
 
@@ -174,19 +175,19 @@ impl MkeyAttributes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyKind {
-    /// Translation entries of 16 bytes that the mkey has room for.
+    /// Number of translation entries that the mkey has room for.
     pub max_entries: u32,
     /// Signatures and block sizes that the device knows, for an mkey with block signature.
     pub signature: Option<SignatureCapabilities>,
     /// The engine of the device, for an mkey with crypto.
     pub crypto: Option<XtsEngine>,
-    /// The parts of the mkey that each configuration writes.
+    /// The parts of the mkey that each UMR writes.
     pub form: UmrForm,
     /// The length of each entry of the mkey's lists, if all lengths are equal (KSM).
     pub entry_size: Option<KsmEntrySize>,
 }
 
-/// Reasons in the mkey against posting a prepared configuration unchanged.
+/// Flags of an mkey. If one is set, a prepared configuration cannot be posted to the mkey as it is encoded.
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub(crate) struct MkeyFlags {
@@ -198,37 +199,38 @@ pub(crate) struct MkeyFlags {
     __: u8,
 }
 
-/// Reasons in the configuration against posting it unchanged.
+/// Flags of a prepared configuration. If one is set, the configuration cannot be posted as it is encoded.
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub(crate) struct ConfigFlags {
-    /// The configuration keeps a part of the mkey that the request may have to write again.
+    /// The configuration keeps a part of the mkey, which the request may have to write again.
     pub(crate) keeps: bool,
-    /// Fields depend on the length of the layout: see `UmrRequest::finish`.
+    /// `UmrRequest::finish` has to complete the request, because some fields depend on the layout or are
+    /// seldom used.
     pub(crate) finished_later: bool,
     #[bits(6)]
     __: u8,
 }
 
 /// An [`MkeyKind`] in one word, with the flags of an mkey or of a prepared configuration. Posting compares
-/// both words once.
+/// the word of the mkey with that of the configuration: one comparison finds another kind and all flags.
 #[bitfield(u64, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub(crate) struct KindWord {
-    /// Empty in the word of a configuration.
+    /// The flags of the mkey; none are set in the word of a configuration.
     #[bits(8)]
     pub(crate) mkey: MkeyFlags,
-    /// Empty in the word of an mkey.
+    /// The flags of the configuration; none are set in the word of an mkey.
     #[bits(8)]
     pub(crate) config: ConfigFlags,
-    /// A 1 beside the capabilities; 0 without signature.
+    /// The bits of the signature capabilities and a further 1; 0 for an mkey without signature.
     #[bits(5, into = low8::<5>)]
     signature: u8,
-    /// 1 more than the engine; 0 without crypto.
+    /// The number of the engine plus 1; 0 for an mkey without crypto.
     #[bits(3, into = low8::<3>)]
     crypto: u8,
     minimal: bool,
-    /// Logarithm of the length of all entries; 0 if lengths may differ.
+    /// Base-2 logarithm of the length of all entries; 0 if lengths may differ.
     #[bits(7, into = low8::<7>)]
     log_entry_size: u8,
     entries: u32,

@@ -1,5 +1,5 @@
-//! Computes the CRC of several blocks from the CRCs of the single blocks, which the device computes. The data
-//! is not needed.
+//! Computes the CRC of several blocks from the CRCs of the single blocks, which the device has computed. The
+//! computation needs only the CRCs, not the data.
 
 use crate::types::Seed;
 
@@ -19,19 +19,19 @@ macro_rules! combine {
         pub struct $name {
             /// x to the power of the second block's number of bits, modulo the polynomial.
             power: $crc,
-            /// A mask for the first CRC. It cancels the start value of the second CRC, as far as seed and
-            /// inversion leave it.
+            /// A value that `combine` adds to the first CRC by XOR. It cancels the effect of the second CRC's
+            /// start value.
             start: $crc,
         }
 
         impl $name {
-            /// The polynomial. The highest bit has the lowest power.
+            /// The CRC's polynomial. The highest bit stands for the lowest power.
             const POLYNOMIAL: $crc = $polynomial;
             /// The polynomial 1.
             const ONE: $crc = 1 << (<$crc>::BITS - 1);
 
-            /// Prepares to append blocks of `bytes` bytes to other data. Takes up to 128 multiplications, and
-            /// no memory.
+            /// Creates the value that combines the CRC of a block of `bytes` bytes with that of the data
+            /// before the block. This takes up to 128 multiplications of polynomials, and no table.
             pub const fn behind(bytes: u64, seed: Seed) -> Self {
                 let (mut power, mut square, mut rest) = (Self::ONE, Self::ONE >> 8, bytes);
                 while rest > 0 {
@@ -41,7 +41,7 @@ macro_rules! combine {
                     square = Self::multiply(square, square);
                     rest >>= 1;
                 }
-                // CRCs are inverted at the end. If they also begin with all ones, both effects cancel out.
+                // CRCs are inverted at the end. If CRCs also begin with all ones, both effects cancel out.
                 let start = match seed {
                     Seed::Ones => 0,
                     Seed::Zeros => <$crc>::MAX,
@@ -49,8 +49,8 @@ macro_rules! combine {
                 Self { power, start }
             }
 
-            /// Returns the CRC of all data: `first` is the CRC of the earlier data, `second` that of a block
-            /// with the length given to `behind`. Takes one multiplication.
+            /// Returns the CRC of all data. `first` is the CRC of the data before the block, `second` is the
+            /// CRC of the block, whose length was given to `behind`. This takes one multiplication.
             #[must_use]
             pub const fn combine(self, first: $crc, second: $crc) -> $crc {
                 Self::multiply(first ^ self.start, self.power) ^ second
@@ -76,7 +76,7 @@ combine! {
     /// Computes the CRC32C of two adjacent ranges of data from the CRC32Cs of the ranges, as
     /// [`Signature::Crc32c`](super::Signature::Crc32c) writes them.
     ///
-    /// The device writes a CRC32C in little endian. The polynomial is 1EDC6F41 (RFC 3720), the CRC is
+    /// The device writes a CRC32C in little endian. The polynomial is 1EDC6F41 (RFC 3720), and the CRC is
     /// inverted at the end.
     ///
     /// ```
@@ -95,11 +95,11 @@ combine! {
 }
 
 combine! {
-    /// Computes the CRC64-XP10 of two adjacent ranges of data from those of the ranges, as
+    /// Computes the CRC64-XP10 of two adjacent ranges of data from the CRC64-XP10s of the ranges, as
     /// [`Signature::Crc64Xp10`](super::Signature::Crc64Xp10) writes them. NVMe uses the same CRC
     /// (CRC-64/NVME).
     ///
-    /// The device writes a CRC64-XP10 in little endian. The polynomial is AD93D23594C93659, the CRC is
+    /// The device writes a CRC64-XP10 in little endian. The polynomial is AD93D23594C93659, and the CRC is
     /// inverted at the end.
     ///
     /// ```
@@ -137,8 +137,8 @@ mod tests {
     fn published_values_are_put_together() {
         const NINE_DIGITS: u32 = Crc32cCombine::behind(5, Seed::Ones).combine(0xf63a_f4ee, 0x83b5_65d8);
         assert_eq!(NINE_DIGITS, 0xe306_9283, "of 123456789, at compile time");
-        // The CRC of 32 zeros (RFC 3720) from two halves of 16, and that of 4096 bytes (NVM Express
-        // specification) from 64 parts of 64.
+        // The CRC of 32 zeros is that of RFC 3720, here combined from two halves of 16. The CRCs of 4096
+        // bytes are those of the NVM Express specification, here combined from 64 parts of 64.
         let (half, [(seed, crc), _]) = ([0; 16], CRC32C);
         let half = crc.checksum(&half);
         assert_eq!(Crc32cCombine::behind(16, seed).combine(half, half), 0x8a91_36aa);

@@ -1,4 +1,4 @@
-//! Changes to an mkey, as plain data.
+//! Changes of an mkey's properties, as plain data that a user fills in.
 
 use super::{Access, BlockSignature, Crypto, Digest};
 
@@ -27,11 +27,11 @@ pub enum SignatureChange {
     Digest(Digest),
 }
 
-// No larger than a block signature, because posting a request copies the value into the mkey's state.
+// The type is as small as a block signature, because posting a request copies it into the mkey's state.
 const _: () = assert!(size_of::<SignatureChange>() == size_of::<BlockSignature>());
 
 impl SignatureChange {
-    /// Returns the block signature that is set.
+    /// Returns the block signature that the change sets, `None` for other changes.
     pub const fn signature(&self) -> Option<&BlockSignature> {
         match self {
             Self::Set(signature) => Some(signature),
@@ -39,7 +39,7 @@ impl SignatureChange {
         }
     }
 
-    /// Returns the digest that is set.
+    /// Returns the digest that the change sets, `None` for other changes.
     pub const fn digest(&self) -> Option<&Digest> {
         match self {
             Self::Digest(digest) => Some(digest),
@@ -48,8 +48,8 @@ impl SignatureChange {
     }
 }
 
-/// Changes to an mkey, without its layout. `None` and `Keep` leave a part unchanged (man page
-/// `mlx5dv_wr_mkey_configure`).
+/// Changes of an mkey's properties; the layout is given with the request. `None` and `Keep` leave a part
+/// unchanged (man page `mlx5dv_wr_mkey_configure`).
 ///
 /// [`PreparedConfig`](crate::wqe::PreparedConfig) checks and encodes the changes, for any number of requests.
 ///
@@ -62,15 +62,15 @@ impl SignatureChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyConfig {
-    /// New access rights; they replace the old ones as a whole (`mlx5dv_wr_set_mkey_access_flags`).
+    /// The new access rights, which replace the old ones as a whole (`mlx5dv_wr_set_mkey_access_flags`).
     pub access: Option<Access>,
     /// The change of the signature.
     pub signature: SignatureChange,
-    /// New crypto properties; they replace the old ones as a whole (`mlx5dv_wr_set_mkey_crypto`).
+    /// The new crypto properties, which replace the old ones as a whole (`mlx5dv_wr_set_mkey_crypto`).
     pub crypto: Option<Crypto>,
 }
 
 impl MkeyConfig {
-    /// Changes nothing.
+    /// A configuration that changes nothing.
     pub const UNCHANGED: Self = Self { access: None, signature: SignatureChange::Keep, crypto: None };
 }

@@ -1,4 +1,4 @@
-//! AES-XTS on the bytes that pass through an mkey.
+//! AES-XTS, by which the device encrypts or decrypts the bytes that pass through an mkey.
 
 use crate::types::{BlockSize, DekId, Tweak};
 use crate::wire::bsf::EncryptionOrder;
@@ -17,9 +17,11 @@ use crate::wire::bsf::EncryptionOrder;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 pub enum Direction {
-    /// Memory holds plaintext, the wire ciphertext: encrypt when sending, decrypt when receiving.
+    /// Memory holds plaintext, the wire ciphertext: the device encrypts when sending, decrypts when
+    /// receiving.
     EncryptOnTx = EncryptionOrder::WIRE_SIGNATURE.0,
-    /// Memory holds ciphertext, the wire plaintext: decrypt when sending, encrypt when receiving.
+    /// Memory holds ciphertext, the wire plaintext: the device decrypts when sending, encrypts when
+    /// receiving.
     DecryptOnTx = EncryptionOrder::RAW_MEMORY.0,
 }
 
@@ -38,9 +40,11 @@ pub enum Direction {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 pub enum SignatureOrder {
-    /// When sending, the cipher comes first, then the signatures (rows B, G, H, I of the man page).
+    /// When sending, the cipher comes first, then the signatures (rows B, G, H, I of the man page
+    /// `mlx5dv_wr_set_mkey_crypto`).
     AfterCryptoOnTx = EncryptionOrder::RAW_WIRE.0,
-    /// When sending, the signatures come first, then the cipher (rows C, D, E, J of the man page).
+    /// When sending, the signatures come first, then the cipher (rows C, D, E, J of the man page
+    /// `mlx5dv_wr_set_mkey_crypto`).
     BeforeCryptoOnTx = 0,
 }
 
@@ -57,16 +61,16 @@ pub enum SignatureOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum XtsEngine {
-    /// Any number of data units; the tweak is big endian in the BSF (`AES_XTS_MULTI_BLOCK`, ConnectX-7,
-    /// BlueField-3).
+    /// Any number of data units per mkey; the tweak is big endian in the BSF (`AES_XTS_MULTI_BLOCK`,
+    /// ConnectX-7, BlueField-3).
     MultiBlock,
-    /// Any number of data units; the tweak is little endian (PRM `aes_xts_multi_block_le_tweak`). SPDK knows
-    /// this engine, the reference provider does not.
+    /// Any number of data units per mkey; the tweak is little endian (PRM `aes_xts_multi_block_le_tweak`).
+    /// SPDK knows this engine, the reference provider does not.
     MultiBlockLittleEndian,
     /// One data unit per mkey; the tweak is little endian (`AES_XTS_SINGLE_BLOCK` alone, ConnectX-6 Dx,
     /// BlueField-2).
     SingleBlock,
-    /// The device reports AES-XTS without details; the tweak is little endian.
+    /// An engine that the device does not describe further; the tweak is little endian.
     Unspecified,
 }
 
@@ -79,7 +83,7 @@ impl XtsEngine {
         }
     }
 
-    /// Reads a tweak in the engine's byte order.
+    /// Returns the tweak whose bytes in the engine's byte order are given.
     pub const fn tweak_from_bytes(self, bytes: [u8; 16]) -> Tweak {
         match self {
             Self::MultiBlock => Tweak::new(u128::from_be_bytes(bytes)),
@@ -90,8 +94,8 @@ impl XtsEngine {
     }
 }
 
-/// The plain tag of a DEK, by which the device checks that the right key is used
-/// (`mlx5dv_crypto_attr.keytag`).
+/// The tag of a DEK in plaintext. The device compares it with that of an mkey to check that the mkey uses the
+/// right DEK (`mlx5dv_crypto_attr.keytag`).
 ///
 /// ```
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
@@ -107,7 +111,7 @@ impl XtsEngine {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Keytag(pub [u8; 8]);
 
-/// Crypto properties of an mkey (`struct mlx5dv_crypto_attr`). The only standard is AES-XTS.
+/// Crypto properties of an mkey (`struct mlx5dv_crypto_attr`). The only cipher is AES-XTS.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Crypto, Direction, Keytag, SignatureOrder};
@@ -129,34 +133,35 @@ pub struct Crypto {
     pub direction: Direction,
     /// The order of signatures and cipher.
     pub order: SignatureOrder,
-    /// Bytes that are encrypted under one tweak. If the cipher covers a signature, a data unit is a block
-    /// with its signature.
+    /// The number of bytes that the device encrypts under one tweak. If the cipher covers a signature, a data
+    /// unit is a block with its signature.
     pub data_unit: BlockSize,
     /// Tweak of the first data unit.
     pub tweak: Tweak,
     /// The data encryption key.
     pub dek: DekId,
-    /// Must equal the DEK's tag, or be all zero if the DEK has none.
+    /// The keytag, which must equal the tag of the DEK, or be all zero if the DEK has none.
     pub keytag: Keytag,
 }
 
 impl Crypto {
-    /// Returns the device's code for direction and order.
+    /// Returns the code by which the device knows direction and order.
     pub const fn encryption_order(&self) -> EncryptionOrder {
-        // The values of both enums are chosen so that this operation gives all four codes. A test lists them.
+        // The values of both enums are chosen so that this operation gives each of the four codes. A test
+        // lists the codes.
         EncryptionOrder(self.direction as u8 ^ self.order as u8)
     }
 
-    /// Returns whether the encrypted domain's signature is outside the cipher. The mkey then has no other
-    /// signature.
+    /// Returns whether the signature of the domain with ciphertext is outside the cipher. The mkey then has
+    /// no signature in the other domain.
     pub const fn signature_is_outside(&self) -> bool {
         matches!(self.encryption_order(), EncryptionOrder::RAW_WIRE | EncryptionOrder::RAW_MEMORY)
     }
 }
 
-/// Returns whether `job_size` bytes may be sent or received at once with this data unit, by the rule of the
-/// man page `mlx5dv_wr_set_mkey_crypto`: whole units, or a multiple of 16 whose rest is at most the unit
-/// less 16.
+/// Returns whether one request may move `job_size` bytes through an mkey with this data unit, by the rule of
+/// the man page `mlx5dv_wr_set_mkey_crypto`. The rule allows whole data units, and multiples of 16 bytes
+/// whose last, partial unit lacks at least 16 bytes.
 ///
 /// ```
 /// use mlx5_mkey::{mkey::job_size_allowed, types::BlockSize};
@@ -169,7 +174,8 @@ pub const fn job_size_allowed(job_size: u64, data_unit: BlockSize) -> bool {
     job_size.is_multiple_of(unit) || (job_size.is_multiple_of(16) && job_size % unit <= unit - 16)
 }
 
-/// Returns whether `job_size` bytes may be sent or received at once, and AES-XTS can encrypt each data unit.
+/// Returns whether one request may move `job_size` bytes through an mkey with this data unit, so that AES-XTS
+/// can also encrypt each unit.
 ///
 /// The rule of the man page allows some sizes that leave a unit of less than one cipher block (16 bytes), for
 /// example 528 bytes in units of 520. IEEE 1619 cannot encrypt a unit of this size.
@@ -199,7 +205,7 @@ mod tests {
     fn r168_the_last_unit_lacks_nothing_or_sixteen_bytes() {
         for (unit, rest) in [(BlockSize::B512, 496), (BlockSize::B520, 504), (BlockSize::B4096, 4080)] {
             let unit_bytes = u64::from(unit.bytes());
-            // The remainder follows two whole units, which together make the size a multiple of 16.
+            // Two whole units precede the rest. Their length is a multiple of 16.
             for size in (rest - 64..unit_bytes).map(|rest| 2 * unit_bytes + rest) {
                 let good = size % 16 == 0 && size - 2 * unit_bytes <= rest;
                 assert_eq!(job_size_allowed(size, unit), good, "{size} in {unit:?}");
@@ -216,7 +222,7 @@ mod tests {
                 assert_eq!(hole, unit == BlockSize::B520 && job % 1040 == 528, "{job} in units of {unit:?}");
             }
         }
-        // The last unit lacks 8 bytes.
+        // 512 bytes are a unit of 520 that lacks 8 bytes.
         assert!(!job_size_can_be_encrypted(512, BlockSize::B520));
     }
 

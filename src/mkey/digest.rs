@@ -26,7 +26,7 @@ pub enum DigestPart {
     First,
     /// The mkey continues the CRC.
     Middle,
-    /// The mkey continues the CRC and ends it: the digest stands behind its data.
+    /// The mkey continues the CRC and ends it: the digest stands behind the data of this mkey.
     Last,
 }
 
@@ -58,8 +58,8 @@ pub enum DigestSpan {
     /// The data of this mkey, under the mkey's own PSV for the digest's domain. After an error, the next
     /// configuration restores the PSV.
     Mkey,
-    /// Data that passes several mkeys. Their requests are executed in the order of the data, and each
-    /// continues the CRC in one PSV.
+    /// The data of a transaction, which passes several mkeys. The requests on these mkeys are executed in the
+    /// order of the data, and each of them continues the CRC in one PSV.
     ///
     /// The PSV belongs to this transaction from the first configuration on. It is free again once the data
     /// has passed and the signature error, if there is one, was taken. After an error,
@@ -85,13 +85,13 @@ impl DigestSpan {
 /// A CRC32C over the data of a transaction. It stands behind the data, 4 bytes in little endian: a digest of
 /// iSCSI or NVMe/TCP (a transaction signature, as SPDK's `lib/mlx5` posts it).
 ///
-/// If data comes from the digest's domain, the device checks the digest and strips it. If data goes to this
-/// domain, the device makes the digest. The digest covers the bytes of its domain: the ciphertext, if the
-/// domain holds ciphertext.
+/// When data comes from the digest's domain, the device checks the digest and strips it. When data goes to
+/// this domain, the device adds the digest. The digest covers the bytes as they are in its domain:
+/// ciphertext, if the domain holds ciphertext.
 ///
-/// Through an mkey with a digest on the wire, one request moves all data with the digest behind it.
-/// Alternatively, one request moves the data, and another one the digest, at an offset equal to the length of
-/// the data. Whether devices take other requests is not known.
+/// Through an mkey with a digest on the wire, one request moves all data and the digest. Alternatively, one
+/// request moves all data, and a second one moves the digest, whose offset is the length of the data. Whether
+/// devices accept other requests is unknown.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{
@@ -120,36 +120,36 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Bytes of a digest.
+    /// Size of a digest in bytes.
     pub const BYTES: u32 = 4;
 
     /// Returns a digest on the wire, behind the data of one mkey, with all ones as start value. The device
-    /// makes it for the peer, or checks and strips it.
+    /// adds the digest to data for the peer, and checks and strips the digest of data from the peer.
     pub const fn wire() -> Self {
         Self { domain: DomainKind::Wire, seed: Seed::Ones, span: DigestSpan::Mkey }
     }
 
-    /// Returns a digest in memory, with all ones as start value. It takes the last 4 bytes that the mkey's
-    /// layout maps, and covers all bytes before. The device makes it in place as data arrives, or checks and
-    /// strips it.
+    /// Returns a digest in memory, behind the data of one mkey, with all ones as start value. The digest is
+    /// in the last 4 bytes that the layout maps, and covers all bytes before. The device writes the digest
+    /// when data arrives, and checks and strips the digest when data leaves.
     pub const fn memory() -> Self {
         Self { domain: DomainKind::Memory, ..Self::wire() }
     }
 
-    /// Returns the bytes of the digest in a domain: 0 if the digest is in the other domain, or behind the
-    /// data of another mkey.
+    /// Returns how many bytes the digest takes in a domain of this mkey: 0 if the digest is in the other
+    /// domain, or behind the data of another mkey.
     const fn bytes_in(&self, domain: DomainKind) -> u64 {
         if self.domain as u8 == domain as u8 && self.span.part().ends() { Self::BYTES as u64 } else { 0 }
     }
 
-    /// Returns the bytes of data behind an mkey that maps `memory_bytes`, or `None` if they are too few for
-    /// the digest.
+    /// Returns how many data bytes are among the `memory_bytes` bytes that an mkey maps, or `None` if the
+    /// mapped bytes are too few for the digest.
     pub const fn data_bytes(&self, memory_bytes: u64) -> Option<u64> {
         memory_bytes.checked_sub(self.bytes_in(DomainKind::Memory))
     }
 
-    /// Returns how many bytes an mkey that maps `memory_bytes` has on the wire, or `None` if the mapped bytes
-    /// are too few for the digest.
+    /// Returns how many bytes on the wire correspond to the `memory_bytes` bytes that an mkey maps, or `None`
+    /// if the mapped bytes are too few for the digest.
     pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
         match self.data_bytes(memory_bytes) {
             Some(data) => data.checked_add(self.bytes_in(DomainKind::Wire)),

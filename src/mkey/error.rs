@@ -1,21 +1,21 @@
-//! Configurations, checks and handles of mkeys that are refused.
+//! Errors of configurations of mkeys, of checks for signature errors, and of pools.
 
 use crate::types::{BlockSize, DomainKind, KsmEntrySize};
 use crate::wire::klm::Klm;
 use crate::wire::umr::UmrControlSegment;
 use core::fmt;
 
-/// A part of a configuration.
+/// A part of a configuration, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ConfigPart {
-    /// [`crate::mkey::MkeyConfig::access`].
+    /// The access rights, [`crate::mkey::MkeyConfig::access`].
     Access,
     /// The layout, which is given with the request.
     Layout,
-    /// [`crate::mkey::MkeyConfig::signature`], set or reset.
+    /// The signature, which [`crate::mkey::MkeyConfig::signature`] sets or resets.
     Signature,
-    /// [`crate::mkey::MkeyConfig::crypto`].
+    /// The crypto properties, [`crate::mkey::MkeyConfig::crypto`].
     Crypto,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for ConfigPart {
     }
 }
 
-/// Prints the length of entries in words.
+/// A length of entries that `Display` prints as words.
 struct EntryLengths(Option<KsmEntrySize>);
 
 impl fmt::Display for EntryLengths {
@@ -42,7 +42,7 @@ impl fmt::Display for EntryLengths {
     }
 }
 
-/// A configuration that the device, the mkey or the queue cannot hold.
+/// Why a configuration was refused: the device, the mkey or the queue cannot hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -57,86 +57,91 @@ pub enum ConfigError {
     BlockSizeUnsupported(BlockSize),
     /// A copy mask was given, but the domains do not have the same signature type and block size.
     CopyMaskNeedsSameStructure,
-    /// Signatures in both domains, with the cipher outside of them: no device supports that.
+    /// Both domains have a signature, and the one of the domain with ciphertext is outside the cipher. No
+    /// device supports this combination.
     BothSignaturesOutsideCipher,
-    /// A digest and AES-XTS in one mkey: the device lacks it.
+    /// The device does not support a digest together with AES-XTS in one mkey.
     DigestWithXtsUnsupported,
-    /// A digest with AES-XTS has to be over the ciphertext of its domain. A digest on the wire needs
-    /// encryption when sending, and signatures after encryption. A digest in memory needs decryption when
-    /// sending, and signatures before decryption. No device is known to support other forms.
+    /// The digest of an mkey with AES-XTS does not cover ciphertext. A digest on the wire needs encryption
+    /// when sending, and signatures after encryption. A digest in memory needs decryption when sending, and
+    /// signatures before decryption. Devices are known to support these two forms only.
     DigestNotOverCiphertext,
     /// The layout of an mkey with a digest has no room for data beside the digest.
     DigestWithoutData {
         /// The length that the layout maps, in bytes.
         length: u8,
     },
-    /// A prepared configuration sets no digest.
+    /// The digest of a prepared configuration was to be changed, but the configuration sets none.
     NoDigest,
-    /// A configuration was prepared for another kind of mkey ([`crate::mkey::MkeyKind`]).
+    /// The configuration was prepared for another kind of mkey ([`crate::mkey::MkeyKind`]).
     OtherKind,
-    /// The mkey was created for another form of entries: entries that all have one length (KSM), entries that
-    /// each have their own length, or entries of another common length. An mkey for entries of one length
-    /// takes only lists in registered memory.
+    /// The entries of the layout are not of the form that the mkey was created for. There are two forms:
+    /// entries that all have one length (KSM), which must be the mkey's, and entries with lengths of their
+    /// own. An mkey for entries of one length accepts only lists in registered memory.
     OtherEntries {
         /// The length of the layout's entries, if they all have one.
         layout: Option<KsmEntrySize>,
         /// The length of the mkey's entries, if they all have one.
         mkey: Option<KsmEntrySize>,
     },
-    /// An mkey for entries of one length cannot have signature or crypto: no source shows one.
+    /// The kind of mkey has both entries of one length (KSM), and signature or crypto. No source shows that
+    /// devices support this combination.
     EntriesWithBsf,
-    /// A prepared configuration sets no T10-DIF in this domain.
+    /// A tag of a prepared configuration was to be changed, but the configuration sets no T10-DIF in this
+    /// domain.
     NoT10Dif(DomainKind),
-    /// A prepared configuration sets no crypto properties.
+    /// Tweak or DEK of a prepared configuration were to be changed, but the configuration sets no crypto
+    /// properties.
     NoCrypto,
     /// The layout has more entries than the mkey or the work request can hold.
     TooManyEntries {
-        /// Entries that fit.
+        /// Largest number of entries that fits.
         max: u32,
     },
-    /// The space of an mkey with signature or crypto has to begin at 0.
+    /// A start address other than 0 was given for an mkey with signature or crypto.
     StartWithBsf,
     /// The space of an mkey or of a memory window would end after address 2^64 - 1.
     SpaceBehindEnd,
     /// The mkey has no list layout in force that could be changed: it has no layout yet, an unknown layout,
     /// or an interleaved layout.
     NoList,
-    /// The list in force came in a request. Only a list from registered memory can be appended to.
+    /// Entries were to be appended to a list that came in a request. Only a list from registered memory can
+    /// be appended to.
     ListInRequest,
-    /// The list of an mkey with signature or crypto has BSFs behind it, and cannot be appended to: no source
-    /// shows that.
+    /// Entries were to be appended to the list of an mkey with signature or crypto. BSFs stand behind this
+    /// list, and no source shows that devices support this request.
     AppendWithBsf,
-    /// An interleaved layout in registered memory can only replace a whole layout, not entries of a list.
+    /// An interleaved layout was to replace entries of a list. It can only replace a whole layout.
     InterleavedInList,
-    /// A memory window is bound: it has to be invalidated before it is bound anew.
+    /// The memory window is bound already. It has to be invalidated before it is bound anew.
     WindowBound,
-    /// A memory window is not bound: there is nothing to invalidate.
+    /// The memory window to invalidate is not bound.
     WindowNotBound,
-    /// A memory window is bound by another queue pair. Only that queue pair can invalidate it.
+    /// The memory window was bound by another queue pair. Only that queue pair can invalidate the window.
     WindowOfOtherQueuePair {
-        /// The number of that queue pair.
+        /// The number of the queue pair that bound the window.
         qpn: u32,
     },
-    /// A list in registered memory begins at an address that the device does not accept
-    /// ([`RegisteredList::ALIGNMENT`](crate::mkey::RegisteredList::ALIGNMENT)).
+    /// The address of a list in registered memory is no multiple of
+    /// [`RegisteredList::ALIGNMENT`](crate::mkey::RegisteredList::ALIGNMENT).
     ListAddress {
-        /// Bytes from the last allowed address to this address.
+        /// Number of bytes from the last allowed address before the list to the list.
         past: u16,
     },
-    /// The first entry is not at the beginning of a block of 4. Entries of a list are replaced and appended
-    /// in blocks of 4.
+    /// The number of the first entry to replace or to append is no multiple of 4. Entries of a list are
+    /// replaced and appended in blocks of 4.
     EntryInBlock {
-        /// The first entry that was to be written.
+        /// Number of the first entry that was to be written.
         first: u32,
     },
     /// Layout and BSFs together exceed the queue's limit for a work request.
     BsfDoesNotFit {
-        /// Bytes of entries and BSFs.
+        /// Number of bytes of entries and BSFs.
         bytes: u32,
-        /// Bytes that fit.
+        /// Largest number of bytes that fits.
         max: u16,
     },
-    /// An entry of a list layout has no bytes, or more than [`crate::mkey::KlmEntry::MAX_BYTES`].
+    /// The length of an entry of a list layout is 0 or more than [`crate::mkey::KlmEntry::MAX_BYTES`].
     EntryLength {
         /// The number of the entry, counted from 0.
         index: u16,
@@ -155,47 +160,48 @@ pub enum ConfigError {
         /// The entry's stride in bytes.
         stride: u32,
     },
-    /// An mkey with a signature or crypto is limited to 2^32 - 1 bytes.
+    /// The layout maps more than 2^32 - 1 bytes, the limit of an mkey with signature or crypto.
     LengthOver32Bits {
-        /// The length that the layout maps, in MiB, or `u32::MAX`.
+        /// The length that the layout maps, in MiB, at most `u32::MAX`.
         mebibytes: u32,
     },
-    /// The mkey is longer than a data unit, and the engine encrypts only one data unit per mkey.
+    /// The layout maps more than one data unit, and the engine encrypts only one data unit per mkey.
     LengthOverDataUnit {
-        /// Bytes that the layout maps, or `u32::MAX`.
+        /// Number of bytes that the layout maps, at most `u32::MAX`.
         length: u32,
-        /// One data unit.
+        /// Length of a data unit.
         unit: BlockSize,
     },
-    /// The cipher covers the signature of each block, so a data unit has to be a block with its signature.
-    /// With another size, data units would begin within blocks, and a part of the data could not be read
-    /// ([`PreparedConfig::with_any_data_unit`](crate::wqe::PreparedConfig::with_any_data_unit)).
+    /// The cipher covers the signature of each block, but a data unit is not a block with its signature. Data
+    /// units would begin within blocks, and transfers could not begin at each block.
+    /// [`PreparedConfig::with_any_data_unit`](crate::wqe::PreparedConfig::with_any_data_unit) accepts the
+    /// data unit.
     DataUnitNotBlock {
-        /// Bytes of a block with its signature.
+        /// Length of a block with its signature, in bytes.
         block: u32,
-        /// The data unit.
+        /// Length of a data unit.
         unit: BlockSize,
     },
-    /// The key's tag is not 0 and the device cannot change tags.
+    /// The tag of the key is not 0, and the device cannot change tags.
     TagUpdateUnsupported {
-        /// The tag.
+        /// The tag of the key.
         tag: u8,
     },
-    /// The mkey's state is not known (the mkey was invalidated, or its queue failed), so this part must be
-    /// given.
+    /// The state of the mkey is unknown, because it was invalidated or its queue failed, and the
+    /// configuration leaves out a part. In this state, a configuration must have all parts.
     StateUnknown {
-        /// The part that is missing.
+        /// The part that the configuration leaves out.
         missing: ConfigPart,
     },
 }
 
 impl ConfigError {
-    /// Refuses a space that ends after address 2^64 - 1.
+    /// Checks that a space of `length` bytes from address `start` on ends by address 2^64 - 1.
     pub(crate) const fn check_space(start: u64, length: u64) -> Result<(), Self> {
         if length.saturating_sub(1) > u64::MAX - start { Err(Self::SpaceBehindEnd) } else { Ok(()) }
     }
 
-    /// Refuses more than `max` entries.
+    /// Checks that there are at most `max` entries.
     pub(crate) fn check_entries(entries: usize, max: usize) -> Result<(), Self> {
         if entries <= max {
             return Ok(());
@@ -309,25 +315,25 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-/// The mkey cannot be asked for signature errors, or the device's report of an error is unintelligible
-/// (`mlx5dv_mkey_check`).
+/// Why a check for signature errors has no answer: the mkey has no signature, reports were lost, or the
+/// device's report is unintelligible (`mlx5dv_mkey_check`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum CheckError {
     /// The mkey was created without block signature.
     NotASignatureMkey,
-    /// The syndrome has none of the known bits, or the error is not of a block signature.
+    /// The report of the device has an unknown syndrome, or does not match the signature in force.
     Unintelligible {
-        /// Raw syndrome.
+        /// The syndrome in the report.
         syndrome: u16,
-        /// Raw signature type.
+        /// The type of signature in the report.
         sig_type: u8,
-        /// Raw domain.
+        /// The domain in the report.
         domain: u8,
     },
-    /// More errors arrived for mkeys that were in no router than a completion queue can keep. So the data of
-    /// any mkey may be wrong.
+    /// The completion queue had to drop reports: more errors arrived for mkeys that no router contained than
+    /// the queue can store. The data of any mkey may be wrong.
     ErrorsLost,
 }
 
@@ -345,8 +351,8 @@ impl fmt::Display for CheckError {
 
 impl core::error::Error for CheckError {}
 
-/// An mkey or a memory window cannot be put back, or a handle names none that is in use
-/// ([`MkeyPool`](crate::queue::MkeyPool), [`WindowPool`](crate::queue::WindowPool)). The pool is as before.
+/// Why a pool refused a handle, an mkey or a memory window ([`MkeyPool`](crate::queue::MkeyPool),
+/// [`WindowPool`](crate::queue::WindowPool)). The pool is as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -355,10 +361,10 @@ pub enum PoolError {
     OtherPool,
     /// The mkey or window of the handle was put back or removed.
     NotInUse,
-    /// The key is in service, or may be: no completion proves that the device has executed the request that
+    /// The key may still be in service: no completion proves that the device has executed the request that
     /// takes the key out of service.
     KeyInService,
-    /// A pool was to be made of more elements than its type has room for.
+    /// A pool was to be created from more elements than the type of pool has room for.
     TooMany,
 }
 

@@ -1,9 +1,9 @@
-//! Fields of an mkey that few configurations change.
+//! Changes of those fields of an mkey that few configurations change.
 
-/// The orderings of the device's reads and writes that a configuration can relax (PCIe relaxed ordering).
+/// A selection of the orderings of the device's reads and writes on PCIe, which a configuration can relax.
 ///
-/// The device reports them:
-/// [`GeneralCapabilities::relaxed_ordering_umr`](crate::command::GeneralCapabilities::relaxed_ordering_umr).
+/// [`GeneralCapabilities::relaxed_ordering_umr`](crate::command::GeneralCapabilities::relaxed_ordering_umr)
+/// returns the orderings that the device can relax.
 ///
 /// ```
 /// use mlx5_mkey::command::GeneralCapabilities;
@@ -19,13 +19,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RelaxedOrdering {
-    /// Writes may pass one another.
+    /// The order of writes: relaxed, writes may pass one another.
     pub write: bool,
-    /// Reads may pass writes.
+    /// The order of reads: relaxed, reads may pass writes.
     pub read: bool,
 }
 
-/// Changes of fields that few configurations change; `None` leaves a field unchanged.
+/// Changes of the fields that few configurations change. `None` leaves a field unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct FieldChanges {

@@ -1,10 +1,11 @@
-//! Entries of lists whose entries all have the same length.
+//! Entries of lists whose entries all have the same length (KSM).
 
 use super::KlmEntry;
 use crate::types::Key;
 use crate::wire::klm::Klm;
 
-/// One entry of a list whose entries all have the same length (PRM `klm`, kernel `struct mlx5_ksm`).
+/// One entry of a list whose entries all have the same length (PRM `klm`, kernel `struct mlx5_ksm`). The mkey
+/// holds this length.
 ///
 /// ```
 /// use mlx5_mkey::{mkey::KsmEntry, types::Key};
@@ -21,7 +22,8 @@ pub struct KsmEntry {
 }
 
 impl KsmEntry {
-    /// Encodes the entry. The length is 0, as in the kernel: the device ignores it.
+    /// Returns the entry in wire form. Its length field is 0, as in the kernel, because the device ignores
+    /// it.
     pub(crate) fn to_wire(self) -> Klm {
         KlmEntry { address: self.address, length: 0, key: self.key }.to_wire()
     }

@@ -1,4 +1,4 @@
-//! The memory that an mkey maps, and its order.
+//! The ranges of memory that an mkey maps, and their order in its space.
 
 use crate::types::Key;
 use crate::wire::klm::Klm;
@@ -7,7 +7,7 @@ use zerocopy::{Immutable, IntoBytes, transmute};
 
 /// One entry of a list layout (PRM `klm`). The memory layout is that of `struct ibv_sge`.
 ///
-/// Posting checks the length: 1 to [`KlmEntry::MAX_BYTES`].
+/// Posting refuses a length outside of 1 to [`KlmEntry::MAX_BYTES`].
 ///
 /// ```
 /// use mlx5_mkey::{mkey::KlmEntry, types::Key};
@@ -22,22 +22,22 @@ pub struct KlmEntry {
     /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was
     /// registered with. For an mkey or a zero-based region, the address is an offset.
     pub address: u64,
-    /// Bytes, 1 to [`KlmEntry::MAX_BYTES`].
+    /// Length in bytes, 1 to [`KlmEntry::MAX_BYTES`].
     pub length: u32,
     /// Local key (`lkey`) of the memory region.
     pub key: Key,
 }
 
 impl KlmEntry {
-    /// The longest entry, in bytes: 2 GiB (rdma-core `set_bind_wr`: "KLM support only 2GB").
+    /// The largest length of an entry in bytes, 2 GiB (rdma-core `set_bind_wr`: "KLM support only 2GB").
     pub const MAX_BYTES: u32 = Klm::MAX_BYTES;
 
-    /// Returns number and length of the first entry with an invalid length.
+    /// Returns the number and the length of the first entry with an invalid length.
     pub(crate) fn wrong_length(entries: &[Self]) -> Option<(usize, u32)> {
         Self::first_wrong(entries.iter().map(|entry| entry.length))
     }
 
-    /// Returns number and value of the first invalid length.
+    /// Returns the number and the value of the first invalid length.
     pub(crate) fn first_wrong(lengths: impl Iterator<Item = u32>) -> Option<(usize, u32)> {
         lengths.enumerate().find(|(_, length)| !(1..=Self::MAX_BYTES).contains(length))
     }
@@ -47,7 +47,7 @@ impl KlmEntry {
         Klm { byte_count: self.length.into(), mkey: self.key.get().into(), address: self.address.into() }
     }
 
-    /// Returns length and key, which are adjacent, with one load.
+    /// Returns length and key. Both are adjacent, so one load is enough.
     #[inline]
     pub(crate) fn length_and_key(&self) -> (u32, u32) {
         let [_, both]: [u64; 2] = transmute!(*self);
@@ -57,10 +57,10 @@ impl KlmEntry {
 }
 
 /// One stream of an interleaved layout (`struct mlx5dv_mr_interleaved`). Each cycle maps the stream's next
-/// `bytes` bytes.
+/// `bytes` bytes, and then skips `skip` bytes.
 ///
 /// The stride, `bytes + skip`, is at most 65,535. For a larger one, posting returns
-/// [`ConfigError::StrideOver16Bits`](crate::error::ConfigError::StrideOver16Bits). Nothing else is checked:
+/// [`ConfigError::StrideOver16Bits`](crate::error::ConfigError::StrideOver16Bits). This is the only check:
 /// `bytes` may even be 0.
 ///
 /// ```
@@ -79,16 +79,16 @@ pub struct InterleavedEntry {
     /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was
     /// registered with. For an mkey or a zero-based region, the address is an offset.
     pub address: u64,
-    /// Bytes that each cycle maps.
+    /// Number of bytes that each cycle maps.
     pub bytes: u16,
-    /// Bytes between the end of one cycle's bytes and the begin of the next cycle's.
+    /// Number of bytes between the end of one cycle's bytes and the beginning of the next cycle's.
     pub skip: u16,
     /// Local key (`lkey`) of the memory region.
     pub key: Key,
 }
 
 impl InterleavedEntry {
-    /// Returns number and stride of the first entry whose stride has more than 16 bits.
+    /// Returns the number and the stride of the first entry whose stride has more than 16 bits.
     pub(crate) fn wrong_stride(entries: &[Self]) -> Option<(usize, u32)> {
         let strides = entries.iter().map(|entry| u32::from(entry.bytes) + u32::from(entry.skip));
         strides.enumerate().find(|(_, stride)| *stride > u32::from(u16::MAX))
@@ -108,9 +108,9 @@ impl InterleavedEntry {
 /// The memory that an mkey maps.
 ///
 /// Slices and arrays of [`KlmEntry`] convert to a list layout. Two limits apply: the mkey's room for entries
-/// ([`MkeyAttributes::max_entries`](super::MkeyAttributes::max_entries)), and the bytes of a request
-/// (`max_inline_data` of the queue, plus 4). In a request with BSFs, the layout counts padded to 64 bytes,
-/// and each BSF counts 64 bytes.
+/// ([`MkeyAttributes::max_entries`](super::MkeyAttributes::max_entries)), and the room of a request for
+/// layout and BSFs (`max_inline_data` of the queue plus 4 bytes). In a request with BSFs, the layout counts
+/// with its padding to 64 bytes, and each BSF counts 64 bytes.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{KlmEntry, Layout};
@@ -129,16 +129,16 @@ pub enum Layout<'a> {
     Unchanged,
     /// The mkey maps the entries one after the other (`mlx5dv_wr_set_mkey_layout_list`).
     ///
-    /// The device distinguishes a list from an interleaved layout by the second dword of the first entry. In
-    /// a list, this dword is a key. The device would take key 0x400, which no device gives out, for the
-    /// header of an interleaved layout.
+    /// The device distinguishes a list from an interleaved layout by bytes 4 to 7 of the first entry. In a
+    /// list, they are a key. A list that begins with key 0x400 would count as an interleaved layout, but no
+    /// device gives out this key.
     List(&'a [KlmEntry]),
-    /// Each cycle maps the next bytes of each entry in turn, `repeat` times over
+    /// The mkey maps `repeat` cycles, each of which maps the next bytes of each entry in turn
     /// (`mlx5dv_wr_set_mkey_layout_interleaved`).
     Interleaved {
-        /// Number of cycles; not checked.
+        /// Number of cycles. Posting accepts any number.
         repeat: u32,
-        /// Streams, in the order in which a cycle maps them.
+        /// The streams, in the order in which a cycle maps them.
         entries: &'a [InterleavedEntry],
     },
 }
@@ -164,8 +164,8 @@ pub(crate) enum LayoutForm {
 }
 
 impl LayoutForm {
-    /// Returns the number of 16-byte translation entries of the layout, including the header of an
-    /// interleaved layout.
+    /// Returns the number of translation entries of the layout, including the header of an interleaved
+    /// layout. Each takes one octoword.
     #[inline]
     pub(crate) const fn octowords(self) -> usize {
         match self {
@@ -183,19 +183,21 @@ impl LayoutForm {
 pub(crate) struct Mapped(u64);
 
 impl Mapped {
-    /// No layout.
+    /// The word of an mkey without a layout.
     pub(crate) const NOTHING: Self = Self(0);
 
-    /// The most bytes that a layout maps. An interleaved layout in a request has less: 51 streams of 65,535
-    /// bytes, 2^32 - 1 times over, are the most. One in registered memory is refused from 2^62 bytes on.
+    /// The largest number of bytes that a layout maps. An interleaved layout in a request maps less: at most 51
+    /// streams of 65,535 bytes in 2^32 - 1 cycles. An interleaved layout in registered memory is refused from
+    /// 2^62 bytes on.
     pub(crate) const MAX_BYTES: u64 = Self::COUNTED - 1;
 
-    /// Set beside the number of bytes of an interleaved layout.
+    /// The bit that marks an interleaved layout.
     const INTERLEAVED: u64 = 1 << 63;
 
-    /// Set beside the number of bytes of a list from registered memory, whose entries are counted. No list
-    /// needs this bit: [`MkeyAttributes::MAX_ENTRIES`](super::MkeyAttributes::MAX_ENTRIES) entries of 2 GiB
-    /// are the longest. Entries of a list in a request are not counted, because that takes time.
+    /// The bit that marks a list from registered memory, whose number of entries the mkey holds. The number
+    /// of bytes of a list leaves this bit free: the longest list has
+    /// [`MkeyAttributes::MAX_ENTRIES`](super::MkeyAttributes::MAX_ENTRIES) entries of 2 GiB. For a list in a
+    /// request, posting does not store the number of entries, because that takes time.
     const COUNTED: u64 = 1 << 62;
 
     /// Returns the word of a list in a request.
@@ -225,7 +227,7 @@ impl Mapped {
         self.0 != 0 && self.0 & Self::INTERLEAVED == 0
     }
 
-    /// Returns whether the layout is a list with counted entries.
+    /// Returns whether the layout is a list from registered memory, whose number of entries the mkey holds.
     pub(crate) const fn is_counted(self) -> bool {
         self.0 & Self::COUNTED != 0
     }

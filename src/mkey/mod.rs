@@ -1,8 +1,9 @@
-//! Properties that a user gives an mkey, valid by construction, and the state that the device holds for it.
+//! The properties that a user gives an mkey, in types without invalid values, and the state that the device
+//! holds for an mkey.
 //!
 //! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] contains
-//! changes of its access rights, block signature and crypto properties. [`Layout`] names the memory that the
-//! mkey maps. Each part is optional: a part that is not given stays in force (man page
+//! changes of an mkey's access rights, signature and crypto properties. [`Layout`] names the memory that the
+//! mkey maps. Each part is optional: a part that a request leaves out stays in force (man page
 //! `mlx5dv_wr_mkey_configure`).
 //!
 //! ```

@@ -2,7 +2,7 @@
 //! change.
 //!
 //! The rules are those of the reference provider (rdma-core `_mlx5_send_wr_mkey_configure` and its callees).
-//! The reference provider posts no digests: their rules are those of SPDK's drivers.
+//! The rules of digests, which the reference provider does not post, are those of SPDK's drivers.
 
 use super::{Crypto, Digest, DigestSpan, MkeyConfig, MkeyKind, SignatureChange, UmrForm, XtsEngine};
 use crate::mkey::error::ConfigError;
@@ -19,13 +19,14 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// Properties for planning ahead: none that a change would have to write again. A pending error count
-    /// alters the plan only if the signature stays or is a digest. Configurations of these two kinds are
-    /// planned anew when they are posted.
+    /// The properties with which a configuration is planned when it is prepared: no property that a request
+    /// would have to write again. A pending error count changes the plan only if the signature stays or is a
+    /// digest. Posting plans a configuration of these two kinds anew.
     pub(crate) const NOTHING: Self =
         Self { signature: SignatureChange::Keep, crypto: None, error_count_pending: false };
 
-    /// Returns the properties in force after a change, with the change of the access rights.
+    /// Returns the signature and crypto properties in force after a change, and the change of the access
+    /// rights.
     fn after(&self, config: &MkeyConfig) -> MkeyConfig {
         let keeps = config.signature == SignatureChange::Keep;
         MkeyConfig {
@@ -42,18 +43,18 @@ pub(crate) struct Plan {
     /// The change of the access rights, with signature and crypto properties in force after the request is
     /// posted.
     pub(crate) config: MkeyConfig,
-    /// The BSFs are written. An mkey with block signature has the BSF of its signature or digest, or an empty
-    /// one if neither is in force. Crypto properties in force have a BSF too.
+    /// The request writes all BSFs. An mkey with block signature has the BSF of its signature or digest, or
+    /// an empty one if neither is in force. Crypto properties in force have a BSF too.
     pub(crate) writes_bsfs: bool,
-    /// The PSVs of the signature or digest in force get their start values.
+    /// SET_PSVs give the PSVs of the signature or digest in force their start values.
     pub(crate) sets_psvs: bool,
-    /// The BSFs have the exact length of the data.
+    /// The BSFs contain the exact length of the data, instead of all ones.
     pub(crate) exact_size: bool,
 }
 
 impl Plan {
-    /// Plans a change of an mkey of this kind. Unless `any_data_unit` is set, a data unit that does not fit
-    /// the blocks is refused.
+    /// Plans a change of an mkey of this kind. If the cipher is around the signature, a data unit must be a
+    /// block with its signature; `any_data_unit` allows others.
     pub(crate) fn new(
         kind: &MkeyKind,
         config: &MkeyConfig,
@@ -63,14 +64,15 @@ impl Plan {
         check_features(kind, config)?;
         let whole = in_force.after(config);
         let (signature, digest) = (whole.signature.signature(), whole.signature.digest());
-        // These BSFs contain the length of the data, which depends on the layout.
+        // The BSFs of digests, and those of AES-XTS in minimal UMRs, contain the length of the data, which
+        // depends on the layout.
         let exact_size = digest.is_some()
             || kind.form == UmrForm::Minimal && signature.is_none() && whole.crypto.is_some();
         let writes_bsfs = exact_size || changes_bsfs(kind, config);
         let begins_anew = in_force.error_count_pending;
         let sets_psvs = match &whole.signature {
             SignatureChange::Set(_) => config.signature.signature().is_some() || begins_anew,
-            // The BSF starts a digest. After an error, the PSV needs its start value too.
+            // The BSF makes a digest begin, without a SET_PSV. After an error, the PSV needs its start value.
             SignatureChange::Digest(digest) => digest.span == DigestSpan::Mkey && begins_anew,
             SignatureChange::Keep | SignatureChange::Reset => false,
         };
@@ -82,13 +84,13 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns the new value of the BSF enable bit, or `None` if the bit is not written.
+    /// Returns the new value of the BSF enable bit, or `None` if the request leaves the bit as it is.
     pub(crate) fn bsf_enable(&self, kind: &MkeyKind) -> Option<bool> {
         match kind.form {
             UmrForm::Minimal => None,
             UmrForm::Complete if self.writes_bsfs => Some(true),
             UmrForm::Complete => {
-                // Otherwise the device would report errors of a removed signature.
+                // While the bit is set, the device would still report errors of a removed signature.
                 let disables = kind.signature.is_some()
                     && kind.crypto.is_none()
                     && self.config.signature.signature().is_none();
@@ -97,7 +99,7 @@ impl Plan {
         }
     }
 
-    /// Returns the most bytes of memory that the mkey may map.
+    /// Returns the largest number of bytes that the mkey may map after the change.
     pub(crate) fn max_length(&self, kind: &MkeyKind) -> u64 {
         match (&self.config.crypto, kind.crypto) {
             (Some(crypto), Some(XtsEngine::SingleBlock)) => crypto.data_unit.bytes().into(),
@@ -108,8 +110,8 @@ impl Plan {
         }
     }
 
-    /// Refuses a data unit that differs from a block with its signature, if the cipher is around the
-    /// signature. Otherwise units would begin within blocks, and a part of the data could not be read.
+    /// Checks that a data unit is a block with its signature, if the cipher is around the signature. Other
+    /// units would begin within blocks, and transfers could not begin at each block.
     fn check_data_unit(&self) -> Result<(), ConfigError> {
         let (Some(crypto), Some(signature)) = (&self.config.crypto, self.config.signature.signature()) else {
             return Ok(());
@@ -127,7 +129,7 @@ impl Plan {
         }
     }
 
-    /// Refuses a digest, or a signature in both domains, that cannot be combined with AES-XTS.
+    /// Checks that the digest, or the signatures of both domains, can be combined with AES-XTS.
     fn check_with_xts(&self, kind: &MkeyKind) -> Result<(), ConfigError> {
         let Some(crypto) = &self.config.crypto else { return Ok(()) };
         if let Some(digest) = self.config.signature.digest() {
@@ -141,7 +143,7 @@ impl Plan {
     }
 }
 
-/// Returns whether a configuration changes the BSFs of an mkey.
+/// Returns whether a configuration changes a BSF of an mkey of this kind.
 fn changes_bsfs(kind: &MkeyKind, config: &MkeyConfig) -> bool {
     match (kind.signature, kind.crypto) {
         (Some(_), None) => match config.signature {
@@ -150,14 +152,14 @@ fn changes_bsfs(kind: &MkeyKind, config: &MkeyConfig) -> bool {
             SignatureChange::Reset => kind.form == UmrForm::Minimal,
             SignatureChange::Keep => false,
         },
-        // With crypto on the mkey, a change of either BSF writes both.
+        // On an mkey with signature and crypto, a change of either BSF writes both.
         (Some(_), Some(_)) => config.signature != SignatureChange::Keep || config.crypto.is_some(),
         (None, _) => config.crypto.is_some(),
     }
 }
 
-/// Allows a digest with AES-XTS only in the two known forms: a plain digest over the ciphertext of its
-/// domain.
+/// Checks that a digest together with AES-XTS has one of the two known forms, in which it covers the
+/// ciphertext of its domain.
 fn check_digest_with_xts(kind: &MkeyKind, digest: &Digest, crypto: &Crypto) -> Result<(), ConfigError> {
     if kind.signature.is_some_and(|device| !device.digest_with_xts) {
         return Err(ConfigError::DigestWithXtsUnsupported);
@@ -169,7 +171,7 @@ fn check_digest_with_xts(kind: &MkeyKind, digest: &Digest, crypto: &Crypto) -> R
     if crypto.encryption_order() == known { Ok(()) } else { Err(ConfigError::DigestNotOverCiphertext) }
 }
 
-/// Refuses properties that the mkey was created without, or that the device does not know.
+/// Checks that the mkey was created for the properties of a configuration, and that the device knows them.
 fn check_features(kind: &MkeyKind, config: &MkeyConfig) -> Result<(), ConfigError> {
     if let SignatureChange::Set(signature) = &config.signature {
         kind.signature.ok_or(ConfigError::NotASignatureMkey)?.check(signature)?;

@@ -1,4 +1,4 @@
-//! Layouts that are too long for a request: the device reads them from registered memory.
+//! Layouts in registered memory, from which the device reads them. They may be too long for a request.
 
 use super::layout::Mapped;
 use super::{InterleavedEntry, KlmEntry, KsmEntry};
@@ -10,7 +10,7 @@ use crate::wire::umr::UmrControlSegment;
 use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, WQEBB_BYTES, Wqebb, blocks_of};
 use zerocopy::transmute;
 
-/// The most BSFs behind a list: one for a signature, one for crypto properties.
+/// The largest number of BSFs behind a list: one for a signature, one for crypto properties.
 const BSFS: usize = 2;
 
 /// A list or an interleaved layout in registered memory, for
@@ -18,11 +18,11 @@ const BSFS: usize = 2;
 /// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer). The latter takes
 /// only lists.
 ///
-/// The value borrows the memory as the processor sees it, and holds the address and key by which the device
-/// reads the memory. The device does so when it executes the request. Until the request, or a later one of
-/// its queue, has completed, the memory has to stay registered and unchanged. `memory` may also be a copy:
-/// the caller then writes the copy to the registered memory between posting and ringing the doorbell
-/// ([`RegisteredList::blocks`]).
+/// The value borrows the memory as the processor sees it, and holds the address and the key by which the
+/// device reads the memory when it executes the request. The memory has to stay registered and unchanged
+/// until this request, or a later one of its queue, has completed. The borrowed memory may also be a copy of
+/// the registered memory. The caller then writes the copy ([`RegisteredList::blocks`]) to the registered
+/// memory between posting and ringing the doorbell.
 ///
 /// ```
 /// use mlx5_mkey::error::PostError;
@@ -58,19 +58,20 @@ pub struct RegisteredList<'m> {
 }
 
 impl<'m> RegisteredList<'m> {
-    /// Alignment of the address in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM describes").
+    /// Alignment of the list's address in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM describes").
     pub const ALIGNMENT: u64 = UmrControlSegment::POINTER_ALIGNMENT;
 
-    /// The most entries of a list: a UMR counts them with 16 bits, in whole blocks.
+    /// The largest number of entries of a list: a UMR counts entries with 16 bits, padded to whole blocks.
     pub const MAX_ENTRIES: usize = 65_532;
 
-    /// Returns how many blocks of memory a list with this number of entries takes, including room for the
-    /// BSFs behind it.
+    /// Returns how many blocks of memory a list of `entries` entries takes, with room for the BSFs behind the
+    /// entries.
     pub const fn blocks_for(entries: usize) -> usize {
         blocks_of(entries) + BSFS
     }
 
-    /// Makes a list without entries in memory that begins at `address`, under a local key (`lkey`).
+    /// Creates a list without entries. The device knows the memory by its `address` and by its local key,
+    /// `key` (`lkey`).
     ///
     /// # Errors
     /// [`ConfigError::ListAddress`] for an address that is no multiple of [`RegisteredList::ALIGNMENT`].
@@ -87,7 +88,7 @@ impl<'m> RegisteredList<'m> {
         if room < Self::MAX_ENTRIES { room } else { Self::MAX_ENTRIES }
     }
 
-    /// Replaces the entries, padded with zeros to whole blocks.
+    /// Replaces the layout by a list of `entries`, padded with zeros to whole blocks.
     ///
     /// # Errors
     /// [`ConfigError::TooManyEntries`], [`ConfigError::EntryLength`]. The list is then as before.
@@ -102,10 +103,10 @@ impl<'m> RegisteredList<'m> {
         Ok(())
     }
 
-    /// Replaces the entries by entries that all have this length, for mkeys that were created for one length
-    /// (KSM, [`MkeyFeatures::entry_size`](crate::command::MkeyFeatures::entry_size)). Addresses need not be
-    /// multiples of the length: the device adds the offset within the entry. Entries of the kernel's
-    /// `mlx5e_build_shampo_hd_umr` begin behind a headroom, for example.
+    /// Replaces the layout by a list of `entries` that all have the length `size`, for mkeys that were
+    /// created for this length (KSM, [`MkeyFeatures::entry_size`](crate::command::MkeyFeatures::entry_size)).
+    /// Addresses need not be multiples of the length: the device adds the offset within an entry to its
+    /// address. For example, entries of the kernel's `mlx5e_build_shampo_hd_umr` begin behind a headroom.
     ///
     /// # Errors
     /// [`ConfigError::TooManyEntries`]. The list is then as before.
@@ -117,8 +118,8 @@ impl<'m> RegisteredList<'m> {
         Ok(())
     }
 
-    /// Writes an interleaved layout: the header, which counts as an entry, and the streams. `repeat` cycles
-    /// map the streams in turn ([`Layout::Interleaved`](super::Layout::Interleaved); UCC
+    /// Replaces the layout by an interleaved one, whose header counts as an entry. `repeat` cycles map the
+    /// streams in turn ([`Layout::Interleaved`](super::Layout::Interleaved); UCC
     /// `umr_strided_seg_create_noninline`).
     ///
     /// # Errors
@@ -151,7 +152,7 @@ impl<'m> RegisteredList<'m> {
         if let Some((index, stride)) = InterleavedEntry::wrong_stride(streams) {
             return Err(ConfigError::StrideOver16Bits { index: index as u16, stride });
         }
-        // At most 65,531 streams of 16 bits each, so the sum fits 32 bits.
+        // There are at most 65,531 streams, and each length has 16 bits, so the sum fits 32 bits.
         let cycle: u32 = streams.iter().map(|stream| u32::from(stream.bytes)).sum();
         let length = u64::from(cycle) * u64::from(repeat);
         if length > Mapped::MAX_BYTES {
@@ -165,7 +166,7 @@ impl<'m> RegisteredList<'m> {
         Ok(())
     }
 
-    /// Writes `count` entries. The caller has checked that they fit.
+    /// Writes `count` entries, padded with zeros to whole blocks. The caller has checked that they fit.
     fn fill(&mut self, count: usize, mut entries: impl Iterator<Item = Octoword>) {
         for block in self.blocks.iter_mut().take(blocks_of(count)) {
             *block = Wqebb::ZERO;
@@ -182,7 +183,8 @@ impl<'m> RegisteredList<'m> {
         self.interleaved
     }
 
-    /// Refuses an interleaved layout, since its entries cannot replace entries of a list.
+    /// Checks that the layout is a list, since entries of an interleaved layout cannot replace entries of a
+    /// list.
     pub(crate) const fn check_list(&self) -> Result<(), ConfigError> {
         if self.interleaved { Err(ConfigError::InterleavedInList) } else { Ok(()) }
     }
@@ -202,7 +204,7 @@ impl<'m> RegisteredList<'m> {
         self.length
     }
 
-    /// Returns the address of the memory.
+    /// Returns the address by which the device reads the list.
     pub const fn address(&self) -> u64 {
         self.address
     }
@@ -212,13 +214,13 @@ impl<'m> RegisteredList<'m> {
         self.blocks.get(..Self::blocks_for(self.entries.into())).unwrap_or_default()
     }
 
-    /// Returns the place of the list in the form that a request needs. The device ignores the length.
+    /// Returns the pointer to the list for a request. The device ignores its length.
     pub(crate) fn pointer(&self) -> Klm {
         let bytes = self.octowords() * OCTOWORD_BYTES;
         Klm { byte_count: (bytes as u32).into(), mkey: self.key.get().into(), address: self.address.into() }
     }
 
-    /// Returns the octowords of the entries, padded to whole blocks.
+    /// Returns the number of octowords of the entries, padded to whole blocks.
     pub(crate) const fn octowords(&self) -> usize {
         (self.entries as usize).next_multiple_of(OCTOWORDS_PER_BLOCK)
     }

@@ -1,12 +1,12 @@
-//! Block signatures: integrity fields after each block of data, in memory, on the wire, or both.
+//! Block signatures, which are integrity fields after each block of data in memory, on the wire, or in both.
 
 use super::Digest;
 use crate::mkey::error::ConfigError;
 use crate::types::{BlockSize, DomainKind, Seed};
 use core::fmt;
 
-/// Ready-made check and copy masks (`enum mlx5dv_sig_mask`). Bit 7 stands for the first byte of a signature.
-/// Other values are allowed too.
+/// Masks of a signature's bytes to check or to copy (`enum mlx5dv_sig_mask`). Bit 7 stands for the first
+/// byte. Masks other than these constants are allowed too.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{BlockSignature, check_mask};
@@ -16,11 +16,11 @@ use core::fmt;
 /// }
 /// ```
 pub mod check_mask {
-    /// Guard of a T10-DIF.
+    /// The guard of a T10-DIF.
     pub const T10DIF_GUARD: u8 = 0xc0;
-    /// Application tag of a T10-DIF.
+    /// The application tag of a T10-DIF.
     pub const T10DIF_APP_TAG: u8 = 0x30;
-    /// Reference tag of a T10-DIF.
+    /// The reference tag of a T10-DIF.
     pub const T10DIF_REF_TAG: u8 = 0x0f;
     /// A CRC of 32 bits. Assumption: bit 7 is the first byte in memory for the little-endian CRC32C too.
     pub const CRC32: u8 = 0xf0;
@@ -62,10 +62,11 @@ pub enum Guard {
 pub enum Escape {
     /// No block passes unchecked.
     Never,
-    /// Blocks with application tag FFFF (`MLX5DV_SIG_T10DIF_FLAG_APP_ESCAPE`).
+    /// Blocks with application tag FFFF pass unchecked (`MLX5DV_SIG_T10DIF_FLAG_APP_ESCAPE`).
     AppTag,
-    /// Blocks with application tag FFFF and reference tag FFFFFFFF (`MLX5DV_SIG_T10DIF_FLAG_APP_REF_ESCAPE`).
-    /// In the reference provider, this flag has priority over the other one.
+    /// Blocks with application tag FFFF and reference tag FFFFFFFF pass unchecked
+    /// (`MLX5DV_SIG_T10DIF_FLAG_APP_REF_ESCAPE`). In the reference provider, this flag has priority over
+    /// `MLX5DV_SIG_T10DIF_FLAG_APP_ESCAPE`.
     AppAndRefTag,
 }
 
@@ -160,20 +161,20 @@ impl Signature {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Domain {
-    /// Kind and parameters.
+    /// Kind and parameters of the signature.
     pub signature: Signature,
-    /// Bytes of data per block.
+    /// Number of data bytes in each block.
     pub block_size: BlockSize,
 }
 
 impl Domain {
-    /// Returns the bytes of a block with its signature.
+    /// Returns the length of a block with its signature, in bytes.
     pub const fn stride(&self) -> u32 {
         self.block_size.bytes() + self.signature.bytes()
     }
 
-    /// Returns whether both domains have the same kind of signature and the same block size. A copy mask
-    /// needs that.
+    /// Returns whether both domains have the same kind of signature and the same block size. Only then the
+    /// device can copy bytes of a signature from one domain to the other.
     pub const fn same_structure(&self, other: &Self) -> bool {
         self.block_size.bytes() == other.block_size.bytes() && self.signature.same_kind(&other.signature)
     }
@@ -182,8 +183,8 @@ impl Domain {
 /// The block signature of an mkey: in memory, on the wire, or in both domains (`struct
 /// mlx5dv_sig_block_attr`).
 ///
-/// The device checks the signature of the domain that data comes from, and strips it. It adds the signature
-/// of the domain that data goes to.
+/// The device checks and strips the signature of the domain that data comes from. It adds the signature of
+/// the domain that data goes to.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{BlockSignature, Domain, Signature};
@@ -198,8 +199,8 @@ impl Domain {
 pub struct BlockSignature {
     memory: Option<Signature>,
     wire: Option<Signature>,
-    // Apart from the signatures, so that the whole struct has 32 bytes: posting a request copies it into the
-    // mkey's state.
+    // Block sizes are stored apart from the signatures, so that the struct has 32 bytes only: posting a
+    // request copies it into the mkey's state.
     memory_block: BlockSize,
     wire_block: BlockSize,
     check_mask: u8,
@@ -207,18 +208,20 @@ pub struct BlockSignature {
 }
 
 impl BlockSignature {
-    /// Returns a signature in memory only: stripped on the way to the wire, added on the way to memory.
+    /// Returns a signature in memory only. The device strips it on the way to the wire, and adds it on the
+    /// way to memory.
     pub const fn memory(domain: Domain) -> Self {
         Self::new(Some(domain), None)
     }
 
-    /// Returns a signature on the wire only: added on the way to the wire, stripped on the way to memory.
+    /// Returns a signature on the wire only. The device adds it on the way to the wire, and strips it on the
+    /// way to memory.
     pub const fn wire(domain: Domain) -> Self {
         Self::new(None, Some(domain))
     }
 
-    /// Returns a signature in both domains. If both domains are alike, signatures are copied, else they are
-    /// converted.
+    /// Returns signatures in both domains. If both domains are equal, the device copies signatures from one
+    /// domain to the other, otherwise it converts them.
     pub const fn both(memory: Domain, wire: Domain) -> Self {
         Self::new(Some(memory), Some(wire))
     }
@@ -236,14 +239,16 @@ impl BlockSignature {
         }
     }
 
-    /// Makes the device check only the bytes of the incoming signature whose bit is set; see [`check_mask`].
+    /// Makes the device check only those bytes of an incoming signature whose bits are set in `mask`
+    /// ([`check_mask`]).
     #[must_use]
     pub const fn with_check_mask(self, mask: u8) -> Self {
         Self { check_mask: mask, ..self }
     }
 
-    /// Makes the device copy the bytes of the signature whose bit is set, and calculate the others. Without
-    /// this call, the parameters of both domains decide ([`BlockSignature::effective_copy_mask`]).
+    /// Makes the device copy those bytes of the signature whose bits are set in `mask`, and compute the
+    /// others. Without this call, the mask follows from the parameters of both domains
+    /// ([`BlockSignature::effective_copy_mask`]).
     ///
     /// # Errors
     /// [`ConfigError::CopyMaskNeedsSameStructure`] unless both domains have a signature of the same kind and
@@ -257,7 +262,7 @@ impl BlockSignature {
         }
     }
 
-    /// Returns the memory domain.
+    /// Returns signature and block size in memory, `None` without a signature in memory.
     pub const fn memory_domain(&self) -> Option<Domain> {
         match self.memory {
             Some(signature) => Some(Domain { signature, block_size: self.memory_block }),
@@ -265,7 +270,7 @@ impl BlockSignature {
         }
     }
 
-    /// Returns the wire domain.
+    /// Returns signature and block size on the wire, `None` without a signature on the wire.
     pub const fn wire_domain(&self) -> Option<Domain> {
         match self.wire {
             Some(signature) => Some(Domain { signature, block_size: self.wire_block }),
@@ -273,7 +278,7 @@ impl BlockSignature {
         }
     }
 
-    /// Returns the domain of this kind.
+    /// Returns signature and block size in a domain, `None` without a signature in this domain.
     pub const fn domain(&self, kind: DomainKind) -> Option<Domain> {
         match kind {
             DomainKind::Memory => self.memory_domain(),
@@ -281,7 +286,7 @@ impl BlockSignature {
         }
     }
 
-    /// Returns the parameters of a domain's T10-DIF.
+    /// Returns the parameters of a domain's T10-DIF, `None` for a domain without one.
     #[inline]
     pub(crate) const fn t10dif_mut(&mut self, kind: DomainKind) -> Option<&mut T10Dif> {
         let signature = match kind {
@@ -305,13 +310,13 @@ impl BlockSignature {
         self.check_mask
     }
 
-    /// Returns the copy mask that the user gave.
+    /// Returns the copy mask that the user gave, if any.
     pub const fn copy_mask(&self) -> Option<u8> {
         self.copy_mask
     }
 
-    /// Returns the mask of the bytes of the signature that the device copies. Returns `None` if the domains
-    /// differ in structure, or one has no signature.
+    /// Returns the mask of the signature's bytes that the device copies from one domain to the other. Returns
+    /// `None` if the domains differ in structure, or one has no signature.
     ///
     /// Without a mask from the user, the device copies a whole CRC. Of a T10-DIF, it copies the parts whose
     /// parameters agree.
@@ -342,20 +347,21 @@ impl BlockSignature {
         })
     }
 
-    /// Returns how many bytes on the wire correspond to `memory_bytes` in memory, for whole blocks, or `None`
-    /// for a part of a block. Work requests and offsets in an mkey count wire bytes.
+    /// Returns how many bytes on the wire correspond to `memory_bytes` bytes in memory, or `None` if they are
+    /// not whole blocks. Work requests, and offsets in an mkey, count bytes as they are on the wire.
     pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
         convert(memory_bytes, self.memory_domain(), self.wire_domain())
     }
 
-    /// Returns how many bytes in memory correspond to `wire_bytes` on the wire, for whole blocks, or `None`
-    /// for a part of a block.
+    /// Returns how many bytes in memory correspond to `wire_bytes` bytes on the wire, or `None` if they are
+    /// not whole blocks.
     pub const fn memory_bytes(&self, wire_bytes: u64) -> Option<u64> {
         convert(wire_bytes, self.wire_domain(), self.memory_domain())
     }
 }
 
-/// Returns the length in domain `to` of whole blocks whose length in domain `from` is `bytes`.
+/// Returns the length in domain `to` of data whose length in domain `from` is `bytes`, or `None` if the data
+/// is not whole blocks.
 const fn convert(bytes: u64, from: Option<Domain>, to: Option<Domain>) -> Option<u64> {
     let data = match from {
         Some(from) => {
@@ -387,13 +393,13 @@ const fn convert(bytes: u64, from: Option<Domain>, to: Option<Domain>) -> Option
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureCapabilities {
-    /// Blocks of 4048 bytes.
+    /// The device knows blocks of 4048 bytes.
     pub block_4048: bool,
-    /// CRC-32C.
+    /// The device knows CRC-32C.
     pub crc32c: bool,
-    /// CRC-64 XP10.
+    /// The device knows CRC-64 XP10.
     pub crc64_xp10: bool,
-    /// A [`Digest`] and AES-XTS in one mkey (PRM `cmd_hca_cap`, bit 7 of offset 0x74).
+    /// One mkey can have both a [`Digest`] and AES-XTS (PRM `cmd_hca_cap`, bit 7 of offset 0x74).
     pub digest_with_xts: bool,
 }
 
@@ -415,10 +421,10 @@ impl fmt::Display for SignatureCapabilities {
 }
 
 impl SignatureCapabilities {
-    /// A device that knows all signatures and block sizes.
+    /// The capabilities of a device that knows all signatures and block sizes.
     pub const ALL: Self = Self { block_4048: true, crc32c: true, crc64_xp10: true, digest_with_xts: true };
 
-    /// Refuses signatures and block sizes that the device does not know.
+    /// Checks that the device knows the signatures and block sizes of `signature`.
     pub(crate) const fn check(&self, signature: &BlockSignature) -> Result<(), ConfigError> {
         match self.check_domain(signature.memory_domain()) {
             Ok(()) => self.check_domain(signature.wire_domain()),
@@ -426,7 +432,7 @@ impl SignatureCapabilities {
         }
     }
 
-    /// Refuses a digest if the device does not know CRC32C.
+    /// Checks that the device knows CRC32C, which each digest needs.
     pub(crate) const fn check_digest(&self, _: &Digest) -> Result<(), ConfigError> {
         if self.crc32c { Ok(()) } else { Err(ConfigError::SignatureUnsupported) }
     }

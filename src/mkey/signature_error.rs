@@ -9,17 +9,17 @@ use crate::wire::cqe::SignatureErrorCqe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum SignatureErrorKind {
-    /// The guard of a T10-DIF, or a CRC.
+    /// The guard of a T10-DIF or a CRC was wrong.
     Guard,
-    /// The application tag of a T10-DIF.
+    /// The application tag of a T10-DIF was wrong.
     AppTag,
-    /// The reference tag of a T10-DIF.
+    /// The reference tag of a T10-DIF was wrong.
     RefTag,
-    /// A digest over all data.
+    /// A digest over all data was wrong.
     Digest,
 }
 
-/// A signature that did not match its block (`struct mlx5dv_mkey_err`).
+/// A signature error: a signature did not match its block, or a digest its data (`struct mlx5dv_mkey_err`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureError {
@@ -28,14 +28,15 @@ pub struct SignatureError {
     pub kind: SignatureErrorKind,
     /// The domain that the data came from.
     pub domain: DomainKind,
-    /// The value in the data stream. The man page `mlx5dv_mkey_check` calls it `expected`, the device
-    /// `actual`.
+    /// The value that the device found in the data. The man page `mlx5dv_mkey_check` calls this value
+    /// `expected`, the device calls it `actual`.
     pub found: u64,
-    /// The value that the device computed. The man page calls it `actual`, the device `expected`.
+    /// The value that the device computed. The man page `mlx5dv_mkey_check` calls this value `actual`, the
+    /// device calls it `expected`.
     pub computed: u64,
     /// Offset in bytes of the failing block's last byte, signature included, as the device reports it.
     pub offset: u64,
-    /// Bytes of a block with its signature in that domain; 0 for a digest.
+    /// Length of a block with its signature in `domain`, in bytes; 0 for a digest.
     pub stride: u32,
 }
 
@@ -73,24 +74,24 @@ impl core::fmt::Display for SignatureError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureFault {
-    /// The mkey.
+    /// Index of the mkey whose data has the wrong signature.
     pub mkey: MkeyIndex,
-    /// [`SignatureErrorCqe::SYNDROME_GUARD`] or another syndrome.
+    /// The part that was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`] or another syndrome.
     pub syndrome: u16,
-    /// [`SignatureErrorCqe::TYPE_BLOCK`] or another type.
+    /// The type of signature: [`SignatureErrorCqe::TYPE_BLOCK`] or another type.
     pub sig_type: u8,
-    /// [`SignatureErrorCqe::DOMAIN_WIRE`] or [`SignatureErrorCqe::DOMAIN_MEMORY`].
+    /// The domain: [`SignatureErrorCqe::DOMAIN_WIRE`] or [`SignatureErrorCqe::DOMAIN_MEMORY`].
     pub domain: u8,
-    /// The value that the device computed: both words joined.
+    /// The value that the device computed, joined from both words of the report.
     pub expected: u64,
-    /// The value in the data stream: both words joined.
+    /// The value that the device found in the data, joined from both words of the report.
     pub actual: u64,
     /// Offset in bytes of the failing block's last byte.
     pub offset: u64,
 }
 
 impl SignatureFault {
-    /// Reads a completion entry.
+    /// Creates the report from a completion entry.
     pub const fn from_wire(cqe: &SignatureErrorCqe) -> Self {
         Self {
             mkey: Key::from_raw(cqe.mkey.get()).index(),
@@ -150,8 +151,8 @@ impl SignatureFault {
         })
     }
 
-    /// Interprets the report under a digest. Returns `None` if the report concerns no digest, or that of the
-    /// other domain.
+    /// Interprets the report under a digest. Returns `None` if the report is about another signature than a
+    /// digest in this domain.
     fn interpret_digest(&self, digest: &Digest, domain: DomainKind) -> Option<SignatureError> {
         let is_of_digest = self.sig_type == SignatureErrorCqe::TYPE_TRANSACTION
             && self.syndrome & SignatureErrorCqe::SYNDROME_GUARD != 0

@@ -13,8 +13,8 @@ use crate::wire::OCTOWORDS_PER_BLOCK;
 
 /// An mkey as software knows it: its key, its kind, and the state that the device holds for it.
 ///
-/// A request that configures the mkey takes it by `&mut`, and changes its state only if the request is
-/// posted. A clone is a separate state: requests posted with the original do not update it.
+/// The function that posts a configuration takes the mkey by `&mut`, and changes this value only if the
+/// request is posted. A clone is a separate value: requests posted with the original do not update it.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes};
@@ -22,31 +22,31 @@ use crate::wire::OCTOWORDS_PER_BLOCK;
 /// let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x1234_00), 4));
 /// assert_eq!(mkey.key().index().get(), 0x1234);
 /// ```
-// The fields that posting reads and writes come first, in two cache lines: see the assertion below.
+// The fields that posting reads and writes come first, in two cache lines (see the assertion below).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(C, align(64))]
 pub struct Mkey {
     kind_word: KindWord,
-    /// The length and kind of the layout in force.
+    /// The length and the kind of the layout in force.
     mapped: Mapped,
-    /// PSVs, in the order of [`DomainKind`]; 0 without signature.
+    /// Numbers of the PSVs, in the order of [`DomainKind`]; 0 for an mkey without signature.
     psvs: [u32; 2],
     key: Key,
     /// The count of signature errors, see [`ErrorCount::seen`].
     errors_seen: u32,
     /// The next configuration has to write the count of signature errors.
     error_count_pending: bool,
-    /// The signature that was set or reset last; `Keep` before the first change. It also serves to interpret
-    /// signature errors when the state is not known.
+    /// The last change of the signature, `Keep` before the first one. Signature errors are interpreted by it,
+    /// even when the state of the mkey is unknown.
     signature: SignatureChange,
     crypto: Option<Crypto>,
     kind: MkeyKind,
-    /// The device can change the tag.
+    /// Configurations can change the tag of the key.
     tag_update: bool,
-    /// Number of entries of the list in force, if they are counted.
+    /// Number of entries of the list in force. It is valid only for a list from registered memory.
     entries: u32,
-    /// The first signature error since the last check.
+    /// The first signature error since the last [`Mkey::take_error`].
     error: Option<Result<SignatureError, CheckError>>,
 }
 
@@ -54,10 +54,10 @@ pub struct Mkey {
 const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
 
 impl Mkey {
-    /// Tracks an mkey that was created with these attributes.
+    /// Creates the value for an mkey that was created on the device with these attributes.
     ///
-    /// If the tag of the key is not 0 and the device cannot change tags, the key can be used, but configuring
-    /// it is refused ([`ConfigError::TagUpdateUnsupported`]), as with the reference provider.
+    /// If the tag of the key is not 0 and the device cannot change tags, the key can be used, but posting
+    /// refuses to configure the mkey ([`ConfigError::TagUpdateUnsupported`]), as the reference provider does.
     pub const fn new(attributes: MkeyAttributes) -> Self {
         let (key, kind) = (attributes.key, attributes.kind());
         let tag_update = attributes.tag_update && matches!(kind.form, UmrForm::Complete);
@@ -85,7 +85,7 @@ impl Mkey {
         mkey
     }
 
-    /// Tracks a new mkey without signature and crypto, with its key and its room for entries.
+    /// Creates the value for a new mkey without signature and crypto, from its key and its room for entries.
     ///
     /// ```
     /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes};
@@ -103,20 +103,20 @@ impl Mkey {
         self.key
     }
 
-    /// Returns the kind, for configurations that are prepared for all mkeys of this kind.
+    /// Returns the kind of the mkey, for which configurations are prepared.
     pub const fn kind(&self) -> MkeyKind {
         self.kind
     }
 
-    /// Returns how many bytes of memory the layout in force maps; 0 before the first, and after an
+    /// Returns how many bytes of memory the layout in force maps; 0 before the first layout, and after an
     /// invalidation or [`Mkey::forget`].
     #[inline]
     pub const fn length(&self) -> u64 {
         self.mapped.bytes()
     }
 
-    /// Returns the mkey's length on the wire in bytes, signatures included, in which work requests count.
-    /// Returns `None` if the mapped memory is not whole blocks.
+    /// Returns the mkey's length on the wire in bytes, signatures included. Work requests count in these
+    /// bytes. Returns `None` if the mapped memory is not whole blocks.
     pub fn wire_length(&self) -> Option<u64> {
         match &self.signature {
             SignatureChange::Set(signature) => signature.wire_bytes(self.length()),
@@ -125,17 +125,17 @@ impl Mkey {
         }
     }
 
-    /// Returns the block signature in force; also `None` if the state is not known.
+    /// Returns the block signature in force; `None` if there is none, or if the state is unknown.
     pub fn signature(&self) -> Option<&BlockSignature> {
         if self.is_unknown() { None } else { self.signature.signature() }
     }
 
-    /// Returns the digest in force; also `None` if the state is not known.
+    /// Returns the digest in force; `None` if there is none, or if the state is unknown.
     pub fn digest(&self) -> Option<&Digest> {
         if self.is_unknown() { None } else { self.signature.digest() }
     }
 
-    /// Returns the crypto properties in force; also `None` if the state is not known.
+    /// Returns the crypto properties in force; `None` if there are none, or if the state is unknown.
     pub const fn crypto(&self) -> Option<&Crypto> {
         if self.is_unknown() { None } else { self.crypto.as_ref() }
     }
@@ -148,12 +148,12 @@ impl Mkey {
         Some(ErrorCount { seen: self.errors_seen, pending: self.error_count_pending })
     }
 
-    /// Gives the key another tag. [`Mkey::key`] returns the new tag from now on; the device gets it with the
-    /// next configuration.
+    /// Gives the key another tag. [`Mkey::key`] returns the key with the new tag from now on. The device gets
+    /// the new tag with the next configuration.
     ///
     /// # Errors
-    /// [`ConfigError::TagUpdateUnsupported`] if the device cannot change tags, or if configurations do not
-    /// write them ([`UmrForm::Minimal`]).
+    /// [`ConfigError::TagUpdateUnsupported`] if the device cannot change tags, or if UMRs do not write them
+    /// ([`UmrForm::Minimal`]).
     pub const fn set_tag(&mut self, tag: u8) -> Result<(), ConfigError> {
         let same = match self.kind.form {
             UmrForm::Complete => 0,
@@ -175,23 +175,24 @@ impl Mkey {
         }
     }
 
-    /// Notes whether the device can write the tag. A tag of 0 can always be written.
+    /// Notes in the kind word whether configurations are refused because of the tag: the tag is not 0, and
+    /// the device cannot change tags.
     const fn note_tag(&mut self) {
         let is_written = matches!(self.kind.form, UmrForm::Complete);
         let is_refused = is_written && self.key.tag() != 0 && !self.tag_update;
         self.kind_word.set_mkey(self.kind_word.mkey().with_tag_refused(is_refused));
     }
 
-    /// Forgets the state that the device holds. Call it when the device may not have executed posted
-    /// requests: after a failure or a reset of the queue.
+    /// Marks the state of the mkey on the device as unknown. This call is needed when the device may not have
+    /// executed posted requests: after a failure or a reset of the queue.
     ///
-    /// The next configuration must give access rights, a layout, and signature and crypto properties if the
-    /// mkey can have them. Otherwise posting returns [`ConfigError::StateUnknown`].
+    /// The next request must give access rights, a layout, and signature and crypto properties if the mkey
+    /// can have them. Otherwise posting returns [`ConfigError::StateUnknown`].
     ///
     /// The device's own count of signature errors cannot be restored. If a completion queue was lost with a
     /// signature error in it, the next configuration may write the count that the device already has. The
-    /// device then reports no further errors (assumption; to be checked on a board). Create a new mkey in
-    /// this case.
+    /// device then reports no further errors (assumption; to be checked on a board). In this case, the mkey
+    /// has to be replaced by a new one.
     pub const fn forget(&mut self) {
         self.note_invalidated();
         if self.kind.signature.is_some() {
@@ -200,7 +201,7 @@ impl Mkey {
         }
     }
 
-    /// Notes that an invalidation was posted. The device keeps the error count.
+    /// Notes that an invalidation was posted: the state is unknown, but the device keeps its error count.
     pub(crate) const fn note_invalidated(&mut self) {
         self.kind_word.set_mkey(self.kind_word.mkey().with_state_unknown(true));
         self.mapped = Mapped::NOTHING;
@@ -229,8 +230,8 @@ impl Mkey {
         self.entries = entries;
     }
 
-    /// Notes that a posted request replaces entries. Entries beyond the end make the list longer. Entries
-    /// that only partly fill their last block end the list.
+    /// Notes that a posted request replaces `entries` entries from number `first` on. Entries beyond the end
+    /// make the list longer. A last block of fewer than four entries becomes the end of the list.
     pub(crate) const fn note_replaced(&mut self, first: u32, entries: u32) {
         let end = first.saturating_add(entries);
         if entries > 0 && (end > self.entries || !entries.is_multiple_of(OCTOWORDS_PER_BLOCK as u32)) {
@@ -238,8 +239,7 @@ impl Mkey {
         }
     }
 
-    /// Notes that a posted request gave all unknown parts of the state. The next request may be written as it
-    /// was prepared.
+    /// Notes that a posted request gave all parts of the state, so the state is known again.
     pub(crate) const fn note_known(&mut self) {
         self.kind_word.set_mkey(self.kind_word.mkey().with_state_unknown(false));
     }
@@ -248,25 +248,25 @@ impl Mkey {
         self.kind_word.mkey().state_unknown()
     }
 
-    /// Returns the kind, and the reasons against posting a prepared configuration unchanged.
+    /// Returns the kind of the mkey with its flags, as one word that posting compares.
     #[inline]
     pub(crate) const fn kind_word(&self) -> KindWord {
         self.kind_word
     }
 
-    /// Returns the PSVs of memory and wire domain.
+    /// Returns the numbers of the PSVs of memory domain and wire domain, in this order.
     #[inline]
     pub(crate) const fn psvs(&self) -> [u32; 2] {
         self.psvs
     }
 
-    /// Returns the PSV of a domain, for a digest over several mkeys ([`DigestSpan::Transaction`](super::DigestSpan::Transaction));
-    /// `None` for an mkey without signature.
+    /// Returns the PSV of a domain, for a digest over several mkeys
+    /// ([`DigestSpan::Transaction`](super::DigestSpan::Transaction)); `None` for an mkey without signature.
     pub fn psv_index(&self, domain: DomainKind) -> Option<PsvIndex> {
         self.kind.signature.is_some().then(|| PsvIndex::from_low_bits(self.psv(domain)))
     }
 
-    /// Returns the PSV of a domain.
+    /// Returns the number of a domain's PSV, 0 for an mkey without signature.
     #[inline]
     pub(crate) fn psv(&self, domain: DomainKind) -> u32 {
         self.psvs.get(domain as usize).copied().unwrap_or_default()
@@ -284,18 +284,22 @@ impl Mkey {
         self.errors_seen
     }
 
-    /// Refuses a change of entries if no list is known to be in force.
+    /// Checks that a list is known to be in force, so that its entries can be changed.
     pub(crate) const fn check_list(&self) -> Result<(), ConfigError> {
         if self.mapped.is_list() { Ok(()) } else { Err(ConfigError::NoList) }
     }
 
-    /// Returns the number of entries of the list in force. The list must come from registered memory.
+    /// Returns the number of entries of the list in force.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoList`]. [`ConfigError::ListInRequest`] for a list that did not come from registered
+    /// memory.
     pub(crate) fn list_entries(&self) -> Result<u32, ConfigError> {
         self.check_list()?;
         if self.mapped.is_counted() { Ok(self.entries) } else { Err(ConfigError::ListInRequest) }
     }
 
-    /// Refuses a configuration that the mkey cannot take in its state.
+    /// Checks that the mkey accepts a configuration in its present state.
     pub(crate) fn check_state(&self, config: &MkeyConfig, layout: LayoutForm) -> Result<(), ConfigError> {
         if self.kind_word.mkey().tag_refused() {
             return Err(ConfigError::TagUpdateUnsupported { tag: self.key.tag() });
@@ -313,7 +317,7 @@ impl Mkey {
         Plan::new(&self.kind, config, &in_force, any_data_unit)
     }
 
-    /// Refuses a configuration that leaves out a part that the mkey can have.
+    /// Checks that a configuration has all parts that the mkey can have.
     fn check_complete(&self, config: &MkeyConfig, layout: LayoutForm) -> Result<(), ConfigError> {
         let missing = if config.access.is_none() {
             ConfigPart::Access
@@ -332,7 +336,8 @@ impl Mkey {
     /// Records a signature error that a completion queue delivered. Returns whether the error was of this
     /// mkey.
     ///
-    /// The first error is kept until [`Mkey::take_error`] takes it. The next configuration rearms the device.
+    /// The mkey keeps the first error until [`Mkey::take_error`] returns it. The device reports further
+    /// errors only after the next configuration.
     pub fn record(&mut self, fault: &SignatureFault) -> bool {
         if self.kind.signature.is_none() || fault.mkey != self.key.index() {
             return false;
@@ -346,13 +351,13 @@ impl Mkey {
 
     /// Returns the first signature error that was recorded since the last call, if any.
     ///
-    /// `None` does not prove that the data was right: a completion queue may have taken an error while its
+    /// `None` is no proof that the data was right: a completion queue may have received an error while its
     /// router lacked this mkey. [`CompletionQueue::check`](crate::queue::CompletionQueue::check) also returns
-    /// errors of this kind.
+    /// these errors.
     ///
     /// # Errors
-    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that matches no domain
-    /// of this mkey. This error is returned only once, too.
+    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for a recorded error that matches no
+    /// domain of this mkey; a second call does not return it again.
     pub fn take_error(&mut self) -> Result<Option<SignatureError>, CheckError> {
         if self.kind.signature.is_none() {
             return Err(CheckError::NotASignatureMkey);

@@ -1,16 +1,16 @@
-//! Memory windows: keys that a queue pair binds to memory for its peer, and revokes.
+//! Memory windows: keys that a queue pair binds to memory for its peer, and later revokes.
 
 use crate::types::{Key, Qpn};
 
 /// A memory window of type 2, as software knows it (`struct ibv_mw`): a key that one queue pair binds to a
-/// range of a registered region for its peer, and revokes with one request. The region itself need not give
-/// the peer any right.
+/// range of a registered region for its peer, and revokes with one request. The region itself need not grant
+/// any right to the peer.
 ///
-/// The window is an mkey with room for 4 entries that the peer may invalidate.
+/// On the device, the window is an mkey with room for 4 entries that the peer may invalidate.
 /// [`CreateMkey`](crate::command::CreateMkey) with
-/// [`remote_invalidate`](crate::command::MkeyFeatures::remote_invalidate) makes it, or `ibv_alloc_mw`. The
-/// device must have [`memory_windows`](crate::command::GeneralCapabilities::memory_windows) set. A key comes
-/// back at the earliest with the 256th binding after it.
+/// [`remote_invalidate`](crate::command::MkeyFeatures::remote_invalidate) creates it, or `ibv_alloc_mw`. The
+/// capability [`memory_windows`](crate::command::GeneralCapabilities::memory_windows) is required. Each
+/// binding gets the next of 256 tags, so the same key comes back with the 256th binding after it.
 ///
 /// ```
 /// use mlx5_mkey::error::PostError;
@@ -42,17 +42,17 @@ use crate::types::{Key, Qpn};
 #[must_use = "a window that is lost stays on the device as it is"]
 pub struct MemoryWindow {
     key: Key,
-    /// The queue pair that has bound the window.
+    /// The queue pair that has bound the window, `None` for an unbound window.
     bound: Option<Qpn>,
 }
 
 impl MemoryWindow {
-    /// Tracks a window that is not bound: it was just created, or invalidated.
+    /// Creates the value for a window that is not bound, because it was just created or was invalidated.
     pub const fn new(key: Key) -> Self {
         Self { key, bound: None }
     }
 
-    /// Returns the key of the last binding, which the peer uses.
+    /// Returns the key of the last binding, by which the peer accesses the memory.
     pub const fn key(&self) -> Key {
         self.key
     }
@@ -78,9 +78,10 @@ impl MemoryWindow {
         *self = Self { key, bound: Some(qpn) };
     }
 
-    /// Notes that the window is no longer bound: a request that invalidates it has completed without an
-    /// error, or the peer has invalidated it (a receive names the key). A reset of its queue pair leaves the
-    /// window bound. After the destruction of the queue pair, the window can only be destroyed.
+    /// Notes that the window is no longer bound. This call is right after a request that invalidates the
+    /// window has completed without an error, or after a receive has named the key that the peer has
+    /// invalidated. A reset of the queue pair leaves the window bound. After the destruction of the queue
+    /// pair, the window can only be destroyed.
     pub const fn note_invalidated(&mut self) {
         self.bound = None;
     }

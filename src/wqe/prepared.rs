@@ -118,11 +118,11 @@ impl PreparedConfig {
     }
 
     /// Prepares a configuration like [`PreparedConfig::new`], without the error
-    /// [`ConfigError::DataUnitNotBlock`]: if the cipher is around the signature, the data unit may differ from a
-    /// block with its signature. The reference provider takes such data units too.
+    /// [`ConfigError::DataUnitNotBlock`]: if the cipher is around the signature, the data unit may differ from
+    /// a block with its signature. The reference provider accepts these data units too.
     ///
     /// The data can then be read back only from its beginning, because data units begin within blocks. A
-    /// transfer that begins at a later block would begin within a data unit, where no tweak begins.
+    /// transfer that begins at a later block would begin within a data unit, but tweaks belong to whole units.
     ///
     /// # Errors
     /// The errors of [`PreparedConfig::new`].
@@ -178,8 +178,8 @@ impl PreparedConfig {
 
     /// Makes the configuration also change the PCIe ordering of the mkey's transfers. `ordering` selects the
     /// orderings that change. The device must allow it:
-    /// [`relaxed_ordering_umr`](crate::command::GeneralCapabilities::relaxed_ordering_umr). The selected orderings
-    /// become relaxed if `relaxed` is true, otherwise strict.
+    /// [`relaxed_ordering_umr`](crate::command::GeneralCapabilities::relaxed_ordering_umr). The selected
+    /// orderings become relaxed if `relaxed` is true, otherwise strict.
     pub fn with_relaxed_ordering(mut self, ordering: RelaxedOrdering, relaxed: bool) -> Self {
         self.changes.relaxed_ordering = Some((ordering, relaxed));
         self.encode_changes();

@@ -1,4 +1,4 @@
-//! Size, copy masks and lengths of signatures.
+//! Tests of block signatures: size in memory, copy masks, and lengths of blocks.
 
 use super::*;
 

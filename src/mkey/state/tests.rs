@@ -1,4 +1,4 @@
-//! Configurations that an mkey takes in each state, and the interpretation of its errors.
+//! Tests of the configurations that an mkey accepts in each state, and of the interpretation of its errors.
 
 use super::*;
 use crate::mkey::{Access, Domain, Signature};
@@ -28,7 +28,7 @@ fn m3_a_tag_that_the_device_cannot_write_is_refused_when_the_key_is_configured()
     assert_ne!(mkey.kind_word(), PLAIN, "not taken without a look at it");
     assert_eq!(mkey.check_state(&config, LIST), Err(refused));
     assert_eq!(mkey.set_tag(0x56), Err(refused));
-    // The tag of the mkey's creation can be written.
+    // Tag 0 is accepted although the device cannot change tags.
     mkey.set_tag(0).unwrap();
     assert_eq!((mkey.kind_word(), mkey.check_state(&config, LIST)), (PLAIN, Ok(())));
     let able = MkeyAttributes { tag_update: true, ..attributes };
@@ -69,13 +69,14 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
         mkey.note_properties(&config);
         mkey.note_known();
         forget(&mut mkey);
-        // Forgets twice: the old signature still serves to interpret errors.
+        // After a second `forget`, the old signature still serves to interpret errors.
         forget(&mut mkey);
         assert_eq!((mkey.signature(), mkey.length(), mkey.wire_length()), (None, 0, Some(0)));
         assert!(mkey.record(&fault));
         assert_eq!(mkey.take_error().map(|error| error.map(says)), Ok(Some((1, 0x2222_2222, 0x1111_1111))));
     }
-    // After an invalidation, the device is known to have the count. After `forget`, that is not known.
+    // After an invalidation, the device is known to have the count. After `forget`, the count has to be
+    // written again.
     let counts = forgets.map(|forget| {
         mkey.note_known();
         let seen = mkey.take_error_count();
@@ -83,7 +84,7 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
         (seen, mkey.error_count_is_pending())
     });
     assert_eq!(counts, [(3, false), (3, true)]);
-    // The next configuration has no signature, so an error cannot be interpreted.
+    // Once a configuration has reset the signature, an error cannot be interpreted.
     mkey.note_layout(LIST, 516);
     mkey.note_properties(&MkeyConfig { signature: SignatureChange::Reset, ..config });
     assert!(mkey.record(&fault) && mkey.take_error().is_err());
