@@ -118,11 +118,12 @@ impl PreparedConfig {
     }
 
     /// Prepares a configuration like [`PreparedConfig::new`], without the error
-    /// [`ConfigError::DataUnitNotBlock`]: if the cipher is around the signature, the data unit may differ from
-    /// a block with its signature. The reference provider accepts these data units too.
+    /// [`ConfigError::DataUnitNotBlock`]: if the cipher is around the signature, the data unit may differ
+    /// from a block with its signature. The reference provider accepts these data units too.
     ///
     /// The data can then be read back only from its beginning, because data units begin within blocks. A
-    /// transfer that begins at a later block would begin within a data unit, but tweaks belong to whole units.
+    /// transfer that begins at a later block would begin within a data unit, but each tweak belongs to a
+    /// whole unit.
     ///
     /// # Errors
     /// The errors of [`PreparedConfig::new`].
