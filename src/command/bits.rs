@@ -1,5 +1,5 @@
 //! A second way to place fields, for tests only: by the bit positions of `mlx5_ifc.h`, which count from the
-//! top of the mailbox. Shares no arithmetic with the wire structs.
+//! highest bit of the mailbox's first byte. The functions share no arithmetic with the wire structs.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
@@ -10,13 +10,13 @@ use crate::command::error::CommandError;
 use std::vec;
 use std::vec::Vec;
 
-/// A field: first bit, number of bits, value.
+/// A field of a mailbox: number of its first bit, number of its bits, value.
 pub(super) type Field = (usize, usize, u64);
 
-/// A big-endian word: offset in bytes, value.
+/// A big-endian word of a mailbox: offset in bytes, value.
 pub(super) type Word = (usize, u32);
 
-/// Sets fields in `length` bytes of zeros.
+/// Returns `length` bytes of zeros with these fields set.
 pub(super) fn from_fields(length: usize, fields: &[Field]) -> Vec<u8> {
     let mut bytes = vec![0u8; length];
     for &(first, width, value) in fields {
@@ -30,7 +30,7 @@ pub(super) fn from_fields(length: usize, fields: &[Field]) -> Vec<u8> {
     bytes
 }
 
-/// Sets words in `length` bytes of zeros.
+/// Returns `length` bytes of zeros with these words set.
 pub(super) fn from_words(length: usize, words: &[Word]) -> Vec<u8> {
     let mut bytes = vec![0u8; length];
     for &(offset, word) in words {
@@ -39,8 +39,9 @@ pub(super) fn from_words(length: usize, words: &[Word]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes a command over a pattern and compares every byte. Also checks that the bytes after the request
-/// stay, that a secret request is wiped, and that a mailbox which is one byte too short stays untouched.
+/// Encodes a command into a mailbox full of a pattern, and compares every byte with `expected`. Also checks
+/// that the bytes after the request stay, that a request with a secret is wiped, and that a mailbox which is
+/// one byte too short stays untouched.
 pub(super) fn assert_encodes<C: Command>(command: &C, expected: &[u8]) {
     let length = command.input_bytes();
     assert_eq!(length, expected.len());

@@ -16,12 +16,12 @@ use crate::wire::prm::object::ObjectType;
 use crate::wire::prm::query_hca_cap::{CURRENT, GENERAL, QueryHcaCapReply, QueryHcaCapRequest};
 
 codes! {
-    /// Kind of port (PRM `port_type`). An open set.
+    /// Kind of port (PRM `port_type`). An open set: a reply may hold any code.
     PortType(u8), "port type {:#x}";
 
-    /// InfiniBand.
+    /// The port is an InfiniBand port.
     INFINIBAND = 0, "InfiniBand";
-    /// Ethernet.
+    /// The port is an Ethernet port.
     ETHERNET = 1, "Ethernet";
 }
 
@@ -29,38 +29,41 @@ codes! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct GeneralCapabilities {
-    /// Logarithm of the most queue pairs.
+    /// Base-2 logarithm of the largest number of queue pairs.
     pub log_max_qps: u8,
-    /// Logarithm of the most entries of a queue.
+    /// Base-2 logarithm of the largest number of entries of a send or receive queue.
     pub log_max_qp_entries: u8,
-    /// Logarithm of the most completion queues.
+    /// Base-2 logarithm of the largest number of completion queues.
     pub log_max_cqs: u8,
-    /// Logarithm of the most entries of a completion queue.
+    /// Base-2 logarithm of the largest number of entries of a completion queue.
     pub log_max_cq_entries: u8,
-    /// Completion queues can be created such that the device overwrites entries that were not taken (PRM
-    /// `cq_oi`).
+    /// Completion queues can be created such that the device overwrites entries that software has not taken
+    /// (PRM `cq_oi`).
     pub cq_ignore_overrun: bool,
-    /// Logarithm of the most mkeys.
+    /// Base-2 logarithm of the largest number of mkeys.
     pub log_max_mkeys: u8,
-    /// Logarithm of the most protection domains.
+    /// Base-2 logarithm of the largest number of protection domains.
     pub log_max_pds: u8,
-    /// How deep indirect mkeys may nest.
+    /// Largest depth to which indirect mkeys may nest.
     pub max_indirection: u8,
-    /// Logarithm of the longest mkey in bytes.
+    /// Base-2 logarithm of the largest length of an mkey in bytes.
     pub log_max_mkey_bytes: u8,
-    /// Logarithm of the most translation entries of an mkey.
+    /// Base-2 logarithm of the largest number of translation entries of an mkey.
     pub log_max_entries: u8,
-    /// Requests can change translation entries from number 65,536 on (PRM `umr_extended_translation_offset`).
+    /// UMRs can change translation entries from number 65,536 on (PRM `umr_extended_translation_offset`).
     pub extended_translation_offset: bool,
-    /// Logarithm of the most octowords of BSFs of an mkey.
+    /// Base-2 logarithm of the largest number of octowords of an mkey's BSFs.
     pub log_max_bsf_octowords: u8,
-    /// Logarithm of the longest message in bytes.
+    /// Base-2 logarithm of the longest message in bytes.
     pub log_max_message: u8,
-    /// Logarithm of the RDMA READs and atomics in flight as requester (PRM `log_max_ra_req_qp`).
+    /// Base-2 logarithm of the largest number of RDMA READs and atomics in flight as requester (PRM
+    /// `log_max_ra_req_qp`).
     ///
-    /// The kernel uses this field and the next with exchanged meanings: if they differ, stay below both.
+    /// The kernel exchanges the meanings of this field and of `log_max_reads_in`. If the two differ, the
+    /// smaller one is safe for both directions.
     pub log_max_reads_out: u8,
-    /// Logarithm of the RDMA READs and atomics in flight as responder (PRM `log_max_ra_res_qp`).
+    /// Base-2 logarithm of the largest number of RDMA READs and atomics in flight as responder (PRM
+    /// `log_max_ra_res_qp`).
     pub log_max_reads_in: u8,
     /// The longest request of a send queue in bytes.
     pub max_send_request_bytes: u16,
@@ -68,86 +71,88 @@ pub struct GeneralCapabilities {
     pub max_receive_request_bytes: u16,
     /// Signature handover: mkeys can have signatures.
     pub signature_handover: bool,
-    /// Signature errors name domain and type.
+    /// Completion entries for signature errors name the domain and the type of the signature.
     pub signature_error_domain: bool,
     /// Signature errors have a completion entry of their own.
     pub signature_error_cqe: bool,
     /// A queue pair can stop at a signature error.
     pub drain_signature_errors: bool,
-    /// Blocks of 4048 bytes.
+    /// Signatures may cover blocks of 4048 bytes.
     pub block_4048: bool,
-    /// CRC-32C.
+    /// Mkeys can have CRC-32C signatures.
     pub crc32c: bool,
-    /// CRC-64 XP10.
+    /// Mkeys can have CRC-64 XP10 signatures.
     pub crc64_xp10: bool,
-    /// A digest and AES-XTS in one mkey.
+    /// One mkey can have both a digest and AES-XTS.
     pub digest_with_xts: bool,
-    /// The device has crypto capabilities, which can be queried.
+    /// The device has crypto capabilities ([`crate::command::QueryCryptoCapabilities`]).
     pub crypto: bool,
-    /// AES-XTS, one data unit per mkey, tweaks little endian.
+    /// The device has an AES-XTS engine with one data unit per mkey and little-endian tweaks.
     pub xts_single_block: bool,
-    /// AES-XTS, any number of data units per mkey, tweaks big endian.
+    /// The device has an AES-XTS engine with any number of data units per mkey and big-endian tweaks.
     pub xts_multi_block: bool,
-    /// AES-XTS, any number of data units per mkey, tweaks little endian.
+    /// The device has an AES-XTS engine with any number of data units per mkey and little-endian tweaks.
     pub xts_multi_block_little_endian: bool,
     /// The tweak grows by 2^64 from data unit to data unit (PRM `aes_xts_tweak_inc_64`). On all other devices
     /// it grows by one. See [`GeneralCapabilities::xts_engine`].
     pub xts_tweak_inc_64: bool,
-    /// Bit n: general objects of type n can be created.
+    /// Mask of the general objects that can be created: bit n stands for type n.
     pub object_types: u64,
     /// UMRs may not build on indirect mkeys.
     pub umr_indirect_mkey_disabled: bool,
     /// UMRs may not change the right to atomics.
     pub umr_modify_atomic_disabled: bool,
-    /// The fence of a request after a UMR.
+    /// The fence that a request after a UMR needs.
     pub umr_fence: UmrFence,
-    /// Mkeys may allow writes to pass one another.
+    /// Mkeys can be created that allow writes to pass one another.
     pub relaxed_ordering_write: bool,
-    /// Mkeys may allow reads to pass writes.
+    /// Mkeys can be created that allow reads to pass writes.
     pub relaxed_ordering_read: bool,
-    /// UMRs may change whether writes may pass one another (ConnectX-7 and later).
+    /// A UMR may set whether writes through the mkey may pass one another (ConnectX-7 and later).
     pub relaxed_ordering_write_umr: bool,
-    /// UMRs may change whether reads may pass writes (ConnectX-7 and later).
+    /// A UMR may set whether reads through the mkey may pass writes (ConnectX-7 and later).
     pub relaxed_ordering_read_umr: bool,
-    /// The entries of an mkey may all be of one length (PRM `fixed_buffer_size`).
+    /// The device has mkeys whose entries all have one length (KSM; PRM `fixed_buffer_size`).
     pub fixed_buffer_size: bool,
-    /// Memory windows: the keys in an mkey's list need not give the peer's rights (PRM `imaicl`; the kernel
-    /// offers windows if it is set).
+    /// The device has memory windows: the keys in the list of an mkey need not grant the rights that the mkey
+    /// grants to the peer (PRM `imaicl`; the kernel offers windows if the bit is set).
     pub memory_windows: bool,
     /// The device has a null mkey, through which nothing is read or written.
     pub null_mkey: bool,
-    /// Atomics.
+    /// The device has atomics.
     pub atomic: bool,
-    /// Reliable connections.
+    /// The device has reliable connections.
     pub reliable_connection: bool,
-    /// RoCE.
+    /// The device has RoCE.
     pub roce: bool,
-    /// Reliable connections can loop back with RoCE off.
+    /// Reliable connections can loop back while RoCE is off.
     pub loopback_without_roce: bool,
-    /// Kind of port.
+    /// Kind of the ports.
     pub port_type: PortType,
-    /// Ports.
+    /// Number of ports.
     pub ports: u8,
-    /// 1 when completion entries carry a user index.
+    /// Version of completion entries: entries of version 1 carry a user index.
     pub cqe_version: u8,
-    /// UAR pages may have 4096 bytes whatever the page size is.
+    /// UAR pages may have 4096 bytes, independent of the page size of the system.
     pub uar_4k: bool,
-    /// Logarithm of the size of a UAR page in bytes.
+    /// Base-2 logarithm of the size of a UAR page in bytes.
     pub log_uar_page: u8,
-    /// UARs in a page.
+    /// Number of UARs in a page.
     pub uars_per_page: u32,
-    /// The time stamps that queue pairs can have on a port without RoCE (PRM `sq_ts_format`). With RoCE,
-    /// [`super::RoceCapabilities::timestamps`] counts instead.
+    /// The formats of time stamps that queue pairs can have on a port without RoCE (PRM `sq_ts_format`). With
+    /// RoCE, [`super::RoceCapabilities::timestamps`] applies instead.
     pub timestamps: TimestampSupport,
-    /// Frequency of the clock of time stamps, in kHz; 0 if the device does not report it.
+    /// Frequency of the time stamps' clock in kHz; 0 if the device does not report it.
     pub device_frequency_khz: u32,
-    /// Logarithm of the bytes of a BlueFlame register, both halves; `None` without BlueFlame.
+    /// Base-2 logarithm of the size of a BlueFlame register in bytes, both halves together; `None` without
+    /// BlueFlame.
     pub log_blue_flame: Option<u8>,
-    /// Logarithm of the longest memory copy of a request in bytes, 0 if the device does not report the limit.
-    /// `None` if requests cannot copy memory. See [`GeneralCapabilities::log_max_memcpy_bytes`].
+    /// Base-2 logarithm of the longest memory copy of a request in bytes, 0 if the device does not report the
+    /// limit. `None` if requests cannot copy memory. See [`GeneralCapabilities::log_max_memcpy_bytes`].
     pub log_max_copy: Option<u8>,
-    /// Copies have to be enabled for each queue pair ([`crate::command::Init2Init::memcpy`]; PRM
-    /// `dma_mmo_qp`). If this is false on a device with copies, every queue pair may copy (`dma_mmo_sq`).
+    /// Memory copies have to be enabled for each queue pair ([`crate::command::Init2Init::memcpy`]; PRM
+    /// `dma_mmo_qp`). If this field is false on a device with memory copies, every queue pair may copy
+    /// (`dma_mmo_sq`).
     pub memcpy_per_qp: bool,
     /// Number of the virtual device.
     pub vhca_id: u16,
@@ -156,7 +161,7 @@ pub struct GeneralCapabilities {
 }
 
 impl GeneralCapabilities {
-    /// Converts the device's words.
+    /// Creates the value from the words of the device's reply.
     pub fn from_wire(bits: &GeneralCapabilityBits) -> Self {
         let queue_pairs = CapQueuePairs::from_bits(bits.queue_pairs.get());
         let completion_queues = CapCompletionQueues::from_bits(bits.completion_queues.get());
@@ -212,7 +217,7 @@ impl GeneralCapabilities {
             umr_fence: match offloads.umr_fence() {
                 1 => UmrFence::Small,
                 2 => UmrFence::None,
-                // Code 0, and unknown codes.
+                // Code 0 and unknown codes stand for the strong fence.
                 _ => UmrFence::Strong,
             },
             relaxed_ordering_write: mkeys.relaxed_ordering_write(),
@@ -242,9 +247,10 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns which block signatures mkeys can have, `None` for none at all (the rule is rdma-core's).
+    /// Returns which block signatures mkeys can have, `None` if they can have none (the rule is rdma-core's).
     ///
-    /// Blocks of 512, 520, 4096 and 4160 bytes, T10-DIF with both guards and CRC-32 are always among them.
+    /// If mkeys can have signatures, then also T10-DIF with both guards and CRC-32, over blocks of 512, 520,
+    /// 4096 and 4160 bytes.
     pub const fn signatures(&self) -> Option<SignatureCapabilities> {
         if !self.signature_handover || !self.signature_error_domain {
             return None;
@@ -257,13 +263,14 @@ impl GeneralCapabilities {
         })
     }
 
-    /// Returns the AES-XTS engine, `None` if there is none. If the device has several engines, one for many
-    /// data units is preferred.
+    /// Returns the AES-XTS engine, `None` if there is none. If the device has several engines, the function
+    /// prefers one for many data units per mkey.
     ///
-    /// Also returns `None` on a device whose tweaks grow by 2^64 ([`GeneralCapabilities::xts_tweak_inc_64`]).
-    /// For such devices, two drivers set the upper half of the tweak to all ones and count blocks in the
-    /// lower half. No document confirms that the device works like this, and after a wrong guess nobody could
-    /// decrypt the data. `mlxconfig` can switch the setting off.
+    /// The function also returns `None` for a device whose tweaks grow by 2^64
+    /// ([`GeneralCapabilities::xts_tweak_inc_64`]). On these devices, two drivers set the upper half of the
+    /// tweak to all ones and count blocks in the lower half. No document confirms that the device works like
+    /// this, and after a wrong guess nobody could decrypt the data. `mlxconfig` can switch this setting of
+    /// the device off.
     pub const fn xts_engine(&self) -> Option<XtsEngine> {
         if !self.crypto || self.xts_tweak_inc_64 {
             None
@@ -278,8 +285,8 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns the logarithm of the longest memory copy of a request in bytes, `None` if requests cannot copy
-    /// memory (the rule is rdma-core's).
+    /// Returns the base-2 logarithm of the longest memory copy of a request in bytes, `None` if requests
+    /// cannot copy memory (the rule is rdma-core's).
     pub const fn log_max_memcpy_bytes(&self) -> Option<u8> {
         match self.log_max_copy {
             Some(0) => Some(31),
@@ -287,7 +294,7 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns the relaxed orderings that configurations of an mkey can change, `None` if they can change
+    /// Returns the PCIe orderings that configurations of an mkey can change, `None` if they can change
     /// neither.
     pub const fn relaxed_ordering_umr(&self) -> Option<RelaxedOrdering> {
         let ordering =
@@ -295,7 +302,8 @@ impl GeneralCapabilities {
         if ordering.write || ordering.read { Some(ordering) } else { None }
     }
 
-    /// Returns the most translation entries of an mkey ([`GeneralCapabilities::log_max_entries`]).
+    /// Returns the largest number of translation entries of an mkey
+    /// ([`GeneralCapabilities::log_max_entries`]).
     pub const fn max_entries(&self) -> u32 {
         match 1_u32.checked_shl(self.log_max_entries as u32) {
             Some(max) => max,
@@ -303,22 +311,22 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns the largest number of translation entries of an mkey that requests configure. It is 65,536 on
-    /// a device without [`GeneralCapabilities::extended_translation_offset`], where requests cannot name
-    /// later entries.
+    /// Returns the largest number of translation entries of an mkey that UMRs configure. It is at most 65,536
+    /// on a device without [`GeneralCapabilities::extended_translation_offset`], where UMRs cannot name later
+    /// entries.
     pub const fn max_umr_entries(&self) -> u32 {
         const MAX_16_BIT_OFFSET: u32 = 1 << 16;
         let max = self.max_entries();
         if self.extended_translation_offset || max < MAX_16_BIT_OFFSET { max } else { MAX_16_BIT_OFFSET }
     }
 
-    /// Returns whether objects of this type can be created.
+    /// Returns whether general objects of type `kind` can be created.
     pub const fn can_create(&self, kind: ObjectType) -> bool {
         kind.0 < 64 && self.object_types >> kind.0 & 1 != 0
     }
 }
 
-/// Asks for the general capabilities in force (QUERY_HCA_CAP, general device).
+/// The command that asks for the general capabilities in force (QUERY_HCA_CAP, general device).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QueryGeneralCapabilities};

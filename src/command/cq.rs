@@ -1,4 +1,4 @@
-//! Completion queues.
+//! Commands that create and destroy completion queues.
 
 use super::pages::aligned;
 use super::{Command, CqSize, Eqn, LogPageSize, PageList, UarPage, UmemSlice, number_commands};
@@ -9,7 +9,7 @@ use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::cq::{Cqc, CqcFlags, CqcSize, CreateCqRequest};
 use crate::wire::prm::pages::WithPages;
 
-/// Bytes of a doorbell record.
+/// Size of a doorbell record in bytes.
 const RECORD: u64 = 8;
 
 /// The size of a completion queue's entries (PRM `cqc.cqe_sz`). This library never asks for compressed
@@ -23,16 +23,16 @@ const RECORD: u64 = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum CqeSize {
-    /// 64 bytes: [`Cqe`].
+    /// Entries of 64 bytes ([`Cqe`]).
     #[default]
     B64,
-    /// 128 bytes: [`Cqe128`]. Hosts with cache lines of 128 bytes use them, so that two entries never share a
-    /// line.
+    /// Entries of 128 bytes ([`Cqe128`]). On hosts with cache lines of 128 bytes, each entry then has a cache
+    /// line of its own.
     B128,
 }
 
 impl CqeSize {
-    /// Returns the bytes of an entry.
+    /// Returns the size of an entry in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::B64 => size_of::<Cqe>(),
@@ -40,7 +40,7 @@ impl CqeSize {
         }
     }
 
-    /// Returns `cqe_sz`.
+    /// Returns the code for the field `cqe_sz` of the context.
     const fn code(self) -> u8 {
         match self {
             Self::B64 => CqcFlags::BYTES_64,
@@ -49,21 +49,22 @@ impl CqeSize {
     }
 }
 
-/// Fills in the fields that do not depend on where the entries are.
+/// Fills in those fields of a context that user memory and pages of memory have in common.
 fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size: LogPageSize) {
     cqc.flags.set(flags.into_bits());
     cqc.size.set(CqcSize::new().with_uar_page(uar.get()).with_log_cq_size(size.log()).into_bits());
     cqc.log_page_size = page_size.over_4k();
 }
 
-/// Creates a completion queue in user memory (CREATE_CQ).
+/// The command that creates a completion queue in user memory (CREATE_CQ).
 ///
-/// The entries must hold [`Cqe::UNWRITTEN`] or [`Cqe128::UNWRITTEN`]. The reply is the queue's number.
+/// Each entry must hold [`Cqe::UNWRITTEN`] or [`Cqe128::UNWRITTEN`] before. The reply is the queue's number.
 ///
-/// Entries are not compressed (`cqe_comp_en`). A compressed entry contains only the hash, the checksum or the
-/// stride of a received packet (`mlx5dv_create_cq`, `cqe_comp_res_format`), which completions of mkey
-/// requests do not have. Even rdma-core's own polling cannot read compressed entries. A queue of this library
-/// reports a compressed entry as [`crate::error::CompletionError::UnsupportedFormat`].
+/// The command does not enable compressed entries (`cqe_comp_en`). A compressed entry contains only the hash,
+/// the checksum or the stride of a received packet (`mlx5dv_create_cq`, `cqe_comp_res_format`), but a
+/// completion of an mkey request needs other fields. Even rdma-core's own polling cannot read compressed
+/// entries. A queue of this library reports a compressed entry as
+/// [`crate::error::CompletionError::UnsupportedFormat`].
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CqSize, CqeSize, CreateCq, LogPageSize, UarPage, UmemId, UmemSlice};
@@ -84,21 +85,21 @@ fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateCq {
-    /// Entries.
+    /// Number of entries.
     pub size: CqSize,
-    /// The size of each.
+    /// Size of each entry.
     pub cqe_size: CqeSize,
-    /// Doorbell page, for arming.
+    /// UAR page with the doorbell that arms the queue.
     pub uar: UarPage,
-    /// Event queue that an armed queue reports to.
+    /// Number of the event queue to which the armed completion queue reports completions.
     pub event_queue: u32,
-    /// The place of the entries.
+    /// The place of the entries in user memory.
     pub entries: UmemSlice,
     /// The place of the doorbell record, 8 bytes.
     pub doorbell: UmemSlice,
     /// Page size of the user memory.
     pub page_size: LogPageSize,
-    /// The device overwrites entries that were not taken, instead of failing.
+    /// In a full queue, the device overwrites entries that software has not taken. Otherwise the queue fails.
     pub ignore_overrun: bool,
 }
 
@@ -128,10 +129,10 @@ impl Command for CreateCq {
     }
 }
 
-/// Creates a completion queue of 64-byte entries in pages of memory (CREATE_CQ). Meant for bare metal, where
-/// nobody registers user memory.
+/// The command that creates a completion queue of 64-byte entries in pages of memory (CREATE_CQ). It is meant
+/// for bare metal, where no kernel registers user memory.
 ///
-/// The entries must hold [`crate::wire::cqe::Cqe::UNWRITTEN`]. The reply is the queue's number.
+/// Each entry must hold [`crate::wire::cqe::Cqe::UNWRITTEN`] before. The reply is the queue's number.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CqSize, CreateCqOnPages, Eqn, LogPageSize, PageList, UarPage};
@@ -150,17 +151,17 @@ impl Command for CreateCq {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateCqOnPages<const PAGES: usize> {
-    /// Entries.
+    /// Number of entries.
     pub size: CqSize,
-    /// Doorbell page, for arming.
+    /// UAR page with the doorbell that arms the queue.
     pub uar: UarPage,
-    /// Event queue that an armed queue reports to.
+    /// Number of the event queue to which the armed completion queue reports completions.
     pub event_queue: Eqn,
-    /// The place of the entries.
+    /// The pages that hold the entries.
     pub entries: PageList<PAGES>,
     /// The bus address of the doorbell record (8 bytes), a multiple of 8.
     pub doorbell: u64,
-    /// The device overwrites entries that were not taken, instead of failing.
+    /// In a full queue, the device overwrites entries that software has not taken. Otherwise the queue fails.
     pub ignore_overrun: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The crypto capabilities of the device, and the forms of keys that it accepts.
+//! The crypto capabilities of the device, and the forms of DEKs that the device accepts.
 
 use super::{Command, GeneralCapabilities};
 use crate::command::error::CommandError;
@@ -19,26 +19,26 @@ pub struct CryptoCapabilities {
     pub going_to_commissioning: bool,
     /// AES-XTS keys must be wrapped.
     pub xts_keys_wrapped: bool,
-    /// The bits that state which kinds of keys must be wrapped.
+    /// Mask of the kinds of DEK that must be wrapped (PRM `wrapped_import_method`).
     pub import_methods: u8,
-    /// Keys can be given another value after they were used ([`super::SyncCrypto`]).
+    /// The device can forget used values of DEKs ([`super::SyncCrypto`]), so that DEKs can get other values.
     pub synchronizes_deks: bool,
-    /// Logarithm of the most keys.
+    /// Base-2 logarithm of the largest number of DEKs.
     pub log_max_deks: u8,
-    /// Logarithm of the most import keys.
+    /// Base-2 logarithm of the largest number of import keys.
     pub log_max_import_keks: u8,
-    /// Logarithm of the most credentials.
+    /// Base-2 logarithm of the largest number of credentials.
     pub log_max_credentials: u8,
     /// One bit per self-test that failed; 0 on a sound device.
     pub failed_selftests: u16,
-    /// Import keys that outlive a reset.
+    /// Number of import keys that outlive a reset.
     pub permanent_import_keks: u8,
-    /// Credentials that outlive a reset.
+    /// Number of credentials that outlive a reset.
     pub permanent_credentials: u8,
 }
 
 impl CryptoCapabilities {
-    /// Reads the device's words.
+    /// Creates the value from the words of the device's reply.
     pub fn from_wire(bits: &CryptoCapabilityBits) -> Self {
         let mode = CryptoMode::from_bits(bits.mode.get());
         let limits = CryptoLimits::from_bits(bits.limits.get());
@@ -64,16 +64,16 @@ impl CryptoCapabilities {
 pub enum KeyImport {
     /// The device accepts no keys, for this reason.
     Unavailable(&'static str),
-    /// Keys in plaintext.
+    /// The device accepts keys in plaintext.
     Plaintext,
-    /// Wrapped keys, after a login.
+    /// The device accepts wrapped keys, after a login.
     Wrapped,
 }
 
-/// A summary of the device's crypto capabilities: its engine, the form of its keys, and obstacles.
+/// A summary of the device's crypto capabilities: its engine, the form of its keys, and reasons why it
+/// accepts none.
 ///
-/// Its `Display` explains the summary in words, because a device that "has crypto" may still refuse every
-/// key.
+/// `Display` prints the summary as a sentence, because a device that "has crypto" may still refuse every key.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CryptoReport, QueryCryptoCapabilities, QueryGeneralCapabilities};
@@ -86,9 +86,9 @@ pub enum KeyImport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CryptoReport {
-    /// General capabilities.
+    /// The general capabilities of the device.
     pub general: GeneralCapabilities,
-    /// Crypto capabilities; `None` where the general ones say that there are none.
+    /// The crypto capabilities of the device; `None` if [`GeneralCapabilities::crypto`] is false.
     pub crypto: Option<CryptoCapabilities>,
 }
 
@@ -163,8 +163,8 @@ impl fmt::Display for CryptoReport {
     }
 }
 
-/// Asks for the crypto capabilities in force (QUERY_HCA_CAP, crypto). Use it only if
-/// [`GeneralCapabilities::crypto`] is set.
+/// The command that asks for the crypto capabilities in force (QUERY_HCA_CAP, crypto). It is meant for
+/// devices with [`GeneralCapabilities::crypto`] only.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QueryCryptoCapabilities};

@@ -1,4 +1,4 @@
-//! Data encryption keys on the device.
+//! Commands that load, change, query and destroy data encryption keys (DEKs) on the device.
 
 use super::{Command, CryptoReport, DekKey, Pdn, destroy_objects};
 use crate::command::error::CommandError;
@@ -10,7 +10,7 @@ use crate::wire::prm::encryption_key::{
 };
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
 
-/// A key on the device, as CREATE_GENERAL_OBJECT names it.
+/// The number of a DEK on the device, from the reply to CREATE_GENERAL_OBJECT.
 ///
 /// ```
 /// use mlx5_mkey::command::DekObject;
@@ -23,7 +23,7 @@ use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectTyp
 pub struct DekObject(u32);
 
 impl DekObject {
-    /// Takes the 32-bit number that the device gave.
+    /// Creates the value from the 32-bit number that the device returned.
     pub const fn new(id: u32) -> Self {
         Self(id)
     }
@@ -33,17 +33,18 @@ impl DekObject {
         self.0
     }
 
-    /// Returns the number by which mkeys name the key.
+    /// Returns the 24-bit number by which mkeys name the DEK.
     pub const fn dek_id(self) -> DekId {
         DekId::from_low_bits(self.0)
     }
 }
 
-/// Loads an AES-XTS key into the device (CREATE_GENERAL_OBJECT of a DEK, `mlx5dv_dek_create`).
+/// The command that loads an AES-XTS key into the device (CREATE_GENERAL_OBJECT of a DEK,
+/// `mlx5dv_dek_create`).
 ///
-/// A wrapped key needs a login ([`super::CreateLogin`]); [`CryptoReport`] says whether the device wants
-/// wrapped keys. The reply names the key. A reset of the device destroys the key. The mailbox is wiped when
-/// the request is dropped.
+/// A wrapped key needs a login ([`super::CreateLogin`]); [`CryptoReport::key_import`] says whether the device
+/// accepts wrapped keys only. The reply is the DEK's number. A reset of the device destroys the DEK. The
+/// mailbox is wiped when the request is dropped.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateDek, DekKey, Pdn, Secret, XtsKey};
@@ -64,19 +65,19 @@ impl DekObject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateDek<'a> {
-    /// Protection domain.
+    /// Protection domain of the DEK.
     pub pd: Pdn,
-    /// The key.
+    /// The key, in plaintext or wrapped.
     pub key: DekKey<'a>,
-    /// Bytes that the device keeps for the key's owner. They are not secret.
+    /// Bytes that the device stores for the DEK's owner. They are not secret.
     pub opaque: [u8; 8],
 }
 
 impl CreateDek<'_> {
-    /// Refuses a key in a form that the device does not take.
+    /// Checks that the device accepts the form of the key: plaintext or wrapped.
     ///
     /// # Errors
-    /// [`CommandError::Unsupported`] with the form that is missing.
+    /// [`CommandError::Unsupported`] with the form that the device does not accept.
     pub fn check(&self, device: &CryptoReport) -> Result<(), CommandError> {
         self.key.check(device, Self::OPCODE)
     }
@@ -100,15 +101,15 @@ impl Command for CreateDek<'_> {
     }
 }
 
-/// Gives a key on the device another value (MODIFY_GENERAL_OBJECT of a DEK). Its number and its `opaque`
-/// bytes stay.
+/// The command that gives a DEK on the device another value (MODIFY_GENERAL_OBJECT of a DEK). The number of
+/// the DEK and its `opaque` bytes stay.
 ///
-/// The device may continue to use an old value until [`SyncCrypto`]. So let all transfers with the old value
-/// complete, send [`SyncCrypto`], and then change the key. A wrapped key needs a login. The mailbox is wiped
-/// when the request is dropped.
+/// The device may continue to use the old value until [`SyncCrypto`]. The order is therefore: all transfers
+/// with the old value complete, then [`SyncCrypto`], then this command. A wrapped key needs a login. The
+/// mailbox is wiped when the request is dropped.
 ///
 /// Source: the kernel's `lib/crypto.c`, which changes plaintext keys of TLS this way. Assumption: keys of
-/// AES-XTS can be changed as well, and wrapped keys are changed as they are loaded.
+/// AES-XTS can be changed as well, and wrapped keys are changed in the form in which they are loaded.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, DekKey, DekObject, ModifyDek, Pdn, Secret, XtsKey};
@@ -127,16 +128,16 @@ impl Command for CreateDek<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ModifyDek<'a> {
-    /// The key to change.
+    /// The DEK to change.
     pub dek: DekObject,
-    /// The protection domain of the key.
+    /// The protection domain of the DEK.
     pub pd: Pdn,
-    /// The new value of the key.
+    /// The new value of the DEK.
     pub key: DekKey<'a>,
 }
 
 impl ModifyDek<'_> {
-    /// Refuses a form of key that the device does not accept, and a device that cannot forget the old value.
+    /// Checks that the device accepts the form of the key, and that it can forget the old value.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].
@@ -164,8 +165,8 @@ impl Command for ModifyDek<'_> {
     }
 }
 
-/// Makes the device forget the values of keys that it has used (SYNC_CRYPTO). After this command, the value
-/// of a following [`ModifyDek`] is in force.
+/// The command that makes the device forget the values of the DEKs that it has used (SYNC_CRYPTO). A
+/// [`ModifyDek`] after this command is sure to put its value in force.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, SyncCrypto};
@@ -178,7 +179,7 @@ impl Command for ModifyDek<'_> {
 pub struct SyncCrypto;
 
 impl SyncCrypto {
-    /// Refuses a device that has no such command.
+    /// Checks that the device has this command.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].
@@ -207,26 +208,27 @@ impl Command for SyncCrypto {
 }
 
 codes! {
-    /// Whether a key can be used (PRM `encryption_key_obj.state`). An open set.
+    /// Whether a DEK can be used (PRM `encryption_key_obj.state`). An open set: a reply may hold any code.
     DekState(u8), "key state {:#x}";
 
-    /// The key can be used.
+    /// The DEK can be used.
     READY = KeyFlags::READY, "ready";
-    /// The device could not load it.
+    /// The device could not load the DEK.
     ERROR = KeyFlags::ERROR, "error";
 }
 
-/// The device's description of a key.
+/// The device's description of a DEK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct DekInfo {
-    /// Whether the key can be used.
+    /// Whether the DEK can be used.
     pub state: DekState,
-    /// The bytes that the owner gave with the key.
+    /// The bytes that the owner gave when the DEK was loaded.
     pub opaque: [u8; 8],
 }
 
-/// Asks for a key's state (QUERY_GENERAL_OBJECT, `mlx5dv_dek_query`). A wrapped key needs a login.
+/// The command that asks for a DEK's state (QUERY_GENERAL_OBJECT, `mlx5dv_dek_query`). For a wrapped key, it
+/// needs a login.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, DekObject, DekState, QueryDek};
@@ -259,6 +261,6 @@ impl Command for QueryDek {
 }
 
 destroy_objects! {
-    /// Destroys a key (DESTROY_GENERAL_OBJECT, `mlx5dv_dek_destroy`).
+    /// The command that destroys a DEK (DESTROY_GENERAL_OBJECT, `mlx5dv_dek_destroy`).
     DestroyDek(DekObject) = DEK;
 }

@@ -1,4 +1,4 @@
-//! The forms in which a device accepts an AES-XTS key.
+//! AES-XTS keys in the forms in which devices accept them: plaintext or wrapped, with a keytag or without.
 
 use super::{CryptoReport, KeyImport, Pdn};
 use crate::command::error::{CommandError, EqualHalves};
@@ -8,10 +8,11 @@ use crate::wire::prm::encryption_key::{EncryptionKey, KeyFlags};
 use core::fmt;
 use subtle::ConstantTimeEq;
 
-/// An AES-XTS key in plaintext: two halves of `N / 2` bytes, one after the other. `N` is 32 or 64.
+/// An AES-XTS key in plaintext: two halves of `N / 2` bytes, one after the other. `N`, the number of bytes,
+/// is 32 or 64.
 ///
 /// XTS with equal halves is open to a chosen-ciphertext attack, and FIPS 140-3 requires that equal halves are
-/// refused (Implementation Guidance C.I). One published vector has equal halves (IEEE 1619, vector 1).
+/// refused (Implementation Guidance C.I). One published test vector has equal halves (IEEE 1619, vector 1).
 ///
 /// ```
 /// use mlx5_mkey::command::{Secret, XtsKey};
@@ -26,7 +27,7 @@ use subtle::ConstantTimeEq;
 pub struct XtsKey<'a, const N: usize>(&'a [u8; N]);
 
 impl<'a, const N: usize> XtsKey<'a, N> {
-    /// Takes a key. The comparison of the halves runs in constant time.
+    /// Creates a key whose halves differ. The comparison of the halves runs in constant time.
     ///
     /// # Errors
     /// [`EqualHalves`].
@@ -35,7 +36,8 @@ impl<'a, const N: usize> XtsKey<'a, N> {
         if front.ct_eq(back).into() { Err(EqualHalves) } else { Ok(Self::allowing_equal_halves(key)) }
     }
 
-    /// Takes a key whose halves may be equal, as in a published vector. Not for real data: see [`XtsKey`].
+    /// Creates a key whose halves may be equal, as in a published test vector. [`XtsKey`] says why real data
+    /// needs other keys.
     pub const fn allowing_equal_halves(key: &'a [u8; N]) -> Self {
         const { assert!(N == 32 || N == 64, "two halves of 128 or 256 bits") };
         Self(key)
@@ -55,11 +57,11 @@ impl<const N: usize> defmt::Format for XtsKey<'_, N> {
     }
 }
 
-/// An AES-XTS key in one of the eight forms that the device takes (man page `mlx5dv_dek_create`).
+/// An AES-XTS key in one of the eight forms that devices accept (man page `mlx5dv_dek_create`).
 ///
-/// Wrapped keys are encrypted with the import key of the login (AES key wrap, RFC 3394). The wrapping
-/// contains the key, or key and tag, in the order of the plain form. The library cannot look inside, so
-/// whoever wraps a key ensures that its halves differ. The types fix the lengths: a key of another length
+/// Wrapped keys are encrypted with the import key of the login (AES key wrap, RFC 3394). A wrapped key
+/// contains the key, or key and keytag, in the same order as in plaintext. The library cannot read a wrapped
+/// key, so its owner has to ensure that the halves differ. The types fix the lengths: a key of another length
 /// does not compile.
 ///
 /// ```
@@ -74,27 +76,27 @@ impl<const N: usize> defmt::Format for XtsKey<'_, N> {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum DekKey<'a> {
-    /// Plaintext, two halves of 128 bits.
+    /// A key in plaintext: two halves of 128 bits.
     Plain128 {
         /// Both halves.
         key: XtsKey<'a, 32>,
-        /// The tag that configurations must state, if the device is to check a tag.
+        /// The keytag that configurations of mkeys must contain, if the device is to check one.
         keytag: Option<Keytag>,
     },
-    /// Plaintext, two halves of 256 bits.
+    /// A key in plaintext: two halves of 256 bits.
     Plain256 {
         /// Both halves.
         key: XtsKey<'a, 64>,
-        /// The tag that configurations must state, if the device is to check a tag.
+        /// The keytag that configurations of mkeys must contain, if the device is to check one.
         keytag: Option<Keytag>,
     },
-    /// Wrapped: two halves of 128 bits.
+    /// A wrapped key: two halves of 128 bits.
     Wrapped128(&'a [u8; 40]),
-    /// Wrapped: two halves of 128 bits and a tag.
+    /// A wrapped key: two halves of 128 bits and a keytag.
     Wrapped128Tagged(&'a [u8; 48]),
-    /// Wrapped: two halves of 256 bits.
+    /// A wrapped key: two halves of 256 bits.
     Wrapped256(&'a [u8; 72]),
-    /// Wrapped: two halves of 256 bits and a tag.
+    /// A wrapped key: two halves of 256 bits and a keytag.
     Wrapped256Tagged(&'a [u8; 80]),
 }
 
@@ -104,7 +106,7 @@ impl<'a> DekKey<'a> {
         !matches!(self, Self::Plain128 { .. } | Self::Plain256 { .. })
     }
 
-    /// Returns whether configurations of mkeys must state a tag.
+    /// Returns whether the key has a keytag, which configurations of mkeys must then contain.
     pub const fn has_keytag(&self) -> bool {
         match self {
             Self::Plain128 { keytag, .. } | Self::Plain256 { keytag, .. } => keytag.is_some(),
@@ -113,7 +115,7 @@ impl<'a> DekKey<'a> {
         }
     }
 
-    /// Returns the bits of each half: 128 or 256.
+    /// Returns the number of bits of each half: 128 or 256.
     pub const fn bits(&self) -> u16 {
         match self {
             Self::Plain128 { .. } | Self::Wrapped128(_) | Self::Wrapped128Tagged(_) => 128,
@@ -121,7 +123,7 @@ impl<'a> DekKey<'a> {
         }
     }
 
-    /// Returns the bytes of the key, and the tag that follows them.
+    /// Returns the bytes of the key, plain or wrapped, and the plain keytag that follows them.
     fn parts(&self) -> (&'a [u8], Option<Keytag>) {
         match *self {
             Self::Plain128 { key, keytag } => (key.0, keytag),
@@ -133,7 +135,8 @@ impl<'a> DekKey<'a> {
         }
     }
 
-    /// Refuses a key in a form that the device does not take.
+    /// Checks that the device accepts the form of the key: plaintext or wrapped. `command` is named by the
+    /// error.
     pub(super) fn check(&self, device: &CryptoReport, command: Opcode) -> Result<(), CommandError> {
         let what = match (device.key_import(), self.is_wrapped()) {
             (KeyImport::Plaintext, false) | (KeyImport::Wrapped, true) => return Ok(()),
@@ -144,7 +147,7 @@ impl<'a> DekKey<'a> {
         Err(CommandError::Unsupported { command, what })
     }
 
-    /// Writes the key in the format of general objects.
+    /// Writes the key, its flags and its protection domain into a general object.
     pub(super) fn write(&self, pd: Pdn, object: &mut EncryptionKey) {
         let size = if self.bits() == 128 { KeyFlags::SIZE_128 } else { KeyFlags::SIZE_256 };
         let flags = KeyFlags::new()

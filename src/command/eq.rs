@@ -1,4 +1,4 @@
-//! Event queues.
+//! Commands that create and destroy event queues.
 
 use super::{Command, EqSize, Eqn, PageList, UarPage, number_commands};
 use crate::command::error::CommandError;
@@ -7,10 +7,10 @@ use crate::wire::prm::eq::{CreateEqRequest, EqcSize};
 use crate::wire::prm::event::EventEntry;
 use crate::wire::prm::pages::WithPages;
 
-/// Creates an event queue over pages of memory (CREATE_EQ). A completion queue names an event queue. The
-/// device reports completions of an armed completion queue there.
+/// The command that creates an event queue in pages of memory (CREATE_EQ). The device reports completions of
+/// an armed completion queue to the event queue that this completion queue names.
 ///
-/// The entries must hold [`EventEntry::UNWRITTEN`]. The reply is the queue's number.
+/// Each entry must hold [`EventEntry::UNWRITTEN`] before. The reply is the queue's number.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateEq, EqSize, LogPageSize, PageList, UarPage};
@@ -30,11 +30,11 @@ use crate::wire::prm::pages::WithPages;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateEq<const PAGES: usize> {
-    /// Entries.
+    /// Number of entries.
     pub size: EqSize,
-    /// UAR page, through which entries are given back.
+    /// UAR page with the doorbell by which software gives entries back.
     pub uar: UarPage,
-    /// Events to report in addition to those of completion queues: bit n stands for type n. 0 for none.
+    /// Mask of the events to report in addition to those of completion queues: bit n stands for type n.
     pub events: u64,
     /// The interrupt vector that an armed event queue raises.
     pub interrupt: u8,
@@ -70,6 +70,6 @@ impl<const PAGES: usize> Command for CreateEq<PAGES> {
 }
 
 number_commands! {
-    /// Destroys an event queue (DESTROY_EQ).
+    /// The command that destroys an event queue (DESTROY_EQ).
     DestroyEq(Eqn) = DESTROY_EQ;
 }

@@ -1,10 +1,10 @@
-//! Commands that cannot be encoded, or that the device refuses.
+//! The errors of commands that cannot be encoded, or that the device refuses.
 
 use crate::wire::klm::Klm;
 use crate::wire::prm::command::{Opcode, Status};
 use core::fmt;
 
-/// A command that could not be encoded, that the device refused, or whose reply is invalid.
+/// Why a command failed: it could not be encoded, the device refused it, or its reply is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -13,18 +13,18 @@ pub enum CommandError {
     MailboxTooShort {
         /// The command.
         command: Opcode,
-        /// Bytes of the mailbox.
+        /// Length of the mailbox in bytes.
         length: usize,
-        /// Bytes of the request.
+        /// Length of the request in bytes.
         needed: usize,
     },
     /// The reply is too short for its values.
     ReplyTooShort {
         /// The command.
         command: Opcode,
-        /// Bytes of the reply.
+        /// Length of the reply in bytes.
         length: usize,
-        /// Bytes expected.
+        /// Number of bytes that the reply needs.
         needed: usize,
     },
     /// The device refused the command.
@@ -33,10 +33,10 @@ pub enum CommandError {
         command: Opcode,
         /// The general reason.
         status: Status,
-        /// The exact reason, as a number that the vendor can look up.
+        /// The exact reason, as a number that only the vendor can interpret.
         syndrome: u32,
     },
-    /// An address does not have the alignment that the device needs. Nothing was written.
+    /// An address lacks the alignment that the device needs. Nothing was written.
     Misaligned {
         /// The object at the address.
         what: &'static str,
@@ -45,27 +45,27 @@ pub enum CommandError {
         /// The number of bytes that the address has to be a multiple of.
         alignment: u64,
     },
-    /// Firmware takes no page at address 0. Nothing was written.
+    /// A page for the firmware begins at address 0, which the firmware does not accept. Nothing was written.
     PageAtZero,
     /// A bitmap of pages has fewer bits than there are pages. Nothing was written.
     BitmapTooShort {
-        /// Words of 64 bits that it has.
+        /// Number of 64-bit words of the bitmap.
         words: usize,
-        /// Words that it needs.
+        /// Number of 64-bit words that the pages need.
         needed: u32,
     },
     /// A queue does not fit into its pages. Nothing was written.
     TooFewPages {
-        /// Bytes of the pages.
+        /// Length of all pages in bytes.
         bytes: u64,
-        /// Bytes of the queue.
+        /// Length of the queue in bytes.
         needed: u64,
     },
-    /// The device gives back more pages than were asked for.
+    /// The reply gives back more pages than the command asked for.
     TooManyPages {
-        /// Pages of the reply.
+        /// Number of pages in the reply.
         pages: u32,
-        /// Pages that were asked for.
+        /// Number of pages that the command asked for.
         asked: u32,
     },
     /// The device does not support the command or a part of it. The command was not sent.
@@ -80,9 +80,9 @@ pub enum CommandError {
     TooManyEntries {
         /// The command.
         command: Opcode,
-        /// Entries asked for.
+        /// Number of entries that the command asks for.
         entries: u32,
-        /// The device's limit.
+        /// Largest number of entries that the device allows.
         max: u32,
     },
     /// An entry of a list has a length that the device does not accept. The command was not sent.
@@ -94,11 +94,12 @@ pub enum CommandError {
         /// The entry's length in bytes. The limit is [`crate::mkey::KlmEntry::MAX_BYTES`].
         length: u32,
     },
-    /// The entries do not cover the space, or the space ends after address 2^64 - 1.
+    /// The length of an mkey's space is 0 or more than that of its entries, or the space ends after address
+    /// 2^64 - 1. The command was not sent.
     SpaceLength {
         /// The command.
         command: Opcode,
-        /// Bytes of the space.
+        /// Length of the space in bytes.
         length: u64,
         /// The largest length that the space can have.
         max: u64,

@@ -1,4 +1,5 @@
-//! Memory of the firmware: commands that ask how many pages it wants, give pages, and take them back.
+//! Memory of the firmware: commands that ask how many pages the firmware wants, give it pages, and take pages
+//! back.
 
 use super::Command;
 use super::pages::aligned;
@@ -18,13 +19,13 @@ use zerocopy::big_endian::U64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum PagePhase {
-    /// Right after ENABLE_HCA and SET_ISSI.
+    /// The pages that the firmware needs right after ENABLE_HCA and SET_ISSI.
     Boot,
-    /// Before INIT_HCA.
+    /// The pages that the firmware needs before INIT_HCA.
     Init,
 }
 
-/// Asks how many pages of 4096 bytes the firmware wants (QUERY_PAGES).
+/// The command that asks how many pages of 4096 bytes the firmware wants (QUERY_PAGES).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Function, PagePhase, PageRequest, QueryPages};
@@ -36,13 +37,13 @@ pub enum PagePhase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueryPages {
-    /// The phase of the start.
+    /// The phase of the start for which the pages are wanted.
     pub phase: PagePhase,
     /// The function that the pages are for.
     pub function: Function,
 }
 
-/// The reply to QUERY_PAGES.
+/// The reply to QUERY_PAGES: how many pages the firmware wants.
 ///
 /// ```
 /// use mlx5_mkey::command::{Function, PageRequest};
@@ -57,7 +58,8 @@ pub struct QueryPages {
 pub struct PageRequest {
     /// The function that the pages are for.
     pub function: Function,
-    /// The number of wanted pages. A negative number of pages is to be taken back.
+    /// The number of pages that the firmware wants. A negative number means that software has to take pages
+    /// back.
     pub pages: i32,
 }
 
@@ -77,18 +79,17 @@ impl Command for QueryPages {
 
     fn read(&self, output: &QueryPagesReply) -> Result<PageRequest, CommandError> {
         let id = FunctionId::from_bits(output.function.get());
-        // As in the kernel, the reply decides the function's number, and the request decides whether it
-        // belongs to the embedded cores.
+        // As in the kernel, the function's number comes from the reply, but `embedded_cpu` from the request.
         let function = Function { number: id.function_id(), embedded_cpu: self.function.embedded_cpu };
         Ok(PageRequest { function, pages: output.num_pages.get().cast_signed() })
     }
 }
 
-/// Bytes of a page that firmware is given (`MLX5_ADAPTER_PAGE_SIZE`).
+/// Size in bytes of a page that the firmware gets (`MLX5_ADAPTER_PAGE_SIZE`).
 pub const FIRMWARE_PAGE: u64 = 4096;
 
-/// Gives pages of 4096 bytes to the firmware, by their addresses on the bus (MANAGE_PAGES). The pages belong
-/// to the device until it gives them back ([`TakePages`]). No page may begin at 0 (Linux
+/// The command that gives pages of 4096 bytes to the firmware, by their bus addresses (MANAGE_PAGES). The
+/// pages belong to the device until it gives them back ([`TakePages`]). No page may begin at address 0 (Linux
 /// `alloc_system_page`).
 ///
 /// ```
@@ -105,7 +106,7 @@ pub const FIRMWARE_PAGE: u64 = 4096;
 pub struct GivePages<const PAGES: usize> {
     /// The function that gets the pages.
     pub function: Function,
-    /// The addresses of the pages.
+    /// The bus addresses of the pages.
     pub pages: [u64; PAGES],
 }
 
@@ -134,7 +135,7 @@ impl<const PAGES: usize> Command for GivePages<PAGES> {
     }
 }
 
-/// Takes up to `PAGES` pages back from the firmware (MANAGE_PAGES).
+/// The command that takes up to `PAGES` pages back from the firmware (MANAGE_PAGES).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Function, TakePages};
@@ -152,7 +153,7 @@ pub struct TakePages<const PAGES: usize> {
     pub function: Function,
 }
 
-/// Pages that the firmware gave back.
+/// The reply to [`TakePages`]: the pages that the firmware gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TakenPages<const PAGES: usize> {
@@ -161,7 +162,7 @@ pub struct TakenPages<const PAGES: usize> {
 }
 
 impl<const PAGES: usize> TakenPages<PAGES> {
-    /// Returns the addresses of the pages.
+    /// Returns the bus addresses of the pages.
     pub fn addresses(&self) -> &[u64] {
         self.addresses.get(..self.count).unwrap_or_default()
     }

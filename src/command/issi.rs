@@ -1,5 +1,5 @@
-//! The version of the interface between driver and firmware: commands that ask for the known versions, and
-//! choose one.
+//! The version of the interface between driver and firmware: a command that asks which versions the firmware
+//! knows, and one that chooses a version.
 
 use super::{Command, number_commands};
 use crate::command::error::CommandError;
@@ -20,13 +20,13 @@ use crate::wire::prm::function::QueryIssiReply;
 pub struct Issi(u8);
 
 impl Issi {
-    /// Version 1. Linux and rdma-core choose it, and this library's commands are written for it.
+    /// Version 1, which Linux and rdma-core choose. The commands of this library are those of version 1.
     pub const ONE: Self = Self(1);
 
-    /// Takes a version up to 31.
+    /// Creates the value from the number of a version, at most 31.
     ///
     /// # Errors
-    /// [`OutOfRange`] where it is larger.
+    /// [`OutOfRange`] for a larger number.
     pub const fn new(version: u8) -> Result<Self, OutOfRange> {
         if version > 31 {
             return Err(OutOfRange { what: "ISSI", value: version as u64, min: 0, max: 31 });
@@ -34,18 +34,18 @@ impl Issi {
         Ok(Self(version))
     }
 
-    /// Returns the version.
+    /// Returns the number of the version.
     pub const fn get(self) -> u32 {
         self.0 as u32
     }
 }
 
 number_commands! {
-    /// Chooses the version of the interface (SET_ISSI).
+    /// The command that chooses the version of the interface (SET_ISSI).
     SetIssi(Issi) = SET_ISSI;
 }
 
-/// Asks which versions of the interface the firmware knows (QUERY_ISSI).
+/// The command that asks which versions of the interface the firmware knows (QUERY_ISSI).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Issi, QueryIssi};
@@ -58,7 +58,7 @@ number_commands! {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueryIssi;
 
-/// The reply to QUERY_ISSI.
+/// The reply to QUERY_ISSI: the version in force, and the versions that the firmware knows.
 ///
 /// ```
 /// use mlx5_mkey::command::{Issi, IssiInfo};

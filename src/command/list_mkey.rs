@@ -1,4 +1,4 @@
-//! Mkeys that are created with their list: no work request changes them.
+//! The command that creates an mkey with its list. Work requests never change these mkeys.
 
 use super::{Command, GeneralCapabilities, Pdn};
 use crate::command::error::CommandError;
@@ -11,7 +11,7 @@ use crate::wire::prm::mkey::{CreateMkeyRequest, MkcFlags, MkcPages, MkcPd};
 use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
 use zerocopy::transmute;
 
-/// The list of an mkey that is created with it. The entries follow each other in the mkey's space.
+/// The list with which an mkey is created. The entries follow each other in the mkey's space.
 ///
 /// ```
 /// use mlx5_mkey::command::MkeyEntries;
@@ -29,7 +29,8 @@ pub enum MkeyEntries<'a> {
     /// Each entry has its own length (access mode KLM). The device searches the entries to find an address.
     Klm(&'a [KlmEntry]),
     /// All entries have this length (access mode KSM, also called KLM of fixed buffer size). The device finds
-    /// the entry of an address without a search. Needs [`GeneralCapabilities::fixed_buffer_size`].
+    /// the entry of an address without a search. The device must have
+    /// [`GeneralCapabilities::fixed_buffer_size`].
     Ksm(KsmEntrySize, &'a [KsmEntry]),
 }
 
@@ -44,7 +45,8 @@ impl MkeyEntries<'_> {
     /// Returns the total length of the entries in bytes.
     fn bytes(&self) -> u64 {
         match self {
-            // Fewer than 2^32 entries of at most 2^31 bytes: see `CreateListMkey::new`.
+            // The sum cannot overflow: `CreateListMkey::new` allows fewer than 2^32 entries of at most 2^31
+            // bytes.
             Self::Klm(entries) => entries.iter().map(|entry| u64::from(entry.length)).sum(),
             Self::Ksm(size, entries) => u64::from(size.bytes()) * entries.len() as u64,
         }
@@ -59,11 +61,11 @@ impl MkeyEntries<'_> {
     }
 }
 
-/// Creates an mkey with its list: the entries are in the command, and no work request changes them
-/// (CREATE_MKEY; sources: DPDK `mlx5_devx_cmd_mkey_create`, UCX `uct_ib_mlx5_devx_reg_ksm`).
+/// The command that creates an mkey with its list (CREATE_MKEY; sources: DPDK `mlx5_devx_cmd_mkey_create`,
+/// UCX `uct_ib_mlx5_devx_reg_ksm`). The command contains the entries, which work requests never change.
 ///
-/// The mkey can be used at once. The reply is its key. The request is longer than
-/// [`CreateListMkey::INPUT`](Command::INPUT), see [`Command::input_bytes`].
+/// The mkey can be used at once. The reply is its key. The list makes the request longer than
+/// [`CreateListMkey::INPUT`](Command::INPUT); [`Command::input_bytes`] returns its length.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateListMkey, GeneralCapabilities, MkeyEntries, Pdn};
@@ -97,14 +99,14 @@ pub struct CreateListMkey<'a> {
 }
 
 impl<'a> CreateListMkey<'a> {
-    /// Describes an mkey with tag 0 whose space begins at `address` and is as long as its entries. Reading by
-    /// the owner is always allowed.
+    /// Creates the command for an mkey with tag 0, whose space begins at `address` and is as long as all
+    /// entries together. The owner may always read.
     ///
     /// # Errors
-    /// [`CommandError::TooManyEntries`] for more entries than the device takes
+    /// [`CommandError::TooManyEntries`] for more entries than the device accepts
     /// ([`GeneralCapabilities::log_max_entries`]), [`CommandError::EntryLength`] for an entry of 0 bytes or
     /// over 2 GiB, [`CommandError::SpaceLength`] for a space that is empty or ends after address 2^64 - 1,
-    /// [`CommandError::Unsupported`] for entries of one length where the device does not support them.
+    /// [`CommandError::Unsupported`] for entries of one length on a device that does not support them.
     pub fn new(
         pd: Pdn,
         access: Access,
@@ -135,7 +137,7 @@ impl<'a> CreateListMkey<'a> {
         mkey.with_length(length)
     }
 
-    /// Ends the space after `length` bytes, which may be before the end of the entries.
+    /// Makes the mkey's space end after `length` bytes, which may be before the end of the entries.
     ///
     /// # Errors
     /// [`CommandError::SpaceLength`] for 0, for more bytes than the entries have, or for an end after address
@@ -148,15 +150,15 @@ impl<'a> CreateListMkey<'a> {
         Ok(Self { length, ..self })
     }
 
-    /// Gives the mkey's key this tag.
+    /// Makes `tag` the tag of the mkey's key.
     pub const fn with_tag(self, tag: u8) -> Self {
         Self { tag, ..self }
     }
 
-    /// Lets writes through the mkey pass one another, and reads pass writes where the device supports that.
+    /// Lets writes through the mkey pass one another. Reads may also pass writes, if the device supports it.
     ///
     /// # Errors
-    /// [`CommandError::Unsupported`] where the device does not let writes pass one another.
+    /// [`CommandError::Unsupported`] if the device cannot let writes pass one another.
     pub const fn with_relaxed_ordering(self, device: &GeneralCapabilities) -> Result<Self, CommandError> {
         if !device.relaxed_ordering_write {
             return Err(CommandError::Unsupported {
@@ -178,9 +180,9 @@ impl<'a> CreateListMkey<'a> {
         self.length
     }
 
-    /// Returns the octowords of the entries, padded to whole blocks as DPDK does.
-    // `saturating_mul` cannot saturate here. It avoids an overflow check where the compiler inlines this
-    // function.
+    /// Returns the number of octowords of the entries, padded to whole blocks as in DPDK.
+    // The product cannot overflow, and `saturating_mul` avoids the check for it where the compiler inlines
+    // this function.
     const fn octowords(&self) -> usize {
         self.entries.count().div_ceil(OCTOWORDS_PER_BLOCK).saturating_mul(OCTOWORDS_PER_BLOCK)
     }

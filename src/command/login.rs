@@ -1,4 +1,4 @@
-//! Logins, which let the device open wrapped keys.
+//! Commands that create, query and destroy logins, which let the device unwrap wrapped keys.
 
 use super::{Command, CredentialId, CryptoReport, ImportKekId, KeyImport, destroy_objects};
 use crate::command::error::CommandError;
@@ -9,8 +9,8 @@ use crate::wire::prm::crypto_login::{CreateLoginRequest, LoginFlags, QueryLoginR
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
 use core::fmt;
 
-/// A credential as a login presents it: at most 48 bytes. A wrapped credential has 48 bytes, from 40 bytes in
-/// plaintext.
+/// A credential as a login presents it to the device: at most 48 bytes. A wrapped credential has 48 bytes,
+/// which contain 40 bytes of plaintext.
 ///
 /// ```
 /// use mlx5_mkey::command::{Credential, Secret};
@@ -23,18 +23,18 @@ use core::fmt;
 pub struct Credential<'a>(&'a [u8]);
 
 impl<'a> Credential<'a> {
-    /// Bytes of the field that carries it.
+    /// Size in bytes of the request's field for the credential.
     pub const MAX: usize = 48;
 
-    /// Takes a wrapped credential.
+    /// Creates the value from a wrapped credential.
     pub const fn wrapped(bytes: &'a [u8; 48]) -> Self {
         Self(bytes)
     }
 
-    /// Takes a credential of any length up to [`Credential::MAX`].
+    /// Creates the value from a credential of any length up to [`Credential::MAX`].
     ///
     /// # Errors
-    /// [`OutOfRange`] where the credential is longer. rdma-core copies it without a check.
+    /// [`OutOfRange`] for a longer credential, which rdma-core would copy without a check.
     pub const fn new(bytes: &'a [u8]) -> Result<Self, OutOfRange> {
         if bytes.len() > Self::MAX {
             return Err(OutOfRange {
@@ -61,7 +61,7 @@ impl defmt::Format for Credential<'_> {
     }
 }
 
-/// A login on the device, as CREATE_GENERAL_OBJECT names it.
+/// The number of a login on the device, from the reply to CREATE_GENERAL_OBJECT.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, DestroyLogin, LoginObject};
@@ -76,7 +76,7 @@ impl defmt::Format for Credential<'_> {
 pub struct LoginObject(u32);
 
 impl LoginObject {
-    /// Takes the 32-bit number that the device gave.
+    /// Creates the value from the 32-bit number that the device returned.
     pub const fn new(id: u32) -> Self {
         Self(id)
     }
@@ -87,11 +87,11 @@ impl LoginObject {
     }
 }
 
-/// Logs in, so that wrapped keys can be loaded (CREATE_GENERAL_OBJECT of a login,
+/// The command that logs in, so that wrapped keys can be loaded (CREATE_GENERAL_OBJECT of a login,
 /// `mlx5dv_crypto_login_create`).
 ///
-/// A context may have one login. Keys that were loaded outlive the login. The mailbox is wiped when the
-/// request is dropped.
+/// An open device context may have one login. DEKs that were loaded outlive the login. The mailbox is wiped
+/// when the request is dropped.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateLogin, Credential, CredentialId, ImportKekId, Secret};
@@ -113,14 +113,14 @@ impl LoginObject {
 pub struct CreateLogin<'a> {
     /// The credential's number on the device.
     pub credential_id: CredentialId,
-    /// The number of the key that wraps credentials and keys.
+    /// The number of the import key, which wraps credentials and keys.
     pub import_kek_id: ImportKekId,
     /// The credential.
     pub credential: Credential<'a>,
 }
 
 impl CreateLogin<'_> {
-    /// Refuses a login where the device does not support logins.
+    /// Checks that the device supports logins.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].
@@ -158,17 +158,18 @@ impl Command for CreateLogin<'_> {
 }
 
 codes! {
-    /// Whether a login is in force (PRM `crypto_login_obj.state`). An open set. Without a login there is no
-    /// object, so no value stands for that.
+    /// Whether a login is in force (PRM `crypto_login_obj.state`). An open set: a reply may hold any code. No
+    /// code stands for a missing login, because the device then has no object to query.
     LoginState(u8), "login state {:#x}";
 
     /// The login is in force.
     VALID = LoginFlags::VALID, "valid";
-    /// The login's credential or import key was revoked: destroy the login and log in again.
+    /// The login's credential or import key was revoked. The login has to be destroyed and replaced by a new
+    /// one.
     INVALID = LoginFlags::INVALID, "invalid";
 }
 
-/// Asks whether a login is in force (QUERY_GENERAL_OBJECT, `mlx5dv_crypto_login_query`).
+/// The command that asks whether a login is in force (QUERY_GENERAL_OBJECT, `mlx5dv_crypto_login_query`).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, LoginObject, LoginState, QueryLogin};
@@ -200,6 +201,6 @@ impl Command for QueryLogin {
 }
 
 destroy_objects! {
-    /// Logs out (DESTROY_GENERAL_OBJECT, `mlx5dv_crypto_login_destroy`).
+    /// The command that destroys a login (DESTROY_GENERAL_OBJECT, `mlx5dv_crypto_login_destroy`).
     DestroyLogin(LoginObject) = CRYPTO_LOGIN;
 }

@@ -9,10 +9,11 @@ use crate::wire::mkey_context::QpnMkey;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::mkey::{CreateMkeyRequest, MkcCrypto, MkcFlags, MkcPages, MkcPd, MkeySource};
 
-/// Octowords of one BSF of 64 bytes.
+/// Number of octowords of a BSF of 64 bytes.
 const BSF_OCTOWORDS: u32 = 4;
 
-/// Room for translation entries in an mkey: a multiple of 4, as rdma-core rounds.
+/// An mkey's room for translation entries: a multiple of 4, to which the number is rounded up as in
+/// rdma-core.
 ///
 /// ```
 /// use mlx5_mkey::command::EntryCount;
@@ -25,14 +26,14 @@ const BSF_OCTOWORDS: u32 = 4;
 pub struct EntryCount(u32);
 
 impl EntryCount {
-    /// The largest number of entries in the command. Devices take fewer
+    /// The largest number of entries that the command accepts. The limit of a device is lower
     /// ([`GeneralCapabilities::max_umr_entries`]).
     pub const MAX: u32 = MkeyAttributes::MAX_ENTRIES;
 
-    /// Takes the number of entries that the mkey needs at least, and rounds it up.
+    /// Creates the value from the number of entries that the mkey needs at least, and rounds it up.
     ///
     /// # Errors
-    /// [`OutOfRange`] over [`EntryCount::MAX`].
+    /// [`OutOfRange`] for more than [`EntryCount::MAX`].
     pub const fn new(at_least: u32) -> Result<Self, OutOfRange> {
         if at_least > Self::MAX {
             return Err(OutOfRange {
@@ -51,7 +52,8 @@ impl EntryCount {
     }
 }
 
-/// The features of an mkey (`enum mlx5dv_mkey_init_attr_flags`). `INDIRECT` is implied.
+/// The features with which an mkey is created (`enum mlx5dv_mkey_init_attr_flags`). Each of these mkeys is
+/// `INDIRECT`.
 ///
 /// ```
 /// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
@@ -62,11 +64,11 @@ impl EntryCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyFeatures {
-    /// Block signatures (`BLOCK_SIGNATURE`). The mkey needs two PSVs.
+    /// The mkey can have block signatures (`BLOCK_SIGNATURE`). It needs two PSVs.
     pub block_signature: bool,
-    /// AES-XTS (`CRYPTO`). The mkey refuses traffic until it is configured.
+    /// The mkey can have AES-XTS (`CRYPTO`). It refuses traffic until crypto properties are configured.
     pub crypto: bool,
-    /// Requests may change the mkey's tag (`UPDATE_TAG`). Does not change the command's bytes; see
+    /// Requests may change the mkey's tag (`UPDATE_TAG`). The command's bytes are the same in both cases; see
     /// [`MkeyAttributes::tag_update`].
     pub update_tag: bool,
     /// The peer may invalidate the mkey (`REMOTE_INVALIDATE`).
@@ -75,21 +77,23 @@ pub struct MkeyFeatures {
     pub relaxed_ordering_write: bool,
     /// Reads through the mkey may pass writes.
     pub relaxed_ordering_read: bool,
-    /// Rights that the mkey has from the start, in addition to reading by the owner. Meant for
-    /// [`UmrForm::Minimal`]: while the state of the mkey is known, such configurations may omit the rights.
+    /// Access rights that the mkey has from its creation on, beside that of the owner to read. They are meant
+    /// for [`UmrForm::Minimal`]: while the state of the mkey is known, its configurations may leave out the
+    /// rights.
     pub access: Access,
-    /// Which parts of the mkey configurations will write. Does not change the command's bytes; see
-    /// [`MkeyAttributes::form`].
+    /// Which parts of the mkey UMRs will write ([`MkeyAttributes::form`]). The command's bytes are the same
+    /// for both forms.
     pub form: UmrForm,
-    /// The mkey takes lists whose entries all have this length (KSM; kernel `mlx5e_create_umr_ksm_mkey`). The
-    /// lists are in registered memory
+    /// The length of all entries of the mkey's lists, if they have one length (KSM; kernel
+    /// `mlx5e_create_umr_ksm_mkey`). These lists are in registered memory
     /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
     pub entry_size: Option<KsmEntrySize>,
 }
 
-/// Creates an mkey that work requests configure (CREATE_MKEY, `mlx5dv_create_mkey`).
+/// The command that creates an mkey that work requests configure (CREATE_MKEY, `mlx5dv_create_mkey`).
 ///
-/// The mkey is in the state free: it refuses all traffic until its first configuration. The reply is its key.
+/// The new mkey is in the state free: it refuses all traffic until its first configuration. The reply is its
+/// key.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateMkey, EntryCount, MkeyFeatures, Pdn};
@@ -113,19 +117,19 @@ pub struct MkeyFeatures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateMkey {
-    /// Protection domain.
+    /// Protection domain of the mkey.
     pub pd: Pdn,
-    /// Room for translation entries.
+    /// The mkey's room for translation entries.
     pub max_entries: EntryCount,
     /// The features of the mkey.
     pub features: MkeyFeatures,
-    /// Tag of its key; `mlx5dv_create_mkey` takes 0.
+    /// Tag of the mkey's key; `mlx5dv_create_mkey` always uses 0.
     pub tag: u8,
 }
 
 impl CreateMkey {
-    /// Refuses features that the device does not support. Whether tags can be changed is not checked: the
-    /// kernel decides it, and no capability states it.
+    /// Checks that the device supports the features and the number of entries. The feature `update_tag` is
+    /// left out, because the kernel decides about it and no capability states it.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`] with the name of the missing feature, [`CommandError::TooManyEntries`]
@@ -159,7 +163,7 @@ impl CreateMkey {
         Err(CommandError::Unsupported { command: Self::OPCODE, what })
     }
 
-    /// Returns how many BSFs the mkey has room for.
+    /// Returns how many BSFs the mkey needs room for.
     const fn bsfs(&self) -> u32 {
         self.features.block_signature as u32 + self.features.crypto as u32
     }
@@ -181,8 +185,8 @@ impl CreateMkey {
         }
     }
 
-    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`]. The PSVs of the memory and the wire
-    /// domain are used only if the mkey has signatures.
+    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`]. The PSVs, of memory domain and wire
+    /// domain, are used only if the mkey has block signatures.
     ///
     /// # Errors
     /// The error [`CommandError::Unsupported`] of [`CreateMkey::check`].
@@ -208,7 +212,7 @@ impl CreateMkey {
     }
 }
 
-/// Returns rights as flags of an mkey's context. Reading by the owner is always included.
+/// Returns access rights as flags of an mkey's context. The owner's right to read is always among them.
 const fn rights(access: Access) -> MkcFlags {
     let rights = access.to_wire();
     MkcFlags::new()
@@ -259,10 +263,10 @@ impl Command for CreateMkey {
     }
 }
 
-/// Creates the key of registered user memory, which scatter entries and layouts name (CREATE_MKEY with
-/// translation by pages; source: DPDK `mlx5_devx_cmd_mkey_create`).
+/// The command that creates a memory region of registered user memory (CREATE_MKEY with translation by pages;
+/// source: DPDK `mlx5_devx_cmd_mkey_create`). Data segments and layouts name the memory by the region's key.
 ///
-/// The region's addresses start at [`CreateMemoryRegion::address`]. The reply is its key.
+/// The region's addresses start at [`CreateMemoryRegion::address`]. The reply is the region's key.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateMemoryRegion, LogPageSize, Pdn, UmemId, UmemSlice};
@@ -283,30 +287,31 @@ impl Command for CreateMkey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateMemoryRegion {
-    /// Protection domain.
+    /// Protection domain of the region.
     pub pd: Pdn,
-    /// Rights; reading by the owner is always allowed.
+    /// Access rights; the owner may always read.
     pub access: Access,
-    /// First address that requests use. Its offset in a page must be that of the memory.
+    /// Address of the region's first byte, as requests name it. Its offset in a page must be that of the
+    /// memory.
     pub address: u64,
-    /// Length in bytes.
+    /// Length of the region in bytes.
     pub length: u64,
-    /// The memory.
+    /// The place of the region in user memory.
     pub memory: UmemSlice,
-    /// Page size of the memory.
+    /// Page size of the user memory.
     pub page_size: LogPageSize,
-    /// Tag of its key.
+    /// Tag of the region's key.
     pub tag: u8,
 }
 
 impl CreateMemoryRegion {
-    /// Returns the octowords of the page list: 8 bytes for each page that is touched.
+    /// Returns the number of octowords of the page list. Each page that the region touches takes 8 bytes.
     const fn octowords(&self) -> u32 {
         let page = 1u64 << self.page_size.get();
         let pages = (self.address & (page - 1)).saturating_add(self.length).div_ceil(page);
         let octowords = pages.div_ceil(OCTOWORD_BYTES as u64 / 8);
-        // 2^32 octowords map at least 2^45 bytes. The device refuses a request whose list is shorter than its
-        // length.
+        // The limit of 2^32 - 1 octowords is reached by regions of at least 2^45 bytes only. The device
+        // refuses a longer region, because its list of pages is then too short.
         if octowords > u32::MAX as u64 { u32::MAX } else { octowords as u32 }
     }
 }
@@ -337,12 +342,13 @@ impl Command for CreateMemoryRegion {
     }
 }
 
-/// Creates a key of all memory that the device reaches, by its address on the bus (CREATE_MKEY without
-/// translation; source: Linux `mlx5_ib_get_dma_mr`, `mlx5e_create_mkey`). The reply is its key.
+/// The command that creates a memory region of all memory that the device reaches, with bus addresses
+/// (CREATE_MKEY without translation; source: Linux `mlx5_ib_get_dma_mr`, `mlx5e_create_mkey`). The reply is
+/// the region's key.
 ///
-/// On bare metal nobody registers memory, and no memory has to be protected from other programs. So this key
-/// is the local key of all memory. A peer that gets this key, or an mkey over all of it, reaches all memory
-/// as well.
+/// On bare metal, no kernel registers memory, and no other program needs protection. The region's key is
+/// therefore the local key of all memory. A peer that gets this key, or that of an mkey over the whole
+/// region, reaches all memory as well.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreatePhysicalRegion, Pdn};
@@ -355,11 +361,11 @@ impl Command for CreateMemoryRegion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreatePhysicalRegion {
-    /// Protection domain.
+    /// Protection domain of the region.
     pub pd: Pdn,
-    /// Rights; reading by the owner is always allowed.
+    /// Access rights; the owner may always read.
     pub access: Access,
-    /// Tag of its key.
+    /// Tag of the region's key.
     pub tag: u8,
 }
 
@@ -382,6 +388,7 @@ impl Command for CreatePhysicalRegion {
 }
 
 number_commands! {
-    /// Destroys an mkey of either kind (DESTROY_MKEY). Its PSVs have to be destroyed separately.
+    /// The command that destroys an mkey or a memory region (DESTROY_MKEY). The PSVs of an mkey have to be
+    /// destroyed separately.
     DestroyMkey(MkeyIndex) = DESTROY_MKEY;
 }

@@ -1,10 +1,10 @@
-//! Commands to the device, without I/O: a request becomes the bytes of a mailbox, a reply's bytes become
-//! values.
+//! Commands to the device, without I/O: each encodes its request as bytes of a mailbox, and decodes the bytes
+//! of the reply.
 //!
-//! Another layer carries the bytes to the device: DEVX on Linux, a command queue on bare metal, the software
-//! device. The order for one queue pair and one mkey: [`QueryGeneralCapabilities`], [`AllocPd`],
-//! [`AllocUar`], [`CreateCq`], [`CreateQp`], [`Rst2Init`], [`Init2Rtr`], [`Rtr2Rts`], then [`CreatePsv`],
-//! [`CreateDek`] and [`CreateMkey`].
+//! Another layer carries the bytes to the device: DEVX on Linux, a command queue on bare metal, or the
+//! software device. A program that needs one queue pair and one mkey sends [`QueryGeneralCapabilities`],
+//! [`AllocPd`], [`AllocUar`], [`CreateCq`], [`CreateQp`], [`Rst2Init`], [`Init2Rtr`], [`Rtr2Rts`], then
+//! [`CreatePsv`], [`CreateDek`] and [`CreateMkey`].
 //!
 //! ```
 //! use mlx5_mkey::command::{Command, CreatePsv, Pdn};
@@ -32,9 +32,10 @@
 //!
 //! # Secrets
 //!
-//! Keys and credentials are borrowed, not copied; no type that holds one prints it. A mailbox with one is
-//! wiped when its [`EncodedRequest`] is dropped, so it must live until the device has taken the request.
-//! If the carrier copies the bytes, it has to [`wipe`] its copies.
+//! Commands borrow secrets (keys and credentials) instead of copying them. No type that holds a secret prints
+//! it. A mailbox with a secret is wiped when its [`EncodedRequest`] is dropped, so the [`EncodedRequest`]
+//! must live until the device has taken the request. A layer that copies the bytes of a mailbox has to
+//! [`wipe`] its copies.
 
 #[cfg(test)]
 mod bits;
@@ -95,15 +96,15 @@ use crate::command::error::CommandError;
 use crate::wire::prm::command::{Opcode, ReplyHeader, Status};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A command that encodes itself and decodes the device's reply. A caller may define commands that this
-/// module lacks: an opcode, the PRM's structures of request and reply, and functions that fill in the one and
-/// read the other. In the shim, `devx::Device::execute` carries such commands; its documentation has an
-/// example.
+/// A command that encodes its request and decodes the device's reply. A caller may implement this trait for
+/// commands that this module lacks, with an opcode, the PRM's structures of request and reply, and functions
+/// that fill in the request and read the reply. The crate of the shim executes these commands with
+/// `devx::Device::execute`, whose documentation has an example.
 pub trait Command {
     /// The command's number (PRM `opcode`).
     const OPCODE: Opcode;
 
-    /// Whether the request holds a key or a credential: its mailbox is then wiped.
+    /// Whether the request holds a key or a credential, so that its mailbox has to be wiped.
     const SECRET: bool = false;
 
     /// The request's wire format.
@@ -112,54 +113,54 @@ pub trait Command {
     /// The reply's wire format.
     type Output: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned;
 
-    /// The values of a reply.
+    /// The values that [`Command::decode`] returns.
     type Reply;
 
-    /// Bytes of a request.
+    /// Length in bytes of a request without a list.
     const INPUT: usize = size_of::<Self::Input>();
 
-    /// Bytes of a reply. The device needs this much room.
+    /// Length in bytes of a reply. The device needs this much room.
     const OUTPUT: usize = size_of::<Self::Output>();
 
-    /// Refuses a request that no device could carry out. [`Command::encode`] calls this function before it
-    /// writes. The default refuses nothing.
+    /// Checks that a device can carry out the request. [`Command::encode`] calls this function before it
+    /// writes. The default accepts every request.
     ///
     /// # Errors
-    /// [`CommandError`] that says why.
+    /// The [`CommandError`] that says why no device can carry out the request.
     fn verify(&self) -> Result<(), CommandError> {
         Ok(())
     }
 
-    /// Fills in a request whose bytes are all 0.
+    /// Fills in the structure of a request, whose bytes are all 0 before.
     fn write(&self, input: &mut Self::Input);
 
-    /// Returns how many bytes this request has. These are more than [`Command::INPUT`] if a list follows the
-    /// structure.
+    /// Returns the length of the request in bytes: [`Command::INPUT`], and the length of a list if one
+    /// follows the structure.
     fn input_bytes(&self) -> usize {
         Self::INPUT
     }
 
-    /// Fills in the list after the structure. Its bytes are all 0 before.
+    /// Fills in the list after the structure. The bytes of the list are all 0 before.
     fn write_list(&self, _list: &mut [u8]) {}
 
-    /// Reads a reply whose status is good.
+    /// Reads the values of a reply whose status is OK.
     ///
     /// # Errors
-    /// [`CommandError`] where values of the reply are invalid. Most commands have no invalid replies.
+    /// [`CommandError`] if values of the reply are invalid. For most commands, all values are valid.
     fn read(&self, output: &Self::Output) -> Result<Self::Reply, CommandError>;
 
-    /// Writes the request to the start of a mailbox, every byte of it, and nothing after it.
+    /// Writes every byte of the request to the beginning of a mailbox. The bytes after the request stay.
     ///
     /// # Errors
-    /// [`CommandError::MailboxTooShort`], or the error of [`Command::verify`]. After an error nothing is
-    /// written.
+    /// [`CommandError::MailboxTooShort`], or the error of [`Command::verify`]. After an error, the mailbox is
+    /// as before.
     fn encode<'m>(&self, mailbox: &'m mut [u8]) -> Result<EncodedRequest<'m>, CommandError> {
         self.verify()?;
         let (length, needed) = (mailbox.len(), self.input_bytes());
         let too_short = CommandError::MailboxTooShort { command: Self::OPCODE, length, needed };
         let bytes = mailbox.get_mut(..needed).ok_or(too_short)?;
         bytes.fill(0);
-        // From here on the bytes are wiped even if a later step fails.
+        // From here on, `request` wipes the bytes of a secret even if a later step fails.
         let mut request = EncodedRequest::new(bytes, Self::SECRET);
         let (input, list) = Self::Input::mut_from_prefix(&mut request).map_err(|_| too_short)?;
         self.write(input);
@@ -167,15 +168,15 @@ pub trait Command {
         Ok(request)
     }
 
-    /// Reads a reply.
+    /// Checks the status of a reply, and returns its values.
     ///
     /// # Errors
-    /// [`CommandError::Status`] where the device refused the command, [`CommandError::ReplyTooShort`] where
-    /// `reply` has fewer than [`Command::OUTPUT`] bytes.
+    /// [`CommandError::Status`] if the device refused the command, [`CommandError::ReplyTooShort`] if `reply`
+    /// has fewer than [`Command::OUTPUT`] bytes.
     fn decode(&self, reply: &[u8]) -> Result<Self::Reply, CommandError> {
         let too_short =
             |needed| CommandError::ReplyTooShort { command: Self::OPCODE, length: reply.len(), needed };
-        // A refusal may be shorter than a full reply.
+        // The reply of a device that refuses the command may be shorter, so its header is read first.
         let (header, _) =
             ReplyHeader::ref_from_prefix(reply).map_err(|_| too_short(size_of::<ReplyHeader>()))?;
         let status = Status(header.status);
@@ -191,7 +192,7 @@ pub trait Command {
     }
 }
 
-/// Defines commands that name one object by its number, and whose replies carry no value.
+/// Defines commands whose request contains one number, and whose reply carries no value.
 macro_rules! number_commands {
     ($($(#[$doc:meta])* $name:ident($number:ty) = $opcode:ident;)+) => { $(
         $(#[$doc])*

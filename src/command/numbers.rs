@@ -1,4 +1,4 @@
-//! Numbers that are used in commands only: objects, timers and sizes.
+//! Types of numbers that only commands use: numbers of objects, codes of timers, and sizes.
 
 use crate::types::OutOfRange;
 use crate::types::QueueError;
@@ -24,7 +24,7 @@ macro_rules! numbers {
             #[doc = concat!("Takes a value up to ", stringify!($max), ".")]
             ///
             /// # Errors
-            /// [`OutOfRange`] where it is larger.
+            /// [`OutOfRange`] for a larger value.
             pub const fn new(value: $inner) -> Result<Self, OutOfRange> {
                 if value > $max {
                     return Err(OutOfRange { what: $what, value: value as u64, min: 0, max: $max });
@@ -47,7 +47,8 @@ numbers! {
     UarPage(u32) = "UAR page number", 0xff_ffff;
     /// The number of an event queue (PRM `eqn`, 8 bits).
     Eqn(u32) = "event queue number", 0xff;
-    /// A number of the user's choice that completions carry (PRM `user_index`, 24 bits).
+    /// A number that the user chooses for a queue pair, and that its completions carry (PRM `user_index`, 24
+    /// bits).
     UserIndex(u32) = "user index", 0xff_ffff;
     /// The number of a packet in a connection (PRM `next_send_psn`, `next_rcv_psn`, 24 bits).
     Psn(u32) = "packet number", 0xff_ffff;
@@ -55,23 +56,27 @@ numbers! {
     CredentialId(u32) = "credential id", 0xff_ffff;
     /// The number of an import key on the device (PRM `session_import_kek_ptr`, 24 bits).
     ImportKekId(u32) = "import KEK id", 0xff_ffff;
-    /// Flow label of a path (PRM `flow_label`, 20 bits).
+    /// The flow label of a path (PRM `flow_label`, 20 bits).
     FlowLabel(u32) = "flow label", 0xf_ffff;
-    /// Time-out for acknowledgements: 4.096 us * 2^n, 0 for none (PRM `ack_timeout`, 5 bits).
+    /// The code n of a time-out for acknowledgements: 4.096 us * 2^n, or no time-out for 0 (PRM
+    /// `ack_timeout`, 5 bits).
     AckTimeout(u8) = "acknowledgement time-out", 31;
     /// How long a peer waits before a retry if it found no receive request, as a code of the InfiniBand
     /// specification: 1 is 0.01 ms, 12 is 0.64 ms, 0 is 655 ms (PRM `min_rnr_nak`, 5 bits).
     RnrTimer(u8) = "receiver-not-ready timer", 31;
-    /// Retries (PRM `retry_count`, `rnr_retry`, 3 bits). For receiver-not-ready retries, 7 means no limit.
+    /// A number of retries (PRM `retry_count`, `rnr_retry`, 3 bits). For receiver-not-ready retries, 7 means
+    /// no limit.
     Retries(u8) = "retries", 7;
-    /// Logarithm of the RDMA READs and atomics in flight (PRM `log_sra_max`, `log_rra_max`, 3 bits).
+    /// Base-2 logarithm of the largest number of RDMA READs and atomics in flight (PRM `log_sra_max`,
+    /// `log_rra_max`, 3 bits).
     LogMaxRdAtomic(u8) = "logarithm of reads in flight", 7;
-    /// Logarithm of the packets after which a request asks for an acknowledgement (PRM `log_ack_req_freq`; 4
-    /// bits, of which no driver writes more than 8). With 0 each packet asks for one.
+    /// Base-2 logarithm of the number of packets after which a packet asks for an acknowledgement (PRM
+    /// `log_ack_req_freq`, 4 bits; drivers write 8 at most). With 0, each packet asks for one.
     LogAckInterval(u8) = "logarithm of packets for an acknowledgement", 8;
-    /// Logarithm of the longest message in bytes (PRM `log_msg_max`, 5 bits).
+    /// Base-2 logarithm of the longest message in bytes (PRM `log_msg_max`, 5 bits).
     LogMessage(u8) = "logarithm of the message size", 31;
-    /// InfiniBand service level or Ethernet priority (PRM `sl`, `eth_prio`; 3 bits, the smaller of the two).
+    /// InfiniBand service level (PRM `sl`) or Ethernet priority (PRM `eth_prio`). The latter has 3 bits, so
+    /// this type has 3 bits for both.
     Priority(u8) = "priority", 7;
 }
 
@@ -108,7 +113,7 @@ macro_rules! powers_of_two {
                 1 << self.0
             }
 
-            /// Returns the logarithm of the number, as in the PRM's field.
+            /// Returns the base-2 logarithm of the number, as in the PRM's field.
             pub(super) const fn log(self) -> u8 {
                 self.0
             }
@@ -117,7 +122,7 @@ macro_rules! powers_of_two {
 }
 
 powers_of_two! {
-    /// The number of entries of a completion queue (PRM `log_cq_size`); a device may offer fewer
+    /// The number of entries of a completion queue (PRM `log_cq_size`). The limit of a device may be lower
     /// ([`GeneralCapabilities::log_max_cq_entries`](super::GeneralCapabilities::log_max_cq_entries)).
     CqSize = 1, 4194304, "entries";
     /// The number of entries of an event queue (PRM `log_eq_size`).
@@ -126,44 +131,45 @@ powers_of_two! {
     SendRingSize = 1, 32768, "blocks";
     /// The number of receive requests of a receive queue (PRM `log_rq_size`).
     SlotCount = 1, 32768, "slots";
-    /// The size of a receive request in bytes, 16 for each scatter entry (PRM `log_rq_stride`).
+    /// The size of a slot of a receive queue in bytes, 16 for each data segment (PRM `log_rq_stride`).
     SlotStride = 16, 2048, "bytes";
 }
 
 impl UarPage {
-    /// Returns the beginning of the page in BAR 0, in bytes. The page's number counts pages of 4 KiB
-    /// (rdma-core `uar2iova`).
+    /// Returns the offset of the page in BAR 0, in bytes. The page's number counts pages of 4 KiB (rdma-core
+    /// `uar2iova`).
     ///
-    /// Assumption: this holds as long as nobody sets `log_uar_page_sz` by SET_HCA_CAP, which a kernel with
-    /// larger pages does.
+    /// Assumption: the unit is 4 KiB unless a driver sets `log_uar_page_sz` by SET_HCA_CAP. A kernel with
+    /// larger pages does so.
     pub const fn offset(self) -> u64 {
         self.0 as u64 * 4096
     }
 }
 
 impl AckTimeout {
-    /// 67 ms (code 14), as in `ibv_rc_pingpong`, perftest and pyverbs.
+    /// A time-out of 67 ms (code 14), as in `ibv_rc_pingpong`, perftest and pyverbs.
     pub const MS_67: Self = Self(14);
 }
 
 impl RnrTimer {
-    /// 0.64 ms (code 12), as in `ibv_rc_pingpong`, perftest and pyverbs.
+    /// A wait of 0.64 ms (code 12), as in `ibv_rc_pingpong`, perftest and pyverbs.
     pub const US_640: Self = Self(12);
 }
 
 impl LogMaxRdAtomic {
-    /// 16 in flight, the largest number that mlx5 devices report (`max_qp_rd_atom`). perftest uses it for
-    /// RDMA READ.
+    /// 16 RDMA READs and atomics in flight, the largest number that mlx5 devices report (`max_qp_rd_atom`).
+    /// perftest uses this number for RDMA READ.
     pub const SIXTEEN: Self = Self(4);
 }
 
 impl LogAckInterval {
-    /// 256 packets, as in Linux (`MLX5_IB_ACK_REQ_FREQ`) and as in UCX by default (`LOG_ACK_REQ_FREQ`).
+    /// An acknowledgement every 256 packets, as in Linux (`MLX5_IB_ACK_REQ_FREQ`) and by default in UCX
+    /// (`LOG_ACK_REQ_FREQ`).
     pub const PACKETS_256: Self = Self(8);
 }
 
 impl LogMessage {
-    /// 1 GiB, the longest message of a reliable connection (`max_msg_sz`).
+    /// Messages of up to 1 GiB, the longest of a reliable connection (`max_msg_sz`).
     pub const GIB_1: Self = Self(30);
 }
 
@@ -190,13 +196,13 @@ pub struct UmemId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct UmemSlice {
-    /// The user memory.
+    /// Number of the user memory.
     pub umem: UmemId,
-    /// Offset in bytes.
+    /// Offset of the place in the user memory, in bytes.
     pub offset: u64,
 }
 
-/// Logarithm of a page size in bytes: 12 (4096 bytes) to 31.
+/// Base-2 logarithm of a page size in bytes: 12 (4096 bytes) to 31.
 ///
 /// ```
 /// use mlx5_mkey::command::LogPageSize;
@@ -217,10 +223,10 @@ impl LogPageSize {
     /// Pages of 65536 bytes.
     pub const P64K: Self = Self(16);
 
-    /// Takes a logarithm from 12 to 31.
+    /// Creates the value from a logarithm, 12 to 31.
     ///
     /// # Errors
-    /// [`OutOfRange`] where it is smaller or larger.
+    /// [`OutOfRange`] for a smaller or larger logarithm.
     pub const fn new(log: u8) -> Result<Self, OutOfRange> {
         if log < 12 || log > 31 {
             return Err(OutOfRange {
@@ -238,7 +244,7 @@ impl LogPageSize {
         self.0
     }
 
-    /// Returns the logarithm of the page size in units of 4096 bytes, as in queue contexts.
+    /// Returns the base-2 logarithm of the page size in units of 4096 bytes, as in queue contexts.
     pub(super) const fn over_4k(self) -> u8 {
         self.0 - 12
     }

@@ -1,11 +1,12 @@
-//! Lists of memory pages by their addresses on the bus, for rings on bare metal, where nobody registers user
-//! memory.
+//! Lists of memory pages by their bus addresses. Rings on bare metal are in these pages, because no kernel
+//! registers user memory.
 
 use super::LogPageSize;
 use crate::command::error::CommandError;
 use zerocopy::big_endian::U64;
 
-/// Refuses an address that is not a multiple of `alignment`, a power of two.
+/// Checks that an address is a multiple of `alignment`, a power of two. `what` names the object at the
+/// address, for the error.
 pub(super) const fn aligned(what: &'static str, address: u64, alignment: u64) -> Result<(), CommandError> {
     if address & (alignment - 1) == 0 {
         Ok(())
@@ -14,7 +15,7 @@ pub(super) const fn aligned(what: &'static str, address: u64, alignment: u64) ->
     }
 }
 
-/// The bus addresses of memory pages, which follow each other in the device's view (PRM `pas`).
+/// The bus addresses of memory pages, which hold one contiguous ring for the device (PRM `pas`).
 ///
 /// Memory that is contiguous on the bus can be one large page, if it is aligned to the page's size.
 ///
@@ -36,10 +37,10 @@ pub struct PageList<const PAGES: usize> {
 }
 
 impl<const PAGES: usize> PageList<PAGES> {
-    /// Takes pages of one size.
+    /// Creates a list from the addresses of pages that all have one size.
     ///
     /// # Errors
-    /// [`CommandError::Misaligned`] where a page does not begin at a multiple of the size.
+    /// [`CommandError::Misaligned`] for a page whose address is no multiple of the size.
     pub const fn new(size: LogPageSize, addresses: [u64; PAGES]) -> Result<Self, CommandError> {
         let mut rest = addresses.as_slice();
         while let [address, behind @ ..] = rest {
@@ -51,7 +52,7 @@ impl<const PAGES: usize> PageList<PAGES> {
         Ok(Self { size, addresses })
     }
 
-    /// Takes pages that begin at one address and follow each other.
+    /// Creates a list of pages that follow each other on the bus, from the address of the first.
     ///
     /// # Errors
     /// As [`PageList::new`].
@@ -59,7 +60,7 @@ impl<const PAGES: usize> PageList<PAGES> {
         Self::new(size, core::array::from_fn(|page| first.wrapping_add((page as u64) << size.get())))
     }
 
-    /// Returns the bytes of all pages.
+    /// Returns the length of all pages in bytes.
     pub const fn bytes(&self) -> u64 {
         (PAGES as u64) << self.size.get()
     }
@@ -69,17 +70,17 @@ impl<const PAGES: usize> PageList<PAGES> {
         self.size
     }
 
-    /// Returns the addresses.
+    /// Returns the bus addresses of the pages.
     pub const fn addresses(&self) -> &[u64; PAGES] {
         &self.addresses
     }
 
-    /// Returns the addresses as a request carries them.
+    /// Returns the addresses in wire form.
     pub(super) fn to_wire(self) -> [U64; PAGES] {
         self.addresses.map(U64::new)
     }
 
-    /// Refuses pages with fewer than `needed` bytes in total.
+    /// Checks that the pages have at least `needed` bytes in total.
     pub(super) const fn hold(&self, needed: u64) -> Result<(), CommandError> {
         let bytes = self.bytes();
         if bytes < needed { Err(CommandError::TooFewPages { bytes, needed }) } else { Ok(()) }

@@ -1,4 +1,5 @@
-//! Protection signature values, in which the device keeps the running state of a signature.
+//! Commands that create and destroy protection signature values (PSVs), in which the device stores the
+//! running value of a signature.
 
 use super::{Command, Pdn, number_commands};
 use crate::command::error::CommandError;
@@ -6,9 +7,10 @@ use crate::types::PsvIndex;
 use crate::wire::prm::command::{Opcode, RequestHeader};
 use crate::wire::prm::psv::{CreatePsvReply, CreatePsvRequest, PsvCount};
 
-/// Creates `N` PSVs, 1 to 4 (CREATE_PSV). An mkey with block signature needs two: memory and wire.
+/// The command that creates `N` PSVs, 1 to 4 (CREATE_PSV). An mkey with block signature needs two, one for
+/// the memory domain and one for the wire domain.
 ///
-/// The reply holds their indices. Another count does not compile.
+/// The reply holds the indices of the PSVs. A larger `N`, or 0, does not compile.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreatePsv, Pdn};
@@ -24,7 +26,7 @@ pub struct CreatePsv<const N: usize> {
 }
 
 impl<const N: usize> CreatePsv<N> {
-    /// Asks for `N` PSVs in a protection domain.
+    /// Creates the command for `N` PSVs in a protection domain.
     pub const fn new(pd: Pdn) -> Self {
         const { assert!(N >= 1 && N <= 4, "a command creates 1 to 4 PSVs") };
         Self { pd }
@@ -52,6 +54,6 @@ impl<const N: usize> Command for CreatePsv<N> {
 }
 
 number_commands! {
-    /// Destroys a PSV (DESTROY_PSV).
+    /// The command that destroys a PSV (DESTROY_PSV).
     DestroyPsv(PsvIndex) = DESTROY_PSV;
 }

@@ -1,4 +1,4 @@
-//! Protection domains and UAR pages.
+//! Commands that allocate and free protection domains and UAR pages.
 
 use super::{Command, Pdn, UarPage, number_commands};
 use crate::command::error::CommandError;
@@ -39,15 +39,16 @@ macro_rules! allocations {
 }
 
 allocations! {
-    /// Allocates a protection domain (ALLOC_PD).
+    /// The command that allocates a protection domain (ALLOC_PD).
     AllocPd = ALLOC_PD -> Pdn;
-    /// Allocates a UAR page (ALLOC_UAR). DEVX users get theirs from the kernel instead.
+    /// The command that allocates a UAR page (ALLOC_UAR). Users of DEVX get UAR pages from the kernel
+    /// instead.
     AllocUar = ALLOC_UAR -> UarPage;
 }
 
 number_commands! {
-    /// Frees a protection domain (DEALLOC_PD).
+    /// The command that frees a protection domain (DEALLOC_PD).
     DeallocPd(Pdn) = DEALLOC_PD;
-    /// Frees a UAR page (DEALLOC_UAR).
+    /// The command that frees a UAR page (DEALLOC_UAR).
     DeallocUar(UarPage) = DEALLOC_UAR;
 }

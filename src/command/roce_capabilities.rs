@@ -9,14 +9,14 @@ use crate::wire::prm::roce_capabilities::{RoceCapabilityBits, RoceFlags};
 
 codes! {
     /// The formats of time stamps that queue pairs can have (PRM `qp_ts_format`, `sq_ts_format`; kernel
-    /// `MLX5_TIMESTAMP_FORMAT_CAP_*`). An open set.
+    /// `MLX5_TIMESTAMP_FORMAT_CAP_*`). An open set: a reply may hold any code.
     TimestampSupport(u8), "time stamp formats {:#x}";
 
-    /// Time stamps of the free-running clock.
+    /// Queue pairs can have time stamps of the free-running clock only.
     FREE_RUNNING = 0, "free-running";
-    /// Time stamps in real time.
+    /// Queue pairs can have time stamps in real time only.
     REAL_TIME = 1, "real time";
-    /// Both.
+    /// Queue pairs can have time stamps of either format.
     BOTH = 2, "free-running and real time";
 }
 
@@ -32,8 +32,8 @@ impl TimestampSupport {
     }
 
     /// Returns the format for users without a preference: that of the free-running clock if the device
-    /// supports it, else the device's preferred format (kernel `get_ts_format`). A device with only real time
-    /// refuses queue pairs with free-running time stamps.
+    /// supports it, otherwise the device's preferred format (kernel `get_ts_format`). A device with real time
+    /// only would refuse queue pairs with free-running time stamps.
     ///
     /// ```
     /// use mlx5_mkey::command::{TimestampFormat, TimestampSupport};
@@ -61,20 +61,20 @@ impl TimestampSupport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RoceCapabilities {
-    /// The time stamps that queue pairs can have.
+    /// The formats of time stamps that queue pairs can have.
     pub timestamps: TimestampSupport,
-    /// Reliable connections can loop back with RoCE on ([`super::Path::Loopback`]).
+    /// Reliable connections can loop back while RoCE is on ([`super::Path::Loopback`]).
     pub loopback_with_roce: bool,
-    /// Reliable connections can loop back with RoCE off.
+    /// Reliable connections can loop back while RoCE is off.
     pub loopback_without_roce: bool,
-    /// The lowest UDP source port of RoCE v2; 0 where the device does not tell.
+    /// The lowest UDP source port of RoCE v2; 0 if the device does not report it.
     pub min_udp_source_port: u16,
     /// The highest UDP source port of RoCE v2.
     pub max_udp_source_port: u16,
 }
 
 impl RoceCapabilities {
-    /// Reads the device's words.
+    /// Creates the value from the words of the device's reply.
     pub fn from_wire(bits: &RoceCapabilityBits) -> Self {
         let flags = RoceFlags::from_bits(bits.flags.get());
         Self {
@@ -87,8 +87,8 @@ impl RoceCapabilities {
     }
 }
 
-/// Asks for the RoCE capabilities in force (QUERY_HCA_CAP, RoCE). Use it only if the general capabilities
-/// include RoCE ([`super::GeneralCapabilities::roce`]).
+/// The command that asks for the RoCE capabilities in force (QUERY_HCA_CAP, RoCE). It is meant for devices
+/// with [`super::GeneralCapabilities::roce`] only.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QueryRoceCapabilities};

@@ -1,4 +1,4 @@
-//! Keys and credentials: never printed, wiped after use.
+//! Types for keys and credentials, which wipe them after use and never print them.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -6,15 +6,16 @@ use zeroize::Zeroize;
 
 /// Overwrites bytes with zeros, in a way that the compiler cannot optimise away.
 ///
-/// Meant for carriers that copy a request with a secret.
+/// The function is meant for layers that copy a request with a secret on its way to the device.
 pub fn wipe(bytes: &mut [u8]) {
     bytes.zeroize();
 }
 
-/// A key or credential of `N` bytes. It is wiped when it is dropped, and never printed.
+/// A key or credential of `N` bytes. Its memory is wiped when the value is dropped, and `Debug` hides its
+/// bytes.
 ///
-/// Moving a value copies its bytes and leaves the old ones unwiped. So create the secret where it stays, and
-/// pass on [`Secret::expose`].
+/// Moving a value copies its bytes and leaves the old ones unwiped. A secret should therefore be created
+/// where it stays, and be passed on by [`Secret::expose`].
 ///
 /// ```
 /// use mlx5_mkey::command::Secret;
@@ -25,24 +26,25 @@ pub fn wipe(bytes: &mut [u8]) {
 pub struct Secret<const N: usize>([u8; N]);
 
 impl<const N: usize> Secret<N> {
-    /// Takes a secret. The caller has to wipe its own copy; [`Secret::take`] does that.
+    /// Creates the value from the bytes of a secret. The caller has to wipe its own copy of the bytes, which
+    /// [`Secret::take`] does.
     pub const fn new(bytes: [u8; N]) -> Self {
         Self(bytes)
     }
 
-    /// Takes a secret out of the caller's memory, and wipes that memory.
+    /// Creates the value from a secret in the caller's memory, and wipes this memory.
     pub fn take(bytes: &mut [u8; N]) -> Self {
         let secret = Self(*bytes);
         bytes.zeroize();
         secret
     }
 
-    /// Returns the secret.
+    /// Returns the bytes of the secret.
     pub const fn expose(&self) -> &[u8; N] {
         &self.0
     }
 
-    /// Returns the secret, to be filled in.
+    /// Returns the bytes of the secret, for a caller that fills them in.
     pub const fn expose_mut(&mut self) -> &mut [u8; N] {
         &mut self.0
     }
@@ -72,8 +74,8 @@ impl<const N: usize> defmt::Format for Secret<N> {
     }
 }
 
-/// The bytes of a request in the caller's mailbox. The bytes of a request with a secret are wiped when the
-/// value is dropped.
+/// The bytes of a request in the caller's mailbox. If the request holds a secret, its bytes are wiped when
+/// this value is dropped.
 ///
 /// The value must live until the device has taken the request.
 #[must_use = "a request with a secret is wiped when this is dropped"]
@@ -87,7 +89,7 @@ impl<'m> EncodedRequest<'m> {
         Self { bytes, secret }
     }
 
-    /// Returns whether the request holds a secret, and so is wiped.
+    /// Returns whether the request holds a secret, and is wiped therefore.
     pub const fn is_secret(&self) -> bool {
         self.secret
     }
@@ -158,8 +160,8 @@ mod tests {
 
     #[test]
     fn m66_a_secret_is_wiped_when_it_is_dropped() {
-        // The test reads the middle of a large allocation, because nobody reuses that part soon after it was
-        // freed.
+        // The test reads the middle of a large allocation, because the allocator does not reuse this part
+        // soon.
         let memory = std::fs::File::open("/proc/self/mem").unwrap();
         let secret = std::boxed::Box::new(Secret::new([0x5a; 4096]));
         let address = secret.expose().as_ptr() as u64 + 2048;

@@ -1,4 +1,4 @@
-//! Commands that start and stop a device without a driver.
+//! Commands by which a program starts and stops a device that has no driver.
 //!
 //! The order is that of Linux (`mlx5_function_setup`) and of rdma-core's VFIO driver: [`EnableHca`],
 //! [`QueryIssi`](super::QueryIssi), [`SetIssi`](super::SetIssi), boot pages, init pages
@@ -28,7 +28,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// The host's function whose command queue carries the command.
+    /// The host's function that owns the command queue to which the command is sent.
     pub const OWN: Self = Self { number: 0, embedded_cpu: false };
 
     pub(super) fn request(self, opcode: Opcode, op_mod: u16) -> FunctionRequest {
@@ -75,9 +75,9 @@ macro_rules! function_commands {
 }
 
 function_commands! {
-    /// Enables a function: the first command of all (ENABLE_HCA).
+    /// The command that enables a function. It is the first command to a device (ENABLE_HCA).
     EnableHca = ENABLE_HCA;
-    /// Disables a function: the last command of all (DISABLE_HCA).
+    /// The command that disables a function. It is the last command to a device (DISABLE_HCA).
     DisableHca = DISABLE_HCA;
 }
 
@@ -113,8 +113,8 @@ macro_rules! plain_commands {
 }
 
 plain_commands! {
-    /// Starts the device. From here on objects can be created (INIT_HCA).
+    /// The command that starts the device, so that objects can be created (INIT_HCA).
     InitHca = INIT_HCA;
-    /// Stops the device gracefully and destroys all objects (TEARDOWN_HCA, profile 0).
+    /// The command that stops the device gracefully and destroys all objects (TEARDOWN_HCA, profile 0).
     TeardownHca = TEARDOWN_HCA;
 }

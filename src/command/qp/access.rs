@@ -17,20 +17,21 @@ use crate::wire::prm::qp_context::QpcRights;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QpAccess {
-    /// RDMA READ.
+    /// The peer may RDMA READ.
     pub remote_read: bool,
-    /// RDMA WRITE.
+    /// The peer may RDMA WRITE.
     pub remote_write: bool,
-    /// Atomics, as the InfiniBand specification has them (`MLX5_ATOMIC_MODE_IB_COMP` of the kernel; an
-    /// assumption until a board confirms it for queue pairs that are not the kernel's).
+    /// The peer may use the atomics of the InfiniBand specification (`MLX5_ATOMIC_MODE_IB_COMP` of the
+    /// kernel). Assumption: this mode is right for queue pairs of user programs too; to be checked on a
+    /// board.
     pub remote_atomic: bool,
 }
 
 impl QpAccess {
-    /// RDMA READ and WRITE.
+    /// The peer may RDMA READ and RDMA WRITE.
     pub const READ_WRITE: Self = Self { remote_read: true, remote_write: true, remote_atomic: false };
 
-    /// Refuses rights that the device does not support.
+    /// Checks that the device supports the rights.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`] for atomics on a device without atomics

@@ -1,4 +1,4 @@
-//! Changes of a queue pair in the states INIT and RTS, and recovery of its send queue.
+//! Commands that change a queue pair in the states INIT and RTS, and commands that recover its send queue.
 
 use super::access::QpAccess;
 use crate::command::error::CommandError;
@@ -23,7 +23,7 @@ use crate::wire::prm::qp_context::{Qpc, QpcPd, QpcReceive};
 pub struct QpChange {
     /// The operations that the peer may use.
     pub access: Option<QpAccess>,
-    /// How long the peer waits when there is no receive request.
+    /// How long the peer waits before a retry when this side has no receive request.
     pub rnr_timer: Option<RnrTimer>,
 }
 
@@ -84,18 +84,19 @@ macro_rules! changes {
 }
 
 changes! {
-    /// Changes a queue pair that is ready to send (RTS2RTS_QP).
+    /// The command that changes a queue pair that is ready to send (RTS2RTS_QP).
     Rts2Rts = RTS2RTS_QP, AdjustQpRequest;
-    /// Lets a queue pair send again whose send queue was drained after a signature error (SQD_RTS_QP).
+    /// The command that makes a queue pair send again after its send queue was drained because of a signature
+    /// error (SQD_RTS_QP).
     Sqd2Rts = SQD_RTS_QP, ModifyQpRequest;
-    /// Lets a queue pair send again whose send queue failed (SQERR2RTS_QP). Reliable connections go to full
-    /// error instead.
+    /// The command that makes a queue pair send again after only its send queue failed (SQERR2RTS_QP). In a
+    /// reliable connection, the whole queue pair fails instead.
     SqErr2Rts = SQERR2RTS_QP, ModifyQpRequest;
 }
 
-/// Changes a queue pair that is initialised (INIT2INIT_QP). The command enables draining on signature errors
-/// and copies in memory. rdma-core and the kernel also enable them in this state and not earlier
-/// (`mlx5_modify_qp_drain_sigerr`, `qp_enable_mmo`).
+/// The command that changes a queue pair that is initialised (INIT2INIT_QP). It can enable draining on
+/// signature errors, and copies in memory. Like rdma-core and the kernel, this library enables both in this
+/// state (`mlx5_modify_qp_drain_sigerr`, `qp_enable_mmo`).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Init2Init};
@@ -111,13 +112,13 @@ changes! {
 pub struct Init2Init {
     /// The queue pair.
     pub qp: Qpn,
-    /// Whether a signature error stops the send queue. Needs
+    /// Whether a signature error stops the send queue; `None` leaves it unchanged. The device must have
     /// [`crate::command::GeneralCapabilities::drain_signature_errors`].
     pub drain_signature_errors: Option<bool>,
-    /// Whether requests may copy memory ([`crate::queue::SendRequest::memcpy`]). Needs
-    /// [`crate::command::GeneralCapabilities::memcpy_per_qp`].
+    /// Whether requests may copy memory ([`crate::queue::SendRequest::memcpy`]); `None` leaves it unchanged.
+    /// The device must have [`crate::command::GeneralCapabilities::memcpy_per_qp`].
     pub memcpy: Option<bool>,
-    /// The operations that the peer may use.
+    /// The operations that the peer may use; `None` leaves them unchanged.
     pub access: Option<QpAccess>,
 }
 
@@ -127,7 +128,7 @@ impl Init2Init {
         Self { qp, drain_signature_errors: None, memcpy: None, access: None }
     }
 
-    /// Refuses what the device cannot do.
+    /// Checks that the device supports the changes.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].

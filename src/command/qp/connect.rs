@@ -13,7 +13,8 @@ use crate::wire::prm::qp_context::{
     PathFlags, PathHops, PathPort, Qpc, QpcPeer, QpcReceive, QpcRetry, QpcRights, QpcSizes, QpcState,
 };
 
-/// Takes a queue pair from reset to initialised (RST2INIT_QP): from here on receives can be posted.
+/// The command that takes a queue pair from reset to initialised (RST2INIT_QP). From then on, software can
+/// post receive requests.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QpAccess, Rst2Init};
@@ -28,15 +29,15 @@ use crate::wire::prm::qp_context::{
 pub struct Rst2Init {
     /// The queue pair.
     pub qp: Qpn,
-    /// Port of the device, from 1.
+    /// Number of the device's port, from 1.
     pub port: u8,
-    /// Entry of the partition key table; 0 for RoCE.
+    /// Index in the table of partition keys; 0 for RoCE.
     pub pkey_index: u16,
     /// The operations that the peer may use.
     pub access: QpAccess,
 }
 
-/// Starts a change of state.
+/// Fills in opcode and queue pair of a request that changes the state, and returns its context.
 fn start(opcode: Opcode, qp: Qpn, input: &mut ModifyQpRequest) -> &mut Qpc {
     input.header = RequestHeader::new(opcode);
     input.qpn.set(qp.get());
@@ -62,7 +63,7 @@ impl Command for Rst2Init {
     }
 }
 
-/// Connects a queue pair and makes it ready to receive (INIT2RTR_QP).
+/// The command that connects a queue pair to that of its peer, and makes it ready to receive (INIT2RTR_QP).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Init2Rtr, LogMaxRdAtomic, LogMessage, Path, PathMtu, Psn, RnrTimer};
@@ -91,17 +92,17 @@ pub struct Init2Rtr {
     pub remote_qp: Qpn,
     /// The path to the peer.
     pub path: Path,
-    /// Port of the device, from 1.
+    /// Number of the device's port, from 1.
     pub port: u8,
-    /// Largest packet.
+    /// Size of the largest packet.
     pub mtu: PathMtu,
-    /// Longest message.
+    /// Length of the longest message.
     pub log_max_message: LogMessage,
-    /// Number of the first packet that will be received.
+    /// Number of the first packet that this queue pair receives.
     pub first_psn: Psn,
-    /// RDMA READs and atomics of the peer in flight.
+    /// Largest number of the peer's RDMA READs and atomics in flight.
     pub log_max_rd_atomic: LogMaxRdAtomic,
-    /// How long the peer waits when there is no receive request.
+    /// How long the peer waits before a retry when this side has no receive request.
     pub rnr_timer: RnrTimer,
 }
 
@@ -128,7 +129,7 @@ impl Command for Init2Rtr {
     }
 }
 
-/// Makes a queue pair ready to send (RTR2RTS_QP).
+/// The command that makes a queue pair ready to send (RTR2RTS_QP).
 ///
 /// ```
 /// use mlx5_mkey::command::{AckTimeout, Command, LogAckInterval, LogMaxRdAtomic, Psn, Retries, Rtr2Rts};
@@ -151,17 +152,17 @@ impl Command for Init2Rtr {
 pub struct Rtr2Rts {
     /// The queue pair.
     pub qp: Qpn,
-    /// Number of the first packet that will be sent.
+    /// Number of the first packet that this queue pair sends.
     pub first_psn: Psn,
-    /// Own RDMA READs and atomics in flight.
+    /// Largest number of this queue pair's RDMA READs and atomics in flight.
     pub log_max_rd_atomic: LogMaxRdAtomic,
-    /// How long to wait for an acknowledgement.
+    /// How long the device waits for an acknowledgement.
     pub ack_timeout: AckTimeout,
-    /// Retries after an acknowledgement timed out.
+    /// Number of retries after an acknowledgement timed out.
     pub retries: Retries,
-    /// Retries when the peer has no receive request; 7 for no limit.
+    /// Number of retries when the peer has no receive request; 7 for no limit.
     pub rnr_retries: Retries,
-    /// After how many packets a request asks for an acknowledgement.
+    /// Number of packets after which a packet asks for an acknowledgement.
     pub log_ack_interval: LogAckInterval,
 }
 

@@ -13,7 +13,7 @@ use crate::wire::prm::qp_context::{
     Qpc, QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcScatter, QpcSizes, QpcState, QpcUar,
 };
 
-/// The receive queue of a queue pair.
+/// The size of the receive queue of a queue pair.
 ///
 /// ```
 /// use mlx5_mkey::command::{ReceiveRing, SlotCount, SlotStride};
@@ -25,14 +25,14 @@ use crate::wire::prm::qp_context::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ReceiveRing {
-    /// Receive requests.
+    /// Number of receive requests.
     pub slots: SlotCount,
-    /// Bytes of each receive request.
+    /// Size of each receive request in bytes.
     pub stride: SlotStride,
 }
 
 impl ReceiveRing {
-    /// Returns the bytes of the queue. The send queue comes right after it.
+    /// Returns the size of the receive queue in bytes.
     pub const fn bytes(&self) -> u64 {
         self.slots.get() as u64 * self.stride.get() as u64
     }
@@ -51,21 +51,21 @@ impl ReceiveRing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum TimestampFormat {
-    /// Ticks of the device's clock. A device that has real time only refuses the queue pair
+    /// Ticks of the device's free-running clock. A device with real time only refuses the queue pair
     /// ([`TimestampSupport`](crate::command::TimestampSupport)).
     FreeRunning,
     /// The format that the device prefers. Every device accepts this value.
     #[default]
     DeviceDefault,
-    /// Seconds and nanoseconds.
+    /// Real time in seconds and nanoseconds.
     RealTime,
 }
 
-/// Bytes of a block of the send ring, and of a doorbell record.
+/// Size in bytes of a block of the send ring, and of a doorbell record.
 const BLOCK: u64 = 64;
 const RECORD: u64 = 8;
 
-/// The parts of a command that do not depend on where the rings are.
+/// The parts of CREATE_QP that rings in user memory and rings in pages of memory have in common.
 struct Parts {
     pd: Pdn,
     uar: UarPage,
@@ -92,7 +92,7 @@ impl Parts {
             });
         let mut kind = QpcReceiveQueue::NONE;
         if let Some(ring) = &self.receive_ring {
-            // The stride counts octowords: 16 bytes are 0.
+            // The field is the logarithm of the stride in octowords, so a stride of 16 bytes is 0.
             sizes = sizes
                 .with_log_rq_size(ring.slots.log())
                 .with_log_rq_stride(ring.stride.log().wrapping_sub(4));
@@ -109,11 +109,11 @@ impl Parts {
     }
 }
 
-/// Creates a queue pair of a reliable connection, its rings in user memory (CREATE_QP).
+/// The command that creates a queue pair of a reliable connection, with rings in user memory (CREATE_QP).
 ///
-/// The receive ring is first, the send ring after it. Received data is never written into completion entries:
-/// this feature uses address 0 as "no buffer", but addresses of an mkey may start at 0. The reply is the
-/// number of the queue pair, which is in the state RESET.
+/// The send ring begins right after the receive ring. The command switches off that the device writes
+/// received data into completion entries: this feature takes address 0 for "no buffer", but addresses of an
+/// mkey may start at 0. The reply is the number of the queue pair, which is in the state RESET.
 ///
 /// ```
 /// use mlx5_mkey::command::{
@@ -141,9 +141,9 @@ impl Parts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateQp {
-    /// Protection domain.
+    /// Protection domain of the queue pair.
     pub pd: Pdn,
-    /// Doorbell page.
+    /// UAR page with the queue pair's doorbell.
     pub uar: UarPage,
     /// Completion queue of the send queue.
     pub send_cq: Cqn,
@@ -153,11 +153,12 @@ pub struct CreateQp {
     pub user_index: UserIndex,
     /// Size of the send queue.
     pub send_ring: SendRingSize,
-    /// Size of the receive queue, `None` for none.
+    /// Size of the receive queue, `None` for a queue pair without one.
     pub receive_ring: Option<ReceiveRing>,
-    /// The place of the rings.
+    /// The place of the rings in user memory.
     pub rings: UmemSlice,
-    /// The place of the doorbell record, 8 bytes, receive counter first.
+    /// The place of the doorbell record in user memory: 8 bytes, of which the receive counter is the first
+    /// half.
     pub doorbell: UmemSlice,
     /// Page size of the user memory.
     pub page_size: LogPageSize,
@@ -198,12 +199,12 @@ impl Command for CreateQp {
     }
 }
 
-/// Creates a queue pair of a reliable connection, its rings in pages of memory (CREATE_QP). Meant for bare
-/// metal, where nobody registers user memory.
+/// The command that creates a queue pair of a reliable connection, with rings in pages of memory (CREATE_QP).
+/// It is meant for bare metal, where no kernel registers user memory.
 ///
-/// The receive ring is first; the send ring begins at the next multiple of 64 bytes after it. As with
-/// [`CreateQp`], received data is never written into completion entries. The reply is the number of the queue
-/// pair, which is in the state RESET.
+/// The receive ring is first. The send ring begins at the next multiple of 64 bytes. As [`CreateQp`], the
+/// command switches off that the device writes received data into completion entries. The reply is the number
+/// of the queue pair, which is in the state RESET.
 ///
 /// ```
 /// use mlx5_mkey::command::{
@@ -230,9 +231,9 @@ impl Command for CreateQp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateQpOnPages<const PAGES: usize> {
-    /// Protection domain.
+    /// Protection domain of the queue pair.
     pub pd: Pdn,
-    /// Doorbell page.
+    /// UAR page with the queue pair's doorbell.
     pub uar: UarPage,
     /// Completion queue of the send queue.
     pub send_cq: Cqn,
@@ -242,11 +243,12 @@ pub struct CreateQpOnPages<const PAGES: usize> {
     pub user_index: UserIndex,
     /// Size of the send queue.
     pub send_ring: SendRingSize,
-    /// Size of the receive queue, `None` for none.
+    /// Size of the receive queue, `None` for a queue pair without one.
     pub receive_ring: Option<ReceiveRing>,
-    /// The place of the rings.
+    /// The pages that hold the rings.
     pub rings: PageList<PAGES>,
-    /// The bus address of the doorbell record (8 bytes), a multiple of 8, receive counter first.
+    /// The bus address of the doorbell record, a multiple of 8. Of its 8 bytes, the receive counter is the
+    /// first half.
     pub doorbell: u64,
     /// Format of the time stamps.
     pub timestamps: TimestampFormat,

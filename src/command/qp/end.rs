@@ -1,13 +1,14 @@
-//! The end of a queue pair: in error, reset or destroyed.
+//! Commands that end the use of a queue pair: they put it into error, reset it, or destroy it.
 
 use crate::command::number_commands;
 use crate::types::Qpn;
 
 number_commands! {
-    /// Puts a queue pair into error: everything outstanding is flushed (2ERR_QP).
+    /// The command that puts a queue pair into error, so that the device flushes all outstanding requests
+    /// (2ERR_QP).
     QpToError(Qpn) = TO_ERR_QP;
-    /// Resets a queue pair (2RST_QP).
+    /// The command that resets a queue pair (2RST_QP).
     QpToReset(Qpn) = TO_RST_QP;
-    /// Destroys a queue pair (DESTROY_QP).
+    /// The command that destroys a queue pair (DESTROY_QP).
     DestroyQp(Qpn) = DESTROY_QP;
 }

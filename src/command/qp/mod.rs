@@ -1,7 +1,8 @@
-//! Queue pairs of reliable connections, and their way from reset to ready.
+//! Commands for queue pairs of reliable connections, from their creation to their end.
 //!
-//! No command here takes a queue pair to the drained state (SQD). The device does so on a signature error, if
-//! [`Init2Init`] has enabled draining. [`QueryQp`] shows the state, [`Sqd2Rts`] leaves it.
+//! No command of this module takes a queue pair to the drained state (SQD). The device does so at a signature
+//! error, if [`Init2Init`] has enabled draining. [`QueryQp`] returns the state of a queue pair, and
+//! [`Sqd2Rts`] ends the drained state.
 
 mod access;
 mod change;

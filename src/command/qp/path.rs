@@ -1,9 +1,9 @@
-//! The path to the peer.
+//! The path from a queue pair to its peer.
 
 use crate::command::{FlowLabel, Priority};
 use crate::wire::prm::qp_context::{AddressPath, PathFlags, PathFlow, PathHops, PathLid, PathPort, PathUdp};
 
-/// The largest packet of a path (PRM `mtu`).
+/// The size of the largest packet of a path (PRM `mtu`).
 ///
 /// ```
 /// use mlx5_mkey::command::PathMtu;
@@ -14,20 +14,20 @@ use crate::wire::prm::qp_context::{AddressPath, PathFlags, PathFlow, PathHops, P
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum PathMtu {
-    /// 256 bytes.
+    /// Packets of up to 256 bytes.
     B256 = 1,
-    /// 512 bytes.
+    /// Packets of up to 512 bytes.
     B512 = 2,
-    /// 1024 bytes.
+    /// Packets of up to 1024 bytes.
     B1024 = 3,
-    /// 2048 bytes.
+    /// Packets of up to 2048 bytes.
     B2048 = 4,
-    /// 4096 bytes.
+    /// Packets of up to 4096 bytes.
     B4096 = 5,
 }
 
 impl PathMtu {
-    /// Returns the size with this code (PRM `mtu`, `enum ibv_mtu`), if there is one.
+    /// Returns the size with this code (PRM `mtu`, `enum ibv_mtu`), `None` for an unknown code.
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::B256,
@@ -59,7 +59,7 @@ impl PathMtu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RocePath {
-    /// Entry of the own GID table; it also decides the version of RoCE.
+    /// Index of the source GID in the port's GID table. The table's entry also decides the version of RoCE.
     pub source_gid_index: u8,
     /// GID of the peer; an IPv4 address as `::ffff:a.b.c.d`.
     pub gid: [u8; 16],
@@ -104,12 +104,12 @@ pub struct InfinibandPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Path {
-    /// Inside this device: packets do not leave it. No address is needed; see also
-    /// [`crate::command::GeneralCapabilities::loopback_without_roce`].
+    /// A path within this device, which packets do not leave. It needs no address. On a port without RoCE,
+    /// the device must have [`crate::command::GeneralCapabilities::loopback_without_roce`].
     Loopback,
-    /// Over Ethernet.
+    /// A path over Ethernet (RoCE).
     Roce(RocePath),
-    /// Over InfiniBand.
+    /// A path over InfiniBand.
     Infiniband(InfinibandPath),
 }
 

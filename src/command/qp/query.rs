@@ -1,4 +1,4 @@
-//! The state of a queue pair on the device.
+//! The command that asks for the state of a queue pair on the device.
 
 use super::access::QpAccess;
 use crate::command::error::CommandError;
@@ -12,22 +12,22 @@ use crate::wire::prm::qp_context::{
 };
 
 codes! {
-    /// State of a queue pair (PRM `qpc.state`). An open set.
+    /// State of a queue pair (PRM `qpc.state`). An open set: a reply may hold any code.
     QpState(u8), "queue pair state {:#x}";
 
-    /// Reset.
+    /// The queue pair is reset.
     RESET = QpcState::RESET, "reset";
-    /// Initialised.
+    /// The queue pair is initialised.
     INIT = QpcState::INIT, "initialised";
-    /// Ready to receive.
+    /// The queue pair is ready to receive.
     RTR = QpcState::RTR, "ready to receive";
-    /// Ready to send.
+    /// The queue pair is ready to send.
     RTS = QpcState::RTS, "ready to send";
     /// The send queue failed.
     SQ_ERROR = QpcState::SQ_ERROR, "send queue in error";
     /// The send queue is drained.
     SQ_DRAINED = QpcState::SQ_DRAINED, "send queue drained";
-    /// Error.
+    /// The whole queue pair is in error.
     ERROR = QpcState::ERROR, "error";
 }
 
@@ -35,14 +35,15 @@ codes! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QpInfo {
-    /// State.
+    /// State of the queue pair.
     pub state: QpState,
-    /// The block of the send queue that the device executes next, modulo 2^16. In the drained state, the
-    /// first block that can be cancelled.
+    /// Number of the send queue's block that the device executes next, modulo 2^16. In the drained state,
+    /// this is the first block that can be cancelled.
     pub next_send_block: u16,
-    /// The block after the last published request, as software wrote it to the doorbell record.
+    /// Number of the block after the last published send request, as software wrote it to the doorbell
+    /// record.
     pub announced_send_block: u16,
-    /// Receive requests that the device has taken.
+    /// Number of receive requests that the device has taken.
     pub receives_taken: u32,
     /// The peer's queue pair.
     pub remote_qp: Qpn,
@@ -56,27 +57,27 @@ pub struct QpInfo {
     pub drain_signature_errors: bool,
     /// The operations that the peer may use.
     pub access: QpAccess,
-    /// Largest packet, as a code: see [`PathMtu`](super::PathMtu).
+    /// Size of the largest packet, as a code of [`PathMtu`](super::PathMtu).
     pub mtu: u8,
     /// Service type: 0 is a reliable connection (PRM `st`).
     pub service_type: u8,
     /// Protection domain.
     pub pd: Pdn,
-    /// Port of the device, from 1.
+    /// Number of the device's port, from 1.
     pub port: u8,
-    /// Completion queue of sends.
+    /// Completion queue of the send queue.
     pub send_cq: Cqn,
-    /// Completion queue of receives.
+    /// Completion queue of the receive queue.
     pub receive_cq: Cqn,
     /// The queue pair has its own receive queue. False for a shared receive queue, or none.
     pub has_receive_queue: bool,
-    /// Work requests must carry a checksum (PRM `wq_signature`).
+    /// Work requests must carry a checksum of themselves (PRM `wq_signature`).
     pub checks_requests: bool,
     /// The device may write received data into completion entries, which fails for buffers at address 0.
     pub scatters_to_cqe: bool,
 }
 
-/// Asks for a queue pair's state (QUERY_QP).
+/// The command that asks for the state of a queue pair (QUERY_QP).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QpState, QueryQp};

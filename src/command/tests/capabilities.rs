@@ -1,4 +1,4 @@
-//! Capabilities of the device.
+//! Tests of the commands that ask for capabilities, and of the capabilities that replies yield.
 
 use super::*;
 use crate::mkey::RelaxedOrdering;
@@ -41,7 +41,7 @@ pub(super) fn crypto(words: &[Word]) -> CryptoCapabilities {
 
 #[test]
 fn capabilities_are_asked_for() {
-    // The op_mod values 1 and 0x35 are those that libmlx5 was seen to use.
+    // The `op_mod` values 1 and 0x35 are those that recordings of libmlx5 show.
     words(&QueryGeneralCapabilities, &[(0, 0x0100_0000), (4, 0x01)]);
     words(&QueryCryptoCapabilities, &[(0, 0x0100_0000), (4, 0x35)]);
 }
@@ -138,7 +138,7 @@ fn m52_m54_general_capabilities() {
         assert!(!caps.can_create(ObjectType(absent)), "{absent:#x}");
     }
 
-    // The capabilities that the first reply lacks, one bit at a time.
+    // Replies with one bit each set the capabilities that `GENERAL` lacks.
     let none = general(&[]);
     assert_eq!((none.signatures(), none.xts_engine(), none.log_max_copy), (None, None, None));
     let single = GeneralCapabilities { xts_single_block: true, ..none };
@@ -156,7 +156,7 @@ fn m52_m54_general_capabilities() {
         ((0x50, 0x0030_0000), none),
         ((0x50, 0x0040_0000), GeneralCapabilities { umr_indirect_mkey_disabled: true, ..none }),
         ((0x50, 0x0080_0000), GeneralCapabilities { umr_modify_atomic_disabled: true, ..none }),
-        // From the kernel's header: bits 0xd0, 0xd1 and 0xe9; 0x108 and 0x231 are in rdma-core's as well.
+        // Bits 0xd0, 0xd1 and 0xe9 come from the kernel's header; 0x108 and 0x231 are in rdma-core's as well.
         ((0x28, 0x0000_8000), GeneralCapabilities { relaxed_ordering_write_umr: true, ..none }),
         ((0x28, 0x0000_4000), GeneralCapabilities { relaxed_ordering_read_umr: true, ..none }),
         ((0x2c, 0x0040_0000), GeneralCapabilities { relaxed_ordering_read: true, ..none }),
@@ -249,7 +249,7 @@ fn a_report_explains_which_keys_are_taken() {
         assert_eq!(report.to_string(), format!("no AES-XTS: {why}"));
     }
 
-    // The two forms exclude each other.
+    // A device accepts either plaintext keys or wrapped keys.
     let dek = |key| CreateDek { pd: pd(), key, opaque: [0; 8] };
     let plain_key = dek(DekKey::Plain128 { key: XtsKey::allowing_equal_halves(&[0; 32]), keytag: None });
     let wrapped_key = dek(DekKey::Wrapped128(&[0; 40]));
@@ -274,7 +274,8 @@ fn roce_capabilities() {
     let told = |words: &[Word]| QueryRoceCapabilities.decode(&from_words(4112, words)).unwrap();
     let none = told(&[]);
     assert_eq!(none.timestamps, TimestampSupport::FREE_RUNNING);
-    // `roce_cap`: bit 5, bit 6 and bits 30 and 31 of the first word; the ports are in the seventh.
+    // In `roce_cap`, the flags are bit 5, bit 6 and bits 30 and 31 of the first word. The UDP ports are in
+    // the seventh word.
     let all = told(&[(0x10, 0x0600_0002), (0x28, 0xfffe_c001)]);
     let expected = RoceCapabilities {
         timestamps: TimestampSupport::BOTH,

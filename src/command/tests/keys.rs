@@ -1,4 +1,4 @@
-//! Data encryption keys and logins.
+//! Tests of the commands for DEKs and logins.
 
 use super::capabilities::{GENERAL, crypto, general};
 use super::*;
@@ -41,7 +41,8 @@ fn m32_deks_in_all_eight_forms() {
     }
 }
 
-/// A difference in any bit of the halves is enough. A key with equal halves needs the named constructor.
+/// A difference in any bit of the halves is enough. A key with equal halves needs the constructor
+/// `allowing_equal_halves`.
 #[test]
 fn halves_that_are_equal_are_refused() {
     fn check<const N: usize>() {
@@ -56,7 +57,7 @@ fn halves_that_are_equal_are_refused() {
     }
     check::<32>();
     check::<64>();
-    // The key of IEEE 1619's vector 1.
+    // IEEE 1619's vector 1 has this key.
     let key = XtsKey::allowing_equal_halves(&[0; 32]);
     let command = CreateDek { pd: pd(), key: DekKey::Plain128 { key, keytag: None }, opaque: [0; 8] };
     let mut mailbox = [0xa5; CreateDek::INPUT];
@@ -168,7 +169,7 @@ fn m26_m30_what_does_not_fit_cannot_be_written() {
         Credential::new(&long),
         Err(OutOfRange { what: "credential length", value: 49, min: 0, max: 48 })
     );
-    // A shorter credential is followed by zeros.
+    // Zeros follow a shorter credential in its field.
     let short = CreateLogin {
         credential_id: CredentialId::default(),
         import_kek_id: ImportKekId::default(),

@@ -1,4 +1,4 @@
-//! Mkeys and memory regions.
+//! Tests of the commands that create mkeys and memory regions.
 
 use super::capabilities::{GENERAL, general};
 use super::*;
@@ -89,9 +89,9 @@ fn m4_entries_are_rounded_up_to_four() {
     );
 }
 
-/// The expected bytes are those of the kernel's `mlx5e_create_umr_ksm_mkey`: free, for UMRs, access mode 3,
-/// the length of the entries in `log_page_size`. The kernel also gives the length of the space, which this
-/// library gives with the first configuration.
+/// The expected bytes are those of the kernel's `mlx5e_create_umr_ksm_mkey`: `free` and `umr_en` are set, the
+/// access mode is 3, and `log_page_size` holds the length of the entries. The kernel also sets the length of
+/// the space, which this library sets with the first configuration.
 #[test]
 fn m83_an_mkey_for_entries_of_one_length() {
     let entry_size = Some(KsmEntrySize::new(1 << 21).unwrap());
@@ -184,7 +184,8 @@ fn memory_regions() {
         page_size: LogPageSize::P4K,
         tag: 0x5a,
     };
-    // rdma-core's macros, plus the number and offset of the user memory, which its header lacks.
+    // The words come from rdma-core's macros, except number and offset of the user memory, which its header
+    // lacks.
     words(
         &command,
         &[
@@ -204,7 +205,8 @@ fn memory_regions() {
             (0x6c, 0x2233_4455),
         ],
     );
-    // One byte, across no page; two bytes across a page border; the access byte.
+    // A region of one byte within a page, a region of two bytes across the border of two pages, and so on.
+    // The closure also checks the byte with the rights.
     let octowords = |address, length| {
         let mut mailbox = [0; CreateMemoryRegion::INPUT];
         let command = CreateMemoryRegion { address, length, access: Access::REMOTE_READ, ..command };
@@ -237,8 +239,8 @@ fn mkeys_have_no_more_entries_than_the_device_takes() {
     assert_eq!(GeneralCapabilities { log_max_entries: 63, ..device }.max_entries(), u32::MAX);
 }
 
-/// Entries after number 65,535 need a device whose requests can name them. This limit does not apply to an
-/// mkey that is created with its list, since no request changes that list.
+/// An mkey with more than 65,536 entries needs a device whose UMRs can name all entries. An mkey that is
+/// created with its list has no such limit, since no UMR changes this list.
 #[test]
 fn m84_mkeys_have_as_many_entries_as_requests_can_name() {
     let device = |log, bit: u32| general(&[(0x30, bit << 7 | log)]);
@@ -272,7 +274,7 @@ fn an_mkey_brings_its_list() {
     let entries = keys.map(|key| KlmEntry { address: 0x1122_3344_5566_7788, length: 0x1000_0001, key });
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let new = |entries| CreateListMkey::new(pd(), access, 0x7000_0000_1234, entries, &device).unwrap();
-    // The expected bytes are those of DPDK's `mlx5_devx_cmd_mkey_create`: five entries, padded to eight.
+    // The expected bytes are those of DPDK's `mlx5_devx_cmd_mkey_create` for five entries, padded to eight.
     let command = new(MkeyEntries::Klm(&entries)).with_tag(0x5a);
     assert_eq!((command.address(), command.length()), (0x7000_0000_1234, 0x5000_0005));
     let mut golden = vec![
@@ -298,8 +300,8 @@ fn an_mkey_brings_its_list() {
     assert_encodes(&command, &from_words(command.input_bytes(), &golden));
     assert_eq!(command.decode(&from_words(16, &[(8, 0x12_3456)])), Ok(Key::from_raw(0x1234_565a)));
 
-    // All entries have one length: access mode 3, the length in `log_page_size`, and no length in the entries
-    // (kernel `mlx5_ksm`).
+    // If all entries have one length, the access mode is 3, the length is in `log_page_size`, and the entries
+    // have a length of 0 (kernel `mlx5_ksm`).
     let fixed = keys.map(|key| KsmEntry { address: 0x1122_3344_5566_7788, key });
     let command = new(MkeyEntries::Ksm(KsmEntrySize::new(1 << 21).unwrap(), &fixed[..2]))
         .with_length((2 << 21) - 1)

@@ -1,9 +1,9 @@
-//! Requests and replies, byte for byte.
+//! Tests that compare requests and replies byte for byte.
 //!
 //! Expected words come from a C program that fills mailboxes like rdma-core's `verbs.c` and `dr_devx.c`, with
-//! rdma-core's own macros (`DEVX_SET` of `mlx5dv.h` over its `mlx5_ifc.h`). Expected fields are placed by bit
-//! positions, see [`super::bits`]. Fields that rdma-core's header lacks follow the headers of the kernel and
-//! of DPDK.
+//! rdma-core's own macros (`DEVX_SET` of `mlx5dv.h` over its `mlx5_ifc.h`). Other expected bytes are composed
+//! of fields at bit positions, see [`super::bits`]. Fields that rdma-core's header lacks follow the headers
+//! of the kernel and of DPDK.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Completion queues and queue pairs.
+//! Tests of the commands for completion queues and queue pairs.
 
 use super::capabilities::general;
 use super::*;
@@ -82,13 +82,13 @@ fn queue_pairs_are_created_as_with_rdma_core() {
         (0x108, 0x1357_9bdf),
         (0x10c, 0x8000_0000),
     ];
-    // The position of the rings' offset is that of DPDK and the kernel.
+    // The field `wq_umem_offset` is at its position in the headers of DPDK and the kernel.
     let mut with_offset = golden.to_vec();
     with_offset.extend([(0x100, 0x0102_0304), (0x104, 0x0506_0708)]);
     words(&command, &with_offset);
     words(&CreateQp { rings: UmemSlice { offset: 0, ..command.rings }, ..command }, &golden);
 
-    // Without receive queue: log_rq_size and log_rq_stride 0, rq_type 3.
+    // Without a receive queue, `log_rq_size` and `log_rq_stride` are 0, and `rq_type` is 3.
     let mut without = golden;
     without[3].1 = 0x0000_4880;
     let mut without = without.to_vec();
@@ -211,7 +211,7 @@ fn m42_draining_is_refused_where_there_is_none() {
 
 #[test]
 fn m45_copies_are_asked_for_as_rdma_core_does() {
-    // `qp_enable_mmo`: the extension is announced, and its bit selected.
+    // As in `qp_enable_mmo`, bit 31 announces the extension, and the optional mask selects its bit.
     let copies = Init2Init { memcpy: Some(true), ..Init2Init::new(qp()) };
     words(&copies, &[(0, 0x050e_0000), (0x8, 0x8012_3456), (0x10c, 8), (0x110, 0x2000_0000)]);
     let none = Init2Init { memcpy: Some(false), ..copies };

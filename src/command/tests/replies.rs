@@ -1,4 +1,4 @@
-//! Refusals, and replies of arbitrary bytes.
+//! Tests of replies that refuse a command, and of replies with arbitrary bytes.
 
 use super::queues::create_qp;
 use super::*;
@@ -49,8 +49,8 @@ fn what_is_encoded_can_be_parsed() {
     assert_eq!(pd.pd(), 0xab_cdef);
 }
 
-/// Encodes into a mailbox of any length, and decodes any bytes. Checks that nothing panics, and that no byte
-/// outside the request is written.
+/// Encodes a command into a mailbox of `length` bytes, and decodes `reply` as its reply. Checks that neither
+/// panics, and that no byte outside the request is written.
 fn survives<C: Command>(command: C, length: usize, reply: &[u8]) {
     let mut mailbox = vec![0xa5; length];
     let encoded = command.encode(&mut mailbox).map(|request| request.len());

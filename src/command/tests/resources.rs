@@ -1,4 +1,4 @@
-//! PSVs, protection domains and UAR pages.
+//! Tests of the commands for PSVs, protection domains and UAR pages.
 
 use super::*;
 
