@@ -186,9 +186,9 @@ impl Mapped {
     /// The word of an mkey without a layout.
     pub(crate) const NOTHING: Self = Self(0);
 
-    /// The largest number of bytes that a layout maps. An interleaved layout in a request maps less: at most 51
-    /// streams of 65,535 bytes in 2^32 - 1 cycles. An interleaved layout in registered memory is refused from
-    /// 2^62 bytes on.
+    /// The largest number of bytes that a layout maps. An interleaved layout in a request maps less: at most
+    /// 51 streams of 65,535 bytes in 2^32 - 1 cycles. An interleaved layout in registered memory is refused
+    /// from 2^62 bytes on.
     pub(crate) const MAX_BYTES: u64 = Self::COUNTED - 1;
 
     /// The bit that marks an interleaved layout.
