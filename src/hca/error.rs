@@ -1,4 +1,4 @@
-//! Failures of a device without a driver.
+//! The error of a device without a driver.
 
 use crate::command::error::CommandError;
 use crate::types::QueueError;
@@ -6,8 +6,7 @@ use crate::wire::prm::command::Opcode;
 use crate::wire::prm::command_queue::DeliveryStatus;
 use core::fmt;
 
-/// A command failed on a device without a driver, or the device's command queue does not meet the
-/// requirements.
+/// Why a command failed on a device without a driver, or why its command queue cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -18,41 +17,40 @@ pub enum CommandQueueError {
     Queue(QueueError),
     /// The firmware is not ready.
     NotReady {
-        /// How long it was waited for.
+        /// How long the library waited for the firmware.
         milliseconds: u32,
     },
-    /// The command interface has another revision.
+    /// The device has another revision of the command interface than the library knows.
     Revision {
         /// The device's revision.
         found: u16,
         /// The revision that this library knows.
         known: u16,
     },
-    /// The size or number of the device's entries does not fit into a page.
+    /// The device's entries are too many or too large for a page, or smaller than 64 bytes.
     Layout {
-        /// Logarithm of the number of entries.
+        /// Base-2 logarithm of the number of entries.
         log_size: u8,
-        /// Logarithm of the bytes from one entry to the next.
+        /// Base-2 logarithm of the distance in bytes from one entry to the next.
         log_stride: u8,
     },
     /// Request and reply do not fit into the queue's memory. Nothing was done.
     TooManyBlocks {
         /// The command.
         command: Opcode,
-        /// Blocks that the command needs.
+        /// Number of mailbox blocks that the command needs.
         needed: u32,
-        /// Blocks of the queue's memory.
+        /// Number of mailbox blocks in the queue's memory.
         blocks: u32,
     },
-    /// The device could not read the command, or could not write its reply. The status tells whether the
-    /// command was carried out.
+    /// The device could not read the command, or could not write its reply.
     Delivery {
         /// The command.
         command: Opcode,
-        /// The reason.
+        /// The reason that the device reports.
         status: DeliveryStatus,
     },
-    /// Token, number or signature of a reply is wrong.
+    /// Token, block number or signature of a reply is wrong.
     Reply {
         /// The command.
         command: Opcode,
@@ -61,22 +59,25 @@ pub enum CommandQueueError {
     TimedOut {
         /// The command.
         command: Opcode,
-        /// How long it was waited for.
+        /// How long the library waited for the reply.
         milliseconds: u32,
     },
-    /// A command timed out before: the device may still write to the queue's memory.
+    /// An earlier command timed out. The device may still write its reply to the queue's memory, so the queue
+    /// sends no further commands.
     Lost,
     /// The firmware wants more pages than the source has.
     NoPages {
-        /// Pages that it still wants.
+        /// Number of pages that the firmware still wants.
         wanted: u32,
     },
-    /// The firmware keeps pages.
+    /// The firmware keeps pages that it should give back.
     PagesKept {
-        /// Pages that the firmware has or may have. It may have pages whose transfer it did not confirm.
+        /// Number of pages that the firmware has or may have. It may have pages whose transfer it did not
+        /// confirm.
         pages: u32,
     },
-    /// The firmware gave back a page that it did not get from this source, or that was already back.
+    /// The firmware gave back a page that does not come from this source of pages, or that it had already
+    /// given back.
     ForeignPage {
         /// The page's address, as the firmware reported it.
         address: u64,

@@ -1,20 +1,20 @@
-//! The memory of a command queue, and the signatures in it.
+//! The memory of a command queue, and the signatures of its entries and mailbox blocks.
 
 use crate::wire::prm::command_queue::{BLOCK_BYTES, CommandBlock, CommandEntry};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Entries that a page holds.
+/// Number of entries that a page holds.
 pub(super) const ENTRIES: usize = 64;
 
-/// The offset of the blocks in bytes. They follow the page of entries.
+/// The offset of the mailbox blocks in bytes. The blocks follow the page of entries.
 pub(super) const BLOCKS_AT: u64 = 4096;
 
-/// The memory through which software gives commands to the device: a page of entries, and blocks for requests
-/// and replies that do not fit into an entry.
+/// The memory through which software gives commands to the device: a page of entries, and mailbox blocks for
+/// requests and replies that do not fit into an entry.
 ///
-/// `BLOCKS` is a power of two. The first 16 bytes of a request and of a reply are in the entry; each needs a
-/// block for every further 512 bytes. 16 blocks are enough for every command of this library whose list has
-/// up to 900 pages.
+/// `BLOCKS`, the number of mailbox blocks, is a power of two. The first 16 bytes of a request and of a reply
+/// are in the entry; every further 512 bytes of either need a block. 16 blocks are enough for each command of
+/// this library whose list has at most 900 pages.
 ///
 /// ```
 /// use mlx5_mkey::hca::CommandMemory;
@@ -47,7 +47,7 @@ fn xor(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// Signs an entry. All other fields must have been written before.
+/// Writes the signature of an entry, after all other fields.
 pub(super) fn sign_entry(entry: &mut CommandEntry) {
     entry.signature = 0;
     entry.signature = !xor(entry.as_bytes());
@@ -58,20 +58,20 @@ pub(super) fn is_signed(entry: &CommandEntry) -> bool {
     xor(entry.as_bytes()) == 0xff
 }
 
-/// Returns the signed part of a block, and the part of it that has its own signature.
+/// Returns the signed part of a mailbox block, and the part of it that has a second signature of its own.
 fn signed(block: &CommandBlock) -> Option<(&[u8], &[u8])> {
     let whole = block.as_bytes().get(..BLOCK_BYTES + 64)?;
     Some((whole, whole.get(BLOCK_BYTES..BLOCK_BYTES + 63)?))
 }
 
-/// Signs a block. All other fields must have been written before.
+/// Writes both signatures of a mailbox block, after all other fields.
 pub(super) fn sign_block(block: &mut CommandBlock) {
     (block.control_signature, block.signature) = (0, 0);
     block.control_signature = !signed(block).map_or(0, |(_, control)| xor(control));
     block.signature = !signed(block).map_or(0, |(whole, _)| xor(whole));
 }
 
-/// Returns whether both signatures of a block are right.
+/// Returns whether both signatures of a mailbox block are right.
 pub(super) fn is_block_signed(block: &CommandBlock) -> bool {
     signed(block).is_some_and(|(whole, control)| xor(whole) == 0xff && xor(control) == 0xff)
 }

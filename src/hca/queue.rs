@@ -23,14 +23,15 @@ use zerocopy::{FromZeros, IntoBytes, transmute};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CommandQueueConfig {
-    /// The address of the queue's memory as the device reaches it: a multiple of 4096.
+    /// The bus address of the queue's memory, a multiple of 4096.
     pub address: u64,
     /// How long a command may take, in milliseconds; Linux waits for 60 seconds.
     pub timeout_ms: u32,
     /// How long the firmware may take until it is ready, in milliseconds; Linux waits for two minutes.
     pub ready_ms: u32,
     /// Replies whose token or signature is wrong are errors. A device whose `cmdif_checksum` is off need not
-    /// sign them, and Linux and rdma-core switch it off. Requests are signed in any case.
+    /// sign replies, and Linux and rdma-core switch `cmdif_checksum` off. The queue signs requests in any
+    /// case.
     pub verify_replies: bool,
 }
 
@@ -42,22 +43,22 @@ impl CommandQueueConfig {
     }
 }
 
-/// The time between two looks at an entry, in microseconds, and at the firmware's state, in milliseconds.
+/// The times between two looks: at an entry in microseconds, at the firmware's state in milliseconds.
 const POLL_US: u32 = 10;
 const READY_MS: u32 = 2;
 
-/// Pages that the firmware has, or may have, for a function.
+/// The number of pages that the firmware has, or may have, for a function.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Held {
     pub(super) function: Function,
     pub(super) pages: u32,
 }
 
-/// A device's command queue. It carries one command at a time, and waits for the reply.
+/// A device's command queue. It sends one command at a time, and waits for the reply.
 ///
-/// If the device does not answer a command in time, it may write the answer later, into memory that another
-/// command would then use. So after [`CommandQueueError::TimedOut`] the queue is lost, and refuses further
-/// commands. Only a reset of the function helps.
+/// If the device does not answer a command in time, it may write the reply later, into memory that another
+/// command would then use. After [`CommandQueueError::TimedOut`], the queue is therefore lost and refuses
+/// further commands. Only a reset of the function makes a new queue possible.
 ///
 /// ```
 /// use embedded_hal::delay::DelayNs;
@@ -84,23 +85,24 @@ pub struct CommandQueue<'m, R> {
     token: u8,
     is_lost: bool,
     pub(super) function: Function,
-    /// Pages that the firmware holds, for up to two functions: the function that it named in the boot phase,
-    /// and the one in the init phase.
+    /// The pages that the firmware holds for up to two functions: the one that it named in the boot phase,
+    /// and the one that it named in the init phase.
     pub(super) held: [Held; 2],
-    /// INIT_HCA was carried out, or may have been carried out.
+    /// The device has carried out INIT_HCA, or may have carried it out.
     pub(super) is_running: bool,
 }
 
 crate::fmt::format_counters!(['m, R] CommandQueue ['m, R] { token });
 
 impl<'m, R: Registers> CommandQueue<'m, R> {
-    /// Waits until the firmware is ready, and tells it the address of the queue.
+    /// Waits until the firmware is ready, and gives it the address of the queue.
     ///
     /// # Errors
-    /// [`CommandError::Misaligned`] for the address, also where the memory would end after 2^64;
-    /// [`CommandQueueError::Queue`] unless `BLOCKS` is a power of two: nothing was done.
-    /// [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`] or [`CommandQueueError::Layout`] for
-    /// a device that does not meet the requirements: nothing was written.
+    /// [`CommandError::Misaligned`] if the address is no multiple of 4096, or if the memory would end after
+    /// address 2^64; [`CommandQueueError::Queue`] if `BLOCKS` is no power of two. After these errors, nothing
+    /// was done. [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`] or
+    /// [`CommandQueueError::Layout`] if the device does not meet the requirements. After these errors, no
+    /// register was written.
     pub fn new<const BLOCKS: usize>(
         mut registers: R,
         memory: &'m mut CommandMemory<BLOCKS>,
@@ -125,14 +127,15 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         }
         let low = QueueLow::from_bits(registers.read(Register::QueueLow));
         let (log_size, log_stride) = (low.log_size(), low.log_stride());
-        // Entries have at least 64 bytes, all entries are in one page, and the doorbell has a bit for each.
+        // Entries have at least 64 bytes, all entries are in one page, and the doorbell has a bit for each
+        // entry.
         if log_stride < 6 || log_size.saturating_add(log_stride) > 12 || log_size > 5 {
             return Err(CommandQueueError::Layout { log_size, log_stride });
         }
         registers.write(Register::QueueHigh, (config.address >> 32) as u32);
         registers.write(Register::QueueLow, config.address as u32);
-        // The doorbell of the first command comes after both stores, and its barrier waits for all earlier
-        // stores.
+        // These stores need no barrier: the doorbell of the first command has one, which waits for all
+        // earlier stores.
         let function = Function { embedded_cpu: state.embedded_cpu(), ..Function::OWN };
         Ok(Self {
             registers,
@@ -154,18 +157,17 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         self.function
     }
 
-    /// Executes a command on the device, and waits for its reply. Request and reply are on the stack
-    /// meanwhile: up to 9 KiB for the commands of this library.
+    /// Executes a command on the device, and returns the values of its reply. Meanwhile, request and reply
+    /// are on the stack and take up to 9 KiB for commands of this library.
     ///
     /// # Errors
-    /// [`CommandError::MailboxTooShort`] for a command that is longer than its type:
-    /// [`CommandQueue::execute_in`] carries it. [`CommandQueueError::Command`] for a request that cannot be
-    /// encoded, or where the device refuses it; [`CommandQueueError::TooManyBlocks`] where request or reply
-    /// do not fit into the queue's memory. After these errors nothing was done.
-    /// [`CommandQueueError::Delivery`] where the device could not read the request, or could not write the
-    /// reply. [`CommandQueueError::Reply`] where the reply has a wrong signature or token: it is unknown
-    /// whether the command was carried out. The same holds after [`CommandQueueError::TimedOut`], which makes
-    /// the queue lost.
+    /// [`CommandError::MailboxTooShort`] for a command with a list, which [`CommandQueue::execute_in`] can
+    /// execute. [`CommandQueueError::Command`] for a request that cannot be encoded, or that the device
+    /// refuses; [`CommandQueueError::TooManyBlocks`] if request or reply do not fit into the queue's memory.
+    /// After these errors, the device has changed nothing. [`CommandQueueError::Delivery`] if the device
+    /// could not read the request, or could not write the reply. [`CommandQueueError::Reply`] if the reply
+    /// has a wrong signature or token: the device may or may not have carried out the command. The same holds
+    /// after [`CommandQueueError::TimedOut`], which makes the queue lost.
     pub fn execute<C: Command>(
         &mut self,
         command: &C,
@@ -175,12 +177,13 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         self.execute_in(command, input.as_mut_bytes(), delay)
     }
 
-    /// As [`CommandQueue::execute`], but encodes the request into memory of the caller, of at least
-    /// [`Command::input_bytes`]. Meant for requests that are longer than their type, such as
-    /// [`CreateListMkey`](crate::command::CreateListMkey) with its list.
+    /// Executes a command like [`CommandQueue::execute`], but encodes the request into `mailbox`, which needs
+    /// at least [`Command::input_bytes`] bytes. The function is meant for commands with a list, such as
+    /// [`CreateListMkey`](crate::command::CreateListMkey).
     ///
     /// # Errors
-    /// [`CommandError::MailboxTooShort`] for memory of fewer bytes, else as [`CommandQueue::execute`].
+    /// [`CommandError::MailboxTooShort`] if `mailbox` is too short, and the other errors of
+    /// [`CommandQueue::execute`].
     pub fn execute_in<C: Command>(
         &mut self,
         command: &C,
@@ -196,7 +199,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         Ok(command.decode(output.as_bytes())?)
     }
 
-    /// Carries the bytes of a request to the device, and its reply back.
+    /// Sends the bytes of a request to the device, waits, and copies the bytes of the reply into `reply`.
     fn carry(
         &mut self,
         command: Opcode,
@@ -253,13 +256,13 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         if is_good { Ok(()) } else { Err(CommandQueueError::Reply { command }) }
     }
 
-    /// Returns the entry for a command. MANAGE_PAGES uses the last entry, because the firmware may need it to
-    /// finish another command (Linux, rdma-core). All other commands use the first entry.
+    /// Returns the number of the entry for a command. MANAGE_PAGES uses the last entry, because the firmware
+    /// may need pages to finish another command (Linux, rdma-core). All other commands use the first entry.
     fn slot(&self, command: Opcode) -> u64 {
         if command == Opcode::MANAGE_PAGES { !(u64::MAX.wrapping_shl(self.log_size.into())) } else { 0 }
     }
 
-    /// Returns the address of a block as the device reaches it, or 0 for the block number `end`.
+    /// Returns the bus address of a mailbox block, or 0 if `block` is `end`: the chain ends there.
     fn address_of(&self, block: u64, end: u64) -> u64 {
         if block == end {
             return 0;
@@ -269,7 +272,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         self.config.address.wrapping_add(distance)
     }
 
-    /// Writes a chain of consecutive blocks that holds these bytes.
+    /// Writes a chain of `count` mailbox blocks, from number `first` on, that holds `bytes`.
     fn lay_chain(&mut self, first: u64, count: u64, bytes: &[u8]) {
         let mut chunks = bytes.chunks(BLOCK_BYTES);
         for number in 0..count {
@@ -281,7 +284,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
             block.next.set(self.address_of(place.wrapping_add(1), first.wrapping_add(count)));
             sign_block(&mut block);
             self.blocks.write_from(place, &block);
-            // The block may still hold a key of an earlier command.
+            // This copy of the block may hold a secret of the request.
             wipe(&mut block.data);
         }
     }
@@ -298,13 +301,14 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         finished_entry(&self.entries, place)
     }
 
-    /// Overwrites the bytes of a request.
+    /// Overwrites the bytes of a request, in its entry and in its `inputs` mailbox blocks.
     fn wipe(&mut self, place: u64, inputs: u64) {
         self.entries.wipe(place);
         (0..inputs).for_each(|block| self.blocks.wipe(block));
     }
 
-    /// Copies a reply out, and returns whether its token and signatures are right.
+    /// Copies a reply from the entry and from `count` mailbox blocks into `reply`. Returns false if tokens,
+    /// block numbers or signatures are wrong and the queue verifies replies.
     fn take_reply(&self, entry: &CommandEntry, first: u64, count: u64, reply: &mut [u8]) -> bool {
         let copy = |to: &mut [u8], from: &[u8]| to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
         let mut is_good = is_signed(entry) && entry.token == self.token;
@@ -320,12 +324,12 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
     }
 }
 
-/// Returns how many blocks a request or a reply of this length takes.
+/// Returns how many mailbox blocks a request or a reply of `length` bytes takes.
 const fn blocks_of(length: usize) -> u64 {
     length.saturating_sub(INLINE_BYTES).div_ceil(BLOCK_BYTES) as u64
 }
 
-/// Rings the doorbell for an entry.
+/// Rings the doorbell for the entry with number `slot`.
 #[inline(never)]
 fn ring_command(slot: u64, registers: &mut impl Registers) {
     barrier::record_before_doorbell();

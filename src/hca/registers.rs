@@ -1,11 +1,11 @@
-//! The registers of the initialization segment.
+//! The registers of the initialization segment, which the command queue accesses.
 
 #![allow(unsafe_code)]
 
 use crate::wire::prm::command_queue::offset;
 use core::ptr::NonNull;
 
-/// A register that the command queue needs: a word of the initialization segment.
+/// A register that the command queue accesses: a word of the initialization segment.
 ///
 /// ```
 /// use mlx5_mkey::hca::{Register, Registers};
@@ -49,10 +49,10 @@ impl Register {
     }
 }
 
-/// A window of registers: those of a device ([`MappedRegisters`]), or of a software device.
+/// Access to the registers of a device ([`MappedRegisters`]), or of a software device.
 ///
-/// Values are in the processor's byte order: implementations convert from and to the device's big endian. The
-/// command queue orders accesses to memory and to the doorbell, so implementations need no barriers.
+/// Values are in the processor's byte order: implementations convert from and to the device's big endian.
+/// Implementations need no barriers, because the command queue orders accesses to memory and to the doorbell.
 pub trait Registers {
     /// Reads a register.
     fn read(&mut self, register: Register) -> u32;
@@ -71,7 +71,7 @@ impl<R: Registers + ?Sized> Registers for &mut R {
     }
 }
 
-/// The registers of a real device: BAR 0, mapped.
+/// The registers of a real device, whose BAR 0 is mapped.
 ///
 /// ```
 /// use core::ptr::NonNull;
@@ -93,10 +93,10 @@ pub struct MappedRegisters {
 unsafe impl Send for MappedRegisters {}
 
 impl MappedRegisters {
-    /// Creates the window over mapped registers.
+    /// Creates the value from the address of the mapped BAR 0.
     ///
     /// # Safety
-    /// From here on the device executes commands. The caller vouches that
+    /// A command queue with these registers makes the device execute commands. The caller vouches that
     /// - `bar` is the beginning of BAR 0, 4-byte aligned. Its first 512 bytes are mapped as device registers
     ///   (Arm: Device memory; reads and writes of 4 bytes reach the device unchanged). The mapping is valid
     ///   as long as the value lives, and nobody else uses it. The device may be a bus master;
@@ -119,13 +119,13 @@ impl MappedRegisters {
 impl Registers for MappedRegisters {
     #[inline]
     fn read(&mut self, register: Register) -> u32 {
-        // SAFETY: `new`'s caller vouches for the register. One load of 4 bytes.
+        // SAFETY: the caller of `new` vouches for the register. This is one load of 4 bytes.
         u32::from_be(unsafe { self.place(register).read_volatile() })
     }
 
     #[inline]
     fn write(&mut self, register: Register, value: u32) {
-        // SAFETY: `new`'s caller vouches for the register. One store of 4 bytes.
+        // SAFETY: the caller of `new` vouches for the register. This is one store of 4 bytes.
         unsafe { self.place(register).write_volatile(value.to_be()) }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     fn words_are_big_endian_at_their_offsets() {
         let mut bar = [0_u32; 128];
         let base = NonNull::from(&mut bar).cast::<u32>();
-        // SAFETY: the array outlives the registers and is not used meanwhile.
+        // SAFETY: the array outlives `registers`, and nothing else uses the array meanwhile.
         let mut registers = unsafe { MappedRegisters::new(base) };
         registers.write(Register::QueueHigh, 0x0102_0304);
         registers.write(Register::QueueLow, 0x0506_0708);

@@ -1,4 +1,4 @@
-//! Starting a device from reset, and stopping it.
+//! The start of a device from reset, and its stop.
 
 use super::queue::{CommandQueue, Held};
 use super::registers::Registers;
@@ -13,20 +13,21 @@ use embedded_hal::delay::DelayNs;
 /// How long the firmware may take to return pages, in milliseconds (Linux `MAX_RECLAIM_TIME_MSECS`).
 const RECLAIM_MS: u32 = 5000;
 
-/// Numbers of pages in a list: the large one first, then the smaller one for the rest.
+/// Numbers of pages in one command: `MANY` as long as possible, then `SOME` for the rest.
 const MANY: usize = 64;
 const SOME: usize = 8;
 
-/// A source of pages for the firmware: 4096 bytes each, by their addresses on the bus, never at 0.
+/// A source of pages for the firmware. Pages have 4096 bytes and are named by their bus addresses, which are
+/// never 0.
 ///
 /// A page that was taken belongs to the device alone until it is put back.
 pub trait PageSource {
-    /// Takes a page, or returns `None` if no page is left.
+    /// Takes a page and returns its bus address, or returns `None` if no page is left.
     fn take(&mut self) -> Option<u64>;
 
     /// Puts a page back. Returns true if the page was taken from this source and, as far as the source knows,
-    /// was not put back yet. Otherwise nothing may change. The device reports the address, so it may be any
-    /// multiple of 4096, or come twice.
+    /// was not put back yet. Otherwise returns false and changes nothing. The address comes from the device,
+    /// so it may be any multiple of 4096, and the same address may come twice.
     fn put_back(&mut self, address: u64) -> bool;
 }
 
@@ -40,8 +41,8 @@ impl<S: PageSource + ?Sized> PageSource for &mut S {
     }
 }
 
-/// A range of consecutive pages. A bitmap of the caller records which pages are taken. A page that comes back
-/// twice is refused the second time. A page that was put back can be taken again.
+/// A source of consecutive pages. A bitmap of the caller records which pages are taken. A page that comes
+/// back twice is refused the second time. A page that was put back can be taken again.
 ///
 /// ```
 /// use mlx5_mkey::hca::{PageRange, PageSource};
@@ -65,11 +66,11 @@ pub struct PageRange<'m> {
 
 impl<'m> PageRange<'m> {
     /// Creates a source of `count` pages, beginning at the bus address `first`. `bitmap` has a bit for each
-    /// page; its contents do not matter.
+    /// page; its contents before the call do not matter.
     ///
     /// # Errors
-    /// [`CommandError::Misaligned`] unless the address is a multiple of 4096, [`CommandError::PageAtZero`],
-    /// [`CommandError::BitmapTooShort`] where the bitmap has fewer than `count` bits.
+    /// [`CommandError::Misaligned`] if the address is no multiple of 4096, [`CommandError::PageAtZero`] if it
+    /// is 0, [`CommandError::BitmapTooShort`] if the bitmap has fewer than `count` bits.
     pub fn new(first: u64, count: u32, bitmap: &'m mut [u64]) -> Result<Self, CommandError> {
         if !first.is_multiple_of(FIRMWARE_PAGE) {
             return Err(CommandError::Misaligned { what: "page", address: first, alignment: FIRMWARE_PAGE });
@@ -85,7 +86,7 @@ impl<'m> PageRange<'m> {
         Ok(Self { first, count, bitmap })
     }
 
-    /// Returns how many pages were taken and not put back.
+    /// Returns how many pages are taken at present.
     pub fn taken(&self) -> u32 {
         self.bitmap.iter().fold(0, |sum, word| sum.wrapping_add(word.count_ones()))
     }
@@ -118,12 +119,12 @@ impl PageSource for PageRange<'_> {
 }
 
 impl<R: Registers> CommandQueue<'_, R> {
-    /// Starts the device from reset, so that objects can be created: enables the function, chooses version 1
-    /// of the interface, gives the firmware the pages that it wants, and starts it (the order of Linux's
-    /// `mlx5_function_setup` and rdma-core's `mlx5_vfio_setup_function`).
+    /// Starts the device from reset, so that objects can be created. The function enables the device's
+    /// function, chooses version 1 of the interface, gives the firmware the pages that it wants, and sends
+    /// INIT_HCA (the order of Linux's `mlx5_function_setup` and rdma-core's `mlx5_vfio_setup_function`).
     ///
-    /// Both drivers also set host endianness (little endian), capabilities (SET_HCA_CAP) and RoCE. Memory
-    /// keys do not need these steps, so the device keeps its own settings.
+    /// Both drivers also set host endianness (little endian), capabilities (SET_HCA_CAP) and RoCE. Mkeys work
+    /// without these steps, so the device keeps its own settings.
     ///
     /// Assumption: the firmware wants no more pages while it runs (PAGE_REQUEST events are not read).
     ///
@@ -131,10 +132,10 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// library does not have that command.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware without version 1;
-    /// [`CommandQueueError::NoPages`] where the source has too few pages; [`CommandQueueError::PagesKept`]
-    /// where the firmware wants pages for a third function while it still has those of two.
-    /// [`CommandQueue::stop`] undoes the steps before the error.
+    /// The errors of [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware that does not know
+    /// version 1; [`CommandQueueError::NoPages`] if the source has too few pages;
+    /// [`CommandQueueError::PagesKept`] if the firmware wants pages for a third function while it still has
+    /// those of two. [`CommandQueue::stop`] undoes the steps before the error.
     pub fn start(
         &mut self,
         pages: &mut impl PageSource,
@@ -152,19 +153,20 @@ impl<R: Registers> CommandQueue<'_, R> {
         started
     }
 
-    /// Stops the device: destroys all objects, puts the firmware's pages back, and disables the function. It
-    /// also works after a start that failed.
+    /// Stops the device: destroys all objects, puts the firmware's pages back, and disables the device's
+    /// function. The call also works after a start that failed.
     ///
-    /// If the firmware refuses a step or answers it wrongly, the later steps are still done, so that the
-    /// function is disabled. The first error is returned. Pages that did not come back belong to the device
-    /// until it is reset.
+    /// If the firmware refuses a step or answers it wrongly, the later steps are still executed, so that the
+    /// device's function is disabled. The call returns the first error. Pages that the firmware did not give
+    /// back belong to the device until it is reset.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`]. After [`CommandQueueError::Delivery`], [`CommandQueueError::TimedOut`]
-    /// and [`CommandQueueError::Lost`] later steps were not done: the device may not know the command, or may
-    /// still carry it out, and the function must not be disabled meanwhile. If the queue is not lost, another
-    /// call does these steps. [`CommandQueueError::PagesKept`] where the firmware keeps pages, and
-    /// [`CommandQueueError::ForeignPage`] where it gives back a page that it did not have, or a page twice.
+    /// The errors of [`CommandQueue::execute`]. After [`CommandQueueError::Delivery`],
+    /// [`CommandQueueError::TimedOut`] and [`CommandQueueError::Lost`], later steps were not executed: the
+    /// device may not know the command, or may still carry it out, and its function must not be disabled
+    /// meanwhile. If the queue is not lost, another call executes these steps.
+    /// [`CommandQueueError::PagesKept`] if the firmware keeps pages, and [`CommandQueueError::ForeignPage`]
+    /// if it gives back a page that it did not have, or a page twice.
     pub fn stop(
         &mut self,
         pages: &mut impl PageSource,
@@ -176,8 +178,8 @@ impl<R: Registers> CommandQueue<'_, R> {
             if is_undelivered(&stopped) {
                 return stopped;
             }
-            // TEARDOWN_HCA is not repeated if only its answer was bad: a device that was torn down refuses
-            // it.
+            // If only the reply to TEARDOWN_HCA was bad, another call does not repeat the command: a device
+            // that was torn down refuses it.
             self.is_running = !matches!(stopped, Ok(()) | Err(CommandQueueError::Reply { .. }));
         }
         for place in 0..self.held.len() {
@@ -188,12 +190,12 @@ impl<R: Registers> CommandQueue<'_, R> {
             }
         }
         let disabled = self.execute(&DisableHca(self.function), delay);
-        // A disabled function no longer runs, whatever it has refused before.
+        // A disabled function no longer runs, even if it has refused TEARDOWN_HCA before.
         self.is_running &= disabled.is_err();
         stopped.and(disabled)
     }
 
-    /// Gives the pages that a phase wants.
+    /// Gives the firmware the pages that it wants in a phase of the start.
     fn satisfy(
         &mut self,
         phase: PagePhase,
@@ -213,7 +215,8 @@ impl<R: Registers> CommandQueue<'_, R> {
         Ok(())
     }
 
-    /// Gives `PAGES` pages, and returns how many that is.
+    /// Gives the firmware `PAGES` pages of the `wanted` ones, and returns this number. If the source has too
+    /// few pages, the firmware gets none.
     fn give<const PAGES: usize>(
         &mut self,
         function: Function,
@@ -225,7 +228,7 @@ impl<R: Registers> CommandQueue<'_, R> {
         let place = own.or_else(|| self.held.iter().position(|held| held.pages == 0));
         let place = place.ok_or(CommandQueueError::PagesKept { pages: self.held_pages() })?;
         let mut taken = 0_usize;
-        // Pages are never at 0, so 0 fills the places of missing pages.
+        // No page is at address 0, so 0 marks the places of missing pages.
         let pages: [u64; PAGES] = core::array::from_fn(|_| {
             source.take().inspect(|_| taken = taken.saturating_add(1)).unwrap_or_default()
         });
@@ -235,7 +238,7 @@ impl<R: Registers> CommandQueue<'_, R> {
             Err(CommandQueueError::NoPages { wanted })
         };
         match given {
-            // If the answer is lost, the device may have taken the pages.
+            // If the reply is lost or wrong, the firmware may have got the pages.
             Ok(())
             | Err(
                 CommandQueueError::TimedOut { .. }
@@ -251,7 +254,8 @@ impl<R: Registers> CommandQueue<'_, R> {
         given.map(|()| PAGES as u32)
     }
 
-    /// Takes the pages of one function back.
+    /// Takes the pages of the function `held[place]` back from the firmware, and puts them back into the
+    /// source.
     fn reclaim_from(
         &mut self,
         place: usize,
@@ -286,13 +290,13 @@ impl<R: Registers> CommandQueue<'_, R> {
         Ok(())
     }
 
-    /// Returns how many pages the firmware has.
+    /// Returns how many pages the firmware has, or may have.
     fn held_pages(&self) -> u32 {
         self.held.iter().fold(0, |sum, held| sum.saturating_add(held.pages))
     }
 }
 
-/// Returns whether a command may not have reached the device, or may still be carried out.
+/// Returns whether the device may not have received a command, or may still carry it out.
 const fn is_undelivered(done: &Result<(), CommandQueueError>) -> bool {
     matches!(
         done,
