@@ -1,8 +1,8 @@
-//! Errors of the core, one type per phase: commands, configuration, posting, completion. Each type is defined
-//! in the lowest module that returns it.
+//! The error types of the library: of commands, of configurations, of posting, of completions and of pools.
+//! Each type is defined in the lowest module that returns it.
 //!
-//! All error types are small, `Copy`, and name the value and the limit. A refused request has changed
-//! nothing.
+//! All error types are small and `Copy`, and name the refused value and its limit. A refused request has
+//! changed nothing.
 //!
 //! ```
 //! use mlx5_mkey::error::PostError;

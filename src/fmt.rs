@@ -1,4 +1,5 @@
-//! Formatting for `defmt`. Only this module depends on whether the feature is on.
+//! Macros that implement `defmt::Format`, and `Debug` for queues. The macros test the feature `defmt`, so
+//! their users need no condition.
 
 /// Implements `defmt::Format` for wire structs by printing their bytes, because defmt does not know
 /// big-endian fields.
@@ -14,7 +15,7 @@ macro_rules! defmt_as_bytes {
     )+ };
 }
 
-/// Implements `defmt::Format` for a type that holds a key or a credential. It prints only the type's name.
+/// Implements `defmt::Format` for a type that holds a key or a credential, by printing only the type's name.
 macro_rules! defmt_redacted {
     ($($name:ident),+ $(,)?) => { $(
         #[cfg(feature = "defmt")]

@@ -1,7 +1,7 @@
-//! Values that cannot hold a wrong number.
+//! Types of numbers that cannot hold a wrong value.
 //!
-//! The device has 24-bit object numbers, five block sizes and a 128-bit tweak. Each has a type here. Only its
-//! constructor checks the limit; later code relies on it.
+//! For example, object numbers have 24 bits, and there are five block sizes. The constructor of each type
+//! checks the limit, and all later code relies on this check.
 //!
 //! ```
 //! use mlx5_mkey::types::{BlockSize, Key, MkeyIndex, Qpn, Tweak};
@@ -21,7 +21,7 @@ use zerocopy::{Immutable, IntoBytes};
 pub struct OutOfRange {
     /// The name of the field, as the field's documentation spells it.
     pub what: &'static str,
-    /// The number that was given.
+    /// The number that the caller gave.
     pub value: u64,
     /// The smallest number allowed.
     pub min: u64,
@@ -37,33 +37,33 @@ impl fmt::Display for OutOfRange {
 
 impl core::error::Error for OutOfRange {}
 
-/// Memory that cannot be a queue, or a queue pair that a table cannot take up.
+/// Why memory cannot be a queue, or why a table of queue pairs cannot accept a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum QueueError {
     /// The number of entries is not a power of two, or exceeds the limit.
     Size {
-        /// Entries given.
+        /// Number of entries that the caller gave.
         entries: usize,
-        /// The largest number allowed here.
+        /// Largest number of entries allowed.
         max: usize,
     },
     /// The largest inline data would make a work request longer than the device reads.
     InlineLimit {
-        /// Bytes given.
+        /// Length of the inline data that the caller gave, in bytes.
         bytes: u32,
-        /// The largest number allowed.
+        /// Largest length allowed, in bytes.
         max: u32,
     },
-    /// A table of queue pairs has no room for another.
+    /// A table of queue pairs has no room for another queue pair.
     TableFull {
-        /// Queue pairs that it has room for.
+        /// Number of queue pairs that the table has room for.
         capacity: usize,
     },
-    /// A table has a queue pair of this number.
+    /// A table of queue pairs already has a queue pair of this number.
     QpnInUse {
-        /// Queue pair.
+        /// The number of the queue pair.
         qpn: Qpn,
     },
 }
@@ -89,7 +89,7 @@ impl fmt::Display for QueueError {
 
 impl core::error::Error for QueueError {}
 
-/// The largest number of a 24-bit object number.
+/// The largest 24-bit number.
 const MAX_24: u32 = 0x00ff_ffff;
 
 macro_rules! number24 {
@@ -107,10 +107,10 @@ macro_rules! number24 {
         pub struct $name(u32);
 
         impl $name {
-            /// Takes a number below 2^24.
+            /// Creates the value from a number below 2^24.
             ///
             /// # Errors
-            /// [`OutOfRange`] where the number has more than 24 bits.
+            /// [`OutOfRange`] for a number of more than 24 bits.
             pub const fn new(value: u32) -> Result<Self, OutOfRange> {
                 if value > MAX_24 {
                     return Err(OutOfRange { what: $what, value: value as u64, min: 0, max: MAX_24 as u64 });
@@ -118,12 +118,12 @@ macro_rules! number24 {
                 Ok(Self(value))
             }
 
-            /// Takes the number from the low 24 bits of a wider word.
+            /// Creates the value from the low 24 bits of a word.
             pub const fn from_low_bits(word: u32) -> Self {
                 Self(word & MAX_24)
             }
 
-            /// Returns the number, below 2^24.
+            /// Returns the number, which is below 2^24.
             pub const fn get(self) -> u32 {
                 self.0
             }
@@ -146,8 +146,8 @@ number24! {
     Cqn, "completion queue number"
 }
 number24! {
-    /// The index part of a memory key (PRM `mkey_index`, 24 bits). CREATE_MKEY returns it, and completions
-    /// name it.
+    /// The index of an mkey, a part of its key (PRM `mkey_index`, 24 bits). CREATE_MKEY returns the index,
+    /// and completions for signature errors contain it.
     MkeyIndex, "mkey index"
 }
 number24! {
@@ -155,15 +155,15 @@ number24! {
     PsvIndex, "PSV index"
 }
 number24! {
-    /// The number of a data encryption key object (24 bits of the DEVX object id; PRM `encryption_key`
-    /// object).
+    /// The number of a DEK, by which mkeys name it (PRM `encryption_key` object, 24 bits).
     ///
-    /// The object id that the kernel returns has 32 bits; a BSF carries the low 24. [`DekId::from_low_bits`]
-    /// takes the whole id.
+    /// The object id that the device returns for a DEK has 32 bits; a BSF contains the low 24 bits.
+    /// [`DekId::from_low_bits`] accepts the whole id.
     DekId, "DEK id"
 }
 
-/// A memory key as work requests carry it: a 24-bit index and an 8-bit tag (PRM `mkey`, `lkey` and `rkey`).
+/// The key of an mkey or of a memory region, as work requests contain it: a 24-bit index and an 8-bit tag
+/// (PRM `mkey`, `lkey` and `rkey`).
 ///
 /// ```
 /// use mlx5_mkey::types::{Key, MkeyIndex};
@@ -177,17 +177,17 @@ number24! {
 pub struct Key(u32);
 
 impl Key {
-    /// Joins an index and a tag.
+    /// Creates a key from its index and its tag.
     pub const fn new(index: MkeyIndex, tag: u8) -> Self {
         Self(index.0 << 8 | tag as u32)
     }
 
-    /// Takes a key as verbs and other libraries carry it: `index << 8 | tag`.
+    /// Creates a key from the number by which verbs and other libraries know it: `index << 8 | tag`.
     pub const fn from_raw(raw: u32) -> Self {
         Self(raw)
     }
 
-    /// Returns `index << 8 | tag`.
+    /// Returns the key as a number: `index << 8 | tag`.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -209,7 +209,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// The size of a protected block or of a data unit, in bytes of data without the signature (`enum
+/// The size of a block with a signature, or of a data unit. The signature is not counted (`enum
 /// mlx5dv_block_size`, and DPDK's unit of 1 MiB).
 ///
 /// The value of each variant is the code in a BSF (PRM `bs_selector`).
@@ -229,22 +229,22 @@ pub enum BlockSize {
     B512 = 1,
     /// 520 bytes.
     B520 = 2,
-    /// 4048 bytes. Devices without the capability refuse it.
+    /// 4048 bytes. Devices without the capability `block_4048` refuse this size.
     B4048 = 6,
     /// 4096 bytes.
     B4096 = 3,
     /// 4160 bytes.
     B4160 = 4,
-    /// 1 MiB: a data unit of AES-XTS. This size is refused for blocks
+    /// 1 MiB, for data units of AES-XTS only. Posting refuses this size for blocks with a signature
     /// ([`ConfigError::BlockSizeUnsupported`](crate::error::ConfigError::BlockSizeUnsupported)).
     ///
-    /// The size is that of DPDK's driver; a comment in the kernel calls the same code 1 GiB. Within the first
-    /// MiB the two make no difference.
+    /// DPDK's driver knows the code as 1 MiB; a comment in the kernel calls the same code 1 GiB. For mkeys of
+    /// at most 1 MiB, both meanings have the same effect.
     MIB1 = 5,
 }
 
 impl BlockSize {
-    /// All sizes of blocks, smallest first.
+    /// All sizes of blocks with a signature, smallest first.
     pub const ALL: [Self; 5] = [Self::B512, Self::B520, Self::B4048, Self::B4096, Self::B4160];
     /// All sizes of data units, smallest first.
     pub const UNITS: [Self; 6] = [Self::B512, Self::B520, Self::B4048, Self::B4096, Self::B4160, Self::MIB1];
@@ -279,7 +279,7 @@ impl BlockSize {
         }
     }
 
-    /// Returns the size with that many bytes, `None` if there is none.
+    /// Returns the size that has this number of bytes, `None` if there is none.
     pub const fn from_bytes(bytes: u32) -> Option<Self> {
         match bytes {
             512 => Some(Self::B512),
@@ -307,16 +307,16 @@ impl BlockSize {
 pub struct KsmEntrySize(u8);
 
 impl KsmEntrySize {
-    /// The smallest, in bytes (DPDK `MLX5_MIN_KLM_FIXED_BUFFER_SIZE`).
+    /// The smallest length of an entry in bytes (DPDK `MLX5_MIN_KLM_FIXED_BUFFER_SIZE`).
     pub const MIN: u32 = 1 << 12;
-    /// The largest, in bytes.
+    /// The largest length of an entry in bytes.
     pub const MAX: u32 = 1 << 31;
 
-    /// Takes a size in bytes.
+    /// Creates the value from a length in bytes.
     ///
     /// # Errors
-    /// [`OutOfRange`] for a size outside of [`KsmEntrySize::MIN`] to [`KsmEntrySize::MAX`], or not a power of
-    /// two.
+    /// [`OutOfRange`] for a length outside of [`KsmEntrySize::MIN`] to [`KsmEntrySize::MAX`], and for a
+    /// length that is no power of two.
     pub const fn new(bytes: u32) -> Result<Self, OutOfRange> {
         if bytes < Self::MIN || bytes > Self::MAX || !bytes.is_power_of_two() {
             return Err(OutOfRange {
@@ -329,18 +329,18 @@ impl KsmEntrySize {
         Ok(Self(bytes.trailing_zeros() as u8))
     }
 
-    /// Returns the size in bytes.
+    /// Returns the length in bytes.
     pub const fn bytes(self) -> u32 {
         1 << self.0
     }
 
-    /// Returns the logarithm of the size, as in the device's field (PRM `log_entity_size`).
+    /// Returns the base-2 logarithm of the length, as in the device's field (PRM `log_entity_size`).
     pub(crate) const fn log(self) -> u8 {
         self.0
     }
 }
 
-/// One of the two sides of an mkey.
+/// One of the two domains of an mkey: memory, or the wire.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{BlockSignature, Domain, Signature};
@@ -353,13 +353,13 @@ impl KsmEntrySize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DomainKind {
-    /// The bytes in memory.
+    /// The bytes as they are in memory.
     Memory,
     /// The bytes as they cross the network.
     Wire,
 }
 
-/// The start value of a running CRC or block guard. The device offers two.
+/// The start value of a CRC, or of the guard of a T10-DIF. The device knows two.
 ///
 /// ```
 /// use mlx5_mkey::mkey::Signature;
@@ -392,18 +392,18 @@ pub enum Seed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum UmrFence {
-    /// Strong ordering.
+    /// The device needs the strong fence.
     Strong,
-    /// The small fence. The reference provider always sets it, whatever fence the device needs.
+    /// The device needs the small fence. The reference provider sets the small fence on all devices.
     Small,
-    /// No fence: the device orders by itself.
+    /// The device needs no fence, because it keeps the order by itself.
     None,
 }
 
 /// The tweak of the first data unit, a 128-bit number: normally the LBA of the first block (IEEE 1619).
 ///
-/// The device adds one for each further data unit. Which byte order the number takes in the BSF depends on
-/// the engine ([`crate::mkey::XtsEngine`]); the user never orders bytes.
+/// The device adds one for each further data unit. The byte order of the tweak in the BSF depends on the
+/// engine ([`crate::mkey::XtsEngine`]); this library chooses it.
 ///
 /// ```
 /// use mlx5_mkey::types::Tweak;
@@ -416,22 +416,22 @@ pub struct Tweak {
 }
 
 impl Tweak {
-    /// Takes the logical block address of the first data unit.
+    /// Creates the tweak from the logical block address of the first data unit.
     pub const fn from_lba(lba: u64) -> Self {
         Self::new(lba as u128)
     }
 
-    /// Takes a 128-bit number.
+    /// Creates the tweak from a 128-bit number.
     pub const fn new(value: u128) -> Self {
         Self { big_endian: value.to_be_bytes() }
     }
 
-    /// Takes the bytes that `mlx5dv_crypto_attr.initial_tweak` holds: little endian.
+    /// Creates the tweak from 16 bytes in little endian, as in `mlx5dv_crypto_attr.initial_tweak`.
     pub const fn from_le_bytes(bytes: [u8; 16]) -> Self {
         Self::new(u128::from_le_bytes(bytes))
     }
 
-    /// Returns the number.
+    /// Returns the tweak as a number.
     pub const fn get(self) -> u128 {
         u128::from_be_bytes(self.big_endian)
     }
