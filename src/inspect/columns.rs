@@ -1,9 +1,9 @@
-//! Text in at most 100 columns: breaks lines between words, and adds colours.
+//! A writer of text in at most 100 columns, which breaks lines between words and adds colours.
 
 use super::finding::Severity;
 use core::fmt::{self, Write};
 
-/// The widest line, in columns.
+/// The width of the widest line, in columns.
 const WIDTH: usize = 100;
 
 /// The style of the output: with colours or without.
@@ -22,7 +22,7 @@ pub enum Style {
     /// Text without colours.
     #[default]
     Plain,
-    /// Colours as escape sequences of ECMA-48, which terminals know.
+    /// Text with colours, as escape sequences of ECMA-48, which terminals know.
     Ansi,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Returns the parameters of the escape sequence.
+    /// Returns the parameters of the escape sequence that switches the colour on.
     const fn ansi(self) -> &'static str {
         match self {
             Self::Text => "0",
@@ -51,14 +51,14 @@ impl Role {
     }
 }
 
-/// A writer that breaks lines between words. Escape sequences of colours take no columns.
+/// A writer that breaks lines between words. Escape sequences of colours are not counted as columns.
 pub(super) struct Columns<'w> {
     out: &'w mut dyn Write,
     style: Style,
     /// The column at which the rest of a broken line continues.
     pub(super) indent: usize,
     column: usize,
-    /// Blanks that come before the next word, unless the line is broken there.
+    /// Number of blanks before the next word, unless the line is broken there.
     blanks: usize,
     word: heapless::String<WIDTH>,
 }
@@ -68,7 +68,7 @@ impl<'w> Columns<'w> {
         Self { out, style, indent: 0, column: 0, blanks: 0, word: heapless::String::new() }
     }
 
-    /// Writes the pending word.
+    /// Writes the word that has been collected so far, on the next line if this line has too little room.
     pub(super) fn flush(&mut self) -> fmt::Result {
         if self.word.is_empty() {
             return Ok(());
@@ -85,8 +85,8 @@ impl<'w> Columns<'w> {
         Ok(())
     }
 
-    /// Writes the blanks before a word one at a time: a width that is not constant can make the formatter
-    /// panic.
+    /// Writes the blanks before a word one at a time, because the formatter can panic at a width that is not
+    /// constant.
     fn write_blanks(&mut self) -> fmt::Result {
         for _ in 0..self.blanks {
             self.out.write_char(' ')?;
@@ -102,7 +102,7 @@ impl<'w> Columns<'w> {
         self.out.write_char('\n')
     }
 
-    /// Continues at a column, with at least one blank before it.
+    /// Makes the next word begin at `column`, or after one blank if the line is already wider.
     pub(super) fn tab(&mut self, column: usize) -> fmt::Result {
         self.flush()?;
         self.blanks = column.saturating_sub(self.column).max(usize::from(self.column > 0));

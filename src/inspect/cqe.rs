@@ -1,4 +1,4 @@
-//! Decodes completion entries to words.
+//! Decodes completion entries, and describes them in words.
 //!
 //! ```
 //! use mlx5_mkey::inspect::cqe::CompletionEntry;
@@ -24,7 +24,7 @@ use core::fmt;
 use core::mem::offset_of;
 use zerocopy::FromBytes;
 
-/// Bytes of data that an entry of 64 bytes has room for.
+/// Number of data bytes that an entry of 64 bytes has room for.
 const INLINE_BYTES: usize = 32;
 
 /// A completion entry, decoded from its bytes.
@@ -44,22 +44,23 @@ const INLINE_BYTES: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CompletionEntry<'a> {
-    /// The 64 bytes of the entry.
+    /// The 64 bytes of the entry; of an entry of 128 bytes, the second half.
     bytes: &'a [u8],
     /// The first 64 bytes of an entry of 128 bytes.
     half: Option<&'a [u8]>,
     cqe: Cqe,
 }
 
-/// The report of a completion entry.
+/// What a completion entry reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum EntryKind {
-    /// A request succeeded. The entry of a send request has the opcode, that of a receive does not.
+    /// A request succeeded. The entry of a send request contains the request's opcode, that of a receive
+    /// request does not.
     Success(Cqe),
-    /// Several requests succeeded. The reports of the following entries are compressed. The entry has the
-    /// number of completions in the field for the number of bytes.
+    /// Several requests succeeded. This entry is followed by entries in which their reports are compressed.
+    /// It has the number of completions in the field `byte_count`.
     Compressed(Cqe),
     /// A request failed.
     Error(ErrorCqe),
@@ -67,7 +68,7 @@ pub enum EntryKind {
     SignatureError(SignatureFault),
     /// The device has not written the entry.
     NotWritten,
-    /// The entry is of a kind that is not known here.
+    /// This module does not know the kind of the entry.
     Unknown,
 }
 
@@ -75,7 +76,7 @@ impl<'a> CompletionEntry<'a> {
     /// Reads the entry in the first 64 bytes.
     ///
     /// # Errors
-    /// [`ParseError::TooShort`] for fewer bytes.
+    /// [`ParseError::TooShort`] for fewer than 64 bytes.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let too_short = ParseError::TooShort { have: bytes.len(), needed: WQEBB_BYTES };
         let bytes = bytes.get(..WQEBB_BYTES).ok_or(too_short)?;
@@ -83,11 +84,11 @@ impl<'a> CompletionEntry<'a> {
         Ok(Self { bytes, half: None, cqe })
     }
 
-    /// Reads the entry in the first 128 bytes, for a queue with such entries ([`Cqe128`]). The second half is
-    /// the report, the first half may have the data.
+    /// Reads the entry in the first 128 bytes, for a queue with entries of this size ([`Cqe128`]). The second
+    /// half is the report, the first half may have the data of a message.
     ///
     /// # Errors
-    /// [`ParseError::TooShort`] for fewer bytes.
+    /// [`ParseError::TooShort`] for fewer than 128 bytes.
     pub fn parse_128(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let too_short = ParseError::TooShort { have: bytes.len(), needed: size_of::<Cqe128>() };
         let (half, rest) = bytes.split_at_checked(WQEBB_BYTES).ok_or(too_short)?;
@@ -95,13 +96,13 @@ impl<'a> CompletionEntry<'a> {
         Ok(Self { half: Some(half), ..entry })
     }
 
-    /// Returns the offset of the 64 bytes in the slot of the ring: 0, or 64 for an entry of 128 bytes.
+    /// Returns the offset of the report in the slot of the ring: 0, or 64 for an entry of 128 bytes.
     const fn begin(&self) -> usize {
         if self.half.is_some() { WQEBB_BYTES } else { 0 }
     }
 
-    /// Returns the data inside the entry, limited to the length of the message. Returns `None` if there is no
-    /// data, or if the data is in a half that was not given.
+    /// Returns the data of the message inside the entry. Returns `None` if there is no data, or if the data
+    /// is in the first half of an entry of 128 bytes that was parsed as one of 64.
     pub fn inline_data(&self) -> Option<&'a [u8]> {
         let room = match (self.kind(), self.cqe.op_own_bits().format()) {
             (EntryKind::Success(_), OpOwn::FORMAT_INLINE_32) => self.bytes.get(..INLINE_BYTES)?,
@@ -111,12 +112,12 @@ impl<'a> CompletionEntry<'a> {
         room.get(..self.cqe.byte_count.get() as usize).or(Some(room))
     }
 
-    /// Returns the 64 bytes of the entry.
+    /// Returns the 64 bytes of the entry; of an entry of 128 bytes, the second half.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Returns the entry in its plain view.
+    /// Returns the entry in the wire format of a completion without error.
     pub const fn cqe(&self) -> &Cqe {
         &self.cqe
     }
@@ -130,7 +131,7 @@ impl<'a> CompletionEntry<'a> {
         written && self.cqe.op_own_bits().format() == OpOwn::FORMAT_COMPRESSED
     }
 
-    /// Returns the report of the entry, in its typed view.
+    /// Returns what the entry reports.
     pub const fn kind(&self) -> EntryKind {
         match self.cqe.opcode() {
             _ if self.is_compressed() => EntryKind::Compressed(self.cqe),
@@ -149,8 +150,8 @@ impl<'a> CompletionEntry<'a> {
         }
     }
 
-    /// Iterates over the segments. An entry of 128 bytes may have data in its first half, which is then the
-    /// first segment. Without data, the device never wrote the first half, so it is left out.
+    /// Iterates over the segments. If an entry of 128 bytes has data in its first half, this half is the
+    /// first segment. Otherwise the first half is left out, because the device never wrote it.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'a>> + Clone + use<'a> {
         let kind = match self.kind() {
             EntryKind::Error(_) => SegmentKind::ErrorCqe,
@@ -172,7 +173,7 @@ impl<'a> CompletionEntry<'a> {
         self.segments().flat_map(|segment| segment.fields())
     }
 
-    /// Reports oddities of the entry.
+    /// Passes each finding about the entry to `report`: malformed and unusual values.
     pub fn findings(&self, mut report: impl FnMut(Finding)) {
         let begin = self.begin();
         let mut when = |condition: bool, offset: usize, problem| {
@@ -208,7 +209,7 @@ impl<'a> CompletionEntry<'a> {
                 );
                 let one = syndrome_kinds(syndrome).into_iter().flatten().count() == 1;
                 let at = offset_of!(SignatureErrorCqe, syndrome);
-                // No source defines this field for a transaction.
+                // No source defines the syndrome of a transaction signature, so it is not checked.
                 when(!one && !transaction, at, Problem::SignatureSyndrome { syndrome });
                 let at = offset_of!(SignatureErrorCqe, sig_type);
                 when(!block && !transaction, at, Problem::SignatureType { code: sig_type });
@@ -218,21 +219,21 @@ impl<'a> CompletionEntry<'a> {
         }
     }
 
-    /// Returns the severity of the worst finding, or `None` without a finding.
+    /// Returns the severity of the worst finding, or `None` if there is no finding.
     pub fn worst(&self) -> Option<Severity> {
         let mut worst = None;
         self.findings(|finding| worst = worst.max(Some(finding.severity())));
         worst
     }
 
-    /// Returns the entry in words. `stride` is the size in bytes of a block with its signature, in the domain
-    /// of the signature. With a stride, the text of a signature error names the block.
+    /// Returns the entry in words, on one line. `stride` is the size in bytes of a block with its signature,
+    /// in the domain of a signature error. With a stride, the text names the block that has the error.
     pub const fn summary(&self, stride: Option<u32>) -> EntrySummary {
         EntrySummary { cqe: self.cqe, kind: self.kind(), stride }
     }
 }
 
-/// Returns the parts of a signature that a syndrome names.
+/// Returns the wrong parts of a signature that a syndrome names.
 fn syndrome_kinds(syndrome: u16) -> [Option<SignatureErrorKind>; 3] {
     let named = |bit, kind| (syndrome & bit != 0).then_some(kind);
     [
@@ -297,8 +298,8 @@ impl fmt::Display for EntrySummary {
     }
 }
 
-/// Prints a signature error. The entry does not contain the kind of signature, so a guard is printed in each
-/// of its forms.
+/// Prints a signature error. The entry does not contain the kind of signature, so a wrong guard is printed as
+/// a T10-DIF guard and as a CRC.
 fn signature_error(fault: &SignatureFault, stride: Option<u32>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "SIG_ERR: mkey index {:#08x}", fault.mkey.get())?;
     match domain_kind(fault) {
@@ -342,7 +343,7 @@ fn signature_error(fault: &SignatureFault, stride: Option<u32>, f: &mut fmt::For
                 found & 0xffff_ffff,
                 computed & 0xffff_ffff
             )?,
-            // The digest is printed above, since it has no syndrome of a block.
+            // An error of a digest is printed above, because no syndrome stands for it.
             SignatureErrorKind::Digest => {}
         }
     }

@@ -40,10 +40,10 @@ const fn success_table(first: Spec, count: Spec) -> [Spec; 11] {
 const PACKET: Spec = spec(32, "packet fields", Meaning::Unused);
 const BYTES: Spec = spec(4, "byte_cnt", Meaning::Count("bytes"));
 pub(super) const CQE: &[Spec] = &success_table(PACKET, BYTES);
-/// `MLX5_INLINE_SCATTER_32`.
+/// The table of an entry with 32 bytes of data (`MLX5_INLINE_SCATTER_32`).
 pub(super) const INLINE_CQE: &[Spec] = &success_table(spec(32, "inline data", Meaning::Bytes), BYTES);
-/// DPDK `rxq_cq_decompress_v`, kernel `mlx5e_read_title_slot`. The field that otherwise has the number of
-/// bytes has the number of completions.
+/// The table of the first of several compressed entries (DPDK `rxq_cq_decompress_v`, kernel
+/// `mlx5e_read_title_slot`). Its field `byte_cnt` is the number of completions.
 pub(super) const COMPRESSED_CQE: &[Spec] =
     &success_table(PACKET, spec(4, "byte_cnt", Meaning::Count("completions")));
 const _: () = assert!(total(CQE) == size_of::<Cqe>());

@@ -6,7 +6,7 @@ use crate::types::{BlockSize, DekId};
 use crate::wire::bsf::{CryptoBsf, EncryptionOrder};
 use core::mem::offset_of;
 
-/// Returns the bytes of a data unit, or `None` for an unknown selector.
+/// Returns the length of a data unit in bytes, or `None` for an unknown selector.
 pub(super) const fn unit_bytes(selector: u8) -> Option<u32> {
     match BlockSize::from_selector(selector) {
         Some(size) => Some(size.bytes()),
@@ -14,8 +14,8 @@ pub(super) const fn unit_bytes(selector: u8) -> Option<u32> {
     }
 }
 
-/// Reads the properties of the BSF that begins at `offset`. The engine determines the byte order of the
-/// tweak.
+/// Returns the crypto properties in the BSF that begins at `offset`. The engine determines the byte order of
+/// the tweak.
 pub(super) fn crypto(offset: usize, bsf: &CryptoBsf, engine: XtsEngine) -> Result<Crypto, Finding> {
     let (direction, order) = match EncryptionOrder(bsf.enc_order) {
         EncryptionOrder::WIRE_SIGNATURE => (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx),

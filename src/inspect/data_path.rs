@@ -18,12 +18,12 @@ pub struct DataPath<'a> {
     opcode: Opcode,
     remote: Option<&'a RemoteAddressSegment>,
     atomic: Option<&'a AtomicSegment>,
-    /// Bytes of the atomic's operand in the peer's memory; 0 if the request is no atomic.
+    /// Number of bytes of the peer's memory that the atomic changes; 0 if the request is no atomic.
     atomic_bytes: u8,
     address: Option<&'a BaseAddress>,
     route: Option<&'a RouteAddress>,
     ethernet: Option<&'a EthernetSegment>,
-    /// The data segments, and their offset in the request.
+    /// The bytes of all data segments, and their offset in the request.
     segments: &'a [u8],
     segments_offset: usize,
 }
@@ -32,19 +32,19 @@ pub struct DataPath<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DataSegmentView<'a> {
-    /// Local memory.
+    /// A range of local memory.
     Memory(DataSegment),
     /// Bytes inside the request.
     Inline {
         /// Number of bytes according to the request.
         length: u32,
-        /// The bytes, fewer than `length` if the request ends before.
+        /// The bytes. They are fewer than `length` if the request ends before.
         bytes: &'a [u8],
     },
 }
 
 impl<'a> DataPath<'a> {
-    /// Reads a request. Returns `None` if the request has no data segments, or ends before they begin.
+    /// Decodes a request. Returns `None` if the request has no data segments, or ends before they begin.
     pub(super) fn new(opcode: Opcode, queue: QueueKind, bytes: &'a [u8]) -> Option<Self> {
         let heads = heads(opcode, queue, bytes).filter(Heads::has_data)?;
         let segments_offset = heads.end();
@@ -70,17 +70,17 @@ impl<'a> DataPath<'a> {
         })
     }
 
-    /// Returns the opcode of the transfer.
+    /// Returns the opcode of the request.
     pub const fn opcode(&self) -> Opcode {
         self.opcode
     }
 
-    /// Returns the place in the peer's memory, for RDMA and atomics.
+    /// Returns the place in the peer's memory; `None` unless the request is an RDMA or an atomic.
     pub const fn remote(&self) -> Option<&'a RemoteAddressSegment> {
         self.remote
     }
 
-    /// Returns the operands, for atomics without masks.
+    /// Returns the operands of an atomic without masks; `None` for other requests.
     pub const fn atomic(&self) -> Option<&'a AtomicSegment> {
         self.atomic
     }
@@ -90,8 +90,8 @@ impl<'a> DataPath<'a> {
         if self.atomic_bytes == 0 { None } else { Some(self.atomic_bytes as u64) }
     }
 
-    /// Returns the address and the route of a request of a datagram queue, or of a dynamically connected
-    /// queue.
+    /// Returns the address of the destination, with its route if there is one; `None` unless the request is
+    /// of a datagram queue or of a dynamically connected queue.
     pub const fn address(&self) -> Option<(&'a BaseAddress, Option<&'a RouteAddress>)> {
         match self.address {
             Some(address) => Some((address, self.route)),
@@ -99,7 +99,7 @@ impl<'a> DataPath<'a> {
         }
     }
 
-    /// Returns the segment in which a send of an Ethernet queue asks the device for services.
+    /// Returns the Ethernet segment; `None` unless the request is a send of an Ethernet queue.
     pub const fn ethernet(&self) -> Option<&'a EthernetSegment> {
         self.ethernet
     }
@@ -114,7 +114,8 @@ impl<'a> DataPath<'a> {
         DataSegments { rest: self.segments, offset: self.segments_offset }
     }
 
-    /// Returns how many bytes the request moves. A data segment with length 0 counts as 0 bytes.
+    /// Returns how many bytes the request moves. A data segment with length 0 counts as 0 bytes, although a
+    /// device reads it as 2 GiB.
     pub fn length(&self) -> u64 {
         self.data_segments()
             .map(|(_, segment)| match segment {
@@ -154,7 +155,7 @@ impl<'a> Iterator for DataSegments<'a> {
     }
 }
 
-/// A copy from memory to memory, without a peer.
+/// A request that copies within the memory of one side, without a peer.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Memcpy<'a> {
@@ -164,13 +165,13 @@ pub struct Memcpy<'a> {
 }
 
 impl<'a> Memcpy<'a> {
-    /// The offsets in the request of the source's segment, and of the target's.
+    /// The offsets of the data segments in the request: source, then target.
     pub(super) const SEGMENTS: [usize; 2] =
         [(MEMCPY_OCTOWORDS - 2) * OCTOWORD_BYTES, (MEMCPY_OCTOWORDS - 1) * OCTOWORD_BYTES];
-    /// Bytes of a segment whose length field is 0.
+    /// Number of bytes that a data segment with the length 0 stands for.
     const MOST_BYTES: u64 = 1 << 31;
 
-    /// Reads a memory-to-memory request. Returns `None` if the request is no copy, or ends too soon.
+    /// Decodes a memory-to-memory request. Returns `None` if the request is no copy, or ends too early.
     pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
         if !is_memcpy(bytes) {
             return None;
@@ -181,22 +182,22 @@ impl<'a> Memcpy<'a> {
         Some(Self { metadata, source, target })
     }
 
-    /// Returns the segment with the opaque buffer.
+    /// Returns the metadata segment, which names the opaque buffer.
     pub const fn metadata(&self) -> &'a MmoMetadataSegment {
         self.metadata
     }
 
-    /// Returns the source.
+    /// Returns the data segment of the source.
     pub const fn source(&self) -> &'a DataSegment {
         self.source
     }
 
-    /// Returns the target.
+    /// Returns the data segment of the target.
     pub const fn target(&self) -> &'a DataSegment {
         self.target
     }
 
-    /// Returns how many bytes are read. A length field of 0 stands for 2 GiB.
+    /// Returns how many bytes the device reads from the source. A length field of 0 stands for 2 GiB.
     pub const fn length(&self) -> u64 {
         match self.source.byte_count.get() {
             0 => Self::MOST_BYTES,

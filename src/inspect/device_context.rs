@@ -1,9 +1,10 @@
-//! The device that a request is meant for.
+//! Properties of the device that a request is meant for.
 
 use crate::mkey::{SignatureCapabilities, XtsEngine};
 use crate::types::KsmEntrySize;
 
-/// Known properties of the device that a request is meant for. Unknown properties are not checked.
+/// Properties of the device that a request is meant for. `None` stands for an unknown property, which
+/// findings do not depend on.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
@@ -17,7 +18,8 @@ use crate::types::KsmEntrySize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct DeviceContext {
-    /// The device's AES-XTS engine, which determines a tweak's byte order and the longest mkey.
+    /// The device's AES-XTS engine, which determines the byte order of a tweak, and the limit of an mkey's
+    /// length.
     pub engine: Option<XtsEngine>,
     /// The signatures that the device knows.
     pub capabilities: Option<SignatureCapabilities>,
@@ -27,6 +29,6 @@ pub struct DeviceContext {
 }
 
 impl DeviceContext {
-    /// No property is known.
+    /// A device of which no property is known.
     pub const UNKNOWN: Self = Self { engine: None, capabilities: None, entry_size: None };
 }

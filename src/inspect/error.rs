@@ -1,17 +1,17 @@
-//! Bytes that cannot be read at all.
+//! The error of bytes that cannot be decoded at all.
 
 use core::fmt;
 
-/// Bytes that are too few for any request or entry.
+/// Why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ParseError {
-    /// The given bytes are fewer than those of the shortest request or completion entry.
+    /// There are fewer bytes than in the shortest request or completion entry.
     TooShort {
-        /// Bytes given.
+        /// Number of bytes that the caller gave.
         have: usize,
-        /// Bytes needed.
+        /// Number of bytes of the shortest request or completion entry.
         needed: usize,
     },
 }

@@ -14,9 +14,9 @@ use core::fmt;
 pub struct Field<'a> {
     /// The segment that the field belongs to.
     pub segment: SegmentKind,
-    /// Number of the segment among segments of its kind: translation entries and data segments count from 0.
+    /// Number of the segment among segments of its kind, counted from 0.
     pub index: usize,
-    /// Offset in bytes from the start of the request or completion entry.
+    /// Offset of the field in bytes from the start of the request or completion entry.
     pub offset: usize,
     /// The bytes of the field, big endian.
     pub bytes: &'a [u8],
@@ -25,8 +25,8 @@ pub struct Field<'a> {
     meaning: Meaning,
 }
 
-/// An iterator over the fields of one segment, without reserved fields that are zero. The last field may be
-/// cut off.
+/// An iterator over the fields of one segment, without reserved fields that are zero. If the segment is cut
+/// off, the last field has fewer bytes than usual.
 #[derive(Clone, Debug)]
 pub(super) struct Fields<'a> {
     table: &'static [Spec],
@@ -74,8 +74,8 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl Field<'_> {
-    /// Returns the field as a device with this engine reads it. The engine determines the byte order of a
-    /// tweak.
+    /// Returns the field as a device with this AES-XTS engine reads it. The engine determines the byte order
+    /// of a tweak.
     #[must_use]
     pub const fn with_engine(mut self, engine: Option<XtsEngine>) -> Self {
         if let Meaning::Tweak(known) = &mut self.meaning {
@@ -89,13 +89,13 @@ impl Field<'_> {
         self.bytes.iter().take(8).fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    /// Returns whether the field is reserved. A reserved field should be zero, and is listed only if it is
-    /// not.
+    /// Returns whether the field is reserved. A reserved field should be zero. Iterators over fields leave it
+    /// out if it is zero.
     pub const fn is_reserved(&self) -> bool {
         matches!(self.meaning, Meaning::Reserved)
     }
 
-    /// Returns the set bits that have no name here, or 0 if the field is no set of bits.
+    /// Returns the bits that are set and have no name in the tables, or 0 if the field is no set of bits.
     pub fn unknown_bits(&self) -> u64 {
         match self.meaning {
             Meaning::Bits(names) => {
@@ -133,7 +133,7 @@ impl Field<'_> {
 
 crate::fmt::defmt_as_text!(Field<'a>);
 
-/// Writes the value in a form that suits it, and its meaning.
+/// Writes the value in the form that suits the field, and its meaning.
 impl fmt::Display for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.value();

@@ -312,7 +312,7 @@ const INLINE: &[Spec] =
     &[spec(4, "byte_count", Meaning::InlineLength), spec(REST, "inline data", Meaning::Bytes)];
 const UNKNOWN: &[Spec] = &[spec(REST, "not decoded", Meaning::Bytes)];
 
-/// Returns the table of a segment.
+/// Returns the table of the fields of a segment.
 pub(super) const fn table(kind: SegmentKind) -> &'static [Spec] {
     match kind {
         SegmentKind::Control => CONTROL,

@@ -1,5 +1,5 @@
-//! Problems of requests and completion entries: one table, in which each problem has its severity, its source
-//! and its text.
+//! The problems that requests and completion entries can have. One table gives each problem its severity, its
+//! source and its text.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Severity {
-    /// Information; the request has no fault.
+    /// The finding is information only: the request has no fault.
     Note,
     /// The request differs from those of this library, the reference provider, and the drivers of DPDK and
     /// SPDK. No public source says that a device refuses it. The device may do something unintended, and a
@@ -39,7 +39,7 @@ impl Severity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Finding {
-    /// Offset of the problem, in bytes from the start.
+    /// Offset of the problem, in bytes from the start of the request or completion entry.
     pub offset: usize,
     /// The kind of problem, with its values.
     pub problem: Problem,
@@ -83,16 +83,17 @@ macro_rules! problems {
                 match self { $(Self::$name { .. } => Severity::$severity,)+ }
             }
 
-            /// Returns a source for further reading: a structure of `mlx5dv.h` or of libmlx5's `wqe.h`
-            /// (rdma-core, `providers/mlx5`), a function of libmlx5, SPDK, DPDK or the kernel that writes or
-            /// refuses the value, or a man page of rdma-core.
+            /// Returns the source of the rule: a structure of `mlx5dv.h` or of libmlx5's `wqe.h` (rdma-core,
+            /// `providers/mlx5`), a function of libmlx5, SPDK, DPDK or the kernel that writes or refuses the
+            /// value, or a man page of rdma-core.
             pub const fn source(&self) -> &'static str {
                 match self { $(Self::$name { .. } => $source,)+ }
             }
         }
 
         impl Problem {
-            /// The names of all problems. A test of a device can check that it has tried each problem.
+            /// The names of all problems, from which the tests of a device learn whether they have tried
+            /// each.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
 
             /// Returns the name of the problem, as in [`Problem::NAMES`].
@@ -114,7 +115,7 @@ macro_rules! problems {
 }
 
 problems! {
-    // Any request.
+    // Problems of all requests.
     Truncated { needed: usize, have: usize } Refused "mlx5_wqe_ctrl_seg.qpn_ds"
         "the request says {needed} bytes, {have} are there";
     CutOff { needed: usize, have: usize } Note "mlx5_wqe_ctrl_seg.qpn_ds"
@@ -151,7 +152,7 @@ problems! {
         "no request of a connected queue pair: its parts depend on the kind of queue, which is not known \
          here";
 
-    // UMR: control and context.
+    // Problems of UMRs: control segments and mkey context.
     ByPointer Note "kernel mlx5_wqe_umr_ctrl_seg.flags, MLX5_UMR_INLINE"
         "translation entries and BSFs are taken from memory, and not known here; the key of the first entry \
          tells an interleaved layout (0x400) from a list";
@@ -198,7 +199,7 @@ problems! {
     NonZeroStart { address: u64 } Note "man mlx5dv_wr_mkey_configure, layouts are zero-based"
         "the mkey's space starts at {address:#x}, not at 0";
 
-    // UMR: layout.
+    // Problems of UMRs: layout.
     EntryEmpty { index: usize } Suspicious "man mlx5dv_wr_mkey_configure, mlx5dv_wr_set_mkey_layout_list"
         "entry {index} has length 0";
     EntryTooLong { index: usize, length: u32 } Suspicious "mlx5_wqe_umr_klm_seg.byte_count"
@@ -226,7 +227,7 @@ problems! {
     RepeatZero Suspicious "mlx5_wqe_umr_repeat_block_seg.repeat_count" "the layout repeats 0 times";
     PaddingNotZero Suspicious "libmlx5 umr_sg_list_create" "the padding after the last entry is not zero";
 
-    // BSFs.
+    // Problems of BSFs.
     LengthOver32Bits { length: u64 } Refused "libmlx5 umr_wqe_finalize"
         "{length} bytes are too long for an mkey with BSFs (32 bits)";
     BsfSizeCode { found: u8, wanted: u8, count: usize } Refused "libmlx5 wqe.h MLX5_BSF_SIZE_BASIC and others"
@@ -264,7 +265,7 @@ problems! {
     PartialWireBlock { data: u64, block: u32 } Suspicious "man mlx5dv_wr_set_mkey_sig_block, block_size"
         "{data} bytes of data are not whole blocks of {block} bytes for the wire";
 
-    // Transactions.
+    // Problems of CRCs over transactions.
     TransactionEmpty Note "SPDK mlx5_set_umr_sig_bsf_seg"
         "a BSF for a transaction, but no format: nothing is protected";
     TransactionInBothDomains Suspicious "SPDK mlx5_set_umr_sig_bsf_seg"
@@ -281,7 +282,7 @@ problems! {
         "a CRC over a transaction is on the wire with order 2 and in memory with order 3: no other form is \
          known";
 
-    // Crypto.
+    // Problems of crypto BSFs.
     BothOutsideCipher Refused "libmlx5 get_crypto_order"
         "signatures in both domains, but the cipher is not around either";
     RowHole Note "man mlx5dv_wr_set_mkey_crypto, table of signature_crypto_order"
@@ -297,7 +298,7 @@ problems! {
     TweakCarry { order: &'static str } Note "man mlx5dv_wr_set_mkey_crypto, initial_tweak"
         "the upper half of the tweak, read {order}, changes within the mkey";
 
-    // SET_PSV and the data path.
+    // Problems of SET_PSVs and of data-path requests.
     PsvTooLarge { psv: u32 } Refused "libmlx5 mlx5_umr_set_psv" "PSV {psv:#x} has more than 24 bits";
     PsvSyndrome { syndrome: u16 } Note "mlx5_wqe_set_psv_seg.syndrome"
         "the PSV starts with syndrome {syndrome:#06x}";
@@ -316,7 +317,7 @@ problems! {
     NopFlags { bits: u64 } Note "DPDK mlx5_crypto_xts.c, its padding"
         "bits {bits:#x} of the NOP's flags are not known: left from an older request";
 
-    // Completions.
+    // Problems of completion entries.
     UnknownCqeOpcode { opcode: u8 } Refused "mlx5dv.h MLX5_CQE_REQ and others"
         "opcode {opcode} is not one of a completion";
     NotWritten Note "mlx5dv.h MLX5_CQE_INVALID" "the device has not written this entry";
@@ -336,7 +337,7 @@ problems! {
         "domain {code} is neither wire nor memory";
 }
 
-/// Makes the finding for an unknown code.
+/// Returns the finding for an unknown code of the field `name`.
 pub(super) fn unknown_code(offset: usize, name: &'static str, value: u8) -> Finding {
     Finding { offset, problem: Problem::UnknownCode { name, value: u64::from(value) } }
 }

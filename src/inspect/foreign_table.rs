@@ -6,7 +6,7 @@ use crate::wire::OCTOWORD_BYTES;
 use crate::wire::datagram::{BaseAddress, RouteAddress};
 use crate::wire::ethernet::EthernetSegment;
 
-/// UCX `uct_ib_mlx5_atomic_masked_cswap32_seg`.
+/// The operands of a masked compare and swap of 4 bytes (UCX `uct_ib_mlx5_atomic_masked_cswap32_seg`).
 pub(super) const MASKED_SWAP_32: &[Spec] = &[
     spec(4, "swap", Meaning::Hex),
     spec(4, "compare", Meaning::Hex),
@@ -15,7 +15,7 @@ pub(super) const MASKED_SWAP_32: &[Spec] = &[
 ];
 const _: () = assert!(total(MASKED_SWAP_32) == OCTOWORD_BYTES);
 
-/// Kernel `mlx5_wqe_masked_atomic_seg`.
+/// The operands of a masked compare and swap of 8 bytes (kernel `mlx5_wqe_masked_atomic_seg`).
 pub(super) const MASKED_SWAP_64: &[Spec] = &[
     spec(8, "swap", Meaning::Hex),
     spec(8, "compare", Meaning::Hex),
@@ -24,17 +24,17 @@ pub(super) const MASKED_SWAP_64: &[Spec] = &[
 ];
 const _: () = assert!(total(MASKED_SWAP_64) == 2 * OCTOWORD_BYTES);
 
-/// UCX `uct_ib_mlx5_atomic_masked_fadd32_seg`.
+/// The operands of a masked fetch and add of 4 bytes (UCX `uct_ib_mlx5_atomic_masked_fadd32_seg`).
 pub(super) const MASKED_ADD_32: &[Spec] =
     &[spec(4, "add", Meaning::Hex), spec(4, "field_boundary", Meaning::Hex), unused(8)];
 const _: () = assert!(total(MASKED_ADD_32) == OCTOWORD_BYTES);
 
-/// UCX `uct_ib_mlx5_atomic_masked_fadd64_seg`.
+/// The operands of a masked fetch and add of 8 bytes (UCX `uct_ib_mlx5_atomic_masked_fadd64_seg`).
 pub(super) const MASKED_ADD_64: &[Spec] =
     &[spec(8, "add", Meaning::Hex), spec(8, "field_boundary", Meaning::Hex)];
 const _: () = assert!(total(MASKED_ADD_64) == OCTOWORD_BYTES);
 
-/// A compact address ends after `rlid`.
+/// The address of a datagram or of a dynamically connected queue. A compact address ends after `rlid`.
 pub(super) const ADDRESS: &[Spec] = &[
     spec(8, "qkey_or_dc_key", Meaning::Hex),
     spec(4, "dqp_dct", Meaning::Named(&[part(1 << 31, 1 << 31, "with route")])),
@@ -50,7 +50,7 @@ pub(super) const ADDRESS: &[Spec] = &[
 ];
 const _: () = assert!(total(ADDRESS) == size_of::<BaseAddress>() + size_of::<RouteAddress>());
 
-/// Kernel `mlx5_wqe_xrc_seg`.
+/// The shared receive queue of the peer (kernel `mlx5_wqe_xrc_seg`).
 pub(super) const SHARED_RECEIVE_QUEUE: &[Spec] = &[spec(4, "xrc_srqn", Meaning::Hex), unused(12)];
 const _: () = assert!(total(SHARED_RECEIVE_QUEUE) == OCTOWORD_BYTES);
 
@@ -77,15 +77,15 @@ pub(super) const ETHERNET: &[Spec] = &[
 ];
 const _: () = assert!(total(ETHERNET) == size_of::<EthernetSegment>());
 
-/// Bytes that are data.
+/// A segment that consists of data.
 pub(super) const DATA_BYTES: &[Spec] = &[spec(REST, "data", Meaning::Bytes)];
 
-/// DPDK `mlx5_wqe_qseg`.
+/// The queue that a request waits for, or that it lets run (DPDK `mlx5_wqe_qseg`).
 pub(super) const WAIT: &[Spec] =
     &[unused(8), spec(4, "max_index", Meaning::Hex), spec(4, "qpn_cqn", Meaning::Hex)];
 const _: () = assert!(total(WAIT) == OCTOWORD_BYTES);
 
-/// DPDK `mlx5_wqe_wseg`.
+/// The value in memory that a request waits for (DPDK `mlx5_wqe_wseg`).
 pub(super) const WAIT_FOR_VALUE: &[Spec] = &[
     spec(4, "operation", Meaning::Hex),
     spec(4, "lkey", Meaning::Key),
@@ -97,7 +97,7 @@ const _: () = assert!(total(WAIT_FOR_VALUE) == 2 * OCTOWORD_BYTES);
 
 const TAG_OPERATION: &[Named] =
     &[part(0xf0, 0, "nothing"), part(0xf0, 0x10, "append"), part(0xf0, 0x20, "remove")];
-/// `struct mlx5_wqe_tm_seg`.
+/// A change of a list for tag matching (`struct mlx5_wqe_tm_seg`).
 pub(super) const TAG_MATCHING: &[Spec] = &[
     spec(1, "opcode", Meaning::Named(TAG_OPERATION)),
     spec(1, "flags", Meaning::Named(&[flag(7, "signalled"), flag(6, "counter is given")])),
@@ -110,7 +110,7 @@ pub(super) const TAG_MATCHING: &[Spec] = &[
 ];
 const _: () = assert!(total(TAG_MATCHING) == 2 * OCTOWORD_BYTES);
 
-/// `struct flexio_dev_wqe_transpose_seg` of DOCA.
+/// The matrix that a request transposes (`struct flexio_dev_wqe_transpose_seg` of DOCA).
 pub(super) const TRANSPOSE: &[Spec] = &[
     spec(4, "element_size", Meaning::Count("bytes")),
     spec(2, "num_of_cols", Meaning::Count("")),

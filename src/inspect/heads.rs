@@ -9,24 +9,24 @@ use crate::wire::datagram::{BaseAddress, RouteAddress};
 use crate::wire::ethernet::EthernetSegment;
 use zerocopy::FromBytes;
 
-/// The parts of a fixed size, in order, each with its length in bytes, and whether data segments follow the
-/// parts.
+/// The parts of a fixed size between control segment and data segments, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heads {
-    /// Unused places have a length of 0.
+    /// Each part with its length in bytes. Unused places have a length of 0.
     parts: [(SegmentKind, usize); Self::MOST],
+    /// Data segments follow the parts.
     data: bool,
 }
 
 impl Heads {
-    /// The most parts: an address, a place in the peer's memory, and operands.
+    /// The largest number of parts: an address, a place in the peer's memory, and operands.
     const MOST: usize = 3;
 
     const fn new(data: bool) -> Self {
         Self { parts: [(SegmentKind::Unknown, 0); Self::MOST], data }
     }
 
-    /// Adds a part. A part with 0 bytes is not added.
+    /// Adds a part of `bytes` bytes. Nothing changes if `bytes` is 0.
     fn with(mut self, kind: SegmentKind, bytes: usize) -> Self {
         if let Some(part) = self.parts.iter_mut().find(|(_, bytes)| *bytes == 0) {
             *part = (kind, bytes);
@@ -34,12 +34,12 @@ impl Heads {
         self
     }
 
-    /// Returns whether data segments follow.
+    /// Returns whether data segments follow the parts.
     pub(super) const fn has_data(&self) -> bool {
         self.data
     }
 
-    /// Iterates over the parts: kind, begin and end in bytes from the start of the request.
+    /// Iterates over the parts. Each item has the kind, and the offsets of begin and end in the request.
     pub(super) fn iter(&self) -> impl Iterator<Item = (SegmentKind, usize, usize)> + use<> {
         let mut end = size_of::<ControlSegment>();
         self.parts.into_iter().filter(|(_, bytes)| *bytes > 0).map(move |(kind, bytes)| {
@@ -49,26 +49,28 @@ impl Heads {
         })
     }
 
-    /// Returns where the last part ends.
+    /// Returns the offset in the request at which the last part ends.
     pub(super) fn end(&self) -> usize {
         self.iter().last().map_or(size_of::<ControlSegment>(), |(_, _, end)| end)
     }
 
-    /// Returns the part that contains the byte at an offset before [`Heads::end`].
+    /// Returns the part that contains the byte at `offset`, which is before [`Heads::end`]. The result has
+    /// the kind, and the offsets of begin and end.
     pub(super) fn at(&self, offset: usize) -> (SegmentKind, usize, usize) {
         let part = self.iter().find(|(_, _, end)| offset < *end);
         part.unwrap_or((SegmentKind::Unknown, offset, offset + OCTOWORD_BYTES))
     }
 
-    /// Returns the bytes of the part of a kind, or `None` if the request ends before them.
+    /// Returns the bytes of the part of kind `wanted`, or `None` if there is none or if the request ends
+    /// before its end.
     pub(super) fn bytes_of<'a>(&self, wanted: SegmentKind, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (_, begin, end) = self.iter().find(|(kind, ..)| *kind == wanted)?;
         bytes.get(begin..end)
     }
 }
 
-/// Returns the parts of a request, or `None` if they are not known. This is the case for other opcodes. If
-/// the kind of queue is not known, it is also the case for requests that cannot be of a connected queue pair.
+/// Returns the parts of a request, or `None` for an opcode whose parts are unknown. If the kind of queue is
+/// unknown, also returns `None` for a request that cannot be of a connected queue pair.
 pub(super) fn heads(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<Heads> {
     const OCTOWORD: usize = OCTOWORD_BYTES;
     let opmod = bytes.first().copied().unwrap_or_default();
@@ -101,7 +103,7 @@ pub(super) fn heads(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<He
     })
 }
 
-/// Returns kind and length of the operands of an atomic, or `None` for a modifier that no source has.
+/// Returns kind and length of the operands of an atomic, or `None` for an unknown opcode modifier.
 const fn operands(opcode: Opcode, opmod: u8) -> Option<(SegmentKind, usize)> {
     const SHORT: u8 = OpcodeWord::OPMOD_EXTENDED_ATOMIC;
     const LONG: u8 = SHORT + 1;
@@ -115,8 +117,8 @@ const fn operands(opcode: Opcode, opmod: u8) -> Option<(SegmentKind, usize)> {
     }
 }
 
-/// Returns the first part of requests on this kind of queue. If the kind is not known, returns `None` for
-/// bytes that cannot be of a connected queue pair.
+/// Returns the first part of requests on this kind of queue. If the kind of queue is unknown, returns `None`
+/// for bytes that cannot be of a connected queue pair.
 fn addressed(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<Heads> {
     let data = Heads::new(true);
     match queue {
@@ -132,7 +134,7 @@ fn addressed(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<Heads> {
     }
 }
 
-/// Adds the Ethernet segment, and the part of a header that does not fit into it.
+/// Adds the Ethernet segment, and the part of the packet header that does not fit into this segment.
 fn ethernet(heads: Heads, bytes: &[u8]) -> Heads {
     let segment = EthernetSegment::ref_from_prefix(bytes.get(OCTOWORD_BYTES..).unwrap_or_default());
     let header = segment.map_or(0, |(segment, _)| usize::from(segment.header_bytes()));
@@ -141,9 +143,8 @@ fn ethernet(heads: Heads, bytes: &[u8]) -> Heads {
         .with(SegmentKind::EthernetHeader, header.saturating_sub(2).next_multiple_of(OCTOWORD_BYTES))
 }
 
-/// Returns whether the bytes are an address or an Ethernet segment, at a place where a request of a connected
-/// queue pair has other data. If both readings are possible, the request counts as one of a connected queue
-/// pair.
+/// Returns whether the bytes after the control segment must be an address or an Ethernet segment. Returns
+/// false if a request of a connected queue pair could also have these bytes.
 fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
     let Some(rest) = bytes.get(OCTOWORD_BYTES..).filter(|rest| !rest.is_empty()) else { return false };
     let route = BaseAddress::ref_from_prefix(rest).ok().and_then(|(base, rest)| {
@@ -157,8 +158,8 @@ fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
     if !sends || inline_length(rest).is_some() {
         return false;
     }
-    // No data segment has key 0. These bytes are then the reserved half of a datagram's key, or an Ethernet
-    // segment without checksums.
+    // No data segment has key 0. If the place of the key is 0, it is the reserved half of a datagram's key,
+    // or a part of an Ethernet segment without checksums.
     let data = DataSegment::ref_from_prefix(rest).ok();
     if data.is_some_and(|(data, _)| data.lkey.get() == 0) {
         return true;

@@ -1,8 +1,8 @@
-//! Decodes a work request or a completion entry to words, in the user's terms, and finds faults that a device
-//! would refuse.
+//! Decodes the bytes of a work request or of a completion entry, describes them in words, and finds faults
+//! that a device would refuse.
 //!
-//! The bytes may come from anywhere: a ring, a trace, another library, an attacker. This module does not
-//! trust them, never panics, and never reads past their end. Bytes without a sense become a [`Finding`].
+//! The bytes may come from a ring, a trace, another library or an attacker. This module does not trust them,
+//! never panics, and never reads past their end. Malformed bytes become a [`Finding`].
 //!
 //! ```
 //! use mlx5_mkey::inspect::{Body, DeviceContext, Severity, WorkRequest};

@@ -10,14 +10,14 @@ use crate::mkey::XtsEngine;
 use crate::wire::OCTOWORD_BYTES;
 use core::fmt::{self, Write};
 
-/// Column at which the fields begin, beside the bytes: offset (5), gap (2), four groups of eight digits (35),
-/// gap (2).
+/// The column at which the fields begin, to the right of the bytes. Before it are the offset (5 columns), a
+/// gap (2), four groups of eight digits (35), and a gap (2).
 const FIELDS_COLUMN: usize = 44;
 
-/// Columns that a field's name takes.
+/// Number of columns for the name of a field.
 const NAME_WIDTH: usize = 22;
 
-/// Prints a heading in words, the bytes with their fields, and the findings.
+/// Prints a page: a heading in words, the bytes with their fields, and the findings.
 fn page<'a>(
     columns: &mut Columns<'_>,
     heading: &dyn fmt::Display,
@@ -52,8 +52,8 @@ fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>, engine: Optio
             columns.write_str(" ")?;
             group.iter().try_for_each(|byte| write!(columns, "{byte:02x}"))?;
         }
-        // The first line of a segment has the segment's name beside the bytes. Other lines have their first
-        // field there.
+        // On the first line of a segment, the segment's name stands beside the bytes. On other lines, the
+        // first field of these bytes stands there.
         let mut beside = true;
         if number == 0 {
             columns.tab(FIELDS_COLUMN)?;
@@ -86,8 +86,8 @@ fn print_finding(columns: &mut Columns<'_>, finding: &Finding) -> fmt::Result {
     columns.newline()
 }
 
-/// A request or a completion entry as a page of text, made by [`WorkRequest::pretty`] and
-/// [`CompletionEntry::pretty`].
+/// A request or a completion entry as a page of text. [`WorkRequest::pretty`] and [`CompletionEntry::pretty`]
+/// return this type.
 #[derive(Clone, Copy, Debug)]
 pub struct Pretty<'a> {
     what: What<'a>,
@@ -120,8 +120,8 @@ impl fmt::Display for Pretty<'_> {
 }
 
 impl<'a> WorkRequest<'a> {
-    /// Returns the request as a page of text within 100 columns: a heading in words, the bytes, 16 on a line,
-    /// with their fields beside them, and the findings.
+    /// Returns the request as a page of text in at most 100 columns. The page has a heading in words, 16
+    /// bytes on a line with their fields beside them, and the findings.
     pub const fn pretty(&self, device: DeviceContext, style: Style) -> Pretty<'a> {
         Pretty { what: What::Request(*self, device), style }
     }
@@ -135,8 +135,8 @@ impl fmt::Display for WorkRequest<'_> {
 }
 
 impl<'a> CompletionEntry<'a> {
-    /// Returns the entry as a page of text, as [`WorkRequest::pretty`] does. The stride is that of
-    /// [`CompletionEntry::summary`].
+    /// Returns the entry as a page of text, like [`WorkRequest::pretty`]. [`CompletionEntry::summary`]
+    /// describes `stride`.
     pub const fn pretty(&self, stride: Option<u32>, style: Style) -> Pretty<'a> {
         Pretty { what: What::Entry(*self, stride), style }
     }

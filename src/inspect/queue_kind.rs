@@ -1,7 +1,7 @@
 //! The kind of queue that a request was posted to. The kind determines which segments follow the control
 //! segment.
 
-/// The kind of a send queue. The bytes of a request do not contain it.
+/// The kind of a send queue. The bytes of a request do not contain the kind.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, QueueKind, WorkRequest};
@@ -14,8 +14,8 @@
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum QueueKind {
-    /// The kind is not known. Requests are read as those of a connected queue pair, unless their bytes
-    /// exclude that.
+    /// The kind is not known. Requests are decoded as those of a connected queue pair, unless their bytes
+    /// cannot be of one.
     #[default]
     Unknown,
     /// Reliable or unreliable connection (RC, UC): data segments, or the remote address, follow the control
@@ -23,12 +23,12 @@ pub enum QueueKind {
     Connected,
     /// Unreliable datagram (UD): an address follows the control segment.
     Datagram,
-    /// The initiator of dynamic connections (DC): an address follows the control segment. The remote address,
-    /// if any, comes after it.
+    /// The initiator of dynamic connections (DC): an address follows the control segment, and then the remote
+    /// address if there is one.
     DynamicallyConnected,
     /// Extended reliable connection (XRC): the peer's shared receive queue follows the control segment.
     ExtendedConnected,
-    /// Ethernet packets (a raw packet queue pair, a send queue of a network driver): an Ethernet segment
-    /// follows the control segment.
+    /// A queue for Ethernet packets, such as a raw packet queue pair or a send queue of a network driver: an
+    /// Ethernet segment follows the control segment.
     Ethernet,
 }

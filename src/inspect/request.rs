@@ -1,4 +1,4 @@
-//! Send work requests, and rings of requests.
+//! Decodes send work requests, and splits the bytes of a ring into requests.
 
 use super::data_path::{DataPath, Memcpy};
 use super::error::ParseError;
@@ -27,11 +27,12 @@ use zerocopy::FromBytes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WorkRequest<'a> {
-    /// The bytes of the request: as many as the size field says, or fewer if they end before; at least 16.
+    /// The bytes of the request: as many as its size field says, or all given bytes if they are fewer. There
+    /// are at least 16.
     bytes: &'a [u8],
     control: &'a ControlSegment,
     queue: QueueKind,
-    /// The comparison with the requests before it in a ring.
+    /// The differences from what the requests before this one in the ring let expect.
     place: Place,
 }
 
@@ -40,29 +41,30 @@ pub struct WorkRequest<'a> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Body<'a> {
-    /// Changes an mkey.
+    /// The request changes an mkey.
     Configure(Umr<'a>),
-    /// Takes an mkey out of service.
+    /// The request takes an mkey out of service.
     Invalidate(Umr<'a>),
-    /// Gives a protection signature its start value.
+    /// The request gives a PSV its start value.
     SetPsv(&'a SetPsvSegment),
-    /// Moves data, or has data segments.
+    /// The request moves data, or has data segments for another purpose.
     DataPath(DataPath<'a>),
-    /// Copies memory, without a peer.
+    /// The request copies memory, without a peer.
     Memcpy(Memcpy<'a>),
-    /// Does nothing.
+    /// The request does nothing.
     Nop,
     /// A block of zeros in a ring ([`Requests`]), to which no request was ever written.
     Unwritten,
-    /// Another operation with a known name. [`WorkRequest::segments`] returns the known parts.
+    /// The request has another operation, whose name is known. [`WorkRequest::segments`] returns its parts,
+    /// as far as they are known.
     Other,
-    /// An operation that is not known, a request that ends before its fixed part does, or a request of a
-    /// queue whose kind must be known ([`WorkRequest::on_queue`]).
+    /// The request cannot be decoded: its operation is unknown, it ends within its fixed part, or the kind of
+    /// its queue must be known ([`WorkRequest::on_queue`]).
     Unknown,
 }
 
 impl<'a> WorkRequest<'a> {
-    /// Reads the request that begins at the first byte. Bytes after its end are ignored.
+    /// Reads the request that begins at the first byte. Bytes after the end of the request are ignored.
     ///
     /// # Errors
     /// [`ParseError::TooShort`] for fewer than 16 bytes. [`WorkRequest::findings`] reports all other faults.
@@ -74,8 +76,8 @@ impl<'a> WorkRequest<'a> {
         Ok(Self { bytes, control, queue: QueueKind::Unknown, place: Place::default() })
     }
 
-    /// Returns the request as one of a queue of this kind. The kind determines the segments after the control
-    /// segment.
+    /// Sets the kind of queue that the request was posted to. The kind determines the segments after the
+    /// control segment.
     #[must_use]
     pub const fn on_queue(mut self, queue: QueueKind) -> Self {
         self.queue = queue;
@@ -87,18 +89,19 @@ impl<'a> WorkRequest<'a> {
         self.queue
     }
 
-    /// Returns the comparison with the requests before it in a ring.
+    /// Returns the differences from what the requests before this one in the ring let expect.
     pub(super) const fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Returns whether the request can only be read if the kind of queue is known.
+    /// Returns whether decoding the request needs the kind of queue, which is unknown.
     pub(super) fn needs_queue_kind(&self) -> bool {
         let read_as = |queue| heads(self.opcode(), queue, self.bytes).is_some();
         self.queue == QueueKind::Unknown && !read_as(self.queue) && read_as(QueueKind::Connected)
     }
 
-    /// Returns the bytes of the request: as many as its size field says, or fewer if they end before.
+    /// Returns the bytes of the request: as many as its size field says, or all given bytes if they are
+    /// fewer.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -113,19 +116,19 @@ impl<'a> WorkRequest<'a> {
         Opcode(self.control.opcode_word().opcode())
     }
 
-    /// Returns how many 64-byte blocks of a ring the request takes according to its size field, at least 1.
+    /// Returns how many blocks of a ring the request takes according to its size field, at least 1.
     pub const fn blocks(&self) -> usize {
         let octowords = self.control.qpn_ds_word().ds() as usize;
         let blocks = octowords.div_ceil(WQEBB_BYTES / OCTOWORD_BYTES);
         if blocks == 0 { 1 } else { blocks }
     }
 
-    /// Returns whether there are fewer bytes than the size field says.
+    /// Returns whether the request has fewer bytes than its size field says.
     pub(super) const fn is_truncated(&self) -> bool {
         self.control.qpn_ds_word().ds() as usize * OCTOWORD_BYTES > self.bytes.len()
     }
 
-    /// Returns the operation of the request, with its typed parts.
+    /// Returns the operation of the request, with its decoded parts.
     pub fn body(&self) -> Body<'a> {
         match self.opcode() {
             _ if self.place.unwritten => Body::Unwritten,
@@ -154,7 +157,7 @@ impl<'a> WorkRequest<'a> {
         }
     }
 
-    /// Returns whether the request ends before its fixed part does.
+    /// Returns whether the request ends within its fixed part.
     fn is_cut_off(&self) -> bool {
         heads(self.opcode(), self.queue, self.bytes).is_some_and(|heads| self.bytes.len() < heads.end())
     }
@@ -171,14 +174,16 @@ impl<'a> WorkRequest<'a> {
     }
 }
 
-/// Splits bytes, for example of a ring that does not wrap, into requests. Yields each request with its offset
-/// in bytes.
+/// An iterator that splits the bytes of a ring into requests. Each item is the offset of a request in bytes,
+/// and the request.
 ///
-/// By its size, each request begins at the block of 64 bytes after the request before it. A remainder of
-/// fewer than 16 bytes ends the iteration. [`WorkRequest::findings`] reports an index or a queue pair that
-/// does not follow from the earlier requests. A block of zeros is [`Body::Unwritten`]. For a last request
-/// that is cut off, only the missing bytes are reported. [`SendQueue::block`](crate::queue::SendQueue::block)
-/// copies the blocks of a queue, in order even if its ring wraps.
+/// Each request begins at the block after the last block of the request before it. A remainder of fewer than
+/// 16 bytes ends the iteration. [`WorkRequest::findings`] reports a block number or a queue pair that does
+/// not continue those of the earlier requests. A block of zeros is [`Body::Unwritten`]. If the bytes end
+/// within the last request, only the missing bytes are reported.
+///
+/// A request must not wrap around the end of the bytes. [`SendQueue::block`](crate::queue::SendQueue::block)
+/// copies the blocks of a queue in order, even if its ring wraps.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, Requests, Style};
@@ -201,13 +206,13 @@ pub struct Requests<'a> {
 }
 
 impl<'a> Requests<'a> {
-    /// Splits these bytes. The first request begins at the first byte.
+    /// Creates an iterator over the requests in `bytes`. The first request begins at the first byte.
     pub const fn new(bytes: &'a [u8]) -> Self {
         let sequence = Sequence::new(bytes.len() / WQEBB_BYTES);
         Self { rest: bytes, offset: 0, queue: QueueKind::Unknown, sequence }
     }
 
-    /// Returns the iterator for a queue of this kind, see [`WorkRequest::on_queue`].
+    /// Sets the kind of queue that the requests were posted to, see [`WorkRequest::on_queue`].
     #[must_use]
     pub const fn on_queue(mut self, queue: QueueKind) -> Self {
         self.queue = queue;

@@ -1,4 +1,5 @@
-//! Cuts a request into segments, according to its opcode and sizes, and never past its end.
+//! Cuts a request into segments, according to its opcode and its size fields. No segment reaches past the end
+//! of the request.
 
 use super::field::{Field, Fields};
 use super::heads::{Heads, heads, inline_length};
@@ -13,28 +14,29 @@ use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
 use core::mem::offset_of;
 use zerocopy::FromBytes;
 
-/// One segment. If the request ends within it, the segment is shorter than its kind usually is.
+/// A segment of a request or of a completion entry. If the request ends within a segment, the segment has
+/// fewer bytes than usual.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Segment<'a> {
     /// The kind of the segment.
     pub kind: SegmentKind,
-    /// Number among segments of its kind: translation entries and data segments count from 0.
+    /// Number of the segment among segments of its kind, counted from 0.
     pub index: usize,
-    /// Offset in bytes from the start of the request.
+    /// Offset of the segment in bytes from the start of the request or completion entry.
     pub offset: usize,
     /// The bytes of the segment.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Iterates over the fields, without reserved fields that are zero.
+    /// Iterates over the fields of the segment, without reserved fields that are zero.
     pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + Clone + use<'a> {
         Fields::new(self.kind, self.index, self.offset, self.bytes)
     }
 }
 
-/// The places of the parts of a request, in bytes from its start.
+/// The form of a request, with the offsets at which its parts end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Umr {
@@ -46,13 +48,13 @@ enum Shape {
     /// A UMR whose translation entries and BSFs are in memory, outside of the request.
     UmrByPointer,
     SetPsv,
-    /// A request with parts of a fixed size, and perhaps data segments.
+    /// A request with parts of a fixed size, which data segments may follow.
     Headed(Heads),
     Memcpy,
     Other,
 }
 
-/// The form of the translation entries of a request.
+/// The form of the translation entries of a UMR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryForm {
     List,
@@ -60,7 +62,8 @@ pub(super) enum EntryForm {
     Pages,
 }
 
-/// Offset of the first byte after control segment, UMR control segment and mkey context.
+/// Offset of a UMR's first translation entry, which stands after control segment, UMR control segment and
+/// mkey context.
 pub(super) const UMR_ENTRIES: usize = 2 * WQEBB_BYTES;
 
 /// An iterator over the segments of a request, in order.
@@ -83,7 +86,8 @@ impl<'a> Segments<'a> {
         Self { bytes, offset: 0, shape, segments: 0 }
     }
 
-    /// Returns the used translation entries and their form. The header of an interleaved layout is included.
+    /// Returns the bytes of the translation entries without padding, and their form. The header of an
+    /// interleaved layout is included.
     pub(super) fn entries(&self) -> (&'a [u8], EntryForm) {
         match self.shape {
             Shape::Umr { form, used_end, .. } => {
@@ -93,7 +97,8 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// Returns kind, number and full length of the segment at the current offset.
+    /// Returns the kind of the segment at the current offset, its number, and its usual length. `rest` are
+    /// the bytes from this offset on.
     fn classify(&mut self, rest: &[u8]) -> (SegmentKind, usize, usize) {
         let offset = self.offset;
         if offset == 0 {
@@ -166,22 +171,23 @@ impl<'a> Iterator for Segments<'a> {
     }
 }
 
-/// Returns whether the modifier of a UMR or SET_PSV selects another object than an mkey or a PSV: the
-/// parameters of a TIS or TIR (kernel `mlx5e_ktls_build_static_params`, `mlx5e_ktls_build_progress_params`).
+/// Returns whether the opcode modifier of a UMR or SET_PSV selects another object than an mkey or a PSV: the
+/// TLS parameters of a TIS or TIR, the kernel's objects for sending and receiving
+/// (`mlx5e_ktls_build_static_params`, `mlx5e_ktls_build_progress_params`).
 pub(super) fn is_about_another_object(opcode: Opcode, bytes: &[u8]) -> bool {
     matches!(opcode, Opcode::UMR | Opcode::SET_PSV) && bytes.first() != Some(&0)
 }
 
-/// Octowords of a copy in memory: control, metadata, source, target.
+/// Number of octowords of a copy in memory: control segment, metadata, source, target.
 pub(super) const MEMCPY_OCTOWORDS: usize = 4;
 
-/// Returns whether a memory-to-memory operation copies.
+/// Returns whether a memory-to-memory operation is a copy.
 pub(super) fn is_memcpy(bytes: &[u8]) -> bool {
     bytes.first() == Some(&OpcodeWord::OPMOD_MEMCPY)
 }
 
-/// Returns the kind of the BSF that begins here. Each BSF takes a whole block, even if its size code names
-/// fewer bytes.
+/// Returns the kind of the BSF at the beginning of `rest`. Each BSF takes a whole block, even if its size
+/// code stands for fewer bytes.
 fn bsf(rest: &[u8]) -> SegmentKind {
     let head = BsfSize::from_bits(rest.first().copied().unwrap_or_default());
     let formats = offset_of!(SignatureBsf, ext_wire_tfs_psv)..offset_of!(SignatureBsf, wire_inline);
@@ -208,7 +214,7 @@ fn umr_shape(bytes: &[u8]) -> Shape {
     }
     let octowords = usize::from(head.umr.klm_octowords.get());
     let entries_end = UMR_ENTRIES + octowords * OCTOWORD_BYTES;
-    // With a translation offset, the field has the offset instead of the size of the BSFs.
+    // With a translation offset, the field `bsf_octowords` holds the offset instead of the size of the BSFs.
     let bsf_octowords = match head.umr.flag_bits().translation_offset() {
         true => 0,
         false => usize::from(head.umr.bsf_octowords.get()),
@@ -216,8 +222,8 @@ fn umr_shape(bytes: &[u8]) -> Shape {
     let bsf_end = entries_end + bsf_octowords * OCTOWORD_BYTES;
     let entries = bytes.get(UMR_ENTRIES..entries_end.min(bytes.len())).unwrap_or_default();
     let header = StridedHeader::ref_from_prefix(entries).ok().map(|(header, _)| header);
-    // The device recognizes an interleaved layout by this code. In a list, the same place has the key of the
-    // first entry.
+    // The device recognizes an interleaved layout by the code in `op`. In a list, the key of the first entry
+    // stands at this place.
     let strided = header.filter(|header| header.op.get() == StridedHeader::OPCODE);
     let used = match strided {
         Some(header) => (1 + usize::from(header.num_entries.get())).min(octowords),
@@ -237,8 +243,8 @@ fn umr_shape(bytes: &[u8]) -> Shape {
 }
 
 /// Returns whether the entries are addresses of pages, two in an octoword, with the rights to read and write
-/// in their low bits. The kernel's mlx5e maps the buffers of its receive queues by such entries. A list of
-/// keys and addresses does not have these bits in all its entries.
+/// in their low bits. The kernel's mlx5e maps the buffers of its receive queues by such entries. In a list of
+/// keys and addresses, only some entries could have these bits.
 fn are_pages(entries: &[u8]) -> bool {
     const PAGE_BITS: u64 = 0xfff;
     let (numbers, _) = entries.as_chunks::<8>();

@@ -1,33 +1,33 @@
 //! The kinds of segments, and their names.
 
-/// The kind of a segment.
+/// The kind of a segment of a request or of a completion entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SegmentKind {
-    /// The control segment, first in each request.
+    /// The control segment, with which each request begins.
     Control,
-    /// The mask and the sizes of a UMR's changes.
+    /// The UMR control segment: the mask of changed fields, and the sizes of the lists.
     UmrControl,
-    /// The new values of an mkey's fields.
+    /// The mkey context: the new values of an mkey's fields.
     MkeyContext,
     /// An entry of a list layout.
     ListEntry,
-    /// Two addresses of pages, with rights in their low bits.
+    /// Two addresses of pages, with access rights in their low bits.
     Pages,
     /// The header of an interleaved layout.
     StridedHeader,
     /// An entry of an interleaved layout.
     StridedEntry,
-    /// Zeros that fill translation entries up to a whole block.
+    /// Zeros that fill the translation entries up to a whole block.
     Padding,
-    /// The place of translation entries and BSFs in memory.
+    /// The pointer to translation entries and BSFs in memory.
     EntriesPointer,
     /// A signature BSF whose wire byte contains a block size.
     SignatureBsf,
     /// A signature BSF whose wire byte contains a copy mask.
     SignatureBsfCopy,
-    /// A signature BSF for a transaction.
+    /// A signature BSF with a CRC over a transaction.
     TransactionBsf,
     /// A crypto BSF.
     CryptoBsf,
@@ -35,25 +35,25 @@ pub enum SegmentKind {
     SetPsv,
     /// A place in the peer's memory.
     RemoteAddress,
-    /// Operands of an atomic.
+    /// The operands of an atomic without masks.
     Atomic,
-    /// Operands of a masked compare and swap of 4 bytes.
+    /// The operands of a masked compare and swap of 4 bytes.
     MaskedSwap32,
-    /// Operands of a masked compare and swap of 8 bytes.
+    /// The operands of a masked compare and swap of 8 bytes.
     MaskedSwap64,
-    /// Operands of a masked fetch and add of 4 bytes.
+    /// The operands of a masked fetch and add of 4 bytes.
     MaskedAdd32,
-    /// Operands of a masked fetch and add of 8 bytes.
+    /// The operands of a masked fetch and add of 8 bytes.
     MaskedAdd64,
     /// The destination of a datagram, or of a request of a dynamically connected queue.
     Address,
     /// The shared receive queue of the peer (XRC).
     SharedReceiveQueue,
-    /// The services that a send of an Ethernet queue asks for, and the begin of its header.
+    /// The Ethernet segment: services of the device for a packet, and the first bytes of the packet header.
     Ethernet,
-    /// The rest of an Ethernet header.
+    /// The rest of the packet header, after the Ethernet segment.
     EthernetHeader,
-    /// The event that a request waits for, or the queue that it lets run.
+    /// The queue that a request waits for, or that it lets run.
     Wait,
     /// The value in memory, or the time, that a request waits for.
     WaitForValue,
@@ -67,9 +67,9 @@ pub enum SegmentKind {
     Data,
     /// Data inside the request.
     Inline,
-    /// Octowords of an unknown meaning.
+    /// Bytes whose meaning is unknown.
     Unknown,
-    /// A completion entry.
+    /// A completion entry of a request that succeeded.
     Cqe,
     /// The data of a message in the first half of a completion entry of 128 bytes.
     InlineHalf,
@@ -124,7 +124,7 @@ impl SegmentKind {
         }
     }
 
-    /// Returns whether a request may have several segments of this kind. They are numbered then.
+    /// Returns whether a request may have several segments of this kind, which are numbered in print.
     pub const fn is_numbered(self) -> bool {
         matches!(self, Self::ListEntry | Self::StridedEntry | Self::Pages | Self::Data)
     }

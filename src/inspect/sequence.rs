@@ -1,30 +1,31 @@
-//! Compares index and queue pair of each request in a ring with those of the requests before it.
+//! Compares block number and queue pair of each request in a ring with those of the requests before it.
 
 use crate::wire::ctrl::{ControlSegment, Opcode};
 
-/// Properties of a request that do not follow from the requests before it.
+/// The differences of a request from what the requests before it in the ring let expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Place {
-    /// The expected index, if the request has another one.
+    /// The expected block number, if the request has another one.
     pub(super) index: Option<u16>,
-    /// The requests from here on are of another lap of the ring.
+    /// The requests from this one on are of another lap of the ring.
     pub(super) other_lap: bool,
     /// The queue pair of the earlier requests, if the request has another one.
     pub(super) queue_pair: Option<u32>,
-    /// The block is zero: no request was ever written to it.
+    /// All bytes of the block are 0: no request was ever written to the block.
     pub(super) unwritten: bool,
     /// The bytes of the ring end before the request does.
     pub(super) cut: bool,
 }
 
-/// The state after the requests so far.
+/// The state of the comparison after the requests so far.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Sequence {
-    /// Blocks of the ring, if the given bytes are a whole ring.
+    /// Number of blocks of the ring, if the given bytes are a whole ring.
     ring: usize,
-    /// The index that a request in block 0 would have, and the queue pair.
+    /// The block number that a request in the first block would have, and the queue pair, both according to
+    /// the last request.
     before: Option<(u16, u32)>,
 }
 
@@ -33,15 +34,15 @@ impl Sequence {
         Self { ring, before: None }
     }
 
-    /// Compares the request in a block with the earlier requests, and remembers it.
+    /// Compares the request in a block with the earlier requests, and stores its numbers for the next one.
     ///
-    /// NOPs are not compared. Blocks of zeros, which were never written, read as NOPs. Drivers that fill up a
-    /// queue with NOPs write only opcode and size.
+    /// NOPs are not compared: blocks of zeros, which were never written, read as NOPs, and drivers that fill
+    /// up a queue with NOPs write only opcode and size.
     pub(super) fn next(&mut self, block: usize, control: &ControlSegment) -> Place {
         if Opcode(control.opcode_word().opcode()) == Opcode::NOP {
             return Place::default();
         }
-        // Indexes are counted modulo 2^16.
+        // Block numbers count modulo 2^16.
         let index = control.opcode_word().wqe_index();
         let (base, qpn) = (index.wrapping_sub(block as u16), control.qpn_ds_word().qpn());
         let Some((base_before, qpn_before)) = self.before.replace((base, qpn)) else {

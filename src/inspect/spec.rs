@@ -1,11 +1,11 @@
-//! The building blocks of the tables of segments.
+//! The types of which the tables of fields are made, one table for each kind of segment.
 
 use crate::mkey::XtsEngine;
 
-/// A value or bits of a field, with its meaning.
+/// A value of a field, or of some of its bits, with the meaning of the value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
-    /// Selects the bits of the field to compare.
+    /// Mask of the bits of the field that are compared.
     pub(super) mask: u64,
     /// The value of these bits.
     pub(super) value: u64,
@@ -25,28 +25,28 @@ pub(super) const fn code(value: u64, text: &'static str) -> Named {
     Named { mask: u64::MAX, value, text }
 }
 
-/// The way in which a field is read and printed.
+/// The meaning of a field, which determines how the field is read and printed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// Should be zero. A zero is not listed as a field.
+    /// A reserved field, which should be zero. It is listed only if it is not zero.
     Reserved,
-    /// Has no meaning here, and may have any value. A zero is not listed as a field.
+    /// A field that this library ignores, and that may have any value. It is listed only if it is not zero.
     Unused,
     /// A number to print in hexadecimal.
     Hex,
     /// A number of the named things.
     Count(&'static str),
-    /// Octowords of 16 bytes.
+    /// A number of octowords of 16 bytes.
     Octowords,
     /// A memory key.
     Key,
     /// A number, some of whose values have a name.
     Named(&'static [Named]),
-    /// Independent bits and small parts.
+    /// Independent bits, and groups of bits.
     Bits(&'static [Named]),
     /// One of a closed set of codes.
     Codes(&'static [Named]),
-    /// A number of bytes, or all ones for no number.
+    /// A number of bytes. All ones stand for no number.
     RawSize,
     /// A work request opcode.
     Opcode,
@@ -57,11 +57,11 @@ pub(super) enum Meaning {
     /// A 128-bit tweak, in the byte order of the engine. For an unknown engine, it is printed in both byte
     /// orders.
     Tweak(Option<XtsEngine>),
-    /// Bytes with no meaning here.
+    /// Bytes without a further meaning, such as data.
     Bytes,
 }
 
-/// One line of a segment's table.
+/// A field in the table of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     pub(super) bytes: usize,
@@ -69,7 +69,7 @@ pub(super) struct Spec {
     pub(super) meaning: Meaning,
 }
 
-/// Size of a field that takes the rest of its segment.
+/// The size that stands for a field which takes the rest of its segment.
 pub(super) const REST: usize = usize::MAX;
 
 pub(super) const fn spec(bytes: usize, name: &'static str, meaning: Meaning) -> Spec {
@@ -84,7 +84,8 @@ pub(super) const fn reserved(bytes: usize) -> Spec {
     spec(bytes, "reserved", Meaning::Reserved)
 }
 
-/// Returns the size of a table's segment. Assertions compare it with the size of the wire struct.
+/// Returns the sum of the sizes of a table's fields. Assertions compare the sum with the size of the wire
+/// struct.
 pub(super) const fn total(mut table: &[Spec]) -> usize {
     let mut sum = 0;
     while let [first, rest @ ..] = table {

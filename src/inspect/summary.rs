@@ -16,7 +16,7 @@ use crate::wire::datagram::{BaseAddress, RouteAddress};
 use crate::wire::ethernet::EthernetSegment;
 use core::fmt;
 
-/// A request in words: made by [`WorkRequest::summary`].
+/// A request in words, on one line. [`WorkRequest::summary`] returns this type.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
     request: WorkRequest<'a>,
@@ -111,8 +111,8 @@ fn configuration(umr: &Umr<'_>, device: &DeviceContext, f: &mut fmt::Formatter<'
         let (address, key) = (pointer.address.get(), pointer.mkey.get());
         let (list, interleaved) = umr.room_in_memory(device);
         let fits = |room| umr.length().unwrap_or_default() <= room;
-        // The flags may say that entries are replaced or checked. Only lists and pages are written with these
-        // flags.
+        // If a flag is set, the UMR replaces entries or checks the mkey. An interleaved layout cannot be
+        // written with these flags.
         let form = match (fits(list), fits(interleaved) && octowords > 1 && umr.control().flags == 0) {
             (true, true) => "an interleaved layout or a list",
             (false, true) => "an interleaved layout",
@@ -182,7 +182,7 @@ fn length(length: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Prints the length of each entry, if it is known.
+/// Prints the length of each entry, if the mkey's entries have one known length.
 fn each(device: &DeviceContext, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match device.entry_size {
         Some(size) => write!(f, " of {} bytes each", size.bytes()),

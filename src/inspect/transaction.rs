@@ -1,4 +1,5 @@
-//! A CRC over a transaction: a digest (SPDK, `mlx5_set_umr_sig_bsf_seg`).
+//! Decodes the CRC over a transaction in a signature BSF, which is a digest (SPDK
+//! `mlx5_set_umr_sig_bsf_seg`).
 
 use super::finding::{Finding, Problem, unknown_code};
 use crate::mkey::{Digest, DigestPart, DigestSpan};
@@ -6,7 +7,7 @@ use crate::types::{DomainKind, PsvIndex, Seed};
 use crate::wire::bsf::{BfsPsv, SignatureBsf, TransactionBits};
 use core::mem::offset_of;
 
-/// The part of one mkey in a CRC32C over the data of a transaction, which may pass several mkeys.
+/// How an mkey takes part in a CRC32C over the data of a transaction, which may pass several mkeys.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{Body, WorkRequest};
@@ -24,7 +25,7 @@ use core::mem::offset_of;
 pub struct TransactionCrc {
     /// The domain in which the CRC stands, and whose bytes it covers.
     pub domain: DomainKind,
-    /// The PSV that holds the CRC of the data that has passed.
+    /// The PSV that holds the running CRC of the data that has passed so far.
     pub psv: PsvIndex,
     /// The start value of the CRC, if it begins with this mkey.
     pub seed: Seed,
@@ -32,11 +33,12 @@ pub struct TransactionCrc {
     pub begins: bool,
     /// The transaction ends with this mkey: the CRC stands behind the mkey's data.
     pub ends: bool,
-    /// Bytes of data behind this mkey.
+    /// Number of data bytes of this mkey.
     pub length: u32,
 }
 
-/// Reads the extension of the BSF that begins at `offset`. Returns `None` for an extension without a format.
+/// Decodes the extension of the BSF that begins at `offset`. Returns `None` for an extension without a
+/// format.
 pub(super) fn transaction(offset: usize, bsf: &SignatureBsf) -> Result<Option<TransactionCrc>, Finding> {
     let bits = TransactionBits::from_bits(bsf.ext_init_gen_pro_size.get());
     let at = |field| offset + field;
@@ -63,7 +65,7 @@ pub(super) fn transaction(offset: usize, bsf: &SignatureBsf) -> Result<Option<Tr
 }
 
 impl TransactionCrc {
-    /// Returns the digest that produces these values.
+    /// Returns the digest of which posting encodes these values.
     pub const fn digest(&self) -> Digest {
         let Self { domain, psv, seed, begins, ends, .. } = *self;
         let part = match (begins, ends) {
@@ -75,7 +77,7 @@ impl TransactionCrc {
         Digest { domain, seed, span: DigestSpan::Transaction { part, psv } }
     }
 
-    /// Returns the bytes behind the mkey in memory: the data, and the CRC if it is in memory.
+    /// Returns how many bytes the mkey maps: the data, and the CRC if it is in memory.
     pub const fn memory_bytes(&self) -> u64 {
         let crc = match (self.domain, self.ends) {
             (DomainKind::Memory, true) => size_of::<u32>() as u64,

@@ -1,10 +1,12 @@
-//! Reads the bytes of a tweak as numbers. The byte order depends on the engine, which may be unknown.
+//! Reads the bytes of a tweak as a number. The byte order depends on the AES-XTS engine, which may be
+//! unknown.
 
 use crate::mkey::XtsEngine;
 use crate::types::Tweak;
 use core::fmt;
 
-/// Returns the two readings of a tweak's bytes, as far as the engine allows them.
+/// Returns the tweak as the engine reads its bytes. For an unknown engine, returns the readings in both byte
+/// orders, each with the name of the order.
 pub(super) fn tweaks(bytes: [u8; 16], engine: Option<XtsEngine>) -> [Option<(&'static str, Tweak)>; 2] {
     let little = ("little endian", XtsEngine::SingleBlock.tweak_from_bytes(bytes));
     let big = ("big endian", XtsEngine::MultiBlock.tweak_from_bytes(bytes));
@@ -17,7 +19,7 @@ pub(super) fn tweaks(bytes: [u8; 16], engine: Option<XtsEngine>) -> [Option<(&'s
     }
 }
 
-/// Prints the readings of a tweak's bytes that the engine allows.
+/// Prints the tweak as the engine reads its bytes, or both readings for an unknown engine.
 pub(super) fn print_tweak(
     bytes: [u8; 16],
     engine: Option<XtsEngine>,

@@ -23,7 +23,7 @@ use core::mem::offset_of;
 use zerocopy::FromBytes;
 use zerocopy::big_endian::U64;
 
-/// A request that changes an mkey: control segments, mkey context, and the segments after them.
+/// A UMR, decoded: control segments, mkey context, and the segments after them.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Umr<'a> {
@@ -38,11 +38,12 @@ pub struct Umr<'a> {
 pub enum LayoutView<'a> {
     /// Entries that are mapped one after the other.
     List(&'a [Klm]),
-    /// Addresses of pages, with the rights to read and write in their low bits. The mkey knows their length.
+    /// Addresses of pages, with the rights to read and write in their low bits. The mkey holds the length of
+    /// a page.
     Pages(&'a [U64]),
     /// Streams that each cycle maps in turn.
     Interleaved {
-        /// Number of cycles, and the bytes in each.
+        /// The header, with the number of cycles and the number of bytes in each.
         header: &'a StridedHeader,
         /// The streams.
         entries: &'a [StridedEntry],
@@ -59,9 +60,9 @@ impl<'a> LayoutView<'a> {
         }
     }
 
-    /// Returns how many bytes of memory the entries map, whatever the length field contains. Returns 0 for
-    /// pages, whose length is not known. For the cycles of an interleaved layout, the bytes of its entries
-    /// count.
+    /// Returns how many bytes of memory the entries map, computed from the lengths of the entries: the length
+    /// in the mkey context, and the number of bytes in the header of an interleaved layout, are ignored.
+    /// Returns 0 for pages, whose length is not known.
     pub fn mapped_bytes(&self) -> u64 {
         match self {
             Self::List(entries) => entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum(),
@@ -73,7 +74,7 @@ impl<'a> LayoutView<'a> {
         }
     }
 
-    /// Iterates over the entries of a list in the user's terms. An interleaved layout yields none.
+    /// Iterates over the entries of a list, as users give them. Other layouts yield no entry.
     pub fn list_entries(&self) -> impl Iterator<Item = KlmEntry> + use<'a> {
         let entries = match *self {
             Self::List(entries) => entries,
@@ -86,9 +87,9 @@ impl<'a> LayoutView<'a> {
         })
     }
 
-    /// Iterates over the entries of an interleaved layout in the user's terms. A list yields none.
+    /// Iterates over the entries of an interleaved layout, as users give them. Other layouts yield no entry.
     ///
-    /// An item is an error if the stride is less than the bytes of a cycle.
+    /// An item is an error if the entry's stride is less than its bytes in a cycle.
     pub fn interleaved_entries(
         &self,
     ) -> impl Iterator<Item = Result<InterleavedEntry, OutOfRange>> + use<'a> {
@@ -111,7 +112,7 @@ impl<'a> LayoutView<'a> {
 }
 
 impl<'a> Umr<'a> {
-    /// Reads a request. Returns `None` if the request ends before the mkey context does.
+    /// Decodes a request. Returns `None` if the request ends before the end of the mkey context.
     pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
         let (head, rest) = UmrHead::ref_from_prefix(bytes).ok()?;
         let (context, _) = MkeyContext::ref_from_prefix(rest).ok()?;
@@ -155,7 +156,7 @@ impl<'a> Umr<'a> {
         if any { Some(Access::from_wire(self.context.access_bits())) } else { None }
     }
 
-    /// Returns the new length in bytes of memory, or `None` if the length stays.
+    /// Returns the new length of the mkey in bytes, or `None` if the length stays.
     pub const fn length(&self) -> Option<u64> {
         if self.mask().len() { Some(self.context.len.get()) } else { None }
     }
@@ -165,18 +166,20 @@ impl<'a> Umr<'a> {
         if self.mask().sig_err() { Some(self.context.flags_pd_word().sig_err_count()) } else { None }
     }
 
-    /// Returns whether the request enables (`Some(true)`) or disables BSFs, or `None` if it changes neither.
+    /// Returns `Some(true)` if the request enables the BSFs, `Some(false)` if it disables them, or `None` if
+    /// the BSF enable bit stays.
     pub const fn bsf_enable(&self) -> Option<bool> {
         if self.mask().bsf_enable() { Some(self.context.flags_pd_word().bsf_enable()) } else { None }
     }
 
-    /// Returns the number of the first written entry, if the request contains it. Earlier entries stay.
+    /// Returns the number of the first entry that the request writes, if it replaces only a part of the
+    /// entries. Earlier entries stay.
     pub const fn first_replaced(&self) -> Option<u64> {
         self.head.umr.first_entry()
     }
 
-    /// Returns the place of entries and BSFs in memory, or `None` if they are in the request, or there are
-    /// none.
+    /// Returns the pointer to entries and BSFs in memory, or `None` if they are in the request or if there
+    /// are none.
     pub fn pointer(&self) -> Option<&'a Klm> {
         if !by_pointer(self.control()) {
             return None;
@@ -184,15 +187,15 @@ impl<'a> Umr<'a> {
         Klm::ref_from_prefix(self.bytes.get(UMR_ENTRIES..)?).ok().map(|(pointer, _)| pointer)
     }
 
-    /// Returns the most bytes that entries in memory could map, for a list and for an interleaved layout. A
-    /// value is 0 if entries of its form are impossible.
+    /// Returns the largest numbers of bytes that the entries in memory can map: as a list, and as an
+    /// interleaved layout. A number is 0 if entries of this form are impossible.
     pub(super) fn room_in_memory(&self, device: &DeviceContext) -> (u64, u64) {
         let octowords = u64::from(self.control().klm_octowords.get());
         let most = device.entry_size.map_or(KlmEntry::MAX_BYTES, KsmEntrySize::bytes);
         let before = self.first_replaced().unwrap_or(0);
         let list = before.saturating_add(octowords).saturating_mul(most.into());
-        // An interleaved layout begins with its header, and repeats its entries. It can only be written as a
-        // whole.
+        // An interleaved layout begins with a header, and repeats its entries. A request can only write it as
+        // a whole.
         let cycle = octowords.saturating_sub(1) * u64::from(u16::MAX);
         match (device.entry_size, self.first_replaced()) {
             (None, None) => (list, cycle * u64::from(u32::MAX)),
@@ -200,8 +203,8 @@ impl<'a> Umr<'a> {
         }
     }
 
-    /// Returns the new layout, or `None` if the layout stays, or is in memory ([`Umr::pointer`]). The layout
-    /// stays if the request has neither entries nor a length.
+    /// Returns the new layout, or `None` if the layout stays, or if it is in memory ([`Umr::pointer`]). The
+    /// layout stays if the request has neither entries nor a length.
     ///
     /// Device and decoder recognize an interleaved layout by a code at the place of the first list entry's
     /// key. A list that begins with key 0x400 therefore reads as an interleaved layout.
@@ -225,7 +228,7 @@ impl<'a> Umr<'a> {
         Some(LayoutView::List(<[Klm]>::ref_from_bytes(whole).unwrap_or_default()))
     }
 
-    /// Iterates over the segments after the translation entries.
+    /// Iterates over the segments with BSFs.
     pub(super) fn bsfs(&self) -> impl Iterator<Item = Segment<'a>> + use<'a> {
         Segments::new(Opcode::UMR, QueueKind::Unknown, self.bytes).filter(|segment| {
             segment.offset >= UMR_ENTRIES
@@ -239,8 +242,8 @@ impl<'a> Umr<'a> {
         })
     }
 
-    /// Returns the first signature BSF, also that of a transaction, and its offset, or `None` if there is no
-    /// complete one.
+    /// Returns the first signature BSF and its offset, or `None` if there is no complete one. A BSF with a
+    /// CRC over a transaction is a signature BSF too.
     pub fn signature_bsf(&self) -> Option<(usize, &'a SignatureBsf)> {
         let segment = self.bsfs().find(|segment| segment.kind != SegmentKind::CryptoBsf)?;
         Some((segment.offset, SignatureBsf::ref_from_bytes(segment.bytes).ok()?))
@@ -252,7 +255,7 @@ impl<'a> Umr<'a> {
         Some((segment.offset, CryptoBsf::ref_from_bytes(segment.bytes).ok()?))
     }
 
-    /// Returns the PSVs of block signatures in the memory and the wire domain, or `None` without a signature
+    /// Returns the PSVs of block signatures in memory domain and wire domain, or `None` without a signature
     /// BSF.
     pub fn psvs(&self) -> Option<(PsvIndex, PsvIndex)> {
         let (_, bsf) = self.signature_bsf()?;
@@ -262,11 +265,12 @@ impl<'a> Umr<'a> {
         ))
     }
 
-    /// Returns the signature that the request writes, or `None` if the request writes none or an empty one.
+    /// Returns the block signature that the request writes, or `None` if the request writes none or an empty
+    /// BSF.
     ///
-    /// A copy mask that equals the automatic one has the same bytes as the automatic one. The result
-    /// therefore has a copy mask only if it differs from the automatic one. Compare signatures by
-    /// [`BlockSignature::effective_copy_mask`].
+    /// A copy mask of the user may equal the automatic one, and then has the same bytes. The result therefore
+    /// contains a copy mask only if it differs from the automatic one.
+    /// [`BlockSignature::effective_copy_mask`] returns the mask in both cases.
     ///
     /// # Errors
     /// The finding that makes the signature unreadable.
@@ -277,10 +281,10 @@ impl<'a> Umr<'a> {
 
     /// Returns the change of the mkey's signature.
     ///
-    /// The result is the effect of the request, not the user's configuration. A request that keeps the
-    /// signature of an mkey with crypto writes the signature again, so the result is `Set`. For a request
-    /// that disables BSFs, the result is `Reset`, even if there was no signature. A digest is always returned
-    /// as one over a transaction, even if the PSV is the mkey's own.
+    /// The result is the effect of the request, which may differ from the user's configuration. A request
+    /// that keeps the signature of an mkey with crypto writes the signature again, so the result is `Set`.
+    /// For a request that disables BSFs, the result is `Reset`, even if there was no signature. The span of a
+    /// digest is always `Transaction`, even if the PSV is the mkey's own.
     ///
     /// # Errors
     /// The finding that makes the signature unreadable.
@@ -297,7 +301,7 @@ impl<'a> Umr<'a> {
     }
 
     /// Returns the crypto properties that the request writes, or `None` if the request writes none. The
-    /// engine determines the byte order of the tweak.
+    /// AES-XTS engine determines the byte order of the tweak.
     ///
     /// # Errors
     /// The finding that makes the properties unreadable.
@@ -306,7 +310,8 @@ impl<'a> Umr<'a> {
         crypto(offset, bsf, engine).map(Some)
     }
 
-    /// Returns the bytes of a data unit of AES-XTS, or `None` without a crypto BSF, or for an unknown unit.
+    /// Returns the length in bytes of a data unit of AES-XTS, or `None` without a crypto BSF or for an
+    /// unknown selector.
     pub fn data_unit(&self) -> Option<u32> {
         self.crypto_bsf().and_then(|(_, bsf)| unit_bytes(bsf.data_unit_selector))
     }
@@ -321,7 +326,8 @@ impl<'a> Umr<'a> {
     }
 }
 
-/// Returns how many entries of a list the length covers. Drivers leave older entries behind them.
+/// Returns how many entries of a list are needed for `length` bytes. The rest may be older entries, which
+/// drivers leave behind the used ones.
 pub(super) fn used_entries(entries: &[Klm], length: Option<u64>) -> usize {
     let Some(length) = length else { return entries.len() };
     let mut sum = 0;
@@ -338,7 +344,7 @@ pub(super) fn used_entries(entries: &[Klm], length: Option<u64>) -> usize {
 pub(super) struct DomainView<'a> {
     /// `wire` or `memory`.
     pub(super) name: &'static str,
-    /// Block size selector; 0 if the domain has no signature.
+    /// Block size selector of the domain; 0 if the domain has no signature.
     pub(super) selector: u8,
     pub(super) selector_at: usize,
     pub(super) bfs_psv: BfsPsv,
@@ -348,7 +354,7 @@ pub(super) struct DomainView<'a> {
 }
 
 impl DomainView<'_> {
-    /// Reads the domain. Returns `None` if the domain has no signature.
+    /// Decodes the domain. Returns `None` if the domain has no signature.
     pub(super) fn read(&self) -> Result<Option<Domain>, Finding> {
         let wire = self.name == "wire";
         if self.selector == 0 {
@@ -396,10 +402,11 @@ impl DomainView<'_> {
     }
 }
 
-/// Returns the memory and the wire domain of a BSF, uninterpreted.
+/// Returns the parts of a BSF that belong to memory domain and wire domain, in this order and before
+/// decoding.
 pub(super) fn domains(offset: usize, bsf: &SignatureBsf) -> [DomainView<'_>; 2] {
-    // If both domains have the same structure, the wire byte is a copy mask, and the memory selector counts
-    // for both domains.
+    // If both domains have the same block structure, the byte `wire` is a copy mask, and the selector
+    // `memory` counts for both domains.
     let same = BsfSize::from_bits(bsf.bsf_size_sbs).same_block_structure();
     let memory_at = offset + offset_of!(SignatureBsf, memory);
     let memory = DomainView {
@@ -423,7 +430,7 @@ pub(super) fn domains(offset: usize, bsf: &SignatureBsf) -> [DomainView<'_>; 2] 
     [memory, wire]
 }
 
-/// Reads a signature BSF. Returns `None` for an empty one.
+/// Decodes the block signature in a signature BSF. Returns `None` for an empty BSF.
 fn signature(offset: usize, bsf: &SignatureBsf) -> Result<Option<BlockSignature>, Finding> {
     let [memory, wire] = domains(offset, bsf);
     let block = match (memory.read()?, wire.read()?) {

@@ -1,4 +1,4 @@
-//! Rules for BSFs, and for the signatures of blocks.
+//! Rules for the BSFs of a UMR, and for block signatures.
 
 use super::super::device_context::DeviceContext;
 use super::super::finding::{Finding, Problem};
@@ -47,8 +47,8 @@ pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'
     }
 }
 
-/// Returns the value that could be read. Reports the finding otherwise, except for an unknown code, which the
-/// generic rules report at any place.
+/// Returns the value of a successful read. Reports the finding of a failed one, except for an unknown code,
+/// which the rules for all fields report.
 fn known<T>(read: Result<Option<T>, Finding>, report: &mut Report<'_>) -> Option<T> {
     read.unwrap_or_else(|finding| {
         if !matches!(finding.problem, Problem::UnknownCode { .. }) {
@@ -58,7 +58,7 @@ fn known<T>(read: Result<Option<T>, Finding>, report: &mut Report<'_>) -> Option
     })
 }
 
-/// Returns how much of the mkey's memory is data, or `None` if its blocks are not whole.
+/// Returns how many of the `length` bytes that an mkey maps are data, or `None` if they are not whole blocks.
 fn data_bytes(signature: &BlockSignature, length: u64) -> Option<u64> {
     match signature.memory_domain() {
         Some(memory) => BlockSignature::memory(memory).wire_bytes(length),
@@ -88,7 +88,7 @@ fn sizes(umr: &Umr<'_>, report: &mut Report<'_>) {
     for segment in umr.bsfs() {
         let found = BsfSize::from_bits(segment.bytes.first().copied().unwrap_or_default()).size();
         let crypto = segment.kind == SegmentKind::CryptoBsf;
-        // A BSF for a transaction may have the extended size, which is shorter.
+        // The only BSF of a transaction may also have the extended size, which is shorter.
         let extended =
             segment.kind == SegmentKind::TransactionBsf && found == BsfSize::EXTENDED && count == 1;
         let wrong = found != wanted && !extended;
@@ -145,7 +145,7 @@ fn signature_bsf(
     }
 }
 
-/// Returns the property of a domain that the device does not know, or `None`.
+/// Returns the name of a domain's property that the device does not know, or `None` if it knows all.
 fn missing(domain: &Domain, capabilities: &SignatureCapabilities) -> Option<&'static str> {
     match (domain.signature, domain.block_size) {
         (Signature::Crc32c(_), _) if !capabilities.crc32c => Some("CRC-32C"),
@@ -155,7 +155,7 @@ fn missing(domain: &Domain, capabilities: &SignatureCapabilities) -> Option<&'st
     }
 }
 
-/// Checks that format, PSV and inline section of a domain agree.
+/// Checks that block format, PSV and inline section of a domain agree.
 fn check_domain(view: &DomainView<'_>, report: &mut Report<'_>) {
     let domain = view.name;
     let valid = InlineValid::from_bits(view.inline.vld_refresh.get()).valid();

@@ -1,4 +1,4 @@
-//! Rules for AES-XTS.
+//! Rules for the crypto BSF of a UMR.
 
 use super::super::crypto::unit_bytes;
 use super::super::device_context::DeviceContext;
@@ -29,13 +29,13 @@ pub(super) fn check(
     unit(offset, bsf, protected, device, report);
 }
 
-/// Checks that the order of signatures and cipher exists.
+/// Checks that the man page's table has the order of signatures and cipher.
 fn order(offset: usize, bsf: &CryptoBsf, protected: &Protected, report: &mut Report<'_>) {
     let memory = protected.blocks.as_ref().and_then(BlockSignature::memory_domain);
     let wire = protected.blocks.as_ref().and_then(BlockSignature::wire_domain);
     let order = EncryptionOrder(bsf.enc_order);
     let at = offset + offset_of!(CryptoBsf, enc_order);
-    // The signature for which the man page's table has no row with this order.
+    // The domain whose signature the man page's table does not combine with this order.
     let hole = match order {
         EncryptionOrder::RAW_WIRE => memory,
         EncryptionOrder::RAW_MEMORY => wire,
@@ -91,7 +91,7 @@ fn unit(
     tweak(offset, bsf, length.div_ceil(u64::from(unit)), device, report);
 }
 
-/// Checks that the upper half of the tweak does not change within a number of data units.
+/// Checks that the upper half of the tweak is the same in all `units` data units.
 fn tweak(offset: usize, bsf: &CryptoBsf, units: u64, device: &DeviceContext, report: &mut Report<'_>) {
     let tweak_at = offset + offset_of!(CryptoBsf, xts_initial_tweak);
     // The tweak of the last unit is that of the first one plus the number of units before the last.

@@ -1,4 +1,4 @@
-//! Rules that find faults which a device would refuse, and other oddities.
+//! The rules that find faults in requests: those that a device refuses, and unusual values.
 
 mod bsf;
 mod crypto;
@@ -23,7 +23,7 @@ use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES};
 use core::mem::offset_of;
 use report::Report;
 
-/// Offsets of the opcode modifier, the block index, the opcode and the size in the control segment.
+/// Offsets in the control segment: opcode modifier, block number, opcode, queue pair and size.
 const OPMOD_AT: usize = 0;
 const INDEX_AT: usize = 1;
 const OPCODE_AT: usize = 3;
@@ -31,13 +31,13 @@ const QPN_AT: usize = 4;
 const DS_AT: usize = 7;
 
 impl WorkRequest<'_> {
-    /// Reports faults that a device would refuse, and other oddities.
+    /// Passes each finding about the request to `report`: faults that a device refuses, and unusual values.
     pub fn findings(&self, device: &DeviceContext, mut report: impl FnMut(Finding)) {
         request(self, device, &mut report);
     }
 
     /// Returns the first finding for which the device refuses the request, or `None`. The device may also
-    /// refuse the request for reasons that are not known here.
+    /// refuse the request for reasons that this module does not know.
     pub fn refusal(&self, device: &DeviceContext) -> Option<Finding> {
         let mut first = None;
         self.findings(device, |finding| {
@@ -48,7 +48,7 @@ impl WorkRequest<'_> {
         first
     }
 
-    /// Returns the severity of the worst finding, or `None` without a finding.
+    /// Returns the severity of the worst finding, or `None` if there is no finding.
     pub fn worst(&self, device: &DeviceContext) -> Option<Severity> {
         let mut worst = None;
         self.findings(device, |finding| worst = worst.max(Some(finding.severity())));
@@ -56,7 +56,7 @@ impl WorkRequest<'_> {
     }
 }
 
-/// Checks a request.
+/// Applies all rules to a request.
 fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn FnMut(Finding)) {
     let report = &mut Report(report);
     if matches!(request.body(), Body::Unwritten) {
@@ -65,7 +65,7 @@ fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn F
     control(request, report);
     place(request, report);
     fields(request, report);
-    // Missing parts cannot be judged.
+    // The other rules need all parts of the request.
     if request.is_truncated() {
         return;
     }
@@ -87,7 +87,7 @@ fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn F
     report.when(kind_missing, OCTOWORD_BYTES, Problem::QueueKindMissing);
 }
 
-/// Checks that the request continues the requests before it in a ring.
+/// Checks that block number and queue pair of the request continue those of the requests before it in a ring.
 fn place(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     let (place, control) = (request.place(), request.control());
     if let Some(wanted) = place.index {
@@ -128,7 +128,7 @@ fn control(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     } else {
         report.when(opmod != 0 && !has_modifier(opcode), OPMOD_AT, Problem::UnexpectedOpmod { opmod });
     }
-    // Queues without request signatures leave the byte 0, so 0 is not checked.
+    // On queues without WQE signatures the byte is 0, so only other values are checked.
     let found = control.signature;
     let others = bytes.iter().fold(0, |sum, byte| sum ^ byte) ^ found;
     let computed = !others;
@@ -137,7 +137,7 @@ fn control(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     report.when(wrong, at, Problem::WqeSignature { found, computed });
 }
 
-/// Returns whether the operation of requests with this opcode depends on the opcode modifier.
+/// Returns whether requests with this opcode use the opcode modifier.
 const fn has_modifier(opcode: Opcode) -> bool {
     matches!(
         opcode,
@@ -154,8 +154,8 @@ const fn has_modifier(opcode: Opcode) -> bool {
     )
 }
 
-/// Returns how many octowords the parts of the request need, or `None` if the parts do not determine the
-/// size.
+/// Returns the size in octowords that follows from the parts of the request, or `None` if the parts allow
+/// several sizes.
 fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
     let bytes = request.bytes();
     match request.opcode() {
@@ -177,14 +177,15 @@ fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
         opcode => {
             let head = heads(opcode, request.queue(), bytes)?.end() / OCTOWORD_BYTES;
             let whole = bytes.len() / OCTOWORD_BYTES;
-            // Any number of data segments may follow. The check of data segments finds inline data that is
-            // cut off.
+            // Any number of data segments may follow the fixed part. Inline data that is cut off is found by
+            // the rules for data segments.
             (whole < head).then_some(head)
         }
     }
 }
 
-/// Checks each field against the tables: reserved bytes, unknown bits, and unknown codes.
+/// Checks each field against the tables: reports reserved bytes that are not 0, unknown bits and unknown
+/// codes.
 fn fields(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     for field in request.fields() {
         let name = field.name;

@@ -1,23 +1,24 @@
-//! Values that the rules for the BSFs of a UMR share.
+//! Values and a rule that the rules for the different BSFs of a UMR share.
 
 use super::super::finding::Problem;
 use super::super::transaction::TransactionCrc;
 use super::report::Report;
 use crate::mkey::BlockSignature;
 
-/// Signatures and length of a UMR, as far as they can be read.
+/// Signatures and length that a UMR gives an mkey, as far as they can be read.
 pub(super) struct Protected {
-    /// The signatures of blocks.
+    /// The block signatures.
     pub(super) blocks: Option<BlockSignature>,
     /// The CRC over a transaction.
     pub(super) transaction: Option<TransactionCrc>,
-    /// Bytes of memory behind the mkey.
+    /// Number of bytes that the mkey maps.
     pub(super) length: Option<u64>,
-    /// Bytes of data in that memory.
+    /// Number of data bytes among the mapped bytes.
     pub(super) data: Option<u64>,
 }
 
-/// Checks that a raw data size is all ones, or the exact length, with or without the signatures in memory.
+/// Checks that the field `raw_data_size` is all ones, or the exact length with or without the signatures in
+/// memory. `offset` is that of the field.
 pub(super) fn raw_size(offset: usize, size: u32, protected: &Protected, report: &mut Report<'_>) {
     let Some(length) = protected.length else { return };
     let exact = [Some(length), protected.data].contains(&Some(u64::from(size)));

@@ -1,8 +1,8 @@
-//! The receiver of findings.
+//! The type through which the rules report findings.
 
 use super::super::finding::{Finding, Problem};
 
-/// Passes findings to the caller.
+/// Passes findings to a function of the caller.
 pub(super) struct Report<'r>(pub(super) &'r mut dyn FnMut(Finding));
 
 impl Report<'_> {

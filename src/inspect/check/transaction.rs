@@ -1,4 +1,4 @@
-//! Rules for CRCs over transactions. The only source is the code of drivers (SPDK,
+//! Rules for CRCs over transactions. The only source of these rules is the code of drivers (SPDK,
 //! `mlx5_set_umr_sig_bsf_seg`).
 
 use super::super::finding::Problem;

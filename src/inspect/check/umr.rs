@@ -1,4 +1,4 @@
-//! Rules for requests that change an mkey: masks, sizes, layouts.
+//! Rules for UMRs: flags, masks, sizes and layouts.
 
 use super::super::device_context::DeviceContext;
 use super::super::finding::Problem;
@@ -23,7 +23,7 @@ const CONTEXT_AT: usize = WQEBB_BYTES;
 const TAG_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, qpn_mkey) + 3;
 pub(super) const LEN_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, len);
 
-/// Flags without a meaning.
+/// The flags of a UMR control segment that have no meaning.
 pub(super) const RESERVED_FLAGS: u64 = 0b111;
 
 /// Checks a UMR.
@@ -62,7 +62,7 @@ fn flags(umr: &Umr<'_>, report: &mut Report<'_>) {
     report.when(ragged, KLM_OCTOWORDS_AT, Problem::EntriesNotPadded { octowords });
 }
 
-/// Checks that each field with a value has its mask bit, and the reverse.
+/// Checks that the mask selects each field that has a value, and only these fields.
 fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     let (mask, context) = (umr.mask(), umr.context());
     let flags_pd = context.flags_pd_word();
@@ -76,7 +76,7 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     let partial = rights.iter().any(|bit| *bit) && !rights.iter().all(|bit| *bit);
     report.when(partial, MASK_AT, Problem::PartialAccessMask);
 
-    // Each row: mask bit, whether the field has a value, offset, name.
+    // Each row has the mask bit, whether the field has a value, the offset of the field, and its name.
     let at = |field| CONTEXT_AT + field;
     let pairs = [
         (mask.free(), context.free != 0, at(offset_of!(MkeyContext, free)), "free"),
@@ -104,8 +104,8 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
         report.when(given && !masked, offset, Problem::FieldWithoutMask { name });
     }
 
-    // Bits that this library never sets. The generic rule knows their names, and therefore does not report
-    // them.
+    // These bits of the mask are never set by this library. The rule for unknown bits does not report them,
+    // because they have names.
     let unusual = [
         (1, "PAGE_SIZE"),
         (7, "PD"),
@@ -132,7 +132,7 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     report.when(binds && signed, qpn_at, Problem::BoundWithSignature);
 }
 
-/// Checks that a configuration is complete. Invalidations are not checked.
+/// Checks that a UMR that configures an mkey has all necessary parts.
 fn configuration(umr: &Umr<'_>, report: &mut Report<'_>) {
     let mask = umr.mask();
     report.when(!mask.free(), MASK_AT, Problem::MaskMissing { name: "FREE" });
@@ -152,7 +152,7 @@ fn configuration(umr: &Umr<'_>, report: &mut Report<'_>) {
 fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
     let octowords = umr.control().klm_octowords.get();
     let length = umr.length();
-    // The length includes the entries before the first written one.
+    // The length of the mkey includes the entries before the first one that the UMR writes.
     let before = umr.first_replaced().unwrap_or(0);
     if let (Some(_), Some(length)) = (umr.pointer(), length) {
         let (list, interleaved) = umr.room_in_memory(device);
@@ -174,9 +174,9 @@ fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
         (LayoutView::List(entries), None) => {
             list(entries, octowords, length.filter(|_| before == 0), report);
         }
-        // The mkey knows the length of a page.
+        // The mkey holds the length of a page, so the length of the list cannot be checked.
         (LayoutView::Pages(_), _) => {}
-        // The mkey knows the length of each entry, so the lengths in the entries do not count.
+        // The mkey holds the length of each entry, so the length fields of the entries do not count.
         (LayoutView::List(entries), Some(size)) => {
             let sum = before.saturating_add(entries.len() as u64).saturating_mul(size.bytes().into());
             length_of_list(sum, length, report);
@@ -192,7 +192,7 @@ fn list(entries: &[Klm], octowords: u16, length: Option<u64>, report: &mut Repor
         report.at(UMR_ENTRIES + offset_of!(StridedHeader, op), Problem::StridedOpcode { op });
         return;
     }
-    // Entries without lengths belong to an mkey for entries of one length, which the mkey knows.
+    // If no entry has a length, the mkey must be one that holds the length of all entries.
     if length.is_none() && entries.iter().all(|entry| entry.byte_count.get() == 0) {
         return;
     }
@@ -206,15 +206,15 @@ fn list(entries: &[Klm], octowords: u16, length: Option<u64>, report: &mut Repor
     length_of_list(sum, length, report);
 }
 
-/// Checks the length of an mkey, if the request writes it, against the bytes that the entries of a list map.
+/// Checks that the length of an mkey, if the request writes it, equals the `sum` of bytes that a list maps.
 fn length_of_list(sum: u64, length: Option<u64>, report: &mut Report<'_>) {
     let Some(length) = length else { return };
     report.when(sum < length, LEN_AT, Problem::ListTooShort { sum, length });
     report.when(sum > length, LEN_AT, Problem::ListTooLong { sum, length });
 }
 
-/// Returns the opcode of a mistaken header: the first entry fits the header of an interleaved layout in all
-/// numbers except the opcode, and does not fit a list.
+/// Returns the code of what seems to be the header of an interleaved layout with a wrong code. The first
+/// entry then fits such a header in all other numbers, and does not fit a list.
 fn mistaken_header(entries: &[Klm], octowords: u16, length: Option<u64>) -> Option<u32> {
     let first = entries.first()?;
     let header = StridedHeader::ref_from_bytes(first.as_bytes()).ok()?;

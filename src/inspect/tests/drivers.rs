@@ -1,5 +1,5 @@
-//! Requests as the drivers of DPDK and SPDK write them. The drivers run on hardware, so no request may be
-//! called suspicious.
+//! Tests of requests as the drivers of DPDK and SPDK write them. The drivers run on hardware, so `inspect`
+//! must call none of these requests suspicious.
 //!
 //! The bytes are assembled field by field, after reading `drivers/crypto/mlx5` of DPDK 22.11 and 38f72e50,
 //! `lib/mlx5` and `module/accel/mlx5` of SPDK 3230130e, and `lib/mlx5` of NVIDIA's SPDK v24.01.4.
@@ -9,7 +9,7 @@ use super::std::string::{String, ToString};
 use super::std::vec::Vec;
 use super::*;
 
-/// The key of DPDK's mkeys has tag 0, the key of SPDK's has tag 0x42.
+/// Keys of the mkeys that DPDK and SPDK configure, with tags 0 and 0x42.
 const DPDK_KEY: u32 = 0x0000_1200;
 const SPDK_KEY: u32 = 0x0000_1342;
 const LKEY: u32 = 0x0056_7800;
@@ -18,13 +18,14 @@ const UMR: u8 = 0x25;
 const WRITE: u8 = 0x08;
 const READ: u8 = 0x10;
 
-/// Completion flags: only for the first error, always. Fence flags: small, strong.
+/// Flags of a control segment. Completion: `QUIET` only for the first error, `SIGNALLED` always. Fence:
+/// `SMALL` and `STRONG`.
 const QUIET: u8 = 1 << 2;
 const SIGNALLED: u8 = 2 << 2;
 const SMALL: u8 = 1 << 5;
 const STRONG: u8 = 3 << 5;
 
-/// Mask bits.
+/// Bits of the mkey mask.
 const LEN: u64 = 1;
 const SIG_ERR: u64 = 1 << 9;
 const FREE: u64 = 1 << 29;
@@ -37,7 +38,7 @@ pub(super) fn control(opcode: u8, octowords: u8, flags: u8, imm: u32) -> Vec<u8>
     joined(&[&[0, 0, 7, opcode, 0, 0x01, 0x23, octowords, 0, 0, 0, flags], &imm.to_be_bytes()])
 }
 
-/// Returns the rest of a UMR's first block.
+/// Returns a UMR control segment.
 pub(super) fn umr_control(flags: u8, entries: u16, bsf: u16, mask: u64) -> Vec<u8> {
     joined(&[&[flags, 0, 0, 0], &entries.to_be_bytes(), &bsf.to_be_bytes(), &mask.to_be_bytes(), &[0; 32]])
 }
@@ -47,7 +48,7 @@ pub(super) fn context(length: u64, counted: bool) -> Vec<u8> {
     joined(&[&[0; 12], &[u8::from(counted) << 2, 0, 0, 0], &[0; 8], &length.to_be_bytes(), &[0; 32]])
 }
 
-/// Returns an entry of a list, or a data segment, which have the same form.
+/// Returns an entry of a list, or a data segment: both have the same form.
 pub(super) fn segment(length: u32, key: u32, address: u64) -> Vec<u8> {
     joined(&[&length.to_be_bytes(), &key.to_be_bytes(), &address.to_be_bytes()])
 }
@@ -65,7 +66,7 @@ pub(super) fn crypto_bsf(size: u8, order: u8, raw: u32, unit: u8, tweak: [u8; 16
     ])
 }
 
-/// Checks each request, and returns the requests in words.
+/// Checks that no request is suspicious for any of the devices, and returns the requests in words.
 fn in_words(requests: &[Vec<u8>], devices: &[DeviceContext]) -> Vec<String> {
     let shown = |bytes: &Vec<u8>| {
         let request = parse(bytes);
@@ -89,10 +90,11 @@ const SINGLE: DeviceContext = DeviceContext { engine: Some(XtsEngine::SingleBloc
 const ANY: &[DeviceContext] = &[DeviceContext::UNKNOWN, MULTI];
 const ALL: &[DeviceContext] = &[DeviceContext::UNKNOWN, MULTI, SINGLE];
 
-/// The first tweak of an application.
+/// The tweak of the first data unit.
 const IV: [u8; 16] = *b"0123456789abcdef";
 
-/// Returns DPDK's UMR with room for eight entries. Entries of earlier operations stay behind the used ones.
+/// Returns DPDK's UMR with room for eight entries. Behind the used entries stand entries of earlier
+/// operations.
 fn dpdk_umr(order: u8, unit: u8, length: u32, entries: [&[u8]; 3]) -> Vec<u8> {
     joined(&[
         &control(UMR, 20, QUIET, DPDK_KEY),
@@ -115,7 +117,7 @@ fn dpdk_configures_the_length_and_leaves_old_entries() {
         &[
             dpdk_umr(3, 1, 512, [&one, &old, &older]),
             dpdk_umr(2, 1, 512, [&one, &[0; 16], &[0; 16]]),
-            // The remaining room in a set of blocks is room for entries.
+            // DPDK makes all remaining room of the request room for entries.
             joined(&[
                 &control(UMR, 28, QUIET, DPDK_KEY),
                 &umr_control(0x80, 16, 4, LEN),
@@ -152,8 +154,8 @@ fn dpdk_writes_through_the_mkey_and_fills_up_with_a_nop() {
         &[0; 4],
         &segment(512, LKEY, 0x1_7d00_0000),
     ]);
-    // Only opcode and size of the NOP are new. The other bytes are an old data segment, whose address now
-    // stands in the flags.
+    // DPDK has written only opcode and size of the NOP. The other bytes are an old data segment, whose
+    // address now stands at the place of the flags.
     let nop = joined(&[
         &[0, 0, 8, 0, 0, 0x01, 0x23, 8],
         &0x0000_0011_7d00_1200_u64.to_be_bytes(),
@@ -168,8 +170,8 @@ fn dpdk_writes_through_the_mkey_and_fills_up_with_a_nop() {
     assert_eq!(words[1], "NOP");
 }
 
-/// AES-GCM of DPDK: entries by pointer, a request that lets the other queue continue, and the operation
-/// itself.
+/// DPDK's AES-GCM posts a UMR with entries by pointer, a request that lets another queue continue, and the
+/// operation itself.
 #[test]
 fn dpdk_points_to_entries_in_memory() {
     // The mkey context repeats queue pair and tag, although the mask does not select them.
@@ -193,7 +195,7 @@ fn dpdk_points_to_entries_in_memory() {
     assert_eq!(words[1], "SEND_ENABLE, small fence");
 }
 
-/// Returns SPDK's UMR with `pieces` pieces of memory, `length` bytes together.
+/// Returns SPDK's UMR over `pieces` pieces of memory with `length` bytes together.
 fn spdk_umr(pieces: u32, length: u32, mask: u64, counted: bool, bsfs: &[u8]) -> Vec<u8> {
     let room = pieces.next_multiple_of(4);
     let octowords = 8 + room as usize + bsfs.len() / 16;
@@ -243,12 +245,13 @@ fn spdk_encrypts_without_enabling_the_bsf() {
     assert!(words[4].starts_with(text), "{}", words[4]);
     let in_place = spdk_read(SMALL | SIGNALLED, 0, &[segment(512, LKEY, 0x2000_0000_0000)]);
     let next = spdk_read(QUIET, 0, &[segment(512, LKEY, 0x2000_0000_0000)]);
-    // A UMR without BSFs, for a copy.
+    // SPDK uses a UMR without BSFs for a plain copy.
     let plain = spdk_umr(5, 70_000, 0, false, &[]);
     in_words(&[in_place, next, plain], ALL);
 }
 
-/// Returns a BSF for a transaction: bits of the extension, then format and PSV of wire and memory.
+/// Returns a signature BSF with a CRC over a transaction. `bits` are the `TransactionBits`; `wire` and
+/// `memory` hold format and PSV of a domain.
 pub(super) fn transaction_bsf(size: u8, raw: u32, bits: u32, wire: u32, memory: u32) -> Vec<u8> {
     joined(&[
         &[size << 6, 0xff, 0, 0],
@@ -262,12 +265,13 @@ pub(super) fn transaction_bsf(size: u8, raw: u32, bits: u32, wire: u32, memory: 
     ])
 }
 
-/// Returns a UMR over 4096 bytes in two pieces, with a CRC that begins and ends there.
+/// Returns a UMR over 4096 bytes in two pieces, with a CRC that begins and ends with this mkey.
 pub(super) fn spdk_transaction() -> Vec<u8> {
     spdk_umr(2, 4096, SIG_ERR, true, &transaction_bsf(1, 4096, 0x3000_0000, 0x4000_0022, 0))
 }
 
-/// Returns the same UMR in NVIDIA's form with AES-XTS. The data on the wire is encrypted.
+/// Returns the UMR of [`spdk_transaction`] in the form of NVIDIA's SPDK, with AES-XTS. The data on the wire
+/// is encrypted.
 pub(super) fn spdk_encrypted_transaction() -> Vec<u8> {
     let crypto = crypto_bsf(3, 2, 4096, 1, lba(false), 0);
     spdk_umr(
@@ -289,14 +293,15 @@ fn spdk_makes_a_crc_over_a_transaction() {
             spdk_umr(16, 4096, SIG_ERR, true, &crc(4096, 0x2000_0000, zeros)),
             spdk_umr(1, 777, SIG_ERR, true, &crc(777, 0, zeros)),
             spdk_umr(4, 100, SIG_ERR, false, &crc(100, 0x1000_0000, zeros)),
-            // The SET_PSV after an error.
+            // After an error, SPDK posts this SET_PSV.
             joined(&[
                 &control(0x20, 2, QUIET, 0),
                 &0x22_u32.to_be_bytes(),
                 &[0; 4],
                 &0x1234_5678_0000_0000_u64.to_be_bytes(),
             ]),
-            // First the data with the CRC, then the CRC alone, at the offset after the data.
+            // The first request reads the data with the CRC. The second reads the CRC alone, at the offset
+            // after the data.
             spdk_read(STRONG | SIGNALLED, 0, &[segment(4096, LKEY, 0x5000), segment(4, LKEY, 0x9000)]),
             spdk_read(STRONG | SIGNALLED, 100, &[segment(4, LKEY, 0x9000)]),
         ],
@@ -320,11 +325,11 @@ fn spdk_makes_a_crc_over_a_transaction() {
     }
 }
 
-/// NVIDIA's SPDK: the two forms of a transaction with AES-XTS.
+/// NVIDIA's SPDK has two forms of a transaction with AES-XTS: the ciphertext is on the wire, or in memory.
 #[test]
 fn a_transaction_with_aes_xts_has_two_forms() {
     let in_memory = transaction_bsf(3, 4096, 0x0300_0000, 0, 0x4000_0022);
-    // The low half of the tweak is the number of the data unit, the high half has all ones.
+    // The low half of the tweak is the number of the data unit, the high half is all ones.
     let tweak = (u128::from(u64::MAX) << 64 | 0x1234).to_be_bytes();
     let bsfs = |signature: &[u8], order| joined(&[signature, &crypto_bsf(3, order, 4096, 1, tweak, 0)]);
     let words = in_words(
@@ -349,9 +354,9 @@ const SIZE: KsmEntrySize = match KsmEntrySize::new(4096) {
     Err(_) => panic!(),
 };
 
-/// The kernel's network driver replaces entries of an mkey with entries of one length (`build_ksm_umr` of
-/// 6.12). An entry has key and address, but no length. The context is empty, and the mask has only the free
-/// bit.
+/// The kernel's network driver replaces entries of an mkey whose entries all have one length (`build_ksm_umr`
+/// of Linux 6.12). An entry has key and address, but no length. The mkey context is empty, and the mask has
+/// only the free bit.
 #[test]
 fn the_kernel_replaces_entries_of_one_length() {
     let update = |mask, length: u64| {
@@ -370,7 +375,7 @@ fn the_kernel_replaces_entries_of_one_length() {
         words(&update(FREE, 0)),
         "UMR configure mkey 0x000014/00: from entry 8 on, list of 4 entries of 4096 bytes each, length kept"
     );
-    // If no entry has a length, the mkey must know one, even if the caller does not name it.
+    // If no entry has a length, the mkey must hold the length, even if the device context does not name it.
     assert_eq!(parse(&update(FREE, 0)).worst(&DeviceContext::UNKNOWN), Some(Severity::Note));
     let one = patched(update(FREE, 0), 128, &64_u32.to_be_bytes());
     assert_eq!(parse(&one).worst(&DeviceContext::UNKNOWN), Some(Severity::Suspicious));
@@ -396,7 +401,8 @@ fn a_length_that_no_list_in_memory_can_map_is_suspicious() {
             &segment(0, LKEY, 0x1_8000_0000),
         ])
     };
-    // Only a list maps each entry once. An interleaved layout repeats its streams, here three of 65535 bytes.
+    // A list maps each entry once. An interleaved layout repeats its streams, here three of 65,535 bytes, so
+    // it may map more.
     let interleaved = 3 * 0xffff * 0xffff_ffff;
     for (device, octowords, most) in [(DeviceContext::UNKNOWN, 4, interleaved), (KSM, 8, 8 * 4096)] {
         let suspicion = |length| {

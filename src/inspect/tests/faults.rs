@@ -1,4 +1,4 @@
-//! Each fault is found, and valid requests have no findings.
+//! Tests that each fault is found, and that valid requests have no findings.
 
 use super::cqe::{CompletionEntry, EntryKind};
 use super::drivers::{context, control, segment, spdk_encrypted_transaction, spdk_transaction, umr_control};
@@ -19,7 +19,7 @@ fn good_requests_have_no_findings() {
     }
 }
 
-/// The severities that other tests rely on, and the severities of oddities that drivers write.
+/// Checks the severities that other tests rely on, and those of unusual values that drivers write.
 #[test]
 fn what_devices_refuse_is_told_from_what_drivers_do() {
     use Problem::*;
@@ -37,8 +37,8 @@ fn what_devices_refuse_is_told_from_what_drivers_do() {
     }
 }
 
-/// A function that returns a request, an offset, the bytes to write there, and the offset and kind of the
-/// expected problem.
+/// A fault: a function that returns a valid request, the offset and the bytes that make it faulty, and the
+/// offset and kind of the expected problem.
 type Case = (fn() -> Vec<u8>, usize, &'static [u8], usize, Problem);
 
 #[test]
@@ -203,7 +203,8 @@ fn each_fault_is_found() {
     }
 }
 
-/// Returns the request of [`full`], with masks that have bits for more bytes than a CRC32C has.
+/// Returns the request of [`full`] with CRC32Cs, and with masks that have bits for more bytes than a CRC32C
+/// has.
 fn short_masks() -> Vec<u8> {
     let both = BlockSignature::both(CRC32C, CRC32C).with_check_mask(0xf1);
     full_with(both.with_copy_mask(0x33).unwrap(), CRYPTO)
@@ -229,7 +230,7 @@ fn pointed() -> Vec<u8> {
     [control(0x25, 9, 8, 0x1234), umr_control(0, 8, 0, 1), context(100, false), pointer].concat()
 }
 
-/// Returns a layout of four streams, which fill two blocks with the header.
+/// Returns a request with a layout of four streams. Header and streams take two blocks.
 fn streams() -> Vec<u8> {
     let entry = |address| InterleavedEntry { address, bytes: 8, skip: 0, key: REGION };
     let entries = [0x1000, 0x2000, 0x3000, 0x4000].map(entry);
@@ -261,7 +262,7 @@ fn entries_are_replaced_in_blocks_of_four() {
     assert_eq!(problems(&replacing(4), &DeviceContext::UNKNOWN).len(), 2, "and the mask lacks two bits");
 }
 
-/// The upper bits of the offset stand behind the mask.
+/// The upper bits of a translation offset have a field of their own, behind the mask.
 #[test]
 fn m84_offsets_of_more_than_16_bits_are_read() {
     let upper = |mut bytes: Vec<u8>, upper: u32| {
@@ -289,7 +290,7 @@ fn m84_offsets_of_more_than_16_bits_are_read() {
     assert_eq!(found(&bytes), at(UMR + 16, Problem::OffsetWithoutFlag { upper: 3 }));
 }
 
-/// A list that grows has the length of all its entries.
+/// If a UMR makes a list longer, the length in the request is that of the whole list.
 #[test]
 fn m84_the_length_behind_an_offset_is_that_of_the_whole_list() {
     let entries: Vec<u8> = (0..4).flat_map(|number| segment(64, 0x0056_7800, number << 12)).collect();
@@ -309,21 +310,21 @@ fn m84_the_length_behind_an_offset_is_that_of_the_whole_list() {
     assert!(words.contains("from entry 4 on, list of 4 entries, "), "{words}");
 }
 
-/// A function that returns a request, an offset, the bytes to write there, and a similar problem that must
-/// not be found.
+/// A harmless value: a function that returns a request, the offset and the bytes of the value, and a similar
+/// problem that must not be found.
 type Harmless = (fn() -> Vec<u8>, usize, &'static [u8], fn(&Problem) -> bool);
 
 #[test]
 fn what_only_looks_like_a_fault_is_none() {
     use Problem::*;
     let cases: &[Harmless] = &[
-        // Only one of the escape flags is set.
+        // Only one of the two escape flags is set.
         (full, SIGNATURE + 45, &[0x41], |it| matches!(it, BothEscapes)),
         (full, SIGNATURE + 45, &[0x42], |it| matches!(it, BothEscapes)),
         // The mask selects only the tag, or only the queue pair.
         (full, UMR + 14, &[0x32, 1, 0x35], |it| matches!(it, FieldWithoutMask { name: "qpn_mkey" })),
         (bound, UMR + 14, &[0x52], |it| matches!(it, FieldWithoutMask { name: "qpn_mkey" })),
-        // The start is 0, or is not selected by the mask.
+        // The start address is 0, or the mask does not select it.
         (moved, CONTEXT + 22, &[0], |it| matches!(it, NonZeroStart { .. })),
         (moved, UMR + 15, &[0x01], |it| matches!(it, NonZeroStart { .. })),
         // Any queue pair may use the mkey, or the mask does not select the queue pair.
@@ -335,7 +336,7 @@ fn what_only_looks_like_a_fault_is_none() {
         (streams, ENTRIES + 6, &[5, 0, 0, 0, 0, 3], |it| matches!(it, StridedOpcode { .. })),
         (interleaved, ENTRIES + 6, &[5, 0, 0, 0, 0, 2, 0, 0, 0, 0], |it| matches!(it, StridedOpcode { .. })),
         (interleaved, ENTRIES + 6, &[5, 0, 0, 0, 0, 2, 0, 0, 0, 9], |it| matches!(it, StridedOpcode { .. })),
-        // Other memory-to-memory operations than a copy have other sizes.
+        // The size of a memory-to-memory operation that is no copy is unknown.
         (memcpy, 0, &[6, 0, 5, 0x2f, 0, 1, 0x23, 3], |it| matches!(it, SizeMismatch { .. })),
     ];
     for (number, &(bytes, at, new, problem)) in cases.iter().enumerate() {
@@ -345,7 +346,7 @@ fn what_only_looks_like_a_fault_is_none() {
     }
     let nop = encoded(|queue| queue.request(1).nop()).unwrap();
     assert_eq!(problems(&nop, &DeviceContext::UNKNOWN), []);
-    // A request that is cut off after its fixed part lacks only data segments.
+    // If a request is cut off after its fixed part, the only problem is the missing data segment.
     let remote = Remote { address: 0x1000, rkey: REGION };
     let sge = Sge { address: 0, length: 8, lkey: REGION };
     let read = encoded(|queue| queue.request(1).rdma_read(remote, &[sge])).unwrap();
@@ -353,7 +354,7 @@ fn what_only_looks_like_a_fault_is_none() {
     assert_eq!(found, [Truncated { needed: 48, have: 32 }]);
 }
 
-/// The data unit is checked in each order of signature and cipher.
+/// The data unit is checked for each order of signature and cipher.
 #[test]
 fn data_units_are_compared_with_what_is_encrypted() {
     use Direction::{DecryptOnTx, EncryptOnTx};
@@ -377,14 +378,14 @@ fn data_units_are_compared_with_what_is_encrypted() {
     }
 }
 
-/// The error of an unreadable signature names the place of the unknown code.
+/// The finding for an unreadable signature names the offset of the unknown code.
 #[test]
 fn signatures_that_cannot_be_read_back_say_where() {
     let unknown = |name, value| Problem::UnknownCode { name, value };
     for (at, new, offset, problem) in [
         (0, &[0xc0, 0xff, 5, 1][..], 2, unknown("w_bs_selector", 5)),
         (0, &[0xc0, 0xff, 1, 5], 3, unknown("m_bs_selector", 5)),
-        // If both domains have the same structure, the selector of memory counts.
+        // If both domains have the same structure, the selector of the memory domain counts for both.
         (3, &[5], 3, unknown("m_bs_selector", 5)),
         (8, &[0x02], 8, unknown("w_bfs", 2)),
         (8, &[0x77], 8, unknown("w_bfs", 0x77)),
@@ -505,7 +506,7 @@ fn what_is_known_of_the_device_is_checked() {
 
 #[test]
 fn lengths_that_leave_odd_ends_are_suspicious() {
-    // After the first unit of 520, 1032 bytes leave 512. The rule allows at most 504.
+    // After one data unit of 520 bytes, 1032 bytes leave 512. The rule allows a rest of at most 504.
     let config = MkeyConfig { crypto: Some(CRYPTO), ..MkeyConfig::UNCHANGED };
     let entry = KlmEntry { address: 0x1000, length: 1032, key: REGION };
     let bytes = configured(attributes(false, Some(XtsEngine::MultiBlock)), &config, &[entry]);
@@ -568,7 +569,7 @@ fn copies_are_checked() {
         let found = problems(&patched(bytes, at, &new), &DeviceContext::UNKNOWN);
         assert!(found.contains(&problem), "{problem}\nfound {found:?}");
     }
-    // The meaning of the same segments in other operations is not known.
+    // The same segments of another memory-to-memory operation are not decoded as a copy.
     assert!(matches!(parse(&patched(memcpy(), 0, &[6])).body(), Body::DataPath(_)));
 }
 
@@ -583,7 +584,7 @@ fn a_refusal_is_told_from_what_is_only_odd() {
     assert_eq!(refusal(&refused), Some(Problem::SizeOverLimit { ds: 64 }));
 }
 
-/// Entries beyond the length do not count. A raw data size may also be the exact length.
+/// Entries beyond the mkey's length are ignored. `raw_data_size` may also be the exact length.
 #[test]
 fn exact_sizes_and_old_entries_are_nothing() {
     let shorter = patched(full(), CONTEXT + 30, &[2, 8]);
@@ -593,7 +594,7 @@ fn exact_sizes_and_old_entries_are_nothing() {
             |problem: &Problem| matches!(problem, Problem::EntryEmpty { .. } | Problem::EntryTooLong { .. });
         assert!(!found.iter().any(entry), "{found:?}");
     }
-    // The exact length, with the signatures in memory and without.
+    // The exact length may count the signatures in memory, or leave them out.
     for size in [1040_u32, 1024] {
         let exact =
             patched(patched(full(), SIGNATURE + 4, &size.to_be_bytes()), CRYPTO_AT + 4, &size.to_be_bytes());
@@ -657,7 +658,7 @@ fn odd_completions_are_found() {
     assert_eq!(inline(0x24), [Problem::CqeInlineData { bytes: 9, room: 32 }]);
     assert_eq!(inline(0x28), [Problem::CqeInlineHalf]);
     assert_eq!(inline(0x2c), [Problem::CqeCompressed { count: 9 }]);
-    // Error entries, and entries that were never written, have no format.
+    // The format of error entries, and of entries that were never written, has no meaning.
     assert_eq!(inline(0xfd), [Problem::NotWritten]);
     assert_eq!(inline(0xed), [Problem::UnknownSyndrome { syndrome: 0 }]);
     assert_eq!(

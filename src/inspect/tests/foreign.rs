@@ -1,5 +1,5 @@
-//! Requests and completions of queues that this library does not have, as other drivers post and receive them
-//! on hardware.
+//! Tests of requests and completions of queues that this library does not have. Other drivers post and
+//! receive them on hardware.
 //!
 //! The bytes are assembled field by field, after reading libmlx5, UCX, UCC, NVSHMEM, DPDK and the kernel's
 //! mlx5_core.
@@ -36,7 +36,8 @@ fn address(key: u64) -> Vec<u8> {
     ])
 }
 
-/// Returns an Ethernet segment with checksums of L3 and L4, and with `header` bytes of the header.
+/// Returns an Ethernet segment that asks for checksums of L3 and L4, with `header` bytes of the packet
+/// header.
 fn ethernet(mss: u16, header: u16) -> Vec<u8> {
     let rest = usize::from(header).saturating_sub(2).next_multiple_of(16);
     joined(&[
@@ -55,8 +56,8 @@ fn request(opcode: u8, opmod: u8, parts: &[&[u8]]) -> Vec<u8> {
     patched(joined(&[&control(opcode, octowords, SIGNALLED, 0), &parts]), 0, &[opmod])
 }
 
-/// Returns the decoded request in words, with the kinds of its segments. Checks that no finding is worse than
-/// a note.
+/// Returns a request of this kind of queue in words, and the kinds of its segments. Checks that no finding is
+/// worse than a note.
 fn decoded(queue: QueueKind, bytes: &[u8]) -> (String, Vec<SegmentKind>) {
     exercise(bytes);
     let request = parse(bytes).on_queue(queue);
@@ -97,8 +98,8 @@ fn sends_of_other_queues_have_their_address_in_words() {
     }
 }
 
-/// If the kind of queue is unknown, a send with an address is not read as one of a connected queue pair,
-/// whatever its first word is.
+/// If the kind of queue is unknown, a send with an address is not decoded as one of a connected queue pair,
+/// whatever the address is.
 #[test]
 fn what_no_connected_queue_pair_posts_is_not_read_as_of_one() {
     for (opcode, parts) in [
@@ -117,7 +118,8 @@ fn what_no_connected_queue_pair_posts_is_not_read_as_of_one() {
         assert!(words.contains(", not decoded"), "{words}");
         assert_eq!(kinds, [SegmentKind::Control, SegmentKind::Unknown]);
     }
-    // Requests of a connected queue pair are decoded: with data, with inline data, and without.
+    // Requests of a connected queue pair are decoded: with a data segment, with inline data, and without
+    // data.
     for parts in [data(), joined(&[&[0x80, 0, 0, 12], &[0; 12]]), Vec::new()] {
         let (words, _) = decoded(QueueKind::Unknown, &request(0x0a, 0, &[&parts]));
         assert!(!words.contains("not decoded"), "{words}");
@@ -185,7 +187,7 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
         (0x32, 0, joined(&[&[0; 16], &data(), &data()]), "LOCAL_MMO: 128 bytes", &[Transpose, Data, Data]),
         (0x28, 0, joined(&[&[0x10], &[0; 31], &data()]), "TAG_MATCHING: 64 bytes", &[TagMatching, Data]),
         (0x2f, 3, joined(&[&[0; 16], &data(), &data()]), "MMO: 128 bytes", &[MmoMetadata, Data, Data]),
-        // Requests whose layout is not public, or concerns flow tables.
+        // The segments of these requests are not public, or concern flow tables.
         (0x18, 0, sixteen.to_vec(), "BIND_MW", &[Unknown]),
         (0x19, 0, sixteen.to_vec(), "FMR", &[Unknown]),
         (0x1b, 0, sixteen.to_vec(), "LOCAL_INVAL", &[Unknown]),
@@ -193,8 +195,8 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
         (0x2c, 0, sixteen.to_vec(), "FLOW_TBL_ACCESS", &[Unknown]),
         (0x2d, 2, sixteen.to_vec(), "ACCESS_ASO", &[Unknown]),
         (0x14, 12, sixteen.to_vec(), "ATOMIC_MASKED_CS", &[Unknown]),
-        // Parameters of TLS for a TIS (modifier 1) and a TIR (2): ktls_txrx.c of mlx5_core. A BSF would be
-        // read differently.
+        // These requests set TLS parameters of a TIS (modifier 1) or a TIR (2), the kernel's objects for
+        // sending and receiving (`ktls_txrx.c` of mlx5_core). They must not be decoded as BSFs.
         (0x25, 1, joined(&[&umr_control(0x80, 0, 4, 0), &[0x5a; 128]]), "UMR", &[Unknown]),
         (0x25, 2, joined(&[&umr_control(0x80, 0, 4, 0), &[0x5a; 128]]), "UMR", &[Unknown]),
         (0x20, 1, std::vec![0x5a; 48], "SET_PSV", &[Unknown]),
@@ -210,8 +212,8 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
     assert!(matches!(parse(&cut).body(), Body::Unknown));
 }
 
-/// UCC's all-to-all: header and entries are in registered memory, and map more than a list with the same
-/// number of entries could.
+/// UCC's all-to-all has header and entries of an interleaved layout in registered memory. They map more bytes
+/// than a list with the same number of entries could.
 #[test]
 fn an_interleaved_layout_in_memory_is_none_that_is_too_short() {
     let length = |length| {
@@ -264,15 +266,16 @@ fn indices_and_queue_pairs_follow_along_a_ring() {
         found
     };
     let out = |found, wanted| Problem::IndexOutOfOrder { found, wanted };
-    // Each request has the same index, so the device takes the later requests for the first one.
+    // All requests have the same block number, so the device takes the later ones for the first one.
     let same = ring(&[(8, 0, 0x77), (8, 0, 0x77), (8, 0, 0x77)]);
     assert_eq!(found(&same), [(65, out(0, 1)), (129, out(0, 1))]);
     assert_eq!(out(0, 1).severity(), Severity::Suspicious);
-    // A jump is reported once. A single request has no request before it.
+    // A jump of block numbers is reported once. A single request has no predecessor to compare with.
     assert_eq!(found(&ring(&[(8, 7, 1), (8, 9, 1), (8, 10, 1)])), [(65, out(9, 8))]);
     assert_eq!(found(&ring(&[(8, 0xffff, 1), (8, 0, 1), (8, 1, 1)])), []);
     assert_eq!(parse(&same[64..]).worst(&DeviceContext::UNKNOWN), None);
-    // A request of several blocks, and then blocks of zeros and NOPs that only fill the queue.
+    // No finding follows from a request of two blocks, from a NOP that fills the queue, or from a block of
+    // zeros.
     let mut two = patched(ring(&[(8, 0, 1), (8, 0, 1), (8, 2, 1)]), 7, &[5]);
     two.splice(48..80, joined(&[&data(), &data()]));
     assert_eq!(found(&two), []);
@@ -280,7 +283,8 @@ fn indices_and_queue_pairs_follow_along_a_ring() {
     assert_eq!(found(&filled), []);
     let unwritten = joined(&[&ring(&[(8, 4, 1)]), &[0; 64], &ring(&[(8, 6, 1)])]);
     assert_eq!(found(&unwritten), []);
-    // Behind the producer, a whole ring has requests of the lap before.
+    // In a whole ring, the requests behind the producer are of the lap before. This is a note. In a part of a
+    // ring, the same block numbers are out of order.
     let lap = ring(&[(8, 8, 1), (8, 9, 1), (8, 6, 1), (8, 7, 1)]);
     assert_eq!(found(&lap), [(129, Problem::OtherLap)]);
     assert_eq!(found(&lap[..192]), [(129, out(6, 10))]);
@@ -310,7 +314,7 @@ fn data_in_a_completion_is_shown() {
     let alone = CompletionEntry::parse(&long).unwrap();
     assert_eq!((alone.worst(), alone.inline_data()), (Some(Severity::Note), None));
     assert!(CompletionEntry::parse_128(&slot[..127]).is_err());
-    // The device never wrote the first half if there is no data.
+    // Without data, the device never wrote the first half, so it is no segment.
     let plain = joined(&[&half, &entry(&[(56, &[0x10, 0, 0, 0x77, 0, 3, 0, 0])])]);
     let read = CompletionEntry::parse_128(&plain).unwrap();
     let segments: Vec<_> = read.segments().map(|segment| (segment.kind, segment.offset)).collect();
@@ -328,7 +332,7 @@ fn compressed_completions_are_named() {
     assert!(read.to_string().contains("byte_cnt              7 completions"), "{read}");
 }
 
-/// The vendor syndrome alone does not identify a page fault.
+/// Only syndrome and vendor syndrome together identify a page fault.
 #[test]
 fn page_faults_are_named_by_both_syndromes() {
     for (syndrome, named) in [(0x22, true), (0x04, false), (0x13, false)] {
@@ -338,7 +342,8 @@ fn page_faults_are_named_by_both_syndromes() {
     }
 }
 
-/// The kernel's mlx5e maps the buffers of a receive queue by pages in the request. They are not a list.
+/// The kernel's mlx5e maps the buffers of a receive queue by addresses of pages in the request. They must not
+/// be decoded as a list.
 #[test]
 fn pages_in_a_request_are_none_of_a_list() {
     let mapping = |numbers: &[u64], flags: u8| {
@@ -361,14 +366,14 @@ fn pages_in_a_request_are_none_of_a_list() {
         let kinds: Vec<_> = parse(&bytes).segments().map(|segment| segment.kind).collect();
         assert_eq!(kinds[3], SegmentKind::ListEntry, "{numbers:x?}");
     }
-    // Entries of one length have no length field of their own.
+    // Entries whose length the mkey holds are a list too, although their length fields are 0.
     let (words, _) =
         decoded(QueueKind::Unknown, &mapping(&[0x7700, 0x1000, 0x7700, 0x3000], offset | inline));
     assert!(words.contains("list of 2 entries, length kept"), "{words}");
 }
 
-/// A ring that is not full has blocks of zeros, and a copy of it may end within a request. Neither is
-/// refused.
+/// A ring that is not full has blocks of zeros, and a copy of a ring may end within a request. Neither counts
+/// as a request that the device refuses.
 #[test]
 fn parts_of_a_ring_that_are_not_there_are_refused_by_nobody() {
     let written = ring(&[(8, 4, 1)]);
@@ -381,14 +386,14 @@ fn parts_of_a_ring_that_are_not_there_are_refused_by_nobody() {
         assert_eq!(seen, [Problem::NeverWritten]);
         assert_eq!(request.summary(DeviceContext::UNKNOWN).to_string(), "never written");
     }
-    // A single block of zeros is a request that the device refuses.
+    // Outside of a ring, a block of zeros counts as a request that the device refuses.
     assert_eq!(parse(&[0; 64]).worst(&DeviceContext::UNKNOWN), Some(Severity::Refused));
     for (bytes, have) in [(&written[..32], 32), (&written[..16], 16)] {
         let (_, request) = Requests::new(bytes).next().unwrap();
         let mut seen = Vec::new();
         request.findings(&DeviceContext::UNKNOWN, |finding| seen.push(finding.problem));
         assert_eq!(seen, [Problem::CutOff { needed: 48, have }]);
-        // If the bytes are parsed as a single request, the missing bytes are a fault, and the only one.
+        // If the same bytes are parsed as a single request, the missing bytes are a fault, and the only one.
         let truncated = Problem::Truncated { needed: 48, have };
         assert_eq!(problems(bytes, &DeviceContext::UNKNOWN), [truncated]);
     }

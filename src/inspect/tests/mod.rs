@@ -25,7 +25,7 @@ use crate::wqe::error::PostError;
 use std::string::ToString;
 use std::vec::Vec;
 
-/// A doorbell that records the control segments it was rung with.
+/// A doorbell that records the first 8 bytes of the control segments for which it was rung.
 #[derive(Default)]
 struct Recorder(Vec<[u8; 8]>);
 
@@ -39,7 +39,7 @@ const QPN: Qpn = Qpn::from_low_bits(0x123);
 const KEY: Key = Key::from_raw(0x0000_1234);
 const MEMORY_PSV: PsvIndex = PsvIndex::from_low_bits(0x11);
 const WIRE_PSV: PsvIndex = PsvIndex::from_low_bits(0x22);
-/// The key of ordinary memory.
+/// The key of the memory that mkeys and data segments name.
 const REGION: Key = Key::from_raw(0x0056_7800);
 
 type Queue<'r> = SendQueue<'r, &'r mut Recorder, 64>;
@@ -69,7 +69,7 @@ fn attributes(signature: bool, crypto: Option<XtsEngine>) -> MkeyAttributes {
     }
 }
 
-/// Returns the bytes of a configuration, including its SET_PSVs.
+/// Returns the bytes of the UMR that configures a new mkey, and of its SET_PSVs.
 fn configured<'l>(
     attributes: MkeyAttributes,
     config: &MkeyConfig,
@@ -109,8 +109,8 @@ const QUEUES: [QueueKind; 6] = [
     QueueKind::Ethernet,
 ];
 
-/// Calls all methods of a request, once for a queue of unknown kind, and once for another kind that depends
-/// on the bytes.
+/// Calls all methods of the request in `bytes`, once for a queue of unknown kind, and once for a kind that is
+/// chosen by the sum of the bytes.
 fn exercise(bytes: &[u8]) {
     exercise_on(QueueKind::Unknown, bytes);
     let sum = bytes.iter().fold(0, |sum: usize, byte| sum + usize::from(*byte));
@@ -166,13 +166,13 @@ fn exercise_on(queue: QueueKind, bytes: &[u8]) {
     }
 }
 
-/// Returns a copy with some bytes replaced.
+/// Returns `bytes` with `new` in place of the bytes from offset `at` on.
 fn patched(mut bytes: Vec<u8>, at: usize, new: &[u8]) -> Vec<u8> {
     bytes[at..at + new.len()].copy_from_slice(new);
     bytes
 }
 
-/// Returns a completion entry with these bytes at these places.
+/// Returns a completion entry. Each part is an offset with the bytes there; all other bytes are 0.
 fn entry(parts: &[(usize, &[u8])]) -> Vec<u8> {
     parts.iter().fold(std::vec![0; 64], |bytes, (at, new)| patched(bytes, *at, new))
 }

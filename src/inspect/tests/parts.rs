@@ -1,4 +1,4 @@
-//! The parts of requests: their segments, and the typed views.
+//! Tests of the segments into which requests are cut, and of their decoded parts.
 
 use super::drivers::{context, control, joined, segment, umr_control};
 use super::requests::*;
@@ -17,7 +17,8 @@ fn cut(bytes: &[u8]) -> Vec<(SegmentKind, usize, usize, usize)> {
 const HEAD: [(SegmentKind, usize, usize, usize); 3] =
     [(Control, 0, 0, 16), (UmrControl, 0, 16, 48), (MkeyContext, 0, 64, 64)];
 
-/// Returns a UMR with these sizes. Each octoword behind its context has another first byte.
+/// Returns a UMR with these sizes, and `octowords` octowords behind its mkey context. The first byte of each
+/// is its number, from 1 on.
 fn umr(flags: u8, entries: u16, bsf: u16, octowords: u8) -> Vec<u8> {
     let rest = (1..=octowords).flat_map(|number| [&[number][..], &[0x11; 15]].concat()).collect::<Vec<_>>();
     joined(&[
@@ -55,13 +56,13 @@ fn a_umr_has_entries_padding_and_bsfs() {
             (StridedEntry, 2, 176, 16),
         ]
     );
-    // Octowords behind the end that the sizes give.
+    // Octowords behind the end that follows from the sizes are unknown.
     assert_eq!(lists(&umr(0x80, 0, 0, 2)), [(Unknown, 0, 128, 32)]);
     assert_eq!(
         lists(&umr(0x80, 4, 4, 10))[3..],
         [(ListEntry, 3, 176, 16), (bsf_kind(5), 0, 192, 64), (Unknown, 0, 256, 32),]
     );
-    // The sizes cut a BSF short.
+    // A size that is no whole number of BSFs cuts the last BSF short.
     assert_eq!(lists(&umr(0x80, 0, 2, 6)), [(bsf_kind(1), 0, 128, 32), (Unknown, 0, 160, 64)]);
     assert_eq!(lists(&umr(0x80, 0, 6, 6)), [(bsf_kind(1), 0, 128, 64), (bsf_kind(5), 0, 192, 32)]);
     // With a translation offset, the second size field is not a size.
@@ -111,7 +112,7 @@ fn other_requests_have_a_head_and_data() {
     let data =
         [octoword(MmoMetadata, 0, 1), octoword(Data, 0, 2), octoword(Data, 1, 3), (Unknown, 0, 64, 32)];
     assert_eq!(cut(&copy)[1..], data);
-    // Inline data between data segments.
+    // Inline data may stand between data segments.
     let inline = joined(&[&0x8000_000d_u32.to_be_bytes(), &[7; 28]]);
     let send =
         joined(&[&control(0x0a, 5, 8, 0), &segment(8, 0x0056_7800, 1), &inline, &segment(8, 0x0056_7800, 2)]);
@@ -127,7 +128,7 @@ fn layouts_map_what_their_entries_give() {
     };
     assert_eq!(mapped(&full()), Some(1040));
     assert_eq!(mapped(&interleaved()), Some(2 * 524));
-    // The bytes of the entries count, not those in the header or in the length.
+    // The lengths of the entries count, not the numbers in the header or in the mkey context.
     assert_eq!(mapped(&patched(interleaved(), ENTRIES + 3, &[0xff])), Some(2 * 524));
     assert_eq!(mapped(&patched(full(), CONTEXT + 31, &[0x11])), Some(1040));
     assert_eq!(mapped(&umr(0x80, 0, 0, 0)), None);

@@ -1,4 +1,4 @@
-//! Requests that tests damage and print.
+//! Valid and unusual requests, which tests damage and print.
 
 use super::std::vec::Vec;
 use super::*;
@@ -30,8 +30,8 @@ pub(super) const ENTRIES: usize = 128;
 pub(super) const SIGNATURE: usize = 192;
 pub(super) const CRYPTO_AT: usize = 256;
 
-/// Returns a configuration with two entries, T10-DIF in both domains, and crypto around the wire's signature:
-/// 320 bytes, and two SET_PSVs.
+/// Returns a UMR of 320 bytes and two SET_PSVs. The UMR has two entries, T10-DIF in both domains, and crypto
+/// around the signature of the wire.
 pub(super) fn full() -> Vec<u8> {
     full_with(BlockSignature::both(dif(1, 2), dif(3, 2)), CRYPTO)
 }
@@ -47,7 +47,7 @@ pub(super) fn full_with(block: BlockSignature, crypto: Crypto) -> Vec<u8> {
     posted.unwrap()
 }
 
-/// Returns a layout of three streams, of 512, 8 and 4 bytes, repeated twice.
+/// Returns a UMR with a layout of three streams of 512, 8 and 4 bytes, in two cycles.
 pub(super) fn interleaved() -> Vec<u8> {
     let entries = [(0x1000, 512, 4), (0x9000, 8, 0), (0xa000, 4, 4)]
         .map(|(address, bytes, skip)| InterleavedEntry { address, bytes, skip, key: REGION });
@@ -55,23 +55,24 @@ pub(super) fn interleaved() -> Vec<u8> {
     configured(attributes(false, None), &MkeyConfig::UNCHANGED, layout).unwrap()
 }
 
-/// Returns the request of [`full`], whose mask does not select queue pair and tag, although the context
+/// Returns the request of [`full`], with a mask that leaves out queue pair and tag, although the mkey context
 /// contains both.
 pub(super) fn unmasked() -> Vec<u8> {
     patched(full(), UMR + 14, &[0x12])
 }
 
-/// Returns the request of [`full`], bound to a queue pair.
+/// Returns the request of [`full`], which also binds the mkey to a queue pair.
 pub(super) fn bound() -> Vec<u8> {
     patched(patched(full(), UMR + 14, &[0x72]), CONTEXT + 4, &[0, 1, 0x23])
 }
 
-/// Returns the request of [`full`], with a space that does not start at 0.
+/// Returns the request of [`full`], with a start address other than 0.
 pub(super) fn moved() -> Vec<u8> {
     patched(patched(full(), UMR + 15, &[0x41]), CONTEXT + 22, &[0x10])
 }
 
-/// Returns a layout without entries. The context enables BSFs, but the mask does not select this bit.
+/// Returns a UMR with a layout without entries. The mkey context enables BSFs, but the mask does not select
+/// this bit.
 pub(super) fn empty() -> Vec<u8> {
     let bytes = configured(attributes(false, None), &MkeyConfig::UNCHANGED, Layout::List(&[]));
     patched(bytes.unwrap(), CONTEXT + 12, &[0x40])

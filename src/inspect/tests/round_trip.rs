@@ -1,4 +1,4 @@
-//! Decoding returns the encoded values, and damaged bytes cause no harm.
+//! Tests that decoding returns the encoded values, and that damaged bytes cause no panic.
 
 use super::cqe::CompletionEntry;
 use super::std::string::ToString;
@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
-/// Drops a given copy mask that equals the automatic one, since both have the same bytes.
+/// Returns the signature without a copy mask that equals the automatic one, since both have the same bytes.
 fn normalised(block: BlockSignature) -> BlockSignature {
     let bare = match (block.memory_domain(), block.wire_domain()) {
         (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
@@ -38,7 +38,7 @@ proptest! {
     ) {
         let config = MkeyConfig { access, signature: change, crypto };
         let posted = configured(attributes(signature_mkey, engine), &config, entries.layout());
-        // A refused configuration has no bytes.
+        // A refused configuration has no bytes to decode.
         let Ok(bytes) = posted else { return Ok(()) };
         let capabilities = Some(SignatureCapabilities::ALL);
         let device = DeviceContext { engine, capabilities, ..DeviceContext::UNKNOWN };
@@ -72,7 +72,7 @@ proptest! {
 
         let expected = match change {
             SignatureChange::Set(block) => SignatureChange::Set(normalised(block)),
-            // A new mkey has no signature to keep.
+            // An mkey without signature keeps having none.
             _ if !signature_mkey => SignatureChange::Keep,
             _ if engine.is_none() => SignatureChange::Reset,
             SignatureChange::Keep if crypto.is_none() => SignatureChange::Keep,
@@ -127,7 +127,7 @@ proptest! {
         if let (Some(opcode), true) = (opcode, bytes.len() > 40) {
             bytes[3] = opcode;
             if small {
-                // The sizes keep the parts within the bytes, and the operation is a known one.
+                // Small sizes keep the parts within the bytes, and the opcode modifier is a known one.
                 bytes[0] = 1;
                 (bytes[20], bytes[22]) = (0, 0);
                 (bytes[21], bytes[23]) = (bytes[21] % 32, bytes[23] % 32);

@@ -1,4 +1,4 @@
-//! Generators of any configuration that a user can ask for.
+//! Generators of all configurations that a user can post.
 
 use super::std::vec::Vec;
 use crate::mkey::*;
@@ -18,7 +18,7 @@ pub(super) fn sizes() -> impl Strategy<Value = BlockSize> {
 pub(super) fn signatures() -> impl Strategy<Value = Signature> {
     let guard = prop_oneof![Just(Guard::Crc), Just(Guard::IpChecksum)];
     let escape = prop_oneof![Just(Escape::Never), Just(Escape::AppTag), Just(Escape::AppAndRefTag)];
-    // Few different tags, so that two domains often agree.
+    // Tags have few different values, so that the tags of two domains often agree.
     let dif = (guard, seeds(), 0..3_u16, 0..3_u32, any::<bool>(), escape).prop_map(
         |(guard, seed, app_tag, ref_tag, ref_remap, escape)| {
             Signature::T10Dif(T10Dif { guard, seed, app_tag, ref_tag, ref_remap, escape })
@@ -89,7 +89,7 @@ impl Entries {
         }
     }
 
-    /// Returns how many bytes the layout maps.
+    /// Returns how many bytes the layout maps, `None` for an unchanged layout.
     pub(super) fn length(&self) -> Option<u64> {
         match self {
             Self::Keep => None,
@@ -102,7 +102,8 @@ impl Entries {
     }
 }
 
-/// Keys of memory. A list that begins with key 0x400 cannot be distinguished from an interleaved layout.
+/// Returns a generator of keys of memory, without 0x400: a list that begins with this key cannot be
+/// distinguished from an interleaved layout.
 pub(super) fn keys() -> impl Strategy<Value = Key> {
     any::<u32>().prop_filter("0x400 is ambiguous", |key| *key != 0x400).prop_map(Key::from_raw)
 }

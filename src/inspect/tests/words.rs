@@ -1,4 +1,4 @@
-//! The printed text.
+//! Tests of the text that requests and completion entries are printed as.
 
 use super::cqe::CompletionEntry;
 use super::requests::*;
@@ -34,7 +34,7 @@ fn a_copy_reads_in_words() {
     let words = |bytes: &[u8]| parse(bytes).summary(DeviceContext::UNKNOWN).to_string();
     let text = "bytes from 0x1000 key 0x00005300 to 0x2000 key 0x00005400, signalled";
     assert_eq!(words(&memcpy()), std::format!("MMO memcpy: 64 {text}"));
-    // In both segments, a length of 0 stands for 2 GiB.
+    // In the segments of source and target, a length of 0 stands for 2 GiB.
     let most = patched(patched(memcpy(), 35, &[0]), 51, &[0]);
     assert_eq!(words(&most), std::format!("MMO memcpy: 2147483648 {text}"));
     assert_eq!(parse(&most).worst(&DeviceContext::UNKNOWN), None);
@@ -79,7 +79,7 @@ fn requests_that_move_data_read_in_words() {
         post(&|request| request.compare_swap(remote, 0x22, 0x11, &sge)),
         std::format!("ATOMIC_CS: {atomic}, compare 0x22")
     );
-    // A request with a completion has one of the two bits, a request with an event has both.
+    // Of the two completion bits, 0x08 asks for a completion, and both together also for an event.
     let bytes = encoded(|queue| queue.request(1).signaled().nop()).unwrap();
     for (ce, text) in
         [(0, "NOP"), (0x04, "NOP"), (0x08, "NOP, signalled"), (0x0c, "NOP, signalled with event")]
@@ -106,7 +106,7 @@ fn what_a_configuration_does_reads_in_words() {
         assert!(words.contains(text), "{words}");
     }
     for (bytes, text) in [
-        // A BSF without block sizes has no signature to describe.
+        // A BSF whose block size selectors are 0 has no signature to describe.
         (patched(full(), SIGNATURE, &[0xc0, 0xff, 0, 0]), ", no signature, AES-XTS wire"),
         (patched(full(), SIGNATURE + 3, &[5]), ", unreadable signature at 0xc0, check mask 0xff,"),
         (patched(full(), CRYPTO_AT + 3, &[1]), ", unreadable crypto at 0x100, error count 1"),
@@ -118,7 +118,7 @@ fn what_a_configuration_does_reads_in_words() {
     }
 }
 
-/// Returns the lines of a page that have a text with this begin beside the bytes.
+/// Returns the texts beside the bytes of a page that begin with `name`.
 fn beside<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
     page.lines().filter_map(|line| line.get(44..)).filter(|text| text.starts_with(name)).collect()
 }
@@ -128,7 +128,7 @@ fn a_page_numbers_segments_and_says_what_values_mean() {
     let page = parse(&full()).to_string();
     assert_eq!(beside(&page, "list entry"), ["list entry 0", "list entry 1"]);
     assert_eq!(beside(&page, "UMR control segment"), ["UMR control segment"]);
-    // All ones are not a number of bytes.
+    // All ones stand for no number of bytes, so none is printed.
     assert_eq!(beside(&page, "raw_data_size"), ["raw_data_size         0xffffffff"; 2]);
     let exact = patched(full(), SIGNATURE + 4, &1040_u32.to_be_bytes());
     let page = parse(&exact).to_string();
@@ -138,7 +138,7 @@ fn a_page_numbers_segments_and_says_what_values_mean() {
     let page = parse(&interleaved()).to_string();
     let entries: Vec<_> = (0..3).map(|number| std::format!("interleaved entry {number}")).collect();
     assert_eq!(beside(&page, "interleaved entry"), entries);
-    // If a request ends within a field, the meaning of the field is unknown.
+    // If a request ends within a field, only the remaining bytes of the field are printed.
     let page = parse(&full()[..CONTEXT + 30]).to_string();
     assert_eq!(beside(&page, "len"), ["len                   6 bytes"]);
     assert_eq!(beside(&parse(&full()).to_string(), "len")[0], "len                   1040 bytes");
@@ -190,7 +190,7 @@ note at 0x014: the PSV starts with syndrome 0x0001 (mlx5_wqe_set_psv_seg.syndrom
 ";
     let request = parse(&psv);
     assert_eq!(request.to_string(), want);
-    // Except for the colours, the coloured text is the same.
+    // Without its escape sequences, the coloured text equals the plain text.
     let coloured = request.pretty(DeviceContext::UNKNOWN, Style::Ansi).to_string();
     let mut text = String::new();
     for (number, part) in coloured.split('\x1b').enumerate() {
@@ -301,7 +301,7 @@ fn lines_are_filled_before_they_break() {
     for (words, lines) in [
         (std::format!("{fifty} {}", &fifty[1..]), std::format!("{fifty} {}", &fifty[1..])),
         (std::format!("{fifty} {fifty}"), std::format!("{fifty}\n{fifty}")),
-        // No empty line precedes a word as wide as a line.
+        // A word as wide as a line is not preceded by an empty line.
         (most.clone(), most.clone()),
         (std::format!(" {fifty} {fifty}"), std::format!(" {fifty}\n{fifty}")),
     ] {
@@ -316,7 +316,7 @@ fn lines_are_filled_before_they_break() {
         columns.write_str("e")
     });
     assert_eq!(tabs, "abc d   e");
-    // No line is broken if the word would not fit after the indent either.
+    // A word that does not fit after the indent either causes no line break.
     let wide = "b".repeat(99);
     let indented = written(Style::Plain, &|columns| {
         columns.indent = 2;
@@ -337,7 +337,8 @@ fn lines_are_filled_before_they_break() {
     }
 }
 
-/// Readers of the crate alone have neither the requirements nor the notes on devices.
+/// Sources must be public code or man pages: readers of the crate alone have neither the files of
+/// requirements nor those of notes on devices.
 #[test]
 fn findings_name_sources_that_readers_have() {
     let is_code = |word: &str| {
