@@ -131,6 +131,10 @@ pub trait CompletionRouter {
     /// Passes a signature error to its mkey ([`Mkey::record`]). Returns the position of that mkey in the
     /// router, from 0, for [`super::Completion::SignatureError`], or `None` if the router does not have the
     /// mkey.
+    ///
+    /// An error names its mkey by a number of its card. A router therefore holds mkeys of one card only: an
+    /// mkey of another card with the same number would take the error. No check finds this, since neither an
+    /// [`Mkey`] nor a completion entry names its card.
     fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize>;
 }
 
