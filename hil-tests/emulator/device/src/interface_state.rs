@@ -50,6 +50,14 @@ pub(crate) struct Interface {
     pub(crate) cqs: BTreeMap<u32, Notify>,
     /// Objects that consist of a number only, by the opcode that creates them.
     pub(crate) numbers: BTreeSet<(u16, u32)>,
+    /// The user contexts of objects. Objects of the host itself are not listed.
+    pub(crate) owners: BTreeMap<(Kind, u32), u16>,
+    /// Memory of users for rings and doorbell records, by its number.
+    pub(crate) umems: BTreeMap<u32, Umem>,
+    /// The umems of the ring and the doorbell record of queues that are in umems.
+    pub(crate) over_umems: BTreeMap<(Kind, u32), [Option<u32>; 2]>,
+    /// Eight bytes for each DEK that its user has stored with it.
+    pub(crate) opaques: BTreeMap<u32, [u8; 8]>,
     /// The contexts of queue pairs, by their numbers.
     pub(crate) contexts: BTreeMap<u32, Context>,
     /// The description of the node that the host has set.
@@ -68,6 +76,20 @@ pub(crate) struct Interface {
     pub(crate) interrupts: Vec<u16>,
     pub(crate) blue_flame: Option<BlueFlame>,
     pub(crate) health: u32,
+}
+
+/// A kind of objects: the opcode of the command that makes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kind(pub(crate) u16);
+
+/// Memory that a user has registered for rings and doorbell records (PRM `umem`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Umem {
+    /// The first address, as the device's bus has it.
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+    /// The device may write to all of its pages.
+    pub(crate) writable: bool,
 }
 
 /// The context of a queue pair, as commands have written it.

@@ -36,7 +36,7 @@ pub(crate) struct Setup {
     pub(crate) host: Host,
     queue: u64,
     uar: u32,
-    eq: u32,
+    pub(crate) eq: u32,
 }
 
 impl Setup {
@@ -96,10 +96,11 @@ impl Setup {
     }
 
     /// Returns CREATE_EQ.
-    fn eq(&mut self, log: u8) -> Words {
+    pub(crate) fn eq(&mut self, log: u8) -> Words {
         let ring = self.entries(log);
         self.host.put(ring + 63, &[1]);
-        let words = Words::new(0x301, PAGES).u8(0x1c, log).u24(0x1d, self.uar);
+        // All user contexts may use it, as Linux has it.
+        let words = Words::new(0x301, PAGES).u16(2, 0xffff).u8(0x1c, log).u24(0x1d, self.uar);
         with_pages(words, ring, 64 << log)
     }
 
@@ -150,7 +151,7 @@ impl Setup {
         (with_pages(words, rings, bytes), queue)
     }
 
-    fn made_qp(&mut self) -> Queue {
+    pub(crate) fn made_qp(&mut self) -> Queue {
         let (words, queue) = self.qp();
         Queue { qpn: self.good(words), ..queue }
     }
@@ -340,10 +341,10 @@ fn a_completion_queue_has_good_fields() {
     let mut setup = Setup::new();
     let (good, ring) = setup.cq(4);
     let cases = [
-        ("`dbr_umem_valid`", good.clone().u8(0x10, 2), BAD_PARAMETER),
+        ("`dbr_umem_valid`", good.clone().u8(0x10, 2), BAD_RESOURCE),
         ("`cqe_sz` 2", good.clone().u8(0x11, 0x40), BAD_PARAMETER),
         ("`cqe_sz` 4", good.clone().u8(0x11, 0x80), BAD_PARAMETER),
-        ("`cq_umem_valid`", good.clone().u8(0x5c, 0x80), BAD_PARAMETER),
+        ("`cq_umem_valid`", good.clone().u8(0x5c, 0x80), BAD_RESOURCE),
         ("no such UAR", good.clone().u24(0x1d, setup.uar + 1), BAD_RESOURCE),
         ("no such EQ", good.clone().u32(0x24, setup.eq + 1), BAD_RESOURCE),
         ("a record between records", good.clone().u64(0x48, ring.record + 4), BAD_PARAMETER),
@@ -387,8 +388,8 @@ fn a_queue_pair_has_good_fields() {
     let cases = [
         ("`st` XRC", good.clone().u8(QPC + 1, 6), BAD_PARAMETER),
         ("`st` 3", good.clone().u8(QPC + 1, 3), BAD_PARAMETER),
-        ("`dbr_umem_valid`", good.clone().u8(QPC + 0xd0, 0x10), BAD_PARAMETER),
-        ("`wq_umem_valid`", good.clone().u8(0x10c, 0x80), BAD_PARAMETER),
+        ("`dbr_umem_valid`", good.clone().u8(QPC + 0xd0, 0x10), BAD_RESOURCE),
+        ("`wq_umem_valid`", good.clone().u8(0x10c, 0x80), BAD_RESOURCE),
         ("`rq_type` 2", good.clone().u8(QPC + 0xac, 2), BAD_PARAMETER),
         ("no such SRQ", good.clone().u8(QPC + 0xac, 1), BAD_RESOURCE),
         ("no such domain", good.clone().u24(QPC + 0x5, 0x77), BAD_RESOURCE),
@@ -710,7 +711,7 @@ fn with_port(port: Port) -> Setup {
 const GID: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 
 /// Executes a command, and returns the bytes of its reply behind the first 16.
-fn told(setup: &mut Setup, request: Words, bytes: usize) -> Vec<u8> {
+pub(crate) fn told(setup: &mut Setup, request: Words, bytes: usize) -> Vec<u8> {
     let posted = Posted::new(setup.queue, &request.0, 16 + bytes);
     let entry = posted.give(&mut setup.host.device);
     assert_eq!((entry[0x3f], entry[0x20]), (0, 0), "{request:x?}");

@@ -32,4 +32,5 @@ mod transaction;
 mod transform;
 mod transport;
 mod umr;
+mod users;
 mod window;

@@ -116,7 +116,7 @@ impl<M: Memory> Device<M> {
                 Phase::Running,
                 opcode::DISABLE_HCA | opcode::INIT_HCA | opcode::SET_ISSI | opcode::SET_HCA_CAP,
             ) => Err(Refused::STATE),
-            (Phase::Running, _) => self.object_command(opcode, request),
+            (Phase::Running, _) => self.command_of_user(opcode, request),
             _ => Err(Refused::STATE),
         }
     }

@@ -8,12 +8,14 @@ mod commands;
 mod delivery;
 mod events;
 mod objects;
+mod opcode;
 mod port;
 mod queue_pairs;
 mod reply;
 mod request;
 mod rings;
 mod uar;
+mod users;
 
 use crate::device::Device;
 use crate::interface_state::{Interface, Phase};
@@ -111,6 +113,10 @@ impl<M: Memory> Device<M> {
         interface.eqs.clear();
         interface.cqs.clear();
         interface.numbers.clear();
+        interface.owners.clear();
+        interface.umems.clear();
+        interface.over_umems.clear();
+        interface.opaques.clear();
         interface.contexts.clear();
         interface.completed = 0;
         interface.page_request = None;

@@ -1,9 +1,10 @@
 //! Commands that make, change and destroy objects.
 
+use super::opcode;
 use super::queue_pairs::steps;
 use super::reply::{self, HEADER, Refused};
 use super::request::Request;
-use super::rings::{ENTRY, PAGES};
+use super::rings::{ENTRY, PAGES, Place};
 use crate::device::{Device, Error};
 use crate::interface_state::{Eq, Notify};
 use crate::memory::Memory;
@@ -11,47 +12,22 @@ use crate::object::cq::CqAttributes;
 use crate::object::dek::{DekAttributes, KeyMaterial, KeySize};
 use crate::object::mkey::{Access, Layout, Mkey, MkeyAttributes, MkeySpace, PageEntry};
 use crate::object::srq::{SrqAttributes, Topology};
+use crate::profile::CryptoMode;
 use alloc::vec::Vec;
 use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::klm::Klm;
 use zerocopy::FromBytes;
 
-/// Opcodes.
-mod opcode {
-    pub(super) const CREATE_MKEY: u16 = 0x200;
-    pub(super) const DESTROY_MKEY: u16 = 0x202;
-    pub(super) const CREATE_EQ: u16 = 0x301;
-    pub(super) const DESTROY_EQ: u16 = 0x302;
-    pub(super) const CREATE_CQ: u16 = 0x400;
-    pub(super) const DESTROY_CQ: u16 = 0x401;
-    pub(super) const CREATE_QP: u16 = 0x500;
-    pub(super) const DESTROY_QP: u16 = 0x501;
-    pub(super) const QUERY_QP: u16 = 0x50b;
-    pub(super) const CREATE_PSV: u16 = 0x600;
-    pub(super) const DESTROY_PSV: u16 = 0x601;
-    pub(super) const CREATE_XRC_SRQ: u16 = 0x705;
-    pub(super) const CREATE_RMP: u16 = 0x90c;
-    pub(super) const MODIFY_RMP: u16 = 0x90d;
-    pub(super) const DESTROY_RMP: u16 = 0x90e;
-    pub(super) const ALLOC_PD: u16 = 0x800;
-    pub(super) const DEALLOC_PD: u16 = 0x801;
-    pub(super) const ALLOC_UAR: u16 = 0x802;
-    pub(super) const DEALLOC_UAR: u16 = 0x803;
-    pub(super) const CREATE_OBJECT: u16 = 0xa00;
-    pub(super) const DESTROY_OBJECT: u16 = 0xa03;
-}
-
 /// Objects that are only a number: the opcodes that create and destroy them. They are receive queues and
-/// domains of XRC, which no queue pair of this device uses, and user contexts.
-const NUMBERS: &[(u16, u16)] = &[
-    (opcode::CREATE_XRC_SRQ, 0x706),
-    (0x80e, 0x80f), // ALLOC_XRCD
-    (0xa04, 0xa06), // CREATE_UCTX
-];
+/// domains of XRC, which no queue pair of this device uses. User contexts are numbers as well.
+const NUMBERS: &[(u16, u16)] =
+    &[(opcode::CREATE_XRC_SRQ, opcode::DESTROY_XRC_SRQ), (opcode::ALLOC_XRCD, opcode::DEALLOC_XRCD)];
 
 /// The object type of data encryption keys, and the code of their purpose AES-XTS.
 const DEK: u16 = 0xc;
 const XTS: u8 = 3;
+/// Bytes of a general object in a reply.
+const OBJECT: usize = 256;
 
 /// Offset of the context of an mkey in a command.
 const MKC: usize = 0x10;
@@ -65,7 +41,7 @@ const LOG_MAX_EVENTS: u8 = 22;
 type Answer = Result<Vec<u8>, Refused>;
 
 /// Returns the first number that is free.
-fn free(mut range: core::ops::Range<u32>, is_used: impl Fn(&u32) -> bool) -> Result<u32, Refused> {
+pub(super) fn free(mut range: core::ops::Range<u32>, is_used: impl Fn(&u32) -> bool) -> Result<u32, Refused> {
     Ok(range.find(|number| !is_used(number)).ok_or(Error::Exhausted)?)
 }
 
@@ -105,8 +81,29 @@ impl<M: Memory> Device<M> {
                 Ok(reply::with(0x20, 0x10, &indices))
             }
             opcode::DESTROY_PSV => done(self.destroy_psv(number)),
+            opcode::CREATE_UMEM => self.create_umem(request),
+            opcode::DESTROY_UMEM => self.destroy_umem(number),
             opcode::CREATE_OBJECT if request.u16(6)? == DEK => self.create_dek_by_command(request),
-            opcode::DESTROY_OBJECT if request.u16(6)? == DEK => done(self.destroy_dek(request.u32(8)?)),
+            opcode::MODIFY_OBJECT if request.u16(6)? == DEK => self.modify_dek_by_command(request),
+            opcode::QUERY_OBJECT if request.u16(6)? == DEK => {
+                let opaque = self.interface.opaques.get(&request.u32(8)?).ok_or(Refused::RESOURCE)?;
+                // State 0: ready. The reply leaves the key itself out.
+                Ok(reply::with(HEADER + OBJECT, HEADER + 0x30, opaque))
+            }
+            opcode::DESTROY_OBJECT if request.u16(6)? == DEK => {
+                let dek = request.u32(8)?;
+                self.destroy_dek(dek)?;
+                self.interface.opaques.remove(&dek);
+                Ok(reply::done())
+            }
+            opcode::SYNC_CRYPTO => {
+                // `crypto_type` 1: all DEKs.
+                if request.u16(0xe)? != 1 || self.profile().crypto == CryptoMode::None {
+                    return Err(Refused::PARAMETER);
+                }
+                self.sync_crypto();
+                Ok(reply::done())
+            }
             _ => match NUMBERS.iter().find(|(_, destroys)| *destroys == opcode) {
                 Some((makes, _)) if self.interface.numbers.remove(&(*makes, number)) => Ok(reply::done()),
                 Some(_) => Err(Refused::RESOURCE),
@@ -117,8 +114,8 @@ impl<M: Memory> Device<M> {
 
     /// Creates an object that is only a number. All receive queues share one range of numbers. The numbers of
     /// shared receive queues on this device are below 0x10_0000.
-    fn make_number(&mut self, opcode: u16) -> Answer {
-        let numbers = if opcode == opcode::CREATE_XRC_SRQ { 0x10_0000..0x20_0000 } else { 1..0x1_0000 };
+    pub(super) fn make_number(&mut self, opcode: u16) -> Answer {
+        let numbers = if opcode == opcode::CREATE_XRC_SRQ { 0x10_0000..0x20_0000 } else { 1..0xffff };
         let number = free(numbers, |number| self.interface.numbers.contains(&(opcode, *number)))?;
         self.interface.numbers.insert((opcode, number));
         Ok(reply::number(number))
@@ -134,16 +131,24 @@ impl<M: Memory> Device<M> {
             _ => return Err(Refused::PARAMETER),
         };
         let (log_slots, log_stride) = (request.u8(at(0x23))? & 0x1f, request.u8(at(0x21))? & 0xf);
-        if log_slots > 16 || !(5..=10).contains(&log_stride) || request.u8(at(0x24))? & 0xc0 != 0 {
+        if log_slots > 16 || !(5..=10).contains(&log_stride) {
             return Err(Refused::PARAMETER);
         }
-        let doorbell_record = self.record(request.u64(at(0x10))?)?;
+        let valid = request.u8(at(0x24))?;
+        let record = request.umem(valid & 0x80 != 0, at(0x28))?;
+        let doorbell_record = self.record(request, at(0x10), record)?;
         let pd = request.u24(at(9))?;
-        let (log_page, offset) = (request.u8(at(0x22))? & 0x1f, u16::from(request.u8(at(5))? & 0x1f));
-        let ring = self.ring(request, log_page, offset, 1 << (log_slots + log_stride))?;
+        let place = match request.umem(valid & 0x40 != 0, at(0x2c))? {
+            Some(number) => Place::Umem { number, offset: request.u64(at(0x30))? },
+            None => Place::Pages {
+                log_page: request.u8(at(0x22))? & 0x1f,
+                offset: (request.u8(at(5))? & 0x1f).into(),
+            },
+        };
+        let ring = self.ring(request, place, 1 << (log_slots + log_stride), false)?;
         let stride = 1 << log_stride;
         let made = self.create_srq(SrqAttributes { pd, topology, ring, log_slots, stride, doorbell_record });
-        Ok(reply::number(self.with_ring(ring, made)?))
+        Ok(reply::number(self.with_ring(opcode::CREATE_RMP, (ring, place), record, made)?))
     }
 
     /// MODIFY_RMP: arms the limit of a shared receive queue.
@@ -158,7 +163,7 @@ impl<M: Memory> Device<M> {
     fn destroy_rmp(&mut self, number: u32) -> Answer {
         let ring = self.objects.srqs.get(number).map(|srq| srq.attributes.ring);
         self.destroy_srq(number)?;
-        ring.into_iter().for_each(|ring| self.memory.close(ring));
+        ring.into_iter().for_each(|ring| self.close_ring(opcode::CREATE_RMP, number, ring));
         Ok(reply::done())
     }
 
@@ -211,7 +216,8 @@ impl<M: Memory> Device<M> {
             *word = request.u64(at)?;
         }
         let vector = request.u16(0x26)? & 0xfff;
-        let ring = self.ring(request, request.u8(0x28)? & 0x1f, 0, ENTRY << log_entries)?;
+        let place = Place::Pages { log_page: request.u8(0x28)? & 0x1f, offset: 0 };
+        let ring = self.ring(request, place, ENTRY << log_entries, true)?;
         let mut owner = [0];
         let is_read = self.memory.read(ring + ENTRY - 1, &mut owner).is_ok();
         // The owner bit of an unwritten entry has to be 1. Otherwise the host would take the entry for an
@@ -232,21 +238,24 @@ impl<M: Memory> Device<M> {
     }
 
     fn create_cq_on_pages(&mut self, request: &Request) -> Answer {
-        // Refuses `dbr_umem_valid` and `cq_umem_valid`, since there is no user memory, and a `cqe_sz` of more
-        // than 128 bytes.
-        if request.u8(0x10)? & 0x02 != 0 || request.u8(0x11)? & 0xc0 != 0 || request.u8(0x5c)? & 0x80 != 0 {
+        let log_entries = request.u8(0x1c)? & 0x1f;
+        // Refuses a `cqe_sz` of more than 128 bytes.
+        if request.u8(0x11)? & 0xc0 != 0 || log_entries > LOG_MAX_EVENTS {
             return Err(Refused::PARAMETER);
         }
-        let log_entries = request.u8(0x1c)? & 0x1f;
         self.uar(request.u24(0x1d)?)?;
         let eq = request.u32(0x24)?;
         if !self.interface.eqs.contains_key(&eq) {
             return Err(Refused::RESOURCE);
         }
-        let doorbell_record = self.record(request.u64(0x48)?)?;
-        let (log_page, offset) = (request.u8(0x28)? & 0x1f, request.u16(0x1a)? >> 6);
+        let record = request.umem(request.u8(0x10)? & 0x02 != 0, 0x14)?;
+        let doorbell_record = self.record(request, 0x48, record)?;
+        let place = match request.umem(request.u8(0x5c)? & 0x80 != 0, 0x58)? {
+            Some(number) => Place::Umem { number, offset: request.u64(0x50)? },
+            None => Place::Pages { log_page: request.u8(0x28)? & 0x1f, offset: request.u16(0x1a)? >> 6 },
+        };
         let entry_bytes = (ENTRY as u8) << (request.u8(0x11)? >> 5 & 1);
-        let ring = self.ring(request, log_page, offset, u64::from(entry_bytes) << log_entries)?;
+        let ring = self.ring(request, place, u64::from(entry_bytes) << log_entries, true)?;
         let attributes = CqAttributes {
             ring,
             log_entries,
@@ -255,7 +264,7 @@ impl<M: Memory> Device<M> {
             ignore_overrun: request.u8(0x11)? & 0x02 != 0,
         };
         let made = self.create_cq(attributes);
-        let number = self.with_ring(ring, made)?;
+        let number = self.with_ring(opcode::CREATE_CQ, (ring, place), record, made)?;
         self.interface.cqs.insert(number, Notify { eq, armed: None });
         Ok(reply::number(number))
     }
@@ -264,7 +273,7 @@ impl<M: Memory> Device<M> {
         let ring = self.objects.cqs.get(number).map(|cq| cq.attributes.ring);
         self.destroy_cq(number)?;
         self.interface.cqs.remove(&number);
-        ring.into_iter().for_each(|ring| self.memory.close(ring));
+        ring.into_iter().for_each(|ring| self.close_ring(opcode::CREATE_CQ, number, ring));
         Ok(reply::done())
     }
 
@@ -319,20 +328,38 @@ impl<M: Memory> Device<M> {
     }
 
     fn create_dek_by_command(&mut self, request: &Request) -> Answer {
-        let at = |offset: usize| HEADER + offset;
-        let flags = request.u8(at(0xb))?;
-        if flags & 0xf != XTS {
+        let number = self.create_dek(dek(request)?)?;
+        let mut opaque = [0; 8];
+        opaque.copy_from_slice(request.bytes(HEADER + 0x30, 8)?);
+        self.interface.opaques.insert(number, opaque);
+        Ok(reply::number(number))
+    }
+
+    /// MODIFY_GENERAL_OBJECT: gives a DEK another value. No other field can change.
+    fn modify_dek_by_command(&mut self, request: &Request) -> Answer {
+        const KEY: u64 = 1;
+        if request.u64(HEADER)? != KEY {
             return Err(Refused::PARAMETER);
         }
-        let (size, bytes) = match request.u8(at(0xa))? & 0xf {
-            0 => (KeySize::Bits128, 32),
-            1 => (KeySize::Bits256, 64),
-            _ => return Err(Refused::PARAMETER),
-        };
-        let has_keytag = flags & 0x80 != 0;
-        let length = if has_keytag { bytes + 8 } else { bytes };
-        let key = KeyMaterial::Plaintext(request.bytes(at(0x40), length)?);
-        let attributes = DekAttributes { pd: request.u24(at(0xd))?, size, has_keytag, key };
-        Ok(reply::number(self.create_dek(attributes)?))
+        self.modify_dek(request.u32(8)?, dek(request)?)?;
+        Ok(reply::done())
     }
+}
+
+/// Returns the attributes of the DEK in a command.
+fn dek(request: &Request) -> Result<DekAttributes<'_>, Refused> {
+    let at = |offset: usize| HEADER + offset;
+    let flags = request.u8(at(0xb))?;
+    if flags & 0xf != XTS {
+        return Err(Refused::PARAMETER);
+    }
+    let (size, bytes) = match request.u8(at(0xa))? & 0xf {
+        0 => (KeySize::Bits128, 32),
+        1 => (KeySize::Bits256, 64),
+        _ => return Err(Refused::PARAMETER),
+    };
+    let has_keytag = flags & 0x80 != 0;
+    let length = if has_keytag { bytes + 8 } else { bytes };
+    let key = KeyMaterial::Plaintext(request.bytes(at(0x40), length)?);
+    Ok(DekAttributes { pd: request.u24(at(0xd))?, size, has_keytag, key })
 }

@@ -26,6 +26,7 @@ const GENERAL: &[Field] = &[
     flag(0x49, 0),            // fl_rc_qp_when_roce_disabled
     number(0x67, 3, 5, 8),    // log_max_xrcd
     number(0x8c, 3, 5, 8),    // log_max_uctx
+    number(0x8d, 3, 5, 12),   // log_max_umem
     number(0x8e, 0, 16, 255), // max_num_eqs
 ];
 

@@ -1,11 +1,12 @@
 //! Commands on queue pairs: creation on pages, transitions between states, queries (PRM `qpc`; `qp.c` of
 //! Linux's mlx5_ib).
 
+use super::opcode;
 use super::reply::{self, Refused};
 use super::request::Request;
-use super::rings::ENTRY;
+use super::rings::{ENTRY, Place};
 use crate::device::Device;
-use crate::interface_state::QPC_BYTES;
+use crate::interface_state::{Kind, QPC_BYTES};
 use crate::memory::Memory;
 use crate::object::mkey::Access;
 use crate::object::qp::{Peer, Qp, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
@@ -74,6 +75,9 @@ const OPTIONS: &[(u32, usize, &[u8])] =
 /// Offset of this mask in a command.
 const OPTIONAL: usize = 0x10;
 
+/// INIT2INIT_QP.
+const INIT2INIT: u16 = 0x50e;
+
 /// Returns whether a command changes the state of queue pairs.
 pub(super) fn steps(opcode: u16) -> bool {
     STEPS.iter().any(|step| step.opcode == opcode)
@@ -94,11 +98,11 @@ impl<M: Memory> Device<M> {
             _ => return Err(Refused::PARAMETER),
         };
         let timestamps = request.u8(at(0xb))? >> 6;
-        // `dbr_umem_valid` and `wq_umem_valid` are refused: there is no user memory.
-        let has_umem = request.u8(at(0xd0))? & 0x10 != 0 || request.u8(0x10c)? & 0x80 != 0;
-        if !self.profile().timestamps.take(timestamps) || has_umem {
+        if !self.profile().timestamps.take(timestamps) {
             return Err(Refused::PARAMETER);
         }
+        let record = request.umem(request.u8(at(0xd0))? & 0x10 != 0, at(0xe4))?;
+        let copies = self.copies(request)?.unwrap_or(false);
         self.uar(request.u24(at(0xd))?)?;
         let (rq, sq) = (request.u8(at(9))?, request.u8(at(10))?);
         let (log_slots, stride, log_sq_blocks) = (rq >> 3 & 0xf, 16_u16 << (rq & 7), sq >> 3 & 0xf);
@@ -117,7 +121,7 @@ impl<M: Memory> Device<M> {
             sq: 0,
             log_sq_blocks: if has_sends { log_sq_blocks } else { 0 },
             receive: ReceiveQueue::None,
-            doorbell_record: self.record(request.u64(at(0xa0))?)?,
+            doorbell_record: self.record(request, at(0xa0), record)?,
             send_cqn: request.u24(at(0x7d))?,
             recv_cqn: Some(recv_cqn).filter(|cqn| has_receives || *cqn != 0),
             user_index: request.u24(at(0x11))?,
@@ -127,9 +131,17 @@ impl<M: Memory> Device<M> {
         let shared = request.u24(at(0xad))?;
         let mut context = [0; QPC_BYTES];
         context.copy_from_slice(request.bytes(QPC, QPC_BYTES)?);
-        let (log_page, offset) = (request.u8(at(0x14))? & 0x1f, request.u16(at(0x92))? >> 6);
+        if kind == 1 {
+            self.may_name(request.uid()?, Kind(opcode::CREATE_RMP), shared)?;
+        }
+        let place = match request.umem(request.u8(0x10c)? & 0x80 != 0, 0x108)? {
+            Some(number) => Place::Umem { number, offset: request.u64(0x100)? },
+            None => {
+                Place::Pages { log_page: request.u8(at(0x14))? & 0x1f, offset: request.u16(at(0x92))? >> 6 }
+            }
+        };
         let sends = if has_sends { ENTRY << log_sq_blocks } else { 0 };
-        let rings = self.ring(request, log_page, offset, receives + sends)?;
+        let rings = self.ring(request, place, receives + sends, false)?;
         let receive = match kind {
             0 => ReceiveQueue::Own(ReceiveRing { address: rings, log_slots, stride }),
             1 => ReceiveQueue::Shared(shared),
@@ -137,8 +149,9 @@ impl<M: Memory> Device<M> {
         };
         let attributes = QpAttributes { sq: rings + receives, receive, ..attributes };
         let made = self.create_qp_numbered(attributes, fixed);
-        let number = self.with_ring(rings, made)?;
+        let number = self.with_ring(opcode::CREATE_QP, (rings, place), record, made)?;
         self.set_timestamps(number, timestamps)?;
+        self.set_copies(number, copies)?;
         self.interface.contexts.insert(number, context);
         self.want_pages();
         Ok(reply::number(number))
@@ -152,7 +165,7 @@ impl<M: Memory> Device<M> {
             ReceiveQueue::Own(ring) => ring.address,
             ReceiveQueue::None | ReceiveQueue::Shared(_) => attributes.sq,
         });
-        rings.into_iter().for_each(|rings| self.memory.close(rings));
+        rings.into_iter().for_each(|rings| self.close_ring(opcode::CREATE_QP, number, rings));
         self.want_pages();
         Ok(reply::done())
     }
@@ -179,6 +192,7 @@ impl<M: Memory> Device<M> {
                 }
             }
         }
+        let properties = if opcode == INIT2INIT { self.properties(request)? } else { (None, None) };
         let transport = self.qp_mut(qp)?.attributes.transport;
         let byte = |at: usize| context.get(at).copied().unwrap_or_default();
         match opcode {
@@ -215,8 +229,46 @@ impl<M: Memory> Device<M> {
         self.modify(qp, step.to)?;
         self.set_rights(qp, allowed)?;
         self.set_qkey(qp, qkey)?;
+        if let (Some(drain), _) = properties {
+            self.set_drain_sigerr(qp, drain)?;
+        }
+        if let (_, Some(copies)) = properties {
+            self.set_copies(qp, copies)?;
+        }
         self.interface.contexts.insert(qp, context);
         Ok(reply::done())
+    }
+
+    /// Returns whether the extension of a context permits copies. `None` if the command has no extension
+    /// (`qpc_ext`, `mmo`).
+    fn copies(&self, request: &Request) -> Result<Option<bool>, Refused> {
+        if request.u8(8)? & 0x80 == 0 {
+            return Ok(None);
+        }
+        let copies = request.u8(0x110)? & 0x20 != 0;
+        let has_them = self.profile().log_max_copy.is_some();
+        if copies && !has_them { Err(Refused::PARAMETER) } else { Ok(Some(copies)) }
+    }
+
+    /// INIT2INIT_QP: returns the properties that its masks select, `drain_sigerr` and `mmo`. Selected
+    /// properties of other names are refused.
+    fn properties(&self, request: &Request) -> Result<(Option<bool>, Option<bool>), Refused> {
+        const DRAIN: u32 = 1 << 11;
+        const COPIES: u64 = 1 << 3;
+        let selected = request.u32(OPTIONAL)?;
+        let drain = request.u8(QPC + 4)? & 0x04 != 0;
+        if selected & !DRAIN != 0 || selected != 0 && drain && !self.profile().drain_sigerr {
+            return Err(Refused::PARAMETER);
+        }
+        let copies = match self.copies(request)? {
+            None => None,
+            Some(copies) => match request.u64(0x108)? {
+                0 => None,
+                COPIES => Some(copies),
+                _ => return Err(Refused::PARAMETER),
+            },
+        };
+        Ok(((selected != 0).then_some(drain), copies))
     }
 
     /// Returns whether a path (PRM `ads`) leads to this port, which is the only one.

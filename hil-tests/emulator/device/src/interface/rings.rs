@@ -1,8 +1,10 @@
 //! Addresses of rings and doorbell records in commands.
 
+use super::opcode;
 use super::reply::Refused;
 use super::request::Request;
 use crate::device::{Device, Error};
+use crate::interface_state::Kind;
 use crate::memory::Memory;
 
 /// Offset of the list of pages in CREATE_EQ, CREATE_CQ and CREATE_QP.
@@ -12,10 +14,78 @@ pub(super) const ENTRY: u64 = 64;
 /// Bytes of a doorbell record.
 const RECORD: usize = 8;
 
+/// The place of a ring, as a command names it.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// Pages that the command lists. The ring begins this number of 64ths of a page into the first one.
+    Pages { log_page: u8, offset: u16 },
+    /// A umem, and the offset in it.
+    Umem { number: u32, offset: u64 },
+}
+
+impl Place {
+    /// Returns the umem, if the place is in one.
+    pub(super) const fn umem(self) -> Option<u32> {
+        match self {
+            Self::Pages { .. } => None,
+            Self::Umem { number, .. } => Some(number),
+        }
+    }
+}
+
+impl Request {
+    /// Returns the number of a umem, if the command's bit says that a part of a queue is in it.
+    pub(super) fn umem(&self, is_valid: bool, at: usize) -> Result<Option<u32>, Refused> {
+        is_valid.then(|| self.u32(at)).transpose()
+    }
+}
+
 impl<M: Memory> Device<M> {
-    /// Returns the address of a ring of `bytes` on a list of pages. The ring begins `offset` 64ths of a page
-    /// into the first page. All bytes of the ring have to be memory; the pages may be anywhere.
+    /// Returns the address of a ring of `bytes`. All of them have to be memory. Pages may be anywhere.
     pub(super) fn ring(
+        &mut self,
+        request: &Request,
+        place: Place,
+        bytes: u64,
+        writes: bool,
+    ) -> Result<u64, Refused> {
+        match place {
+            Place::Pages { log_page, offset } => self.ring_on_pages(request, log_page, offset, bytes),
+            Place::Umem { number, offset } => {
+                let ring = self.in_umem(request, number, offset, bytes, writes)?;
+                if self.is_memory(ring, bytes) { Ok(ring) } else { Err(Refused::PARAMETER) }
+            }
+        }
+    }
+
+    /// Returns the address of `length` bytes at an offset in a umem of the command's user. The device writes
+    /// to none that was registered to be read.
+    fn in_umem(
+        &self,
+        request: &Request,
+        number: u32,
+        offset: u64,
+        length: u64,
+        writes: bool,
+    ) -> Result<u64, Refused> {
+        self.may_name(request.uid()?, Kind(opcode::CREATE_UMEM), number)?;
+        let umem = self.interface.umems.get(&number).ok_or(Refused::RESOURCE)?;
+        let is_inside = offset.checked_add(length).is_some_and(|end| end <= umem.length);
+        if !is_inside || writes && !umem.writable {
+            return Err(Refused::PARAMETER);
+        }
+        umem.address.checked_add(offset).ok_or(Refused::PARAMETER)
+    }
+
+    /// Returns whether each entry of a ring is memory.
+    fn is_memory(&self, ring: u64, bytes: u64) -> bool {
+        let is_line = |line: u64| {
+            ring.checked_add(line).is_some_and(|at| self.memory.read(at, &mut [0; ENTRY as usize]).is_ok())
+        };
+        (0..bytes).step_by(ENTRY as usize).all(is_line)
+    }
+
+    fn ring_on_pages(
         &mut self,
         request: &Request,
         log_page: u8,
@@ -33,25 +103,47 @@ impl<M: Memory> Device<M> {
             return Err(Refused::PARAMETER);
         }
         let ring = self.memory.open(&pages, 12 + log_page, offset).ok_or(Refused::INPUT_LENGTH)?;
-        let is_line = |line: u64| {
-            ring.checked_add(line).is_some_and(|at| self.memory.read(at, &mut [0; ENTRY as usize]).is_ok())
-        };
-        if !(0..bytes).step_by(ENTRY as usize).all(is_line) {
+        if !self.is_memory(ring, bytes) {
             self.memory.close(ring);
             return Err(Refused::PARAMETER);
         }
         Ok(ring)
     }
 
-    /// Closes a ring again if the creation of its object failed.
-    pub(super) fn with_ring<T>(&mut self, ring: u64, made: Result<T, Error>) -> Result<T, Refused> {
-        if made.is_err() {
-            self.memory.close(ring);
+    /// Keeps the places of a new queue's ring and record. Closes the ring again if the creation failed.
+    pub(super) fn with_ring(
+        &mut self,
+        kind: u16,
+        (ring, place): (u64, Place),
+        record: Option<u32>,
+        made: Result<u32, Error>,
+    ) -> Result<u32, Refused> {
+        let umem = place.umem();
+        match made {
+            Ok(number) if umem.is_some() || record.is_some() => {
+                self.interface.over_umems.insert((Kind(kind), number), [umem, record]);
+            }
+            Err(_) if umem.is_none() => self.memory.close(ring),
+            _ => {}
         }
         Ok(made?)
     }
 
-    pub(super) fn record(&self, at: u64) -> Result<u64, Refused> {
+    /// Closes the ring of a queue that was destroyed, unless the ring is in a umem.
+    pub(super) fn close_ring(&mut self, kind: u16, number: u32, ring: u64) {
+        let umems = self.interface.over_umems.remove(&(Kind(kind), number));
+        if !matches!(umems, Some([Some(_), _])) {
+            self.memory.close(ring);
+        }
+    }
+
+    /// Returns the address of the doorbell record that a command names: in memory, or in a umem.
+    pub(super) fn record(&self, request: &Request, at: usize, umem: Option<u32>) -> Result<u64, Refused> {
+        let named = request.u64(at)?;
+        let at = match umem {
+            Some(umem) => self.in_umem(request, umem, named, RECORD as u64, false)?,
+            None => named,
+        };
         let is_memory = self.memory.read(at, &mut [0; RECORD]).is_ok();
         if at.is_multiple_of(RECORD as u64) && is_memory { Ok(at) } else { Err(Refused::PARAMETER) }
     }

@@ -1,0 +1,33 @@
+//! Opcodes of commands on objects (`MLX5_CMD_OP_*` of Linux).
+
+pub(super) const CREATE_MKEY: u16 = 0x200;
+pub(super) const DESTROY_MKEY: u16 = 0x202;
+pub(super) const CREATE_EQ: u16 = 0x301;
+pub(super) const DESTROY_EQ: u16 = 0x302;
+pub(super) const CREATE_CQ: u16 = 0x400;
+pub(super) const DESTROY_CQ: u16 = 0x401;
+pub(super) const CREATE_QP: u16 = 0x500;
+pub(super) const DESTROY_QP: u16 = 0x501;
+pub(super) const QUERY_QP: u16 = 0x50b;
+pub(super) const CREATE_PSV: u16 = 0x600;
+pub(super) const DESTROY_PSV: u16 = 0x601;
+pub(super) const CREATE_XRC_SRQ: u16 = 0x705;
+pub(super) const DESTROY_XRC_SRQ: u16 = 0x706;
+pub(super) const CREATE_RMP: u16 = 0x90c;
+pub(super) const MODIFY_RMP: u16 = 0x90d;
+pub(super) const DESTROY_RMP: u16 = 0x90e;
+pub(super) const ALLOC_PD: u16 = 0x800;
+pub(super) const DEALLOC_PD: u16 = 0x801;
+pub(super) const ALLOC_UAR: u16 = 0x802;
+pub(super) const DEALLOC_UAR: u16 = 0x803;
+pub(super) const ALLOC_XRCD: u16 = 0x80e;
+pub(super) const DEALLOC_XRCD: u16 = 0x80f;
+pub(super) const CREATE_OBJECT: u16 = 0xa00;
+pub(super) const MODIFY_OBJECT: u16 = 0xa01;
+pub(super) const QUERY_OBJECT: u16 = 0xa02;
+pub(super) const DESTROY_OBJECT: u16 = 0xa03;
+pub(super) const CREATE_UCTX: u16 = 0xa04;
+pub(super) const DESTROY_UCTX: u16 = 0xa06;
+pub(super) const CREATE_UMEM: u16 = 0xa08;
+pub(super) const DESTROY_UMEM: u16 = 0xa0a;
+pub(super) const SYNC_CRYPTO: u16 = 0xb12;
