@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// The first address of windows. No bus has memory there.
 const FIRST: u64 = 1 << 63;
 
-/// The distance between the beginnings of two windows. Every ring is shorter.
+/// The distance between the beginnings of two windows, and the most bytes of a window.
 const APART: u64 = 1 << 32;
 
 /// Pages of `1 << log_page` bytes that appear as one range of addresses. The range begins at an offset into
@@ -61,7 +61,7 @@ impl<M> Bus<M> {
 
     /// Returns the address of a ring that begins `offset` bytes into the first of these pages. If the pages
     /// follow each other, the address is in memory. Otherwise the ring gets a new window. Returns `None` if
-    /// no address is left for a window.
+    /// no address is left for a window, or if the pages are larger than a window.
     pub(crate) fn open(&mut self, pages: &[u64], log_page: u8, offset: u64) -> Option<u64> {
         let (first, page) = (*pages.first()?, 1_u64.checked_shl(log_page.into())?);
         let mut numbered = pages.iter().zip(0_u64..);
@@ -70,7 +70,8 @@ impl<M> Bus<M> {
         {
             return first.checked_add(offset);
         }
-        let address = self.next;
+        let bytes = page.checked_mul(pages.len() as u64).filter(|bytes| *bytes <= APART);
+        let address = bytes.map(|_| self.next)?;
         self.next = address.checked_add(APART)?;
         self.windows.insert(address, Window { pages: pages.to_vec(), log_page, offset });
         Some(address)
@@ -163,6 +164,8 @@ mod tests {
         let mut bus = Bus::new(Arena::new(0x1000, 0x4000));
         assert_eq!(bus.open(&[0x2000, 0x3000], LOG_PAGE, 0x40), Some(0x2040));
         assert_eq!(bus.open(&[], LOG_PAGE, 0), None);
+        // 8 GiB do not fit a window.
+        assert_eq!(bus.open(&[0, 0], 32, 0), None);
         assert_eq!(bus.open(&[u64::MAX - 0xfff, 0], LOG_PAGE, 0).map(|at| at & 0xffff_ffff), Some(0));
     }
 }

@@ -113,6 +113,9 @@ fn queues_are_in_the_memory_of_their_user() {
         let entry = host.get(user.at(0x800 + u64::from(index) * 64), 64);
         assert_eq!((entry[60..62].to_vec(), entry[63]), (index.to_be_bytes().to_vec(), 0), "{index}");
     }
+    // QUERY_QP counts the executed blocks.
+    let context = told(&mut setup, by(user.uid, named(0x50b, qp)), 8 + 0xe8);
+    assert_eq!(context[8 + 0xb4..8 + 0xb6], 40_u16.to_be_bytes());
     // The umem goes after its queues.
     let destroy = |opcode, number| by(user.uid, named(opcode, number));
     setup.refused(destroy(0xa0a, user.umem), IN_USE, "a ring is in it");

@@ -22,6 +22,13 @@ grep -q '[1-9]' /sys/kernel/debug/mlx5/*/mr_cache/*/cur || {
     exit 1
 }
 echo "regions by UMRs"
+# Commands of a user, and queues in its memory (DEVX).
+for case in r028 r031 r002; do
+    hil --device mlx5_0 --filter "$case" > /tmp/hil 2>&1 && grep "^hil: passed" /tmp/hil || {
+        cat /tmp/hil
+        exit 1
+    }
+done
 # The drivers let go of the device, and take it again.
 rmmod rdma_ucm rdma_cm ib_cm iw_cm mlx5_ib mlx5_core || exit 1
 insmod /lib/modules/mlx5_core.ko && insmod /lib/modules/mlx5_ib.ko && ibv_devinfo | grep PORT_ACTIVE

@@ -3,7 +3,7 @@
 use crate::vdpu::image::{Entry, archive, library, only, read};
 use crate::vdpu::modules;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The triplet in the paths of libraries.
 const TRIPLET: &str = "x86_64-linux-gnu";
@@ -19,11 +19,18 @@ const LINKS: &[(&str, &str)] =
     &[("sbin", "bin"), ("usr/bin", "../bin"), ("usr/lib", "../lib"), ("usr/sbin", "../bin")];
 
 /// The libraries of rdma-core's programs, and of libmlx5.
-const LIBRARIES: &[&str] =
-    &["libc.so.6", "libibverbs.so.1", "libm.so.6", "libmlx5.so.1", "libnl-3.so.200", "libnl-route-3.so.200"];
+const LIBRARIES: &[&str] = &[
+    "libc.so.6",
+    "libgcc_s.so.1",
+    "libibverbs.so.1",
+    "libm.so.6",
+    "libmlx5.so.1",
+    "libnl-3.so.200",
+    "libnl-route-3.so.200",
+];
 
-/// Returns the archive, with a shell script that the guest runs.
-pub(crate) fn build(packages: &Path, command: &str) -> Result<Vec<u8>, String> {
+/// Returns the archive, with a shell script that the guest runs, and files of this machine as programs.
+pub(crate) fn build(packages: &Path, files: &[PathBuf], command: &str) -> Result<Vec<u8>, String> {
     let mut entries: Vec<(String, Entry)> = Vec::new();
     let mut put = |name: &str, entry| entries.push((name.to_owned(), entry));
     FOLDERS.iter().for_each(|name| put(name, Entry::Folder));
@@ -31,6 +38,10 @@ pub(crate) fn build(packages: &Path, command: &str) -> Result<Vec<u8>, String> {
     put("init", Entry::Program(include_bytes!("init.sh").to_vec()));
     put("etc/command", Entry::File(command.into()));
     put("bin/busybox", Entry::Program(read(&packages.join("bin/busybox"))?));
+    for path in files {
+        let name = path.file_name().ok_or_else(|| format!("{} names no file", path.display()))?;
+        put(&format!("bin/{}", name.to_string_lossy()), Entry::Program(read(path)?));
+    }
     // The programs of rdma-core: all that ask for a device or move data over one.
     let programs = packages.join("usr/bin");
     for entry in fs::read_dir(&programs).map_err(|error| format!("{}: {error}", programs.display()))? {

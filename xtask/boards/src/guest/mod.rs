@@ -14,7 +14,8 @@ use xtask::host;
 use xtask::run::{self, program};
 
 pub(crate) const HELP: &str = "\
-cargo xtask guest [--qemu PROGRAM] [--seconds N] [--log] [--check | -- COMMAND…]
+cargo xtask guest [--qemu PROGRAM] [--seconds N] [--log] [--file PATH]…
+                  [--check | -- COMMAND…]
 
 Boots Debian's kernel in QEMU, on an InfiniBand port of the software device as a PCI function. The
 kernel's own mlx5_core and mlx5_ib drive the device. Runs COMMAND in a shell of the guest (without
@@ -25,7 +26,9 @@ machine; KVM is not used.
   --qemu PROGRAM   qemu-system-x86_64 of 10.1 or later, which knows vfio-user-pci (else from PATH)
   --seconds N      how long all of it may take (300)
   --log            print what the function is asked for, and each completion, to standard error
-  --check          ping-pong of all kinds, and drivers that let go of the device and take it again
+  --file PATH      put a file of this machine into /bin of the guest, such as a program to run there
+  --check          ping-pong of all kinds, scenarios of `hil` over DEVX, drivers that let go of the device
+                   and take it again
 ";
 
 /// The Debian packages in the guest.
@@ -48,6 +51,8 @@ struct Options {
     qemu: String,
     limit: Duration,
     log: bool,
+    check: bool,
+    files: Vec<PathBuf>,
     command: String,
 }
 
@@ -56,6 +61,8 @@ fn options(arguments: &[String]) -> Option<Options> {
         qemu: "qemu-system-x86_64".into(),
         limit: Duration::from_secs(300),
         log: false,
+        check: false,
+        files: Vec::new(),
         command: "ibv_devinfo".into(),
     };
     let mut rest = arguments.iter();
@@ -64,7 +71,8 @@ fn options(arguments: &[String]) -> Option<Options> {
             "--qemu" => options.qemu = rest.next()?.clone(),
             "--seconds" => options.limit = Duration::from_secs(rest.next()?.parse().ok()?),
             "--log" => options.log = true,
-            "--check" => options.command = CHECK.into(),
+            "--file" => options.files.push(rest.next()?.into()),
+            "--check" => (options.check, options.command) = (true, CHECK.into()),
             "--" => {
                 options.command = rest.by_ref().cloned().collect::<Vec<_>>().join(" ");
                 if options.command.is_empty() {
@@ -124,7 +132,13 @@ fn boot(options: &Options) -> Result<u8, String> {
     let folder = Folder(run::root().join("target/guest").join(std::process::id().to_string()));
     fs::create_dir_all(&folder.0).map_err(|error| format!("{}: {error}", folder.0.display()))?;
     let image = folder.0.join("initramfs");
-    fs::write(&image, image::build(&packages, &options.command)?).map_err(|error| error.to_string())?;
+    let mut files = options.files.clone();
+    if options.check {
+        host::build_programs(&["hil"])?;
+        files.push(run::built("debug", "hil")?);
+    }
+    fs::write(&image, image::build(&packages, &files, &options.command)?)
+        .map_err(|error| error.to_string())?;
     let socket = folder.0.join("socket");
     let _function = serve(&socket, options.log)?;
     let start = Instant::now();
@@ -244,10 +258,12 @@ mod tests {
         let parsed = |line: &str| options(&line.split_whitespace().map(String::from).collect::<Vec<_>>());
         let usual = parsed("").unwrap();
         assert_eq!((usual.qemu.as_str(), usual.command.as_str()), ("qemu-system-x86_64", "ibv_devinfo"));
-        let other = parsed("--qemu /q --seconds 5 --log -- ls -l /sys").unwrap();
+        let other = parsed("--qemu /q --seconds 5 --log --file /a/b --file c -- ls -l /sys").unwrap();
         assert_eq!((other.qemu.as_str(), other.command.as_str(), other.log), ("/q", "ls -l /sys", true));
         assert_eq!(other.limit, Duration::from_secs(5));
-        for line in ["--", "--seconds many", "--qemu", "ls"] {
+        assert_eq!(other.files, ["/a/b", "c"].map(PathBuf::from));
+        assert!(!other.check && parsed("--check").unwrap().check);
+        for line in ["--", "--file", "--seconds many", "--qemu", "ls"] {
             assert!(parsed(line).is_none(), "{line}");
         }
     }

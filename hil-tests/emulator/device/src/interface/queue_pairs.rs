@@ -282,7 +282,8 @@ impl<M: Memory> Device<M> {
 
     /// QUERY_QP: returns the context as commands have written it, with the current state.
     pub(super) fn query_qp(&self, number: u32) -> Answer {
-        let state = match self.query(number)?.state {
+        let view = self.query(number)?;
+        let state = match view.state {
             QpState::Reset => 0,
             QpState::Init => 1,
             QpState::ReadyToReceive => 2,
@@ -296,6 +297,9 @@ impl<M: Memory> Device<M> {
         if let Some(byte) = answer.get_mut(QPC) {
             *byte = *byte & 0x0f | state << 4;
         }
+        // `hw_sq_wqebb_counter`, `hw_rq_counter`: how far the device has come.
+        answer.splice(QPC + 0xb4..QPC + 0xb6, view.hw_sq_wqebb_counter.to_be_bytes());
+        answer.splice(QPC + 0xb8..QPC + 0xbc, u32::from(view.hw_rq_counter).to_be_bytes());
         Ok(answer)
     }
 
