@@ -94,8 +94,8 @@ pub(crate) fn list<T>(
     Ok(sum.sum + entries.len() as u64)
 }
 
-/// Sum and bitwise OR of the written entries' lengths, each less 1. Bit 31 of a valid length (1 to 2^31) less
-/// 1 is 0.
+/// Sum and bitwise OR of the written entries' lengths, each less 1. A valid length is 1 to 2^31, so bit 31 of
+/// the length less 1 is 0.
 struct Lengths {
     sum: u64,
     /// Bitwise OR of all lengths, each less 1. Its bit 31 shows whether any length was out of range.
