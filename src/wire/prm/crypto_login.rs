@@ -59,17 +59,17 @@ pub struct CryptoLogin {
     pub reserved2: [U32; 36],
 }
 
-/// CREATE_GENERAL_OBJECT of a login, 272 bytes (PRM `create_crypto_login_obj_in`).
+/// The request CREATE_GENERAL_OBJECT of a login, 272 bytes (PRM `create_crypto_login_obj_in`).
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CreateLoginRequest {
-    /// Command and kind of object.
+    /// Opcode of the command, and kind of the object.
     pub header: ObjectRequestHeader,
     /// The login.
     pub login: CryptoLogin,
 }
 
-/// Reply to QUERY_GENERAL_OBJECT of a login, 272 bytes (PRM `query_crypto_login_obj_out`).
+/// The reply to QUERY_GENERAL_OBJECT of a login, 272 bytes (PRM `query_crypto_login_obj_out`).
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct QueryLoginReply {

@@ -29,9 +29,9 @@ pub struct KeyFlags {
 }
 
 impl KeyFlags {
-    /// `state`: the key can be used.
+    /// `state`: the DEK can be used.
     pub const READY: u8 = 0;
-    /// `state`: the device could not load the key.
+    /// `state`: the device could not load the DEK.
     pub const ERROR: u8 = 1;
     /// `key_size`: two halves of 128 bits.
     pub const SIZE_128: u8 = 0;
@@ -61,7 +61,7 @@ pub struct EncryptionKey {
     pub modify_field_select: U64,
     /// State, size and purpose, see [`KeyFlags`].
     pub flags: U32,
-    /// Protection domain, in the low 24 bits.
+    /// Number of the protection domain, in the low 24 bits.
     pub pd: U32,
     /// Reserved.
     pub reserved0: [U32; 8],
@@ -80,18 +80,18 @@ impl EncryptionKey {
     pub const MODIFY_KEY: u64 = 1;
 }
 
-/// CREATE_GENERAL_OBJECT and MODIFY_GENERAL_OBJECT of a key, 272 bytes (PRM `create_encryption_key_obj_in`,
-/// `modify_encryption_key_in`).
+/// The request CREATE_GENERAL_OBJECT or MODIFY_GENERAL_OBJECT of a DEK, 272 bytes (PRM
+/// `create_encryption_key_obj_in`, `modify_encryption_key_in`).
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CreateKeyRequest {
-    /// Command and kind of object.
+    /// Opcode of the command, and kind of the object.
     pub header: ObjectRequestHeader,
-    /// The key.
+    /// The DEK.
     pub key: EncryptionKey,
 }
 
-/// SYNC_CRYPTO, 32 bytes (PRM `sync_crypto_in`).
+/// The request SYNC_CRYPTO, 32 bytes (PRM `sync_crypto_in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SyncCryptoRequest {
@@ -111,13 +111,13 @@ impl SyncCryptoRequest {
     pub const ALL: u32 = 1;
 }
 
-/// Reply to QUERY_GENERAL_OBJECT of a key, 272 bytes (PRM `query_encryption_key_obj_out`).
+/// The reply to QUERY_GENERAL_OBJECT of a DEK, 272 bytes (PRM `query_encryption_key_obj_out`).
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct QueryKeyReply {
     /// Status of the command.
     pub header: ObjectReplyHeader,
-    /// The key.
+    /// The DEK.
     pub key: EncryptionKey,
 }
 

@@ -62,7 +62,7 @@ impl MkcFlags {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct MkcPd {
-    /// Protection domain.
+    /// Number of the protection domain.
     #[bits(24, into = low32::<24>)]
     pub pd: u32,
     /// The peer may invalidate the key.

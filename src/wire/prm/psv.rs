@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct PsvCount {
-    /// Protection domain.
+    /// Number of the protection domain.
     #[bits(24, into = low32::<24>)]
     pub pd: u32,
     #[bits(4)]

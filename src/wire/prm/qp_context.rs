@@ -183,7 +183,7 @@ impl QpcState {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcPd {
-    /// Protection domain.
+    /// Number of the protection domain.
     #[bits(24, into = low32::<24>)]
     pub pd: u32,
     #[bits(2)]
