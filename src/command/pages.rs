@@ -55,7 +55,7 @@ impl<const PAGES: usize> PageList<PAGES> {
     /// Creates a list of pages that follow each other on the bus, from the address of the first.
     ///
     /// # Errors
-    /// As [`PageList::new`].
+    /// The errors of [`PageList::new`].
     pub fn contiguous(size: LogPageSize, first: u64) -> Result<Self, CommandError> {
         Self::new(size, core::array::from_fn(|page| first.wrapping_add((page as u64) << size.get())))
     }

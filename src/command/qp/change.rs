@@ -58,7 +58,7 @@ macro_rules! changes {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name {
-            /// The queue pair.
+            /// Number of the queue pair.
             pub qp: Qpn,
             /// The properties that change with the command.
             pub change: QpChange,
@@ -110,7 +110,7 @@ changes! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Init2Init {
-    /// The queue pair.
+    /// Number of the queue pair.
     pub qp: Qpn,
     /// Whether a signature error stops the send queue; `None` leaves it unchanged. The device must have
     /// [`crate::command::GeneralCapabilities::drain_signature_errors`].

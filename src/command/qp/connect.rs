@@ -27,7 +27,7 @@ use crate::wire::prm::qp_context::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Rst2Init {
-    /// The queue pair.
+    /// Number of the queue pair.
     pub qp: Qpn,
     /// Number of the device's port, from 1.
     pub port: u8,
@@ -86,9 +86,9 @@ impl Command for Rst2Init {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Init2Rtr {
-    /// The queue pair.
+    /// Number of the queue pair.
     pub qp: Qpn,
-    /// The peer's queue pair.
+    /// Number of the peer's queue pair.
     pub remote_qp: Qpn,
     /// The path to the peer.
     pub path: Path,
@@ -150,7 +150,7 @@ impl Command for Init2Rtr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Rtr2Rts {
-    /// The queue pair.
+    /// Number of the queue pair.
     pub qp: Qpn,
     /// Number of the first packet that this queue pair sends.
     pub first_psn: Psn,

@@ -45,7 +45,7 @@ pub struct QpInfo {
     pub announced_send_block: u16,
     /// Number of receive requests that the device has taken.
     pub receives_taken: u32,
-    /// The peer's queue pair.
+    /// Number of the peer's queue pair.
     pub remote_qp: Qpn,
     /// Number of the next packet to send.
     pub next_send_psn: Psn,
