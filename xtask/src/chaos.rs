@@ -98,7 +98,7 @@ const TIME_LIMIT: &str = "2";
 /// The beginning of the stand-in's last line. A program with faults prints the line unless it is killed.
 const LEFT: &str = "left at the end: ";
 
-/// The beginning of that line if the program has destroyed all its objects.
+/// The beginning of the stand-in's last line if the program has destroyed all its objects.
 const NOTHING_LEFT: &str = "left at the end: 0 contexts, 0 objects, 0 channels";
 
 /// The beginning of the line that reports a refused destroy command. The object is left behind then.
@@ -112,7 +112,7 @@ type Counts = BTreeMap<&'static str, u64>;
 const KILLED: &str = "killed programs";
 const UNREADY: &str = "programs that failed before they were ready";
 
-/// A command that took longer than its limit. Some runs have none.
+/// The event of a command that took longer than its limit. Some runs have no such event.
 const OVERDUE: &str = "overdue commands";
 
 /// The other events, with parts of the lines that programs print for each.
@@ -166,7 +166,7 @@ fn pairs(pairs: Range<u64>) -> Result<(), String> {
 /// The smallest number of pairs that must contain each event.
 const ENOUGH: usize = 10;
 
-/// A target and an initiator.
+/// A target and an initiator: the two programs of the storage example.
 struct Pair<'p> {
     programs: &'p Path,
     folder: tempfile::TempDir,

@@ -51,7 +51,8 @@ fn make() -> Result<PathBuf, String> {
     Ok(system)
 }
 
-/// Returns a command that runs others in the system. Its mounts and processes end with it.
+/// Returns a command that runs `commands` in the system. Mounts and processes of the run end with this
+/// command.
 fn enter(system: &Path, commands: &[&str]) -> Result<Command, String> {
     let toolchain = answer(program("rustc", &["--print", "sysroot"]))?;
     let script = format!(

@@ -5,7 +5,7 @@
 pub enum Part {
     /// The library.
     Core,
-    /// The code under its tests: the software device and the parsers.
+    /// Code that serves the tests of the library: the software device and the parsers.
     Bench,
     /// The stand-in for the kernel.
     StandIn,

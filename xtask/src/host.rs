@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Set for a process whose parent has just built the programs that serve tasks. The process then skips its
-/// own call of cargo, which would wait for other builds.
+/// The environment variable of a process whose parent has just built the programs that serve tasks. The
+/// process then skips its own call of cargo, which would wait for other builds.
 pub const BUILT: &str = "XTASK_PROGRAMS_ARE_BUILT";
 
 /// Builds programs of the workspace.

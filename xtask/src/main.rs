@@ -85,7 +85,7 @@ Each task answers --help. Exit status: 0 success, 1 failure, 2 invalid arguments
 ";
 
 fn main() -> ExitCode {
-    // `itself` remembers the path. A caller that needs the path reports the error.
+    // `itself` remembers the path of this program. A caller that needs the path reports the error.
     let _ = run::itself();
     let arguments = run::arguments();
     let (task, rest) =

@@ -147,8 +147,8 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Returns the path of this program as it was at the first call. `main` makes that call at its start, because
-/// a task can have cargo rebuild this program. It then runs from a deleted file, and the rebuilt program has
-/// the old path.
+/// a task can have cargo rebuild this program. This process then runs from a deleted file, and the rebuilt
+/// program has the old path.
 pub fn itself() -> Result<&'static Path, String> {
     static ITSELF: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let place = ITSELF.get_or_init(|| std::env::current_exe().map_err(|error| error.to_string()));

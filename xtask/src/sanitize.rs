@@ -95,7 +95,7 @@ fn address() -> Result<(), String> {
         return Err(reason.into());
     }
     let host = Host::ask()?;
-    // Scenarios give memory that a device may still write away for good. Tests of the stand-in leave objects
+    // Scenarios leak memory on purpose if a device may still write to it. Tests of the stand-in leave objects
     // of libibverbs behind when their programs end.
     let (leaks, no_leaks) = ("detect_leaks=1", "detect_leaks=0");
     let stand_in = stand_in_without(NOT_WITH_ADDRESS);

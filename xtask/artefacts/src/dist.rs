@@ -51,10 +51,10 @@ const FILES: &[(&str, &str, u32)] = &[
 /// Debian's user `nobody`. Root runs checks as this user.
 const NOBODY: u32 = 65534;
 
-/// The packages that the first steps need.
+/// The packages that the first steps of [`PAGE`] need.
 const UTILITIES: &[&str] = &["ibverbs-providers", "ibverbs-utils"];
 
-/// The requested checks.
+/// The checks that the options ask for: `--check`, `--check-chroot` and `--twice`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Checks {
     own: bool,
@@ -125,7 +125,7 @@ fn cross(triple: &str) -> PathBuf {
     root().join("target/cross").join(triple).join("release")
 }
 
-/// Builds and packs, and returns the path of the archive.
+/// Builds the stand-in, packs the archive, and returns the path of the archive.
 fn make(architecture: &str, triple: &str) -> Result<PathBuf, String> {
     let toolchain = Toolchain::portable(triple)?;
     check(toolchain.cargo(&["build", "--quiet", "--release", "--package", "mlx5-uverbs", "--lib"]))?;
@@ -171,7 +171,7 @@ fn unpack(archive: &Path, folder: &Path) -> Result<PathBuf, String> {
 /// Runs `ibv_devinfo` in the unpacked archive, with an empty environment and without privileges.
 fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     let folder = run::temporary("dist")?;
-    // The other user has to enter the folder.
+    // The unprivileged user has to enter the folder.
     let opened = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
     opened.map_err(|error| format!("{}: {error}", folder.path().display()))?;
     let unpacked = unpack(archive, folder.path())?;
@@ -187,8 +187,8 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
             command.gid(NOBODY).uid(NOBODY);
         }
     } else {
-        // The shell and loader of this machine print that they cannot load the library. The emulated program
-        // can.
+        // The shell and the loader are programs of this machine. They print that they cannot load the arm64
+        // library. Only the emulated program can load the library.
         let system = debian::unpack(Architecture::Arm64, "utilities", UTILITIES, Dependencies::Included)?;
         command.args(["qemu-aarch64", "-L"]).arg(&system).arg(system.join("usr/bin/ibv_devinfo"));
     }

@@ -154,7 +154,7 @@ impl Bare {
 
 /// Returns rustdoc's JSON of the library.
 fn public() -> Result<String, String> {
-    // For Linux, the standard library need not be built.
+    // The toolchain for Linux contains the standard library, which would have to be built for bare metal.
     let toolchain = Toolchain::find(Board::BlueField2, System::Linux)?;
     let mut rustdoc =
         toolchain.cargo(&["rustdoc", "--quiet", "--release", "--package", "mlx5-mkey", "--lib"]);

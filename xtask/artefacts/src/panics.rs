@@ -37,13 +37,14 @@ pub(super) fn check(archives: &[Vec<u8>]) -> Result<String, String> {
     Ok(format!("none of {} functions reaches a panic or an allocator", own.len()))
 }
 
-/// Returns whether a panic in this function counts: functions of the library, and entries of the program.
+/// Returns whether a function has to be free of panics: a function of the library, or an entry of the
+/// freestanding program.
 fn is_looked_at(name: &str) -> bool {
     is_own(name) || name.starts_with("entry_")
 }
 
-/// Checks that [`check`] covers every function of a copy in which each function calls a panic of its own. The
-/// panics are functions of `module`, named `p` and a number.
+/// Checks that [`check`] covers every function of a copy of the library in which each function calls a
+/// panicking function of its own. The panicking functions are in `module`, named `p` and a number.
 ///
 /// # Errors
 /// The functions whose panics are not found.

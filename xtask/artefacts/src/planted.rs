@@ -13,7 +13,7 @@ use xtask::run::{files, root};
 /// The module of the copy that contains a panicking function for each public function.
 pub(super) const MODULE: &str = "mlx5_mkey::planted::";
 
-/// The smallest number of functions. Functions that macros generate get no panic.
+/// The least number of functions that get a panic. Functions that macros generate get none.
 const LEAST: usize = 10;
 
 /// A copy of the library with panics, in a workspace of links to all other files.
@@ -64,7 +64,8 @@ impl Copy {
     }
 }
 
-/// Makes links to all other files of the repository. Builds of dependencies are shared.
+/// Makes links to all other files of the repository, also to `target`, so that the copy shares built
+/// dependencies.
 fn link(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for entry in fs::read_dir(root())? {

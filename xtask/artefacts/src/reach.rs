@@ -38,7 +38,7 @@ impl Graph {
         for data in archives {
             for member in ArchiveFile::parse(data.as_slice())?.members() {
                 let member = member?;
-                // All other members are object files. This one is metadata for the compiler.
+                // `lib.rmeta` is metadata for the compiler. All other members are object files.
                 if member.name() != b"lib.rmeta" {
                     objects.push(object::File::parse(member.data(data.as_slice())?)?);
                 }

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 /// A public function, a method, or a function of a trait implementation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Function {
-    /// The name of the type, without path and parameters. Empty for a free function.
+    /// The name of the type that has the function, without path and parameters. Empty for a free function.
     of: String,
     /// The name of the implemented trait, or an empty text.
     by: String,
@@ -127,7 +127,8 @@ fn public(json: &str) -> Option<Vec<(Function, Wanted)>> {
             }
             Some(())
         };
-        // Methods with a default in a trait of the library, and methods of this implementation.
+        // This loop adds the methods of this implementation, and the default methods of a trait of the
+        // library.
         for id in provided.into_iter().flatten().chain(items) {
             if let Some(function) = item(id).filter(|found| found.pointer("/inner/function").is_some()) {
                 add(function)?;
@@ -222,7 +223,7 @@ fn parse(symbol: &str) -> Option<Function> {
     let end = closing(rest)?;
     let (inside, behind) = (rest.get(..end)?, rest.get(end + 1..)?);
     let name = plain(behind.strip_prefix("::")?);
-    // A closure is part of its function.
+    // A closure is part of its function, and no function of its own.
     if name.contains("::") {
         return None;
     }
@@ -253,7 +254,7 @@ fn plain(path: &str) -> String {
     kept.trim_end_matches("::").to_owned()
 }
 
-/// Returns the offset of the bracket that closes an already open one.
+/// Returns the offset of the first angle bracket that closes a bracket opened before `text`.
 fn closing(text: &str) -> Option<usize> {
     depths(text).find(|(_, _, depth)| *depth < 0).map(|(at, _, _)| at)
 }
@@ -270,9 +271,9 @@ fn top_level(text: &str, word: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A type with a function that has a constant parameter and one that takes a callback; a trait of the
-    /// library with a default method, and a type that implements the trait; a free function; a derived
-    /// function.
+    /// rustdoc's JSON for a type with a function that has a constant parameter and one that takes a callback;
+    /// a trait of the library with a default method, and a type that implements the trait; a free function; a
+    /// derived function.
     const JSON: &str = r#"{"index": {
         "0": {"name": "ring", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
         "1": {"name": "restart", "inner": {"function": {"generics": {"params": [{"kind": {"type": {}}}]},
@@ -324,7 +325,8 @@ mod tests {
             let error = check(JSON, &without(&library), &without(&program)).unwrap_err();
             assert!(error.ends_with(&format!(": {name}")), "{error}");
         }
-        // A generic function in the library is not enough, nor is one with a type of the library.
+        // An instance of a generic function does not count if only the library contains it. An instance with
+        // a type of the library does not count either.
         let moved: BTreeSet<_> = LIBRARY.into_iter().chain([PROGRAM[1]]).collect();
         let rest = BTreeSet::from([PROGRAM[0], PROGRAM[2]]);
         assert!(check(JSON, &moved, &rest).unwrap_err().ends_with(": Queue::ring"));

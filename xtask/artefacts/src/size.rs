@@ -2,7 +2,7 @@
 
 use object::{File, Object, ObjectSection};
 
-/// The largest size, in bytes.
+/// The limit of the code's size, in bytes.
 const LIMIT: u64 = 16 * 1024;
 
 /// Checks the size of a program's code sections.

@@ -188,7 +188,8 @@ impl Lab {
         self.all_is_given_back()
     }
 
-    /// Tests that a board that hangs is switched off and on, and that nothing runs without a place.
+    /// Tests that the lab switches a board that hangs off and on, and that a board without a place runs no
+    /// program.
     fn a_board_that_hangs(&self) -> Result<(), String> {
         let hangs = self.board("hangs", 0, &format!(", environment = {{ HIL_HANG = '{HANGS}' }}"));
         let nowhere = self.board("nowhere", PLACES.len(), "").replace("pool = 'here'", "pool = 'there'");
@@ -308,7 +309,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The places that were switched, each with the new state.
+/// The power switches so far: the index of the place, and whether its power is now on.
 type Switched = Arc<Mutex<Vec<(usize, bool)>>>;
 
 /// A power switch with a port for each board. It answers `GET /INDEX/0` and `/1` (labgrid's model

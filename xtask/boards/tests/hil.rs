@@ -96,7 +96,7 @@ impl Ran {
     }
 }
 
-/// A run beside the test. It is killed when this value is dropped, so a failed test does not wait for it.
+/// A runner that works beside the test. Dropping this value kills it, so a failed test does not wait for it.
 struct Runner(Option<Child>);
 
 impl Runner {
@@ -145,7 +145,8 @@ fn kill(pid: &str, signal: Signal) {
     kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), signal).unwrap();
 }
 
-/// Returns a script with three cases. `does` runs in the second case, but only before a reset.
+/// Returns a script with three cases. The shell command `does` runs in the second case, but only before a
+/// reset.
 fn second_case(does: &str) -> String {
     format!(
         "case \"$*\" in
@@ -214,7 +215,8 @@ fn a_second_hang_ends_the_run() {
 
 #[test]
 fn a_board_whose_process_is_killed_is_reset_and_the_run_goes_on() {
-    // The board hangs, and the time limits are too long to notice. Only the kill ends it.
+    // The board hangs in a case, and the time limits are too long to notice the hang. Only the kill ends the
+    // program.
     let rig = Rig::with_limits(&second_case("echo $$ > new; mv new pid; exec sleep 1000"), "case = 600");
     let mut runner = Runner::start(rig.command(&[]));
     kill(&runner.board(&rig), Signal::KILL);

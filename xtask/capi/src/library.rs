@@ -135,7 +135,7 @@ impl Installed {
         check(compiler)
     }
 
-    /// Returns the flags from pkg-config. One program also needs those of libibverbs.
+    /// Returns the flags from pkg-config. The program [`ADOPT`] also needs the flags of libibverbs.
     fn flags(&self, source: &Path, linked: Linked) -> Result<Vec<String>, String> {
         let mut ask = Command::new("pkg-config");
         ask.env("PKG_CONFIG_PATH", self.folder.join("lib/pkgconfig"));

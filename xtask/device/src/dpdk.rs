@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use xtask::run;
 
-/// The bytes in reverse order are another number.
+/// The tweak of all vectors. Its bytes in reverse order make another number, so a wrong byte order changes
+/// the result.
 const TWEAK: u128 = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
 
 /// The option `keytag` of DPDK. All keys here are wrapped with this keytag.

@@ -37,7 +37,7 @@ pub(crate) struct Place {
 pub(crate) enum Kind {
     /// The function returns a constant at once.
     Body,
-    /// Another binary operator.
+    /// A binary operator is replaced by another one.
     Binary,
     /// A unary operator is removed.
     Unary,
@@ -112,7 +112,7 @@ impl Mutant {
         })
     }
 
-    /// Returns whether both make the same change in the same function, at any place in it.
+    /// Returns whether both mutants make the same change in the same function, at any place in it.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let of = |mutant: &Self| (mutant.kind, mutant.replacement.clone(), mutant.function.clone());
         of(self) == of(other)

@@ -20,9 +20,9 @@ pub(crate) enum Outcome {
     Refused,
     /// The mutant is never run. The value is the reason.
     Excluded(String),
-    /// A test failed. With its name.
+    /// A test failed. The value is its name.
     Caught(String),
-    /// A test did not end within its limit. With its name.
+    /// A test did not end within its limit. The value is its name.
     Endless(String),
     /// No test noticed the mutant.
     Survived,

@@ -18,7 +18,7 @@ const FEATURES: &str = "#![feature(core_intrinsics, const_eval_select)]\n";
 /// lints.
 const WRAPPER: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec \"$@\" --cap-lints allow\n";
 
-/// Property tests try fewer cases here. Most findings need few cases, and a survivor runs all of them.
+/// Property tests try fewer cases in the copy. Most findings need few cases, and a survivor runs all of them.
 const CASES: (&str, &str) = ("cases: 1000", "cases: 100");
 
 /// A mutant to be built: its number, its file, and the change.

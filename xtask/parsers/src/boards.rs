@@ -148,10 +148,10 @@ fn board<'de, D: Deserializer<'de>>(from: D) -> Result<Board, D::Error> {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Crypto {
-    /// In plaintext.
+    /// Keys are imported in plaintext.
     #[default]
     Plaintext,
-    /// Wrapped, under a login.
+    /// Keys are wrapped, and imported under a login.
     Wrapped,
 }
 
@@ -169,12 +169,12 @@ impl Crypto {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// Many data units in a transfer.
+    /// A transfer may contain many data units.
     #[default]
     MultiBlock,
-    /// Many data units in a transfer, with tweaks in little endian.
+    /// A transfer may contain many data units. Tweaks are in little endian.
     MultiBlockLe,
-    /// One data unit in a transfer.
+    /// A transfer contains one data unit.
     SingleBlock,
 }
 
@@ -224,17 +224,17 @@ pub struct Place {
     /// The longest wait for a free place, in seconds.
     #[serde(default = "wait_seconds")]
     pub wait_seconds: u32,
-    /// See the field of [`Ssh`].
+    /// The file of the private key. Without a value, ssh chooses it.
     #[serde(default)]
     pub key: Option<PathBuf>,
-    /// See the field of [`Ssh`].
+    /// The file with the machine's host key. Without a value, ssh chooses it.
     #[serde(default)]
     pub known_hosts: Option<PathBuf>,
-    /// See the field of [`Ssh`].
+    /// The mlx5 device of the machine.
     pub device: String,
-    /// See the field of [`Ssh`].
+    /// The program that runs on the machine.
     pub program: Program,
-    /// See the field of [`Ssh`].
+    /// Environment variables for the program.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
 }
@@ -253,7 +253,7 @@ pub enum Program {
     Bluefield2,
     /// Built for Linux on a BlueField-3.
     Bluefield3,
-    /// A file.
+    /// A program that is already built: the path of its file.
     File(PathBuf),
 }
 
@@ -264,20 +264,20 @@ pub enum Reset {
     /// The program is ended and started again.
     #[default]
     Process,
-    /// The Arm cores of a BlueField, through the driver of its management interface.
+    /// The Arm cores of a BlueField are reset, through the driver of its management interface.
     Rshim {
-        /// For example `/dev/rshim0/misc`.
+        /// The driver's file, for example `/dev/rshim0/misc`.
         file: PathBuf,
         /// The longest time until the board answers again.
         boot_seconds: u32,
     },
-    /// A line of this machine that is wired to the board's reset.
+    /// A GPIO line of this machine, which is wired to the board's reset input, gets a pulse.
     Gpio {
-        /// For example `/dev/gpiochip0`.
+        /// The device file of the GPIO chip, for example `/dev/gpiochip0`.
         chip: PathBuf,
         /// The number of the line on the chip.
         line: u32,
-        /// Low means reset.
+        /// Whether the low level of the line resets the board.
         #[serde(default)]
         active_low: bool,
         /// The time for which the line is held.
@@ -285,12 +285,13 @@ pub enum Reset {
         /// The longest time until the board answers again.
         boot_seconds: u32,
     },
-    /// The power switch of a place that the labgrid coordinator has assigned.
+    /// The power of the place is switched off and on, by the switch that the labgrid coordinator knows for
+    /// the place.
     Power {
         /// The longest time until the board answers again.
         boot_seconds: u32,
     },
-    /// A program of the user, for example for a switched socket.
+    /// A program of the user resets the board, for example by a switched socket.
     Command {
         /// The program and its arguments.
         command: Vec<String>,
@@ -322,7 +323,7 @@ impl Default for Seconds {
 #[serde(try_from = "f64")]
 struct Time(f64);
 
-// The value is never NaN.
+// A time is never NaN, so it equals itself.
 impl Eq for Time {}
 
 impl TryFrom<f64> for Time {

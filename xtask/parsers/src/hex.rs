@@ -149,11 +149,11 @@ struct Dump {
     bytes: Vec<u8>,
     /// The offset of the first byte, in a dump with offsets.
     base: Option<u64>,
-    /// Offsets have no colon.
+    /// Whether the offsets in the lines have no colon.
     bare: bool,
-    /// The last line had this many bytes.
+    /// The number of bytes in the last line.
     row: usize,
-    /// The last line was a `*`: the line before it is repeated up to the next offset.
+    /// Whether the last line was a `*`: the line before it is repeated up to the next offset.
     repeated: bool,
 }
 
@@ -217,7 +217,7 @@ impl Dump {
                 Ok(())
             }
             Some(at) if at == have && !self.repeated => Ok(()),
-            // The offset after the last one of 64 bits needs more than 64 bits.
+            // The expected offset may be 2^64, which has more than 64 bits.
             _ => Err(format!(
                 "rows are missing before it: offset {:#x}, but the next byte is {:#x}",
                 offset.unwrap_or_default(),
@@ -517,7 +517,7 @@ mod tests {
             let text = format!("{}{damaged}\n{plain}", plain.repeat(4));
             assert_eq!(dumps(&text), (vec![(1, 0, 64)], vec![5]));
         }
-        // Repeated rows in a text with others.
+        // A `*` repeats a row, in a text with other lines.
         let text = format!("a\n{}*\n{}b\n", row(0), row(0x40));
         assert_eq!(dumps(&text), (vec![(2, 0, 80)], vec![]));
         refuses(&format!("a\n{}*\n", row(0)), "line 3: `*`: how often the row before it is repeated");

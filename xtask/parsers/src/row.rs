@@ -20,7 +20,7 @@ pub(super) struct Row {
     /// without an offset.
     pub(super) offsets: Vec<u64>,
     pub(super) bytes: Vec<u8>,
-    /// The offset is an address of a program.
+    /// Whether the offset is an address of a program.
     pub(super) address: bool,
     /// The words in which the bytes were printed.
     pub(super) words: Words,
@@ -29,12 +29,12 @@ pub(super) struct Row {
 /// The words of a row, and whether they are numbers of a little-endian machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Words {
-    /// Bytes of each word.
+    /// The number of bytes in each word.
     pub(super) width: usize,
-    /// Whether the words are turned if no row of the dump shows the order.
+    /// Whether the bytes of each word are reversed, if no row of the dump shows the order.
     pub(super) turned: bool,
-    /// Whether the words are turned, as this row shows it: the caller gave the order, or the characters
-    /// beside the words fit one order only.
+    /// Whether the bytes of each word are reversed, if this row shows the order: the caller gave the order,
+    /// or the characters beside the words fit one order only.
     pub(super) says: Option<bool>,
 }
 
@@ -44,7 +44,7 @@ const OFFSET_DIGITS: usize = 8;
 /// Offsets are searched in this number of bytes of a line. A row with an offset is shorter.
 const REACH: usize = 4096;
 
-/// The bytes of a row whose end is unknown.
+/// The number of bytes of a row whose end is unknown.
 const ROW: usize = 16;
 
 /// Finds the row in a line. Returns `None` if the line has no row.
@@ -129,7 +129,7 @@ fn offset_row(line: &str, words: &[(usize, &str)], order: Option<WordOrder>) -> 
     if (colon || named.is_some()) && behind_colon {
         return Some(row(offsets(&[16]), bytes_of(data, number.len() > OFFSET_DIGITS, order)?));
     }
-    // The form of `decode`'s own output.
+    // A row in the form that `cargo xtask decode` itself prints: an offset, then four words of 32 bits.
     if prefixed && number.len() >= 3 {
         let dwords: Vec<&str> = data.split_whitespace().take_while(|word| is_dword(word)).collect();
         let bytes = digits(&dwords.concat()).ok().filter(|bytes| bytes.len() == ROW)?;
@@ -184,7 +184,8 @@ fn words_behind_offset(
 fn bytes_of(data: &str, address: bool, order: Option<WordOrder>) -> Option<(Vec<u8>, Words)> {
     match words_of(data, address, order) {
         Some((bytes, words)) if words.turned || words.says.is_some() => Some((bytes, words)),
-        // Any text may follow words in the order of memory.
+        // The words are in the order of memory, or there are none: the bytes are read one by one, and any
+        // text may follow them.
         words => Some((single_bytes(data)?, words.map_or_else(Words::default, |(_, words)| words))),
     }
 }
@@ -234,7 +235,8 @@ fn words_of(data: &str, address: bool, order: Option<WordOrder>) -> Option<(Vec<
         Some(order) => Some(order == WordOrder::LittleEndian),
         None => (says_memory != says_turned).then_some(says_turned),
     };
-    // A debugger of programs prints no text behind its words.
+    // Words that begin with `0x` come from a debugger if no text follows them. Other words come from one if
+    // an address stands before them.
     let of_debugger = if prefixed { beside.trim().is_empty() } else { address };
     (!memory.is_empty()).then_some((memory, Words { width, turned: says.unwrap_or(of_debugger), says }))
 }

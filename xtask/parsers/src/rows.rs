@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The dumps of a text, and the lines that belong to no dump.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dumps {
-    /// In the order of their lines.
+    /// The dumps, in the order of their lines.
     pub found: Vec<Dump>,
     /// Number and text of each line that is no row.
     pub skipped: Vec<(usize, String)>,
@@ -23,16 +23,16 @@ pub struct Dumps {
 /// One dump of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dump {
-    /// Number of its first line.
+    /// The number of the dump's first line.
     pub line: usize,
-    /// The line before it, which may describe the dump.
+    /// The line before the dump. It may describe the dump.
     pub heading: String,
-    /// The offset of its first row. 0 if the rows have no offsets.
+    /// The offset of the dump's first row. 0 if the rows have no offsets.
     pub offset: u64,
     /// The bytes of the dump, in the order of memory.
     pub bytes: Vec<u8>,
-    /// The words of the dump were numbers of a little-endian machine. `bytes` has the bytes of each word
-    /// reversed.
+    /// Whether the words of the dump were numbers of a little-endian machine. `bytes` has the bytes of each
+    /// word reversed then.
     pub turned: bool,
     /// The bytes as if the words were numbers of a little-endian machine, where neither the rows nor the
     /// caller say the order. `bytes` has them in the order of the digits.
@@ -40,13 +40,13 @@ pub struct Dump {
     /// The number of headings of error completions directly before the dump. Each heading announces 64 bytes.
     /// With several headings, rows of several dumps may be mixed.
     pub headings: usize,
-    /// The dump contains rows of another dump.
+    /// Whether the dump contains rows of another dump.
     pub mixed: bool,
-    /// Rows are missing at the end.
+    /// Whether rows are missing at the end.
     pub cut: bool,
 }
 
-/// The fewest bytes that are a request.
+/// The size of the smallest request, in bytes.
 const FEWEST: usize = 16;
 
 /// Requests and completion entries begin at multiples of this number of bytes.
@@ -177,17 +177,17 @@ fn without_times(text: &str) -> String {
 #[derive(Default)]
 struct Reader {
     dumps: Dumps,
-    /// The last line was no row.
+    /// Whether the last line was no row.
     between: bool,
-    /// A heading stands among the lines since the last row.
+    /// Whether a heading stands among the lines since the last row.
     heading: bool,
-    /// Headings of error completions since the last row.
+    /// The number of headings of error completions since the last row.
     headings: usize,
-    /// Rows were lost: further rows are skipped until another dump begins.
+    /// Whether rows were lost. Further rows are then skipped until another dump begins.
     lost: bool,
-    /// Bytes of all dumps.
+    /// The number of bytes of all dumps.
     total: usize,
-    /// The last row had this many bytes.
+    /// The number of bytes in the last row.
     row: usize,
     /// The words of each row of the last dump, each with the end of its bytes in the dump.
     words: Vec<(usize, Words)>,
@@ -318,7 +318,8 @@ impl Reader {
         let last = self.dumps.found.last();
         let goes_on = match offset {
             Some(_) => follows.is_some(),
-            // Other lines may stand between the rows of a block, and between two dumps.
+            // Without an offset, a row continues the last dump if it directly follows another row, or if the
+            // dump ends within a block.
             None => last.is_some_and(|dump| {
                 let inside = !heading && !dump.bytes.len().is_multiple_of(BLOCK);
                 !self.lost && (!between || inside)

@@ -7,7 +7,7 @@ use super::record::{Profile, Row};
 const X86_64: &str = "x86_64";
 const A72: &str = "aarch64-cortex-a72";
 
-/// Whole I/Os, in either profile on x86-64.
+/// Limits for whole I/Os, in either profile on x86-64: the work, and its instructions.
 const WHOLE: [(&str, f64); 5] = [
     ("io_list4_dyn", 317.0),
     ("io_list4", 290.0),
@@ -16,11 +16,11 @@ const WHOLE: [(&str, f64); 5] = [
     ("io_t10dif_xts4", 386.0),
 ];
 
-/// Works whose number of entries is known at run time, in the release profile on x86-64.
+/// Limits for works whose number of entries is known at run time, in the release profile on x86-64.
 const AT_RUN_TIME: [(&str, f64); 2] = [("io_list4_dyn", 315.0), ("list16", 350.0)];
 
-/// How many times the count of the core a whole I/O through the shim may have, in the release profile on
-/// x86-64.
+/// The limit for a whole I/O through the module `devx`, as a multiple of the count for the same I/O without
+/// this module, in the release profile on x86-64.
 const DEVX_OF_CORE: f64 = 1.03;
 
 /// Limits of RDMA WRITE and of completions, in the release profile on x86-64.

@@ -107,9 +107,10 @@ impl Libmlx5 {
     }
 }
 
-/// The lock functions. libmlx5 calls those of the software device, in which the device executes rings. They
-/// call those of the C library. Callgrind stops counting at the first and continues at the second, so that it
-/// counts all of the lock and nothing of the device.
+/// The names of the lock functions. libmlx5 calls the lock functions of the software device, which executes
+/// the rings and calls the lock functions of the C library. Callgrind switches counting at each function with
+/// such a name: off in the device's function, on again in the C library's. The count then contains the whole
+/// lock and nothing of the device.
 const LOCKS: &str = "pthread_spin_*";
 
 /// Selects the SSE2 functions of the C library. By default, the choice depends on the machine.
@@ -262,7 +263,7 @@ fn program(profile: Profile) -> Result<PathBuf, String> {
 fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<Row>, String> {
     let program = program(profile)?;
     let folder = run::root().join("target/bench");
-    // Dumps of an earlier run must not be mixed with those of this one.
+    // Dumps of an earlier run must not be mixed with the dumps of this run.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let dump = folder.join("dump");
@@ -270,12 +271,13 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
         "valgrind".into(),
         "--quiet".into(),
         "--tool=callgrind".into(),
-        // Full names: the name of the device's library is searched for.
+        // The dump contains full names, because the name of the device's library is searched for in it.
         "--compress-strings=no".into(),
         "--collect-atstart=no".into(),
         format!("--toggle-collect={COUNTED}"),
         format!("--toggle-collect={LOCKS}"),
-        // Forgets instructions of locks that were taken before the counted function.
+        // With this option, callgrind forgets the instructions of locks that were taken before the counted
+        // function.
         format!("--zero-before={COUNTED}"),
         format!("--dump-after={COUNTED}"),
         format!("--callgrind-out-file={}", dump.display()),

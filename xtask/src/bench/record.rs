@@ -54,20 +54,20 @@ pub(super) struct Row {
     pub(super) batch: u32,
     /// The instructions for each request, of each side that performs the work.
     pub(super) counts: [Option<f64>; SIDES.len()],
-    /// How long the library and the stripped libmlx5 take, where that was measured. `times.rs` keeps it.
+    /// The times of the library and of the stripped libmlx5, if they were measured. `times.rs` records them.
     pub(super) time: Option<Time>,
 }
 
-/// How long a request takes.
+/// The time of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Time {
     /// Nanoseconds of the library in its best turn.
     pub(super) ours: f64,
     /// Nanoseconds of the stripped libmlx5 in its best turn.
     pub(super) libmlx5: f64,
-    /// How many times longer libmlx5 takes, by the best turns of both.
+    /// The factor by which libmlx5 takes longer, by the best turns of both.
     pub(super) best: f64,
-    /// The same as the median of all rounds.
+    /// The factor by which libmlx5 takes longer, as the median of all rounds.
     pub(super) median: f64,
 }
 

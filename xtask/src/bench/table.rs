@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::fs;
 use xtask::run;
 
-/// The table with everything, and in its last columns how long the library takes, and how many times longer
-/// the stripped libmlx5 does: by the best turns of both, and in the median round.
+/// Returns the table of all counts. Its last columns are the time of the library, and the factor by which the
+/// stripped libmlx5 takes longer: by the best turns of both, and in the median round.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::from(
         "instructions for a request                        batch      ours   libmlx5  stripped      copy     \
@@ -34,7 +34,7 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
 }
 
-/// One object for programs.
+/// Returns the counts as one JSON object.
 pub(super) fn json(rows: &[Row], conditions: &Conditions) -> String {
     let value = |value: Option<f64>| value.map_or("null".into(), |value| format!("{value:.1}"));
     let row = |row: &Row| {
@@ -72,8 +72,8 @@ const END: &str = "<!-- end of counts -->";
 const FIRST: &str = "x86_64";
 const BOARDS: [&str; 2] = ["aarch64-cortex-a72", "aarch64-cortex-a78"];
 
-/// The lines of the README: work, requests for each doorbell, and its name there. The first is the request of
-/// a service.
+/// The rows of the README's table: work, requests for each doorbell, and the text in the README. The first
+/// row is the request of a service.
 const LINES: [(&str, u32, &str); 7] = [
     ("io_list4_dyn", 1, "whole I/O, list of 4, number of entries known at run time"),
     ("io_list4_devx", 1, "whole I/O through `devx`, list of 4, number known to the compiler"),
@@ -100,15 +100,15 @@ fn line(rows: &[Row], name: &str, like: (&str, u32)) -> String {
     format!("| {name} | {} | {} |", ours.join(" | "), libmlx5.join(" | "))
 }
 
-/// Returns nanoseconds of the library, and how many times longer the stripped libmlx5 takes by the best turns
-/// of both.
+/// Returns the nanoseconds of the library, and the factor by which the stripped libmlx5 takes longer, by the
+/// best turns of both.
 fn shown_time(times: &[Timed], like: (&str, u32)) -> String {
     let timed = times.iter().find(|timed| (timed.work.as_str(), timed.batch) == like);
     let time = timed.map(|timed| timed.time);
     format!("{} | {}", number(time.map(|time| time.ours), 0), number(time.map(|time| time.best), 2))
 }
 
-/// The table of the README.
+/// Returns the table of the README.
 fn service_lines(rows: &[Row], times: &Times) -> String {
     let mut text = String::from(
         "| one request on x86-64 | release | fat LTO | libmlx5 | stripped | ns | ns of stripped / ns |\n\
@@ -122,7 +122,8 @@ fn service_lines(rows: &[Row], times: &Times) -> String {
     text
 }
 
-/// The tables of the benchmarks' README: with a doorbell (or a poll) for each request, and with one for 16.
+/// Returns the tables of the benchmarks' README: with a doorbell (or a poll) for each request, and with one
+/// for 16.
 fn all_lines(rows: &[Row], times: &Times) -> String {
     let mut text = String::new();
     for (batch, title) in [(1, "one at a time"), (16, "16 at a time")] {
@@ -158,11 +159,11 @@ fn all_lines(rows: &[Row], times: &Times) -> String {
     text
 }
 
-/// The files with tables, and what makes these.
+/// A file with a table, and the function that makes this table.
 type Readme = (&'static str, fn(&[Row], &Times) -> String);
 const READMES: [Readme; 2] = [("README.md", service_lines), ("hil-tests/benches/README.md", all_lines)];
 
-/// Reads a file and returns it, and how it is with this table between its marks.
+/// Returns the text of a file as it is, and with the new table between its marks.
 fn with_table((file, table): Readme, rows: &[Row], times: &Times) -> Result<(String, String), String> {
     let text = fs::read_to_string(run::root().join(file)).map_err(|error| format!("{file}: {error}"))?;
     let marked = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));

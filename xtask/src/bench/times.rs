@@ -18,7 +18,7 @@ pub(super) struct Timed {
     pub(super) time: Time,
 }
 
-/// Times as they were measured, and where.
+/// Measured times, and the conditions of the measurement.
 #[derive(Debug, PartialEq)]
 pub(super) struct Times {
     pub(super) conditions: Conditions,
@@ -35,7 +35,7 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Returns those of now.
+    /// Returns the present conditions.
     pub(super) fn now() -> Self {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let name = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -50,12 +50,12 @@ impl Conditions {
     }
 }
 
-/// Reads what the program prints.
+/// Parses the output of the benchmark program.
 pub(super) fn printed(text: &str) -> Vec<Timed> {
     text.lines().filter_map(|line| timed(line, ' ')).collect()
 }
 
-/// Puts times to the rows of their works.
+/// Adds times to the rows of their works.
 pub(super) fn put_to(rows: &mut [Row], arch: &str, profile: Profile, times: &[Timed]) {
     for Timed { work, batch, time } in times {
         let is_it = |row: &&mut Row| {
@@ -67,7 +67,7 @@ pub(super) fn put_to(rows: &mut [Row], arch: &str, profile: Profile, times: &[Ti
     }
 }
 
-/// Reads a line: of what the program prints, or of the record.
+/// Parses a line of the program's output, or of the record. The two have different separators.
 fn timed(line: &str, separator: char) -> Option<Timed> {
     let words: Vec<&str> = line.split(separator).collect();
     let [work, batch, ours, libmlx5, best, median] = words[..] else { return None };
@@ -82,14 +82,14 @@ fn file() -> PathBuf {
     run::root().join("hil-tests/benches/times.csv")
 }
 
-/// Keeps times that were measured now.
+/// Records times that were measured just now.
 pub(super) fn write(rows: Vec<Timed>) -> Result<String, String> {
     let times = Times { conditions: Conditions::now(), rows };
     fs::write(file(), print(&times)).map_err(|error| format!("{}: {error}", file().display()))?;
     Ok(format!("{} times recorded\n", times.rows.len()))
 }
 
-/// Reads what was kept.
+/// Reads the recorded times.
 pub(super) fn read() -> Result<Times, String> {
     let file = file();
     let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;

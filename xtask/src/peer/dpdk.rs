@@ -39,7 +39,7 @@ const PLUGINS: &[&str] = &["librte_bus_pci.so.23", "librte_mempool_ring.so.23", 
 /// The device argument of DPDK. All keys of the vectors have this keytag.
 const DEVICE: &str = "0000:c1:00.0,class=crypto,keytag=0x0123456789abcdef";
 
-/// The operations of a run. They are more than a queue pair has slots.
+/// The number of operations in a run. It exceeds the number of slots of a queue pair.
 const OPERATIONS: u64 = 5000;
 
 /// A run of `dpdk-test-crypto-perf`.
@@ -64,9 +64,9 @@ const fn work(
     Work { crypto, engine, vector, operation, options }
 }
 
-/// An operation's data in 8 segments, the driver's default limit.
+/// Options that split the data of an operation into 8 segments, the driver's default limit.
 const IN_SEGMENTS: &[&str] = &["--segment-sz", "512"];
-/// The result is written to a buffer other than the data's.
+/// Options with which the result goes to a buffer other than the data's.
 const APART: &[&str] = &["--out-of-place", "--segment-sz", "8192"];
 
 const WORK: &[Work] = &[

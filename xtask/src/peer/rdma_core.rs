@@ -66,7 +66,7 @@ impl Device<'_> {
     }
 }
 
-/// Checks that each entry of a table was needed by a test. Others are out of date.
+/// Checks that each entry of a table was needed by a test. An entry that no test needs is out of date.
 fn all_lacking(table: &[(&str, &str)], tests: &BTreeSet<String>) -> Result<String, String> {
     let met = |start: &str| tests.iter().any(|test| test.starts_with(start));
     let idle: Vec<&str> = table.iter().map(|(start, _)| *start).filter(|start| !met(start)).collect();
@@ -82,7 +82,7 @@ fn git(checkout: &Path) -> Command {
     command
 }
 
-/// Sorts the tests that failed: by a table of expected errors.
+/// Sorts the tests that failed into expected errors, which the table lists, and unexpected ones.
 fn judge<'a>(output: &'a str, table: &[(&str, &'static str)]) -> Verdict<'a> {
     let mut verdict = Verdict::default();
     for line in output.lines() {

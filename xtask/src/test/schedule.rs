@@ -138,7 +138,7 @@ impl Running {
 /// Child processes end with this process, also after an error.
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails if the process has ended.
+        // `kill` fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

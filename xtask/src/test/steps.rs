@@ -270,9 +270,9 @@ fn hil_with(arguments: &[&str]) -> Result<(), String> {
     task("xtask-boards", &[&["hil", "--require-board", "--require-cases"], arguments].concat())
 }
 
-/// Of the little-endian variant only AES-XTS scenarios (r150 to r159) run: this variant differs in the tweak
-/// alone. Of the variant with real time stamps and low limits only r010 to r019 run: this variant differs in
-/// the creation and the connection of queue pairs alone.
+/// Runs scenarios on variants of the board `uverbs`. The little-endian variant runs only the AES-XTS
+/// scenarios (r150 to r159), because only its tweaks differ. The variant with real time stamps and low limits
+/// runs only r010 to r019, because only the creation and the connection of its queue pairs differ.
 fn hil_variants() -> Result<(), String> {
     hil(&["uverbs-wrapped", "uverbs-single-block"])?;
     hil_with(&["--board", "uverbs-little-endian", "--filter", "r15"])?;
@@ -310,7 +310,7 @@ fn mutations() -> Result<(), String> {
     ]))
 }
 
-/// Boots a guest, where there is a QEMU that can.
+/// Boots a guest, or skips the step if QEMU lacks the device `vfio-user-pci`.
 fn guest() -> Outcome {
     let qemu = std::env::var("QEMU").unwrap_or_else(|_| "qemu-system-x86_64".into());
     if !succeeds(program(&qemu, &["-device", "vfio-user-pci,help"])) {

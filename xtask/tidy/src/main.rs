@@ -150,7 +150,8 @@ fn check_width(source: &Source, faults: &mut Vec<String>) {
     faults.extend(lines.map(|line| format!("{}:{line}: more than {most} columns", source.name)));
 }
 
-/// A folder with a predictable name may already exist and belong to another user.
+/// Reports names of folders that others can predict: such a folder may already exist and belong to another
+/// user.
 fn check_folders(name: &str, text: &str, faults: &mut Vec<String>) {
     if PREDICTABLE.contains(&name) {
         return;

@@ -11,7 +11,7 @@ pub(crate) type Path = Vec<String>;
 
 /// An imported name.
 struct Import {
-    /// The import is a re-export.
+    /// Whether the import is a re-export.
     public: bool,
     /// The name in this file, or `*`.
     name: String,
@@ -290,8 +290,8 @@ impl<'s> Crate<'s> {
         self.modules.keys().filter_map(|path| path.first()).map(String::as_str).collect()
     }
 
-    /// Returns the circles of imports: for each module the shortest one that contains no module of a lower
-    /// path.
+    /// Returns the circles of imports. Of the circles in which a module is the first in the order of paths,
+    /// the shortest one counts.
     pub(crate) fn circles(&self) -> Vec<String> {
         let mut used: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
         for one in self.uses() {
@@ -308,7 +308,7 @@ impl<'s> Crate<'s> {
     }
 }
 
-/// Returns the shortest circle through a module, over modules of higher paths only.
+/// Returns the shortest circle through a module. All its other modules come later in the order of paths.
 fn circle<'a>(start: &'a Path, used: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Option<Vec<&'a Path>> {
     let mut seen = BTreeSet::new();
     let mut ways = vec![vec![start]];

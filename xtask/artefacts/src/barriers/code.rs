@@ -1,14 +1,15 @@
-//! Parses functions of a disassembly into their accesses to memory that a device can see.
+//! Parses a disassembly. Each function becomes a list of steps: barriers, calls, branches, and accesses to
+//! memory that a device can see.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The effect of an instruction on memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// `dmb` or `dsb`, with its operand.
+    /// The instruction `dmb` or `dsb`, with its operand.
     Barrier(String),
-    /// An access to memory that a device can see. Memory below the first argument, the result and the stack
-    /// pointer is private and left out.
+    /// A load from memory that a device can see. An access is no step if its address comes from the first
+    /// argument, the result pointer or the stack pointer: that memory is private.
     Load(Access),
     Store(Access),
     /// A call of another function.
@@ -17,7 +18,7 @@ pub(super) enum Step {
     Branch(Option<u64>),
     /// A jump, with its target in this function.
     Jump(Option<u64>),
-    /// A jump back to code before the first barrier that all paths to the barrier pass.
+    /// A jump back to the first barrier, or to code before it from which all paths lead to this barrier.
     Again(Option<u64>),
     /// A return to the caller.
     Return,
@@ -28,9 +29,9 @@ pub(super) enum Step {
 pub(super) struct Access {
     /// The first loaded or stored register.
     pub(super) register: String,
-    /// The address operand, with brackets.
+    /// The address operand, with its brackets, such as `[x8, #4]`.
     pub(super) place: String,
-    /// The stored value.
+    /// The value of `register` before the access. A store writes this value.
     value: Value,
     /// The value of the address register.
     base: Value,
@@ -46,9 +47,9 @@ enum Origin {
     Sum,
     /// Loaded from memory: the address of a doorbell record.
     Memory,
-    /// The low 16 or 24 bits of a counter.
+    /// The low 16 or 24 bits of a counter, before their byte order is changed.
     Masked,
-    /// These bits in the device's byte order.
+    /// The low 16 or 24 bits of a counter, in the device's byte order.
     Counter,
     /// The address of private memory.
     Own,
@@ -58,14 +59,14 @@ enum Origin {
 /// The offset of the send queue's counter in a doorbell record: the lower half of the second word.
 const SEND_COUNTER: &str = ", #6]";
 
-/// The offset of the CQE's last eight bytes, which contain the owner bit and are read at once.
+/// The offset of the CQE's last eight bytes. They contain the owner bit, and one load reads them.
 const OWNER: i64 = 56;
 /// The offset of the CQE in a slot of 128 bytes.
 const LONG: i64 = 64;
 
 impl Access {
-    /// Returns whether this stores the first word of a doorbell record, or the send queue's counter, and does
-    /// not store zero. Such a store tells the device of progress.
+    /// Returns whether this access stores a counter to the first word of a doorbell record, or a counter
+    /// other than zero to the place of the send queue's counter. Such a store tells the device of progress.
     pub(super) fn is_progress(&self) -> bool {
         let is_counter = self.value.0 == Origin::Counter && !self.place.contains(',');
         let is_send_counter = self.base.0 == Origin::Memory
@@ -80,7 +81,7 @@ impl Access {
         [OWNER, LONG + OWNER].contains(&self.offset()) && self.register.starts_with('x')
     }
 
-    /// Returns whether this access reads the CQE whose owner bit `owner` reads.
+    /// Returns whether this access reads the same CQE as `owner`, the access that reads the owner bit.
     pub(super) fn is_of_entry(&self, owner: &Self) -> bool {
         let entry = owner.offset() - OWNER;
         self.base == owner.base && (entry..entry + 64).contains(&self.offset())
@@ -110,8 +111,9 @@ pub(super) fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
 struct Registers<'t> {
     values: BTreeMap<&'t str, Value>,
     /// Registers that point to private memory: the queue (the first argument), the result, and the stack.
+    /// Keys are register numbers.
     own: BTreeSet<&'t str>,
-    /// The number of values so far.
+    /// The number of values so far. Each new value gets the next number.
     count: usize,
 }
 
@@ -165,8 +167,8 @@ impl<'t> Registers<'t> {
         let access = Access { register: first.into(), place: format!("[{place}"), value, base: counted_from };
         if !is_store {
             for register in registers.split(", ").filter(|register| !register.is_empty()) {
-                // A load from the stack restores an earlier value of the register, unless the register holds
-                // an address computed here.
+                // A register that is restored from the stack still points to private memory if it did so
+                // before, unless this function has computed the address in it.
                 if base != "sp" || self.get(register).0 == Origin::Own {
                     self.own.remove(number(register));
                 }
@@ -197,7 +199,7 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Returns the steps that can follow this one.
+    /// Returns the indices of the steps that can follow directly after the step with index `at`.
     pub(super) fn behind(&self, at: usize) -> Vec<usize> {
         let target = |address: &Option<u64>| {
             let is_inside = |address: &u64| {
@@ -214,7 +216,8 @@ impl Code {
         }
     }
 
-    /// Returns the steps from this one up to the next branch.
+    /// Returns the steps from index `at` up to the next branch, at most [`LONGEST`]. Jumps are followed and
+    /// left out.
     pub(super) fn straight(&self, at: usize) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut next = Some(at);
@@ -234,7 +237,7 @@ impl Code {
     }
 }
 
-/// The longest sequence of steps that a barrier belongs to.
+/// An upper limit for the number of steps in a known order of a barrier and its accesses.
 const LONGEST: usize = 12;
 
 /// Returns the steps of a function. Accesses to private memory are left out: the queue (the first argument),
@@ -243,8 +246,8 @@ const LONGEST: usize = 12;
 pub(super) fn steps(name: &str, body: &str) -> Code {
     let mut registers = Registers { values: BTreeMap::new(), own: BTreeSet::from(["0", "8"]), count: 0 };
     let mut code = Code::default();
-    // The address of the first barrier, and of the last instruction before it that may leave the straight
-    // path.
+    // The address of the first barrier, and the address of the last branch, jump or return before this
+    // barrier.
     let (mut barrier, mut way_out) = (None, None);
     for line in body.lines() {
         // The stack pointer moves, but stays private.
@@ -302,7 +305,8 @@ fn address(text: &str, end: char) -> Option<u64> {
     u64::from_str_radix(text.trim_start().split(end).next()?, 16).ok()
 }
 
-/// Returns whether a branch targets an address of this function after `way_out` and up to `barrier`.
+/// Returns whether a branch targets an address of this function after `way_out` and up to `barrier`. All
+/// paths from such an address lead to the barrier.
 fn leads_to(name: &str, operands: &str, way_out: Option<u64>, barrier: Option<u64>) -> bool {
     let target = inside(name, operands);
     target > way_out && target <= barrier

@@ -8,8 +8,9 @@ mod orders;
 use code::{Step, functions, steps};
 use orders::{arms, cancels, commands, doorbell, entry, known, orders, record};
 
-/// Checks the functions of the freestanding program, with the library in it, in a disassembly of objdump.
-/// Then deletes each barrier in turn from the text, and checks that the check fails.
+/// Checks the order of barriers in all functions of the library and of the freestanding program.
+/// `disassembly` is objdump's output for that program. Then deletes each barrier in turn from the text:
+/// without the barrier, the check has to fail.
 ///
 /// # Errors
 /// The wrong order, with its function, or a barrier whose deletion the check does not notice.
@@ -43,14 +44,14 @@ pub(super) fn check(disassembly: &str) -> Result<String, String> {
 
 type Check = fn(&[Step]) -> Result<(), String>;
 
-/// Functions with a special check.
+/// Functions whose whole order is checked, each with its check.
 const WHOLE: [(&str, Check); 9] = [
     ("entry_ring_doorbell", doorbell),
     ("entry_post_and_ring", doorbell),
     ("entry_publish", |code| record(code, "dmb oshst")),
     ("entry_release", |code| record(code, "dmb osh")),
     ("entry_take", entry),
-    // Part of a mangled name. The function is never inlined.
+    // From here on, the names are parts of mangled names. These functions are never inlined.
     ("9SendState11cancel_from", cancels),
     ("15CompletionQueue3arm", arms),
     ("12ring_command", commands),
@@ -80,8 +81,8 @@ const PATHS: &[Path] = &[
     Path { entry: "entry_discard", method: "15discard_entries" },
 ];
 
-/// The barriers of these functions: between owner bit and CQE, and between the last read of a CQE and the
-/// return of its slot.
+/// The barriers that each path to a CQE contains: one between owner bit and the rest of the CQE, one between
+/// the last read of the CQE and the return of its slot.
 const TAKEN: [&str; 2] = ["dmb oshld", "dmb osh"];
 
 impl Path {
@@ -90,7 +91,7 @@ impl Path {
         if !own.iter().any(|(name, _)| *name == self.entry) {
             return Err(format!("{} is missing", self.entry));
         }
-        // All paths share the functions that read a CQE.
+        // All paths share the functions that read a CQE, so these functions count for each path.
         let is_part = |name: &str, part: &str| {
             let taking = || ["next_success", "next_of_any_kind"].iter().any(|common| name.contains(common));
             let is_of_it = name.contains(self.method) || part == "dmb oshld" && taking();
@@ -111,7 +112,7 @@ fn is_own(name: &str) -> bool {
     name.starts_with("entry_") || name.contains("mlx5_mkey")
 }
 
-/// Returns whether this is the wanted function. A closure inside of the function is not.
+/// Returns whether `name` is the function `wanted`. A closure inside of this function does not count.
 fn is_meant(wanted: &str, name: &str) -> bool {
     let is_closure = || format!("{:#}", rustc_demangle::demangle(name)).contains("{closure");
     name == wanted || !wanted.starts_with("entry_") && name.contains(wanted) && !is_closure()

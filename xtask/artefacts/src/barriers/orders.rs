@@ -1,4 +1,4 @@
-//! The allowed orders of barriers and accesses.
+//! The allowed orders of barriers and memory accesses.
 
 use super::code::{Access, Code, Step};
 use std::collections::BTreeSet;
@@ -48,8 +48,8 @@ fn after_publish(code: &[Step]) -> Option<&[Step]> {
     if is_record { after_doorbell(code) } else { None }
 }
 
-/// Checks that the function publishes, and that a device sees nothing else after the first barrier. Code
-/// behind the function's return may store, but then has to jump back to that barrier.
+/// Checks that the function publishes its requests, and that a device sees no other access after the first
+/// barrier. Code behind the return may access memory, but then has to jump back to that barrier.
 pub(super) fn doorbell(code: &[Step]) -> Result<(), String> {
     let start =
         code.iter().position(|step| *step == Step::Barrier("dmb oshst".into())).ok_or("no dmb oshst")?;
@@ -75,7 +75,8 @@ pub(super) fn doorbell(code: &[Step]) -> Result<(), String> {
     if after_publish(published).is_some_and(ends) { Ok(()) } else { Err(format!("{published:?}")) }
 }
 
-/// Checks for a barrier, then a store of the doorbell record's first word.
+/// Checks that the function consists of this barrier, a store of the doorbell record's first word, and the
+/// return.
 pub(super) fn record(code: &[Step], barrier: &str) -> Result<(), String> {
     match code {
         [Step::Barrier(first), Step::Store(counter), Step::Return]
@@ -87,7 +88,7 @@ pub(super) fn record(code: &[Step], barrier: &str) -> Result<(), String> {
     }
 }
 
-/// Checks for a load of the owner bit, `dmb oshld`, then loads of the rest of the CQE.
+/// Checks that the function loads the owner bit, executes `dmb oshld`, then loads the rest of the CQE.
 pub(super) fn entry(code: &[Step]) -> Result<(), String> {
     let (mut loads, mut others) = (0, Vec::new());
     for step in code {
@@ -106,8 +107,8 @@ pub(super) fn entry(code: &[Step]) -> Result<(), String> {
     }
 }
 
-/// Checks that `dmb oshst` comes last before each return. The device then sees the blocks before other code
-/// tells it to go on.
+/// Checks that `dmb oshst` is the last step before each return. The device then sees the changed blocks
+/// before other code tells the device to go on.
 pub(super) fn cancels(code: &[Step]) -> Result<(), String> {
     let is_end = |at: usize| matches!(code.get(at), Some(Step::Return));
     let ends: Vec<_> = (0..code.len()).filter(|at| is_end(*at)).collect();
@@ -165,7 +166,8 @@ pub(super) fn commands(code: &[Step]) -> Result<(), String> {
 /// Checks that each barrier is part of a known order, and that no barrier is missing where a CQE is read or a
 /// doorbell record is written.
 pub(super) fn orders(code: &Code) -> Result<(), String> {
-    // The doorbell of a command is one word, which is wrong for an arm word.
+    // A function that rings the doorbell of the command queue has an order of its own. `known` would refuse
+    // this order, because the doorbell is only one word.
     if commands(&code.steps).is_ok() {
         return Ok(());
     }
@@ -193,8 +195,8 @@ pub(super) fn known(code: &Code) -> Result<(), String> {
                 let rest = order(&straight, owner).ok_or_else(|| {
                     format!("a barrier in no known order: {:?}", straight.get(..6).unwrap_or(&straight))
                 })?;
-                // Steps of the order at the same place are skipped. Steps after a jump are checked at their
-                // own place.
+                // The steps of the order up to the first jump need no further check. Steps after a jump are
+                // checked where they stand in the code.
                 let ordered = straight.len() - rest.len();
                 let same = straight.iter().zip(code.steps.get(at - 1..).unwrap_or_default());
                 at += same.take(ordered).take_while(|(one, other)| one == other).count() - 1;
@@ -255,8 +257,7 @@ fn written_behind(code: &Code, at: usize, record: &Access) -> Result<(), String>
     Ok(())
 }
 
-/// Returns the code after a known order that begins with this barrier. `owner` is the last load of an owner
-/// bit.
+/// Returns the code after a known order, if `code` begins with one. `owner` is the last load of an owner bit.
 fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
     let [Step::Barrier(first), behind @ ..] = code else { return None };
     if let Some(rest) = after_arm(code).or_else(|| after_publish(code)) {
@@ -268,13 +269,14 @@ fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
         {
             Some(rest)
         }
-        // The address of the record is loaded first.
+        // The address of the doorbell record is loaded between the barrier and the store.
         ("dmb oshst" | "dmb osh", [Step::Load(pointer), Step::Store(counter), rest @ ..])
             if is_word(&counter.register) && counter.place == format!("[{}]", pointer.register) =>
         {
             Some(rest)
         }
-        // The address of the record and the counter are loaded first, in any order.
+        // The address of the doorbell record and the counter are loaded between the barrier and the store, in
+        // any order.
         ("dmb oshst" | "dmb osh", [Step::Load(one), Step::Load(other), Step::Store(counter), rest @ ..])
             if is_word(&counter.register)
                 && [(one, other), (other, one)].iter().any(|(own, pointer)| {
@@ -283,7 +285,8 @@ fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
         {
             Some(rest)
         }
-        // A doorbell that the compiler has removed, because it does nothing.
+        // The publish sequence with a user's doorbell that does nothing: the compiler has removed the
+        // doorbell and left its barriers.
         ("dmb oshst", [Step::Store(counter), Step::Barrier(before), Step::Barrier(behind), rest @ ..])
             if is_word(&counter.register)
                 && counter.place.ends_with(", #6]")
@@ -292,7 +295,7 @@ fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
         {
             Some(rest)
         }
-        // Requests were cancelled. Other code tells the device.
+        // The function has cancelled requests, and returns. Other code tells the device of the change.
         ("dmb oshst", [Step::Return, ..]) => Some(behind),
         ("dmb oshld", [Step::Load(access), ..]) if owner.is_some_and(|owner| access.is_of_entry(owner)) => {
             Some(behind)

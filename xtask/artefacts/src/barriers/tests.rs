@@ -102,7 +102,7 @@ fn a_path_to_completions_has_both_barriers() {
     }
 }
 
-/// Takes a CQE and gives its slot back.
+/// The code of a function that takes a CQE and gives its slot back.
 const POLL: &str = "\
    0:\tldr\tx9, [x0]
    4:\tadd\tx9, x9, x10
@@ -144,9 +144,9 @@ fn a_barrier_that_is_missing_is_noticed_and_its_function_named() {
 #[test]
 fn a_struct_is_no_entry_and_a_reset_no_progress() {
     for good in [
-        // The address is no sum of registers, so this is a struct.
+        // The base address is no sum of registers, so these loads read a struct instead of a CQE.
         POLL.replace("add\tx9, x9, x10", "ldr\tx9, [x9, #8]").replace("  10:\tdmb\toshld\n", ""),
-        // The other loads read another CQE.
+        // The loads after the owner bit read another CQE, so they need no barrier.
         POLL.replace("dmb\toshld", "add\tx9, x9, x15"),
         POLL.replace("  1c:\tdmb\tosh\n", "").replace("str\tw13, [x14]", "str\twzr, [x14]"),
         POLL.replace("  1c:\tdmb\tosh\n", "").replace("[x14]", "[x14, #8]"),
@@ -173,7 +173,8 @@ fn a_queue_of_a_table_reads_where_its_record_and_doorbell_are() {
         "dsb st",
     ];
     assert_eq!(of(lines), Ok(()));
-    // Another word of the record, a doorbell of four bytes, a weaker barrier.
+    // The faults: the store goes to another word of the record, the doorbell has four bytes, the barrier is
+    // weaker.
     for (at, line) in [(2, "strh w11, [x12, #2]"), (5, "str w10, [x9]"), (3, "dmb oshst")] {
         let mut bad = lines;
         bad[at] = line;
@@ -219,7 +220,8 @@ fn barriers_stand_in_known_orders() {
         &[publish, record, complete],
         &[publish, record, "isb", flush],
         &["dmb osh", record],
-        // The arm word at a wrong offset; no barrier before or after the doorbell; a doorbell of four bytes.
+        // Faults of the arm sequence: the arm word at a wrong offset; no barrier before or after the
+        // doorbell; a doorbell of four bytes.
         &["dmb osh", first, "str w7, [x8, #4]", complete, "str x5, [x6]", flush],
         &["dmb osh", first, "str w7, [x9, #4]", "str x5, [x6]", flush],
         &["dmb osh", first, "str w7, [x9, #4]", complete, "str x5, [x6]"],
@@ -233,7 +235,8 @@ fn barriers_stand_in_known_orders() {
         &[owner, body, fresh, body],
         &["ldr x0, [x16, #48]", fresh, "ldr x0, [x16, #40]"],
         &["ldr x0, [x15, #56]", fresh, "ldr x0, [x16, #40]"],
-        // A register that no longer points to the queue or to the result.
+        // The last store uses a register that no longer points to the queue or to the result, so a device can
+        // see the store.
         &["and w8, w2, #0xffff", publish, "str x23, [x8, #8]", "ret"],
         &["bl 0 <other>", publish, "str x23, [x0, #8]", "ret"],
     ] {

@@ -33,7 +33,7 @@ pub(super) fn emulate(mut machine: Command, image: &Path, out: &mut dyn Write) -
     let frames = child.stdout.take().ok_or("no output to read")?;
     let shown = decode(&table, frames, out);
     if shown.is_err() {
-        // Nobody would read the image's output, which cannot be written. `wait` below reports a failed kill.
+        // The log cannot be written, so the run has no purpose. `wait` below reports a failed kill.
         let _ = child.kill();
     }
     let status = child.wait().map_err(|error| error.to_string())?;
@@ -81,7 +81,7 @@ fn decode(table: &Table, mut frames: impl Read, out: &mut dyn Write) -> io::Resu
                     None => writeln!(out, "{}", frame.display_message())?,
                 },
                 Err(DecodeError::UnexpectedEof) => break,
-                // The decoder finds the next frame.
+                // After a malformed frame, the decoder finds the next one.
                 Err(DecodeError::Malformed) => writeln!(out, "error: a malformed log frame")?,
             }
         }

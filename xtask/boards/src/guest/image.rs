@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The triplet in the paths of libraries.
 const TRIPLET: &str = "x86_64-linux-gnu";
 
-/// Linux's drivers for the device, and what programs open.
+/// Linux's drivers for the device, and the modules whose device files programs open.
 const MODULES: &[&str] = &["mlx5_core", "mlx5_ib", "ib_uverbs", "rdma_ucm"];
 
 const FOLDERS: &[&str] =
@@ -29,7 +29,8 @@ const LIBRARIES: &[&str] = &[
     "libnl-route-3.so.200",
 ];
 
-/// Returns the archive, with a shell script that the guest runs, and files of this machine as programs.
+/// Returns the archive. `command` is the shell script that the guest runs. `files` are files of this machine,
+/// which become programs of the guest.
 pub(crate) fn build(packages: &Path, files: &[PathBuf], command: &str) -> Result<Vec<u8>, String> {
     let mut entries: Vec<(String, Entry)> = Vec::new();
     let mut put = |name: &str, entry| entries.push((name.to_owned(), entry));
@@ -42,7 +43,7 @@ pub(crate) fn build(packages: &Path, files: &[PathBuf], command: &str) -> Result
         let name = path.file_name().ok_or_else(|| format!("{} names no file", path.display()))?;
         put(&format!("bin/{}", name.to_string_lossy()), Entry::Program(read(path)?));
     }
-    // The programs of rdma-core: all that ask for a device or move data over one.
+    // The programs of rdma-core that query a device or move data over one.
     let programs = packages.join("usr/bin");
     for entry in fs::read_dir(&programs).map_err(|error| format!("{}: {error}", programs.display()))? {
         let name = entry.map_err(|error| error.to_string())?.file_name().to_string_lossy().into_owned();

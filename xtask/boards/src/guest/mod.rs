@@ -38,13 +38,13 @@ const PACKAGES: &[&str] = &["linux-image-amd64", "busybox-static", "ibverbs-prov
 /// that are slow under emulation.
 const PARAMETERS: &str = "console=ttyS0 loglevel=5 panic=-1 mitigations=off";
 
-/// Memory of the guest, which QEMU lends to the function.
+/// The size of the guest's memory, which QEMU shares with the process of the PCI function.
 const MEMORY: &str = "768M";
 
 /// The script of `--check`.
 const CHECK: &str = include_str!("check.sh");
 
-/// How long the function may take until it listens.
+/// The time limit for the process of the PCI function until it listens on its socket.
 const LISTENS: Duration = Duration::from_secs(10);
 
 struct Options {
@@ -97,18 +97,18 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// A process that ends with this value.
+/// A child process. Dropping this value kills the process.
 struct Ends(Child);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // Fails if the process has ended.
+        // `kill` fails if the process has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A folder that goes with this value.
+/// A folder. Dropping this value removes the folder.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -156,7 +156,7 @@ fn boot(options: &Options) -> Result<u8, String> {
     Ok(status)
 }
 
-/// Starts the function, and waits until it listens.
+/// Starts the process of the PCI function, and waits until the process listens on its socket.
 fn serve(socket: &Path, log: bool) -> Result<Ends, String> {
     let path = socket.to_string_lossy();
     let mut arguments = vec!["--socket", &path, "--port", "infiniband"];
@@ -196,8 +196,8 @@ fn machine(options: &Options, kernel: &Path, image: &Path, socket: &Path) -> Res
     qemu.spawn().map_err(|error| format!("{} cannot be run: {error}", options.qemu))
 }
 
-/// Prints what the command says, and returns its exit status. A warning of the kernel is an error, on the way
-/// down too.
+/// Prints the output of the guest's command, and returns the command's exit status. A warning of the kernel
+/// is an error, also during the shutdown.
 fn watch(lines: &Receiver<String>, end: Instant) -> Result<u8, String> {
     let (mut begun, mut status, mut warning) = (false, None, None);
     loop {

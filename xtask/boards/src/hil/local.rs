@@ -22,8 +22,8 @@ pub(super) enum Kind {
     Softdev,
     /// Our program, on an mlx5 device.
     Device,
-    /// Our program behind the stand-in for the kernel, whose device takes keys in this way and has this
-    /// engine, with more variables.
+    /// Our program behind the stand-in for the kernel. The values are the import method of keys, the AES-XTS
+    /// engine, and further environment variables.
     Uverbs(Crypto, Engine, BTreeMap<String, String>),
     /// This task's own program, which runs an image for a BlueField in QEMU.
     Firmware(BlueField),

@@ -109,7 +109,7 @@ mod line {
     use std::convert::Infallible;
     use std::path::Path;
 
-    /// A line that does not exist: without the feature `gpio` there are none.
+    /// The type of a GPIO line without the feature `gpio`. This type has no values.
     pub(super) enum Nothing {}
 
     impl ErrorType for Nothing {

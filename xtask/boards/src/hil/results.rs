@@ -13,7 +13,7 @@ pub(super) enum Verdict {
     Skipped(String),
     /// The board hung. The value is the time for which the board was silent.
     Hung(String),
-    /// The board's program died. The value says how.
+    /// The board's program died. The value describes its end.
     Died(String),
 }
 
@@ -48,7 +48,7 @@ impl Verdict {
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) verdict: Verdict,
-    /// The time from its first event to its last.
+    /// The time from the case's first event to its last.
     pub(super) took: Duration,
     /// Names and values of measurements.
     pub(super) measured: Vec<(String, String)>,
@@ -61,9 +61,9 @@ pub(super) struct Case {
 pub(super) enum Ending {
     /// The board has reported all cases.
     Done,
-    /// No board could be reached. With the reason.
+    /// No board could be reached. The value is the reason.
     Unreachable(String),
-    /// The run ended early. With the reason.
+    /// The run ended early. The value is the reason.
     Broken(String),
 }
 

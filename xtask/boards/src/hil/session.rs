@@ -86,7 +86,7 @@ pub(super) fn run(
             board.prepare()
         })
     };
-    // After an interrupt, the interrupt is the reason, not the failure that it caused.
+    // If an interrupt made the preparation fail, the reported reason is the interrupt.
     heed(monitor);
     match prepared {
         Ok(()) => {}
@@ -140,11 +140,11 @@ fn follow(
         let now = begin.elapsed();
         let ended = match heard {
             Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => true,
-            // A child of the program may keep the output open.
+            // A child of the program may keep the output open after the program has ended.
             Err(RecvTimeoutError::Timeout) => matches!(program.child.try_wait(), Ok(Some(_))),
             _ => false,
         };
-        // After an interrupt, the program was killed here, or was just started.
+        // If there was an interrupt, the program was killed, or was started after the interrupt.
         heed(monitor);
         step = match heard {
             Ok(Heard::Line(line)) => monitor.line(now, &line),
@@ -180,7 +180,7 @@ impl Program {
             let sender = sender.clone();
             thread::spawn(move || {
                 listen(output, &sender, Heard::Line);
-                // Fails if the program was killed here and its receiver dropped.
+                // `send` fails if this process has killed the program and dropped the receiver.
                 let _ = sender.send(Heard::Closed);
             });
         }

@@ -84,7 +84,8 @@ impl Remote {
         })
     }
 
-    /// Copies a file to the folder that the script `go` enters. `name` needs no quotes.
+    /// Copies the file `from` to the folder that the script `go` enters, as `name`. This name must be valid
+    /// in a shell script without quotes.
     fn copy_one(&self, go: &str, name: &str, from: &Path) -> Result<(), Trouble> {
         let file = File::open(from).map_err(|error| format!("{}: {error}", from.display()))?;
         let mut command = self.script(&format!("{go} && cat > {name} && chmod 700 {name}"));

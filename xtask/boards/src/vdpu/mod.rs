@@ -90,7 +90,7 @@ impl Machine {
     /// Switches the machine off at once, without a shutdown.
     pub(crate) fn stop(&mut self) {
         if let Some(mut qemu) = self.qemu.take() {
-            // Fails if QEMU has ended.
+            // `kill` fails if QEMU has ended.
             let _ = qemu.kill();
             let _ = qemu.wait();
         }

@@ -235,7 +235,8 @@ fn hex(page: &mut String, offset: usize, bytes: &[u8], fields: &[Field<'_>]) -> 
             }
             open = begins;
         }
-        // Between the fields' own spans, so that a hint covers a whole field.
+        // The blank between groups is written after the beginning of a field's span, so that the hint covers
+        // the whole field.
         let gap = if index % 4 == 0 { " " } else { "" };
         match field {
             Some(_) => write!(page, "{gap}{byte:02x}")?,

@@ -8,7 +8,7 @@ const LINE: usize = 16;
 /// The number of lines of a dump that are always visible.
 const SEEN: usize = 4;
 
-/// The most bytes of a dump.
+/// The number of bytes that a dump shows at most.
 pub(super) const MOST: usize = 64 * LINE;
 
 /// Ranges of memory: address and bytes.

@@ -7,7 +7,7 @@ use mlx5_mkey::mkey::{BlockSignature, Signature};
 use mlx5_mkey::types::DomainKind;
 use mlx5_mkey::wire::bsf::EncryptionOrder;
 
-/// Bytes of a CRC over a transaction.
+/// The size of a transaction's CRC, in bytes.
 const CRC: u64 = 4;
 
 /// The known state of an mkey.
@@ -15,7 +15,7 @@ const CRC: u64 = 4;
 pub(super) struct Known {
     /// The number on the page of the last request that configured the mkey.
     pub(super) request: usize,
-    /// The low byte of its key.
+    /// The low byte of the mkey's key.
     pub(super) tag: u8,
     /// Length of the memory in bytes.
     pub(super) length: Option<u64>,
@@ -26,7 +26,7 @@ pub(super) struct Known {
     cipher: Option<Cipher>,
 }
 
-/// The memory of one entry, up to the length of the mkey.
+/// The memory range of one list entry, cut at the length of the mkey.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) bytes: u64,
@@ -74,7 +74,7 @@ impl Known {
             for entry in layout.list_entries() {
                 let bytes = u64::from(entry.length).min(left);
                 left -= bytes;
-                // Entries behind the length may be old.
+                // Entries beyond the length of the mkey may be remains of an earlier configuration.
                 if bytes > 0 {
                     self.ranges.push(Range { bytes, key: entry.key.get(), address: entry.address });
                 }
@@ -143,7 +143,7 @@ impl Known {
         (held.len() as u64 == shown).then_some(held)
     }
 
-    /// Returns the tape of a domain with `bytes` bytes.
+    /// Returns the tape (a drawing of a run of bytes) for `bytes` bytes in a domain.
     pub(super) fn tape(&self, domain: DomainKind, bytes: u64) -> Tape {
         let (data, signatures) = self.cipher.map_or((false, false), |cipher| cipher.covers(domain));
         let own = self.blocks.as_ref().and_then(|blocks| blocks.domain(domain));
@@ -166,7 +166,7 @@ impl Known {
         tape
     }
 
-    /// Returns the tape of `bytes` wire bytes from `offset` on.
+    /// Returns the tape (a drawing of a run of bytes) for `bytes` wire bytes from `offset` on.
     pub(super) fn wire_tape(&self, offset: u64, bytes: u64) -> Tape {
         match &self.transaction {
             Some(crc) if offset == u64::from(crc.length) => {

@@ -29,7 +29,7 @@ pub(super) enum Piece<'a> {
         offset: usize,
         blocks: usize,
     },
-    /// Completion entries that a compressed one represents.
+    /// Completion entries that a compressed entry represents.
     Compressed {
         offset: usize,
         entries: usize,
@@ -145,8 +145,8 @@ fn ordered(dump: &Dump, reading: Option<Reading>) -> (&[u8], &'static str) {
     }
 }
 
-/// Returns a note that bytes are read as completion entries, or as entries of 128 bytes, if the options did
-/// not ask for it.
+/// Returns a note with the size of the completion entries that the bytes are read as. There is no note if the
+/// options named this size, or if they named the kind of the input and the size is 64 bytes.
 fn recognized<'a>(size: EntrySize, reading: Option<Reading>) -> Vec<Piece<'a>> {
     match (reading, size) {
         (Some(Reading::Entries(Some(_))), _) | (Some(_), EntrySize::Short) => vec![],

@@ -26,7 +26,7 @@ struct End {
     held: Option<Vec<u8>>,
     bytes: u64,
     parts: usize,
-    /// At least one part is transformed: its wire bytes differ from its memory bytes.
+    /// Whether at least one part is transformed: its wire bytes differ from its memory bytes.
     transformed: bool,
 }
 
@@ -46,7 +46,8 @@ impl End {
         }
     }
 
-    /// Draws the end. Untransformed memory contains the wire bytes.
+    /// Draws the end under a name. If one untransformed range is the whole end, its memory contains the wire
+    /// bytes.
     fn draw(&self, page: &mut String, name: &str, wire: &Tape) -> fmt::Result {
         let same = self.parts == 1 && !self.transformed;
         let cells = if same { wire.cells.clone() } else { self.tape.cells.clone() };
@@ -140,7 +141,8 @@ impl<'m> Sides<'m> {
         Ok(())
     }
 
-    /// Adds a part of one end, with `bytes` wire bytes, and its memory. Addresses are those of this program.
+    /// Adds a part to one end: `bytes` wire bytes from `address` on, through `key`, and their memory. `own`
+    /// says whether the address belongs to this program or to its peer.
     fn end(&self, end: &mut End, key: u32, address: u64, bytes: u64, own: bool) {
         let Some(known) = self.known(key) else {
             let text = format!("{bytes} bytes at {address:#x}, key {key:#010x}");

@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: the man pages' examples, their table and a file, on the software device.
+//! `cargo xtask demo`: runs the examples of the man pages, the rows of their table, and the transfer of a
+//! file on the software device.
 
 mod render;
 

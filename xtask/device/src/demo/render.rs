@@ -75,7 +75,8 @@ impl Summary {
                 self.wrong.push(format!("row {}, {direction} {way}: {wrong}", outcome.row.letter));
             }
         }
-        // Both orders may fail with the same text.
+        // A method moves the data once for each order of cipher and signature. If both orders fail with the
+        // same text, the text is kept once.
         self.wrong.dedup();
     }
 
@@ -101,7 +102,7 @@ pub(super) fn title(out: &mut impl Write, painter: Painter, fault: Option<&Fault
     Ok(())
 }
 
-/// Begins the first table.
+/// Prints the heading of the first table.
 pub(super) fn examples_head(out: &mut impl Write, painter: Painter) -> io::Result<()> {
     heading(out, painter, "Examples of the manual pages")
 }
@@ -127,7 +128,7 @@ pub(super) fn example(
     Ok(())
 }
 
-/// Begins the second table.
+/// Prints the heading of the second table.
 pub(super) fn rows_head(out: &mut impl Write, painter: Painter) -> io::Result<()> {
     heading(
         out,
@@ -169,7 +170,7 @@ pub(super) fn row(out: &mut impl Write, painter: Painter, outcome: &Outcome) -> 
             .filter_map(|moved| Some((way_words(moved.way).1, moved.verdict.as_ref().err()?)))
             .map(|(way, wrong)| format!("{way}: {wrong}"))
             .collect();
-        // Both orders may fail with the same text.
+        // If both orders of cipher and signature fail with the same text, the text is kept once.
         wrong.dedup();
         for line in wrong.iter().flat_map(|text| wrap(text, WIDTH - 7)) {
             writeln!(out, "{:7}{}", "", painter.paint(Look::Wrong, &line))?;

@@ -249,7 +249,7 @@ fn a_dump_that_lacks_rows_spoils_no_other() {
     assert_eq!(shape(&format!("{whole}{cut}{whole}")), (vec![64, 16, 64], vec![8]));
     let end = error("", &[ROW, ROW, ROW, "00000000 00008813 1001"]);
     assert_eq!(shape(&format!("{end}{whole}")), (vec![48, 64], vec![5]));
-    // Rows with offsets.
+    // A row with an offset is missing.
     let row = |offset: u32| format!("t {offset:08x}: {}\n", "00 ".repeat(16));
     let rows = |offsets: &[u32]| offsets.iter().map(|offset| row(*offset)).collect::<String>();
     let lost = rows(&[0, 16, 48]) + &rows(&[0, 16, 32, 48]);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use xtask::run;
 use xtask_parsers::boards::{Place, Reset, Ssh};
 
-/// The longest time to give a place back.
+/// The time limit for giving a place back.
 const RELEASE: Duration = Duration::from_secs(30);
 
 /// An answer of `hold.py`.

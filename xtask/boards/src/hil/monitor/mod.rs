@@ -48,7 +48,7 @@ struct Running {
 
 pub(super) struct Monitor {
     limits: Limits,
-    /// Capabilities without which the run ends.
+    /// The capabilities that `--require` names. The run ends if the board lacks one of them.
     required: Vec<String>,
     /// Capabilities that the description of the board promises.
     promised: Vec<String>,
@@ -102,7 +102,7 @@ impl Monitor {
         Some(format!("{COMMAND}{}{} {options}", self.results.board, self.boards))
     }
 
-    /// The caller has started the board's program, for the first time or after a reset.
+    /// Records that the caller has started the board's program, for the first time or after a reset.
     pub(super) fn started(&mut self, now: Duration) -> Step {
         if !matches!(self.phase, Phase::Over) {
             self.phase = Phase::Starting;
@@ -111,7 +111,7 @@ impl Monitor {
         self.step()
     }
 
-    /// Returns the last case that has ended. A restarted program goes on after it.
+    /// Returns the last case that has ended. A restarted program continues after this case.
     pub(super) fn after(&self) -> Option<&str> {
         self.results.cases.last().map(|case| case.name.as_str())
     }
@@ -162,7 +162,7 @@ impl Monitor {
         self.lost(now, Verdict::Hung(how), again)
     }
 
-    /// The board's program has ended, or has closed its output.
+    /// Records that the board's program has ended, or has closed its output.
     pub(super) fn closed(&mut self, now: Duration, how: &str) -> Step {
         self.results.took = now;
         if matches!(self.phase, Phase::Over) {
@@ -272,7 +272,7 @@ impl Monitor {
         }
     }
 
-    /// Ends a running case as failed, because the board has sent an event that excludes it.
+    /// Ends a running case as failed, because the board has sent an event that is impossible during a case.
     fn interrupted(&mut self, now: Duration, by: &str) {
         if let Some(name) = self.running() {
             let verdict = Verdict::Failed(format!("no verdict before {}", printable(by)));
@@ -318,7 +318,8 @@ impl Monitor {
         }
     }
 
-    /// The board is lost. Requests a reset, but only one for each kind of loss.
+    /// Records that the board is lost, and asks for a reset. `again` says that the board was already reset
+    /// for the same kind of loss: then the run ends.
     fn lost(&mut self, now: Duration, verdict: Verdict, again: bool) -> Step {
         let how = verdict.reason().unwrap_or_default();
         let place = match (self.running(), self.after()) {

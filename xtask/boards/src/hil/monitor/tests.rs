@@ -264,7 +264,7 @@ proptest! {
                 Step::Over => break,
             }
         }
-        // One reset for each kind of loss.
+        // The monitor asks for one reset at most after a hang, and for one at most after a death.
         prop_assert!(resets <= 2);
         prop_assert_eq!(run.results().resets.len(), resets);
         for _ in 0..3 {
