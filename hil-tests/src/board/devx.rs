@@ -90,7 +90,7 @@ struct ShimQueues {
     completions: CqReader,
 }
 
-/// Requests that are posted to a queue pair without a batch.
+/// Posts requests to a queue pair one by one, without a batch.
 struct Unbatched<'q>(&'q mut QueuePair<SEND_BLOCKS, RECEIVE_SLOTS>);
 
 impl Posting for Unbatched<'_> {
@@ -328,7 +328,7 @@ impl Board for DevxBoard {
     }
 
     fn alloc(&mut self, length: usize) -> u64 {
-        // Whole pages: two regions never share one.
+        // The region gets whole pages, so that two regions never share one.
         let words = vec![0_u64; (length.max(1).next_multiple_of(4096) + 4096) / 8].leak();
         (words.as_mut_ptr().expose_provenance() as u64).next_multiple_of(4096)
     }
@@ -361,7 +361,8 @@ impl Board for DevxBoard {
     }
 
     fn create_mkey(&mut self, spec: MkeySpec) -> Mkey {
-        // Scenarios create mkeys after they connect. The near end comes before the far end.
+        // The last two queues are those of the near end and the far end: scenarios create mkeys after they
+        // connect.
         let [.., Watched { cq, .. }, _] = &self.queues[..] else {
             panic!("no ends to report signature errors")
         };
@@ -493,7 +494,7 @@ impl Board for DevxBoard {
     }
 
     fn completions(&self) -> Vec<String> {
-        // The stand-in's device knows the causes.
+        // The stand-in's device adds the causes of errors to its completions.
         if self.stand_in
             && let Some(words) = told_by_stand_in()
         {
@@ -574,14 +575,15 @@ impl Commissioned for DevxBoard {
     }
 }
 
-/// Returns the last completions of the stand-in's device, a line each. `None`: this program has no stand-in.
+/// Returns the last completions of the stand-in's device, a line each. Returns `None` if this program has no
+/// stand-in.
 fn told_by_stand_in() -> Option<String> {
     type Completions = unsafe extern "C" fn(*mut u8, usize) -> usize;
     let this = Library::this();
-    // SAFETY: only the stand-in for the kernel has this name, and this type.
+    // SAFETY: only the stand-in for the kernel exports this name, and its function has this type.
     let completions = unsafe { this.get::<Completions>(b"mlx5_uverbs_completions\0") }.ok()?;
     let mut words = vec![0; 1 << 14];
-    // SAFETY: there is as much room as is said.
+    // SAFETY: the buffer has the length that is passed.
     let length = unsafe { completions(words.as_mut_ptr(), words.len()) };
     words.truncate(length.min(words.len() - 1));
     Some(String::from_utf8_lossy(&words).into_owned())

@@ -19,7 +19,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails if the program has ended already.
+        // `kill` fails if the program has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -153,7 +153,7 @@ pub const EXAMPLES: &[Example] = &[
 
 type Seen = Result<String, String>;
 
-/// Fills the memory around data.
+/// The byte that fills the memory around data.
 const GAP: u8 = 0x5c;
 
 // ── mlx5dv_wr_mkey_configure ──
@@ -358,7 +358,7 @@ const DIF_4K: BlockSignature =
 fn sig_1(board: &mut dyn Board) -> Seen {
     let mut setup = Setup::new(board, &pattern(4 * 512), Some(CRC32), None)?;
     setup.transmit(Tx::Send)?;
-    // A byte of block 2. The device finds the error while it sends.
+    // A byte of block 2 is wrong. The device finds the error while it sends.
     setup.spoil_memory(&[2 * 516 + 77]);
     setup.pair.tx(Tx::Send, setup.mkey, 0, 4 * 512)?.ok()?;
     let error = signature_error(&mut setup.pair, setup.mkey)?;
@@ -464,7 +464,7 @@ fn crypto(
     Crypto { direction, order, data_unit, tweak: Tweak::from_lba(0x1000), dek, keytag: Keytag::default() }
 }
 
-/// Runs row F with both orders.
+/// Runs row F of the page's table with both orders of cipher and signature.
 fn row_f(board: &mut dyn Board, act: fn(&mut Setup<'_>) -> Verdict) -> Seen {
     let mut seen = String::new();
     for order in [SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx] {
@@ -484,7 +484,7 @@ fn crypto_1_1(board: &mut dyn Board) -> Seen {
     row_f(board, |setup| setup.receive(Rx::Receive))
 }
 
-/// Sets up row C as in the page's example 2. The page does not state tags and tweak.
+/// Sets up row C of the page's table as in the page's example 2. The page does not state tags and tweak.
 fn row_c(board: &mut dyn Board) -> Result<Setup<'_>, String> {
     let order = SignatureOrder::BeforeCryptoOnTx;
     let crypto = crypto(board, Direction::EncryptOnTx, order, BlockSize::B520);
@@ -527,7 +527,7 @@ fn keytag(board: &mut dyn Board) -> Seen {
     Ok(format!("the right tag passes, a wrong one is refused: {why}"))
 }
 
-/// Sends jobs of these sizes. The last one breaks the rule.
+/// Sends a job of each of these sizes. The last size breaks the page's rule for job sizes.
 fn job_sizes(board: &mut dyn Board, unit: BlockSize, jobs: [usize; 3]) -> Seen {
     let mut why = String::new();
     for job in jobs {

@@ -9,7 +9,7 @@ pub struct Fault {
     field: &'static str,
     /// The behaviour of the broken device.
     pub what: &'static str,
-    /// The demo notices this fault and must fail.
+    /// Whether the demo notices this fault and must fail.
     pub shown: bool,
     set: fn(&mut Faults),
 }
@@ -36,7 +36,7 @@ macro_rules! all {
                 field: stringify!($field), what: $what, shown: $shown, set: |faults| faults.$field = true,
             },)+];
 
-        // Fails to compile while the list lacks a fault.
+        // This line fails to compile if the list lacks a fault.
         const _: Faults = Faults { $($field: false,)+ };
     };
 }
@@ -52,9 +52,9 @@ all! {
     // The three man pages do not mention SEND with invalidation.
     remote_invalidate_ignored false "SEND with invalidation leaves the key usable",
     dek256_as_128 true "256-bit keys are used as AES-128 keys",
-    // Nor do they mention wrapped keys: the demo loads its keys in plaintext.
+    // The man pages do not mention wrapped keys: the demo loads its keys in plaintext.
     key_wrap_integrity_ignored false "a damaged wrapped key is loaded as zeros",
-    // Nor do they mention logins and drained queues.
+    // The man pages do not mention logins and drained queues.
     keys_end_with_their_login false "keys are gone when their login ends",
     drained_not_told false "no event tells of a drained queue",
     wire_signatures_ignored true "the wire has no signatures",
@@ -66,7 +66,7 @@ all! {
     length_counts_memory_bytes true "lengths count memory bytes, not wire bytes",
     error_not_kept_first true "of several signature errors the last one is reported",
     crc_seed_inverted true "CRC seeds 0 and all ones are swapped",
-    // The man pages state none of the following rules, or only indirectly.
+    // The man pages state the following rules indirectly or not at all.
     receives_count_memory_bytes false "a receive's completion counts memory bytes",
     qp_rights_ignored false "a queue pair lets its peer do all that the keys allow",
     region_rights_ignored false "a region under an mkey allows every access",
@@ -81,8 +81,8 @@ all! {
     atomic_alignment_ignored false "atomics may be at any address",
     check_free_ignored false "CHECK_FREE refuses nothing",
     check_qpn_ignored false "CHECK_QPN refuses nothing",
-    // Scenarios assume the following rules, which no source states. The job size is in the man pages, its
-    // refusal is not.
+    // Scenarios assume the following rules, which no source states. The man pages give the job size, but do
+    // not tell of a refusal.
     bad_entries_found_late false "what comes before a bad entry of a layout is written",
     invalidation_refused_otherwise false "a refused invalidation has other syndromes",
     leftover_rows_refused false "pairs of cipher and signature in no table are refused",

@@ -69,11 +69,11 @@ pub struct Report {
 /// A flipped bit on the wire.
 #[derive(Clone, Debug)]
 pub struct Spoilt {
-    /// Byte of the wire.
+    /// The index of the byte on the wire.
     pub byte: usize,
-    /// Bit of that byte.
+    /// The number of the bit in that byte.
     pub bit: u8,
-    /// The device's report, if it was right.
+    /// The device's report of the flipped bit, or the reason why the report was wrong.
     pub caught: Result<SignatureError, String>,
 }
 
@@ -360,7 +360,7 @@ mod tests {
         let mr = pair.region(&[0; BLOCK]);
         let entries = [KlmEntry { address: mr.address, length: BLOCK as u32, key: mr.key }];
         let prepared = prepare(pair.mkeys[mkey].kind(), DekId::default()).unwrap();
-        // Also at a later place of the ring.
+        // The next request begins at a later place of the ring.
         pair.configure_prepared(mkey, &prepared, &entries).unwrap();
         let wqe = first_wqe(&mut pair, mkey, &prepared, &entries).unwrap();
         let first = pair.near.queues().producer();

@@ -72,9 +72,9 @@ pub const ROWS: [Row; 10] = {
 /// A method of moving data through an mkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Out of the mkey.
+    /// Data move out of the mkey.
     Tx(Tx),
-    /// Into the mkey.
+    /// Data move into the mkey.
     Rx(Rx),
 }
 

@@ -3,9 +3,9 @@
 use crate::qp_pair::{QpPairFixture, Region};
 use mlx5_mkey::mkey::KlmEntry;
 
-/// Fills the buffers outside of the ranges, and must stay unchanged.
+/// The byte that fills the buffers outside of the ranges. These bytes must stay unchanged.
 const FILL: u8 = 0xb7;
-/// Fill bytes after each range.
+/// The number of fill bytes after each range.
 const TAIL: usize = 9;
 
 /// Buffers that hold one stream. Stream length and weights determine the length of each range.
@@ -96,7 +96,7 @@ impl Scattered {
     }
 }
 
-/// Returns the fill bytes before the range of a buffer. Ranges thus have different alignments.
+/// Returns the number of fill bytes before the range of a buffer. Ranges thus have different alignments.
 const fn head(number: usize) -> usize {
     2 * number % 15 + 1
 }

@@ -1,4 +1,4 @@
-//! Random requests, as plain data from which both sides post.
+//! Random requests, as plain data from which the library and the reference post.
 
 use crate::request::{Data, Flags, OwnedLayout, Request};
 use mlx5_mkey::mkey::{
@@ -70,7 +70,8 @@ pub(super) struct Config {
     pub(super) layout: OwnedLayout,
     pub(super) signature: SignatureStep,
     pub(super) crypto: Option<Crypto>,
-    /// Configures by `mlx5dv_wr_mr_list` or `mlx5dv_wr_mr_interleaved`, which take access and layout only.
+    /// Whether the reference configures by `mlx5dv_wr_mr_list` or `mlx5dv_wr_mr_interleaved`, which take
+    /// access and layout only.
     pub(super) older: bool,
     /// The order of the setters: 0 access, 1 layout, 2 signature, 3 crypto.
     pub(super) order: [u8; 4],
@@ -128,21 +129,22 @@ pub(super) struct Limits {
     pub(super) max_sge: usize,
     pub(super) dek: DekId,
     pub(super) key: Key,
-    /// The mkey was never configured: the indexes of its PSVs are unknown.
+    /// Whether the mkey was never configured. The indexes of its PSVs are then unknown.
     pub(super) fresh: bool,
-    /// An mkey holds a single data unit.
+    /// Whether the engine is for single blocks: an mkey then holds one data unit.
     pub(super) single_block: bool,
     /// Bytes of the mkey on the wire, or 0 if unknown.
     pub(super) wire_bytes: u32,
-    /// Requests that still fit, if no completion will free more.
+    /// The number of requests that still fit. `None` if a completion may free more room.
     pub(super) room: Option<u32>,
     /// Number of the queue pair.
     pub(super) qpn: u32,
-    /// Blocks that the reference reserves for each request: it counts requests instead of blocks.
+    /// The number of blocks that the reference reserves for each request: it counts requests instead of
+    /// blocks.
     pub(super) max_blocks: u32,
-    /// The last request makes the library fence the next one.
+    /// Whether the last request makes the library fence the next one.
     pub(super) fenced: bool,
-    /// Blocks before the end of the ring.
+    /// The number of blocks before the end of the ring.
     pub(super) before_end: u32,
     pub(super) window: Window,
 }
@@ -179,7 +181,7 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
             };
             if let Work::Plain(Request::Raw(bytes)) = &mut work {
                 bytes[11] = raw_flags(random, flags, fenced);
-                // The reference ignores the other flags.
+                // The reference ignores flags beside a raw request, which contains its own.
                 flags = Flags::default();
             }
             fenced =
@@ -224,7 +226,7 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
             wqe[0] = random.pick(&[0, 1, 6]);
         }
     }
-    // A wrong block number. The queue pair number is right, because the reference keeps it.
+    // The block number is random. The queue pair number is right, because the reference keeps it.
     wqe[1..3].copy_from_slice(&(random.next() as u16).to_be_bytes());
     let octowords = (wqe.len() / 16) as u32;
     wqe[4..8].copy_from_slice(&(limits.qpn << 8 | octowords).to_be_bytes());
@@ -232,7 +234,7 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
     Work::Plain(Request::Raw(wqe))
 }
 
-/// Makes a copy inside memory: of an mkey onto itself, or between the regions.
+/// Makes a request that copies memory: an mkey onto itself, or one region to the other.
 fn memcpy(random: &mut Random, limits: &Limits, wire: u32) -> Work {
     let plain = !limits.kind.signature && !limits.kind.crypto;
     let mut place = |base: u64| Local { address: base + u64::from(random.below(0x4000)), lkey: REGION };
@@ -418,7 +420,7 @@ fn mapping(random: &mut Random, limits: &Limits, blocks: u32, stored: u32) -> Ow
     OwnedLayout::List(entries)
 }
 
-/// Moves the data of the mkey, mostly all of it.
+/// Makes a request that moves the data of the mkey, mostly all of it.
 fn transfer(random: &mut Random, key: Key, wire: u32) -> Work {
     let (offset, length) = match random.below(20) {
         0 => (0, 1 + random.below(wire + 8)),
@@ -587,8 +589,8 @@ fn layout(random: &mut Random, limits: &Limits) -> OwnedLayout {
         OwnedLayout::List(entries)
     } else {
         let most = most - 1;
-        // Never one entry more than fits: the reference posts such a list, a deliberate difference, because
-        // it forgets the header.
+        // The number of entries never exceeds the limit by exactly one: the reference posts such a list,
+        // because it forgets the header. This is a deliberate difference.
         let count = if random.percent(3) { most + 2 } else { 1 + random.below(most.min(8)) };
         let unit = random.pick(&[1, 8, 512, 520, 4096]);
         let entries = (0..count)

@@ -18,9 +18,9 @@ const EINVAL: i32 = 22;
 /// A polled error that nothing has asked for yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unread {
-    /// The mkey was configured after the failing request and before the error was polled.
+    /// Whether the mkey was configured after the failing request and before the error was polled.
     pub(super) late: bool,
-    /// After the poll the mkey was configured, or another error came: both sides now hold different
+    /// Whether the mkey was configured after the poll, or another error came. Both sides then hold different
     /// signatures or errors.
     pub(super) stale: bool,
 }
@@ -50,9 +50,10 @@ pub(super) fn compare(
             Ok(error) => error.kind != 0,
             Err(errno) => *errno == EINVAL,
         },
-        // A reset came in between.
+        // The signature was reset between the failing request and the poll.
         (Err(CheckError::Unintelligible { .. }), Err(EINVAL)) if unread.late => return Answers::SameError,
-        // The current signature has no tags, which the reference ignores.
+        // The current signature has no tags, so the library cannot decode an error in a tag. The reference
+        // can.
         (Err(CheckError::Unintelligible { .. }), Ok(error)) => unread.late && error.kind > 1,
         _ => false,
     };

@@ -86,7 +86,7 @@ fn may_be_untouched(opcode: u8, at: usize, length: usize, request: &[u8]) -> boo
             let binds = request[16] & CHECK_FREE != 0;
             binds && ([65, 67].contains(&at) || (72..80).contains(&at) || (96..128).contains(&at))
         }
-        // A fetch-and-add has no compare value.
+        // A fetch-and-add has no compare value, and the reference leaves the bytes of that value unchanged.
         FETCH_ADD => (12..16).contains(&at) || (40..48).contains(&at),
         RDMA_WRITE_IMM | SEND_IMM | SEND_INVALIDATE => in_inline_padding(opcode, at, length, request),
         _ => (12..16).contains(&at) || opcode != SET_PSV && in_inline_padding(opcode, at, length, request),
@@ -131,19 +131,19 @@ mod tests {
         let (ours, theirs) = rings();
         let before = vec![!PATTERN; 192];
         assert_eq!(compare(&ours, &before, &theirs, 1, 1), None);
-        // The control segment without its immediate data, and the inline data.
+        // These bytes count: the control segment without its immediate data, and the inline data.
         for at in (64..76).chain(80..89) {
             let mut wrong = ours.clone();
             wrong[at] ^= 1;
             assert!(compare(&wrong, &before, &theirs, 1, 1).is_some(), "byte {at}");
         }
-        // Blocks next to the request.
+        // The blocks next to the request must be unchanged.
         for at in [0, 63, 128, 191] {
             let mut wrong = ours.clone();
             wrong[at] ^= 1;
             assert!(compare(&wrong, &before, &theirs, 1, 1).is_some(), "byte {at}");
         }
-        // A reference that writes the immediate data.
+        // If the reference writes the immediate data, these bytes count as well.
         let mut wrong = theirs.clone();
         wrong[76] = 0;
         assert!(compare(&ours, &before, &wrong, 1, 1).is_some());

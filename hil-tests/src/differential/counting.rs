@@ -176,7 +176,7 @@ impl Coverage {
         self.executed += 1;
         self.older += u64::from(config.older);
         self.crypto += u64::from(config.crypto.is_some());
-        // A change of one property writes both.
+        // A configuration that changes the signature or the crypto properties writes both.
         self.kept_signatures += u64::from(kept.signature && config.crypto.is_some());
         self.kept_crypto += u64::from(kept.crypto && sets_or_resets);
         self.changed_behind_errors += u64::from(changed && pair.erred);

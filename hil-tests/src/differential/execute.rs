@@ -17,14 +17,14 @@ use std::io;
 use zerocopy::{FromBytes, IntoBytes};
 
 const BASE: u64 = 0x10_0000;
-/// Doorbell records of the queue pair and of the two completion queues.
+/// The addresses of the doorbell records: of the queue pair, and of the two completion queues.
 const RECORDS: [u64; 3] = [BASE, BASE + 16, BASE + 32];
-/// Rings of the completion queues for sends and for receives.
+/// The addresses of the rings of the completion queues, for sends and for receives.
 const COMPLETIONS: [u64; 2] = [BASE + 0x1000, BASE + 0x1_1000];
 const LOG_COMPLETIONS: u8 = 10;
 const RECEIVE_RING: u64 = BASE + 0x2_1000;
 const LOG_RECEIVES: u8 = 4;
-/// The receive buffer: each message overwrites the one before.
+/// The address of the receive buffer. Each message overwrites the one before.
 const RECEIVED: u64 = OUTER + REGION_BYTES as u64;
 const SEND_RING: u64 = RECEIVED + REGION_BYTES as u64;
 const BYTES: usize = 0x30_0000;
@@ -342,7 +342,7 @@ mod tests {
         twins
     }
 
-    /// An RDMA WRITE of one byte from the first region to the second, in a ring of 16 blocks.
+    /// Returns a ring of 16 blocks with an RDMA WRITE of one byte from the first region to the second.
     fn write(inline: u8) -> Vec<u8> {
         let mut ring = vec![0; 16 * 64];
         ring[..12].copy_from_slice(&[0, 0, 0, 8, 0, 1, 0, 3, 0, 0, 0, 8]);

@@ -83,7 +83,7 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
                 let access = access | if *zero_based { ZERO_BASED } else { 0 };
                 let length = range.length.into();
                 let info = BindInfo { mr: &region, address: range.address, length, access };
-                // `ibv_inc_rkey`: the next tag.
+                // The key with the next tag, as `ibv_inc_rkey` makes it.
                 let next = key.get() & !0xff | key.get().wrapping_add(1) & 0xff;
                 ((*ex).bind_mw)(ex, &window, next, &info);
             }

@@ -7,8 +7,8 @@
 //! that contains them; in later requests they must stay the same.
 //!
 //! Both rings are then copied to two software devices, which were equal so far and must be equal afterwards
-//! (`execute`). Their completions go to the reference's completion queue and to one of the library. They free
-//! room in the rings and report signature errors; both sides must report the same.
+//! (`execute`). The completions of the devices go to the reference's completion queue and to one of the
+//! library. Completions free room in the rings and report signature errors; both sides must report the same.
 //!
 //! The library's queue has the reference's limits, or lacks one or both of them. Each chain is posted by one
 //! of the methods of `way.rs`, in a ring of each size that libmlx5 creates.

@@ -16,7 +16,7 @@ const LIFE: u32 = 8;
 /// The most chains of an mkey that had a signature error.
 const LIFE_BEHIND_ERRORS: u32 = 24;
 
-/// An mkey of both sides.
+/// An mkey that both sides have.
 pub(super) struct Pair {
     pub(super) kind: Kind,
     pub(super) max_entries: u16,
@@ -30,13 +30,14 @@ pub(super) struct Pair {
     /// Whether the mkey had a signature error, and whether it was configured since.
     pub(super) erred: bool,
     pub(super) rearmed: bool,
-    /// A signature error that nothing has asked for yet.
+    /// A polled signature error that was not asked for yet.
     unread: Option<Unread>,
-    /// Requests since the last poll, and whether a later one than the first configured the mkey: a polled
-    /// error may be older than this configuration.
+    /// The number of requests since the last poll, and whether any of them but the first has configured the
+    /// mkey: a polled error may be older than this configuration.
     unpolled: usize,
     reconfigured: bool,
-    /// The reference keeps a state that the library rolls back: the mkey must not be used again.
+    /// Whether the reference keeps a state that the library has rolled back. The mkey must then not be used
+    /// again.
     pub(super) torn: bool,
 }
 

@@ -18,7 +18,7 @@ use std::io;
 struct Polled {
     /// Name, `enum ibv_wc_status` and, for a success, `enum ibv_wc_opcode`.
     works: Vec<(u64, u32, u32)>,
-    /// Signature errors.
+    /// The number of signature errors.
     errors: usize,
 }
 

@@ -37,7 +37,7 @@ impl Session {
             let what = format!("the reference refuses with errno {errno}, the library: {error:?}");
             return Ok(Verdict::Differs(what));
         }
-        // The mkey has some of these limits too. They apply on any queue.
+        // The mkey has some of these limits too, and refuses the request also on a queue without limits.
         if queues.lifted.lifts(&error)
             && attempt(queues, queues.lifted, 0, mkey, chain)? != Err((number, error))
         {

@@ -7,9 +7,9 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// Many data units per mkey.
+    /// The engine processes many data units per mkey.
     MultiBlock,
-    /// A single data unit per mkey.
+    /// The engine processes a single data unit per mkey.
     SingleBlock,
 }
 

@@ -29,13 +29,13 @@ const MAX_BLOCKS: u32 = 1 << 15;
 /// Numbers of executed and compared objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Devices, one after the other.
+    /// Number of devices, which exist one after the other.
     pub devices: usize,
-    /// Work requests.
+    /// Number of work requests.
     pub requests: usize,
-    /// Completions that equal the recorded ones.
+    /// Number of completions that equal the recorded ones.
     pub completions: usize,
-    /// Ranges of memory with the expected content.
+    /// Number of ranges of memory with the expected content.
     pub results: usize,
 }
 

@@ -136,7 +136,7 @@ pub(super) struct Register<'p> {
 }
 
 impl Register<'_> {
-    /// Rings for a request of one octoword on a queue of its own, of which 8 bytes are written.
+    /// Rings the doorbell for a request of one octoword, on a queue of its own. The doorbell writes 8 bytes.
     fn ring(&mut self) {
         let (mut ring, record) = ([Wqebb::ZERO], DoorbellRecord::new());
         let config = SendQueueConfig::new(Qpn::from_low_bits(1));

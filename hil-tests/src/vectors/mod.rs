@@ -199,8 +199,8 @@ mod tests {
             }
             not_compared.sort_unstable();
             let (matched, refused) = (788, if lifted { 64 } else { 73 });
-            // One chain has two mkeys, and one chain was refused after its own configuration. 7 were refused
-            // on purpose.
+            // One chain has two mkeys, and one chain was refused after its own configuration. The library
+            // refused 7 chains on purpose.
             let mkeys = [matched + 1, refused - 1 + 7];
             // Counts of 16 vectors. Two of them post a UMR before a request that a queue without a preference
             // for BlueFlame does not copy.

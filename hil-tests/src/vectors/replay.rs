@@ -703,7 +703,8 @@ impl Driver<'_> {
         let request = self.request(out)?;
         let prepared =
             self.how.way.prepare_with_any_data_unit(mkey.kind(), &config).map_err(Refusal::Config)?;
-        // As many entries as the reference accepts, which forgets the header.
+        // An interleaved layout of this length fits the reference, which forgets the header, but not the
+        // library.
         let interleaved_to_the_brim = match &open.layout {
             OwnedLayout::Interleaved(_, entries) => entries.len() == max_entries,
             _ => false,

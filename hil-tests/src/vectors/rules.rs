@@ -19,7 +19,7 @@ pub enum Refusal {
     CopyMask {
         /// The library's error.
         error: ConfigError,
-        /// There is no wire domain: the reference ignores the mask.
+        /// Whether there is no wire domain. The reference then ignores the mask.
         memory_only: bool,
     },
     /// A refused configuration of an mkey.
@@ -33,7 +33,7 @@ pub enum Refusal {
     Transfer {
         /// The library's error.
         error: PostError,
-        /// The lengths of its data segments in bytes.
+        /// The lengths of the request's data segments, in bytes.
         lengths: Vec<u32>,
     },
     /// Any other refused request.
@@ -55,15 +55,15 @@ impl Refusal {
 pub struct Asked {
     /// The lengths of list entries, or the strides of interleaved entries, in bytes.
     pub entries: Vec<u32>,
-    /// The layout is interleaved, and would fit only without its header.
+    /// Whether the layout is interleaved, and would fit only without its header.
     pub interleaved_to_the_brim: bool,
-    /// Bytes of the mkey.
+    /// The number of bytes that the mkey maps.
     pub length: u64,
-    /// The signature stays unchanged.
+    /// Whether the signature stays unchanged.
     pub signature_kept: bool,
-    /// The crypto properties stay unchanged.
+    /// Whether the crypto properties stay unchanged.
     pub crypto_kept: bool,
-    /// The mkey had a signature or crypto properties before.
+    /// Whether the mkey had a signature or crypto properties before.
     pub bsf_in_force: bool,
 }
 
