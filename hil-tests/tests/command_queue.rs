@@ -360,7 +360,8 @@ fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
     assert_eq!(queue.stop(&mut pages, &mut rig.clock), Ok(()));
     assert_eq!(pages.taken(), 0);
 
-    // A device without these pages is asked for 5 seconds, then disabled.
+    // If the device does not return its pages, `stop` asks for them for 5 seconds, and then disables the
+    // device.
     rig.before_pages(flip(PAGES_ENTRY + 0x17));
     let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
     assert_eq!(delivery(error), DeliveryStatus::SIGNATURE);
@@ -438,8 +439,8 @@ fn m64_a_function_is_not_disabled_while_a_command_is_undelivered() {
 
 #[test]
 fn m64_pages_that_were_not_given_are_not_taken_back() {
-    // The first returned page belongs to another owner; or the second does, and then one page is returned
-    // twice.
+    // The first page that the device returns is replaced: by a page of another owner, or by the second page,
+    // which is then returned twice.
     for other in [Some(0x1234_5000_u64), Some(0x1234_5678), None] {
         let mut rig = Rig::new();
         let mut queue = rig.try_queue(|config| config.verify_replies = false).unwrap();
@@ -536,8 +537,8 @@ fn m66_a_key_leaves_nothing_in_the_queue() {
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
 }
 
-/// The stack of a thread, read through a file, and room for its part below the stack pointer: the remains of
-/// returned calls.
+/// The memory of this process as a file, and a buffer for the part of the stack below the stack pointer. This
+/// part contains the remains of returned calls.
 #[cfg(target_os = "linux")]
 struct Stack(std::fs::File, Vec<u8>);
 

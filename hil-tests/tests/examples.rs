@@ -2,13 +2,13 @@
 //! preloaded.
 #![allow(clippy::unwrap_used)]
 
-#[allow(dead_code)] // Its `main`.
+#[allow(dead_code)] // The `main` of the example.
 #[path = "../examples/async_completions.rs"]
 mod async_completions;
-#[allow(dead_code)] // Its `main`.
+#[allow(dead_code)] // The `main` of the example.
 #[path = "../examples/nvme_tcp_digests.rs"]
 mod nvme_tcp_digests;
-#[allow(dead_code)] // Its `main`.
+#[allow(dead_code)] // The `main` of the example.
 #[path = "../examples/protected_write.rs"]
 mod protected_write;
 

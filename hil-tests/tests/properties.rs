@@ -265,24 +265,24 @@ enum Step {
     Nop {
         signaled: bool,
     },
-    /// An RDMA WRITE of this number of data segments.
+    /// The step posts an RDMA WRITE with this number of data segments.
     Write {
         segments: usize,
         signaled: bool,
     },
-    /// A configuration of one work request, or of three.
+    /// The step posts a configuration, of one work request or of three.
     Configure {
         signature: bool,
         signaled: bool,
     },
-    /// A configuration with more entries than the mkey has room for.
+    /// The step posts a configuration with more entries than the mkey has room for.
     Refuse,
     Ring,
     RunDevice,
     Poll,
 }
 
-/// Posts often enough to fill the ring sometimes.
+/// Returns a random step. Steps that post are so frequent that the ring is full sometimes.
 fn step() -> impl Strategy<Value = Step> {
     let signaled = || any::<bool>();
     prop_oneof![

@@ -125,7 +125,7 @@ impl Draw {
     }
 }
 
-/// The variable that repeats an order.
+/// The variable that repeats an order of scenarios.
 const ORDER: &str = "HIL_ORDER";
 
 /// No scenario leaves a state on the board that makes another one fail. All run on one board in a random
@@ -158,8 +158,8 @@ fn scenarios_pass_behind_each_other() {
     }
 }
 
-/// An unknown combination of cipher and signature may leave a signature error on hardware. The next row must
-/// start without it.
+/// A combination of cipher and signature that no table has may leave a signature error on hardware. The next
+/// combination must start without this error.
 #[test]
 fn an_unknown_combination_leaves_nothing_to_the_next_row() {
     let faults = Faults { leftover_rows_otherwise: true, ..Faults::default() };
@@ -170,7 +170,8 @@ fn an_unknown_combination_leaves_nothing_to_the_next_row() {
     assert!(board.findings().iter().any(otherwise), "the board reports a difference");
 }
 
-/// Where unknown combinations leave signature errors, each scenario passes behind them.
+/// If unknown combinations of cipher and signature leave signature errors on the board, each scenario passes
+/// after them.
 #[test]
 fn scenarios_pass_behind_unknown_combinations() {
     let faults = Faults { leftover_rows_otherwise: true, ..Faults::default() };
@@ -191,7 +192,7 @@ fn every_scenario_runs_somewhere_and_is_named_once() {
     let names: BTreeSet<_> = scenarios::all().map(|scenario| scenario.name).collect();
     assert_eq!(names.len(), scenarios::all().count(), "two scenarios have one name");
     let devices: Vec<_> = kinds().iter().map(|(_, kind)| SoftBoard::new(*kind).capabilities()).collect();
-    // Programs run on other boards only; `cargo xtask test hil` has one.
+    // Scenarios with programs run on other boards only; `cargo xtask test hil` has such a board.
     let runs = |scenario: &scenarios::Scenario| {
         scenario.needs.programs || devices.iter().any(|has| scenario.needs.missing(has).is_none())
     };

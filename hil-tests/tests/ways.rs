@@ -40,7 +40,7 @@ impl<'s> Visit<'s> for Names {
     }
 }
 
-/// Finds send queues in a signature: returned as `&mut`, or passed to a closure.
+/// Finds a send queue in a signature: as a returned `&mut`, or as an argument of a closure.
 #[derive(Default)]
 struct Lent {
     inside: usize,
