@@ -26,7 +26,7 @@ const DATA: usize = 512;
 /// Bytes of a block that are signed, of which the last part also has a signature of its own.
 const SIGNED: usize = 576;
 
-/// Doorbells that the device obeys. It ignores later ones, which ends a sequence.
+/// The number of doorbells that the device obeys. The device ignores later ones, which ends a sequence.
 const HEARD: u32 = 40;
 
 /// The most steps of a sequence.
@@ -43,7 +43,7 @@ pub(crate) fn run(bytes: &[u8]) {
 /// The initialization segment of the device.
 #[derive(Clone, Copy)]
 struct Layout {
-    /// Reads of the register until the device is ready.
+    /// The number of reads of the register until the device is ready.
     starting: u32,
     embedded_cpu: bool,
     revision: u16,
@@ -73,13 +73,13 @@ struct State<'a> {
     input: Input<'a>,
     address: u64,
     layout: Layout,
-    /// The device misbehaves in one of this many cases.
+    /// In one of this many cases the device misbehaves.
     calm: u32,
     /// The address of the queue that the device received.
     told: [u32; 2],
     doorbells: u32,
     seen: Option<Seen>,
-    /// Delays before the device answers.
+    /// The number of delays before the device answers.
     answers_in: Option<u32>,
     /// The entry and reply blocks after the answer. Empty before it.
     left: Option<(CommandEntry, Vec<CommandBlock>)>,
@@ -88,7 +88,7 @@ struct State<'a> {
 }
 
 fn xor(bytes: &[u8]) -> u8 {
-    // Sum words: an instrumented loop over bytes would take most of the time.
+    // The sum is over words: an instrumented loop over bytes would take most of the time.
     let (words, rest) = bytes.as_chunks::<8>();
     let sum = words.iter().fold(0, |sum, word| sum ^ u64::from_ne_bytes(*word));
     sum.to_ne_bytes().iter().chain(rest).fold(0, |sum, byte| sum ^ byte)

@@ -95,7 +95,7 @@ fn entry(bits: u64) -> Cqe {
         4 => CqeOpcode::SIGNATURE_ERROR.0,
         _ => (bits >> 8) as u8 & 0xf,
     };
-    // A random owner bit. One entry in eight has a random format, too.
+    // The owner bit is random. One entry in eight has a random format, too.
     let low = (bits >> 16) as u8 & if bits >> 24 & 7 == 0 { 0xf } else { 1 };
     let word = U32::new(match opcode == CqeOpcode::SIGNATURE_ERROR.0 {
         true => MKEY << 8,
@@ -171,7 +171,7 @@ impl World<'_> {
         receive.publish();
     }
 
-    /// Records a completion. It also retires all earlier silent requests.
+    /// Records a completion, which also retires all earlier silent requests.
     fn note(&mut self, completion: &Result<Completion, CompletionError>) {
         match completion {
             Ok(Completion::Work(work)) => {

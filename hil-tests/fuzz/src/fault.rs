@@ -2,7 +2,7 @@
 
 use mlx5_faults::{CallId, Place, Plan};
 
-/// Visits of each place. A trace keeps all faults of this few visits.
+/// The number of visits of each place. A trace keeps all faults of so few visits.
 const TIMES: usize = 32;
 
 /// Asserts that the trace of a plan, read as a plan, causes the same faults.

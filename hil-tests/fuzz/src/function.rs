@@ -10,7 +10,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::{pread, pwrite};
 use std::os::fd::OwnedFd;
 
-/// A file of memory: the mapped part, then an unmapped part.
+/// The guest's memory is a file: the mapped part with this address and size, then an unmapped part of this
+/// size.
 const BASE: u64 = 0x1000_0000;
 const MAPPED: u64 = 1 << 20;
 const ASIDE: u64 = 4096;
@@ -132,7 +133,7 @@ impl World {
                 let mut request = input.bytes(length.min(64));
                 request.resize(length, 0);
                 request[..2].copy_from_slice(&opcode.to_be_bytes());
-                // Existing object numbers, and addresses of memory.
+                // The request names objects that may exist, and addresses of memory.
                 request[2..6].fill(0);
                 request[6] = 0;
                 if input.one_in(2) {

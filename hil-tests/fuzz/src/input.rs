@@ -1,4 +1,4 @@
-//! Choices made from the bytes of a fuzzer. After the last byte each choice is the first one.
+//! Choices made from the bytes of a fuzzer. After the last byte, each choice is the first alternative.
 
 use arbitrary::{Arbitrary, Unstructured};
 

@@ -25,7 +25,8 @@ pub(crate) fn run(bytes: &[u8]) {
                 assert_eq!(ways.to_string().parse(), Ok(ways));
             }
         }
-        // Recordings are split into lines as vectors are.
+        // The code that splits vectors into lines also splits recordings. Only the parser of a line is called
+        // here.
         5 => text.lines().for_each(|line| drop(serde_json::from_str::<recording::Event>(line))),
         6 => fault::come_again(&text),
         _ => {

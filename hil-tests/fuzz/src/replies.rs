@@ -151,7 +151,7 @@ impl Case<'_> {
                 }
             }
             15 => {
-                // Mostly valid page addresses.
+                // Most of these page addresses are valid.
                 let address = |page: u64| u64::from(number) << (number % 14) | page << 44;
                 self.check(&GivePages { function, pages: [0, 1, 2].map(address) });
                 self.check(&GivePages { function, pages: [4096; 64] });
@@ -327,7 +327,8 @@ impl Case<'_> {
         }
     }
 
-    /// Makes a command for an mkey with a list, or a refusal, on a device with the capabilities of the reply.
+    /// Makes a command that creates an mkey with a list, or gets a refusal, on a device with the capabilities
+    /// of the reply.
     fn list_mkey(&self) {
         let (query, zeros) = (QueryGeneralCapabilities, [0; QueryGeneralCapabilities::OUTPUT]);
         let mut device = query.decode(self.reply).or(query.decode(&zeros)).unwrap();

@@ -61,19 +61,20 @@ fn call_randomly(name: &str, times: usize) {
     }
 }
 
-/// Random bytes are valid sequences of calls: many of them find faults that few cannot.
+/// Random bytes are valid sequences of calls. Many sequences find faults that a few cannot find.
 #[test]
 fn random_calls_do_what_the_model_says() {
     call_randomly("calls", 3000);
 }
 
-/// The same for commands.
+/// Random bytes are valid sequences of commands for the command queue.
 #[test]
 fn random_commands_come_to_what_the_device_has_left() {
     call_randomly("command-queue", 1000);
 }
 
-/// The same for the PCI function: commands, doorbells and memory that goes away in the middle.
+/// Random bytes are valid sequences of steps for the PCI function: commands, doorbells, and memory that is
+/// unmapped between the steps.
 #[test]
 fn random_steps_leave_the_function_whole() {
     call_randomly("function", 300);

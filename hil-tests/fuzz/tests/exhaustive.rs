@@ -53,7 +53,8 @@ const COUNT: u64 = ALL.len() as u64;
 
 const REMOTE: Remote = Remote { address: 0, rkey: Key::from_raw(0x500) };
 
-/// Ten data segments. With control segment and remote address they fill three blocks.
+/// Returns ten data segments, the last with the length `last`. With control segment and remote address they
+/// fill three blocks.
 const fn segments(last: u32) -> [Sge; 10] {
     let mut sges = [Sge { address: 0x1000, length: 1, lkey: Key::from_raw(0x600) }; 10];
     sges[9].length = last;

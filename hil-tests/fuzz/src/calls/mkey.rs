@@ -57,7 +57,7 @@ pub(super) struct Change {
     pub(super) umr_blocks: u32,
     pub(super) bsfs: u32,
     pub(super) length: u64,
-    /// `None` leaves the form unchanged.
+    /// The layout in force after the configuration. `None` if it stays unchanged.
     form: Option<Form>,
     /// The error count that the device receives.
     pub(super) count: Option<u32>,
@@ -239,7 +239,8 @@ impl MkeyModel {
         lists::place(&self.kind(), first, count, entry_size)
     }
 
-    /// Records replaced entries. Entries beyond the end of the list, or up to its last block, end the list.
+    /// Records replaced entries. If `count` is a multiple of 4, the list is extended to include them or keeps
+    /// its end. Otherwise the list ends with them.
     pub(super) fn replaced(&mut self, first: u32, count: u32) {
         if let Form::Registered(entries) = &mut self.form
             && count > 0
@@ -355,8 +356,8 @@ impl MkeyModel {
         }
     }
 
-    /// Checks a length. An engine of single data units maps one of them; signed or encrypted data has a
-    /// length of 32 bits.
+    /// Checks a length. With an engine for single data units, an mkey maps one data unit. Signed or encrypted
+    /// data have a length of 32 bits.
     fn check_length(&self, length: u64, whole: &MkeyConfig, writes_bsfs: bool) -> Result<(), ConfigError> {
         if let (Some(crypto), Some(XtsEngine::SingleBlock)) = (&whole.crypto, self.kind().crypto) {
             let (unit, length32) = (crypto.data_unit, u32::try_from(length).unwrap_or(u32::MAX));
@@ -422,7 +423,8 @@ fn mapped(layout: &OwnedLayout) -> Result<Option<u64>, ConfigError> {
     }
 }
 
-/// Interprets a signature error: the first reported part of a domain that has this part.
+/// Interprets a signature error by the signature of its domain. Of the reported parts the first one counts:
+/// guard, application tag, reference tag.
 fn interpret(
     fault: &SignatureFault,
     signature: Option<&BlockSignature>,

@@ -222,7 +222,7 @@ impl<const N: usize> World<'_, N> {
         self.check_published(last.expect("something is posted"));
     }
 
-    /// Retires the request of some block. The block may have none.
+    /// Retires the request with a chosen block. The block may belong to no request.
     fn retire(&mut self, input: &mut Input<'_>) {
         let counter = self.counter(input);
         assert_eq!(retire_send(&mut self.queue, counter), self.model.retire(counter));
@@ -236,7 +236,7 @@ impl<const N: usize> World<'_, N> {
         assert_eq!(cancelled, expected.as_ref().map(Vec::len).map_err(|error| *error));
         for begin in expected.into_iter().flatten() {
             let slot = self.slot(begin);
-            // A NOP (opcode 0) with the same block number.
+            // The device reads a cancelled request as a NOP (opcode 0) with the same block number.
             self.blocks[slot].0[..4].copy_from_slice(&((begin as u32 & 0xffff) << 8).to_be_bytes());
         }
     }
@@ -249,7 +249,7 @@ impl<const N: usize> World<'_, N> {
         self.fence = false;
     }
 
-    /// Forgets the state of an mkey, sets its tag, or asks for its errors. In other cases the peer has
+    /// Forgets the state of an mkey, sets its tag, asks for its errors, or records that the peer has
     /// invalidated a window.
     fn touch_mkey(&mut self, input: &mut Input<'_>) {
         if self.all && input.one_in(4) {

@@ -106,8 +106,8 @@ impl<const N: usize> World<'_, N> {
 
     /// Returns the expected result of polling, and retires its request in the model.
     fn expect(&mut self) -> Polled {
-        // The limit of entries for one poll counts those that the user never sees. A success of a send in the
-        // first entry is exempt.
+        // One poll takes a limited number of entries. Entries that the user never sees count as well. A
+        // successful send in the first entry does not count.
         let first = self.completions.entry(self.completions.consumer)?;
         let is_send = first[63] >> 4 == 0 && first[63] >> 2 & 3 == 0;
         self.expect_within(u64::from(is_send))
