@@ -22,7 +22,7 @@ macro_rules! api {
     ($($library:ident = $file:literal { $($name:ident: fn($($argument:ty),*) -> $result:ty;)+ })+) => {
         struct Api {
             $($($name: unsafe extern "C" fn($($argument),*) -> $result,)+)+
-            // Never unloaded, because libibverbs has threads and handlers of its own.
+            // The libraries are never unloaded, because libibverbs has threads and handlers of its own.
             _libraries: ManuallyDrop<[libloading::Library; 2]>,
         }
 
