@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdint.h>
 
-/* The most queue pairs and requests: `dpdk-test` asks for 128 times 4096, and creates an mkey for each in each case. */
+/* The limits of queue pairs and requests. `dpdk-test` asks for 128 times 4096, and each case creates as many mkeys. */
 enum { PAIRS = 2, REQUESTS = 64 };
 
 /* Bytes of a wrapped AES-XTS key with keytag: the driver accepts this size, `dpdk-test-crypto-perf` does not know it. */

@@ -8,7 +8,7 @@ enum { FLUSHED = 5 };
 
 static uint64_t g_random = 11;
 
-/* The place of a checked CRC: data leave memory, or come from the wire. */
+/* Posts a transfer with a checked CRC. An RDMA READ moves data and CRC out of memory, or an RDMA WRITE into memory. */
 static void
 post_checked_crc(struct task *task, const struct crc *crc, bool in_memory)
 {
@@ -113,7 +113,7 @@ plain_crypto(struct device *device)
     };
 }
 
-/* The ways in which a task fails. */
+/* The causes for which a task fails. */
 enum { BAD_KEY_OF_MEMORY, BAD_KEYTAG, PAST_THE_END, NO_SUCH_MKEY, BY_COMMAND, FAILURES };
 
 static void
@@ -138,7 +138,7 @@ post_failing(struct task *task, int failure)
         task_crypto(task, &crypto);
         break;
     case BY_COMMAND:
-        /* A posted request is lost if its doorbell was not rung. */
+        /* The queue pair fails before the task is posted: a request whose doorbell was not rung would be lost. */
         device_fail_qp(device);
         task_crypto(task, &crypto);
         break;
@@ -156,7 +156,7 @@ post_failing(struct task *task, int failure)
     }
 }
 
-/* A good task, a failing one and another, with one doorbell. Then all three again on a new queue pair. */
+/* Runs a good task, a failing one and another, with one doorbell. Then runs all three again on a new queue pair. */
 static void
 failure_and_recovery(struct device *device, int failure)
 {
@@ -204,7 +204,7 @@ cases_recovery(struct device *device)
     }
 }
 
-/* Many tasks with one doorbell. Either the last request alone is signalled, or all requests are. */
+/* Runs many tasks with one doorbell. Either the last request alone is signalled, or all requests are. */
 static void
 one_doorbell(struct device *device, bool all)
 {
@@ -277,7 +277,7 @@ cases_completions(struct device *device)
     full_ring(device);
 }
 
-/* Tasks of all kinds, as many in flight as there is room for. */
+/* Runs tasks of all kinds, as many in flight as there is room for. */
 void
 cases_laps(struct device *device)
 {

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-/* Fixed, so that recordings are reproducible. */
+/* The address of the memory: fixed, so that recordings are reproducible. */
 #define MEMORY ((void *)0x200000000)
 #define CRCS 4096
 

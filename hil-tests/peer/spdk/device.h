@@ -69,10 +69,10 @@ void device_fail_qp(struct device *device);
 /* Rings the doorbell for all posted requests. */
 void device_ring(struct device *device);
 
-/* Waits for one completion. Returns -ENODEV for a signature error, in which SPDK looks for a queue pair. */
+/* Waits for one completion. Returns -ENODEV for a signature error: SPDK finds no queue pair for it. */
 int device_take(struct device *device, struct spdk_mlx5_cq_completion *completion);
 
-/* Returns whether a request, whose completion must be the last one, leaves no other completion. */
+/* Returns whether the completion queue has no further completion. Drops a completion that it finds. */
 bool device_is_idle(struct device *device);
 
 /* Ends the program if a call of SPDK has failed. */

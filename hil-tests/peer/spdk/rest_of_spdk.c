@@ -153,7 +153,7 @@ spdk_rdma_utils_get_pd(struct ibv_context *context)
     return g_pd;
 }
 
-/* The process frees it at its end. */
+/* The protection domain stays until the process ends. */
 void
 spdk_rdma_utils_put_pd(struct ibv_pd *pd)
 {

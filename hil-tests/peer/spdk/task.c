@@ -1,7 +1,7 @@
 #include "task.h"
 #include "record.h"
 
-/* Bytes around each piece that must stay unchanged. */
+/* The number of bytes around each piece that must stay unchanged. */
 enum { GAP = 24 };
 
 static uint64_t g_seed = 1;
@@ -234,7 +234,7 @@ task_gather(struct task *task)
     size_t middle = task->length / 3;
     unsigned count;
 
-    /* The consumer of the mkey waits for its configuration. */
+    /* The requests that use the mkey are posted after the completion of its configuration. */
     umr.sge_count = task_slice(task, &task->source, 0, task->length, sge);
     task_posted(task,
                 spdk_mlx5_umr_configure(task->device->qp, &umr, (uintptr_t)task, SPDK_MLX5_WQE_CTRL_CE_CQ_UPDATE),

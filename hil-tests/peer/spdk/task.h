@@ -34,7 +34,7 @@ struct task {
 void task_begin(struct task *task, struct device *device, unsigned slot, size_t length, unsigned source,
                 unsigned destination);
 
-/* The consumer of an mkey: SPDK's accel module reads from it; the others are those of other modules. */
+/* The way in which a request uses an mkey. SPDK's accel module reads from the mkey; other modules use other ways. */
 enum way { READ_FROM_MKEY, WRITE_FROM_MKEY, WRITE_TO_MKEY, READ_TO_MKEY, WAYS };
 
 struct crypto {
@@ -65,10 +65,10 @@ struct crc {
 
 void task_crc(struct task *task, const struct crc *crc);
 
-/* The ends of mkeys of at most PIECES pieces each. */
+/* Sets the ends of the mkeys, so that each mkey has at most PIECES pieces. */
 void task_cut_at_pieces(const struct task *task, struct crc *crc);
 
-/* Parts of requests for tests that post by hand. */
+/* These functions make parts of requests, for tests that post the requests themselves. */
 unsigned task_slice(const struct task *task, const struct layout *layout, size_t from, size_t length,
                     struct ibv_sge *sge);
 uint32_t task_mkey(struct task *task, unsigned kind, unsigned number);
