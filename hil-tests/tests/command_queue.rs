@@ -213,7 +213,7 @@ fn commands_have_tokens_slots_and_an_owner() {
     queue.execute(&GivePages { function: PAGES_OF, pages: [page] }, &mut rig.clock).unwrap();
     assert_eq!(rig.bytes(PAGES_ENTRY, 2), [7, 0]);
     assert_eq!(rig.faults.borrow().doorbells, [1, 1, PAGES_DOORBELL]);
-    // Tokens wrap, and skip 0.
+    // Tokens wrap around, and 0 is no token.
     for _ in 0..256 {
         queue.execute(&QueryIssi, &mut rig.clock).unwrap();
         assert_ne!(rig.bytes(0x3c, 1), [0]);
@@ -528,7 +528,7 @@ fn m66_a_key_leaves_nothing_in_the_queue() {
     queue.execute(&load(pd), &mut rig.clock).unwrap();
     assert!(seen.get(), "the key was in memory before");
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
-    // The same after a refusal of the device, and without an answer.
+    // The key is gone as well after a refusal of the device, and without an answer.
     let nowhere = Pdn::new(0x12_3456).unwrap();
     assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
     assert!(!has_key(&rig.bytes(0, 20 << 10)));

@@ -4,7 +4,7 @@
 use mlx5_testing::preload::{DIRECTORY, built};
 use std::process::Command;
 
-/// A case that fails on a device with the planted fault.
+/// The name of a case that fails on a device with the planted fault.
 const CASE: &str = "r030_what_a_queue_pair_denies_no_key_gives";
 
 /// Runs the program on a board with these words. Returns the exit status and the standard output.
@@ -22,8 +22,8 @@ fn run(words: &[&str], is_broken: bool) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// The report has the requests, the completions with their causes, the states, and the command that repeats
-/// the case as it ran. The seed 7 selects the posting method.
+/// The report of a failed case has the requests, the completions with their causes, the states, and the
+/// command that repeats the case as it ran. The seed 7 selects the posting method.
 fn the_program_tells_what_happened(board: &str) {
     let words = ["--device", board, "--filter", CASE, "--ways", "7"];
     let (status, told) = run(&words, true);

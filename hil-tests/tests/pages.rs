@@ -149,7 +149,7 @@ fn cited<'t>(text: &'t str, page: &str) -> Result<Vec<&'t str>, String> {
 /// Each cited fact has a heading of its own in DEVICE.md.
 #[test]
 fn every_cited_fact_has_its_heading() {
-    // Joined from two words: this file must not cite a heading.
+    // The name is joined from two words, because this file itself must not cite a heading.
     let (page, facts) = (["DEVICE", ".md"].concat(), text("DEVICE.md"));
     let headings: Vec<&str> = facts
         .lines()

@@ -26,7 +26,7 @@ fn seed() -> impl Strategy<Value = Seed> {
 
 fn dif() -> impl Strategy<Value = T10Dif> {
     let guard = select(vec![Guard::Crc, Guard::IpChecksum]);
-    // Few values, so that two domains often agree in one of them.
+    // There are few values, so that two domains often agree in one of them.
     let app_tag = prop_oneof![Just(0x5678), Just(0), any::<u16>()];
     let ref_tag = prop_oneof![Just(7), Just(u32::MAX), any::<u32>()];
     (guard, seed(), app_tag, ref_tag, any::<bool>()).prop_map(|(guard, seed, app_tag, ref_tag, ref_remap)| {

@@ -123,7 +123,8 @@ pub fn unpack(
     packages: &[&str],
     dependencies: Dependencies,
 ) -> Result<PathBuf, String> {
-    // Two folders even on an arm64 machine: two tasks may unpack at the same time.
+    // The two kinds of packages have separate folders, even on an arm64 machine: two tasks may unpack at the
+    // same time.
     let (home, architecture) = match architecture {
         Architecture::Arm64 => ("arm64", "arm64".to_owned()),
         Architecture::Own => ("own", answer(program("dpkg", &["--print-architecture"]))?),

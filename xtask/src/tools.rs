@@ -10,11 +10,11 @@ pub struct Tool {
     version: &'static str,
 }
 
-/// Checks licences, bans, sources and advisories of all dependencies.
+/// The tool that checks licences, bans, sources and advisories of all dependencies.
 pub const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
-/// Finds unused dependencies.
+/// The tool that finds unused dependencies.
 pub const SHEAR: Tool = Tool { name: "cargo-shear", version: "1.13.3" };
-/// Lists mutants: small changes of a program that its tests should notice.
+/// The tool that lists mutants: small changes of a program that its tests should notice.
 pub const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
 
 impl Tool {

@@ -20,10 +20,10 @@ use std::fmt::Debug;
 /// Offset of the mailbox blocks.
 const BLOCKS_AT: usize = 4096;
 
-/// Bytes of request or reply in a block.
+/// The number of bytes of a request or reply that a block holds.
 const DATA: usize = 512;
 
-/// Bytes of a block that are signed, of which the last part also has a signature of its own.
+/// The number of signed bytes of a block. The last of these bytes also have a signature of their own.
 const SIGNED: usize = 576;
 
 /// The number of doorbells that the device obeys. The device ignores later ones, which ends a sequence.
@@ -83,7 +83,7 @@ struct State<'a> {
     answers_in: Option<u32>,
     /// The entry and reply blocks after the answer. Empty before it.
     left: Option<(CommandEntry, Vec<CommandBlock>)>,
-    /// Pages that the device received.
+    /// The addresses of the pages that the device received.
     pages: Vec<u64>,
 }
 
@@ -204,7 +204,7 @@ impl Device<'_> {
             let chunk = rest.next().unwrap();
             block.data[..chunk.len()].copy_from_slice(chunk);
             block.block_number.set(number as u32);
-            // Write another token or number, with correct signatures.
+            // The device writes another token or number, with correct signatures.
             if state.is_odd() {
                 match state.input.any() {
                     true => block.token ^= 1 << state.input.below(8),
@@ -221,7 +221,7 @@ impl Device<'_> {
         let mut bytes = entry_bytes(&entry);
         let odd = if state.is_odd() { Some(state.input.below(3)) } else { None };
         match odd {
-            // Flip a bit of the entry or a block, or replace all of it.
+            // The device flips a bit of the entry or of a block, or replaces all of it.
             Some(0) => bytes[state.input.below(64) as usize] ^= 1 << state.input.below(8),
             Some(1) => bytes = state.input.bytes(64).try_into().unwrap(),
             Some(2) if !outputs.is_empty() => {
@@ -229,7 +229,7 @@ impl Device<'_> {
                 let mut block = block_bytes(&self.block(place));
                 match state.input.below(4) {
                     0 => block.copy_from_slice(&state.input.bytes(1024)),
-                    // Flip a bit of the number, token or signatures.
+                    // The device flips a bit of the block's number, token or signatures.
                     1 => block[SIGNED - 16 + state.input.below(16) as usize] ^= 1 << state.input.below(8),
                     _ => block[state.input.below(1024) as usize] ^= 1 << state.input.below(8),
                 }
@@ -413,7 +413,7 @@ fn refusal(
     layout: &Layout,
 ) -> Option<CommandQueueError> {
     let Layout { starting, revision, log_size, log_stride, .. } = *layout;
-    // The queue reads the register at once, then every 2 ms.
+    // `starting` counts reads of the register: the queue reads it at once, then every 2 ms.
     if !address.is_multiple_of(4096) || address.checked_add(bytes as u64).is_none() {
         let what = "command queue";
         Some(CommandError::Misaligned { what, address, alignment: 4096 }.into())

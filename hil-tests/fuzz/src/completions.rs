@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Duration;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
-/// Entries of the ring.
+/// The number of entries of the ring.
 const ENTRIES: usize = 8;
 /// Blocks of a send queue, and slots of a receive queue. Both start just before the 16-bit counter wraps.
 const SLOTS: usize = 8;
@@ -81,7 +81,7 @@ fn set_written(ring: Option<Arc<dyn Written>>) {
                 if let Some(ring) = ring {
                     ring.write();
                 }
-                // Leave the core to other threads.
+                // The pause leaves the core to other threads.
                 thread::sleep(Duration::from_micros(10));
             }
         });

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 /// The most steps of a sequence.
 const STEPS: usize = 40;
 
-/// Bytes of the region that the keys map.
+/// The number of bytes of the region that the keys map.
 const REGION: usize = 8192;
 
 /// A key of 128 bits and one of 256.

@@ -115,7 +115,7 @@ impl World {
         assert_eq!(self.function.device_mut().phase(), Phase::Running);
         self.command(&short(0x802), 16);
         self.command(&short(0x800), 16);
-        // An event queue for all events, which other objects can name.
+        // The device creates an event queue for all events, which other objects can name.
         (0..64).for_each(|entry| self.write(RINGS + entry * 64 + 0x3f, &[1]));
         let mut create = short(0x301);
         create.resize(0x118, 0);

@@ -37,7 +37,7 @@ impl<'a> Input<'a> {
         self.below(of) == of - 1
     }
 
-    /// Returns a value in half of all cases.
+    /// Returns the result of `value` in half of all cases, and `None` in the others.
     pub(crate) fn maybe<T>(&mut self, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if self.below(2) == 0 { None } else { Some(value(self)) }
     }

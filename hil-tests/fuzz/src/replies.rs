@@ -35,7 +35,7 @@ struct Case<'a> {
     room: usize,
     number: u32,
     reply: &'a [u8],
-    /// Called with the type name of each command.
+    /// The function that is called with the type name of each command.
     note: &'a dyn Fn(&str),
 }
 

@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::MaybeUninit;
 use zerocopy::IntoBytes;
 
-/// Steps of a sequence.
+/// The number of steps of a sequence.
 const STEPS: u32 = 10;
 
 /// The most blocks of a ring.

@@ -88,7 +88,7 @@ pub struct MkeyRaw {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MkeyError {
-    /// 0 none, 1 guard, 2 reference tag, 3 application tag.
+    /// The kind of the error: 0 none, 1 guard, 2 reference tag, 3 application tag.
     pub kind: u32,
     pub actual: u64,
     pub expected: u64,
@@ -259,7 +259,7 @@ pub struct BindInfo {
     pub mr: *const IbvMr,
     /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub length: u64,
     /// Bits of `enum ibv_access_flags`.
     pub access: u32,

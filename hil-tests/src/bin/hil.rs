@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Cases in which this program hangs, to test the runner.
+    // `HIL_HANG` names the cases in which this program hangs, to test the runner.
     let hangs = std::env::var("HIL_HANG").unwrap_or_default();
     let selection = Selection { board: &device, filter: &filter, after: after.as_deref(), ways };
     let result = cases::run_guarded(
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         || open(&device, programs.as_deref()),
         guard,
         |event| {
-            // Flush each event at once: this process may be killed next.
+            // Each event is flushed at once, because this process may be killed next.
             let mut out = io::stdout();
             if writeln!(out, "{event}").and_then(|()| out.flush()).is_err() {
                 std::process::exit(2);

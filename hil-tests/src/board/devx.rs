@@ -46,7 +46,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An mlx5 device behind libmlx5.
 pub struct DevxBoard {
-    /// The device is that of the stand-in.
+    /// Whether the device is that of the stand-in.
     stand_in: bool,
     begin: Instant,
     device: Device,
@@ -592,7 +592,7 @@ fn told_by_stand_in() -> Option<String> {
 /// Plants the fault of [`mlx5_softdev::Faults::denied_as_access`] in the device of the stand-in, to test the
 /// report of a failed case.
 pub fn break_stand_in() {
-    // SAFETY: only the stand-in for the kernel has this name, and this type.
+    // SAFETY: only the stand-in for the kernel exports this name, and its function has this type.
     if let Ok(plant) = unsafe { Library::this().get::<extern "C" fn()>(b"mlx5_uverbs_break\0") } {
         plant();
     }

@@ -18,18 +18,18 @@ use mlx5_mkey::wqe::PreparedConfig;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-/// Bytes of a protected block.
+/// The size of a protected block, in bytes.
 pub const BLOCK: usize = 512;
-/// Bytes of a block with its T10-DIF: the data unit of the cipher.
+/// The size of a block with its T10-DIF, in bytes: the data unit of the cipher.
 pub const UNIT: usize = 520;
-/// Bytes of the file in one transfer.
+/// The number of bytes of the file in one transfer.
 pub const CHUNK: usize = 256 << 10;
 /// Tweak and reference tag of the file's first block.
 pub const FIRST_LBA: u64 = 0x1000;
 /// Application tag of all blocks.
 pub const APP_TAG: u16 = 0xf11e;
 
-/// Bytes of the file and of the wire that the report shows.
+/// The number of bytes of the file, and of the wire, that the report shows.
 const SHOWN: usize = 64;
 
 /// Relative sizes of the buffers that hold the file.
@@ -40,13 +40,13 @@ const TARGET: &[u64] = &[7, 53, 19, 2, 31];
 /// The result of sending a file.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Bytes of the file that were read.
+    /// The number of bytes that were read from the file.
     pub bytes: u64,
     /// Number of blocks of the file.
     pub blocks: u64,
-    /// Zero bytes that pad the last block.
+    /// The number of zero bytes that pad the last block.
     pub padding: usize,
-    /// Transfers in each direction.
+    /// The number of transfers in each direction.
     pub transfers: u64,
     /// Lengths of the source ranges of the first transfer.
     pub source: Vec<usize>,

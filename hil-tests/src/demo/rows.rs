@@ -37,7 +37,7 @@ const CRC: Option<Signature> = Some(Signature::Crc32(Seed::Ones));
 
 /// Tweak and reference tag of the first block.
 const LBA: u64 = 0x0001_fffe;
-/// Bytes of plain data without signatures.
+/// The number of bytes of plain data, without signatures.
 const DATA: usize = 4 * 512;
 
 const fn row(
@@ -94,9 +94,9 @@ pub struct Moved {
 pub struct Outcome {
     /// The row.
     pub row: Row,
-    /// Bytes in memory.
+    /// The number of bytes in memory.
     pub memory_bytes: usize,
-    /// Bytes on the wire.
+    /// The number of bytes on the wire.
     pub wire_bytes: usize,
     /// All methods, each with every order that the page allows.
     pub moved: Vec<Moved>,

@@ -133,7 +133,7 @@ pub(super) struct Limits {
     pub(super) fresh: bool,
     /// Whether the engine is for single blocks: an mkey then holds one data unit.
     pub(super) single_block: bool,
-    /// Bytes of the mkey on the wire, or 0 if unknown.
+    /// The number of the mkey's bytes on the wire, or 0 if unknown.
     pub(super) wire_bytes: u32,
     /// The number of requests that still fit. `None` if a completion may free more room.
     pub(super) room: Option<u32>,

@@ -15,7 +15,7 @@ use mlx5_mkey::mkey::{SignatureError, SignatureErrorKind};
 /// `EINVAL`, the reference's answer for an mkey without signature and for an error that it cannot decode.
 const EINVAL: i32 = 22;
 
-/// A polled error that nothing has asked for yet.
+/// A polled signature error for which neither side was asked yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unread {
     /// Whether the mkey was configured after the failing request and before the error was polled.

@@ -154,7 +154,7 @@ mod tests {
         let (mut ours, mut theirs) = rings();
         let before = vec![!PATTERN; 192];
         for ring in [&mut ours, &mut theirs] {
-            // A SEND of six octowords in the last block and the first one.
+            // This SEND of six octowords is in the last block of the ring and in the first one.
             ring.rotate_left(64);
             ring.copy_within(0..64, 128);
             ring[135] = 6;

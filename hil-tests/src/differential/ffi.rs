@@ -59,7 +59,8 @@ fn wr_flags(flags: Flags, work: &Work) -> u32 {
 /// Posts a request.
 ///
 /// # Safety
-/// As for `issue`, after its start.
+/// The queue pair of `queue` is live and nothing else uses it. The function `start` was called for the
+/// current chain.
 unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefMkey) {
     let ex = queue.ex();
     // SAFETY: see the contract.
@@ -83,7 +84,7 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
                 let access = access | if *zero_based { ZERO_BASED } else { 0 };
                 let length = range.length.into();
                 let info = BindInfo { mr: &region, address: range.address, length, access };
-                // The key with the next tag, as `ibv_inc_rkey` makes it.
+                // `next` is the key with the next tag, as `ibv_inc_rkey` makes it.
                 let next = key.get() & !0xff | key.get().wrapping_add(1) & 0xff;
                 ((*ex).bind_mw)(ex, &window, next, &info);
             }

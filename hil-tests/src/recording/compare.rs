@@ -23,7 +23,7 @@ use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Blocks of the largest ring.
+/// The number of blocks of the largest ring.
 const MAX_BLOCKS: usize = 4096;
 
 /// The fill byte of the ring.
@@ -32,7 +32,7 @@ const PATTERN: u8 = 0xa5;
 /// Offset of `fm_ce_se` in a control segment.
 const FM_CE_SE: usize = 11;
 
-/// Entries of the driver's mkeys.
+/// The number of entries of each of the driver's mkeys.
 const ENTRIES: u32 = 128;
 
 /// The result of comparing requests.

@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const BLOCK: usize = 64;
 
-/// Octowords of a BSF.
+/// The number of octowords of a BSF.
 const BSF: u32 = 4;
 
 /// log2 of the entries of the completion queue, which is several times smaller than the number of

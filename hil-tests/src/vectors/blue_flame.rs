@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a half of the register, the same in all recordings.
+/// The size of a half of the register, in bytes. It is the same in all recordings.
 const HALF: usize = 256;
 const WORD: usize = size_of::<u64>();
 const WORDS: usize = 2 * HALF / WORD;

@@ -214,7 +214,7 @@ mod tests {
         for how in Replay::all() {
             let tally = Tally::of(&vectors, how);
             assert_eq!(tally.differences, [], "{how}: {}", tally.summary());
-            // The number of all chains of the 18 files: none may be lost.
+            // These are the numbers of all chains and vectors of the 18 files: none may be lost.
             assert_eq!((tally.chains(), tally.sequences), (877, 787), "{how}");
             assert_eq!(Counts::of(&tally), Counts::expected(how), "{how}");
         }

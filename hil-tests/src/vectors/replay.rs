@@ -18,7 +18,7 @@ use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::SignatureErrorCqe};
 use mlx5_mkey::wqe::{Remote, Sge};
 
-/// Blocks of the largest ring that is replayed.
+/// The number of blocks of the largest ring that is replayed.
 const MAX_BLOCKS: usize = 4096;
 
 /// The errno of the reference for a full queue.
@@ -439,7 +439,7 @@ impl Wr {
 
 struct Driver<'d> {
     how: Replay,
-    /// Octowords that a request may have for layout and BSFs.
+    /// The number of octowords that a request may have for layout and BSFs.
     octowords: usize,
     /// Number of entries of each mkey.
     max_entries: &'d [usize],

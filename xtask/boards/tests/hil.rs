@@ -286,7 +286,8 @@ fn a_flood_is_a_hang() {
     }
 }
 
-/// The program of a board does not know the name of the board, nor the file that describes it.
+/// The program of a board knows neither the name of the board nor the file that describes it, so the runner
+/// adds both to the command that repeats a case.
 #[test]
 fn a_failed_case_is_repeated_on_the_same_board() {
     let rig = Rig::new(
@@ -388,7 +389,7 @@ fn reports_that_cannot_be_written_are_refused_before_anything_runs() {
     rig.run(&["--junit", good]).shows(0, &["passed   a"]);
     let report = fs::read_to_string(good).unwrap();
     assert!(report.starts_with("<?xml") && !report.contains('x'.to_string().repeat(9).as_str()), "{report}");
-    // Standard output cannot be truncated.
+    // Standard output cannot be truncated, but a report can be written there.
     let ran = rig.run(&["--html", "/dev/stdout"]);
     assert!(ran.status == Some(0) && ran.out.ends_with("</html>\n"), "{}", ran.out);
 }

@@ -160,7 +160,7 @@ pub(crate) fn ask(
     let output = String::from_utf8_lossy(&output);
     Ok(match ended {
         Some(status) if status.success() => Verdict::Passed,
-        // The signals of the limit: SIGXCPU, and the SIGKILL after it.
+        // At its limit of CPU time, a program gets SIGXCPU (24), and then SIGKILL (9).
         Some(status) if !matches!(status.signal(), Some(24 | 9)) => Verdict::Failed(last_test(&output)),
         _ => Verdict::Endless(last_test(&output)),
     })

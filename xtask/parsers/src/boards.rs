@@ -54,12 +54,12 @@ impl Description {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Reach {
-    /// On this machine.
+    /// The program runs on this machine.
     Local {
         /// `softdev`, or the name of an mlx5 device.
         device: String,
     },
-    /// On this machine, through libmlx5 and the stand-in for the kernel.
+    /// The program runs on this machine, through libmlx5 and the stand-in for the kernel.
     Uverbs {
         /// The import method of keys: `plaintext` (default) or `wrapped`.
         #[serde(default)]
@@ -73,13 +73,14 @@ pub enum Reach {
         #[serde(default)]
         environment: BTreeMap<String, String>,
     },
-    /// A bare-metal image in an emulator.
+    /// The program is a bare-metal image in an emulator.
     Firmware {
         /// The board for whose cores the program is built.
         #[serde(deserialize_with = "board")]
         board: Board,
     },
-    /// The program for aarch64 under qemu-aarch64, through the arm64 libmlx5 and the stand-in for the kernel.
+    /// The program for aarch64 runs under qemu-aarch64, through the arm64 libmlx5 and the stand-in for the
+    /// kernel.
     QemuUser {
         /// The board for whose cores the program is built.
         #[serde(deserialize_with = "board")]
@@ -88,7 +89,8 @@ pub enum Reach {
         #[serde(default)]
         crypto: Crypto,
     },
-    /// An emulated aarch64 machine, over ssh, with libmlx5 and the stand-in for the kernel.
+    /// The program runs on an emulated aarch64 machine, which is reached over ssh, with libmlx5 and the
+    /// stand-in for the kernel.
     Vdpu {
         /// The import method of keys.
         #[serde(default)]
@@ -97,14 +99,14 @@ pub enum Reach {
         #[serde(default)]
         environment: BTreeMap<String, String>,
     },
-    /// A program of the user that implements the protocol of boards.
+    /// The user has a program that implements the protocol of boards.
     Command {
         /// The program and its arguments; `--filter TEXT` and `--after CASE` are added.
         command: Vec<String>,
     },
-    /// Another machine, over ssh.
+    /// The program runs on another machine, which is reached over ssh.
     Ssh(Ssh),
-    /// A machine of a lab, over ssh.
+    /// The program runs on a machine of a lab, which is reached over ssh.
     Labgrid(Place),
 }
 
@@ -193,7 +195,7 @@ impl Engine {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Ssh {
-    /// `user@host`.
+    /// The user and the host, as `user@host`.
     pub address: String,
     /// The port. Without a value, ssh chooses it.
     #[serde(default)]
@@ -247,11 +249,11 @@ const fn wait_seconds() -> u32 {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Program {
-    /// Built for this machine.
+    /// The program is built for this machine.
     Host,
-    /// Built for Linux on a BlueField-2.
+    /// The program is built for Linux on a BlueField-2.
     Bluefield2,
-    /// Built for Linux on a BlueField-3.
+    /// The program is built for Linux on a BlueField-3.
     Bluefield3,
     /// A program that is already built: the path of its file.
     File(PathBuf),
@@ -381,7 +383,7 @@ impl Boards {
             } else if let Some(description) = self.board.get(name) {
                 found.push((name.into(), description.clone()));
             } else if name.starts_with("mlx5_") {
-                // The name of a device in the kernel.
+                // The name is the kernel's name of a device of this machine.
                 found.push((name.into(), Description::device(name)));
             } else {
                 let names: Vec<&str> =

@@ -159,7 +159,7 @@ struct Dump {
 
 impl Dump {
     fn add(&mut self, line: &str) -> Result<(), HexError> {
-        // The declaration that `xxd -i` writes around the bytes.
+        // `xxd -i` writes a C declaration around the bytes.
         let of_c = (line.starts_with("unsigned char ") && line.ends_with('{')) || line == "};";
         if line.is_empty() || of_c {
             return Ok(());

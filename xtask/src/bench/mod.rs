@@ -187,7 +187,7 @@ fn bare_metal(board: Board) -> Result<Counts, String> {
     let lines = run::answer(host::task("xtask-boards", &["firmware", "--board", board.name(), "--count"])?)?;
     let total = |line: &'_ str| {
         let (name, total) = line.rsplit_once(' ')?;
-        // Other lines are log.
+        // All other lines belong to the log.
         (name.split(' ').count() == 4).then_some((name.to_owned(), total.parse().ok()?))
     };
     let totals: Vec<(String, u64)> = lines.lines().filter_map(total).collect();

@@ -13,7 +13,7 @@ pub(super) const SIDES: [&str; 5] = ["ours", "libmlx5", "libmlx5_stripped", "cop
 /// The build profile of the benchmark program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Profile {
-    /// Cargo's default.
+    /// Cargo's default profile for releases.
     Release,
     /// Fat LTO and one codegen unit: [profile.bench].
     Lto,

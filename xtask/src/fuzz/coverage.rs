@@ -45,7 +45,8 @@ fn lines(program: &Path, places: &[&str]) -> Result<String, String> {
         .map_err(wrong)?;
     let mut input = child.stdin.take().ok_or("addr2line has no input")?;
     let text = places.join("\n");
-    // A thread of its own writes the input: this one reads the output, and the pipes would fill up otherwise.
+    // Another thread writes the input while this thread reads the output. One thread alone would block as
+    // soon as both pipes are full.
     let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
     let output = child.wait_with_output().map_err(wrong)?;
     writer.join().map_err(|_| "addr2line did not read its input")?.map_err(wrong)?;

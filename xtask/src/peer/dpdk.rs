@@ -49,7 +49,7 @@ struct Work {
     engine: &'static str,
     /// The beginning of the vector's name. The order of the tweak's bytes and the kind of key follow it.
     vector: &'static str,
-    /// `encrypt` or `decrypt`.
+    /// The operation: `encrypt` or `decrypt`.
     operation: &'static str,
     options: &'static [&'static str],
 }

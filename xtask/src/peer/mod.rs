@@ -237,7 +237,7 @@ impl Device<'_> {
         }
     }
 
-    /// Runs a server and then a client.
+    /// Runs a server and then a client, and checks that the client prints the text that proves its success.
     fn pair(&self, server: &[&str], client: &[&str], crypto: &str) -> Result<String, String> {
         let (output, proof) = (self.ends(server, client, crypto, LIMIT)?, proof(client));
         if output.contains(proof) {

@@ -469,7 +469,7 @@ pub(crate) const UNSAFE: &[&str] = &[
 pub(crate) const PREDICTABLE: &[&str] = &[
     // Programs of one user share a folder; the programs refuse a folder of another user.
     "hil-tests/emulator/verbs/src/ground/settings.rs",
-    // This file contains the pattern itself.
+    // This file contains the pattern by which `tidy` finds such paths.
     "xtask/tidy/src/main.rs",
 ];
 

@@ -34,9 +34,9 @@ pub(super) struct MkeyModel {
 /// The layout in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Entries from a request.
+    /// The layout is a list whose entries were in a request.
     List,
-    /// This number of entries, from registered memory.
+    /// The layout is a list of this number of entries in registered memory.
     Registered(u32),
     Interleaved,
 }
@@ -258,7 +258,7 @@ impl MkeyModel {
         }
         self.has_list()?;
         let Form::Registered(first) = self.form else { return Err(ConfigError::ListInRequest) };
-        // Rules for entries do not apply to an empty list.
+        // An empty list passes: the rules are for entries.
         lists::place(&kind, first, list.count(), list.entry_size())?;
         Ok(first)
     }

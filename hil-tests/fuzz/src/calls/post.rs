@@ -169,7 +169,7 @@ fn plan(
         let blocks = |at| if at == 0 { change.umr_blocks } else { 1 };
         Ok(((0..=last).map(|at| (kind(at), blocks(at))).collect(), Some(change)))
     };
-    // A request for an empty list contains no pointer.
+    // A request for an empty list contains no pointer and fills 2 blocks instead of 3.
     let by_pointer = |count| (vec![(RequestKind::MkeyConfigure, if count == 0 { 2 } else { 3 })], None);
     let (parts, change) = match request {
         Request::Configure(mkey, with, layout) => configure(*mkey, *with, Wanted::InRequest(layout))?,

@@ -11,7 +11,7 @@ use xtask::qemu_user::{self, STAND_IN};
 use xtask::toolchain::{Board as BlueField, System};
 use xtask_parsers::boards::{Crypto, Program, Reset, Ssh};
 
-/// The program under qemu-aarch64.
+/// A board on which the program runs under qemu-aarch64.
 pub(super) struct QemuUser {
     board: BlueField,
     crypto: Crypto,
@@ -44,7 +44,7 @@ impl Board for QemuUser {
     }
 }
 
-/// The emulated machine, reached over ssh.
+/// A board that is an emulated machine, reached over ssh.
 pub(super) struct Vdpu {
     crypto: Crypto,
     environment: BTreeMap<String, String>,

@@ -33,10 +33,10 @@ const LOOK: Duration = Duration::from_millis(250);
 /// The process groups of all running programs. An interrupt kills them.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Held while a board is prepared: all boards build and unpack into the same folders.
+/// The lock that is held while a board is prepared: all boards build and unpack into the same folders.
 static PREPARING: Mutex<()> = Mutex::new(());
 
-/// An interrupt has asked for the end of the run.
+/// Whether an interrupt has asked for the end of the run.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Ends the run and the programs of the boards. Boards are cleaned up afterwards as always. Returns whether

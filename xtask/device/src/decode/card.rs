@@ -150,7 +150,7 @@ fn found(page: &mut String, number: usize, piece: &Piece<'_>, findings: &[Findin
 struct Part<'a> {
     segment: Segment<'a>,
     bytes: &'a [u8],
-    /// The number of its segments.
+    /// The number of segments in the part.
     count: usize,
     fields: Vec<Field<'a>>,
 }

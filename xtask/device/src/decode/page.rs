@@ -106,7 +106,7 @@ fn legend(page: &mut String, pieces: &[Piece<'_>]) -> fmt::Result {
         writeln!(page, "<li><i class=\"{}\"></i>{}</li>", colour(kind), kind.name())?;
     }
     if !entries_only(pieces) {
-        // The colours of the tapes.
+        // These entries explain the colours of the tapes (drawn runs of bytes).
         page.push_str(
             "<li><i class=\"bytes\"></i>data</li>\n<li><i class=\"bytes encrypted\"></i>ciphertext</li>\n",
         );

@@ -92,9 +92,9 @@ struct Card {
     words: String,
     /// The digits of all bytes on the card.
     bytes: String,
-    /// Names and values of fields.
+    /// The name and the value of each field.
     fields: Vec<(String, String)>,
-    /// Severities and texts.
+    /// The severity and the text of each finding.
     findings: Vec<(String, String)>,
     /// Parts of tapes: class and text, under the name of the side.
     tapes: Vec<(String, Vec<(String, String)>)>,
@@ -320,7 +320,7 @@ fn any_bytes_make_a_page() {
         };
         let mut bytes: Vec<u8> = (0..1024).map(|_| random()).collect();
         let opcode = [0x25, 0x25, 0x08, 0x0a, 0x10, 0x11, 0x20, 0][round % 8];
-        // Sizes that keep the parts within the request, and valid BSFs.
+        // The sizes keep the parts within the request, and the BSFs are valid.
         (bytes[3], bytes[7], bytes[16], bytes[20], bytes[22]) = (opcode, 63, bytes[16] | 0x80, 0, 0);
         (bytes[21], bytes[23], bytes[31]) = (4, 8, bytes[31] | 1);
         if round % 3 == 0 {

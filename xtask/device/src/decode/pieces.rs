@@ -11,9 +11,9 @@ const BLOCK: usize = 64;
 /// The place where a piece begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'a> {
-    /// At this byte of the input.
+    /// The piece begins at this byte of the input.
     Byte(usize),
-    /// At the queue pair and block, or completion queue, that a log names.
+    /// The piece begins at the block of a queue pair, or in the completion queue, that a log names.
     Log(&'a str),
 }
 

@@ -17,9 +17,9 @@ pub(super) enum Reading {
 /// The size of a completion entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntrySize {
-    /// 64 bytes.
+    /// A completion entry has 64 bytes.
     Short,
-    /// 128 bytes.
+    /// A completion entry has 128 bytes.
     Long,
 }
 
