@@ -2,8 +2,7 @@
 
 use std::num::NonZero;
 use std::process::{Command, ExitCode};
-use xtask::host::{self, Profile};
-use xtask::{emulate, run};
+use xtask::{emulate, host, run};
 
 pub(crate) const HELP: &str = "\
 cargo xtask differential [--count N] [--seed S]
@@ -32,20 +31,14 @@ const ENGINES: [&str; 2] = ["multi-block", "single-block"];
 /// Builds the runner, and runs it under the stand-in.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     run::with_options(arguments, HELP, parse, |(count, seed)| {
-        let ends = prepare(Profile::Release, count, seed).map(run::forward);
+        let ends = prepare(count, seed).map(run::forward);
         ends.into_iter().find(|end| *end != ExitCode::SUCCESS).unwrap_or(ExitCode::SUCCESS)
     })
 }
 
-/// Compares half as many configurations with programs of the development profile: a person waits for the
-/// result.
-pub(crate) fn check_quickly() -> Result<(), String> {
-    prepare(Profile::Development, COUNT / 2, None).into_iter().try_for_each(|command| run::check(command?))
-}
-
-/// Compares as many configurations as the command does by default.
+/// Compares as many configurations as the step `differential`.
 pub(crate) fn check() -> Result<(), String> {
-    prepare(Profile::Release, COUNT, None).into_iter().try_for_each(|command| run::check(command?))
+    prepare(COUNT, None).into_iter().try_for_each(|command| run::check(command?))
 }
 
 fn parse(words: &mut run::Options) -> Result<(u64, Option<u64>), String> {
@@ -61,15 +54,15 @@ fn parse(words: &mut run::Options) -> Result<(u64, Option<u64>), String> {
 }
 
 /// Builds the runner. Returns a command for each engine, which runs it under the stand-in.
-fn prepare(profile: Profile, count: u64, seed: Option<u64>) -> [Result<Command, String>; 2] {
+fn prepare(count: u64, seed: Option<u64>) -> [Result<Command, String>; 2] {
     ENGINES.map(|engine| {
-        let runner = host::executes(profile, "differential")?.to_string_lossy().into_owned();
+        let runner = host::optimised("differential")?.to_string_lossy().into_owned();
         let count = count.div_ceil(2).to_string();
         let mut words = vec![runner, "--count".into(), count, "--engine".into(), engine.into()];
         if let Some(seed) = seed {
             words.extend(["--seed".into(), seed.to_string()]);
         }
-        let mut command = emulate::command(profile, words, "plaintext", engine)?;
+        let mut command = emulate::command(words, "plaintext", engine)?;
         // libmlx5 would write a description of every error completion to standard error.
         command.env("MLX5_DEBUG_FILE", "/dev/null");
         Ok(command)

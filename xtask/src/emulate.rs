@@ -1,8 +1,7 @@
 //! `cargo xtask emulate -- COMMAND…`: runs any verbs program on a software device that it opens as `mlx5_0`.
 
-use crate::debian;
-use crate::host::{self, Profile};
 use crate::run::{self, root};
+use crate::{debian, host};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -21,7 +20,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
     } else if arguments.iter().all(|argument| argument != "--") {
         return run::misuse("error: no command after `--` (cargo xtask emulate --help)");
     } else {
-        prepare(Profile::Release, arguments)
+        prepare(arguments)
     };
     match command {
         Ok(command) => run::replace(command),
@@ -31,15 +30,15 @@ pub fn run(arguments: &[String]) -> ExitCode {
 
 /// Returns a command that runs on the software device. `crypto` is the device's way of taking keys, `engine`
 /// its AES-XTS engine.
-pub fn command(profile: Profile, words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
+pub fn command(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
     let options = ["--crypto", crypto, "--engine", engine, "--"].map(String::from);
-    prepare(profile, &options.into_iter().chain(words).collect::<Vec<_>>())
+    prepare(&options.into_iter().chain(words).collect::<Vec<_>>())
 }
 
 /// Builds the stand-in, and returns a call of the launcher with these arguments.
-fn prepare(profile: Profile, arguments: &[String]) -> Result<Command, String> {
+fn prepare(arguments: &[String]) -> Result<Command, String> {
     debian::install(debian::VERBS)?;
-    Ok(with_library(&library(profile)?, arguments))
+    Ok(with_library(&library()?, arguments))
 }
 
 /// Returns a call of the launcher with these arguments and a stand-in that is already built.
@@ -56,8 +55,8 @@ fn launcher(arguments: &[String]) -> Command {
 }
 
 /// Builds the stand-in and returns its path.
-pub fn library(profile: Profile) -> Result<PathBuf, String> {
-    host::executes(profile, "libmlx5_uverbs.so")
+pub fn library() -> Result<PathBuf, String> {
+    host::optimised("libmlx5_uverbs.so")
 }
 
 #[cfg(test)]

@@ -35,37 +35,14 @@ pub fn storage() -> Result<PathBuf, String> {
     target.parent().map(Path::to_path_buf).ok_or_else(|| format!("{} is in no folder", target.display()))
 }
 
-/// How a program is compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
-    /// As for tests, hence a build after `cargo test --workspace` only links.
-    Development,
-    /// Optimised.
-    Release,
-}
-
-/// Builds the programs and the library that execute work requests. Returns the path of one of their files:
-/// `hil`, `differential` or `libmlx5_uverbs.so`, in a release build also `mlx5-function`. One call of cargo
-/// builds all of them, so that their dependencies are built once.
-pub fn executes(profile: Profile, name: &str) -> Result<PathBuf, String> {
-    // Built once for each process: a task that starts hundreds of programs would wait for cargo each time.
-    static DEVELOPMENT: OnceLock<Result<(), String>> = OnceLock::new();
-    static RELEASE: OnceLock<Result<(), String>> = OnceLock::new();
-    let (once, folder, arguments): (_, _, &[&str]) = match profile {
-        Profile::Development => {
-            (&DEVELOPMENT, "debug", &["--workspace", "--lib", "--bin", "hil", "--bin", "differential"])
-        }
-        Profile::Release => (
-            &RELEASE,
-            "release",
-            &["--release", "-p", "hil-tests", "-p", "mlx5-function", "-p", "mlx5-uverbs"],
-        ),
-    };
-    once.get_or_init(|| check(cargo(&[&["build"], arguments].concat()))).clone()?;
-    run::built(folder, name)
-}
-
-/// Builds a file of [`executes`] optimised.
+/// Builds the programs and the library that execute work requests, in release mode. Returns the path of one
+/// of their files: `hil`, `differential`, `mlx5-function` or `libmlx5_uverbs.so`. One call of cargo builds
+/// all of them, so that their dependencies are built once.
 pub fn optimised(name: &str) -> Result<PathBuf, String> {
-    executes(Profile::Release, name)
+    // Built once for each process: a task that starts hundreds of programs would wait for cargo each time.
+    static BUILD: OnceLock<Result<(), String>> = OnceLock::new();
+    let packages = ["hil-tests", "mlx5-function", "mlx5-uverbs"].map(|package| ["--package", package]);
+    let build = [&["build", "--release"], packages.as_flattened()].concat();
+    BUILD.get_or_init(|| check(cargo(&build))).clone()?;
+    run::built("release", name)
 }

@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
-use xtask::host::Profile;
 use xtask::run::{self, free_port};
 use xtask::{emulate, host};
 
@@ -173,12 +172,7 @@ pub(crate) fn program(
 ) -> Result<Command, String> {
     let program = program.to_string_lossy().into_owned();
     let words = words.iter().flat_map(|(option, value)| [(*option).to_owned(), value.clone()]);
-    let mut command = emulate::command(
-        Profile::Release,
-        std::iter::once(program).chain(words).collect(),
-        "plaintext",
-        engine,
-    )?;
+    let mut command = emulate::command(std::iter::once(program).chain(words).collect(), "plaintext", engine)?;
     // malloc returns freed memory to the system, so that resident memory is memory in use.
     command.env("MALLOC_MMAP_THRESHOLD_", "131072").env("MALLOC_TRIM_THRESHOLD_", "131072");
     command.env("MLX5_UVERBS_DIR", folder.join("fabric")).current_dir(folder).stdin(Stdio::null());

@@ -6,7 +6,6 @@ use mlx5_mkey::capi;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use xtask::host::Profile;
 use xtask::run::{self, check, root};
 use xtask::toolchain::Board;
 use xtask::{debian, emulate, qemu_user};
@@ -236,7 +235,7 @@ const VALGRIND: &[&str] = &[
 
 fn software_device(words: &[&str]) -> Result<(), String> {
     let words = words.iter().map(|word| (*word).to_owned()).collect();
-    check(emulate::command(Profile::Release, words, "plaintext", "multi-block")?)
+    check(emulate::command(words, "plaintext", "multi-block")?)
 }
 
 /// Tests the example on an emulated Arm core.

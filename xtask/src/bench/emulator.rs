@@ -5,7 +5,6 @@ use crate::peer::Device;
 use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Duration;
-use xtask::host::Profile;
 use xtask::run::{self, cargo, check};
 use xtask::{debian, emulate};
 
@@ -65,7 +64,7 @@ pub(super) fn measure(json: bool) -> Result<Measured, String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;
     let folder = run::temporary("emulator")?;
-    let device = Device { library: emulate::library(Profile::Release)?, folder: folder.path() };
+    let device = Device { library: emulate::library()?, folder: folder.path() };
     check(cargo(&["build", "--release", "--package", "hil-tests", "--example", "emulator_load"]))?;
     let load = run::built("release", "examples/emulator_load")?.to_string_lossy().into_owned();
     let mut rows: Vec<Row> = Vec::new();

@@ -25,7 +25,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use xtask::host::Profile;
 use xtask::run;
 use xtask::{debian, emulate};
 
@@ -168,7 +167,7 @@ fn check_dpdk() -> Result<(), String> {
 fn on_device(body: impl FnOnce(&Device<'_>, Tell<'_>) -> Result<(), String>) -> Result<(), String> {
     debian::install(debian::VERBS)?;
     let folder = run::temporary("peer")?;
-    let device = Device { library: emulate::library(Profile::Release)?, folder: folder.path() };
+    let device = Device { library: emulate::library()?, folder: folder.path() };
     let mut failed = 0;
     body(&device, &mut |name, outcome| match outcome {
         Ok(summary) => println!("passed  {name}: {summary}"),

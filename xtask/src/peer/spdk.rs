@@ -5,7 +5,6 @@ use super::running::Running;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xtask::host::Profile;
 use xtask::run::{self, root};
 use xtask::{debian, emulate};
 
@@ -79,7 +78,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
 fn execute(program: &Path, engine: &str, arguments: &[&str], folder: &Path) -> Result<String, String> {
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-    let mut command = emulate::command(Profile::Release, words, "plaintext", engine)?;
+    let mut command = emulate::command(words, "plaintext", engine)?;
     command.env("MLX5_UVERBS_DIR", folder.join("fabric")).current_dir(folder);
     let end = Running::start(command, &folder.join("spdk.log"))?.finish(LIMIT)?;
     if end.status.success() && end.output.lines().any(|line| line.ends_with(" passed, 0 failed")) {

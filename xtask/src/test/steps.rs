@@ -5,7 +5,6 @@ use crate::{bench, chaos, differential, fuzz, package, peer, sanitize, storage, 
 use std::io;
 use std::path::Path;
 use xtask::debian::{C, CXX, EMULATORS, PEERS, PIP, Package, SPDK, SSH, VALGRIND, VERBS, VERBS_HEADERS};
-use xtask::host::Profile;
 use xtask::run::{self, cargo, check, program, succeeds};
 use xtask::tools::{DENY, MUTANTS, SHEAR, Tool};
 use xtask::{debian, emulate, host, toolchain};
@@ -16,8 +15,7 @@ use xtask::{debian, emulate, host, toolchain};
 pub(super) enum Lane {
     /// The step builds in `target/debug`.
     Main,
-    /// The step builds in other folders (release builds, and builds for the Arm cores), or waits for the
-    /// builds of the main lane.
+    /// The step builds in other folders: release builds, and builds for the Arm cores.
     Side,
 }
 
@@ -86,20 +84,17 @@ pub(super) const STEPS: &[Step] = &[
            what: "bytes against recorded requests of the reference provider" },
     Step { name: "lints", lane: Main, tier: First, program: None, packages: none, run: lints,
            what: "clippy (skipped where it is not installed)" },
+    Step { name: "differential", lane: Side, tier: First, program: None, packages: || [VERBS].concat(),
+           run: || differential::check().into(),
+           what: "bytes against libmlx5, for random requests with 20,000 configurations" },
+    Step { name: "hil", lane: Side, tier: First, program: Some("xtask-boards"), packages: || [VERBS].concat(),
+           run: || hil(&["softdev", "uverbs"]).into(),
+           what: "scenarios on the software device, alone and behind libmlx5" },
     Step { name: "c-library", lane: Side, tier: First, program: Some("xtask-capi"),
            packages: || [C, VERBS_HEADERS].concat(),
            run: || task("xtask-capi", &["capi", "--compile"]).into(),
            what: "the library for C: its header, its ABI, compilation of programs in C" },
-    Step { name: "hil", lane: Side, tier: First, program: Some("xtask-boards"), packages: || [VERBS].concat(),
-           run: || hil(&["softdev", "uverbs"]).into(),
-           what: "scenarios on the software device, alone and behind libmlx5" },
-    Step { name: "differential", lane: Side, tier: First, program: None, packages: || [VERBS].concat(),
-           run: || differential::check_quickly().into(),
-           what: "bytes against libmlx5, for random requests with 10,000 configurations" },
 
-    Step { name: "differential-long", lane: Main, tier: Rest, program: None, packages: || [VERBS].concat(),
-           run: || differential::check().into(),
-           what: "as the step differential, with 20,000 configurations and optimised programs" },
     Step { name: "hil-variants", lane: Main, tier: Rest, program: Some("xtask-boards"),
            packages: || [VERBS].concat(), run: || hil_variants().into(),
            what: "scenarios behind libmlx5, with wrapped keys and the other AES-XTS engines" },
@@ -290,10 +285,7 @@ fn copies() -> Result<(), String> {
     debian::install(VERBS)?;
     check(cargo(&["build", "--profile", "bench", "--quiet", "--package", "hil-copies"]))?;
     let program = run::built("release", "hil-copies")?;
-    check(emulate::with_library(
-        &emulate::library(Profile::Release)?,
-        &["--".into(), program.display().to_string()],
-    ))
+    check(emulate::with_library(&emulate::library()?, &["--".into(), program.display().to_string()]))
 }
 
 fn mutations() -> Result<(), String> {

@@ -1,14 +1,13 @@
 //! A board on this machine: our program, an image in QEMU, or a user's command.
 
 use super::board::{Board, Trouble};
-use super::reset;
+use super::{built, reset};
 use crate::firmware;
 use std::collections::BTreeMap;
 use std::process::Command;
-use xtask::emulate;
-use xtask::host::{self, Profile};
 use xtask::toolchain::Board as BlueField;
-use xtask_parsers::boards::{Crypto, Engine, Reset};
+use xtask::{emulate, host};
+use xtask_parsers::boards::{Crypto, Engine, Program, Reset};
 
 pub(super) struct Local {
     pub(super) words: Vec<String>,
@@ -31,19 +30,11 @@ pub(super) enum Kind {
     Command,
 }
 
-impl Kind {
-    /// Returns the profile in which our program is built. A device is measured, hence its program is
-    /// optimised.
-    fn profile(&self) -> Profile {
-        if matches!(self, Self::Device) { Profile::Release } else { Profile::Development }
-    }
-}
-
 impl Board for Local {
     fn prepare(&mut self) -> Result<(), Trouble> {
         match self.kind {
             Kind::Softdev | Kind::Device | Kind::Uverbs(..) => {
-                let program = host::executes(self.kind.profile(), "hil")?;
+                let program = built::program(&Program::Host)?;
                 self.words.insert(0, program.to_string_lossy().into_owned());
             }
             Kind::Firmware(board) => self.words = firmware::command(board)?,
@@ -55,7 +46,7 @@ impl Board for Local {
         if matches!(self.kind, Kind::Uverbs(..)) {
             // The stand-in is built here, because a build in `command` would take from the time for the
             // board's first event.
-            emulate::library(self.kind.profile())?;
+            emulate::library()?;
         }
         Ok(())
     }
@@ -63,7 +54,7 @@ impl Board for Local {
     fn command(&mut self, arguments: &[String]) -> Result<Command, String> {
         let words = [&self.words, arguments].concat();
         if let Kind::Uverbs(crypto, engine, environment) = &self.kind {
-            let mut command = emulate::command(self.kind.profile(), words, crypto.name(), engine.name())?;
+            let mut command = emulate::command(words, crypto.name(), engine.name())?;
             command.envs(environment);
             return Ok(command);
         }
