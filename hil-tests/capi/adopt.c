@@ -109,6 +109,7 @@ int main(void)
     connect_to_itself(context, their_qp);
     CHECK(mlx5mk_qp_adopt(pd, cq, cq, their_qp, &spec, &qp, &error) == 0);
     CHECK(mlx5mk_qp_number(qp) == their_qp->qp_num);
+    CHECK(!mlx5mk_qp_has_blue_flame(qp));
     CHECK(mlx5mk_cq_fd(cq, &error) == MLX5MK_ADOPT);
     write_through_an_mkey(pd, cq, qp);
 

@@ -64,6 +64,7 @@ static void arguments_may_not_be_missing(void)
     REFUSED(MLX5MK_ARGUMENT, "cq is NULL", mlx5mk_cq_fd(NULL, &error));
     CHECK(mlx5mk_mr_keys(NULL, &lkey, &rkey) == MLX5MK_ARGUMENT);
     CHECK(mlx5mk_qp_number(NULL) == 0);
+    CHECK(!mlx5mk_qp_has_blue_flame(NULL));
     CHECK(mlx5mk_device_describe(NULL, NULL, 0) == 0);
     CHECK(mlx5mk_completion_words(NULL, NULL, 0) == 0);
     /*

@@ -36,6 +36,7 @@ static void set_up(void)
     DONE(mlx5mk_pd_alloc(device, &pd, &error));
     DONE(mlx5mk_cq_create(device, 256, &cq, &error));
     DONE(mlx5mk_qp_create(pd, cq, cq, &spec, &qp, &error));
+    CHECK(mlx5mk_qp_has_blue_flame(qp));
     DONE(mlx5mk_qp_connect_local(qp, mlx5mk_qp_number(qp), &error));
     DONE(mlx5mk_mr_register(pd, memory, sizeof(memory), all, &mr, &error));
     DONE(mlx5mk_mr_keys(mr, &lkey, &rkey));

@@ -22,7 +22,7 @@ pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
 /// Requests may copy local memory (MLX5MK_OP_MEMCPY). Not every device supports this.
 pub const MLX5MK_QP_MEMCPY: u32 = 4;
 /// A request that is published alone is written to the device with the doorbell (BlueFlame), so the device
-/// need not read it from memory.
+/// need not read it from memory. mlx5mk_qp_has_blue_flame tells whether the queue pair got such a register.
 pub const MLX5MK_QP_BLUE_FLAME: u32 = 8;
 
 /// Time stamps are ticks of the device's clock.
@@ -302,6 +302,13 @@ pub unsafe extern "C" fn mlx5mk_qp_adopt(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_number(qp: Option<&Qp>) -> u32 {
     qp.map_or(0, |qp| qp.queues.qpn().get())
+}
+
+/// Returns 1 if the queue pair has a BlueFlame register, otherwise 0, also for NULL. MLX5MK_QP_BLUE_FLAME asks
+/// for such a register; devices and kernels without one give a plain doorbell.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_has_blue_flame(qp: Option<&Qp>) -> u32 {
+    qp.map_or(0, |qp| qp.queues.control().has_blue_flame().into())
 }
 
 /// Connects the queue pair to a queue pair of the same device, or to itself, over a path inside the device.
