@@ -42,8 +42,10 @@ use crate::types::{Key, Qpn};
 #[must_use = "a window that is lost stays on the device as it is"]
 pub struct MemoryWindow {
     key: Key,
-    /// The queue pair that has bound the window, `None` for an unbound window.
-    bound: Option<Qpn>,
+    /// The queue pair that has bound the window, `None` for an unbound window. Queue pairs of two cards may
+    /// have the same number, so the binding also names the send queue: no other one in the program has this
+    /// number.
+    bound: Option<(Qpn, u64)>,
 }
 
 impl MemoryWindow {
@@ -65,7 +67,15 @@ impl MemoryWindow {
     /// Returns the queue pair that has bound the window, or `None` if the window is not bound. Only this
     /// queue pair can invalidate it.
     pub const fn queue_pair(&self) -> Option<Qpn> {
-        self.bound
+        match self.bound {
+            Some((qpn, _)) => Some(qpn),
+            None => None,
+        }
+    }
+
+    /// Returns whether the window is bound to the send queue with this number.
+    pub(crate) fn is_bound_to(&self, queue: u64) -> bool {
+        self.bound.is_some_and(|(_, own)| own == queue)
     }
 
     /// Returns the key of the next binding.
@@ -73,9 +83,10 @@ impl MemoryWindow {
         Key::new(self.key.index(), self.key.tag().wrapping_add(1))
     }
 
-    /// Notes that a posted request binds the window under this key, for the peer of this queue pair.
-    pub(crate) const fn note_bound(&mut self, key: Key, qpn: Qpn) {
-        *self = Self { key, bound: Some(qpn) };
+    /// Notes that a posted request binds the window under this key, for the peer of this queue pair, whose
+    /// send queue has this number.
+    pub(crate) const fn note_bound(&mut self, key: Key, qpn: Qpn, queue: u64) {
+        *self = Self { key, bound: Some((qpn, queue)) };
     }
 
     /// Notes that the window is no longer bound. This call is right after a request that invalidates the

@@ -190,6 +190,8 @@ pub(super) struct InFlight<F: ?Sized = [Filed]> {
     published: u64,
     /// The number of the request at block 0 ([`RequestNumber`]).
     numbers: u64,
+    /// The first value of `numbers`, which no other queue of the program has.
+    queue: u64,
     limit: Limit,
     filed: F,
 }
@@ -219,7 +221,8 @@ impl<const N: usize> InFlight<[Filed; N]> {
         const { assert!(N.is_power_of_two(), "a queue keeps track of a power of two of blocks") };
         let filed = [Filed::NONE; N];
         let limit = Limit::new(limit, first_block);
-        Self { tail: first_block, published: first_block, numbers: begin_life(), limit, filed }
+        let numbers = begin_life();
+        Self { tail: first_block, published: first_block, numbers, queue: numbers, limit, filed }
     }
 }
 
@@ -236,6 +239,12 @@ impl InFlight {
     /// proves that an earlier invalidation was executed.
     pub(super) fn begin_life(&mut self) {
         self.numbers = begin_life();
+    }
+
+    /// Returns the number of the queue. Unlike the number of a queue pair, it is the queue's own among all
+    /// devices, and it survives a restart.
+    pub(super) const fn queue(&self) -> u64 {
+        self.queue
     }
 
     /// Returns the number of the request that begins at this block.

@@ -60,7 +60,7 @@ fn m81_windows_that_cannot_be_bound_are_refused() {
     assert_eq!(queue.request(1).bind_window(&mut window, RANGE, Access::NONE, 0), full);
     assert_eq!(queue.request(1).bind_window(&mut window, most, Access::NONE, last), full);
     assert_eq!(window, MemoryWindow::new(KEY));
-    window.note_bound(KEY, QPN);
+    window.note_bound(KEY, QPN, 0);
     let bound = Err(ConfigError::WindowBound.into());
     assert_eq!(queue.request(1).bind_window(&mut window, RANGE, Access::NONE, 0), bound);
     assert_eq!(queue.producer(), 2);
@@ -72,10 +72,18 @@ fn m81_the_queue_pair_that_has_bound_a_window_revokes_it() {
     let mut queue = queue(&mut ring, &record, 0);
     let mut window = MemoryWindow::new(KEY);
     assert_eq!(queue.request(1).invalidate_window(&window), Err(ConfigError::WindowNotBound.into()));
-    window.note_bound(KEY, Qpn::from_low_bits(0x78));
+    window.note_bound(KEY, Qpn::from_low_bits(0x78), 0);
     let other = Err(ConfigError::WindowOfOtherQueuePair { qpn: 0x78 }.into());
     assert_eq!(queue.request(1).invalidate_window(&window), other);
+    // The queue pair of another card has the same number.
+    let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+    let mut card = super::queue(&mut ring, &record, 0);
+    let mut window = MemoryWindow::new(KEY);
+    card.request(1).bind_window(&mut window, RANGE, Access::REMOTE_READ, 0).unwrap();
+    let other = Err(ConfigError::WindowOfOtherQueuePair { qpn: QPN.get() }.into());
+    assert_eq!(queue.request(1).invalidate_window(&window), other);
     assert_eq!(queue.producer(), 0, "nothing is posted");
+    assert_eq!(card.request(1).invalidate_window(&window), Ok(()));
 }
 
 /// Returns the success of the request with this number.
@@ -93,7 +101,7 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     let too_many = WindowPool::<2>::new(keys.map(MemoryWindow::new)).map(drop);
     assert_eq!(too_many, Err(PoolError::TooMany), "none is dropped");
     let mut bound = MemoryWindow::new(KEY);
-    bound.note_bound(KEY, QPN);
+    bound.note_bound(KEY, QPN, 0);
     assert_eq!(WindowPool::<2>::new([bound]).map(drop), Err(PoolError::KeyInService));
     assert_eq!(pool.insert(MemoryWindow::new(KEY)), Err(MemoryWindow::new(KEY)), "it is full");
     let (first, window) = pool.take().unwrap();
@@ -121,7 +129,8 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     assert!(pool.take().is_none() && again != first && pool.in_use().eq([again, second]));
     // If the ring has no room, the window stays as before.
     while queue.request(4).nop().is_ok() {}
-    window_of(&mut pool, again).note_bound(KEY, QPN);
+    let own = queue.request(4).in_flight.queue();
+    window_of(&mut pool, again).note_bound(KEY, QPN, own);
     let refused = pool.invalidate(again, queue.request(4));
     assert!(matches!(refused, Err(PostError::SendRingFull { .. })));
     assert_eq!(pool.put(again, &sent(last)), Err(PoolError::KeyInService));
@@ -155,13 +164,13 @@ fn m81_windows_are_of_one_pool_until_they_are_removed() {
     let mut queue = queue(&mut ring, &record, 0);
     assert_eq!(pool.invalidate(here, queue.request(1)), Err(PoolError::OtherPool.into()));
     // The queue pair of the window was destroyed.
-    window_of(pool, there).note_bound(KEY, Qpn::from_low_bits(0x78));
+    window_of(pool, there).note_bound(KEY, Qpn::from_low_bits(0x78), 0);
     let lost = pool.remove(there).unwrap();
     assert_eq!(
         pool.insert(lost),
         Err({
             let mut window = MemoryWindow::new(KEY);
-            window.note_bound(KEY, Qpn::from_low_bits(0x78));
+            window.note_bound(KEY, Qpn::from_low_bits(0x78), 0);
             window
         })
     );
