@@ -621,18 +621,39 @@ fn an_mkey_comes_with_its_entries() {
     setup.refused(good.u8(MKC, 0x40), BAD_PARAMETER, "free, and no UMR could change that");
 }
 
-/// Atomics over a region of relaxed order are refused with the syndrome of a ConnectX.
+/// Atomics over memory of relaxed order are refused with the syndrome of a ConnectX, whether a registration or
+/// a command has relaxed the order.
 #[test]
 fn atomics_over_relaxed_order_have_their_number() {
     let mut setup = Setup::new();
+    let pd = setup.host.pd;
     let (at, key) = setup.host.region(4096, Access::ALL);
-    let entry = Klm { byte_count: 0.into(), mkey: key.get().into(), address: at.into() };
     // Entries of one length (mode 3) of 2^12 bytes.
-    let words = list_mkey(setup.host.pd, 0, 0, 0, 4096, &[entry]).u8(MKC + 2, 0x7c | 3).u8(MKC + 0x3b, 12);
+    let atomic = |entry: Klm| list_mkey(pd, 0, 0, 0, 4096, &[entry]).u8(MKC + 2, 0x7c | 3).u8(MKC + 0x3b, 12);
+    let over = |key: u32, address: u64, bytes: u32| Klm {
+        byte_count: bytes.into(),
+        mkey: key.into(),
+        address: address.into(),
+    };
+    let is_refused = |setup: &mut Setup, words: &Words| {
+        let entry = Posted::new(setup.queue, &words.0, 16).give(&mut setup.host.device);
+        assert_eq!((entry[0x20], &entry[0x24..0x28]), (BAD_PARAMETER, &0x0045_d3a4_u32.to_be_bytes()[..]));
+    };
+    // Lists whose order the command keeps, relaxes for writes, and relaxes for reads.
+    for (relaxed, writes, reads) in [(false, 0, 0), (true, 0x04, 0), (true, 0, 0x40)] {
+        let list = list_mkey(pd, 0, 0, 0, 4096, &[over(key.get(), at, 4096)]);
+        let list = setup.good(list.u8(MKC + 1, writes).u8(MKC + 0x3b, reads));
+        let words = atomic(over(list << 8, 0, 0));
+        if relaxed {
+            is_refused(&mut setup, &words);
+        } else {
+            setup.good(words);
+        }
+    }
+    let words = atomic(over(key.get(), at, 0));
     setup.good(words.clone());
     setup.host.device.set_relaxed_order(key.index(), true).unwrap();
-    let entry = Posted::new(setup.queue, &words.0, 16).give(&mut setup.host.device);
-    assert_eq!((entry[0x20], &entry[0x24..0x28]), (BAD_PARAMETER, &0x0045_d3a4_u32.to_be_bytes()[..]));
+    is_refused(&mut setup, &words);
 }
 
 /// A key over all addresses of the bus ignores its length.

@@ -4,7 +4,7 @@
 //! rows whose requests do not tell the verdict.
 
 use crate::common::*;
-use mlx5_mkey::inspect::{DeviceContext, Problem, Severity, WorkRequest};
+use mlx5_mkey::inspect::{DeviceContext, Problem, Requests, Severity, WorkRequest};
 use mlx5_mkey::mkey::{SignatureCapabilities, XtsEngine as Engine};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::bsf::BfsPsv;
@@ -35,7 +35,10 @@ use Verdict::{Executes, NoRequest, Refuses, RefusesUse};
 /// them refused.
 const UNTOLD: &[(&str, &str)] = &[
     ("AnotherObject", "the device has the TIS or TIR; this one has none"),
+    ("IndexOutOfOrder", "the block of the ring at which the request stands"),
     ("JobSize", "the length of each transfer through the mkey"),
+    ("OtherLap", "the block of the ring at which the request stands"),
+    ("OtherQueuePair", "the queue pair of the ring"),
     ("SegmentIs2Gib", "the longest message of the device"),
 ];
 
@@ -483,9 +486,9 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "TweakCarry" => xts(set(BSF + 24, &[0xff; 8]), Executes),
         "PsvTooLarge" => alone(set_psv(b.signed.wire_psv, 0), set(16, &[1]), Refuses),
         "PsvSyndrome" => alone(set_psv(b.signed.wire_psv, 0), set(21, &[1]), Executes),
-        "IndexOutOfOrder" | "OtherLap" | "OtherQueuePair" => {
-            (None, None, None, same, NoRequest("found between two requests of a ring"))
-        }
+        "IndexOutOfOrder" => return Some(bench.judge_second(name, |bytes| bytes[2] += 1)),
+        "OtherLap" => return Some(bench.judge_second(name, |bytes| bytes[2] += 2)),
+        "OtherQueuePair" => return Some(bench.judge_second(name, |bytes| bytes[6] ^= 1)),
         "CutOff" | "NeverWritten" => {
             (None, None, None, same, NoRequest("found in bytes of a ring, which are copied"))
         }
@@ -567,6 +570,25 @@ impl Bench {
     ) -> (Verdict, Verdict) {
         let (bytes, done) = self.run((wqe, used), &[], |_| {});
         self.compare(name, &bytes, done, expected)
+    }
+
+    /// Posts two requests, of which the second is changed. `inspect` reads the ring with both: it finds the
+    /// difference, and calls no request refused.
+    fn judge_second(&mut self, name: &'static str, change: impl Fn(&mut Vec<u8>)) -> (Verdict, Verdict) {
+        let write = rdma(Opcode::RDMA_WRITE, 0, self.at, self.key, &[segment(self.at, 8, self.key)]);
+        let (mut ring, first) = self.run((write.clone(), None), &[], |_| {});
+        let (second, done) = self.run((write, None), &[], change);
+        assert_eq!(first, Executes);
+        ring.resize(64, 0);
+        ring.extend(second);
+        ring.resize(128, 0);
+        let mut found = Vec::new();
+        for (_, request) in Requests::new(&ring) {
+            request.findings(&self.context, |finding| found.push(finding.problem));
+            assert_ne!(request.worst(&self.context), Some(Severity::Refused), "{name}");
+        }
+        assert!(names(&found).contains(&name), "{:?}", names(&found));
+        (done, Refuses)
     }
 
     /// Compares the findings of `inspect` about a request with the device's verdict.

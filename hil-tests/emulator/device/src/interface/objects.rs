@@ -289,12 +289,14 @@ impl<M: Memory> Device<M> {
             tag,
             remote_invalidate: flags & 0x01 != 0,
             free: first & 0x40 != 0,
+            relaxed_ordering: [request.u8(at(1))? & 0x04 != 0, request.u8(at(0x3b))? & 0x40 != 0],
             ..MkeyAttributes::new(pd, 0)
         };
         let key = match (first & 0x1c, access & 3) {
             // A key over all addresses of the bus.
             (0, 0) if flags & 0x80 != 0 => {
-                self.insert_mkey(Mkey { tag, ..Mkey::region(pd, 0, 0, u64::MAX, rights) })?
+                let relaxed_ordering = attributes.relaxed_ordering;
+                self.insert_mkey(Mkey { tag, relaxed_ordering, ..Mkey::region(pd, 0, 0, u64::MAX, rights) })?
             }
             (0, 1) => self.create_region(request, attributes, is_filled_by_umr)?,
             // Entries with their own lengths (KLM), or of one length (KSM). A UMR writes them, or the command

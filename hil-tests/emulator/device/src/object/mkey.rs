@@ -69,6 +69,9 @@ pub struct MkeyAttributes {
     /// Bytes of each entry, as a logarithm of at most 31 (access mode KSM, `log_entity_size`); `None` where
     /// each has a length of its own (KLM).
     pub log_entry: Option<u8>,
+    /// Writes through the key may pass one another, and reads may pass writes (`relaxed_ordering_write`,
+    /// `relaxed_ordering_read`).
+    pub relaxed_ordering: [bool; 2],
 }
 
 impl MkeyAttributes {
@@ -84,6 +87,7 @@ impl MkeyAttributes {
             remote_invalidate: false,
             free: true,
             log_entry: None,
+            relaxed_ordering: [false; 2],
         }
     }
 }
@@ -273,6 +277,7 @@ impl Mkey {
             bsf_enabled: attributes.signature || attributes.crypto,
             log_entry: attributes.log_entry,
             layout: Layout::of(attributes.log_entry, Vec::new()),
+            relaxed_ordering: attributes.relaxed_ordering,
             ..Self::region(attributes.pd, 0, 0, 0, attributes.access)
         }
     }

@@ -21,12 +21,14 @@ const ENTRY: usize = 16;
 const KLM: u8 = 2;
 const KSM: u8 = 3;
 
-/// Bits of the context's first byte, third byte and thirteenth byte.
+/// Bits of the context's bytes 0, 1, 2, 0xc and 0x3b.
 const FREE: u8 = 0x40;
+const RELAXED_WRITE: u8 = 0x04;
 const UMR_EN: u8 = 0x80;
 const LENGTH_64: u8 = 0x80;
 const BSF_EN: u8 = 0x40;
 const EN_RINVAL: u8 = 0x01;
+const RELAXED_READ: u8 = 0x40;
 
 /// CREATE_MKEY: makes an mkey whose entries a later UMR writes, or whose entries are in the command.
 pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
@@ -50,6 +52,10 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
         remote_invalidate: flags & EN_RINVAL != 0,
         free: first & FREE != 0,
         log_entry,
+        relaxed_ordering: [
+            command.u8(at(1))? & RELAXED_WRITE != 0,
+            command.u8(at(0x3b))? & RELAXED_READ != 0,
+        ],
         ..MkeyAttributes::new(command.u24(at(0xd))?, 0)
     };
     let device = &mut call.state.device;
