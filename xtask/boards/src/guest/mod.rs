@@ -27,8 +27,8 @@ machine; KVM is not used.
   --seconds N      how long all of it may take (300)
   --log            print what the function is asked for, and each completion, to standard error
   --file PATH      put a file of this machine into /bin of the guest, such as a program to run there
-  --check          ping-pong of all kinds, scenarios of `hil` over DEVX, drivers that let go of the device
-                   and take it again
+  --check          ping-pong of all kinds, scenarios of `hil` over DEVX; the drivers let go of
+                   the device and take it again
 ";
 
 /// The Debian packages in the guest.

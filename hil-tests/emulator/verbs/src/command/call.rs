@@ -44,7 +44,7 @@ impl Call<'_> {
     pub(crate) fn pd(&mut self, handle: u32) -> Result<u32, Errno> {
         match self.object(handle)? {
             Object::Pd(number) => Ok(*number),
-            _ => Err(Errno::NOENT),
+            _ => Err(Errno::INVAL),
         }
     }
 
@@ -52,7 +52,7 @@ impl Call<'_> {
     pub(crate) fn cq(&mut self, handle: u32) -> Result<&mut Cq, Errno> {
         match self.object(handle)? {
             Object::Cq(cq) => Ok(cq),
-            _ => Err(Errno::NOENT),
+            _ => Err(Errno::INVAL),
         }
     }
 
@@ -83,7 +83,7 @@ impl Call<'_> {
     pub(crate) fn destroy(&mut self, handle: u32, wanted: impl FnOnce(&Object) -> bool) -> Result<(), Errno> {
         let object = self.object(handle)?.clone();
         if !wanted(&object) {
-            return Err(Errno::NOENT);
+            return Err(Errno::INVAL);
         }
         let context = self.context()?;
         if object.may_be_base() && context.is_base(handle) {

@@ -50,7 +50,8 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     let room = call.request.room(UHW_OUT).min(size_of::<ContextResponse>());
     let response = ContextResponse {
         qp_table_size: 1 << 17,
-        bf_reg_size: 512,
+        // libmlx5 asks for a BlueFlame page only if the kernel can map one (`set_ucontext_resp`).
+        bf_reg_size: if call.state.write_combining { 512 } else { 0 },
         cache_line_size: 64,
         max_sq_desc_size: 1024,
         max_rq_desc_size: 512,

@@ -183,7 +183,7 @@ impl Call<'_> {
     fn mr(&mut self, handle: u32) -> Result<&mut Mr, Errno> {
         match self.object(handle)? {
             Object::Mr(mr) => Ok(mr),
-            _ => Err(Errno::NOENT),
+            _ => Err(Errno::INVAL),
         }
     }
 }

@@ -308,7 +308,7 @@ impl Call<'_> {
     pub(super) fn qp(&mut self, handle: u32) -> Result<&mut Qp, Errno> {
         match self.object(handle)? {
             Object::Qp(qp) => Ok(qp),
-            _ => Err(Errno::NOENT),
+            _ => Err(Errno::INVAL),
         }
     }
 }

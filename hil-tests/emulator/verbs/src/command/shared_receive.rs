@@ -98,7 +98,7 @@ impl Call<'_> {
     pub(super) fn srq(&mut self, handle: u32) -> Result<&mut Srq, Errno> {
         match self.object(handle)? {
             Object::Srq(srq) => Ok(srq),
-            _ => Err(Errno::NOENT),
+            _ => Err(Errno::INVAL),
         }
     }
 }

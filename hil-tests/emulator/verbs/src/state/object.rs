@@ -189,6 +189,17 @@ impl Object {
     pub(crate) const fn is_queue(&self) -> bool {
         matches!(self, Self::Qp(_) | Self::Cq(_) | Self::Srq(_))
     }
+
+    /// Whether a command of DEVX has made the object.
+    pub(crate) const fn is_of_command(&self) -> bool {
+        match self {
+            Self::Devx(_) => true,
+            Self::Qp(qp) => qp.user_handle.is_none(),
+            Self::Cq(cq) => cq.user_handle.is_none(),
+            Self::Srq(srq) => srq.user_handle.is_none(),
+            _ => false,
+        }
+    }
 }
 
 /// One opening of the device.

@@ -95,6 +95,9 @@ fn commands_about_objects() {
         let end = End::new();
         let (context, qp) = (&end.context, end.qp);
         let (psv, number) = create(context, &psvs(context, 1)).unwrap();
+        let destroy = |handle| call(context.0, 0x1001, 0x1001, &mut [Attribute::Handle(0x1000, handle)]);
+        assert_eq!(destroy(qp), Err(libc::EINVAL), "a queue pair that no command has made");
+        assert_eq!(destroy(999), Err(libc::ENOENT), "no object");
         let change = |handle, opcode, number| context.command(handle, &named(opcode, number));
         assert_eq!(change(qp, 0x50c, end.qpn), Err(libc::EINVAL), "SQD_RTS_QP");
         assert_eq!(change(qp, 0x507, end.qpn + 1), Err(libc::EINVAL), "2ERR_QP of another");

@@ -92,7 +92,7 @@ fn arguments_are_checked_as_the_kernel_does() {
         let destroy =
             |object, method, handle| call(context.0, object, method, &mut [Attribute::Handle(0, handle)]);
         assert_eq!(destroy(1, 0, pd), Err(libc::EBUSY));
-        assert_eq!(destroy(1, 0, mr), Err(libc::ENOENT), "no protection domain");
+        assert_eq!(destroy(1, 0, mr), Err(libc::EINVAL), "no protection domain");
         assert_eq!(destroy(7, 1, mr), Ok(0));
         assert_eq!(destroy(7, 1, mr), Err(libc::ENOENT));
         assert_eq!(destroy(1, 0, pd), Ok(0));

@@ -6,6 +6,11 @@ use mlx5_testing::preload::prepared;
 
 const LOG_JSON: &str = "MLX5_UVERBS_LOG_JSON";
 
+/// The opcode of an error at the requester.
+const REQUESTER_ERROR: u8 = 13;
+/// The syndrome of a key or an address that the responder refuses.
+const REMOTE_ACCESS: u8 = 0x13;
+
 #[test]
 fn requests_and_completions_are_lines_of_json() {
     let name = "record::requests_and_completions_are_lines_of_json";
@@ -36,6 +41,31 @@ fn requests_and_completions_are_lines_of_json() {
             for part in [&process, &of, &kind, words] {
                 assert!(line.contains(part), "{part}: {line}");
             }
+        }
+    });
+}
+
+/// Both logs tell why a request has failed.
+#[test]
+fn causes_of_failures_are_in_both_logs() {
+    let name = "record::causes_of_failures_are_in_both_logs";
+    let prepare = |command: &mut std::process::Command, directory: &std::path::Path| {
+        command.env(LOG_JSON, directory.join("log.jsonl")).env("MLX5_UVERBS_LOG", "1");
+        let said = directory.join("said");
+        command.env("SAID", &said).stderr(std::fs::File::create(said).unwrap());
+    };
+    prepared(name, prepare, || {
+        let mut end = End::new();
+        end.connect(end.qpn);
+        end.write(24, end.data.0, 0xabcd_ef00);
+        assert_eq!(end.poll(), (REQUESTER_ERROR, REMOTE_ACCESS));
+        // Both are written under the device's lock. A call waits for this lock.
+        end.context.pd();
+        let cause = "no mkey has the index of key 0xabcdef00";
+        for (variable, told) in [(LOG_JSON, format!("\"cause\":\"{cause}")), ("SAID", format!(": {cause}"))] {
+            let text = std::fs::read_to_string(std::env::var_os(variable).unwrap()).unwrap();
+            let failures = text.lines().filter(|line| line.contains("remote access error"));
+            assert_eq!(failures.filter(|line| line.contains(&told)).count(), 1, "{variable}: {text}");
         }
     });
 }

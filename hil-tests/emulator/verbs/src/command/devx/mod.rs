@@ -182,9 +182,7 @@ fn create_psvs(call: &mut Call<'_>, command: &Command) -> Created {
 /// OBJ_DESTROY.
 pub(crate) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(HANDLE)?;
-    call.destroy(handle, |object| {
-        matches!(object, Object::Devx(_) | Object::Qp(_) | Object::Cq(_) | Object::Srq(_))
-    })
+    call.destroy(handle, Object::is_of_command)
 }
 
 /// OBJ_MODIFY: modifies a queue pair, a shared receive queue or a key, named by its own handle.
