@@ -11,7 +11,8 @@ use xts_mode::{Xts128, get_tweak_default};
 
 const BYTES: usize = 1 << 20;
 
-/// Prints the best of many rounds. Other load on the machine only makes rounds slower.
+/// Prints the name and the throughput of `work`: that of the fastest of many rounds, since other load on the
+/// machine only makes rounds slower.
 fn rate(name: &str, work: impl FnMut(&mut Vec<u8>)) {
     println!("{name:34} {:8.0} MB/s", measure(work));
 }
@@ -32,7 +33,7 @@ fn measure(mut work: impl FnMut(&mut Vec<u8>)) -> f64 {
 fn main() {
     let aes_128 = |key: u8| Aes128::new_from_slice(&[key; 16]).unwrap();
     let aes_256 = |key: u8| Aes256::new_from_slice(&[key; 32]).unwrap();
-    // The speed of the crate alone: independent blocks in one call, without masks.
+    // The speed of the crate `aes` alone: one call encrypts independent blocks, without the masks of XTS.
     let raw_128 = measure(|bytes| aes_128(7).encrypt_blocks(Array::slice_as_chunks_mut(bytes).0));
     let raw_256 = measure(|bytes| aes_256(7).encrypt_blocks(Array::slice_as_chunks_mut(bytes).0));
     let crates_128 = Xts128::new(aes_128(7), aes_128(8));

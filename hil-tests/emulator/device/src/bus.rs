@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// The first address of windows. No bus has memory there.
 const FIRST: u64 = 1 << 63;
 
-/// The distance between the beginnings of two windows, and the most bytes of a window.
+/// The bytes between the beginnings of two windows. No window is longer.
 const APART: u64 = 1 << 32;
 
 /// Pages of `1 << log_page` bytes that appear as one range of addresses. The range begins at an offset into
@@ -22,7 +22,8 @@ struct Window {
 }
 
 impl Window {
-    /// Calls `access` with each piece of a range: its address in memory, and its place in the range.
+    /// Calls `access` with each piece of the range of `length` bytes that begins at offset `from` of the
+    /// window: the address of the piece in memory, and its place in the range.
     fn pieces(
         &self,
         from: u64,
@@ -164,7 +165,7 @@ mod tests {
         let mut bus = Bus::new(Arena::new(0x1000, 0x4000));
         assert_eq!(bus.open(&[0x2000, 0x3000], LOG_PAGE, 0x40), Some(0x2040));
         assert_eq!(bus.open(&[], LOG_PAGE, 0), None);
-        // 8 GiB do not fit a window.
+        // Two pages of 4 GiB do not fit a window.
         assert_eq!(bus.open(&[0, 0], 32, 0), None);
         assert_eq!(bus.open(&[u64::MAX - 0xfff, 0], LOG_PAGE, 0).map(|at| at & 0xffff_ffff), Some(0));
     }

@@ -5,7 +5,8 @@ use crate::profile::{CryptoMode, DeviceProfile, XtsEngine};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A field of a capability structure: its first bit, counted from the top of the first byte, and its value.
+/// A field of a capability structure: its first bit, its width in bits, and its value. Bit 0 is the most
+/// significant bit of byte 0.
 pub(crate) struct Field {
     bit: usize,
     width: usize,
@@ -20,11 +21,12 @@ pub(crate) const fn number(byte: usize, bit: usize, width: usize, value: u64) ->
     Field { bit: byte * 8 + bit, width, value }
 }
 
-/// The general object types of this device: DEK 0x0c and crypto login 0x1f.
+/// The general object types of this device, as bits of `general_obj_types`: DEK 0x0c and crypto login 0x1f.
 const OBJECT_DEK: u64 = 1 << 0x0c;
 const OBJECT_LOGIN: u64 = 1 << 0x1f;
 
-/// Logarithm of the most translation entries of an mkey: a count needs more than 16 bits.
+/// Logarithm of the most translation entries of an mkey. With this limit, the number of an entry may exceed
+/// 16 bits.
 pub const LOG_MAX_ENTRIES: u8 = 18;
 
 /// The fields of `cmd_hca_cap` that are the same for all profiles.
@@ -73,7 +75,7 @@ const RELAXED_ORDERING: &[Field] = &[
     flag(0x1d, 1), // relaxed_ordering_read
 ];
 
-/// `atomic_caps`: 8-byte compare-and-swap and fetch-and-add.
+/// The fields of `atomic_caps`: compare-and-swap and fetch-and-add, of 8 bytes.
 const ATOMIC: &[Field] = &[number(0x12, 0, 16, 3), number(0x16, 0, 16, 8)];
 
 /// The fields of `roce_cap` that are the same for all profiles.
@@ -103,7 +105,9 @@ const KINDS_WITHOUT: [u16; 22] = [
 /// Bytes of one capability structure.
 const BYTES: usize = 0x1000;
 
-/// Returns the capability structure of a kind, `None` for a kind that the device does not have.
+/// Returns the capability structure that the `op_mod` of QUERY_HCA_CAP selects. Capabilities that this device
+/// does not have read as 0. Returns `None` for an unknown kind of capabilities, and for the crypto
+/// capabilities of a device without crypto.
 pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
     let mut bytes = vec![0; BYTES];
     let crypto = profile.crypto != CryptoMode::None;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 type Read = Box<dyn FnMut() -> u64 + Send>;
 
-/// The function that returns the time, if one is set.
+/// The function that returns the time in ticks, if one is set.
 #[derive(Default)]
 pub(crate) struct Clock(Option<Read>);
 
@@ -19,7 +19,7 @@ impl Clock {
         self.0 = Some(Box::new(read));
     }
 
-    /// Returns the current ticks, or 0 without a clock.
+    /// Returns the current time in ticks, or 0 if no function is set.
     pub(crate) fn ticks(&mut self) -> u64 {
         self.0.as_mut().map_or(0, |read| read())
     }

@@ -1,5 +1,5 @@
-//! Writes entries into completion rings. An entry that the host has not taken is overwritten only with
-//! `ignore_overrun`.
+//! Writes completion entries into the rings of completion queues. The device overwrites an entry that the
+//! host has not taken only if the queue has `ignore_overrun`.
 
 use crate::clock;
 use crate::cqe::{self, Entry, Subject};
@@ -16,19 +16,19 @@ use crate::tap::Seen;
 use mlx5_mkey::wire::cqe::CqeOpcode;
 use mlx5_mkey::wire::ctrl::FmCeSe;
 
-/// Consumer indexes have 24 bits.
+/// The bits of a consumer index.
 const INDEX_MASK: u32 = 0x00ff_ffff;
 
 impl<M: Memory> Device<M> {
-    /// Makes a completion queue full from now on, as if the host took no more entries.
+    /// Treats a completion queue as full from now on, as if the host took no more entries.
     pub fn fill(&mut self, cqn: u32) {
         if let Some(cq) = self.objects.cqs.get_mut(cqn) {
             cq.full = true;
         }
     }
 
-    /// Sets the function that decides the fate of each entry from now on. `keeper` gets the number of the
-    /// completion queue and the entry.
+    /// Sets the function that decides from now on whether each completion entry is written, lost, repeated or
+    /// delayed. `keeper` gets the number of the completion queue and the entry.
     pub fn set_gate(&mut self, keeper: impl FnMut(u32, &[u8; 64]) -> Passage + Send + 'static) {
         self.gate.set(keeper);
     }
@@ -40,7 +40,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Writes an entry, if the gate lets it through.
+    /// Writes an entry to completion queue `cqn`, if the gate lets the entry through.
     pub(crate) fn post(&mut self, cqn: u32, entry: Entry) {
         self.post_with(cqn, entry, None);
     }
@@ -59,8 +59,8 @@ impl<M: Memory> Device<M> {
         self.put(cqn, entry, cause);
     }
 
-    /// Writes an entry. If the queue is full or unreadable, the queue fails, with every queue pair that uses
-    /// it.
+    /// Writes an entry that the gate has let through. If the queue is full or its ring is no memory, the
+    /// queue fails, and so does every queue pair that uses the queue.
     fn put(&mut self, cqn: u32, entry: Entry, cause: Option<Cause>) {
         let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
         if cq.overrun {
@@ -99,8 +99,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Retires a send request that failed, always with a completion. The queue pair, or its send queue alone,
-    /// goes to the error state.
+    /// Retires a send request that failed, always with a completion. The transport decides whether the whole
+    /// queue pair or only its send queue goes to the error state.
     pub(crate) fn fail(&mut self, qpn: u32, posted: Posted, status: Status, cause: Cause) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         qp.sq_consumer = posted.end();
@@ -111,8 +111,8 @@ impl<M: Memory> Device<M> {
         self.post_with(cqn, cqe::error(subject, CqeOpcode::REQUESTER_ERROR, status), Some(cause));
     }
 
-    /// Completes a send request that was never executed as flushed, unless its completion mode forbids a
-    /// completion.
+    /// Retires a send request that was never executed. Its completion reports it as flushed, unless its
+    /// completion mode forbids the completion.
     pub(crate) fn flush(&mut self, qpn: u32, posted: Posted) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         qp.sq_consumer = posted.end();
@@ -125,7 +125,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Completes a receive that failed.
+    /// Writes the error completion of a receive that failed.
     pub(crate) fn fail_receive(&mut self, qpn: u32, counter: u16, status: Status, cause: Cause) {
         let Some(qp) = self.objects.qps.get(qpn) else { return };
         let cqn = qp.attributes.responder_cqn();
@@ -133,10 +133,13 @@ impl<M: Memory> Device<M> {
         self.post_with(cqn, cqe::error(subject, CqeOpcode::RESPONDER_ERROR, status), Some(cause));
     }
 
-    /// Applies the results of transfers: stores CRCs of transactions, and reports each signature error once
-    /// for its PSV and its mkey. Returns whether an entry was written.
+    /// Applies the results of transfers: stores CRCs of transactions in their PSVs, and writes a completion
+    /// entry for each signature error. A signature error is silent if its PSV or its mkey has an earlier one
+    /// that software has not acknowledged (by SET_PSV, and by the error count in a UMR). Returns whether an
+    /// entry was written.
     ///
-    /// Assumption: requesters report to their send queue's `cqn`, responders to their receive queue's.
+    /// Assumption: a requester reports to the completion queue of its send queue, a responder to that of its
+    /// receive queue.
     pub(crate) fn report(&mut self, cqn: u32, reports: &[Report]) -> bool {
         let mut posted = false;
         for report in reports {
@@ -175,8 +178,8 @@ fn is_full(cq: &Cq) -> bool {
     cq.producer.wrapping_sub(cq.consumer) & INDEX_MASK >= cq.entries()
 }
 
-/// Writes the entry at the producer index, its last byte last. Returns `None` if the ring is full or is no
-/// memory.
+/// Writes the entry at the producer index, its last byte last. Returns `None` if the ring is full, or if the
+/// ring or its doorbell record is no memory.
 fn write(memory: &mut impl Memory, cq: &mut Cq, mut entry: Entry) -> Option<()> {
     if !cq.attributes.ignore_overrun && is_full(cq) {
         let mut consumer = [0; 4];

@@ -8,7 +8,7 @@ use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, ErrorCqe, OpOwn, OpcodeQpn, Signature
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::{U16, U32, U64};
 
-/// An entry without its owner bit.
+/// A completion entry without its owner bit.
 pub(crate) type Entry = [u8; 64];
 
 /// The request that an entry completes.
@@ -16,9 +16,9 @@ pub(crate) type Entry = [u8; 64];
 pub(crate) struct Subject {
     pub(crate) qpn: u32,
     pub(crate) user_index: u32,
-    /// Block number of a send request, or count of a receive.
+    /// The first block of a send request. For a receive, its count, or its slot in a linked list.
     pub(crate) counter: u16,
-    /// Opcode of a send request.
+    /// Opcode of a send request, 0 for a receive.
     pub(crate) wqe_opcode: u8,
 }
 
@@ -32,7 +32,8 @@ fn op_own(opcode: CqeOpcode, solicited: bool) -> u8 {
     OpOwn::new().with_opcode(opcode.0).with_solicited(solicited).into_bits()
 }
 
-/// Returns the entry of a request that is done.
+/// Returns the entry of a request that is done. `imm_inval` is its immediate data, or the key that it has
+/// invalidated.
 pub(crate) fn done(
     subject: Subject,
     opcode: CqeOpcode,
@@ -77,10 +78,10 @@ pub(crate) fn asks_for_event(entry: &Entry) -> bool {
         || matches!(CqeOpcode(word.opcode()), CqeOpcode::REQUESTER_ERROR | CqeOpcode::RESPONDER_ERROR)
 }
 
-/// Flags in `flags_rqpn`: a route stands before the data, and the route is an IPv6 header.
+/// Flags in `flags_rqpn`: a route stands before the received data, and the route is an IPv6 header.
 const ROUTE: u32 = 1 << 28 | 1 << 24;
 
-/// Returns the entry of a datagram from queue pair `source` (`flags_rqpn`; DEVICE.md, "Datagrams").
+/// Adds the source of a datagram to its entry: queue pair `source` (`flags_rqpn`; DEVICE.md, "Datagrams").
 pub(crate) fn with_source(mut entry: Entry, source: u32) -> Entry {
     const FLAGS_RQPN: core::ops::Range<usize> = 24..28;
     if let Some(place) = entry.get_mut(FLAGS_RQPN) {
@@ -107,8 +108,8 @@ pub(crate) fn error(subject: Subject, opcode: CqeOpcode, status: Status) -> Entr
     zerocopy::transmute!(cqe)
 }
 
-/// Returns the entry of a signature error. The signature in the data is "actual", and the computed one is
-/// "expected", as in tests of hardware.
+/// Returns the entry of a signature error. The fields "actual" hold the signature in the data, and the fields
+/// "expected" the computed one, as tests of hardware expect.
 pub(crate) fn signature_error(mkey_index: u32, error: &BlockError) -> Entry {
     let high = |word: u64| U32::new((word >> 32) as u32);
     let low = |word: u64| U32::new(word as u32);

@@ -64,8 +64,8 @@ impl Xts {
     /// Processes a stream of data units of `unit` bytes in place; unit `i` uses `tweak + i * step`.
     ///
     /// # Errors
-    /// [`JobSize`] where the length breaks the man page's rule for job sizes, or leaves less than 16 bytes in
-    /// the last unit, which AES-XTS cannot encrypt.
+    /// [`JobSize`] where the length breaks the rule for job sizes (man page `mlx5dv_wr_set_mkey_crypto`), or
+    /// leaves less than 16 bytes in the last unit, which AES-XTS cannot encrypt.
     pub fn apply(
         &self,
         direction: Direction,
@@ -103,14 +103,14 @@ type Mask = [U64; 2];
 /// The bytes of a block.
 const BLOCK: usize = 16;
 
-/// Units whose tweaks are encrypted together, at most.
+/// The most units whose tweaks are encrypted together.
 const UNITS: usize = 64;
 
 /// The number of masks of a unit that are computed together. The compiler vectorizes a loop of this length,
 /// but unrolls a shorter one, which is slower.
 const LANES: usize = 32;
 
-/// Blocks of a unit, and their masks.
+/// A piece of a unit: its blocks, or the masks of these blocks.
 type Piece<T> = [T; LANES];
 
 /// The number of pieces that pass the cipher together. These pieces may belong to several units.
@@ -129,10 +129,11 @@ where
         Some(Box::new(Self { data: C::new_from_slice(first).ok()?, tweak: C::new_from_slice(second).ok()? }))
     }
 
-    /// Processes units of at least one block, of which `i` has the tweak `tweak + i * step`. The last may be
-    /// shorter.
+    /// Encrypts or decrypts units of at least one block. Unit `i` has the tweak `tweak + i * step`. The last
+    /// unit may be shorter than the others.
     fn units(&self, direction: Direction, stream: &mut [u8], unit: usize, tweak: u128, step: u128) {
-        // Assumption: the tweak carries beyond 64 bits (measured by `gap04_tweaks`).
+        // Assumption: the sum carries into the upper 64 bits of the tweak (the scenario `gap04_tweaks`
+        // measures it).
         let mut tweaks = core::iter::successors(Some(tweak), |tweak| Some(tweak.wrapping_add(step)));
         let unit = unit.max(BLOCK);
         let count = stream.len() / unit;
@@ -146,7 +147,7 @@ where
         }
     }
 
-    /// Processes up to [`UNITS`] units, all of `unit` bytes.
+    /// Encrypts or decrypts up to [`UNITS`] units, all of `unit` bytes.
     fn alike(&self, direction: Direction, bytes: &mut [u8], unit: usize, tweaks: impl Iterator<Item = u128>) {
         let mut starts = [Block::default(); UNITS];
         let starts = starts.get_mut(..bytes.len() / unit).unwrap_or_default();
@@ -212,7 +213,8 @@ impl Units<'_> {
     }
 }
 
-/// Masks pieces of units, passes them through the cipher, masks them again and stores them.
+/// Passes masked pieces of units through the cipher, adds their masks again, and stores the results in
+/// `places`.
 #[inline(always)]
 fn pass<N: ArraySize>(
     batch: &mut Aligned<[Piece<Block>; PIECES]>,
@@ -267,7 +269,8 @@ fn many<N: ArraySize>(blocks: &mut [Block], cipher: impl Fn(&mut Array<Block, N>
     let (arrays, rest) = Array::slice_as_chunks_mut(blocks);
     arrays.iter_mut().for_each(&cipher);
     if !rest.is_empty() {
-        // The cipher also processes unused blocks: all N together take no longer than two alone.
+        // The cipher processes N blocks at a time, here with unused ones. N blocks together take no longer
+        // than two blocks one by one.
         let mut blocks = Array::<Block, N>::default();
         blocks.iter_mut().zip(rest.iter()).for_each(|(block, wanted)| *block = *wanted);
         cipher(&mut blocks);
@@ -313,7 +316,7 @@ impl Chain {
         Self { low: start as u64, high: (start >> 64) as u64 }
     }
 
-    /// Computes the next masks.
+    /// Writes the masks of the next blocks to `masks`.
     #[inline(always)]
     fn next(&mut self, masks: &mut Piece<Mask>) {
         let Self { low, high } = *self;
@@ -347,8 +350,8 @@ const fn reduced(over: u64) -> u64 {
     over ^ over << 1 ^ over << 2 ^ over << 7
 }
 
-/// Returns whether `job` bytes can be processed in units of `unit` bytes: by the man page's rule for job
-/// sizes, and with at least 16 bytes in the last unit.
+/// Returns whether `job` bytes can be processed in units of `unit` bytes: by the rule for job sizes (man page
+/// `mlx5dv_wr_set_mkey_crypto`), and with at least 16 bytes in the last unit.
 pub fn job_size_allowed(job: u64, unit: u32) -> bool {
     let unit = u64::from(unit);
     if unit < 16 {
@@ -363,14 +366,14 @@ pub fn job_size_allowed(job: u64, unit: u32) -> bool {
 pub enum UnwrapError {
     /// RFC 3394 does not allow the length of the KEK or of the wrapped key.
     Length,
-    /// The integrity check failed: another KEK, or changed bytes.
+    /// The integrity check failed: another KEK has wrapped the key, or its bytes were changed.
     Integrity,
 }
 
 /// Unwraps a key with a KEK of 16 or 32 bytes (RFC 3394, default initial value).
 ///
 /// # Errors
-/// [`UnwrapError`].
+/// [`UnwrapError`] with the reason.
 pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Zeroizing<Vec<u8>>, UnwrapError> {
     let mut key = Zeroizing::new(vec![0; wrapped.len().saturating_sub(8)]);
     let outcome = leaving_nothing(|| match kek.len() {
@@ -399,8 +402,8 @@ pub fn wrap_key(kek: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
 /// Bytes of stack to wipe. Work with a key uses less than half of them.
 const STACK_BYTES: usize = 24 << 10;
 
-/// Works with a key, then overwrites the stack below the current frame. The expansion and the move of a key
-/// leave copies on the stack that no destructor wipes.
+/// Runs `work`, which uses a key, then overwrites the stack below the current frame. The expansion and the
+/// move of a key leave copies on the stack that no destructor wipes.
 fn leaving_nothing<T>(work: impl FnOnce() -> T) -> T {
     #[inline(never)]
     fn call<T>(work: impl FnOnce() -> T) -> T {
@@ -443,7 +446,8 @@ mod tests {
 
     #[test]
     fn ieee_1619_unit_one_advances() {
-        // DEVICE.md, "Tweaks": the plaintext of vector 5 is the ciphertext of vector 4.
+        // This ciphertext is not that of vector 5: the plaintext of vector 5 is the ciphertext of vector 4
+        // (DEVICE.md, "Tweaks").
         let xts = Xts::new(&hex("2718281828459045235360287471352631415926535897932384626433832795")).unwrap();
         let plain: Vec<u8> = (0..512).map(|i| i as u8).collect();
         let mut one = plain.clone();
@@ -460,7 +464,7 @@ mod tests {
             let key: Vec<u8> = (0..64).map(|i| i * 3).collect();
             let (first, second) = (Aes256::new_from_slice(&key[..32]), Aes256::new_from_slice(&key[32..]));
             let reference = xts_mode::Xts128::new(first.unwrap(), second.unwrap());
-            // The length exceeds the number of units that are processed together.
+            // The stream has more units than the engine processes together.
             let mut want: Vec<u8> = (0..length * (UNITS + 3)).map(|i| (i * 7) as u8).collect();
             let plain = want.clone();
             let mut got = want.clone();

@@ -33,7 +33,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// A data segment; a length of 0 stands for 2 GiB.
+    /// Returns the range of a data segment. A length of 0 stands for 2 GiB.
     pub(crate) fn of(segment: &DataSegment) -> Self {
         let length = match segment.byte_count.get() {
             0 => 1 << 31,
@@ -52,7 +52,7 @@ pub(crate) struct Path<'a> {
     pub(crate) asker: Asker,
 }
 
-/// A checked access: the key is good and the range is inside it.
+/// A checked access: the key is valid, and the range is inside the key's space.
 struct Plan<'a> {
     mkey: &'a Mkey,
     transform: Option<Transform<'a>>,
@@ -62,14 +62,14 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Adds the key that the request named to a reason.
+    /// Returns the cause of an error: its reason, and the key that the request named.
     fn cause(&self, reason: Reason) -> Cause {
         Cause { key: Some(self.key), reason }
     }
 }
 
 impl<'a> Path<'a> {
-    /// Checks a range before any byte of it moves.
+    /// Checks the key, the right and the range of an access before any byte moves.
     fn plan(&self, range: Range, right: Right) -> Result<Plan<'a>, Cause> {
         self.checked(range, right).map_err(|reason| Cause { key: Some(range.key), reason })
     }
@@ -104,11 +104,11 @@ impl<'a> Path<'a> {
         let inner_right = if self.profile.inner_remote_rights { plan.right } else { plan.right.of_owner() };
         let limit = self.profile.max_ranges;
         let mut walk = Walk { objects, asker, inner_right, faults, budget: limit, limit, visit };
-        // Assumption: the mkey's length bounds memory bytes.
+        // Assumption: the mkey's length limits memory bytes, not wire bytes.
         walk.space(plan.key, plan.mkey, plan.span.memory_offset, plan.span.memory_length)
     }
 
-    /// Reads a range as wire bytes.
+    /// Reads a range, and returns its wire bytes.
     pub(crate) fn gather(
         &self,
         memory: &impl Memory,

@@ -7,7 +7,7 @@ use crate::refusal::Reason;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The most data of a datagram: the MTU of the port.
+/// The most bytes of data in a datagram: the MTU of the port.
 pub(crate) const MAX_BYTES: usize = 4096;
 
 /// The next header of the route: UDP, since packets are RoCEv2.
@@ -20,9 +20,9 @@ const IMMEDIATE: usize = 4;
 /// The fields of a datagram beside its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// The Q_Key. The receiving queue pair must have the same.
+    /// The Q_Key. The receiving queue pair must have the same Q_Key.
     pub qkey: u32,
-    /// The global route header: the IPv6 header of its packet.
+    /// The global route header: the IPv6 header of the datagram's packet.
     pub route: [u8; 40],
 }
 
@@ -47,9 +47,10 @@ pub(crate) struct AddressVector {
 }
 const _: () = assert!(size_of::<AddressVector>() == 48 && core::mem::offset_of!(AddressVector, gid) == 32);
 
-/// The vector includes its second half, which Ethernet requires (`MLX5_EXTENDED_UD_AV`).
+/// Flag beside the destination queue pair: the address vector has its second half, which Ethernet requires
+/// (`MLX5_EXTENDED_UD_AV`).
 const EXTENDED: u32 = 1 << 31;
-/// On InfiniBand, the datagram has a route beside its LID (`grh`).
+/// Flag beside the flow label: on InfiniBand, the datagram has a route in addition to its LID (`grh`).
 const GLOBAL: u32 = 1 << 30;
 /// A Q_Key with this bit stands for the Q_Key of the queue pair (InfiniBand 10.2.5).
 const OWN_QKEY: u32 = 1 << 31;
@@ -66,7 +67,7 @@ struct Route {
     destination: [u8; 16],
 }
 
-/// The port that a datagram goes to.
+/// The port that a datagram goes to, with the number of the destination queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// The sender's port, or one that shares its GID.
@@ -78,7 +79,7 @@ pub(crate) enum Destination {
 }
 
 impl AddressVector {
-    /// Returns the destination port, with the number of the destination queue pair.
+    /// Returns the destination of the datagram.
     ///
     /// # Errors
     /// [`Reason::AddressVector`] for a vector without its second half.
@@ -97,7 +98,7 @@ impl AddressVector {
         })
     }
 
-    /// Returns the fields of a datagram from this port with `bytes` of data.
+    /// Returns the fields of a datagram from this port with `bytes` bytes of data.
     pub(crate) fn datagram(&self, gids: &Gids, own_qkey: u32, bytes: usize, immediate: bool) -> Datagram {
         let index = (self.index_and_flow.get() >> 20) as u8;
         let length = HEADERS + bytes.next_multiple_of(4) + if immediate { IMMEDIATE } else { 0 };

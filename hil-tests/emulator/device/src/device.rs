@@ -34,7 +34,7 @@ pub enum Error {
     },
     /// An argument is outside of the device's limits.
     BadAttribute(&'static str),
-    /// The object is used by another.
+    /// The object is in use: another object refers to it, its number is taken, or its state forbids the call.
     InUse,
     /// The state machine of a queue pair has no such transition.
     BadTransition {
@@ -49,10 +49,10 @@ pub enum Error {
     NoLogin,
     /// The key cannot be unwrapped, or its length is wrong.
     BadKey,
-    /// Object numbers are used up.
+    /// All numbers for objects of this kind are used up.
     Exhausted,
-    /// Entries of one length for atomics, over a region whose order is relaxed (DEVICE.md, "Atomics over
-    /// relaxed order").
+    /// An mkey with entries of one length allows atomics, and an entry is in a region whose order is relaxed
+    /// (DEVICE.md, "Atomics over relaxed order").
     AtomicOverRelaxed,
 }
 
@@ -74,10 +74,10 @@ impl core::fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// An asynchronous event.
+/// An asynchronous event, with the number of its queue pair, completion queue or shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A send queue stands still before its next request (event 5, SQ_DRAINED).
+    /// A send queue stands still before its next request (SQ_DRAINED).
     SqDrained(u32),
     /// A peer was refused access; the queue pair is in error (QP_ACCESS_ERR).
     QpAccess(u32),
@@ -101,7 +101,7 @@ pub enum Event {
 /// The kinds of objects whose range of numbers can be set ([`Device::set_numbers`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbered {
-    /// Keys, by their index.
+    /// Mkeys. Their number is the index of their key.
     Mkey,
     /// PSVs.
     Psv,
@@ -139,7 +139,7 @@ pub struct Device<M> {
 }
 
 impl<M: Memory> Device<M> {
-    /// Makes a device without objects.
+    /// Makes a device without objects, which reads and writes `memory`.
     pub fn new(memory: M, profile: DeviceProfile) -> Self {
         Self {
             memory: Bus::new(memory),
@@ -167,7 +167,7 @@ impl<M: Memory> Device<M> {
         self.gids.set(table);
     }
 
-    /// Notes that a GID leads to another device, so that datagrams to the GID are sent.
+    /// Notes that a GID leads to another device. From now on, datagrams to the GID are sent.
     pub fn reach(&mut self, gid: [u8; 16]) {
         self.gids.reach(gid);
     }
@@ -188,7 +188,7 @@ impl<M: Memory> Device<M> {
         self.tap.set(look);
     }
 
-    /// Keeps the last `limit` completion entries from now on, each with the cause of its error.
+    /// Keeps the last `limit` completion entries from now on, each with the cause of its error, if any.
     pub fn keep_completions(&mut self, limit: usize) {
         self.tap.keep(limit);
     }
@@ -246,7 +246,8 @@ impl<M: Memory> Device<M> {
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for a crypto key on a device without
-    /// crypto, [`Error::BadAttribute`] for entries of one length that no device has.
+    /// crypto, [`Error::BadAttribute`] for too many entries, or for entries of one length on an mkey that
+    /// cannot have them; [`Error::Exhausted`].
     pub fn create_mkey(&mut self, attributes: MkeyAttributes) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
         if attributes.crypto && self.profile.crypto == CryptoMode::None {
@@ -351,7 +352,7 @@ impl<M: Memory> Device<M> {
     /// [`mlx5_mkey::wire::cqe::Cqe::UNWRITTEN`].
     ///
     /// # Errors
-    /// [`Error::BadAttribute`].
+    /// [`Error::BadAttribute`] for the number or the size of entries; [`Error::Exhausted`].
     pub fn create_cq(&mut self, attributes: CqAttributes) -> Result<u32, Error> {
         if attributes.log_entries > 22 {
             return Err(Error::BadAttribute("CQ size"));

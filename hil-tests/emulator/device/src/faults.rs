@@ -16,13 +16,13 @@ pub struct Faults {
     pub access_flags_ignored: bool,
     /// LOCAL_INV leaves the key usable.
     pub local_inv_ignored: bool,
-    /// SEND with invalidation leaves the key usable.
+    /// SEND with invalidation leaves the invalidated key usable.
     pub remote_invalidate_ignored: bool,
     /// 256-bit keys are used as AES-128 keys, by the first half of each.
     pub dek256_as_128: bool,
     /// A wrapped key whose integrity check fails is loaded all the same, as zeros.
     pub key_wrap_integrity_ignored: bool,
-    /// The wire has no signatures, even if the BSF describes some.
+    /// The wire bytes contain no signatures, even if the BSF describes wire signatures.
     pub wire_signatures_ignored: bool,
     /// All bytes of a signature are checked.
     pub check_mask_ignored: bool,
@@ -41,11 +41,11 @@ pub struct Faults {
     pub error_not_kept_first: bool,
     /// The end of a login destroys the keys that were loaded under this login.
     pub keys_end_with_their_login: bool,
-    /// A drained send queue raises an event only if the user has asked for draining.
+    /// No event reports that a send queue is drained.
     pub drained_not_told: bool,
     /// Seed 0 and seed all ones of CRCs are swapped.
     pub crc_seed_inverted: bool,
-    /// The completion of a receive counts bytes of memory, not of the wire.
+    /// The completion of a receive counts memory bytes, not wire bytes.
     pub receives_count_memory_bytes: bool,
     /// The rights of a queue pair are not checked, only those of the keys (PRM `rre`, `rwe`, `rae`).
     pub qp_rights_ignored: bool,
@@ -65,7 +65,7 @@ pub struct Faults {
     pub invalidate_tag_ignored: bool,
     /// SEND with invalidation reaches keys of every protection domain.
     pub invalidate_domain_ignored: bool,
-    /// The receiver is not told that its peer wants an event.
+    /// The receiver's completion does not show that the sender has asked for an event.
     pub solicited_lost: bool,
     /// An atomic may be at any address.
     pub atomic_alignment_ignored: bool,
@@ -77,21 +77,25 @@ pub struct Faults {
     pub bad_entries_found_late: bool,
     /// A SEND whose invalidation is refused fails with the syndrome of the receiver's other errors.
     pub invalidation_refused_otherwise: bool,
-    /// Combinations of cipher and signature that no table lists are refused.
+    /// Combinations of cipher and signature that the man page's table does not list are refused (DEVICE.md,
+    /// "Crypto BSF and encryption order").
     pub leftover_rows_refused: bool,
     /// AES-XTS takes every length, and leaves bytes that it cannot encrypt as they are.
     pub job_size_ignored: bool,
-    /// On a draining queue pair a request whose signature is wrong completes silently.
+    /// On a queue pair with `drain_sigerr`, a request with a signature error gets no completion.
     pub failing_request_silent: bool,
-    /// Wrong data of the peer stops a draining send queue, too.
+    /// On a queue pair with `drain_sigerr`, a signature error in data that the peer writes stops the send
+    /// queue, too.
     pub drained_by_the_peers_data: bool,
     /// A transfer whose tweaks would carry into the upper half is refused.
     pub tweak_carry_refused: bool,
-    /// Each transfer begins with the first tweak, wherever it begins.
+    /// Each transfer begins with the tweak of the mkey's first data unit, at any offset.
     pub tweak_of_each_transfer: bool,
-    /// Masks number the bytes of a value, so that bit 7 is the last one in memory of a CRC in little endian.
+    /// Bit 7 of a check or copy mask selects the most significant byte of a CRC, which in little endian is
+    /// the last one in memory.
     pub masks_number_the_value: bool,
-    /// Combinations of cipher and signature that no table lists give other bytes, and signature errors.
+    /// Combinations of cipher and signature that the man page's table does not list give other bytes, and
+    /// signature errors.
     pub leftover_rows_otherwise: bool,
     /// The old value of an atomic comes back in big endian.
     pub atomic_replies_big_endian: bool,
@@ -99,7 +103,7 @@ pub struct Faults {
     pub denied_as_access: bool,
     /// A UMR binds no mkey to a queue pair.
     pub binding_refused: bool,
-    /// A new value of a used DEK is in force at once.
+    /// A new value of a used DEK is in force at once, before SYNC_CRYPTO.
     pub dek_value_at_once: bool,
     /// A DEK refuses a new value of another size.
     pub dek_size_fixed: bool,

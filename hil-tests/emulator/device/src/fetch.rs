@@ -1,4 +1,5 @@
-//! Parses ring bytes into a typed operation. The ring is not trusted: malformed bytes become a refusal.
+//! Parses the bytes of send and receive rings. The device does not trust a ring: malformed bytes become a
+//! refusal.
 
 use crate::datagram::AddressVector;
 use crate::memory::Memory;
@@ -28,7 +29,7 @@ pub(crate) enum SendSegment {
 /// A change of an mkey (PRM UMR).
 #[derive(Clone, Debug)]
 pub(crate) struct Umr {
-    /// The key, from the control segment.
+    /// The key of the mkey, from the control segment.
     pub(crate) key: u32,
     pub(crate) control: UmrControlSegment,
     pub(crate) context: MkeyContext,
@@ -40,10 +41,10 @@ pub(crate) struct Umr {
 /// Translation entries in octowords, without the padding of the last block of 64 bytes, and BSFs.
 #[derive(Clone, Debug)]
 pub(crate) enum UmrLists {
-    /// In the request.
+    /// The lists are in the request.
     Inline { translations: Vec<[u8; OCTOWORD_BYTES]>, bsfs: Vec<[u8; 64]> },
-    /// In memory, at the address of this entry. The entry's length is ignored: drivers write bytes, entries
-    /// or nothing there (DEVICE.md, "UMR by pointer").
+    /// The lists are in memory, at the address of this entry. The entry's length is ignored: drivers write
+    /// there the number of bytes, the number of entries, or nothing (DEVICE.md, "UMR by pointer").
     InMemory(Klm),
 }
 
@@ -92,12 +93,12 @@ pub(crate) struct Wqe {
 /// The modifier of an MMO that copies (`MLX5_OPC_MOD_MMO_DMA`).
 const MODIFIER_COPY: u8 = 1;
 
-/// The most blocks that are read at once.
+/// The most blocks of a send ring that are read at once.
 const READ_AHEAD: u16 = 32;
 
 impl ReadAhead {
-    /// Returns at least `count` blocks from block `counter` on, of which `rung` blocks from there on are
-    /// rung.
+    /// Returns at least `count` blocks of the send ring, from block `counter` on. The doorbell has rung
+    /// `rung` blocks from there on.
     fn blocks(
         &mut self,
         memory: &impl Memory,
@@ -137,7 +138,7 @@ fn read(
     Ok(blocks)
 }
 
-/// Reads the request that starts at block `counter`, of which `rung` blocks from there on are rung.
+/// Reads the request that starts at block `counter`. The doorbell has rung `rung` blocks from there on.
 ///
 /// `Err` carries the fields that a completion of the malformed request reports.
 pub(crate) fn fetch(
@@ -163,8 +164,9 @@ pub(crate) fn fetch(
     // A request names its own queue and block. A request with another queue or block was built for another
     // place, or the block was never written.
     let (named, index) = (control.qpn_ds_word().qpn(), word.wqe_index());
-    // The modifier of a UMR or SET_PSV selects the kind of object. This device has neither TIS nor TIR.
-    // Assumption: the modifier is ignored for opcodes without modifiers (DEVICE.md, "Opcode modifiers").
+    // The modifier of a UMR or SET_PSV selects the kind of object: 0 an mkey or PSV, other values a TIS or
+    // TIR, which this device does not have. Assumption: the modifier is ignored for opcodes without modifiers
+    // (DEVICE.md, "Opcode modifiers").
     let other_modifier = match posted.opcode {
         Opcode::MMO => word.opmod() != MODIFIER_COPY,
         Opcode::UMR | Opcode::SET_PSV => word.opmod() != 0,
@@ -256,7 +258,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Refuses bytes after the last segment: the sizes in the request do not cover them.
+    /// Refuses bytes after the last segment: the sizes in the segments do not cover them.
     fn end(&self) -> Result<(), Reason> {
         match self.bytes.len() {
             0 => Ok(()),
@@ -342,7 +344,7 @@ pub(crate) fn lists(bytes: &[u8], octowords: u16) -> (Vec<[u8; OCTOWORD_BYTES]>,
     (translations.to_vec(), bsfs.to_vec())
 }
 
-/// Reads receive slot `counter`: its segments up to the end of the list.
+/// Reads the receive with number `counter` from its ring, and returns its segments up to the end of the list.
 pub(crate) fn receive(
     memory: &impl Memory,
     ring: ReceiveRing,

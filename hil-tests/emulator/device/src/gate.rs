@@ -14,8 +14,9 @@ pub enum Passage {
     Twice,
     /// The entry is not written.
     Never,
-    /// The entry waits, with all later ones of its queue, until [`crate::Device::release`], or until an
-    /// object is destroyed that the entry may be about.
+    /// The entry waits, with all later ones of its queue, until [`crate::Device::release`]. Waiting entries
+    /// are also written before a queue pair changes its state, and before a queue pair, a completion queue or
+    /// an mkey is destroyed.
     Later,
     /// The entry given here is written first, then the device's own entry. The device sets the owner bit of
     /// both.
@@ -27,7 +28,7 @@ pub enum Passage {
 /// The function that decides about each entry. Its first argument is the number of the completion queue.
 type Keeper = dyn FnMut(u32, &Entry) -> Passage + Send;
 
-/// The function that decides, and the entries that wait.
+/// The function that decides about entries, and the entries that wait.
 #[derive(Default)]
 pub(crate) struct Gate {
     keeper: Option<Box<Keeper>>,

@@ -1,10 +1,10 @@
-//! Addresses of the port and of other ports.
+//! GIDs: addresses of this device's port and of other ports.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The GIDs of the port, and those that lead to other devices.
+/// The GIDs of the port, and the GIDs that lead to other devices.
 #[derive(Debug)]
 pub(crate) struct Gids {
     own: Vec<[u8; 16]>,
@@ -12,7 +12,8 @@ pub(crate) struct Gids {
 }
 
 impl Gids {
-    /// The most GIDs of other devices. Beyond, all are forgotten, and have to be named again.
+    /// The most GIDs of other devices. A further GID makes the device forget all of these, and they have to
+    /// be named again.
     const OTHERS: usize = 1 << 12;
 
     pub(crate) fn new(gid: [u8; 16]) -> Self {
@@ -32,17 +33,17 @@ impl Gids {
         self.others.insert(gid);
     }
 
-    /// Returns the entry at an index, or the first one if there is none.
+    /// Returns the port's GID at an index of the table, or its first GID if the table has no such entry.
     pub(crate) fn at(&self, index: usize) -> [u8; 16] {
         self.own.get(index).or(self.own.first()).copied().unwrap_or_default()
     }
 
-    /// Whether a GID is the port's.
+    /// Returns whether a GID is one of the port's.
     pub(crate) fn is_own(&self, gid: [u8; 16]) -> bool {
         self.own.contains(&gid)
     }
 
-    /// Whether a GID leads to another device.
+    /// Returns whether a GID leads to another device.
     pub(crate) fn is_others(&self, gid: [u8; 16]) -> bool {
         self.others.contains(&gid)
     }

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use mlx5_mkey::wire::WQEBB_BYTES;
 
-/// Consumer indexes have 24 bits.
+/// The bits of a consumer index.
 pub(crate) const INDEX: u32 = 0x00ff_ffff;
 
 /// Bytes of the context of a queue pair (PRM `qpc`).
@@ -54,9 +54,10 @@ pub(crate) struct Interface {
     pub(crate) owners: BTreeMap<(Kind, u32), u16>,
     /// Memory of users for rings and doorbell records, by its number.
     pub(crate) umems: BTreeMap<u32, Umem>,
-    /// The umems of the ring and the doorbell record of queues that are in umems.
+    /// The umem of the ring and the umem of the doorbell record, for each queue that has any of them in a
+    /// umem.
     pub(crate) over_umems: BTreeMap<(Kind, u32), [Option<u32>; 2]>,
-    /// Eight bytes for each DEK that its user has stored with it.
+    /// The eight opaque bytes that a user has stored with each DEK, by the number of the DEK.
     pub(crate) opaques: BTreeMap<u32, [u8; 8]>,
     /// The contexts of queue pairs, by their numbers.
     pub(crate) contexts: BTreeMap<u32, Context>,
@@ -65,7 +66,7 @@ pub(crate) struct Interface {
     pub(crate) checksum: Checksum,
     /// The capabilities of the device that SET_HCA_CAP has chosen.
     pub(crate) current: Option<Vec<u8>>,
-    /// Finished commands without an event so far: a bit for each entry of the command queue.
+    /// The finished commands that no event has reported yet: a bit for each entry of the command queue.
     pub(crate) completed: u32,
     /// A request of the firmware for pages: the function, and the number of pages. A negative number returns
     /// pages.
@@ -85,7 +86,7 @@ pub(crate) struct Kind(pub(crate) u16);
 /// Memory that a user has registered for rings and doorbell records (PRM `umem`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Umem {
-    /// The first address, as the device's bus has it.
+    /// The first address on the device's bus, possibly in a window.
     pub(crate) address: u64,
     pub(crate) length: u64,
     /// The device may write to all of its pages.
@@ -102,7 +103,7 @@ pub(crate) struct Eq {
     pub(crate) log_entries: u8,
     /// The types of events of this queue: bit n of word m stands for type 64 m + n.
     pub(crate) events: [u64; 4],
-    /// The vector of its interrupts.
+    /// The vector of the queue's interrupts.
     pub(crate) vector: u16,
     /// Counts of entries: written ones, and ones that the host has reported as taken.
     pub(crate) producer: u32,

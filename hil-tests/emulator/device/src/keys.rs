@@ -35,7 +35,8 @@ impl<M: Memory> Device<M> {
     /// A credential that does not match makes a login that is [`LoginState::Invalid`].
     ///
     /// # Errors
-    /// [`Error::CryptoMode`], or [`Error::NoSuchObject`] for KEK or credential.
+    /// [`Error::CryptoMode`] unless the device takes wrapped keys, [`Error::NoSuchObject`] for KEK or
+    /// credential.
     pub fn login(&mut self, kek: u32, credential: u32, wrapped: &[u8; 48]) -> Result<u32, Error> {
         self.needs(CryptoMode::Wrapped)?;
         let key = self.objects.keks.get(kek).ok_or(Error::NoSuchObject { what: "KEK", number: kek })?;

@@ -9,13 +9,13 @@ use mlx5_mkey::wire::cqe::Syndrome;
 /// A request to a peer (InfiniBand operations).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Data for the next receive.
+    /// SEND: data for the peer's next receive.
     Send {
         /// Wire bytes, which the requester keeps until it has an answer.
         data: Arc<Vec<u8>>,
         /// Immediate data or key to invalidate.
         payload: Payload,
-        /// The receiver wants an event.
+        /// The sender asks for an event at the receiver.
         solicited: bool,
     },
     /// RDMA WRITE.
@@ -28,7 +28,7 @@ pub enum Request {
         data: Arc<Vec<u8>>,
         /// Immediate data, which takes a receive.
         immediate: Option<u32>,
-        /// The receiver wants an event.
+        /// The sender asks for an event at the receiver.
         solicited: bool,
     },
     /// RDMA READ.
@@ -40,18 +40,18 @@ pub enum Request {
         /// Length in wire bytes.
         length: u32,
     },
-    /// Atomic on 8 bytes in little endian.
+    /// Atomic compare-and-swap of 8 bytes. The value in memory is little endian.
     CompareSwap {
         /// The responder's key.
         rkey: u32,
         /// Address in the key's space.
         address: u64,
-        /// Swap when the value equals this.
+        /// The value that the swap replaces. Another value in memory stays.
         compare: u64,
         /// The new value.
         swap: u64,
     },
-    /// Atomic on 8 bytes in little endian.
+    /// Atomic addition to 8 bytes. The value in memory is little endian.
     FetchAdd {
         /// The responder's key.
         rkey: u32,
@@ -76,22 +76,22 @@ pub enum Payload {
 /// The answer of the responder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// Done.
+    /// The request was executed.
     Done,
-    /// Done, with the wire bytes of a read.
+    /// The request was executed. The data are the wire bytes of an RDMA READ.
     Data(Vec<u8>),
-    /// Done, with the value before the atomic.
+    /// The request was executed. The number is the value before the atomic.
     Original(u64),
-    /// No receive is posted: try again.
+    /// The responder has no posted receive. The requester has to send the request again.
     ReceiverNotReady,
-    /// Refused.
+    /// The responder refuses the request.
     Refused {
         /// The syndrome of the requester's completion.
         syndrome: Syndrome,
         /// The responder's reason. Real devices do not send the reason; it helps those who debug both sides.
         cause: Option<Cause>,
     },
-    /// No queue pair answers there.
+    /// No queue pair with the destination's number answers.
     Unreachable,
 }
 
@@ -105,8 +105,8 @@ pub enum Message {
         /// Number of the responder's queue pair.
         to: u32,
         /// Sequence number. The lower 24 bits count the requests of a queue pair, as packet sequence numbers
-        /// do. The upper 8 bits differ after a reset, so that an old response is not taken for an answer. See
-        /// [`is_first`].
+        /// do. The upper 8 bits differ after a reset, so that an old response is not taken for the answer to
+        /// a new request. See [`is_first`].
         sequence: u32,
         /// The request.
         request: Request,
@@ -138,7 +138,7 @@ pub const fn is_first(sequence: u32) -> bool {
     sequence & COUNT == 0
 }
 
-/// The bits of the count.
+/// The bits of a sequence number that count requests.
 const COUNT: u32 = 0x00ff_ffff;
 
 /// Returns the sequence number after this one.

@@ -1,8 +1,8 @@
 //! Converts memory bytes to wire bytes and back, by a decoded [`Transform`]. These are pure functions over
 //! whole transfers.
 //!
-//! Four steps, in this order on transmit and reversed on receive (DEVICE.md, "Crypto BSF and encryption
-//! order", rows A to J):
+//! A transfer takes these steps, in this order on transmit and reversed on receive. The encryption order
+//! selects one of the three places of the cipher (DEVICE.md, "Crypto BSF and encryption order", rows A to J):
 //!
 //! ```text
 //! memory ─▶ cipher over memory bytes (order 1) ─▶ strip memory signatures ─▶ cipher over data (orders 2, 3)
@@ -52,9 +52,9 @@ impl Domain {
 /// The side that holds ciphertext, and whether its signatures are encrypted (`enc_order`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// 0: the wire is encrypted, its signatures with it.
+    /// 0: the wire is encrypted, with its signatures.
     WireSignature,
-    /// 1: memory is encrypted, its signatures with it.
+    /// 1: memory is encrypted, with its signatures.
     MemorySignature,
     /// 2: the wire is encrypted, its signatures are plain and cover ciphertext.
     RawWire,
@@ -63,12 +63,12 @@ pub enum Order {
 }
 
 impl Order {
-    /// The code in a BSF.
+    /// Returns the code of the order in a BSF.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// Which side holds ciphertext.
+    /// Returns the side that holds ciphertext.
     pub const fn side(self) -> Side {
         match self {
             Self::WireSignature | Self::RawWire => Side::Wire,
@@ -82,15 +82,15 @@ impl Order {
 pub struct Cipher<'a> {
     /// The expanded key.
     pub key: &'a Xts,
-    /// See [`Order`].
+    /// The side that holds ciphertext, and whether its signatures are encrypted.
     pub order: Order,
-    /// Data unit in bytes.
+    /// Bytes of a data unit.
     pub unit: u32,
-    /// Tweak of the unit at offset 0 of the mkey.
+    /// Tweak of the data unit at offset 0 of the mkey.
     pub tweak: u128,
-    /// The increment of the tweak from unit to unit.
+    /// The increment of the tweak from one data unit to the next.
     pub step: u128,
-    /// The engine takes one unit at a time.
+    /// The engine takes one data unit in a transfer.
     pub single_block: bool,
 }
 
@@ -142,10 +142,12 @@ fn domain_in(domain: Option<Domain>, data: u64) -> u64 {
 }
 
 impl<'a> Transform<'a> {
-    /// Returns the memory and data bytes that correspond to `length` wire bytes at `offset` of the mkey.
+    /// Returns the ranges of memory bytes and of data bytes that correspond to `length` wire bytes at
+    /// `offset` of the mkey. `partial` says whether the range may end inside a block.
     ///
     /// # Errors
-    /// [`Reason::OffsetInBlock`], [`Reason::EndInBlock`].
+    /// [`Reason::OffsetInBlock`], [`Reason::EndInBlock`], [`Reason::RangeOverflow`]; with a transaction, also
+    /// the reasons for ranges that a transaction cannot have.
     pub fn span(
         &self,
         offset: u64,
@@ -193,7 +195,7 @@ impl<'a> Transform<'a> {
         })
     }
 
-    /// Returns the block size to whose multiples requests are bound: that of the first domain with blocks.
+    /// Returns the block size, with signature, that a refusal names: that of the first domain with blocks.
     fn stride(&self, from: Option<Domain>, to: Option<Domain>) -> u64 {
         from.or(to).map_or(1, |domain| domain.stride())
     }
@@ -377,8 +379,7 @@ impl<'a> Transform<'a> {
                 break;
             }
             signatures.extend_from_slice(signature);
-            // Blocks are numbered from the mkey's start: a request continues the numbers of the one before
-            // it.
+            // Blocks are numbered from the start of the mkey's space, not from the start of the request.
             let index = first.saturating_add(number as u64);
             let step = if faults.ref_tag_not_advancing { 0 } else { index };
             if error.is_none() || faults.error_not_kept_first {

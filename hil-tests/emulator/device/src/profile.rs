@@ -1,6 +1,6 @@
 //! The profile of the device: the properties in which real devices differ.
 
-/// How the AES-XTS engine takes tweaks and units (DEVICE.md, "Engines").
+/// The data units and the tweaks that the AES-XTS engine takes (DEVICE.md, "Engines").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XtsEngine {
     /// Many data units in a transfer; the BSF holds the tweak in big endian (capability
@@ -36,7 +36,7 @@ pub enum Timestamps {
     FreeRunning,
     /// Real time (1).
     RealTime,
-    /// Both (2). Assumption: the device prefers the free-running clock.
+    /// Both formats (2). Assumption: the device prefers the free-running clock.
     Both,
 }
 
@@ -64,7 +64,7 @@ pub enum Port {
     /// Ethernet, that is RoCE (PRM `port_type` 1).
     #[default]
     Ethernet,
-    /// InfiniBand (0). Only a driver that uses the command interface learns it
+    /// InfiniBand (0). Only a driver that uses the command interface learns the kind of network
     /// ([`crate::Device::read_register`]).
     InfiniBand,
 }
@@ -105,7 +105,7 @@ pub struct DeviceProfile {
     /// A tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`). If its upper half is all
     /// ones, the tweak grows by one instead, and the upper half counts as 0.
     ///
-    /// Assumption: the second case. Software that counts blocks in the lower half writes all ones to the
+    /// Assumption: the case of all ones. Software that counts blocks in the lower half writes all ones to the
     /// upper half (DEVICE.md, "Tweaks that grow by 2^64").
     pub tweak_inc_64: bool,
     /// The import method of keys.
@@ -121,7 +121,7 @@ pub struct DeviceProfile {
     pub relaxed_ordering: bool,
     /// A UMR may write entries from number 65,536 on (capability `umr_extended_translation_offset`).
     pub extended_offsets: bool,
-    /// CRC32C signatures of blocks (capability `sig_crc32c`).
+    /// The device has CRC32C signatures of blocks (capability `sig_crc32c`).
     pub crc32c: bool,
     /// Queue pairs can be made to drain on signature errors (`drain_sigerr`).
     pub drain_sigerr: bool,
@@ -131,9 +131,9 @@ pub struct DeviceProfile {
     /// Consecutive copies without a strong fence between them are executed in another order than their
     /// requests (DEVICE.md, "Copies without an order"). Completions keep their order.
     pub unordered_copies: bool,
-    /// The kind of network of its port.
+    /// The kind of network of the port.
     pub port: Port,
-    /// The GID of its port: source address of sent datagrams, and destination address of received ones.
+    /// The GID of the port: source address of sent datagrams, and destination address of received ones.
     pub port_gid: [u8; 16],
     /// The formats of time stamps that queue pairs can have.
     pub timestamps: Timestamps,

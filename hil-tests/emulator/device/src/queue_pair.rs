@@ -8,8 +8,8 @@ use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, ReceiveQueue, R
 use crate::object::read_ahead::ReadAhead;
 
 impl<M: Memory> Device<M> {
-    /// Returns whether a request waits for a receive of its peer. Only [`Device::run`] sends the request
-    /// again.
+    /// Returns whether a request waits because its peer had no receive. Only [`Device::run`] sends the
+    /// request again.
     pub fn is_waiting(&self) -> bool {
         let waits =
             |number: &u32| self.objects.qps.get(*number).is_some_and(|qp| qp.outstanding.is_not_ready());
@@ -46,8 +46,8 @@ impl<M: Memory> Device<M> {
         self.objects.qps.insert(Qp { real_time, ..Qp::new(attributes) }).ok_or(Error::Exhausted)
     }
 
-    /// Sets the format of a queue pair's time stamps (`ts_format`). Initially they have the format that the
-    /// device prefers.
+    /// Sets the format of a queue pair's time stamps (`ts_format`). Initially, time stamps have the format
+    /// that the device prefers.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a format that the device does not have.
@@ -90,7 +90,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Sets the Q_Key that datagrams to a queue pair must carry (`q_key`). Initially it is 0.
+    /// Sets the Q_Key that datagrams to a queue pair must carry (`q_key`). Initially, the Q_Key is 0.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -99,7 +99,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Turns `drain_sigerr` on or off (INIT2INIT).
+    /// Sets whether a signature error stops the send queue of a queue pair (`drain_sigerr`; INIT2INIT).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -108,8 +108,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Allows or forbids requests of a queue pair that copy memory (opcode MMO; INIT2INIT, `mmo`). Initially
-    /// they are forbidden.
+    /// Allows or forbids requests of a queue pair that copy memory (opcode MMO; INIT2INIT, `mmo`). Initially,
+    /// these requests are forbidden.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a device that does not copy.
@@ -170,7 +170,8 @@ impl<M: Memory> Device<M> {
                 qp.draining = false;
                 qp.last_told = false;
             }
-            // Outstanding requests are flushed with the others: the counter still stands before them.
+            // Outstanding requests are flushed with the later ones: the consumer counter still stands before
+            // them.
             QpState::Error | QpState::SendQueueError => qp.outstanding.clear(),
             QpState::SendQueueDrained if from == QpState::ReadyToSend => {
                 qp.draining = !qp.outstanding.is_empty();
@@ -200,7 +201,7 @@ impl<M: Memory> Device<M> {
     /// (`hw_sq_wqebb_counter`).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`]; [`Error::InUse`] unless it is in [`QpState::Reset`].
+    /// [`Error::NoSuchObject`]; [`Error::InUse`] unless the queue pair is in [`QpState::Reset`].
     pub fn set_send_counter(&mut self, number: u32, counter: u16) -> Result<(), Error> {
         let qp = self.qp_mut(number)?;
         if qp.state != QpState::Reset {

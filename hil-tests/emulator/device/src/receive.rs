@@ -11,9 +11,9 @@ use mlx5_mkey::wire::data::DataSegment;
 
 /// A receive that a message consumes.
 pub(crate) struct Receive {
-    /// The number in its completion: the count, or the slot of a linked list.
+    /// The number of the receive in its completion: the count, or the slot of a linked list.
     pub(crate) counter: u16,
-    /// The protection domain of its buffers.
+    /// The protection domain of the receive's buffers.
     pub(crate) pd: u32,
     pub(crate) segments: Result<Vec<DataSegment>, Reason>,
 }
@@ -50,7 +50,7 @@ impl<M: Memory> Device<M> {
     /// 0 disarms the limit.
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a limit that is always undercut.
+    /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a limit that is not below the number of slots.
     pub fn arm_srq(&mut self, number: u32, limit: u32) -> Result<(), Error> {
         let srq = self.objects.srqs.get_mut(number).ok_or(Error::NoSuchObject { what: "SRQ", number })?;
         let limit = u16::try_from(limit).ok().filter(|limit| *limit == 0 || srq.has(*limit));
@@ -85,7 +85,7 @@ impl<M: Memory> Device<M> {
         Some(u32::from_be_bytes(record) as u16)
     }
 
-    /// Counts receives that are posted and not used.
+    /// Returns the number of receives of a queue pair that are posted and that no message has used.
     pub(crate) fn pending_receives(&self, qpn: u32) -> u16 {
         let Some(qp) = self.objects.qps.get(qpn) else { return 0 };
         let ring = match qp.attributes.receive {

@@ -10,7 +10,7 @@ use mlx5_mkey::wire::cqe::Syndrome;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
-    /// No such key.
+    /// No mkey has the index of the key.
     UnknownKey = 0x01,
     /// The key's tag is not the current one.
     KeyTag = 0x02,
@@ -24,7 +24,7 @@ pub enum Refusal {
     Right = 0x06,
     /// The range is outside of the key's space, or its layout ends before it.
     Bounds = 0x07,
-    /// Too many levels of keys under keys.
+    /// The key stands under too many other keys.
     Depth = 0x08,
     /// A data segment falls into too many ranges of memory ([`crate::DeviceProfile::max_ranges`]).
     Ranges = 0x09,
@@ -42,15 +42,15 @@ pub enum Refusal {
     PartialBlock = 0x12,
     /// AES-XTS cannot take this length by the rule for job sizes.
     JobSize = 0x13,
-    /// More than one data unit on a single-block engine.
+    /// The transfer has more than one data unit, and the engine takes only one.
     SingleBlock = 0x14,
     /// The device has no room for the message.
     NoRoom = 0x15,
     /// The BSF is missing, malformed or asks for something unknown.
     Bsf = 0x20,
-    /// A crypto mkey without crypto attributes.
+    /// No UMR has written the crypto attributes of a crypto mkey.
     CryptoUnconfigured = 0x21,
-    /// No such DEK, or in another protection domain.
+    /// The DEK does not exist, or is in another protection domain.
     Dek = 0x22,
     /// The keytag is not the DEK's.
     Keytag = 0x23,
@@ -58,7 +58,7 @@ pub enum Refusal {
     Psv = 0x24,
     /// The request is malformed.
     Malformed = 0x30,
-    /// An atomic on an address that is no multiple of 8.
+    /// The address of an atomic is no multiple of 8.
     Atomic = 0x31,
     /// A check of the UMR's flags failed: free state or bound queue pair.
     UmrCheck = 0x40,
@@ -66,11 +66,11 @@ pub enum Refusal {
     UmrUnsupported = 0x41,
     /// The mkey has too little room for the UMR (DEVICE.md, "A UMR over the room of its mkey").
     UmrRoom = 0x42,
-    /// More blocks rung than the ring has.
+    /// The doorbell has rung more blocks than the ring has.
     RingOverrun = 0x50,
     /// The request was never executed.
     Flushed = 0xf9,
-    /// The peer did not answer, or its answer is wrong.
+    /// The peer did not answer, refused the request, or gave a wrong answer.
     Peer = 0xfe,
 }
 
@@ -83,8 +83,8 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    /// Returns the status with this syndrome. The syndrome decides the vendor syndrome (DEVICE.md, "Vendor
-    /// syndromes"). For other syndromes the vendor syndrome is `otherwise`.
+    /// Returns the status with a syndrome. Some syndromes decide the vendor syndrome (DEVICE.md, "Vendor
+    /// syndromes"). For all others, the vendor syndrome is `otherwise`.
     const fn of(syndrome: Syndrome, otherwise: u8) -> Self {
         let vendor = match syndrome {
             Syndrome::REMOTE_ACCESS => 0x88,
@@ -105,8 +105,8 @@ impl Status {
 }
 
 impl Refusal {
-    /// Returns the status of the side whose own key or request is at fault. `receives` says that it is the
-    /// responder.
+    /// Returns the status of the side whose own key or request is at fault: the responder with `receives`,
+    /// otherwise the requester.
     ///
     /// Assumption: the assignment of reasons to the vendor syndromes of a local protection error (DEVICE.md,
     /// "Vendor syndromes").
@@ -269,7 +269,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    // Keys.
+    // Reasons about keys and their ranges.
     UnknownKey { key: u32 } UnknownKey "no mkey has the index of key {key:#010x}";
     KeyTag { key: u32, tag: u8 } KeyTag "the mkey of key {key:#010x} has another tag, {tag:#04x}";
     KeyFree { key: u32 } KeyFree "the mkey of key {key:#010x} is free: never configured, or invalidated";
@@ -300,7 +300,7 @@ reasons! {
     NoMemory { address: u64, length: u64 } MemoryFault "there is no memory of {length} bytes at {address:#x}";
     NestedBsf { key: u32 } NestedTransform "key {key:#010x} has BSFs, and stands under another key";
 
-    // Lengths.
+    // Reasons about lengths and offsets.
     MessageTooLong { length: u64, limit: u64 } Length "{length} bytes are longer than the limit, {limit}";
     BufferTooShort { length: u64, room: u64 } Length "{length} bytes do not fit the buffers, of {room} bytes";
     OffsetInBlock { offset: u64, block: u64 } Alignment
@@ -318,7 +318,7 @@ reasons! {
         "{length} bytes exceed the data unit of {unit} bytes, the limit of this engine";
     NoRoom { length: u64 } NoRoom "the device has no room for {length} bytes";
 
-    // BSFs.
+    // Reasons about BSFs.
     BsfNeverWritten Bsf "BSFs are in force, and none was written";
     BothOutsideCipher Bsf "signatures in both domains, and the cipher is around neither";
     LeftoverRow Bsf "no table has this cipher and signature together";
@@ -348,7 +348,7 @@ reasons! {
         "PSV {psv:#x} is in protection domain {domain:#x}, its user is not";
     TransactionNotBegun { psv: u32 } Psv "PSV {psv:#x} carries no CRC: no transaction has begun";
 
-    // Requests.
+    // Reasons about the bytes of a request.
     AnotherQueue { qpn: u32 } Malformed "the request names queue pair {qpn:#x}, which is not its own";
     AnotherIndex { index: u16, place: u16 } Malformed
         "the request names index {index}, and stands at {place}";
@@ -367,7 +367,7 @@ reasons! {
     RingUnreadable { address: u64 } MemoryFault "the ring at {address:#x} is no memory";
     AtomicAlignment { address: u64 } Atomic "an atomic at {address:#x}, which is no multiple of 8";
 
-    // UMRs.
+    // Reasons about UMRs.
     CheckFree { key: u32 } UmrCheck "the mkey of key {key:#010x} is in use, and the flags ask for a free one";
     CheckUsed { key: u32 } UmrCheck "the mkey of key {key:#010x} is free, and the flags ask for one in use";
     CheckQpn { key: u32, qpn: u32 } UmrCheck
@@ -393,7 +393,7 @@ reasons! {
         "{length} bytes are too long for an mkey with BSFs (32 bits)";
     EntriesOverRoom { entries: u64, room: u32 } UmrRoom "{entries} entries, the mkey has room for {room}";
 
-    // Errors that no request has caused.
+    // Reasons that are no fault of the request itself.
     Flushed Flushed "the queue pair is in the error state: the request was never executed";
     ReceiverNotReady { attempts: u8 } Peer "the peer had no receive, after {attempts} repetitions";
     Unreachable Peer "no queue pair answers: none is there, or it cannot receive";

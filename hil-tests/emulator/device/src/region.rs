@@ -12,18 +12,18 @@ pub struct Placement {
     pub address: u64,
     /// The address that requests use for the first byte (`iova`).
     pub start: u64,
-    /// Bytes.
+    /// Length of the region in bytes.
     pub length: u64,
 }
 
 /// The properties of a region that change. `None` leaves a property as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionChange {
-    /// Protection domain.
+    /// The new protection domain.
     pub pd: Option<u32>,
-    /// Memory.
+    /// The new place in memory.
     pub placement: Option<Placement>,
-    /// Rights.
+    /// The new access rights.
     pub access: Option<Access>,
 }
 

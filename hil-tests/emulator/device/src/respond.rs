@@ -21,7 +21,8 @@ fn owned(data: Arc<Vec<u8>>) -> Vec<u8> {
 }
 
 impl<M: Memory> Device<M> {
-    /// Answers a request to queue pair `qpn`. The state of the queue pair allows answers.
+    /// Executes a peer's request to queue pair `qpn`, and returns the answer. The caller has checked that the
+    /// state of the queue pair allows it.
     pub(crate) fn respond(&mut self, qpn: u32, request: Request) -> Response {
         let Some(qp) = self.objects.qps.get(qpn) else { return Response::Unreachable };
         let (attributes, rights) = (qp.attributes, qp.rights);
@@ -61,7 +62,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Stores a message in the next receive. For a datagram, `source` is the sender.
+    /// Stores a message in the next receive. For a datagram, `source` is the number of the sender's queue
+    /// pair.
     pub(crate) fn respond_send(
         &mut self,
         qpn: u32,
@@ -204,8 +206,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Reads, changes and writes 8 bytes. Assumption: the value in memory is little endian, as on the hosts
-    /// of the tests.
+    /// Reads, changes and writes 8 bytes. Returns the value before the change. Assumption: the value in
+    /// memory is little endian, as on the hosts of the tests.
     fn atomic(
         &mut self,
         qpn: u32,
@@ -219,7 +221,7 @@ impl<M: Memory> Device<M> {
         }
         let range = Range { key: rkey, address, length: 8 };
         let index = Key::from_raw(rkey).index().get();
-        // Assumption: a key that changes its bytes on the way cannot be the target of an atomic.
+        // Assumption: an mkey that transforms bytes (signature or crypto) cannot be the target of an atomic.
         if self.objects.mkeys.get(index).is_some_and(Mkey::changes_bytes) {
             return Err(Reason::BsfInAtomic { key: rkey }.into());
         }
@@ -251,8 +253,8 @@ impl<M: Memory> Device<M> {
         if allowed { Ok(index) } else { Err(refused) }
     }
 
-    /// Refuses access to a remote key. The queue pair goes to the error state, and a posted receive reports
-    /// the error. A queue pair without answers drops the message (InfiniBand 9.9.3).
+    /// Refuses a peer's access. The queue pair goes to the error state, and a posted receive reports the
+    /// error. A queue pair without answers drops the message (InfiniBand 9.9.3).
     fn refuse(&mut self, qpn: u32, attributes: &QpAttributes, cause: Cause) -> Response {
         let refusal = cause.refusal();
         let syndrome = match refusal {

@@ -7,7 +7,7 @@ use crate::object::qp::Qp;
 use crate::tap::Seen;
 use alloc::vec::Vec;
 
-/// The most rounds over the queues in one run, since rings may feed themselves without end. The next run
+/// The most rounds over the queue pairs in one run: requests may cause others without end. The next run
 /// continues.
 const MAX_ROUNDS: u32 = 1 << 17;
 
@@ -136,8 +136,8 @@ impl<M: Memory> Device<M> {
         Some(response)
     }
 
-    /// Returns the next message for another device. A transport that loses one answers
-    /// [`Response::Unreachable`].
+    /// Returns the next message for another device. A carrier that loses a request has to deliver
+    /// [`Response::Unreachable`] as its answer.
     ///
     /// Messages without an answer wait here up to about 1 MiB. Their queue pairs continue when messages are
     /// taken.

@@ -1,6 +1,7 @@
 //! Block signatures: computation, order of bytes in memory, and comparison (DEVICE.md, "Signatures").
 //!
-//! These are pure functions over one block. The crate `crc` computes the CRCs.
+//! These are pure functions over one block. The crate `crc` computes the CRCs. With `seed_ones`, a CRC starts
+//! from all ones, otherwise from 0.
 
 use crc::{Algorithm, CRC_16_T10_DIF, CRC_32_ISCSI, CRC_64_XZ, Crc, Table};
 
@@ -83,11 +84,11 @@ pub fn crc64_xp10(block: &[u8], seed_ones: bool) -> u64 {
 /// The CRCs that are a block signature on their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrcKind {
-    /// FC-PH polynomial, 4 bytes, big endian.
+    /// CRC32 with the FC-PH polynomial: 4 bytes, big endian.
     Crc32,
-    /// iSCSI, 4 bytes, little endian.
+    /// CRC32C (iSCSI): 4 bytes, little endian.
     Crc32c,
-    /// 8 bytes, little endian.
+    /// CRC64-XP10: 8 bytes, little endian.
     Crc64Xp10,
 }
 
@@ -124,7 +125,7 @@ pub struct Dif {
 /// The rule for the signatures of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Guard 2, application tag 2, reference tag 4 bytes, big endian.
+    /// T10-DIF: guard (2 bytes), application tag (2) and reference tag (4), in big endian.
     T10Dif(Dif),
     /// A CRC alone.
     Crc {
@@ -153,7 +154,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Returns the bytes.
+    /// Returns the bytes of the signature.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&[])
     }
@@ -250,7 +251,8 @@ impl Rule {
         }
     }
 
-    /// Compares the signature `found` of a block with the computed one, under a check mask.
+    /// Compares the bytes that `mask` selects of a block's signature, `found`, with the computed ones.
+    /// Returns the mismatch, if there is one. `escapes` says whether escape tags switch checks off.
     pub fn check(&self, block: &[u8], index: u64, found: &[u8], mask: u8, escapes: bool) -> Option<Mismatch> {
         let found = Signature::take(found);
         if escapes && self.escaped(&found) {
@@ -278,7 +280,8 @@ impl Rule {
         Some(Mismatch { part, found: self.joined(&found), computed: self.joined(&computed) })
     }
 
-    /// Returns whether the tags of a block switch off all its checks. The APP_REF escape wins.
+    /// Returns whether the tags of a block switch off all its checks. If the domain has both escapes, only
+    /// the APP_REF escape counts.
     fn escaped(&self, found: &Signature) -> bool {
         let Self::T10Dif(dif) = self else { return false };
         let word = u64::from_be_bytes(found.bytes);

@@ -24,13 +24,13 @@ pub enum Seen<'a> {
     },
     /// A command of the command queue was carried out, or refused.
     Command {
-        /// Its opcode.
+        /// The opcode of the command.
         opcode: u16,
         /// The variant of the command (`op_mod`).
         op_mod: u16,
-        /// Its status (PRM `status`).
+        /// The status of the command (PRM `status`).
         status: u8,
-        /// The reason of a refusal. The number is this device's own.
+        /// The reason of a refusal, as a number of this device.
         syndrome: u32,
     },
 }

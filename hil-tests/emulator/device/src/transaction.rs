@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 /// Bytes of a CRC32C.
 pub(crate) const CRC_BYTES: u64 = 4;
 
-/// The part of an mkey in a transaction.
+/// The part that an mkey has in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction {
     /// The side on which the CRC stands, and whose bytes the CRC covers.
@@ -25,7 +25,8 @@ pub struct Transaction {
     pub running: Option<u32>,
     /// Bytes of data of the mkey, without the CRC.
     pub length: u64,
-    /// The CRC stands behind the data: it is checked on the way in, and generated on the way out.
+    /// The CRC stands behind the data of this mkey: it is checked in bytes that come from its side, and
+    /// generated in bytes that go to its side.
     pub ends: bool,
 }
 
@@ -55,7 +56,7 @@ impl Transaction {
     /// Assumption: other parts are refused. Drivers request only these parts.
     ///
     /// # Errors
-    /// Other parts of the transaction, or no transaction has begun.
+    /// A [`Reason`] if the range is another part of the transaction, or if no transaction has begun.
     pub(crate) fn span(&self, offset: u64, length: u64) -> Result<Span, Reason> {
         let (on_wire, in_memory) = match self.side {
             Side::Wire => (self.crc_bytes(), 0),

@@ -1,4 +1,4 @@
-//! The place of a transfer, a wrong signature in one, and memory for its bytes.
+//! The range of a transfer, a wrong signature in a transfer, and memory for its bytes.
 
 use crate::refusal::Reason;
 use crate::signature::Mismatch;
@@ -31,20 +31,20 @@ pub struct Span {
 /// The data that a signature covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureType {
-    /// A block.
+    /// The data of one block.
     Block,
-    /// A transaction.
+    /// All data of a transaction.
     Transaction,
 }
 
 /// The first wrong signature of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockError {
-    /// The data that it covers.
+    /// The data that the signature covers.
     pub sig_type: SignatureType,
-    /// The side on which it stands.
+    /// The side on which the signature stands.
     pub side: Side,
-    /// The PSV of that domain.
+    /// The PSV of that side.
     pub psv: u32,
     /// Offset of the block's last byte, signature included, in bytes of its domain.
     pub offset: u64,

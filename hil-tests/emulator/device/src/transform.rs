@@ -31,7 +31,7 @@ pub(crate) fn decode<'a>(
     let mut transform = match &mkey.signature_bsf {
         Some(bytes) => signature(bytes, mkey, objects, faults)?,
         // Assumption: a BSF that is in force but was never written is an error. A signature mkey without a
-        // signature therefore has BSFs disabled.
+        // signature must therefore have BSFs disabled.
         None if mkey.signature => return Err(Reason::BsfNeverWritten),
         None => Transform::default(),
     };
@@ -59,7 +59,7 @@ pub(crate) fn decode<'a>(
             cipher.tweak ^= 1;
         }
     }
-    // A single-block engine limits the memory length, including signatures.
+    // A single-block engine limits the mkey's length in memory, including signatures.
     if let Some(cipher) = transform.cipher
         && cipher.single_block
         && mkey.length > u64::from(cipher.unit)
@@ -69,7 +69,7 @@ pub(crate) fn decode<'a>(
     Ok(Some(transform))
 }
 
-/// Finds the PSV that a BSF names, in the domain of its mkey.
+/// Returns the PSV that a BSF names. The PSV has to be in the mkey's protection domain.
 fn psv_of<'a>(pd: u32, word: BfsPsv, objects: &'a Objects, faults: &Faults) -> Result<&'a Psv, Reason> {
     let psv = word.psv();
     let found = objects.psvs.get(psv).ok_or(Reason::UnknownPsv { psv })?;
@@ -77,8 +77,8 @@ fn psv_of<'a>(pd: u32, word: BfsPsv, objects: &'a Objects, faults: &Faults) -> R
     if reached { Ok(found) } else { Err(Reason::PsvDomain { psv, domain: found.pd }) }
 }
 
-/// Returns whether no table lists the combination of cipher and signature, and no source refuses it (measured
-/// by `gap05_rows_that_are_in_no_table`).
+/// Returns whether no table lists the combination of cipher and signature, and no source refuses it (the
+/// scenario `gap05_rows_that_are_in_no_table` measures such rows).
 const fn is_leftover(transform: &Transform<'_>) -> bool {
     match &transform.cipher {
         Some(Cipher { order: Order::RawWire, .. }) => transform.memory.is_some() && transform.wire.is_none(),
@@ -171,7 +171,7 @@ fn transaction(
     Ok(Some(Transaction { side, psv: word.psv(), start, running: psv.running, length, ends }))
 }
 
-/// Decodes a block format selector.
+/// Decodes a block format selector to the rule for the signatures of a domain.
 ///
 /// Assumption: tags come from the PSV, which SET_PSV writes. Seeds come from the BSF: a provider that once
 /// inverted only the seed bit changed the values that devices computed.
@@ -227,7 +227,8 @@ fn cipher<'a>(
         return Err(Reason::EncryptionStandard { code: bsf.enc_standard });
     }
     let unit = match bsf.data_unit_selector {
-        // DEVICE.md, "Block size selectors". No source describes signatures over blocks of this size.
+        // The cipher alone has this selector (DEVICE.md, "Block size selectors"). No source describes
+        // signatures over blocks of 1 MiB.
         CryptoBsf::UNIT_1_MIB => 1 << 20,
         selector => BlockSize::from_selector(selector).ok_or(Reason::UnitSelector { selector })?.bytes(),
     };

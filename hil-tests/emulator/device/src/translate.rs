@@ -77,7 +77,7 @@ pub(crate) fn lookup(
 pub(crate) struct Walk<'a, V> {
     pub(crate) objects: &'a Objects,
     pub(crate) asker: Asker,
-    /// The right that is needed of the keys under the key.
+    /// The right that is needed of the keys under the requested key.
     pub(crate) inner_right: Right,
     pub(crate) faults: &'a Faults,
     /// The number of further steps that are allowed.
@@ -119,7 +119,7 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
         Ok(())
     }
 
-    /// Visits a range of another key.
+    /// Visits a range of a key that stands under the requested key.
     fn inner(&mut self, key: u32, address: u64, length: u64, depth: u8) -> Result<(), Reason> {
         self.spend()?;
         let depth = depth.checked_sub(1).ok_or(Reason::TooDeep { key })?;

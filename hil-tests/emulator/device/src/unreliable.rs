@@ -29,7 +29,8 @@ impl<M: Memory> Device<M> {
         }
         let to = match address.destination(self.profile.port, &self.gids)? {
             Destination::Own(number) => Some(self.whereabouts(number)),
-            // A queue pair of this device has another address.
+            // The address is that of another device. A queue pair of this device with the same number gets no
+            // datagram.
             Destination::Other(number) => {
                 Some(self.whereabouts(number)).filter(|peer| matches!(peer, Peer::Remote(_)))
             }

@@ -3,7 +3,7 @@
 use mlx5_softdev::capabilities::{capabilities, nic_vport};
 use mlx5_softdev::{CryptoMode, DeviceProfile};
 
-/// `general_obj_types`: DEKs exist on devices with crypto, and logins on devices that take wrapped keys.
+/// `general_obj_types` has DEKs on devices with crypto, and logins on devices that take wrapped keys.
 #[test]
 fn objects_are_told_that_there_are() {
     for (crypto, expected) in [
@@ -16,8 +16,8 @@ fn objects_are_told_that_there_are() {
     }
 }
 
-/// `atomic_caps`: compare-and-swap and fetch-and-add, of 8 bytes. The second structure of general
-/// capabilities is empty.
+/// `atomic_caps` has compare-and-swap and fetch-and-add, of 8 bytes. The second structure of general
+/// capabilities is all zeros.
 #[test]
 fn kinds_with_little_in_them_are_there() {
     let profile = DeviceProfile::default();
@@ -32,7 +32,7 @@ fn kinds_with_little_in_them_are_there() {
     }
 }
 
-/// `nic_vport_context`: `roce_en`, MTU, three GUIDs, the MAC address.
+/// `nic_vport_context` has `roce_en`, the MTU, three GUIDs and the MAC address.
 #[test]
 fn a_port_says_who_it_is() {
     let mut told = nic_vport(0x0102_0304_0506_0708, [0xa1, 0xb2, 0xc3, 0xd4, 0xe5, 0xf6]);

@@ -24,14 +24,14 @@ const PAGES: usize = 0x110;
 pub(crate) const QPC: usize = 0x18;
 pub(crate) const MKC: usize = 0x10;
 
-/// Logarithm of the blocks of a send ring, as in the queues `q` of a host.
+/// Logarithm of the number of blocks of a send ring, as for the queue pairs of [`Host`].
 const LOG_BLOCKS: u8 = 7;
 const REMOTE_READ: u8 = 0x80;
 const REMOTE_WRITE: u8 = 0x40;
 const REMOTE_ATOMIC: u8 = 0x20;
 
-/// A device whose command interface runs, with an object of each kind that other objects need. The host's own
-/// queue pairs are unused.
+/// A device whose command interface runs, with an object of each kind that other objects need. The queue
+/// pairs that the host has created without commands are unused.
 pub(crate) struct Setup {
     pub(crate) host: Host,
     queue: u64,
@@ -64,7 +64,7 @@ impl Setup {
         self.eq = self.good(eq);
     }
 
-    /// Executes a command. Returns the number of the created object, or the status of a refusal.
+    /// Executes a command, and returns the number of the created object, or the status of a refusal.
     fn give(&mut self, request: Words) -> Result<u32, u8> {
         let entry = Posted::new(self.queue, &request.0, 16).give(&mut self.host.device);
         assert_eq!(entry[0x3f], 0, "delivered");
@@ -80,7 +80,7 @@ impl Setup {
         outcome.unwrap_or_else(|status| panic!("status {status:#x} of {request:x?}"))
     }
 
-    /// Executes a command that must be refused with a status and have no effect.
+    /// Executes a command that must be refused with a status.
     #[track_caller]
     pub(crate) fn refused(&mut self, request: Words, status: u8, why: &str) {
         assert_eq!(self.give(request), Err(status), "{why}");
@@ -95,16 +95,16 @@ impl Setup {
         at
     }
 
-    /// Returns CREATE_EQ.
+    /// Returns CREATE_EQ for a queue of `1 << log` entries, with its ring.
     pub(crate) fn eq(&mut self, log: u8) -> Words {
         let ring = self.entries(log);
         self.host.put(ring + 63, &[1]);
-        // All user contexts may use it, as Linux has it.
+        // All user contexts may use the event queue, as Linux sets it up.
         let words = Words::new(0x301, PAGES).u16(2, 0xffff).u8(0x1c, log).u24(0x1d, self.uar);
         with_pages(words, ring, 64 << log)
     }
 
-    /// Returns CREATE_CQ, with its ring and doorbell record.
+    /// Returns CREATE_CQ for a queue of `1 << log` entries, with its ring and doorbell record.
     fn cq(&mut self, log: u8) -> (Words, Ring) {
         let (address, record) = (self.entries(log), self.host.alloc(8));
         let words = Words::new(0x400, PAGES).u8(0x1c, log).u24(0x1d, self.uar).u32(0x24, self.eq);
@@ -173,7 +173,7 @@ impl Setup {
     }
 }
 
-/// Adds the pages that contain `bytes` bytes from `at` on.
+/// Returns the command with a list of the pages that contain `bytes` bytes from `at` on.
 fn with_pages(mut words: Words, at: u64, bytes: u64) -> Words {
     for page in 0..bytes.div_ceil(4096) {
         words.0.extend((at + 4096 * page).to_be_bytes());
@@ -197,7 +197,7 @@ pub(crate) fn named(opcode: u16, number: u32) -> Words {
     Words::new(opcode, 16).u24(9, number)
 }
 
-/// RST2INIT_QP, INIT2RTR_QP with `fl`, RTR2RTS_QP.
+/// The next three functions return RST2INIT_QP, INIT2RTR_QP with `fl`, and RTR2RTS_QP.
 pub(crate) fn to_init(qpn: u32, rights: u8) -> Words {
     Words::new(0x502, 0x110).u24(9, qpn).u8(QPC + 0x92, rights)
 }
@@ -298,14 +298,14 @@ fn a_queue_is_on_pages_of_memory_wherever_they_are() {
         setup.good(words.clone().u64(last, first + 4096 * count as u64));
         setup.refused(words.clone().u64(last, first + (1 << 40)), BAD_PARAMETER, &why);
         setup.refused(words.clone().u64(last, first + 1), BAD_PARAMETER, &why);
-        // All pages of the list are no memory, or do not begin at a page.
+        // All addresses of the list are no memory, or are not the beginning of a page.
         for shift in [1 << 40, 64, 2048] {
             let shifted = (0..count).fold(words.clone(), |words, page| {
                 words.u64(PAGES + 8 * page, first + shift + 4096 * page as u64)
             });
             setup.refused(shifted, BAD_PARAMETER, &why);
         }
-        // Pages of 8 or 16 KiB replace them. Each begins at a multiple of its size.
+        // Pages of 8 or 16 KiB replace the pages of 4 KiB. Each begins at a multiple of its size.
         for log in [1, 2] {
             let mut words = words.clone().u8(log_page, log);
             let bytes = 4096 << log;
@@ -356,7 +356,7 @@ fn a_completion_queue_has_good_fields() {
     setup.good(good);
 }
 
-/// `oi`: if the host takes no completions, a queue without this bit fails, and a queue with it goes on.
+/// If the host takes no completions, a queue without the bit `oi` fails, and a queue with this bit continues.
 #[test]
 fn a_completion_queue_ignores_overruns_if_asked() {
     for ignores in [false, true] {
@@ -473,7 +473,8 @@ fn states_of_a_queue_pair_follow_each_other() {
     }
 }
 
-/// `rre`, `rwe` and `rae`: each right of the peer alone.
+/// RST2INIT_QP gives the peer the rights to read, to write and to do atomics, each by its own bit (`rre`,
+/// `rwe`, `rae`).
 #[test]
 fn a_peer_has_the_rights_that_rst2init_gives() {
     let mut setup = Setup::new();
@@ -504,7 +505,7 @@ fn a_peer_has_the_rights_that_rst2init_gives() {
     }
 }
 
-/// `rnr_retry`: 7 means no limit.
+/// RTR2RTS_QP sets the number of repetitions (`rnr_retry`). 7 means no limit.
 #[test]
 fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
     for retries in 0..=7 {
@@ -526,8 +527,8 @@ fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
     }
 }
 
-/// CREATE_MKEY of a key that UMRs fill: `free`, access, `umr_en`, tag, `bsf_en`, `en_rinval`, domain,
-/// octowords.
+/// Returns CREATE_MKEY of a key that UMRs fill. It sets `free`, access, `umr_en`, tag, `bsf_en`, `en_rinval`,
+/// domain and octowords.
 pub(crate) fn umr_mkey(pd: u32, free: u8, access: u8, tag: u8, flags: u8) -> Words {
     Words::new(0x200, 0x110)
         .u8(MKC, free)
@@ -587,7 +588,7 @@ fn an_mkey_for_umrs_is_as_its_context_says() {
     setup.refused(words(1 << 2, 0, 0, 0), BAD_PARAMETER, "access mode 6");
 }
 
-/// CREATE_MKEY with the entries of a list.
+/// Returns CREATE_MKEY of a key over a list, with its entries.
 fn list_mkey(pd: u32, tag: u8, flags: u8, start: u64, length: u64, entries: &[Klm]) -> Words {
     let words = umr_mkey(pd, 0, 0x7c | 2, tag, flags)
         .u64(MKC + 0x10, start)
@@ -670,8 +671,8 @@ fn an_mkey_of_physical_addresses_is_of_all_memory() {
 
 const TAG: [u8; 8] = *b"key tag!";
 
-/// Sends a block through an mkey that encrypts with a DEK and names a keytag. Returns the wire bytes, or
-/// `None` if the request fails.
+/// Sends a block through an mkey that encrypts with a DEK, and whose BSF names a keytag. Returns the wire
+/// bytes, or `None` if the request fails.
 fn encrypted(setup: &mut Setup, dek: u32, tag: [u8; 8]) -> Option<Vec<u8>> {
     setup.connect(0, 7);
     let host = &mut setup.host;
@@ -716,7 +717,7 @@ fn a_dek_has_its_size_and_keytag() {
     setup.good(short.u8(0x10 + 0xb, 3));
 }
 
-/// Returns a device whose port is of this kind and has an address.
+/// Returns a setup whose port is of this kind and has a GID.
 fn with_port(port: Port) -> Setup {
     let mut setup = Setup::new();
     let profile = DeviceProfile { port, port_gid: GID, ..*setup.host.device.profile() };
@@ -731,7 +732,7 @@ fn with_port(port: Port) -> Setup {
 
 const GID: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 
-/// Executes a command, and returns the bytes of its reply behind the first 16.
+/// Executes a command, and returns the `bytes` bytes of its reply behind the first 16.
 pub(crate) fn told(setup: &mut Setup, request: Words, bytes: usize) -> Vec<u8> {
     let posted = Posted::new(setup.queue, &request.0, 16 + bytes);
     let entry = posted.give(&mut setup.host.device);
@@ -774,7 +775,8 @@ fn a_region_is_on_pages_wherever_they_are() {
     assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER_ERROR, "behind its end");
 }
 
-/// Management queue pairs have fixed numbers. The queue pair for UMRs is in the driver's own domain.
+/// Management queue pairs have fixed numbers. The queue pair for UMRs is in the driver's own protection
+/// domain.
 #[test]
 fn a_driver_has_queue_pairs_of_its_own() {
     let mut setup = Setup::new();
@@ -799,7 +801,7 @@ fn a_driver_has_queue_pairs_of_its_own() {
     }
 }
 
-/// The first step sets rights. A later step sets them if its mask selects them.
+/// RST2INIT_QP sets the peer's rights. A later transition sets a right if its mask selects the right.
 #[test]
 fn a_mask_selects_what_a_step_sets_beside() {
     let mut setup = Setup::new();
@@ -812,7 +814,7 @@ fn a_mask_selects_what_a_step_sets_beside() {
     assert_eq!(rights(&mut setup), 0xe0);
 }
 
-/// CREATE_RMP, MODIFY_RMP, DESTROY_RMP.
+/// CREATE_RMP creates a shared receive queue, MODIFY_RMP arms its limit, and DESTROY_RMP destroys it.
 #[test]
 fn receives_are_shared() {
     let mut setup = Setup::new();
@@ -831,7 +833,7 @@ fn receives_are_shared() {
     let (qp, _) = setup.qp();
     let qp = setup.good(qp.u8(QPC + 0xac, 1).u24(QPC + 0xad, rmp));
     setup.good(Words::new(0x90d, 0x110).u24(9, rmp).u8(0x17, 1).u16(WQ + 6, 3));
-    // The queue has fewer receives than the limit: the event is raised at once.
+    // The queue already has fewer receives than the limit, so the event is raised at once.
     assert_eq!(setup.host.device.take_events(), [Event::SrqLimit(rmp)]);
     setup.refused(named(0x90e, rmp), IN_USE, "a queue pair takes receives from it");
     setup.good(named(0x501, qp));
@@ -879,7 +881,7 @@ fn a_port_tells_what_it_is() {
     }
 }
 
-/// On InfiniBand, a path leads to a LID, on Ethernet to a GID. A path to another address has no peer.
+/// On InfiniBand, a path leads to a LID, on Ethernet to a GID. A path to another address leads to no peer.
 #[test]
 fn a_path_leads_here_or_to_nobody() {
     for (port, here) in

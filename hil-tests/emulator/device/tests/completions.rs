@@ -11,7 +11,7 @@ fn nop(host: &mut Host, at: usize) -> u16 {
     counter
 }
 
-/// Returns the counters of all entries in the send queue's completion ring.
+/// Returns the counters of all new entries in the completion ring of a send queue.
 fn counters(host: &mut Host, at: usize) -> Vec<u16> {
     std::iter::from_fn(|| host.poll_send(at)).map(|seen| seen.counter()).collect()
 }
@@ -45,7 +45,7 @@ fn a_gate_says_what_becomes_of_an_entry() {
     }
 }
 
-/// An entry that waits holds back the later entries of its queue, and no others.
+/// An entry that waits holds back the later entries of its completion queue, but no entries of other queues.
 #[test]
 fn entries_wait_in_their_order_until_they_are_released() {
     let mut host = gated(Passage::Later);

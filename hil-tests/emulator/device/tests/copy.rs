@@ -1,4 +1,4 @@
-//! Copies without a peer, as libmlx5 writes them (opcode MMO): their effect, and refused ones.
+//! Copies without a peer, as libmlx5 writes them (opcode MMO): their effect, and refused copies.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -13,7 +13,7 @@ fn copies() -> Host {
     host
 }
 
-/// Returns a copy with an arbitrary opaque buffer.
+/// Returns a request for a copy. Its segment for the opaque buffer is all zeros.
 fn copy(from: DataSegment, to: DataSegment) -> Wqe {
     let mut wqe = Wqe::new(Opcode::MMO, 0).with(&[0_u8; 16]).with(&from).with(&to);
     wqe.0[0] = 1;
@@ -86,7 +86,7 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_written() {
         assert_eq!(refused(&mut host, wqe), length, "{bytes}: 0 stands for 2 GiB");
     }
     assert_eq!(host.get(to, 64), [0; 64]);
-    // No source shows a device that refuses different lengths.
+    // Source and target may have different lengths: no public source shows a device that refuses them.
     host.post(A, copy(good, segment(to, 63, target)));
     host.ring(A);
     host.good(A);

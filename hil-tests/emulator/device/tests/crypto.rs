@@ -11,7 +11,7 @@ fn tweak() -> [u8; 16] {
     TWEAK.to_be_bytes()
 }
 
-/// A row of the table: the bytes in memory and on the wire, and the configuration.
+/// A row of the man page's table: the bytes in memory and on the wire, and the configuration.
 struct Row {
     name: &'static str,
     order: u8,
@@ -136,8 +136,8 @@ fn a_signature_over_plaintext_stands_behind_ciphertext() {
     assert_eq!((host.get(at, 1024), host.signature_errors()), (row.memory.clone(), vec![]));
 }
 
-/// Some combinations of cipher and signature are in no table. This device executes them; another device may
-/// refuse them.
+/// Some combinations of cipher and signature are in no table of the man page. This device executes them, and
+/// another device may refuse them.
 #[test]
 fn rows_that_are_in_no_table_may_be_refused() {
     let (one, two, none) = (Sig::t10(0x1111, 10), Sig::t10(0x2222, 20), Sig::None);
@@ -199,7 +199,8 @@ fn r158_a_start_in_the_middle_has_its_own_tweak() {
     host.put(at + 512, &[0; 1024]);
     host.receive_into(key, 512, &row.wire[512..1536]);
     assert_eq!(host.get(at, 2048), row.memory);
-    // XTS cannot process these lengths.
+    // A part of a data unit of 512 bytes may be transferred, such as 128 bytes. AES-XTS cannot process 47 or
+    // 520 bytes, and a transfer cannot start inside a unit.
     assert_eq!(host.send_from(key, 0, 128), xts128(&XTS_KEY, &row.memory[..128], 512, TWEAK));
     for (offset, length, why) in
         [(0, 47, Refusal::JobSize), (0, 520, Refusal::JobSize), (16, 512, Refusal::Alignment)]
@@ -245,7 +246,7 @@ fn d6_d7_single_block_engine() {
     host.configure(config(513));
     host.send_from(mkey.key, 0, 512);
     assert_eq!(host.bad(A).why(), Refusal::SingleBlock);
-    // The memory is one data unit. With the signature, the wire bytes exceed one unit.
+    // The memory has one data unit. With their signature, the wire bytes exceed one unit.
     host.recover();
     let mkey = host.mkey(true, true);
     host.configure(
@@ -305,7 +306,8 @@ fn a_tweak_can_grow_by_two_to_the_64() {
         let units = (0..3)
             .map(|unit| xts128(&XTS_KEY, &data[unit * 512..][..512], 512, tweak + ((unit as u128) << 64)));
         assert_eq!(sent(tweak), units.collect::<Vec<_>>().concat());
-        // If the upper half is all ones, the lower half counts units, as on devices without this capability.
+        // If the upper half of the tweak is all ones, the lower half counts units, as on devices without this
+        // capability.
         assert_eq!(sent(u128::from(u64::MAX) << 64 | TWEAK), xts128(&XTS_KEY, &data, 512, TWEAK));
     }
 }
@@ -345,7 +347,7 @@ fn dpdk_wrapped_key_vectors() {
     }
 }
 
-/// Sends through a crypto mkey with a DEK made from `key`; the keytag of the BSF is `tag`.
+/// Sends through a crypto mkey with DEK `dek`. The keytag in the BSF is `tag`.
 fn send_with(host: &mut Host, dek: u32, tag: [u8; 8]) -> Result<Vec<u8>, Refusal> {
     let mkey = host.mkey(false, true);
     let (at, key) = host.filled(&[0x44; 512]);
@@ -457,7 +459,7 @@ fn m32_m35_wrapped_keys_need_a_login() {
     assert!(dek(login, &wrapped, &mut host).is_ok());
 }
 
-/// Returns a host with a KEK and a credential, and a function that wraps keys with the KEK.
+/// Returns a host, the numbers of its KEK and its credential, and a function that wraps keys with the KEK.
 fn wrapping() -> (Host, u32, u32, impl Fn(&[u8]) -> Vec<u8>) {
     let profile = DeviceProfile { crypto: CryptoMode::Wrapped, ..Default::default() };
     let mut host = Host::with(profile, |_| {});
@@ -476,7 +478,8 @@ fn m25_m27_a_login_shows_the_credential_that_is_stored() {
     }
 }
 
-/// With the fault `keys_end_with_their_login`, the end of a login destroys no keys of other logins.
+/// With the fault `keys_end_with_their_login`, the end of a login destroys the keys of this login, but no
+/// keys of other logins.
 #[test]
 fn m29_keys_end_with_their_own_login_where_they_do() {
     for ends in [false, true] {
@@ -552,7 +555,7 @@ fn r153_all_sixteen_combinations() {
                 wir: if wire { Sig::t10(0x2222, 20) } else { Sig::None },
             };
             let (at, key) = configure(&mut host, &row);
-            // The device produces a valid memory image: data is sent, and received again.
+            // The bytes that the device sends are received again. They produce a valid memory image.
             let sent = host.send_from(key, 0, 2 * w);
             let seen: Vec<_> = std::iter::from_fn(|| host.poll_send(A)).collect();
             if order >= 2 && mem && wire {

@@ -48,12 +48,12 @@ fn a_datagram_arrives_behind_its_route() {
     let seen = host.poll_recv(B).unwrap();
     assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND_IMM, 9));
     assert_eq!(seen.0.byte_count.get(), GRH as u32 + 22);
-    // `flags_rqpn`: a route of IPv6, and the sender's number.
+    // `flags_rqpn` says that an IPv6 header stands before the data, and names the sender's queue pair.
     assert_eq!(seen.0.reserved0[24..28], (0x1100_0000 | host.q[A].qpn).to_be_bytes());
     assert_eq!(host.get(to + 40, 22), b"to whom it may concern");
     let route = host.get(to, GRH);
-    // Version 6, traffic class and flow label; length of UDP, BTH, DETH, immediate data, data with its
-    // padding, ICRC.
+    // The header has version 6, traffic class and flow label, then a length: UDP 8, BTH 12, DETH 8, immediate
+    // data 4, data with its padding 24, ICRC 4.
     assert_eq!(route[0..8], [0x64, 0x21, 0x23, 0x45, 0, 8 + 12 + 8 + 4 + 24 + 4, 17, 63]);
     assert_eq!((&route[8..24], &route[24..40]), (&GID[..], &GID[..]));
 }
@@ -89,8 +89,8 @@ fn datagrams_that_nobody_takes_are_dropped() {
     let data = [segment(from, 64, source)];
     let mut elsewhere = GID;
     elsewhere[15] = 9;
-    // Without a posted receive, a datagram is dropped. Later a receive is posted, but the next datagrams do
-    // not match it.
+    // Without a posted receive, a datagram is dropped. Each of the next datagrams finds a posted receive, but
+    // has another Q_Key, queue pair or GID.
     for (qpn, qkey, gid) in
         [(b, QKEY, GID), (b, QKEY + 1, GID), (b + 1, QKEY, GID), (b, QKEY, elsewhere), (0xff_ffff, QKEY, GID)]
     {
@@ -111,7 +111,7 @@ fn datagrams_that_nobody_takes_are_dropped() {
     assert_eq!(host.poll_recv(B).unwrap().opcode(), CqeOpcode::RESPONDER_SEND);
 }
 
-/// The index above the flow label names the source (`mlx5_ib_create_ah`: `stat_rate_sl`, `grh_gid_fl`).
+/// The index above the flow label selects the source GID (`grh_gid_fl` in `mlx5_ib_create_ah`).
 #[test]
 fn a_datagram_comes_from_the_entry_of_the_table_that_it_names() {
     let mut host = datagrams();

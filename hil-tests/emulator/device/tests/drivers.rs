@@ -1,4 +1,4 @@
-//! Requests as SPDK and DPDK write them. Both programs run on hardware.
+//! Requests as SPDK and DPDK write them. Both projects run on real devices.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -9,8 +9,9 @@ const LEN: u64 = 1;
 const FREE: u64 = 1 << 29;
 const TWEAK: u128 = 0x77;
 
-/// The mkeys are created in use. SPDK's UMRs write length and free bit, and DPDK's only the length. Neither
-/// enables the BSF. The raw data size is exact: older entries behind the length stay, but are unused.
+/// The mkeys are created in use. SPDK's UMRs write the length and the free bit of the mkey, and DPDK's only
+/// the length. Neither sets the enable bit of the BSF. The raw data size in the BSF equals the length. The
+/// list may map more bytes than the length: the entries behind the length stay, but are unused.
 #[test]
 fn length_and_bsf_are_all_that_a_umr_needs() {
     let data = pattern(1536, 1);
@@ -33,7 +34,7 @@ fn length_and_bsf_are_all_that_a_umr_needs() {
             host.good(A);
             host.poll_recv(B);
         }
-        // Entries behind the length are unused.
+        // A transfer cannot use the entries behind the length.
         host.send_from(created, 0, 1536);
         assert_eq!(host.bad(A).why(), Refusal::Bounds);
     }

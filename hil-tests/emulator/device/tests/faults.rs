@@ -5,7 +5,7 @@ use mlx5_mkey::wire::cqe::CqeOpcode;
 use mlx5_softdev::*;
 
 /// The peer may write the mkey, but not the region under it. Each of two faults lets the write pass. The
-/// fault of regions does not affect the region's own key.
+/// fault `region_rights_ignored` does not affect requests that name the region's own key.
 #[test]
 fn rights_of_a_region_are_ignored_by_either_fault() {
     let faults = |host: &mut Host, key, region| {
@@ -31,7 +31,7 @@ fn rights_of_a_region_are_ignored_by_either_fault() {
     }
 }
 
-/// The fault that hides drained queues hides no other events.
+/// The fault `drained_not_told` hides the events of drained queues, and no other events.
 #[test]
 fn events_but_one_are_told_by_a_device_that_does_not_tell_of_drained_queues() {
     let mut host = Host::with_faults(|faults| faults.drained_not_told = true);

@@ -7,14 +7,14 @@ use mlx5_softdev::{Arena, Device, DeviceProfile, Fault, Memory, Phase};
 const BASE: u64 = 0x4000_0000;
 /// The page of the command queue. Mailbox blocks follow it.
 const QUEUE: u64 = BASE;
-/// Pages for the firmware.
+/// The first page that the tests give to the firmware.
 const PAGES: u64 = BASE + 0x10000;
 
 fn posted(request: &[u8], room: usize) -> Posted {
     Posted::new(QUEUE, request, room)
 }
 
-/// Returns a device whose firmware is ready, and which has the address of its command queue.
+/// Returns a device whose firmware is ready, and which knows the address of its command queue.
 fn ready() -> Device<Arena> {
     let mut device = Device::new(Arena::new(BASE, 1 << 20), DeviceProfile::default());
     let starting: Vec<u32> = (0..4).map(|_| device.read_register(0x1fc) >> 31).collect();
@@ -26,7 +26,7 @@ fn ready() -> Device<Arena> {
 
 const ENABLE: [u8; 16] = [1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// MANAGE_PAGES with 200 pages: four blocks.
+/// Returns MANAGE_PAGES with 200 pages, which need four mailbox blocks.
 fn pages() -> Vec<u8> {
     let mut request = vec![1, 8, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 200];
     (0..200).for_each(|page: u64| request.extend((PAGES + page * 4096).to_be_bytes()));
@@ -49,7 +49,7 @@ fn a_command_that_is_whole_is_carried_out_and_signed() {
     assert_eq!((entry[0x3f], entry[0x3c], xor(&entry)), (0, 0x5a, 0xff));
     assert_eq!(entry[0x20..0x30], [0; 16]);
     assert_eq!(device.phase(), Phase::Enabled);
-    // QUERY_HCA_CAP: the reply has eight blocks, which are signed.
+    // The reply to QUERY_HCA_CAP has eight blocks, which the device signs.
     let request = [1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
     let posted = posted(&request, 16 + 4096);
     assert_eq!((posted.blocks.len(), posted.give(&mut device)[0x3f]), (8, 0));
@@ -185,7 +185,7 @@ fn commands_have_their_states_and_refuse_what_makes_no_sense() {
     assert_eq!(status(&short(0x105, 0, 0), 16), (0, Phase::Reset));
 }
 
-/// The host has written the address of a queue above 4 GiB.
+/// A command queue may be above 4 GiB.
 #[test]
 fn both_halves_of_the_queues_address_are_kept() {
     const ABOVE: u64 = 0x1_2345_6000;
@@ -254,7 +254,8 @@ fn nothing_but_enable_is_heard_at_reset_and_enable_nowhere_else() {
         (entry[0x20], device.phase())
     };
     let of = |opcode: u16, op_mod: u16| Words::new(opcode, 16).u16(6, op_mod).0;
-    // QUERY_ISSI, QUERY_HCA_CAP, QUERY_PAGES, MANAGE_PAGES that takes pages back, DISABLE_HCA.
+    // These commands need an enabled function: QUERY_ISSI, QUERY_HCA_CAP, QUERY_PAGES, MANAGE_PAGES that
+    // takes pages back, DISABLE_HCA.
     let others = [of(0x10a, 0), of(0x100, 1), of(0x107, 1), Words(of(0x108, 2)).u32(8, 7).0, of(0x105, 0)];
     for request in &others {
         assert_eq!(status(request), (4, Phase::Reset), "{request:x?}");
@@ -293,7 +294,8 @@ fn pages_that_are_not_needed_are_given_back() {
     assert_eq!(take_back(&mut device, 60), (105..155).map(page).collect::<Vec<_>>());
 }
 
-/// Sets the signatures of blocks to 0, as Linux does. Signs the entry if `signs_entry` is set.
+/// Returns a command whose blocks have signatures of 0, as Linux writes them. With `signs_entry`, the entry
+/// is signed.
 fn bare(mut posted: Posted, signs_entry: bool) -> Posted {
     for (_, block) in &mut posted.blocks {
         block[0x23e..].fill(0);
@@ -303,7 +305,7 @@ fn bare(mut posted: Posted, signs_entry: bool) -> Posted {
     posted
 }
 
-/// Signatures of blocks are optional until SET_HCA_CAP requires all signatures or none.
+/// Signatures of blocks are optional until SET_HCA_CAP chooses that all signatures are checked, or none.
 #[test]
 fn a_driver_chooses_what_is_signed() {
     const ROOM: usize = 16 + 4096;
@@ -340,7 +342,8 @@ fn a_driver_chooses_what_is_signed() {
     assert_eq!(checksum(&mut device, 1), 1);
 }
 
-/// Linux gives 12 bytes to the reply of ENABLE_HCA. The smallest allowed room holds status and syndrome.
+/// Linux has room for 12 bytes of the reply to ENABLE_HCA. The smallest allowed room holds status and
+/// syndrome, 8 bytes.
 #[test]
 fn a_short_reply_has_room_for_status_and_syndrome() {
     let mut device = ready();

@@ -1,7 +1,7 @@
 //! Compares `inspect` with this device: each row of `inspect`'s table of problems has a verdict here, and its
 //! requests are executed on the device. The device refuses all requests that `inspect` calls refused, and
 //! executes the others. If the requests of a row have several forms, each form is tried. [`UNTOLD`] lists the
-//! rows whose requests do not tell the verdict.
+//! rows whose verdict does not follow from the request alone.
 
 use crate::common::*;
 use mlx5_mkey::inspect::{DeviceContext, Problem, Requests, Severity, WorkRequest};
@@ -31,8 +31,8 @@ enum Verdict {
 
 use Verdict::{Executes, NoRequest, Refuses, RefusesUse};
 
-/// Rows whose verdict depends on facts that no request contains, each with this fact. `inspect` calls none of
-/// them refused.
+/// Rows whose verdict depends on a fact that no request contains, each with this fact. `inspect` calls the
+/// requests of none of these rows refused.
 const UNTOLD: &[(&str, &str)] = &[
     ("AnotherObject", "the device has the TIS or TIR; this one has none"),
     ("IndexOutOfOrder", "the block of the ring at which the request stands"),
@@ -42,7 +42,7 @@ const UNTOLD: &[(&str, &str)] = &[
     ("SegmentIs2Gib", "the longest message of the device"),
 ];
 
-/// Offsets in a UMR.
+/// Offsets in a UMR: the control segment, the mkey context, and the entries.
 const UMR: usize = 16;
 const CONTEXT: usize = 64;
 const ENTRIES: usize = 128;
@@ -60,7 +60,8 @@ struct Bench {
     context: DeviceContext,
 }
 
-/// A request, the mkey that is used after it, and the bytes of this use.
+/// A request, and optionally the mkey that a transfer uses after it, with the length of this transfer in
+/// bytes.
 type Try = (Wqe, Option<(Key, u32)>);
 
 impl Bench {
@@ -101,7 +102,8 @@ impl Bench {
         base.transaction(bits, word, 0, 1024)
     }
 
-    /// Posts a request with its SET_PSVs, and uses its mkey.
+    /// Posts a request, which `fix` changes in the ring, and its SET_PSVs. Then transfers through its mkey.
+    /// Returns the bytes of the request and the verdict of the device.
     fn run(
         &mut self,
         (wqe, used): Try,
@@ -150,7 +152,7 @@ fn forms(name: &str) -> usize {
 }
 
 /// Tries a row in one of its forms. `inspect` must find the row's problem in the request. Returns the
-/// expected verdict and the device's.
+/// expected verdict, and the verdict of the device.
 fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
     let single = DeviceContext { engine: Some(Engine::SingleBlock), ..DeviceContext::UNKNOWN };
     let old =
@@ -193,7 +195,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
     let digest = |fix: Fix, verdict| (Some(b.transaction()), None, Some((b.signed.key, 1028)), fix, verdict);
     let alone = |wqe: Wqe, fix: Fix, verdict| (None, Some(wqe), None, fix, verdict);
     let same: Fix = Box::new(nothing);
-    // One entry takes a padded block of 4. The BSF follows at 192.
+    // The list has one entry, padded to a block of 4. The BSF therefore stands at offset 192.
     const BSF: usize = 192;
     let pointer = |address: u64, octowords: u16, length: u64| {
         let mut config = b.list(64);
@@ -257,7 +259,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "OffsetWithoutFlag" => list(set(UMR + 16, &[0, 0, 0, 1]), Refuses),
         "UmrReserved" => list(set(UMR + 1, &[1]), Refuses),
         "CheckFree" => list(set(UMR, &[0xa0]), Executes),
-        // The request ends with its entries.
+        // The request ends with its entries, without their padding.
         "EntriesNotPadded" => list(
             Box::new(|bytes| {
                 bytes[7] = 9;
@@ -349,10 +351,11 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "EntryTooLong" => list(set(ENTRIES, &[0x80, 0, 0, 1]), Executes),
         "ListTooShort" => list(set(CONTEXT + 31, &[65]), Executes),
         "ListTooLong" => list(set(CONTEXT + 31, &[63]), Executes),
-        // The layout is a list whose first entry has an unusual key.
+        // With a wrong code, the header of the interleaved layout becomes the first entry of a list, whose
+        // key is this code.
         "StridedOpcode" if form == 0 => (Some(b.streams()), None, None, set(ENTRIES + 6, &[5]), Executes),
         "StridedOpcode" => {
-            // An mkey with this key maps the address that the counts of the header form.
+            // An mkey has this key, and maps the address that the counts of the header form.
             bench.host.device.set_numbers(Numbered::Mkey, 5, 5).unwrap();
             let attributes = MkeyAttributes { free: false, ..MkeyAttributes::new(bench.host.pd, 4) };
             let entry = Klm { byte_count: 64.into(), mkey: key.get().into(), address: at.into() };
@@ -477,7 +480,8 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             (Some(config), None, Some((b.both.key, 1024)), same, Executes)
         }
         "SingleUnitEngine" => xts(same, RefusesUse),
-        // The rule applies to each transfer: transfers of parts of the mkey may follow it.
+        // The rule for job sizes applies to each transfer: a transfer of a part of the mkey may satisfy the
+        // rule.
         "JobSize" => {
             let base = Config::new(&b.crypto).access(LW | RR).list(&[(at, 1025, key)]);
             let config = base.crypto(2, 1, [0; 16], b.dek);
@@ -498,7 +502,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at, key)).with(&[0_u8; 16]);
             alone(atomic.with(&segment(at, 8, key)), set(48, &[0; 4]), Executes)
         }
-        // The length is compared with the limit before the bounds of the region.
+        // The device compares the length with the longest message before it checks the bounds of the region.
         "SegmentIs2Gib" => alone(send(), set(16, &[0; 4]), Refuses),
         "InlineOverrun" => {
             let header = InlineHeader { byte_count: (InlineHeader::INLINE | 12).into() };
@@ -540,7 +544,8 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
     Some(bench.compare(name, &bytes, done, verdict))
 }
 
-/// Stores a list of one entry at an allowed address. Returns the address, and the key of this memory.
+/// Stores a list of one entry at an address that a UMR may point to. Returns the address, and the key of this
+/// memory.
 fn bench_list(bench: &mut Bench) -> (u64, Key) {
     let (at, key) = bench.host.region(8192, Access::ALL);
     let list = at.next_multiple_of(UmrControlSegment::POINTER_ALIGNMENT);

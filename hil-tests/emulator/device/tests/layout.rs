@@ -44,7 +44,7 @@ fn r39_list_of_64_and_4096_bytes() {
     assert_eq!(host.read_from(mkey.key, 60, 100), data[60..160]);
     host.good(B);
     assert_eq!(host.send_from(mkey.key, 0, 4160), data);
-    // The write ends one byte past the end.
+    // This write ends one byte past the end of the mkey.
     host.write_into(mkey.key, 4160, &[1]);
     assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
     assert_eq!(host.device.take_events(), [Event::QpAccess(host.q[A].qpn)]);
@@ -155,7 +155,7 @@ fn r32_r48_keys_that_are_not_good() {
         let seen = host.bad(A);
         assert_eq!((seen.syndrome(), seen.why()), (Syndrome::LOCAL_PROTECTION, why));
         host.recover();
-        // The same key stands under a valid one.
+        // The same bad key stands under a valid key.
         host.configure(Config::new(&mkey).access(LW).list(&[(at, 8, bad)]));
         host.send_from(mkey.key, 0, 8);
         assert_eq!(host.bad(A).syndrome(), Syndrome::LOCAL_PROTECTION);
@@ -187,7 +187,7 @@ fn keys_under_keys_end_at_a_depth() {
         }
         inner = (0, mkey.key);
     }
-    // The walk over a key under itself ends, too.
+    // An mkey whose list contains its own key is refused, too.
     let mkey = host.mkey(false, false);
     host.configure(Config::new(&mkey).access(LW).list(&[(0, 128, mkey.key)]));
     host.send_from(mkey.key, 0, 128);
@@ -204,7 +204,7 @@ fn inner_keys_give_the_peer_rights_where_the_device_asks() {
         let (at, key) = host.region(64, inner);
         let mkey = host.mkey(false, false);
         host.configure(Config::new(&mkey).access(LW | RR | RW).list(&[(at, 64, key)]));
-        // The owner needs no additional rights.
+        // The owner needs no remote rights to the region.
         host.send_from(mkey.key, 0, 64);
         host.good(A);
         host.write_into(mkey.key, 0, &[1; 64]);
@@ -420,7 +420,7 @@ fn a_bind_gives_a_window_its_own_start() {
         Wqe::new(Opcode::UMR, window.key.get()).with(&control).with(&context).with(&klm).with(&[0u8; 48][..])
     };
     let key = Key::new(window.key.index(), 0x5a);
-    // A window of type 2 is bound to the queue pair. Bit 5 requires a free key.
+    // A window of type 2 is bound to the queue pair. Bit 5 of the flags requires a free key.
     host.post(A, bind(0xb0, qpn));
     host.ring(A);
     host.good(A);
@@ -431,7 +431,8 @@ fn a_bind_gives_a_window_its_own_start() {
         assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
         host.recover();
     }
-    // The key is not free any more. The other queue pair may neither use nor invalidate it.
+    // The key is in use now, so a second binding is refused. The other queue pair may neither use nor
+    // invalidate the key.
     host.post(A, bind(0xb0, qpn));
     host.ring(A);
     assert_eq!(host.bad(A).syndrome(), Syndrome::MW_BIND);
@@ -492,8 +493,8 @@ fn umrs_that_do_not_fit_change_nothing() {
     }
 }
 
-/// An interleaved layout gives the bytes of a cycle twice, and the entries decide. Entries behind the
-/// requested bytes are not checked.
+/// The header of an interleaved layout counts the bytes of a cycle, and the lengths of the entries do so too.
+/// The entries decide. Entries behind the requested bytes are not checked.
 #[test]
 fn cycles_are_as_long_as_their_entries() {
     let mut host = Host::new();
@@ -550,7 +551,7 @@ fn a_device_has_a_longest_message() {
             }
         }
     }
-    // The message comes from a peer with a higher limit.
+    // A peer with a higher limit sends the message.
     let b = host.q[B].qpn;
     for (sequence, length) in [(0, LONGEST), (1, LONGEST + 1)] {
         let data = std::sync::Arc::new(vec![1; length as usize]);

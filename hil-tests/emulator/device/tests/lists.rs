@@ -14,7 +14,7 @@ use mlx5_softdev::*;
 const LISTS: usize = 128;
 const FLAGS: usize = 16;
 
-/// Moves the lists of a UMR to this address, and puts a pointer into the UMR.
+/// Returns the UMR with a pointer to its lists, and stores the lists at this address.
 fn by_pointer(host: &mut Host, Wqe(mut bytes): Wqe, address: u64, key: Key) -> Wqe {
     let lists = bytes.split_off(LISTS);
     host.put(address, &lists);
@@ -45,7 +45,7 @@ fn a_list_in_memory_is_as_long_as_the_mkey_has_room_for() {
     let umr = by_pointer(&mut host, Config::new(&mkey).access(RR | RW | LW).list(&entries).umr(), list, lkey);
     host.post(A, umr);
     assert_eq!(host.send_from(key, 0, 6993), space);
-    // Later changes of this memory do not change the mkey.
+    // Later changes of the list in memory do not change the mkey.
     host.put(list, &[0xff; 16000]);
     assert_eq!(host.read_from(key, 3000, 100), space[3000..3100]);
     // The list has more entries than the mkey has room for.
@@ -106,7 +106,7 @@ fn lists_that_cannot_be_read_are_refused() {
         host.recover();
     }
     let umr = by_pointer(&mut host, umr(), list + 2048, lkey);
-    // The request has one octoword too much.
+    // The request has one surplus octoword.
     host.post(A, umr.clone().with(&[0_u8; 16]));
     host.ring(A);
     assert_eq!(host.bad(A).syndrome(), Syndrome::LOCAL_QP_OPERATION);

@@ -20,7 +20,7 @@ fn mkeys(host: &mut Host) -> [Key; 2] {
     })
 }
 
-/// Returns a UMR that writes entries from `first` on, and the length.
+/// Returns a UMR that writes entries from number `first` on, and the length of the mkey.
 fn part(key: Key, first: u64, length: u64, entries: &[(u64, u32, Key)]) -> Wqe {
     let octowords = entries.len().next_multiple_of(4);
     let control = UmrControlSegment {
@@ -57,7 +57,7 @@ fn entries_have_numbers_of_more_than_16_bits() {
     let (at, region) = host.filled(&data);
     let [equal, _] = mkeys(&mut host);
     let entry = |place: u64| (at + place * 9, 0, region);
-    // Entries of one length are found by their number. Earlier entries may be missing.
+    // The device finds entries of one length by their number, also if earlier entries are missing.
     for (first, count, salt) in [(0x1_0000, 4, 0), (0x1_0004, 3, 7), (0xfffc, 8, 30), (69_996, 4, 11)] {
         let entries: Vec<_> = (0..count).map(|number| entry(number + salt)).collect();
         host.post(A, part(equal, first, (first + count) * 64, &entries));
@@ -66,7 +66,7 @@ fn entries_have_numbers_of_more_than_16_bits() {
         assert_eq!(host.send_from(equal, first * 64, count as u32 * 64), expected, "{first}");
     }
     while host.poll_send(A).is_some() {}
-    // An offset of only the low 16 bits names another entry.
+    // The low 16 bits of the offset alone name another entry, number 0.
     host.post(A, part(equal, 0, 64, &[entry(50)]));
     assert_eq!(host.send_from(equal, 0, 64), data[450..514]);
 }

@@ -33,7 +33,7 @@ const fn dek(pd: u32) -> DekAttributes<'static> {
 #[test]
 fn a_domain_is_in_use_by_each_kind_of_object() {
     let mut host = Host::new();
-    // Another domain has one object of each kind.
+    // The host's domain has one object of each kind, and the new domain has none yet.
     host.mkey(true, true);
     host.dek(&XTS_KEY);
     host.device.create_srq(srq(host.pd)).unwrap();
@@ -61,7 +61,7 @@ fn what_was_destroyed_is_not_there_any_more() {
     assert!(host.device.query_psv(psv).is_err());
 }
 
-/// The number of a destroyed object is reused as late as possible, or at once.
+/// The number of a destroyed object is reused as late as possible, or at once after `reuse_numbers`.
 #[test]
 fn numbers_are_used_again_late_or_at_once() {
     let mut host = Host::new();
@@ -142,7 +142,7 @@ fn completion_queues_have_their_sizes() {
     }
 }
 
-/// `doorbell_at` brings the send counter. The device does not read the doorbell record.
+/// `doorbell_at` gets the send counter from its caller. The device does not read the doorbell record.
 #[test]
 fn a_doorbell_may_bring_its_counter() {
     let mut host = Host::new();

@@ -22,7 +22,7 @@ impl Two {
         Self { one, two }
     }
 
-    /// Posts a send of `byte` and rings the doorbell.
+    /// Posts a SEND of 16 bytes, all `byte`, and rings the doorbell. Returns the counter of the request.
     fn send(&mut self, byte: u8) -> u16 {
         let (at, key) = self.one.filled(&[byte; 16]);
         let counter = self.one.post(A, send(Opcode::SEND, 0, &[segment(at, 16, key)]));
@@ -45,7 +45,7 @@ impl Two {
         count
     }
 
-    /// Delivers the answers. Returns their number.
+    /// Delivers the answers from the second device to the first. Returns their number.
     fn back(&mut self) -> usize {
         let messages: Vec<_> = std::iter::from_fn(|| self.two.device.take_message()).collect();
         let count = messages.len();
@@ -108,13 +108,13 @@ fn what_follows_a_request_without_a_receive_is_sent_again_with_it() {
     let first = pair.receive();
     let counters = [pair.send(1), pair.send(2), pair.send(3)];
     assert_eq!(pair.there(), 3);
-    // A receive is posted in between. The third request must not take it before the second request.
+    // Receives are posted in between. The third request must not take one before the second request does.
     let rest = [pair.receive(), pair.receive()];
     // The third request has no answer.
     assert_eq!(pair.back(), 2);
     assert_eq!(pair.one.good(A).counter(), counters[0]);
     assert_eq!(pair.there(), 0, "it waits for the timer");
-    // No further request is sent before.
+    // Before the timer, no further request is sent.
     pair.send(4);
     assert_eq!(pair.there(), 0);
     pair.one.device.run();
@@ -218,7 +218,7 @@ fn answers_to_another_question_fail_the_request() {
     }
 }
 
-/// Requests have sequence numbers. A reset changes their upper bits.
+/// The sequence numbers of requests count up. A reset changes their upper bits.
 #[test]
 fn requests_have_numbers_one_after_the_other() {
     let mut one = Two::new().one;
@@ -254,7 +254,7 @@ fn draining_waits_for_all_answers() {
     }
 }
 
-/// After `set_drain_sigerr`, no request is sent behind the one with a wrong signature.
+/// After `set_drain_sigerr`, no request is sent behind a request with a signature error.
 #[test]
 fn a_signature_error_stops_the_send_queue_once_it_is_told_to() {
     for drain in [false, true] {
@@ -283,8 +283,8 @@ fn a_signature_error_stops_the_send_queue_once_it_is_told_to() {
     }
 }
 
-/// The data is gathered when the error is found and when the request is sent, but not at the answers in
-/// between.
+/// The data of a request with a signature error is gathered when the error is found and when the request is
+/// sent, but not at the answers in between.
 #[test]
 fn what_has_an_error_to_report_is_gathered_twice_at_most() {
     const BYTES: u32 = 512 + 8;
@@ -343,7 +343,7 @@ fn answers_of_before_a_reset_are_nobodys() {
     pair.one.post(A, read());
     pair.one.ring(A);
     pair.there();
-    // The answer has not arrived yet.
+    // The queue pair is reset before the answer to its request arrives.
     pair.one.recover();
     pair.one.post(A, read());
     pair.one.ring(A);

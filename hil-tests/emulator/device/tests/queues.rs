@@ -22,7 +22,7 @@ fn r175_requests_wrap_at_every_slot() {
         }
         host.ring(A);
         let mkey = host.mkey(true, true);
-        // 5 blocks of UMR, 1 of SET_PSV, 1 of SEND.
+        // The requests are a UMR of 5 blocks, a SET_PSV and a SEND of 1 block each.
         host.configure(
             Config::new(&mkey)
                 .access(LW)
@@ -80,7 +80,7 @@ fn a_completion_comes_behind_the_nops_that_follow() {
     let mut host = Host::new();
     host.post(A, nop());
     host.post(A, nop().silent());
-    // A longer NOP, and more NOPs than the device reads ahead.
+    // A NOP of several blocks follows, then more NOPs than the device reads ahead.
     host.post(A, Wqe(nop().silent().0.into_iter().chain([0; 112]).collect()));
     for _ in 0..58 {
         host.post(A, nop().silent());
@@ -107,7 +107,7 @@ fn a_completion_comes_behind_the_nops_that_follow() {
     assert_eq!(device.cq_producer(send_cqn), Ok(1));
 }
 
-/// A queue that was told to stop stands before the NOPs. Software may change them then.
+/// A send queue that drains stops before the NOPs behind its last request, so that software may change them.
 #[test]
 fn a_drained_queue_passes_no_nops() {
     let mut host = Host::new();
@@ -195,14 +195,14 @@ fn a_run_looks_at_queues_with_work_only() {
     assert!(host.poll_recv(B).is_none());
     host.device.run();
     assert_eq!(host.poll_recv(B).unwrap().syndrome(), Syndrome::FLUSHED);
-    // Afterwards the queue pair is as good as new.
+    // After a reset, the queue pair is no longer failed.
     host.device.modify(host.q[B].qpn, QpState::Reset).unwrap();
     let before = host.device.memory().read.get();
     host.device.run();
     assert_eq!(host.device.memory().read.get(), before, "a reset queue pair has no work");
 }
 
-/// Malformed requests are flushed as others are.
+/// In the error state, malformed requests are flushed as all others.
 #[test]
 fn malformed_requests_are_flushed() {
     let mut host = Host::new();
@@ -214,7 +214,8 @@ fn malformed_requests_are_flushed() {
     assert_eq!((seen.syndrome(), seen.vendor(), seen.counter()), (Syndrome::FLUSHED, 0xf9, counter));
 }
 
-/// An outstanding request is flushed too, since its peer may never answer.
+/// A command that puts a queue pair into an error state also flushes outstanding requests, since the peer may
+/// never answer them.
 #[test]
 fn an_error_by_command_flushes_what_waits() {
     for state in [QpState::Error, QpState::SendQueueError] {
@@ -231,7 +232,7 @@ fn an_error_by_command_flushes_what_waits() {
     }
 }
 
-/// Commands change the number of repetitions and the first block.
+/// The number of repetitions and the first block of the send queue can be set.
 #[test]
 fn a_queue_pair_is_told_how_often_to_repeat_and_where_to_begin() {
     let mut host = Host::new();
@@ -397,7 +398,7 @@ fn a_queue_pair_without_a_receive_queue() {
     assert_eq!((view.hw_rq_counter, host.poll_send(B).is_none()), (0, true), "nothing to flush");
 }
 
-/// The named queues must exist, and receives need a completion queue.
+/// The completion queues that a new queue pair names must exist, and its receives need one.
 #[test]
 fn a_queue_pair_of_queues_that_are_not_there_is_refused() {
     let mut host = Host::new();

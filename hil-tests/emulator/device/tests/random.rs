@@ -35,7 +35,8 @@ fn region_address(host: &Host) -> u64 {
     (1..64).map(|page| BASE + page * 4096).find(|at| host.get(*at, 8192) == probe).expect("the region")
 }
 
-/// Runs the requests in the rings, several times, and leaves the device usable.
+/// Rings both doorbells and runs the device several times. Then puts the queue pairs into the error state,
+/// and takes their events.
 fn survive(host: &mut Host) {
     for at in [A, B] {
         let _ = host.device.doorbell(host.q[at].qpn);
@@ -124,7 +125,8 @@ proptest! {
     ) {
         let (mut host, keys) = world();
         let at = region_address(&host);
-        // The begin of each BSF is valid, and PSVs, DEK and regions exist. All other bytes are random.
+        // The beginning of each BSF is valid, and the named PSVs, DEK and regions exist. All other bytes are
+        // random.
         let region = keys[0];
         let mkey = host.mkey(true, true);
         let list = Config::new(&mkey).access(LW | RR | RW).list(&[(at, 8192, region)]);
@@ -196,7 +198,8 @@ fn a_ring_that_rings_its_own_doorbell_ends() {
     let sq = host.q[A].attributes.sq;
     let rkey = host.device.register(host.pd, record, 8, Access::ALL).unwrap();
     let source = host.device.register(host.pd, sq, 64, Access::ALL).unwrap();
-    // The write copies word 0 of its own block to the send counter, so that far more blocks are rung.
+    // The RDMA WRITE copies word 0 of its own block to the send counter in the doorbell record, so that far
+    // more blocks are rung.
     host.post(A, rdma(Opcode::RDMA_WRITE, 0, record + 4, rkey, &[segment(sq, 4, source)]));
     host.ring(A);
     survive(&mut host);

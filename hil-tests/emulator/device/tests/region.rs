@@ -5,7 +5,7 @@ use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::*;
 
-/// Writes 8 bytes to `address` of a key, and returns the reason if that fails.
+/// Writes 8 bytes to `address` of a key, and returns the kind of refusal if the write fails.
 fn write(host: &mut Host, address: u64, key: Key) -> Option<Refusal> {
     let (from, source) = host.filled(&[9; 8]);
     host.post(B, rdma(Opcode::RDMA_WRITE, 0, address, key, &[segment(from, 8, source)]));
@@ -35,7 +35,7 @@ fn a_region_keeps_its_key_and_what_is_not_changed() {
     assert!(write(&mut host, at, key).is_some(), "the address of before");
     assert!(write(&mut host, 0x5009, key).is_some(), "past the end");
     assert_eq!((write(&mut host, 0x5008, key), host.get(other, 16)), (None, [[0; 8], [9; 8]].concat()));
-    // In another domain, this queue pair cannot use the region.
+    // When the region is in another domain, this queue pair cannot use it.
     let pd = host.device.alloc_pd().unwrap();
     change(&mut host, RegionChange { pd: Some(pd), ..RegionChange::default() }).unwrap();
     assert!(write(&mut host, 0x5000, key).is_some());

@@ -17,7 +17,7 @@ const FAIL_IF_FREE: u8 = 2 << 5;
 const FAIL_IF_USED: u8 = 1 << 5;
 const OFFSET: u8 = 1 << 4;
 
-/// Bits of the mask.
+/// Bits of the mkey mask of a UMR.
 const LEN: u64 = 1 << 0;
 const PAGE_SIZE: u64 = 1 << 1;
 const START: u64 = 1 << 6;
@@ -31,20 +31,20 @@ const ENABLE: u64 = LEN | PAGE_SIZE | START | PD | TAG | RIGHTS | FREE;
 const READ: u64 = 1;
 const WRITE: u64 = 2;
 const TAGGED: u8 = 0x5a;
-/// First address of the region: inside of a page of 4 KiB or 8 KiB.
+/// First address of the region. With pages of 4 KiB and of 8 KiB, this address is inside a page.
 const FIRST: u64 = 0x7000_0000_0f00;
 
-/// The queue pair that the driver posts its UMRs to, in the place of host queue A. Host queue B becomes
-/// connected to itself.
+/// A driver with its queue pair for UMRs, which takes the place of the host's queue pair A. A queue pair of a
+/// user takes the place of B.
 struct Driver {
     setup: Setup,
-    /// The domain of the driver's free regions, and that of a user.
+    /// The protection domain of the driver's free regions, and the domain of a user.
     own: u32,
     user: u32,
     queue: Queue,
     /// A queue pair of the user, connected to itself.
     loopback: Queue,
-    /// A key of all memory by its bus addresses, in the driver's domain.
+    /// A key over all memory by its bus addresses, in the driver's domain.
     local: Key,
 }
 
@@ -73,7 +73,8 @@ impl Driver {
         &mut self.setup.host
     }
 
-    /// Returns CREATE_MKEY of a free key, with room for `octowords` and pages of 4 KiB.
+    /// Returns CREATE_MKEY of a free key for pages of 4 KiB, with room for `octowords` octowords of page
+    /// entries.
     fn free_key(&self, octowords: u32) -> Words {
         umr_mkey(self.own, 0x40, 0x84 | 1, 0, 0).u32(MKC + 0x34, octowords).u8(MKC + 0x3b, 12)
     }
@@ -96,7 +97,7 @@ impl Driver {
         }
     }
 
-    /// Executes a UMR of the driver's queue. `Err` is the kind of refusal.
+    /// Executes a UMR on the driver's queue pair. `Err` is the kind of refusal.
     fn umr(&mut self, wqe: Wqe) -> Result<(), Refusal> {
         let seen = {
             self.host().post(A, wqe);
@@ -116,7 +117,7 @@ impl Driver {
         Err(why)
     }
 
-    /// Writes 8 bytes to an address of a key, by the user's queue. Returns the outcome of the request.
+    /// Writes 8 bytes to an address of a key, on the user's queue pair. `Err` is the syndrome of the request.
     fn write(&mut self, key: Key, at: u64) -> Result<(), Syndrome> {
         let host = self.host();
         let source = host.alloc(4096);
@@ -127,7 +128,8 @@ impl Driver {
         self.outcome()
     }
 
-    /// Reads 8 bytes from an address of a key.
+    /// Reads 8 bytes from an address of a key, on the user's queue pair. `Err` is the syndrome of the
+    /// request.
     fn read(&mut self, key: Key, at: u64) -> Result<(), Syndrome> {
         let host = self.host();
         let target = host.alloc(4096);
@@ -165,7 +167,7 @@ fn umr(key: Key, flags: u8, octowords: u16, mask: u64, context: MkeyContext) -> 
     Wqe::new(Opcode::UMR, key.get()).with(&control).with(&context)
 }
 
-/// Adds the entries of two pages.
+/// Adds an octoword with the entries of two pages to a request.
 fn pair(wqe: Wqe, one: u64, two: u64) -> Wqe {
     let bytes = [one.to_be_bytes(), two.to_be_bytes()].concat();
     let octoword: [u8; 16] = bytes.try_into().unwrap();
@@ -176,13 +178,13 @@ fn tagged(key: Key) -> Key {
     Key::new(key.index(), TAGGED)
 }
 
-/// Entries in the request, then in memory, then from an offset on; each padded to blocks of 64 bytes.
+/// A UMR fills a region with page entries that the request contains. They are padded to a block of 64 bytes.
 #[test]
 fn a_region_is_filled_by_umrs() {
     let mut driver = Driver::new();
     let pages = driver.host().alloc(8 << 12);
     let page = |number: u64| (pages + (number << 12)) | READ | WRITE;
-    // Two octowords have room for 4 pages. The padding of the block needs none.
+    // Two octowords have room for 4 page entries. The padding of the block needs no room.
     let key = driver.created(2);
     assert_eq!(driver.write(key, FIRST), Err(Syndrome::REMOTE_ACCESS), "free");
     let context = driver.context(12, 0x2000);
@@ -216,7 +218,8 @@ fn entries_come_from_memory_and_from_an_offset_on() {
         mkey: driver.local.get().into(),
         address: list.into(),
     };
-    // As mlx5_ib does with long lists: the first request enables nothing, the last one has an offset.
+    // mlx5_ib writes a long list by several requests. The first request leaves the region free. The last one
+    // has an offset, and enables the region.
     put(&mut driver, &[0, 1, 2, 3, 4, 5, 6, 7].map(page));
     let wqe = umr(key, FAIL_IF_USED, 4, 0, MkeyContext::default()).with(&pointer(&driver));
     assert_eq!(driver.umr(wqe), Ok(()));
@@ -232,7 +235,7 @@ fn entries_come_from_memory_and_from_an_offset_on() {
     let with_offset = |control: &UmrControlSegment, driver: &Driver| {
         Wqe::new(Opcode::UMR, key.get()).with(control).with(&context).with(&pointer(driver))
     };
-    // Entry 8 begins no block; there is no room from entry 16 on.
+    // Octoword 3 begins no block of 64 bytes. From octoword 8 on, the mkey has no room.
     for (octowords, why) in [(3_u16, Refusal::UmrUnsupported), (8, Refusal::UmrRoom)] {
         let wrong = UmrControlSegment { bsf_octowords: octowords.into(), ..control };
         let wqe = with_offset(&wrong, &driver);
@@ -247,8 +250,8 @@ fn entries_come_from_memory_and_from_an_offset_on() {
     }
 }
 
-/// A page without rights cannot be accessed, whatever the rights of the key. Rights of keys that a command
-/// fills are in the entries only with `pg_access`.
+/// A page without rights cannot be accessed, whatever the rights of the key. If a command contains the page
+/// entries, they contain rights only with `pg_access`.
 #[test]
 fn rights_are_those_of_the_key_and_of_the_page() {
     let mut driver = Driver::new();
@@ -266,7 +269,7 @@ fn rights_are_those_of_the_key_and_of_the_page() {
         let at = 0x10000 + (page << 12);
         assert_eq!((driver.read(key, at), driver.write(key, at)), (reads, writes), "page {page}");
     }
-    // The key's own rights change without its pages: REREG_MR.
+    // REREG_MR changes the rights of the key and not its pages.
     let context = MkeyContext { access: RR | 0x04, ..context };
     assert_eq!(driver.umr(umr(key, INLINE | FAIL_IF_FREE, 0, PD | RIGHTS, context)), Ok(()));
     assert_eq!((driver.read(key, 0x13000), driver.write(key, 0x13000)), (Ok(()), refused));
@@ -279,7 +282,7 @@ fn rights_are_those_of_the_key_and_of_the_page() {
     }
 }
 
-/// The page size is that of the last UMR.
+/// A region has the page size that the last UMR has written.
 #[test]
 fn pages_have_the_size_of_the_context() {
     let mut driver = Driver::new();
@@ -294,7 +297,7 @@ fn pages_have_the_size_of_the_context() {
     assert_eq!(driver.host().get(pages + 0x5f00, 8), [9; 8]);
     assert_eq!(driver.write(key, FIRST + 0x1100), Ok(()));
     assert_eq!(driver.host().get(pages, 8), [9; 8]);
-    // Only the size changes: the second page begins 4 KiB further on.
+    // A UMR changes only the page size: the second page then begins 256 bytes behind the start of the region.
     let context = driver.context(12, 0x3000);
     assert_eq!(driver.umr(umr(key, INLINE, 0, PAGE_SIZE, context)), Ok(()));
     driver.host().put(pages, &[0; 8]);
@@ -302,8 +305,8 @@ fn pages_have_the_size_of_the_context() {
     assert_eq!(driver.host().get(pages, 8), [9; 8]);
 }
 
-/// The driver's queue pair changes keys of all domains. A user's queue pair changes those of its own only,
-/// and moves none. A domain whose regions were revoked can be freed.
+/// The driver's queue pair changes keys of all domains. A user's queue pair changes only keys of its own
+/// domain, and moves no key to another domain. A domain whose regions were revoked can be freed.
 #[test]
 fn a_revoked_region_leaves_the_domain_of_its_user() {
     let mut driver = Driver::new();
@@ -317,7 +320,7 @@ fn a_revoked_region_leaves_the_domain_of_its_user() {
     assert_eq!(driver.umr(enable(context)), Err(Refusal::UmrCheck), "in use");
     let dealloc = Words::new(0x801, 16).u24(9, driver.user);
     let destroy = named(0x501, driver.loopback.qpn);
-    // The user moves its region into the domain of another: refused.
+    // A request of the user to move the region into another domain is refused.
     let other = MkeyContext { flags_pd: FlagsPd::new().with_pd(driver.own).into_bits().into(), ..context };
     let host = driver.host();
     host.post(B, umr(tagged(key), INLINE, 0, PD, other));
@@ -325,7 +328,7 @@ fn a_revoked_region_leaves_the_domain_of_its_user() {
     let revoke = umr(key, INLINE, 0, PD | FREE, MkeyContext { free: 0x40, ..other });
     assert_eq!(driver.umr(revoke), Ok(()));
     assert_eq!(driver.write(tagged(key), FIRST), Err(Syndrome::REMOTE_ACCESS), "revoked");
-    // The user uses no region any more but those of this test, and no queue pair.
+    // All regions in the user's domain are destroyed. Its queue pair still uses the domain.
     let user = driver.user;
     for index in 0x10..0x200 {
         let index = MkeyIndex::from_low_bits(index);
@@ -339,8 +342,8 @@ fn a_revoked_region_leaves_the_domain_of_its_user() {
     driver.setup.good(dealloc);
 }
 
-/// A fast registration: the user's queue pair fills a key of its own domain, reads with it, and invalidates
-/// it.
+/// In a fast registration, the user's queue pair fills a key of its own domain, reads with this key, and
+/// invalidates it.
 #[test]
 fn a_user_registers_by_its_own_queue_pair() {
     const FAST: u64 = LEN | PAGE_SIZE | START | 1 << 8 | TAG | 0b1111 << 18 | 1 << 23 | FREE;
@@ -358,13 +361,13 @@ fn a_user_registers_by_its_own_queue_pair() {
         .post(B, umr(tagged(key), INLINE, 0, FREE, MkeyContext { free: 0x40, ..Default::default() }));
     assert_eq!(driver.outcome(), Ok(()));
     assert_eq!(driver.read(tagged(key), FIRST), Err(Syndrome::REMOTE_ACCESS));
-    // A key of another domain is none of the user's.
+    // The user's queue pair cannot fill a key of another domain.
     let foreign = driver.created(4);
     driver.host().post(B, pair(umr(foreign, INLINE, 1, FAST, context), page | 3, 0));
     assert!(driver.outcome().is_err());
 }
 
-/// The driver's queue pair executes UMRs and nothing else. A free key is filled by UMRs, or there is none.
+/// The driver's queue pair executes UMRs, and refuses an RDMA WRITE. A free key needs `umr_en`.
 #[test]
 fn the_drivers_queue_pair_is_for_umrs_alone() {
     let mut driver = Driver::new();

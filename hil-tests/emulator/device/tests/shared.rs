@@ -9,7 +9,8 @@ use mlx5_softdev::*;
 const SLOTS: u16 = 8;
 const STRIDE: u64 = 64;
 
-/// Both queue pairs take receives from one queue. The test links its free slots as software does.
+/// Both queue pairs take receives from one shared queue. The test links the free slots of this queue as
+/// software does.
 struct Shared {
     host: Host,
     attributes: SrqAttributes,
@@ -20,7 +21,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Links the slots in this order. `order` contains each slot once.
+    /// Returns a host with a shared receive queue whose slots are linked in this order. `order` contains each
+    /// slot once.
     fn new(order: [u16; SLOTS as usize]) -> Self {
         Self::of(Topology::LinkedList, order)
     }
@@ -108,7 +110,8 @@ fn receives_of_a_cyclic_queue_are_taken_in_order_and_counted() {
     for count in 0..3 * SLOTS {
         let slot = shared.post(&[segment(to, 16, key)]);
         assert_eq!(slot, count % SLOTS);
-        // The test has followed this link already. The device must ignore it.
+        // The test has already used the link of this slot. The device must ignore the link, so it may be
+        // invalid.
         shared.link(slot, 0x1234);
         shared.send(A, count as u8 + 1);
         shared.host.good(A);
@@ -189,8 +192,8 @@ fn buffers_are_in_the_domain_of_the_shared_queue() {
     assert_eq!(shared.host.device.dealloc_pd(shared.host.pd), Err(Error::InUse));
 }
 
-/// Shared receives stay when a queue pair is in error. An event reports that this queue pair takes no more of
-/// them.
+/// Shared receives stay when a queue pair is in error. An event reports that this queue pair takes no more
+/// shared receives.
 #[test]
 fn shared_receives_outlive_an_error() {
     let mut shared = Shared::new(STRAIGHT);
@@ -227,11 +230,11 @@ fn a_list_that_leads_nowhere_fails_the_queue() {
     shared.host.good(A);
     shared.send(A, 2);
     assert_eq!(shared.host.device.take_events(), [Event::SrqFatal(shared.srq)]);
-    // Senders wait as without receives, and the other queues of the device go on.
+    // Senders wait as if no receive was posted. Further runs raise no event.
     assert!(shared.host.poll_send(A).is_none() && shared.host.device.is_waiting());
     shared.host.device.run();
     assert_eq!(shared.host.device.take_events(), []);
-    // A count that exceeds the slots means no receive.
+    // A doorbell record that counts more receives than the queue has slots stands for no receive.
     let mut shared = Shared::new(STRAIGHT);
     shared.host.put(shared.attributes.doorbell_record, &100_u32.to_be_bytes());
     shared.send(A, 1);

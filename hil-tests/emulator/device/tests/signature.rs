@@ -9,7 +9,7 @@ use mlx5_softdev::*;
 
 const T10: Sig = Sig::t10(0x1234, 100);
 
-/// Returns a configured mkey over `memory`.
+/// Returns the address of a copy of `memory`, and an mkey over it with these signatures and masks.
 fn signed(host: &mut Host, memory: &[u8], mem: Sig, wire: Sig, check: u8, copy: Option<u8>) -> (u64, Mkey) {
     let mkey = host.mkey(true, false);
     let (at, key) = host.filled(memory);
@@ -20,8 +20,8 @@ fn signed(host: &mut Host, memory: &[u8], mem: Sig, wire: Sig, check: u8, copy: 
     (at, mkey)
 }
 
-/// Reads the mkey's wire bytes as requester and as responder: both are equal. Returns the bytes, and the
-/// errors of the first transfer.
+/// Reads the mkey's wire bytes as requester and as responder, and checks that both are equal. Returns the
+/// bytes, and the signature errors of the first transfer.
 fn out(host: &mut Host, mkey: &Mkey, length: usize) -> (Vec<u8>, Vec<SignatureErrorCqe>) {
     let wire = host.send_from(mkey.key, 0, length as u32);
     let errors = host.signature_errors();
@@ -123,7 +123,7 @@ fn all_block_sizes_and_checksum_guards() {
     }
 }
 
-/// Returns the fields of a SIG_ERR: domain, syndrome, expected, actual, offset, mkey.
+/// Returns the fields of a signature error: domain, syndrome, expected and actual signature, offset, mkey.
 fn words(error: &SignatureErrorCqe) -> (u8, u16, u64, u64, u64, u32) {
     let join = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
     (
@@ -185,10 +185,10 @@ fn m11_priority_in_a_block() {
     }
 }
 
-/// Returns whether flipping signature byte `byte` is reported under `mask`.
+/// Returns whether the device reports a flipped bit in byte `byte` of a signature, with check mask `mask`.
 fn noticed(faults: bool, sig: Sig, input_is_memory: bool, byte: usize, mask: u8) -> bool {
     let mut host = Host::with_faults(|f| f.check_mask_ignored = faults);
-    // The device produces a valid block first.
+    // The device first produces a valid block.
     let data = pattern(512, 9);
     let (_, maker) = signed(&mut host, &data, Sig::None, sig, 0xff, None);
     let length = if matches!(sig, Sig::Crc { base: 0x20 | 0x40, .. }) { 516 } else { 520 };
@@ -231,13 +231,13 @@ fn r78_bits_that_no_byte_has_are_ignored() {
     }
 }
 
-/// The copy test of DEVICE.md, "Check mask and copy mask": the memory domain has application tag 0078, the
-/// wire domain 5600, and one byte is copied.
+/// Runs the copy test of DEVICE.md, "Check mask and copy mask": the memory domain has application tag 0078,
+/// the wire domain 5600, and the copy mask selects the byte 56. Returns the signature in memory, and the
+/// number of signature errors.
 fn copied(faults: bool) -> (Vec<u8>, usize) {
     let mut host = Host::with_faults(|f| f.copy_mask_ignored = faults);
     let data = [0xa5; 512];
-    // The input domain is the wire, with application tag 5600. Mask bit 0x20 copies one of its bytes. The tag
-    // of the memory domain is 0078.
+    // The input domain is the wire. Mask bit 0x20 copies the first byte of its application tag.
     let wire = with_pi(&data, 0x5600, 0x64);
     let mem = Sig::t10(0x0078, 0x64);
     let (at, mkey) = signed(&mut host, &[0; 520], mem, Sig::t10(0x5600, 0x64), 0xff, Some(0xcf | 0x20));
@@ -250,7 +250,8 @@ fn r87_copied_bytes_are_taken_and_others_computed() {
     let (stored, errors) = copied(false);
     assert_eq!((&stored[..], errors), (&[0x9e, 0xc6, 0x56, 0x78, 0, 0, 0, 0x64][..], 0));
     assert_eq!(copied(true).0[2..4], [0x00, 0x78]);
-    // A copied tag is kept although it is wrong and unchecked. A tag outside of the copy mask is generated.
+    // The application tag of the input is wrong, and not checked. A copied tag stays wrong. A tag outside of
+    // the copy mask is generated.
     for (copy, app) in [(0xff, [0xde, 0xad]), (0xcf, [0x12, 0x34])] {
         let mut host = Host::new();
         let mut memory = with_pi(&[0x5a; 512], 0x1234, 100);
@@ -339,8 +340,8 @@ fn r186_partial_blocks() {
     assert_eq!(host.bad(A).why(), Refusal::PartialBlock);
 }
 
-/// Runs two transfers with errors in two blocks, recovers, and runs a third. Returns the reported offsets of
-/// each transfer.
+/// Runs two transfers with signature errors in two blocks each, recovers, and runs a third transfer. Returns
+/// the offsets that each transfer reports.
 fn life(faults: impl Fn(&mut Faults)) -> Vec<Vec<u64>> {
     let mut host = Host::with_faults(faults);
     let mut memory = with_pi(&pattern(1536, 7), 0x1234, 100);
@@ -352,7 +353,7 @@ fn life(faults: impl Fn(&mut Faults)) -> Vec<Vec<u64>> {
         host.signature_errors().iter().map(|error| error.offset.get()).collect::<Vec<_>>()
     };
     let mut seen = vec![offsets(&mut host, mkey.key), offsets(&mut host, mkey.key)];
-    // The recovery reads the error, flips the count and sets the PSV again.
+    // The recovery flips the error count of the mkey and sets the PSV again.
     mkey.errors = !mkey.errors;
     host.configure(Config::new(&mkey).signature(T10, Sig::None, 0xff));
     host.put(at + 3, &[memory[3] ^ 1]);
@@ -380,7 +381,7 @@ fn r180_count_and_psv_are_both_needed() {
     host.post(A, set_psv(mkey.memory_psv, 0x1234 << 32 | 100));
     host.send_from(mkey.key, 0, 512);
     assert!(host.signature_errors().is_empty());
-    // The recovery flips only the count.
+    // The recovery flips only the error count of the mkey.
     let (_, mut mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
     host.send_from(mkey.key, 0, 512);
     assert_eq!(host.signature_errors().len(), 1);
@@ -410,7 +411,7 @@ fn r24_r25_reset_and_relayout() {
     let mut host = Host::new();
     let data = pattern(512, 8);
     let (_, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
-    // A new layout keeps the signature.
+    // A UMR with a new layout keeps the signature.
     let (at2, key2) = host.filled(&pattern(512, 9));
     host.configure({
         let mut config = Config::new(&mkey).list(&[(at2, 512, key2)]);
@@ -418,10 +419,11 @@ fn r24_r25_reset_and_relayout() {
         config
     });
     assert_eq!(out(&mut host, &mkey, 520).0, with_pi(&pattern(512, 9), 0x1234, 100));
-    // The enable bit alone resets a signature mkey.
+    // A UMR that clears the enable bit of the BSFs resets a signature mkey.
     host.configure(Config::new(&mkey));
     assert_eq!(out(&mut host, &mkey, 512).0, pattern(512, 9));
-    // An mkey with crypto needs an empty signature BSF and the enable bit.
+    // An empty signature BSF with the enable bit resets the signature, too. An mkey with crypto needs this
+    // form.
     host.configure(Config::new(&mkey).signature(Sig::None, Sig::None, 0));
     assert_eq!(out(&mut host, &mkey, 512).0, pattern(512, 9));
 }
@@ -524,7 +526,8 @@ fn r186_a_signature_that_is_cut_off_is_not_checked() {
     assert_eq!(host.signature_errors().len(), 1);
 }
 
-/// A BSF without attributes of blocks describes no blocks, and neither does a BSF for a transaction.
+/// A BSF that ends before the attributes of blocks (size code 0x40) cannot select a block size. It is valid
+/// without one.
 #[test]
 fn blocks_need_a_bsf_that_has_their_attributes() {
     let mut host = Host::new();
@@ -551,7 +554,7 @@ fn blocks_need_a_bsf_that_has_their_attributes() {
     }
 }
 
-/// A mask has a bit for each of the 8 bytes of the longest signature.
+/// A mask has a bit for each of the 8 bytes of the longest signature. Bit 7 selects byte 0.
 #[test]
 fn masks_select_bytes_from_the_first_on() {
     for index in 0..8 {
@@ -592,7 +595,7 @@ fn m19_draining_stops_behind_the_failing_request() {
     assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::SendQueueDrained, counter));
     assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::SIGNATURE_ERROR);
     assert!(host.poll_send(A).is_none() && host.poll_recv(B).is_none());
-    // A cancelled request has the opcode NOP, and completes without an error.
+    // Software cancels a request: it replaces the opcode by NOP. The request then completes without an error.
     let slot = host.q[A].attributes.sq + 64 * u64::from(counter & 63);
     host.put(slot + 3, &[0]);
     host.device.modify(qpn, QpState::ReadyToSend).unwrap();

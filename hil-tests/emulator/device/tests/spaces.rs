@@ -1,5 +1,5 @@
-//! Keys that are created with their entries: lists, and entries of one length (PRM CREATE_MKEY, access modes
-//! KLM and KSM).
+//! Keys that are created with their entries (PRM CREATE_MKEY): entries with their own lengths (access mode
+//! KLM), and entries of one length (KSM).
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -28,7 +28,7 @@ fn entries_of_one_length_are_found_by_number() {
     let mut host = Host::new();
     let (one, key1) = host.region(64, Access::ALL);
     let (two, key2) = host.region(64, Access::ALL);
-    // The lengths in the entries are ignored.
+    // All entries have 64 bytes (`log_entry` 6). The lengths in the entries are ignored.
     let entries = vec![klm(one, 0, key1), klm(two, 9, key2), klm(one, 0, key1)];
     let key = over(&mut host, Some(6), MkeySpace { start: START, length: 150, entries }).unwrap();
     let data = pattern(100, 1);
@@ -41,7 +41,7 @@ fn entries_of_one_length_are_found_by_number() {
     assert_eq!(host.get(one, 22), [7; 22]);
     assert_eq!(host.read_from(key, START + 60, 8), [&data[40..44], &data[44..48]].concat());
     host.good(B);
-    // No address before or behind the space is valid.
+    // Addresses before and behind the space are invalid.
     for at in [START - 1, START + 150, 0] {
         host.write_into(key, at, &[1]);
         assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS, "{at:#x}");
@@ -124,7 +124,7 @@ fn no_umr_changes_such_a_key() {
     assert_eq!(host.device.query_mkey(key.index()).unwrap(), before);
 }
 
-/// Returns a UMR that writes entries and a length.
+/// Returns a UMR that writes the entries and the length of an mkey.
 fn list(mkey: &Mkey, entries: &[(u64, u32, Key)], length: u64) -> Wqe {
     let mut config = Config::new(mkey).access(RR | LW).list(entries);
     config.context.len = length.into();
@@ -164,8 +164,8 @@ fn umrs_write_entries_of_one_length() {
     host.post(A, wqe.with(&[0_u8; 32]));
     assert_eq!(host.send_from(key, 0, 6 * 64), expected(&[80, 3, 77, 0, 11, 12]));
     while host.poll_send(A).is_some() {}
-    // One UMR writes more entries than the mkey has room for, and another one writes entries behind the last
-    // one.
+    // A UMR writes more entries than the mkey has room for. The next one writes too few entries for the
+    // length.
     host.post(A, list(&mkey, &[entry(0); 13], 64));
     host.ring(A);
     assert_eq!(host.bad(A).why(), Refusal::UmrRoom);

@@ -44,7 +44,7 @@ fn a_requester_has_the_vendor_syndromes_of_hardware() {
         assert_eq!(status(&host.bad(A)), (Syndrome::LOCAL_PROTECTION, vendor, 0));
         host.recover();
     }
-    // If the receiver's own list is wrong, both sides fail.
+    // If the list of the receiver's own receive is wrong, both sides fail.
     for (into, vendor) in [(segment(at, 64, unknown), 0x32), (segment(at + 1, 64, key), 0x56)] {
         let (from, source) = host.filled(&[1; 64]);
         host.post_receive(A, &[into]);
@@ -55,7 +55,7 @@ fn a_requester_has_the_vendor_syndromes_of_hardware() {
         let seen = host.poll_recv(A).unwrap();
         assert_eq!(seen.opcode(), CqeOpcode::RESPONDER_ERROR);
         assert_eq!(status(&seen), (Syndrome::LOCAL_PROTECTION, vendor, 0));
-        // The other receive was never used.
+        // The second receive was never used, and is flushed.
         let seen = host.poll_recv(A).unwrap();
         assert_eq!(status(&seen), (Syndrome::FLUSHED, 0xf9, 0));
         assert_eq!(seen.reason(), Reason::Flushed);
@@ -138,7 +138,7 @@ fn a_umr_over_the_room_of_its_mkey_fails_as_a_bind_does() {
     assert_eq!(seen.reason(), Reason::EntriesOverRoom { entries: 17, room: 16 });
 }
 
-/// The transfer finds a length that exceeds the entries.
+/// A UMR may write a length that exceeds the entries. The transfer that needs the missing entries is refused.
 #[test]
 fn a_length_beyond_the_entries_is_found_by_a_read() {
     let mut host = Host::new();
@@ -176,7 +176,7 @@ fn atomics_on_entries_of_one_length_need_regions_of_strict_order() {
     host.device.create_mkey_over(attributes, space()).unwrap();
 }
 
-/// The cause of each error is a text with the numbers of its objects.
+/// The text of each cause contains the numbers of the objects that it is about.
 #[test]
 fn causes_name_keys_bounds_and_deks() {
     let mut host = Host::new();

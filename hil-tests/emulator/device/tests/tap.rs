@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Records each event of the tap as a short text.
+/// Sets a tap that records each of its events as a short text. Returns the record.
 fn tapped(host: &mut Host) -> Log {
     let log = Log::default();
     let (names, writer) = (host.q.map(|queue| (queue.send_cq.cqn, queue.recv_cq.cqn)), Arc::clone(&log));

@@ -19,7 +19,7 @@ fn wire(init: bool, ends: bool) -> TransactionBits {
     NONE.with_wire_init(init).with_wire_check_gen(ends)
 }
 
-/// Returns the format word of a CRC32C that starts from all ones, with this PSV.
+/// Returns the word of a BSF that selects a CRC32C that starts from all ones, and names a PSV.
 fn format(psv: u32) -> u32 {
     BfsPsv::new().with_bfs(BfsPsv::CRC32C).with_psv(psv).into_bits()
 }
@@ -86,7 +86,7 @@ fn a_psv_carries_the_crc_over_several_mkeys() {
         assert_eq!(host.read_from(second.key, 0, 500), all[1000..1500]);
         assert_eq!(host.read_from(third.key, 0, 1504), [&all[1500..], &crc32c(&all)].concat());
     }
-    // The CRC is read by a separate request, as if the last list had no room for it.
+    // A separate request reads the CRC, as if the receive list had no room for it.
     host.read_from(first.key, 0, 1000);
     host.read_from(second.key, 0, 500);
     assert_eq!(host.read_from(third.key, 0, 1500), all[1500..]);
@@ -123,7 +123,8 @@ fn a_crc_from_the_wire_is_checked_and_stripped() {
     }
 }
 
-/// Returns an mkey whose CRC stands in memory, behind `data`.
+/// Returns the address of a copy of `bytes`, and an mkey over it for a transaction in memory. The CRC is the
+/// last 4 of the bytes.
 fn in_memory(host: &mut Host, bytes: &[u8], crypto: Option<u32>) -> (u64, Mkey) {
     let mkey = host.mkey(true, crypto.is_some());
     let (at, key) = host.filled(bytes);
@@ -216,7 +217,7 @@ fn what_no_driver_asks_for_is_refused() {
     let psv = host.device.create_psvs(host.pd, 1).unwrap()[0];
     let (_, next) = on_wire(&mut host, &data, psv, wire(false, true));
     assert_eq!(refused(&mut host, next.key, 0, 1028), Refusal::Psv, "it never began");
-    // One message cannot use a PSV twice.
+    // One message cannot have data of two transactions, also if both use the same PSV.
     let (at, plain) = host.region(2048, Access::ALL);
     host.post_receive(B, &[segment(at, 2048, plain)]);
     host.post(A, send(Opcode::SEND, 0, &[segment(0, 1024, open.key), segment(0, 1024, open.key)]));
@@ -225,7 +226,7 @@ fn what_no_driver_asks_for_is_refused() {
     host.recover();
 
     type Change = fn(&mut mlx5_mkey::wire::bsf::SignatureBsf);
-    // No public source shows a device that refuses the first changes.
+    // The device executes the changes with `true`, since no public source shows a device that refuses them.
     let changes: &[(&str, bool, Change)] = &[
         ("another length", true, |bsf| bsf.raw_data_size = 1023.into()),
         ("all of the mask", true, |bsf| bsf.check_byte_mask = 0xf0),

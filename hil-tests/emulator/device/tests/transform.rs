@@ -59,7 +59,7 @@ proptest! {
         let (offset, length) = (first * bytes(wire), blocks * bytes(wire));
         let span = transform.span(offset, length, PartialBlocks::Refuse, &none).unwrap();
         prop_assert_eq!(span.memory_length, blocks * bytes(memory));
-        // Wire bytes that are made from any memory are valid. Memory that is made from them is valid, too.
+        // Transmitting any memory bytes gives valid wire bytes. Receiving these gives valid memory bytes.
         let any = vec![seed; span.memory_length as usize];
         let sent = transform.transmit(&span, any, &none).unwrap().bytes;
         prop_assert_eq!(sent.len() as u64, span.wire_length);
@@ -68,7 +68,7 @@ proptest! {
         let again = transform.transmit(&span, stored.bytes.clone(), &none).unwrap();
         prop_assert_eq!(again.error, None);
         prop_assert_eq!(&again.bytes, &sent);
-        // If all bytes are checked, a flipped bit of the input is noticed in both domains.
+        // If the check mask selects all bytes, a flipped bit of the input is noticed in both domains.
         transform.check_mask = 0xff;
         if memory.is_some() && wire.is_none() {
             let mut bad = stored.bytes;

@@ -50,7 +50,7 @@ fn what_an_unreliable_responder_refuses_is_dropped() {
         host.ring(A);
         host.good(A);
     }
-    // A missing peer, or one that is not ready, does not fail the sender.
+    // If the peer is missing or not ready, the sender's request succeeds all the same.
     host.device.modify(host.q[B].qpn, QpState::Reset).unwrap();
     host.post(A, send(Opcode::SEND, 0, &data));
     host.ring(A);
@@ -63,7 +63,7 @@ fn what_an_unreliable_responder_refuses_is_dropped() {
     assert!(host.poll_recv(B).is_none() && host.device.take_events().is_empty());
     assert_eq!(host.get(to, 64), [0; 64]);
     assert!(!host.device.is_waiting());
-    // Both ends still work.
+    // Both queue pairs still work.
     host.device.connect(host.q[A].qpn, Peer::Local(host.q[B].qpn)).unwrap();
     host.post_receive(B, &[segment(to, 64, target)]);
     host.post(A, send(Opcode::SEND, 0, &data));
@@ -90,7 +90,7 @@ fn a_receive_that_is_too_short_fails_at_its_owner() {
     assert_eq!(host.device.query(host.q[B].qpn).unwrap().state, QpState::Error);
 }
 
-/// Only the send queue stops, and it can be started again.
+/// A failed request stops only the send queue, which can be started again.
 #[test]
 fn a_request_that_fails_stops_the_send_queue_of_an_unreliable_connection() {
     let mut host = unreliable();
@@ -137,7 +137,7 @@ fn kinds_of_queue_pairs_do_not_mix() {
     }
 }
 
-/// Between two devices, no answer returns.
+/// Between two devices, an unreliable peer returns no answer.
 #[test]
 fn nothing_comes_back_from_an_unreliable_peer() {
     let (mut one, mut two) = (unreliable(), unreliable());
@@ -158,7 +158,8 @@ fn nothing_comes_back_from_an_unreliable_peer() {
     assert!(two.poll_recv(B).is_none());
 }
 
-/// Requests beyond the limit of waiting messages are sent when there is room, and none is lost.
+/// When the limit of waiting messages is reached, further requests stay in the send queue. They are sent when
+/// there is room, and none is lost.
 #[test]
 fn what_has_no_answer_is_not_gathered_without_end() {
     const BYTES: usize = 1 << 19;

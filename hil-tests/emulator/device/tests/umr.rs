@@ -18,7 +18,7 @@ fn umr(key: Key, control: UmrControlSegment, context: MkeyContext) -> Wqe {
     Wqe::new(Opcode::UMR, key.get()).with(&control).with(&context)
 }
 
-/// Returns the control segment of a UMR that changes only lists of these sizes.
+/// Returns the control segment of a UMR that changes only its lists. Their sizes are in octowords.
 fn sizes(flags: u8, entries: u16, bsfs: u16) -> UmrControlSegment {
     UmrControlSegment {
         flags,
@@ -37,7 +37,7 @@ fn klm(address: u64, bytes: u32, key: Key) -> Klm {
     Klm { byte_count: bytes.into(), mkey: key.get().into(), address: address.into() }
 }
 
-/// Executes a UMR on A. `Err` is the kind of refusal.
+/// Executes a UMR on queue pair A. `Err` is the kind of refusal.
 fn execute(host: &mut Host, wqe: Wqe) -> Result<(), Refusal> {
     host.post(A, wqe);
     host.ring(A);
@@ -53,13 +53,14 @@ fn execute(host: &mut Host, wqe: Wqe) -> Result<(), Refusal> {
 
 const UNSUPPORTED: Result<(), Refusal> = Err(Refusal::UmrUnsupported);
 
-/// Returns the properties of a key as texts.
+/// Returns the properties of an mkey as texts.
 fn held(host: &Host, key: Key) -> Vec<String> {
     let text = format!("{:?}", host.device.query_mkey(key.index()).unwrap());
     text.split(", ").map(|property| property.trim_end_matches([' ', '}', ')']).to_owned()).collect()
 }
 
-/// Bits that no source describes have no effect. The domain is only compared.
+/// Each bit of the mask changes one property of the mkey. Bits that no source describes have no effect. The
+/// bit of the protection domain only makes the device compare the domain.
 #[test]
 fn each_bit_of_the_mask_changes_its_own_property() {
     for relaxed_ordering in [true, false] {
@@ -115,7 +116,7 @@ fn each_bit_of_the_mask_changes_its_own_property() {
     }
 }
 
-/// A UMR without entries and BSFs needs no pointer, also if its flags say that its lists are in memory.
+/// A UMR without entries and BSFs has no pointer, also if its flags say that its lists are in memory.
 #[test]
 fn without_lists_there_is_nothing_to_point_at() {
     let mut host = Host::new();
@@ -210,21 +211,21 @@ fn bsfs_come_in_one_order_and_name_their_size() {
     ] {
         assert_eq!(execute(&mut host, wqe), done, "{what}");
     }
-    // None of these UMRs has changed the space of the key.
+    // A refused UMR leaves the space of its mkey as it was.
     let plain = host.mkey(false, false);
     host.configure(Config::new(&plain).access(LW).list(&[(at, 64, region)]));
     assert_eq!(execute(&mut host, lists(plain.key, sizes(INLINE, 0, 4)).with(&signature(0x80))), UNSUPPORTED);
     assert_eq!(host.send_from(plain.key, 0, 64), [7; 64]);
 }
 
-/// The fault that ignores LOCAL_INV affects no other UMRs.
+/// The fault `local_inv_ignored` affects only LOCAL_INV, and no other UMRs.
 #[test]
 fn a_device_that_leaves_keys_usable_changes_them_otherwise() {
     let mut host = Host::with_faults(|faults| faults.local_inv_ignored = true);
     let (at, region) = host.filled(&[7; 64]);
     let mkey = host.mkey(false, false);
     host.configure(Config::new(&mkey).access(LW).list(&[(at, 64, region)]));
-    // The bit is set in the context, but not in the mask.
+    // The free bit is set in the context, but the mask does not select it.
     let context = MkeyContext { free: 0x40, access: RR, ..Default::default() };
     let control = UmrControlSegment { mkey_mask: (1_u64 << 19).into(), ..sizes(INLINE, 0, 0) };
     assert_eq!(execute(&mut host, umr(mkey.key, control, context)), Ok(()));

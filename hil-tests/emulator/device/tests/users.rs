@@ -8,12 +8,13 @@ const READ: u64 = 1;
 const WRITE: u64 = 2;
 const DEK: u16 = 0xc;
 
-/// Sets the user context of a command.
+/// Returns a command as the user context `uid` gives it.
 fn by(uid: u32, words: Words) -> Words {
     words.u16(2, uid as u16)
 }
 
-/// Returns CREATE_UMEM over pages of 4 KiB with these rights.
+/// Returns CREATE_UMEM over pages of 4 KiB with these rights. The umem begins `offset` bytes into the first
+/// page.
 fn umem(uid: u32, offset: u32, pages: &[u64], rights: u64) -> Words {
     let words = Words::new(0xa08, 0x30).u32(0x24, offset).u64(0x28, pages.len() as u64);
     let mut words = by(uid, words);
@@ -25,8 +26,8 @@ fn context(setup: &mut Setup) -> u32 {
     setup.good(Words::new(0xa04, 0x40))
 }
 
-/// The objects of a user: context, domain, doorbell page, and memory on four pages of which none follows
-/// another.
+/// The objects of a user: its context, a protection domain, a doorbell page, and a umem on four pages of
+/// which none follows another.
 struct User {
     uid: u32,
     pd: u32,
@@ -52,7 +53,8 @@ impl User {
         self.pages[(place >> 12) as usize] + (place & 0xfff)
     }
 
-    /// Returns CREATE_CQ with 64 entries from `offset` of the umem on, and its record behind them.
+    /// Returns CREATE_CQ for a queue in the umem: 64 entries from `offset` on, and the doorbell record right
+    /// behind them.
     fn cq(&self, eq: u32, offset: u64) -> Words {
         let words = Words::new(0x400, 0x110)
             .u8(0x10, 0x02)
@@ -90,7 +92,8 @@ impl User {
     }
 }
 
-/// A queue pair and its completion queue in the memory of a user: on pages that the device finds one by one.
+/// A queue pair and its completion queue work in the memory of a user, on pages that do not follow each
+/// other.
 #[test]
 fn queues_are_in_the_memory_of_their_user() {
     let mut setup = Setup::new();
@@ -116,7 +119,7 @@ fn queues_are_in_the_memory_of_their_user() {
     // QUERY_QP counts the executed blocks.
     let context = told(&mut setup, by(user.uid, named(0x50b, qp)), 8 + 0xe8);
     assert_eq!(context[8 + 0xb4..8 + 0xb6], 40_u16.to_be_bytes());
-    // The umem goes after its queues.
+    // The umem can be destroyed only after the queues in it.
     let destroy = |opcode, number| by(user.uid, named(opcode, number));
     setup.refused(destroy(0xa0a, user.umem), IN_USE, "a ring is in it");
     setup.good(destroy(0x501, qp));
@@ -150,7 +153,7 @@ fn shared_receives_are_in_the_memory_of_their_user() {
     setup.good(by(user.uid, named(0xa0a, user.umem)));
 }
 
-/// Returns a NOP with a completion.
+/// Returns the block of a NOP that asks for a completion.
 fn nop(qp: u32, index: u16) -> [u8; 64] {
     let mut block = [0; 64];
     block[1..3].copy_from_slice(&index.to_be_bytes());
@@ -182,7 +185,7 @@ fn a_umem_has_good_fields() {
     let user = User::new(&mut setup);
     let eq = setup.eq;
     user.clear(&mut setup.host, 0);
-    // The device writes entries, so their pages have to permit it.
+    // The device writes completion entries, so their pages have to permit writes.
     let pages = user.pages;
     let readable = setup.good(umem(user.uid, 0x40, &pages, READ));
     setup.refused(user.cq(eq, 0).u32(0x58, readable), BAD_PARAMETER, "entries on pages to be read");
@@ -235,10 +238,10 @@ fn an_object_of_one_user_is_not_anothers() {
     ];
     for (what, words) in &commands {
         setup.refused(by(other.uid, words.clone()), BAD_RESOURCE, what);
-        // A context that there is not.
+        // The context 0x777 does not exist.
         setup.refused(by(0x777, words.clone()), BAD_RESOURCE, what);
     }
-    // The owner, and the host.
+    // The owner and the host may name the objects.
     setup.good(by(one.uid, to_init(qp, 0)));
     setup.good(by(one.uid, of_dek(0xa01, 0x150).u64(0x10, 1).u8(0x1b, 3).u24(0x1d, one.pd)));
     setup.refused(named(0xa06, 0).u16(0xa, one.uid as u16), IN_USE, "a context with objects");
@@ -253,7 +256,7 @@ fn an_object_of_one_user_is_not_anothers() {
     setup.refused(by(one.uid, Words::new(0x800, 16)), BAD_RESOURCE, "no domain for a context that is gone");
 }
 
-/// An event queue that the host shares with all (`MLX5_SHARED_RESOURCE_UID`).
+/// All users may name an event queue that the host has created for all contexts (`MLX5_SHARED_RESOURCE_UID`).
 #[test]
 fn an_event_queue_may_be_of_all() {
     let mut setup = Setup::new();
@@ -266,7 +269,7 @@ fn an_event_queue_may_be_of_all() {
     setup.refused(user.cq(own, 0), BAD_RESOURCE, "the host's own");
 }
 
-/// INIT2INIT_QP: what its masks select.
+/// INIT2INIT_QP sets the properties that its masks select, and refuses masks that select any other.
 #[test]
 fn properties_of_a_queue_pair_are_selected() {
     let mut setup = Setup::new();

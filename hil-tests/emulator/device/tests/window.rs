@@ -15,7 +15,8 @@ const LOCAL_WRITE: u8 = 1 << 3;
 const REMOTE_READ: u8 = 1 << 4;
 const REMOTE_WRITE: u8 = 1 << 5;
 
-/// The type of a window: type 1 belongs to the domain, type 2 to the queue pair that has bound it.
+/// The type of a window. All queue pairs of the domain can use a bound window of type 1. Only the queue pair
+/// that has bound it can use a window of type 2.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     One,
@@ -32,8 +33,8 @@ fn window(host: &mut Host, kind: Kind) -> Key {
     host.device.create_mkey(attributes).unwrap()
 }
 
-/// Binds a window to bytes of a region, by queue pair `at` and with a new tag. A length of 0 ends the
-/// binding.
+/// Binds a window to bytes of a region, on queue pair `at`. A length of 0 ends the binding. Returns the key
+/// of the window, which has a new tag.
 fn bind(
     host: &mut Host,
     at: usize,
@@ -78,7 +79,7 @@ fn bind(
     key
 }
 
-/// B writes or reads 8 bytes through a key of A. Returns the syndrome of a refusal.
+/// B writes or reads 8 bytes through a key of A. `Err` is the syndrome of a refusal.
 fn ask(host: &mut Host, opcode: Opcode, address: u64, key: Key) -> Result<(), Syndrome> {
     let (at, local) = host.filled(&[5; 8]);
     host.post(B, rdma(opcode, 0, address, key, &[segment(at, 8, local)]));
@@ -167,7 +168,7 @@ fn a_window_of_type_2_belongs_to_the_queue_pair_that_has_bound_it() {
         assert_eq!(host.bad(B).syndrome(), Syndrome::MW_BIND);
         host.recover();
     }
-    // Its own queue pair has to end the binding before it binds the window again.
+    // The queue pair of the window has to end the binding before it binds the window again.
     bind(&mut host, A, Kind::Two, key, REMOTE_WRITE, (at, 16, region));
     assert_eq!(host.bad(A).syndrome(), Syndrome::MW_BIND);
     host.recover();
@@ -178,7 +179,7 @@ fn a_window_of_type_2_belongs_to_the_queue_pair_that_has_bound_it() {
     assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at + 8, key), Ok(()));
 }
 
-/// A SEND of B invalidates a key of A.
+/// Sends a SEND with invalidation of a key to queue pair `to`. `Err` is the syndrome of the sender.
 fn invalidate(host: &mut Host, to: usize, key: Key) -> Result<(), Syndrome> {
     host.post_receive(to, &[]);
     host.post(A + B - to, send(Opcode::SEND_INVAL, key.get(), &[]));

@@ -35,7 +35,8 @@ impl<M: Memory> Device<M> {
         self.copy(qpn, pd, from, to)
     }
 
-    /// Returns the copy at a block, if the request is one that does not have to wait for the copy before it.
+    /// Returns the block, the source and the target of the copy at a block. Returns `None` on a device that
+    /// keeps the order of copies, for a copy with a strong fence, and for any other request.
     fn next_copy(&mut self, qpn: u32, block: u16) -> Option<(u16, DataSegment, DataSegment)> {
         let qp = self.objects.qps.get_mut(qpn).filter(|_| self.profile.unordered_copies)?;
         let rung = qp.sq_producer.wrapping_sub(block);
@@ -67,9 +68,10 @@ impl<M: Memory> Device<M> {
         if length > limit {
             return Err(Reason::MessageTooLong { length, limit }.into());
         }
-        // Assumption: if the lengths differ, the shorter one counts. libmlx5 writes equal lengths.
+        // Assumption: if the lengths of source and target differ, the shorter one counts. libmlx5 writes
+        // equal lengths.
         from.length = from.length.min(target.length);
-        // Assumption: a key that changes its bytes on the way cannot be part of a copy.
+        // Assumption: an mkey that transforms bytes (signature or crypto) cannot be part of a copy.
         for key in [from.key, target.key] {
             if self.objects.mkeys.get(Key::from_raw(key).index().get()).is_some_and(Mkey::changes_bytes) {
                 return Err(Reason::BsfInCopy { key }.into());

@@ -43,7 +43,7 @@ pub(crate) enum Outcome {
 }
 
 impl<M: Memory> Device<M> {
-    /// Executes or flushes at most one send request. Returns whether a request was due.
+    /// Executes or flushes at most one send request. Returns whether the queue pair has made progress.
     pub(crate) fn step_send(&mut self, qpn: u32) -> bool {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let flush = matches!(qp.state, QpState::Error | QpState::SendQueueError);
@@ -93,8 +93,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Fails a queue pair whose doorbell rings more blocks than the ring holds: new requests have overwritten
-    /// old ones.
+    /// Puts a queue pair into the error state, because its doorbell rings more blocks than the ring holds:
+    /// new requests have overwritten old ones. Returns whether the queue pair exists.
     fn overrun(&mut self, qpn: u32, producer: u16) -> bool {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let first = qp.state != QpState::Error;
@@ -119,7 +119,8 @@ impl<M: Memory> Device<M> {
             outcome => outcome,
         };
         let has_effect = !matches!(&outcome, Ok(Outcome::Ask { reports, .. }) if reports.is_empty());
-        // The data is gathered again after the answers to all earlier requests, instead of after each answer.
+        // A request that waits is tried again once, after the answers to all earlier requests. Its data is
+        // not gathered after each answer.
         let waits = has_effect && !qp.outstanding.is_empty();
         qp.alone = waits.then_some(posted.counter);
         if waits {
@@ -238,7 +239,7 @@ impl<M: Memory> Device<M> {
         let bsfs = if umr.translation_offset.is_some() { 0 } else { umr.control.bsf_octowords.get() };
         let length = (u64::from(octowords) * 16).next_multiple_of(64) + u64::from(bsfs) * 16;
         let range = Range { key: pointer.mkey.get(), address: pointer.address.get(), length };
-        // Assumption: a list cannot lie behind a key that changes its bytes on the way.
+        // Assumption: an mkey that transforms bytes (signature or crypto) cannot hold the lists.
         let mkey = self.objects.mkeys.get(Key::from_raw(range.key).index().get());
         if mkey.is_some_and(Mkey::changes_bytes) {
             return Err(Reason::BsfUnderList { key: range.key }.into());
@@ -285,7 +286,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Sends a request.
+    /// Sends a request to its peer. Without a peer, the request is answered as unreachable.
     fn ask(&mut self, qpn: u32, peer: Option<Peer>, sequence: u32, request: Request) {
         match peer {
             Some(peer) => {
@@ -333,7 +334,7 @@ impl<M: Memory> Device<M> {
         let Some(oldest) = oldest else { return };
         if response == Response::ReceiverNotReady {
             if failed {
-                // The outstanding requests are flushed with the others.
+                // The outstanding requests are flushed with those that were not sent.
                 qp.outstanding.clear();
                 return;
             }
@@ -377,14 +378,16 @@ impl<M: Memory> Device<M> {
                 Err(cause) => return self.fail(qpn, posted, cause.local(), cause),
             }
         }
-        // The transfer itself succeeded. Assumption: also on a draining queue pair.
+        // A request with a signature error succeeds. Assumption: also on a queue pair that drains on
+        // signature errors.
         let silent = signature_error && attributes.drain_sigerr && self.faults.failing_request_silent;
         let ce = if silent { FmCeSe::CE_NO_FLUSH_ERROR } else { posted.ce };
         self.complete(qpn, Posted { ce, ..posted }, outstanding.bytes);
         self.drain(qpn, signature_error);
     }
 
-    /// Stops the send queue after a signature error, or because the user asked.
+    /// Stops the send queue after a signature error, or after the last outstanding request if the user has
+    /// asked for draining.
     ///
     /// Assumption: the queue stops directly behind the failing request, with or without a fence (the man page
     /// allows a later stop), and only for errors that the requester finds.

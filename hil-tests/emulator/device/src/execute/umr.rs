@@ -22,10 +22,10 @@ use mlx5_mkey::wire::umr::UmrControlSegment;
 /// the key is in use.
 const CHECK_USED: u8 = 1 << 6;
 
-/// Translation entries in a block of 64 bytes.
+/// The number of translation entries in a block of 64 bytes.
 const BLOCK_ENTRIES: usize = 4;
 
-/// Entries of pages in an octoword.
+/// The number of page entries in an octoword.
 const PAGES_OF_OCTOWORD: usize = 2;
 
 /// Reserved UMR control flags.
@@ -51,15 +51,15 @@ mod mask {
     pub(super) const RELAXED_WRITE: u64 = 1 << 25;
     pub(super) const FREE: u64 = 1 << 29;
     pub(super) const RELAXED_READ: u64 = 1 << 47;
-    /// The bits that only some devices support.
+    /// The bits that the device accepts only with the capabilities for relaxed ordering.
     pub(super) const RELAXED: u64 = RELAXED_WRITE | RELAXED_READ;
 }
 
 /// Applies a UMR that a queue pair executes.
 ///
-/// Assumption: a queue pair of the driver ([`Transport::Umr`]) changes mkeys of all domains, and may move
-/// them. Linux moves a region that it has revoked into the domain of its cache, so that the user's domain can
-/// be freed.
+/// Assumption: a queue pair of the driver ([`Transport::Umr`]) changes mkeys of all protection domains, and
+/// may move an mkey to another domain. Linux moves a region that it has revoked into the domain of its cache,
+/// so that the user's domain can be freed.
 pub(super) fn apply(
     objects: &mut Objects,
     asker: Asker,
@@ -96,7 +96,7 @@ pub(super) fn apply(
     if select & mask::QPN != 0 && faults.binding_refused {
         return Err(Reason::UmrBinding);
     }
-    // Lists in memory have been fetched before.
+    // The caller has already read lists that are in memory into the UMR.
     let UmrLists::Inline { translations, bsfs: blocks } = &umr.lists else { return Err(Reason::UmrReserved) };
     let change = layout(mkey, umr.translation_offset, translations)?;
     let length = if select & mask::LEN != 0 { umr.context.len.get() } else { 0 };
@@ -168,8 +168,8 @@ fn set<T>(field: &mut T, selected: bool, value: T) {
     }
 }
 
-/// Checks the flags of a UMR. Assumption: an mkey that is bound to no queue pair passes the check of
-/// LOCAL_INV.
+/// Checks the flags of a UMR. Assumption: an mkey that is bound to no queue pair passes the check of the
+/// queue pair, which LOCAL_INV asks for.
 fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), Reason> {
     let flags = umr.control.flag_bits();
     let key = umr.key;
@@ -192,21 +192,22 @@ fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), 
 enum Change {
     None,
     All(Layout),
-    /// Whole blocks of entries from this one on.
+    /// Whole blocks of list entries. The number is that of the first entry.
     From(usize, Vec<Klm>),
-    /// Pages, from this one on. Without a number, they replace all.
+    /// Page entries. The number is that of the first entry. Without a number, they replace all page entries.
     Pages(Option<usize>, Vec<PageEntry>),
 }
 
-/// Decodes the translation entries.
+/// Decodes translation entries to a change of the layout. `offset` is the first entry to replace; without it,
+/// all entries are replaced.
 fn layout(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]]) -> Result<Change, Reason> {
     let Some(first) = translations.first() else { return Ok(Change::None) };
     if let Layout::Pages(..) = mkey.layout {
         return pages(mkey, offset, translations);
     }
     let header: StridedHeader = zerocopy::transmute!(*first);
-    // Assumptions: a strided block stands alone, and a code in the place of a list entry's key identifies it.
-    // An mkey for entries of one length has no strided block.
+    // Assumptions: an interleaved layout has no other entries, and a code in the place of a list entry's key
+    // identifies its header. An mkey for entries of one length has no interleaved layout.
     if mkey.log_entry.is_none() && header.op.get() == StridedHeader::OPCODE {
         let count = usize::from(header.num_entries.get());
         let octowords = translations.len() as u64;
@@ -238,7 +239,7 @@ fn pages(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]]
     let (words, _) = translations.as_flattened().as_chunks();
     let mut pages: Vec<_> = words.iter().map(|word| PageEntry(u64::from_be_bytes(*word))).collect();
     let first = offset.map(block_offset).transpose()?;
-    // Padding behind the mkey's room is no entry.
+    // Padding needs no room in the mkey.
     let written = pages.len();
     trim(&mut pages, PageEntry::default());
     room(mkey, first.unwrap_or(0).saturating_add(pages.len().div_ceil(PAGES_OF_OCTOWORD)))?;
@@ -248,7 +249,8 @@ fn pages(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]]
     Ok(Change::Pages(first.map(|first| first.saturating_mul(PAGES_OF_OCTOWORD)), pages))
 }
 
-/// Returns the offset in octowords of the first replaced entry. A block of 64 bytes begins there.
+/// Returns `first`, the octoword of the first replaced entry, as an index. A block of 64 bytes must begin
+/// there.
 fn block_offset(first: u64) -> Result<usize, Reason> {
     let offset = usize::try_from(first).ok().filter(|first| *first <= u32::MAX as usize);
     let offset = offset.ok_or(Reason::OffsetTooLarge { first })?;
@@ -264,7 +266,7 @@ fn room(mkey: &Mkey, entries: usize) -> Result<(), Reason> {
 type Bsfs = (Option<BsfBytes>, Option<BsfBytes>);
 
 /// Returns the signature BSF and the crypto BSF of a list, or `None` if both stay as they are. A UMR writes
-/// both together: a missing one is removed.
+/// both together: it removes the BSF that its list does not contain.
 fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Reason> {
     let kind = |bytes: &BsfBytes| {
         let word = BsfSize::from_bits(bytes.first().copied().unwrap_or(0));

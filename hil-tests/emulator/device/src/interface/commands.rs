@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::object::Pd;
 use alloc::vec::Vec;
 
-/// Opcodes.
+/// Opcodes of commands about the function, its pages and its port (`MLX5_CMD_OP_*` of Linux).
 mod opcode {
     pub(super) const QUERY_HCA_CAP: u16 = 0x100;
     pub(super) const QUERY_ADAPTER: u16 = 0x101;
@@ -32,11 +32,12 @@ mod opcode {
     pub(super) const ACCESS_REGISTER: u16 = 0x805;
 }
 
-/// The pages that the firmware wants at boot and before INIT_HCA. Neither count is a power of two.
+/// The numbers of pages that the firmware wants at boot and before INIT_HCA. Neither number is a power of
+/// two.
 const BOOT_PAGES: u32 = 5;
 const INIT_PAGES: u32 = 150;
 
-/// The additional pages that the firmware wants while it runs.
+/// The number of additional pages that the firmware wants while it runs.
 const MORE_PAGES: i32 = 8;
 
 /// Bytes of a capability structure, the offset of `cmdif_checksum` in the structure of the device, and its
@@ -66,7 +67,7 @@ impl<M: Memory> Device<M> {
                 self.interface.phase = Phase::Enabled;
                 Ok(reply::done())
             }
-            // In the reset state, all other commands are refused.
+            // In the reset state, all other commands are refused. In the other states, ENABLE_HCA is refused.
             (Phase::Reset, _) | (_, opcode::ENABLE_HCA) => Err(Refused::STATE),
             (Phase::Enabled, opcode::DISABLE_HCA) => {
                 self.own_function(request)?;
@@ -100,7 +101,7 @@ impl<M: Memory> Device<M> {
                     return Err(Refused::STATE);
                 }
                 self.interface.phase = Phase::Running;
-                // The protection domain of the driver's own queue pairs.
+                // Number 0 is the protection domain of the driver's own queue pairs.
                 self.objects.pds.insert_at(0, Pd);
                 Ok(reply::done())
             }
@@ -168,7 +169,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Checks that a command names function 0, the only function.
+    /// Checks that a command names function 0, which is the only function.
     fn own_function(&self, request: &Request) -> Result<(), Refused> {
         if request.u32(8)? == 0 { Ok(()) } else { Err(Refused::PARAMETER) }
     }
@@ -197,8 +198,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Takes pages from the host. Each has to be memory, new, and at another address than 0. The firmware
-    /// overwrites them.
+    /// Takes pages from the host for the firmware, which overwrites them. Each page has to be memory, at
+    /// another address than 0, and no page that the firmware has already.
     fn take_pages(&mut self, pages: Vec<u64>) -> Answer {
         for (index, page) in pages.iter().enumerate() {
             let is_new =
@@ -215,7 +216,8 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Returns pages to the host that the firmware does not need in this state.
+    /// Gives at most `most` pages back to the host, and returns the reply that lists them. The firmware keeps
+    /// the pages that it needs in this state.
     fn give_pages(&mut self, most: usize) -> Vec<u8> {
         let kept =
             if self.interface.phase == Phase::Running { (BOOT_PAGES + INIT_PAGES) as usize } else { 0 };

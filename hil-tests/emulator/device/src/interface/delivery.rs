@@ -16,10 +16,10 @@ const INLINE: usize = 16;
 const DATA: usize = 512;
 const BLOCK: usize = 576;
 
-/// The transport type of an entry.
+/// The only transport type of an entry that this device takes: PCI.
 const PCI: u8 = 7;
 
-/// The longest request or reply. No driver chains as many blocks.
+/// The most bytes of a request or a reply. No driver needs as many.
 const LONGEST: u32 = 1 << 20;
 
 /// The delivery status of a command that was not delivered.
@@ -39,7 +39,7 @@ impl Undelivered {
     const TYPE: Self = Self(0x10);
 }
 
-/// An entry or a block, as bytes.
+/// The bytes of an entry or of a mailbox block.
 struct Bytes<const N: usize>([u8; N]);
 
 impl<const N: usize> Bytes<N> {
@@ -83,8 +83,8 @@ fn xor(bytes: &[u8]) -> u8 {
 type Chain = Vec<(u64, Bytes<BLOCK>)>;
 
 impl<M: Memory> Device<M> {
-    /// Executes the command of an entry that the device owns, and returns the entry to the host. Returns
-    /// whether it did.
+    /// Executes the command of the entry at address `at` if the device owns the entry, and gives the entry
+    /// back to the host. Returns whether the entry was given back.
     pub(super) fn take_command(&mut self, at: u64) -> bool {
         let mut entry = Bytes([0; ENTRY]);
         let is_read = self.memory.read(at, &mut entry.0).is_ok();
@@ -119,7 +119,8 @@ impl<M: Memory> Device<M> {
         self.tap.show(Seen::Command { opcode: word(0), op_mod: word(6), status, syndrome });
     }
 
-    /// Reads a command, and checks the blocks of its reply. A malformed command changes nothing.
+    /// Reads a command, and checks the blocks of its reply. Returns the request, the room for the reply in
+    /// bytes, and the blocks of the reply. A malformed command changes nothing.
     fn read_command(&self, entry: &Bytes<ENTRY>) -> Result<(Request, usize, Chain), Undelivered> {
         if self.interface.checksum != Checksum::Off && xor(&entry.0) != 0xff {
             return Err(Undelivered::SIGNATURE);
@@ -148,7 +149,8 @@ impl<M: Memory> Device<M> {
         Ok((Request(request), output, outputs))
     }
 
-    /// Reads the chain of blocks of a request or a reply of `length` bytes.
+    /// Reads the chain of blocks of a request or a reply of `length` bytes. `misaligned` is the error for a
+    /// misaligned block.
     fn chain(
         &self,
         first: u64,

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 /// Bytes of an entry.
 const ENTRY: usize = 64;
-/// Offset of an event's data in its entry, and offset of the number of a queue pair, or of the completion
-/// queue of a completion.
+/// Offset of an event's data in its entry. Offset of the number of the queue pair or shared receive queue
+/// that the event is about, or of the completion queue of a completion event.
 const DATA: usize = 0x20;
 const NUMBER: usize = 0x38;
 
@@ -28,7 +28,7 @@ pub(super) mod kind {
     pub(crate) const SRQ_LIMIT: u8 = 0x14;
 }
 
-/// The syndrome of a completion queue that was full.
+/// The syndrome of an event CQ_ERROR: the completion queue was full.
 const OVERRUN: u8 = 1;
 
 /// An event: its type, and its entry's bytes from [`DATA`] on.
@@ -38,7 +38,7 @@ struct Told {
 }
 
 impl Told {
-    /// Returns an event with the number of an object at offset `at` of the entry.
+    /// Returns an event about an object, whose number stands at offset `at` of the entry.
     fn of(kind: u8, at: usize, number: u32) -> Self {
         let mut data = [0; 28];
         if let Some(place) = data.get_mut(at - DATA..at - DATA + 4) {
@@ -115,7 +115,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Writes an entry, its last byte last. Assumption: if the queue is full, the event is lost.
+    /// Writes an event into an event queue, the owner byte last. Assumption: if the queue is full, the event
+    /// is lost.
     fn put_event(&mut self, number: u32, told: &Told) {
         let Some(eq) = self.interface.eqs.get_mut(&number).filter(|eq| !eq.is_full()) else { return };
         let mut entry = [0; ENTRY];

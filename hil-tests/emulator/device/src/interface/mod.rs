@@ -2,7 +2,7 @@
 //! running.
 //!
 //! The interface reads fields at the offsets of the PRM (`mlx5_ifc.h` and `device.h` of Linux; DEVICE.md,
-//! "The command interface of a bare device"). It shares no code with the encoders of commands.
+//! "The command interface of a bare device"). It shares no code with the library's encoders of commands.
 
 mod commands;
 mod delivery;
@@ -22,7 +22,7 @@ use crate::interface_state::{Interface, Phase};
 use crate::memory::Memory;
 use crate::object::Objects;
 
-/// Registers, in bytes from the beginning of BAR 0.
+/// Offsets of registers in BAR 0, in bytes.
 mod register {
     pub(super) const INTERFACE_REVISION: usize = 0x4;
     pub(super) const QUEUE_HIGH: usize = 0x10;
@@ -37,8 +37,8 @@ mod register {
 /// The revision of the command interface.
 const REVISION: u32 = 5;
 
-/// Logarithms of the number of entries, and of the distance between entries. The distance is not the 64 bytes
-/// of an entry.
+/// Logarithms of the number of entries of the command queue, and of the distance in bytes between two
+/// entries. The distance differs from the length of an entry, which is 64 bytes.
 const LOG_SIZE: u32 = 4;
 const LOG_STRIDE: u32 = 7;
 
@@ -92,13 +92,14 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Resets the function: only its profile stays, and the firmware starts again.
+    /// Resets the function: destroys all objects and the state of the command interface. The firmware starts
+    /// again. Settings of the device, such as its profile and its clock, stay.
     pub fn reset_function(&mut self) {
         self.drop_objects();
         self.interface = Interface::default();
     }
 
-    /// Destroys all objects.
+    /// Destroys all objects, with their events and the messages between them.
     fn drop_objects(&mut self) {
         self.objects = Objects::new();
         self.active.clear();
@@ -129,7 +130,7 @@ impl<M: Memory> Device<M> {
         self.interface.phase
     }
 
-    /// Returns how many pages the firmware has.
+    /// Returns the number of pages that the firmware has.
     pub fn firmware_pages(&self) -> usize {
         self.interface.pages.len()
     }

@@ -32,15 +32,16 @@ const OBJECT: usize = 256;
 /// Offset of the context of an mkey in a command.
 const MKC: usize = 0x10;
 
-/// The numbers of UAR pages. The pages below belong to the initialization segment.
+/// The numbers of UAR pages, which are their places in BAR 0. Lower pages belong to the initialization
+/// segment.
 const UARS: core::ops::Range<u32> = 0x10..0x100;
 const EQS: core::ops::Range<u32> = 1..0x100;
-/// Logarithm of the most entries of an event queue.
+/// Logarithm of the most entries of an event queue or of a completion queue.
 const LOG_MAX_EVENTS: u8 = 22;
 
 type Answer = Result<Vec<u8>, Refused>;
 
-/// Returns the first number that is free.
+/// Returns the first number of a range that is free. Refuses if all are used.
 pub(super) fn free(mut range: core::ops::Range<u32>, is_used: impl Fn(&u32) -> bool) -> Result<u32, Refused> {
     Ok(range.find(|number| !is_used(number)).ok_or(Error::Exhausted)?)
 }
@@ -87,7 +88,7 @@ impl<M: Memory> Device<M> {
             opcode::MODIFY_OBJECT if request.u16(6)? == DEK => self.modify_dek_by_command(request),
             opcode::QUERY_OBJECT if request.u16(6)? == DEK => {
                 let opaque = self.interface.opaques.get(&request.u32(8)?).ok_or(Refused::RESOURCE)?;
-                // State 0: ready. The reply leaves the key itself out.
+                // The reply has state 0 (ready) and the opaque bytes. The key itself is left out.
                 Ok(reply::with(HEADER + OBJECT, HEADER + 0x30, opaque))
             }
             opcode::DESTROY_OBJECT if request.u16(6)? == DEK => {
@@ -97,7 +98,7 @@ impl<M: Memory> Device<M> {
                 Ok(reply::done())
             }
             opcode::SYNC_CRYPTO => {
-                // `crypto_type` 1: all DEKs.
+                // `crypto_type` 1 selects all DEKs.
                 if request.u16(0xe)? != 1 || self.profile().crypto == CryptoMode::None {
                     return Err(Refused::PARAMETER);
                 }
@@ -112,8 +113,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Creates an object that is only a number. All receive queues share one range of numbers. The numbers of
-    /// shared receive queues on this device are below 0x10_0000.
+    /// Creates an object that is only a number. Receive queues of XRC share one range of numbers with shared
+    /// receive queues, whose numbers are below 0x10_0000 on this device.
     pub(super) fn make_number(&mut self, opcode: u16) -> Answer {
         let numbers = if opcode == opcode::CREATE_XRC_SRQ { 0x10_0000..0x20_0000 } else { 1..0xffff };
         let number = free(numbers, |number| self.interface.numbers.contains(&(opcode, *number)))?;
@@ -167,8 +168,9 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Creates a region on pages (access mode MTT), whose pages the command lists unless a UMR fills it. With
-    /// `pg_access`, the lowest bits of an entry are rights. Without it, the entry has all rights.
+    /// Creates a region on pages (access mode MTT). The command lists the pages, unless the region is free: a
+    /// UMR then writes them. With `pg_access`, the lowest bits of a page entry are rights. Without
+    /// `pg_access`, an entry has all rights.
     fn create_region(
         &mut self,
         request: &Request,
@@ -178,7 +180,7 @@ impl<M: Memory> Device<M> {
         let at = |offset: usize| MKC + offset;
         let (start, length) = (request.u64(at(0x10))?, request.u64(at(0x18))?);
         let log_page = request.u8(at(0x3b))? & 0x1f;
-        // Assumption: a key that is free has umr_en. No other command could fill it.
+        // Assumption: a free key needs `umr_en`, since only a UMR can fill it.
         if log_page < 12 || attributes.free && !umr {
             return Err(Refused::PARAMETER);
         }
@@ -206,7 +208,7 @@ impl<M: Memory> Device<M> {
     fn create_eq(&mut self, request: &Request) -> Answer {
         let log_entries = request.u8(0x1c)? & 0x1f;
         self.uar(request.u24(0x1d)?)?;
-        // The ring of an event queue begins at a page (the vfio selftest driver of Linux).
+        // The ring of an event queue has to begin at a page (the vfio selftest driver of Linux).
         if log_entries > LOG_MAX_EVENTS || request.u16(0x1a)? >> 6 & 0x3f != 0 {
             return Err(Refused::PARAMETER);
         }
@@ -293,14 +295,14 @@ impl<M: Memory> Device<M> {
             ..MkeyAttributes::new(pd, 0)
         };
         let key = match (first & 0x1c, access & 3) {
-            // A key over all addresses of the bus.
+            // A key over all addresses of the bus (`length64`).
             (0, 0) if flags & 0x80 != 0 => {
                 let relaxed_ordering = attributes.relaxed_ordering;
                 self.insert_mkey(Mkey { tag, relaxed_ordering, ..Mkey::region(pd, 0, 0, u64::MAX, rights) })?
             }
             (0, 1) => self.create_region(request, attributes, is_filled_by_umr)?,
-            // Entries with their own lengths (KLM), or of one length (KSM). A UMR writes them, or the command
-            // contains them.
+            // A key over entries with their own lengths (KLM), or of one length (KSM). A UMR writes the
+            // entries, or the command contains them.
             (0, mode @ (2 | 3)) => {
                 let crypto = request.u8(at(0x3c))? >> 3 & 3 != 0;
                 let bsf = if flags & 0x40 == 0 { 0 } else { request.u32(at(0x20))? };

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 type Answer = Result<Vec<u8>, Refused>;
 
-/// A capability of the port: it supports connection management (`IB_PORT_CM_SUP`).
+/// A capability of the port: connection management (`IB_PORT_CM_SUP`).
 const CONNECTIONS: u32 = 1 << 16;
 
 /// Fields of `cmd_hca_cap` that only a driver of the function needs.
@@ -30,7 +30,8 @@ const GENERAL: &[Field] = &[
     number(0x8e, 0, 16, 255), // max_num_eqs
 ];
 
-/// Fields of an InfiniBand port: commands replace management packets (`ib_virt`). Its port type is 0.
+/// Fields of `cmd_hca_cap` for an InfiniBand port: commands replace management packets (`ib_virt`). The port
+/// type is 0.
 const INFINIBAND: &[Field] = &[flag(0x34, 2)];
 
 /// Returns the capabilities of the device for its driver, from the capabilities for users.
@@ -93,11 +94,11 @@ impl<M: Memory> Device<M> {
                 [4, 8, 0xc].into_iter().for_each(|at| put(at, &bytes.to_be_bytes()));
             }
             (register::PTYS, true) if is_infiniband => {
-                // 4 lanes of HDR: the capability, the configured value, and the current value.
+                // The speed is 4 lanes of HDR, as capability, configured value and current value.
                 [0x10, 0x1c, 0x28].into_iter().for_each(|at| put(at, &[0, 1 << 2, 0, 1 << 6]));
             }
             (register::PTYS, true) => {
-                // 100GBASE-CR4.
+                // The speed is 100GBASE-CR4, as capability, configured value and current value.
                 [0xc, 0x18, 0x24].into_iter().for_each(|at| put(at, &(1_u32 << 20).to_be_bytes()));
             }
             // The port is up, independent of the requested state.
@@ -149,7 +150,7 @@ impl<M: Memory> Device<M> {
         if is_that { Ok(reply::done()) } else { Err(Refused::PARAMETER) }
     }
 
-    /// QUERY_HCA_VPORT_GID: returns the only GID of the port, at index 0.
+    /// QUERY_HCA_VPORT_GID: returns the only GID of the port, at index 0. Other indexes read as 0.
     pub(super) fn query_hca_gid(&self, request: &Request) -> Answer {
         let own = self.profile().port_gid;
         let gid = if request.u16(0xe)? == 0 { own } else { [0; 16] };
@@ -158,7 +159,7 @@ impl<M: Memory> Device<M> {
         Ok(answer)
     }
 
-    /// QUERY_HCA_VPORT_PKEY: returns the default partition key, at index 0.
+    /// QUERY_HCA_VPORT_PKEY: returns the default partition key, at index 0. Other indexes read as 0.
     pub(super) fn query_hca_pkey(request: &Request) -> Answer {
         let pkey = if request.u16(0xe)? == 0 { 0xffff_u32 } else { 0 };
         Ok(reply::with(HEADER + 4, HEADER, &pkey.to_be_bytes()))

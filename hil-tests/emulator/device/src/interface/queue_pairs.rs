@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 type Answer = Result<Vec<u8>, Refused>;
 
-/// Offset of the context in a command.
+/// Offset of the queue pair's context in a command.
 const QPC: usize = 0x18;
 
 /// Transport services of queue pairs (`st`, `MLX5_QP_ST_*`).
@@ -38,7 +38,7 @@ struct Step {
 }
 
 const STEPS: &[Step] = &[
-    // RST2INIT_QP, INIT2INIT_QP: path, rights, key of datagrams.
+    // RST2INIT_QP sets the path, the rights and the Q_Key. INIT2INIT_QP sets none of them.
     Step {
         opcode: 0x502,
         from: Some(&[QpState::Reset]),
@@ -46,14 +46,14 @@ const STEPS: &[Step] = &[
         sets: &[0x18..0x44, 0x92..0x93, 0xa8..0xac],
     },
     Step { opcode: 0x50e, from: Some(&[QpState::Init]), to: QpState::Init, sets: &[] },
-    // INIT2RTR_QP: sizes, peer, path, properties of the responder.
+    // INIT2RTR_QP sets sizes, the peer, the path and properties of the responder.
     Step {
         opcode: 0x503,
         from: Some(&[QpState::Init]),
         to: QpState::ReadyToReceive,
         sets: &[0x8..0x9, 0x15..0x44, 0x91..0x92, 0x94..0x98],
     },
-    // RTR2RTS_QP, RTS2RTS_QP, SQERR2RTS_QP: properties of the requester.
+    // RTR2RTS_QP sets properties of the requester. RTS2RTS_QP and SQERR2RTS_QP set only fields of `OPTIONS`.
     Step {
         opcode: 0x504,
         from: Some(&[QpState::ReadyToReceive]),
@@ -62,7 +62,7 @@ const STEPS: &[Step] = &[
     },
     Step { opcode: 0x505, from: Some(&[QpState::ReadyToSend]), to: QpState::ReadyToSend, sets: &[] },
     Step { opcode: 0x506, from: Some(&[QpState::SendQueueError]), to: QpState::ReadyToSend, sets: &[] },
-    // 2ERR_QP, 2RST_QP.
+    // 2ERR_QP and 2RST_QP are allowed in all states, and set no field.
     Step { opcode: 0x507, from: None, to: QpState::Error, sets: &[] },
     Step { opcode: 0x50a, from: None, to: QpState::Reset, sets: &[] },
 ];
@@ -72,10 +72,10 @@ const STEPS: &[Step] = &[
 /// write, and the Q_Key.
 const OPTIONS: &[(u32, usize, &[u8])] =
     &[(1 << 1, 0x92, &[0x80]), (1 << 2, 0x92, &[0x20]), (1 << 3, 0x92, &[0x40]), (1 << 5, 0xa8, &[0xff; 4])];
-/// Offset of this mask in a command.
+/// Offset of the mask `opt_param_mask` in a command.
 const OPTIONAL: usize = 0x10;
 
-/// INIT2INIT_QP.
+/// The opcode of INIT2INIT_QP.
 const INIT2INIT: u16 = 0x50e;
 
 /// Returns whether a command changes the state of queue pairs.
@@ -250,8 +250,8 @@ impl<M: Memory> Device<M> {
         if copies && !has_them { Err(Refused::PARAMETER) } else { Ok(Some(copies)) }
     }
 
-    /// INIT2INIT_QP: returns the properties that its masks select, `drain_sigerr` and `mmo`. Selected
-    /// properties of other names are refused.
+    /// Returns the properties `drain_sigerr` and `mmo` of INIT2INIT_QP, each if the masks of the command
+    /// select it. If the masks select any other property, the command is refused.
     fn properties(&self, request: &Request) -> Result<(Option<bool>, Option<bool>), Refused> {
         const DRAIN: u32 = 1 << 11;
         const COPIES: u64 = 1 << 3;
@@ -297,13 +297,14 @@ impl<M: Memory> Device<M> {
         if let Some(byte) = answer.get_mut(QPC) {
             *byte = *byte & 0x0f | state << 4;
         }
-        // `hw_sq_wqebb_counter`, `hw_rq_counter`: how far the device has come.
+        // `hw_sq_wqebb_counter` and `hw_rq_counter` are the next send block and the next receive of the
+        // device.
         answer.splice(QPC + 0xb4..QPC + 0xb6, view.hw_sq_wqebb_counter.to_be_bytes());
         answer.splice(QPC + 0xb8..QPC + 0xbc, u32::from(view.hw_rq_counter).to_be_bytes());
         Ok(answer)
     }
 
-    /// Creates a queue pair, under the given number if any.
+    /// Creates a queue pair, and returns its number. `number` is its fixed number, if it has one.
     fn create_qp_numbered(
         &mut self,
         attributes: QpAttributes,

@@ -23,7 +23,7 @@ impl Refused {
     pub(super) const OUTPUT_LENGTH: Self = Self(0x51, 0x6);
     pub(super) const QP_STATE: Self = Self(0x10, 0x13);
 
-    /// Returns the reply.
+    /// Returns the reply that reports this refusal.
     pub(super) fn reply(self) -> Vec<u8> {
         let mut reply = vec![self.0, 0, 0, 0];
         reply.extend(self.1.to_be_bytes());

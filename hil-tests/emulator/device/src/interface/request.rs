@@ -1,10 +1,10 @@
-//! Fields of a request.
+//! The request of a command, and its fields by their offsets in bytes.
 
 use super::reply::Refused;
 use alloc::vec::Vec;
 use zeroize::Zeroizing;
 
-/// A request. Its bytes are wiped when dropped, since they may contain a key.
+/// The bytes of a request. They are wiped when dropped, since they may contain a key.
 pub(super) struct Request(pub(super) Zeroizing<Vec<u8>>);
 
 impl Request {

@@ -24,7 +24,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Returns the umem, if the place is in one.
+    /// Returns the number of the umem, if the place is in a umem.
     pub(super) const fn umem(self) -> Option<u32> {
         match self {
             Self::Pages { .. } => None,
@@ -41,7 +41,8 @@ impl Request {
 }
 
 impl<M: Memory> Device<M> {
-    /// Returns the address of a ring of `bytes`. All of them have to be memory. Pages may be anywhere.
+    /// Returns the address of a ring of `bytes` bytes, all of which have to be memory. The pages of a ring
+    /// may be anywhere in memory. `writes` says that the device writes to the ring.
     pub(super) fn ring(
         &mut self,
         request: &Request,
@@ -58,8 +59,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Returns the address of `length` bytes at an offset in a umem of the command's user. The device writes
-    /// to none that was registered to be read.
+    /// Returns the address of `length` bytes at an offset in a umem of the command's user. Refuses a place
+    /// that the device writes (`writes`) in a umem that was registered only for reads.
     fn in_umem(
         &self,
         request: &Request,
@@ -110,7 +111,8 @@ impl<M: Memory> Device<M> {
         Ok(ring)
     }
 
-    /// Keeps the places of a new queue's ring and record. Closes the ring again if the creation failed.
+    /// Notes the umems of a new queue's ring and doorbell record, and returns the queue's number. If the
+    /// creation failed, closes the ring again.
     pub(super) fn with_ring(
         &mut self,
         kind: u16,

@@ -7,10 +7,11 @@ use crate::memory::Memory;
 use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
 use zerocopy::FromBytes;
 
-/// Bytes of a page.
+/// Bytes of a UAR page.
 const PAGE: u64 = 4096;
 
-/// Registers of a page (`MLX5_CQ_DOORBELL`, `MLX5_EQ_DOORBEL_OFFSET` and `MLX5_BF_OFFSET` of Linux).
+/// Offsets of registers in a UAR page (`MLX5_CQ_DOORBELL`, `MLX5_EQ_DOORBEL_OFFSET` and `MLX5_BF_OFFSET` of
+/// Linux).
 mod register {
     pub(super) const ARM_CQ: u64 = 0x20;
     pub(super) const ARM_EQ: u64 = 0x40;
@@ -94,14 +95,14 @@ impl<M: Memory> Device<M> {
         let [_, _, _, _, a, b, c, _, ..] = bytes;
         let number = u32::from_be_bytes([0, a, b, c]);
         if length == BLOCK {
-            // The device ignores a block that is not the next one of its queue.
+            // The device ignores a block that is not the next one of its queue, or whose queue is unknown.
             let _ = self.blue_flame(number, &[bytes]);
         }
         // A doorbell for an unknown queue is ignored.
         let _ = self.doorbell(number);
     }
 
-    /// Adds these bytes to the open block, if they continue it.
+    /// Adds bytes to the block that is still incomplete, if they continue it. Returns whether they do.
     fn continue_block(&mut self, offset: u64, part: [u8; 8]) -> bool {
         let Some(coming) = self.interface.blue_flame.as_mut().filter(|coming| coming.next == offset) else {
             return false;

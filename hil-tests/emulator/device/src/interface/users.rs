@@ -1,7 +1,8 @@
-//! Isolation of users: an object belongs to the user context whose number (`uid`) the command that made it
-//! carries. Commands of other contexts cannot name it. Number 0 is the host's own, and may name all objects.
+//! Isolation of users. A command carries the number (`uid`) of a user context, and the objects that it makes
+//! belong to this context. Commands of other contexts cannot name these objects. Context 0 is the host
+//! itself, whose commands may name all objects.
 //!
-//! Assumption: for a context, an object of another does not exist.
+//! Assumption: an object of another context is refused as if it did not exist.
 
 use super::objects::free;
 use super::opcode;
@@ -90,7 +91,7 @@ impl<M: Memory> Device<M> {
         Ok(answer)
     }
 
-    /// Refuses a command that names an object of another context, or comes from a context that does not
+    /// Refuses a command that names an object of another context, or that carries a context that does not
     /// exist.
     fn check_names(&self, opcode: u16, request: &Request, uid: u16) -> Result<(), Refused> {
         if uid == 0 || uid == SHARED {
@@ -104,7 +105,8 @@ impl<M: Memory> Device<M> {
         let stepped = steps(opcode).then_some((opcode::CREATE_QP, NUMBER));
         for (of, at) in named.chain(ended).chain(stepped) {
             let number = request.u24(at)?;
-            // A queue pair without receives may name no completion queue for them.
+            // A queue pair without receives may leave out the completion queue of receives: its number is
+            // then 0.
             let is_none = number == 0 && of == opcode::CREATE_CQ;
             if !is_none {
                 self.may_name(uid, Kind(of), number)?;
@@ -113,7 +115,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Checks that an object belongs to a context, or to all.
+    /// Checks that commands of a context may name an object: the object belongs to this context or to all
+    /// contexts, or the context is the host.
     pub(super) fn may_name(&self, uid: u16, kind: Kind, number: u32) -> Result<(), Refused> {
         let owner = self.interface.owners.get(&(kind, number)).copied().unwrap_or_default();
         if uid == 0 || uid == SHARED || owner == uid || owner == SHARED {
@@ -136,7 +139,7 @@ impl<M: Memory> Device<M> {
     pub(super) fn create_umem(&mut self, request: &Request) -> Answer {
         const READ: u64 = 1;
         const WRITE: u64 = 2;
-        /// Umems are numbered apart from other objects.
+        /// Umems have their own range of numbers.
         const NUMBERS: core::ops::Range<u32> = 1..0x1_0000;
         let log_page = (request.u8(0x23)? & 0x1f) + 12;
         let offset = u64::from(request.u32(0x24)?);

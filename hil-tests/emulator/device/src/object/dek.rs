@@ -10,9 +10,9 @@ use zeroize::Zeroizing;
 /// AES key size (PRM `encryption_key.key_size`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySize {
-    /// Two keys of 128 bits.
+    /// The two keys of AES-XTS have 128 bits each.
     Bits128,
-    /// Two keys of 256 bits.
+    /// The two keys of AES-XTS have 256 bits each.
     Bits256,
 }
 
@@ -27,12 +27,12 @@ impl KeySize {
 
 /// The bytes of a key, in plaintext or wrapped.
 ///
-/// Key 1, key 2, then the optional keytag of 8 bytes. Wrapping adds 8 bytes.
+/// The bytes are key 1, key 2, then the optional keytag of 8 bytes. Wrapping adds 8 bytes.
 #[derive(Clone, Copy)]
 pub enum KeyMaterial<'a> {
-    /// 32, 64, 40 or 72 bytes.
+    /// A key in plaintext: 32 or 64 bytes, with a keytag 40 or 72.
     Plaintext(&'a [u8]),
-    /// 40, 72, 48 or 80 bytes, and the login whose KEK wrapped them.
+    /// A wrapped key: 40 or 72 bytes, with a keytag 48 or 80. The KEK of the login has wrapped it.
     Wrapped {
         /// The wrapped bytes.
         bytes: &'a [u8],

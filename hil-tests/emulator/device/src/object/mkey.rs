@@ -31,7 +31,7 @@ impl Access {
     };
     /// Local read and write.
     pub const LOCAL: Self = Self { local_write: true, ..Self::LOCAL_READ };
-    /// Everything.
+    /// All rights.
     pub const ALL: Self = Self { remote_read: true, remote_write: true, remote_atomic: true, ..Self::LOCAL };
 
     /// Decodes the access byte of an mkey context.
@@ -54,9 +54,10 @@ pub struct MkeyAttributes {
     pub pd: u32,
     /// Room for translation entries, in entries of 16 bytes (PRM `translations_octword_size`).
     pub translations: u32,
-    /// Room for a signature BSF (`BLOCK_SIGNATURE`).
+    /// The mkey has room for a signature BSF (`BLOCK_SIGNATURE`).
     pub signature: bool,
-    /// Room for a crypto BSF. A transfer needs crypto attributes then (`CRYPTO`).
+    /// The mkey has room for a crypto BSF (`CRYPTO`). Its transfers are refused until a UMR writes crypto
+    /// attributes.
     pub crypto: bool,
     /// Access rights until a UMR changes them.
     pub access: Access,
@@ -122,7 +123,7 @@ impl MkeySpace {
 /// The memory behind a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Contiguous from this address on: a registered region.
+    /// A registered region that is contiguous from this address on.
     Direct(u64),
     /// A registered region on pages (access mode MTT): logarithm of the page size, and an entry for each
     /// page. The region may begin inside its first page.
@@ -132,7 +133,7 @@ pub(crate) enum Layout {
     /// The ranges of these entries, one after the other. The number is the logarithm of each length; lengths
     /// in the entries are ignored.
     Equal(u8, Vec<Klm>),
-    /// Cycles over several streams.
+    /// An interleaved layout: each cycle takes one piece of every stream.
     Strided(StridedHeader, Vec<StridedEntry>),
 }
 
@@ -171,12 +172,12 @@ impl PageEntry {
         Self(self.0 | Self::READ | Self::WRITE)
     }
 
-    /// Returns whether the device may write to the page, or else read it.
+    /// Returns whether the device may write to the page (`writes`), or whether it may read the page.
     pub(crate) const fn allows(self, writes: bool) -> bool {
         self.0 & (if writes { Self::WRITE } else { Self::READ }) != 0
     }
 
-    /// Returns the address of the page of `bytes` bytes.
+    /// Returns the address of the page, which has `bytes` bytes.
     pub(crate) const fn address(self, bytes: u64) -> u64 {
         self.0 & !(bytes.saturating_sub(1) | Self::READ | Self::WRITE)
     }
@@ -222,7 +223,7 @@ pub(crate) struct Mkey {
     pub(crate) umr: bool,
     pub(crate) signature: bool,
     pub(crate) crypto: bool,
-    /// Room for translation entries.
+    /// Room for translation entries, in entries of 16 bytes.
     pub(crate) translations: u32,
     /// Logarithm of the length of each entry, if all entries have one length.
     pub(crate) log_entry: Option<u8>,
@@ -295,7 +296,7 @@ impl Mkey {
         }
     }
 
-    /// Creates a region on pages that a UMR fills.
+    /// Creates a region on pages, without page entries. The creating command or a UMR adds the entries.
     pub(crate) fn on_pages(attributes: MkeyAttributes, log_page: u8) -> Self {
         Self { layout: Layout::Pages(log_page, Vec::new()), ..Self::indirect(attributes) }
     }

@@ -114,8 +114,8 @@ impl Objects {
     pub(crate) const fn new() -> Self {
         Self {
             pds: Table::new(1),
-            // The first index is past 0x100 and 0x400 as keys: with tag 0, these keys mean "end of list" and
-            // "strided header".
+            // The first index leaves out the keys 0x100 and 0x400 (indexes 1 and 4 with tag 0): they mean
+            // "end of list" and "header of an interleaved layout".
             mkeys: Table::new(0x10),
             psvs: Table::new(1),
             deks: Table::new(1),

@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) posted: Posted,
-    /// Number of its message.
+    /// Sequence number of the message.
     pub(crate) sequence: u32,
     /// The message, kept for a repetition until the response arrives.
     pub(crate) request: Request,
@@ -24,7 +24,7 @@ pub(crate) struct Waiting {
     pub(crate) scatter: Vec<DataSegment>,
     /// Length of the message in bytes.
     pub(crate) bytes: u32,
-    /// A signature error was found while gathering.
+    /// A signature error was found while the data was gathered.
     pub(crate) signature_error: bool,
     /// The peer had no receive. The next run sends the request again.
     pub(crate) not_ready: bool,
@@ -75,8 +75,9 @@ impl Outstanding {
         self.requests.front().is_some_and(|oldest| oldest.not_ready)
     }
 
-    /// Returns whether a request that pushes data may follow before the outstanding ones are answered. All of
-    /// these push data, their number is below the limits, and none stops the queue.
+    /// Returns whether a request that pushes data may be sent before the outstanding ones are answered. It
+    /// may if the last outstanding request pushes data too and has no signature error, the peer had a receive
+    /// for the oldest one, and number and bytes of all are below the limits.
     pub(crate) fn has_room(&self) -> bool {
         self.requests.len() < MAX_REQUESTS
             && self.bytes < MAX_BYTES

@@ -4,9 +4,9 @@
 /// The life of a PSV (DEVICE.md, "SET_PSV").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsvState {
-    /// Errors are reported.
+    /// Signature errors are reported.
     Init,
-    /// An error was reported. Further errors are silent until SET_PSV.
+    /// A signature error was reported. Further errors are silent until SET_PSV.
     Error,
 }
 
@@ -29,7 +29,7 @@ impl Psv {
 /// The state of a PSV, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsvView {
-    /// Whether errors are still reported.
+    /// Whether signature errors are still reported.
     pub state: PsvState,
     /// The transient signature that SET_PSV wrote.
     pub transient: u64,

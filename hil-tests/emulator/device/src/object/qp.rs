@@ -12,13 +12,13 @@ pub enum QpState {
     Reset,
     /// Receives may be posted.
     Init,
-    /// Ready to receive: answers its peer.
+    /// Ready to receive: the queue pair answers its peer.
     ReadyToReceive,
-    /// Ready to send as well.
+    /// Ready to send: the queue pair also sends requests.
     ReadyToSend,
     /// The send queue is drained: it stands still before the next request.
     SendQueueDrained,
-    /// The send queue failed; receives go on. No event of a reliable connection leads here.
+    /// The send queue failed; receives go on. No error of a reliable connection leads to this state.
     SendQueueError,
     /// Both queues flush their requests.
     Error,
@@ -59,13 +59,13 @@ pub enum Transport {
     UnreliableConnection,
     /// Single packets to any queue pair, each with its address, without answers (UD).
     UnreliableDatagram,
-    /// No messages. A driver changes mkeys of all protection domains with this queue pair (`REG_UMR` of
-    /// Linux).
+    /// The queue pair sends no messages. A driver changes mkeys of all protection domains with it (`REG_UMR`
+    /// of Linux).
     Umr,
 }
 
 impl Transport {
-    /// Returns whether requests have answers.
+    /// Returns whether the peer answers requests.
     pub(crate) const fn is_reliable(self) -> bool {
         matches!(self, Self::ReliableConnection | Self::Umr)
     }
@@ -169,8 +169,8 @@ pub struct ReceiveRing {
 impl QpAttributes {
     /// Returns the completion queue for errors that the responder finds.
     ///
-    /// Assumption: without a receive queue's completion queue, the responder's signature errors go to the
-    /// send queue's.
+    /// Assumption: if the receive queue has no completion queue, the responder's signature errors go to that
+    /// of the send queue.
     pub(crate) fn responder_cqn(&self) -> u32 {
         self.recv_cqn.unwrap_or(self.send_cqn)
     }
@@ -215,7 +215,7 @@ pub(crate) struct Qp {
     pub(crate) sequence: u32,
     /// Number of the peer's next request message, if any has come.
     pub(crate) expected: Option<u32>,
-    /// The user asked for SQD and waits for the event.
+    /// The user has asked to drain the send queue, and waits for the event.
     pub(crate) draining: bool,
     /// Requests may copy memory (PRM `mmo`).
     pub(crate) copies: bool,

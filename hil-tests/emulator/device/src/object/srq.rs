@@ -5,7 +5,7 @@
 pub enum Topology {
     /// Each slot names the next one. Completions name the slot.
     LinkedList,
-    /// One after the other. Completions count the receives, modulo 2^16.
+    /// Slots are taken one after the other. Completions count the receives, modulo 2^16.
     Cyclic,
 }
 

@@ -13,7 +13,7 @@ pub fn xor(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// A command: its entry in the queue, and its mailbox blocks.
+/// A command: its entry in the command queue, and its mailbox blocks, each with its address.
 #[derive(Clone)]
 pub struct Posted {
     pub at: u64,
@@ -22,8 +22,8 @@ pub struct Posted {
 }
 
 impl Posted {
-    /// Returns a command. The blocks of the request begin 4 KiB behind the start of the queue, and those of
-    /// the reply 16 KiB behind it.
+    /// Returns a command with room for a reply of `room` bytes. The blocks of the request begin 4 KiB behind
+    /// the start of the command queue, and those of the reply 16 KiB behind it.
     pub fn new(queue: u64, request: &[u8], room: usize) -> Self {
         let mut entry = [0; 64];
         entry[0] = 7;
@@ -79,7 +79,7 @@ impl Posted {
     }
 }
 
-/// A request: an opcode, the fields that are set, and zeros.
+/// The bytes of a request. All fields that no call sets are 0.
 #[derive(Clone, Debug)]
 pub struct Words(pub Vec<u8>);
 
@@ -101,7 +101,7 @@ impl Words {
         self.bytes(at, &value.to_be_bytes())
     }
 
-    /// Numbers of objects have 24 bits.
+    /// Sets a field of 24 bits, such as the number of an object.
     pub fn u24(self, at: usize, value: u32) -> Self {
         self.bytes(at, &value.to_be_bytes()[1..])
     }

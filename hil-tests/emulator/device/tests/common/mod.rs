@@ -6,13 +6,13 @@ mod commands;
 pub use commands::*;
 pub use mlx5_testing::host::*;
 
-/// Returns T10-DIF protection information, computed by the CRC crate directly.
+/// Returns T10-DIF protection information. The crate `crc` computes its guard.
 pub fn pi(block: &[u8], app: u16, reference: u32) -> [u8; 8] {
     let guard = crc::Crc::<u16>::new(&crc::CRC_16_T10_DIF).checksum(block);
     (u64::from(guard) << 48 | u64::from(app) << 32 | u64::from(reference)).to_be_bytes()
 }
 
-/// Appends protection information to each block of 512 bytes; reference tags count up.
+/// Appends protection information to each block of 512 bytes. The reference tag grows by one for each block.
 pub fn with_pi(data: &[u8], app: u16, reference: u32) -> Vec<u8> {
     data.chunks(512)
         .enumerate()
@@ -23,7 +23,8 @@ pub fn with_pi(data: &[u8], app: u16, reference: u32) -> Vec<u8> {
         .collect()
 }
 
-/// Encrypts with AES-128-XTS by the crates directly. Units have `unit` bytes; the first one has this tweak.
+/// Encrypts with AES-128-XTS, computed by the crates `aes` and `xts-mode`. Data units have `unit` bytes. The
+/// first one has this tweak.
 pub fn xts128(key: &[u8; 32], data: &[u8], unit: usize, tweak: u128) -> Vec<u8> {
     use aes::cipher::{Array, KeyInit};
     let half = |at: usize| aes::Aes128::new_from_slice(&key[at..at + 16]).unwrap();
