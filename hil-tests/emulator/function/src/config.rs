@@ -2,7 +2,7 @@
 
 use mlx5_softdev::Port;
 
-/// Bytes of the space, including extended capabilities, of which there are none.
+/// Bytes of the configuration space, including the part for extended capabilities, of which there are none.
 pub(crate) const BYTES: usize = 4096;
 
 /// Bytes of BAR 0.
@@ -15,7 +15,7 @@ pub(crate) const VECTORS: u16 = 64;
 pub(crate) const TABLE: core::ops::Range<u64> = 0x2000..0x2000 + VECTORS as u64 * 16;
 pub(crate) const PENDING: core::ops::Range<u64> = 0x3000..0x3000 + VECTORS as u64 / 8;
 
-/// Registers of the space.
+/// Offsets of registers in the configuration space.
 mod register {
     pub(super) const VENDOR: usize = 0x00;
     pub(super) const DEVICE: usize = 0x02;
@@ -53,7 +53,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// Returns the model of a name, as options have it.
+    /// Returns the model that the option `--device` calls by a name.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "bluefield2" => Self::BlueField2,
@@ -81,13 +81,13 @@ const fn class(port: Port) -> u16 {
     }
 }
 
-/// The request to the function in a write to the space.
+/// The request that a host makes by a write to the configuration space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) reset: bool,
 }
 
-/// The space: its contents, and the bits that a host may write.
+/// The configuration space: its contents, and the bits that a host may write.
 pub(crate) struct ConfigSpace {
     model: Model,
     port: Port,
@@ -112,7 +112,8 @@ impl ConfigSpace {
         // The capability list exists.
         space.put(register::STATUS, &0x0010_u16.to_le_bytes());
         space.put(register::CLASS, &class(port).to_le_bytes());
-        // One BAR: 64-bit prefetchable memory. Its lower bits stay 0, from which a host learns its size.
+        // One BAR: 64-bit prefetchable memory. Its lower bits stay 0, from which a host learns the size of
+        // the BAR.
         space.put(register::BAR, &[0xc]);
         space.allow(register::BAR, &(!(BAR_BYTES - 1)).to_le_bytes());
         space.put(register::SUBSYSTEM_VENDOR, &0x15b3_u16.to_le_bytes());

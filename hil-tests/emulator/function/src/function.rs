@@ -6,7 +6,7 @@ use mlx5_softdev::{Device, DeviceProfile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 
-/// Regions, with their VFIO numbers.
+/// The regions of the function that a client can access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Region {
     /// BAR 0: initialization segment, vectors, doorbells.
@@ -19,7 +19,7 @@ impl Region {
     /// Count of region numbers (`VFIO_PCI_NUM_REGIONS`).
     pub const COUNT: u32 = 9;
 
-    /// Returns the region with this number.
+    /// Returns the region with this VFIO number.
     pub const fn numbered(number: u32) -> Option<Self> {
         match number {
             0 => Some(Self::Bar),
@@ -142,7 +142,7 @@ impl Function {
         Ok(())
     }
 
-    /// Reads registers before the doorbells, each touched word once.
+    /// Reads bytes of BAR 0 before the doorbells. Each register among them is read once.
     fn read_registers(&mut self, offset: u64, out: &mut [u8]) {
         let mut word = (u64::MAX, [0; 4]);
         for (place, byte) in (offset..).zip(out) {
@@ -236,8 +236,8 @@ impl Function {
         Ok(())
     }
 
-    /// Does due work without a doorbell: for a block whose rest does not come, and for a receiver that was
-    /// not ready. Returns whether more work is due.
+    /// Does the work that is due without a new doorbell: executes a doorbell whose block has not arrived
+    /// completely, and repeats requests whose receiver was not ready. Returns whether more work is due.
     pub fn run(&mut self) -> bool {
         self.device.settle_doorbells();
         if self.device.is_waiting() {

@@ -1,5 +1,5 @@
-//! Memory of the client: parts of files that the client has opened, mapped into this process, by their bus
-//! addresses.
+//! Memory of the client: parts of files that the client has opened. They are mapped into this process, and
+//! found by their bus addresses.
 //!
 //! Other processes that map the files may write them at any time, and so may the client's machine. The
 //! function reads and writes them by atomic copies only, and checks only the copies.

@@ -24,34 +24,34 @@ macro_rules! structs {
 structs! {
     /// The start of each message. The size includes these bytes.
     Header: 16 { id: U16, command: U16, size: U32, flags: U32, error: U32, }
-    /// VERSION, before its capabilities.
+    /// The body of VERSION, before the capabilities.
     Version: 4 { major: U16, minor: U16, }
-    /// DMA_MAP.
+    /// The body of DMA_MAP.
     DmaMap: 32 { argsz: U32, flags: U32, offset: U64, address: U64, length: U64, }
-    /// DMA_UNMAP, and its reply.
+    /// The body of DMA_UNMAP and of its reply.
     DmaUnmap: 24 { argsz: U32, flags: U32, address: U64, length: U64, }
-    /// DEVICE_GET_INFO.
+    /// The body of DEVICE_GET_INFO and of its reply.
     DeviceInfo: 16 { argsz: U32, flags: U32, regions: U32, interrupts: U32, }
-    /// DEVICE_GET_REGION_INFO.
+    /// The body of DEVICE_GET_REGION_INFO and of its reply.
     RegionInfo: 32 { argsz: U32, flags: U32, index: U32, capabilities: U32, length: U64, offset: U64, }
-    /// DEVICE_GET_IRQ_INFO.
+    /// The body of DEVICE_GET_IRQ_INFO and of its reply.
     InterruptInfo: 16 { argsz: U32, flags: U32, index: U32, count: U32, }
-    /// DEVICE_SET_IRQS.
+    /// The body of DEVICE_SET_IRQS.
     SetInterrupts: 20 { argsz: U32, flags: U32, index: U32, start: U32, count: U32, }
-    /// REGION_READ and REGION_WRITE, before their data.
+    /// The body of REGION_READ and REGION_WRITE, before the data.
     Access: 16 { offset: U64, region: U32, count: U32, }
 }
 
 /// Bytes of a header.
 pub(crate) const HEADER: usize = size_of::<Header>();
 
-/// The most data of an access.
+/// The most bytes of data in an access.
 pub(crate) const MOST_DATA: usize = 1 << 20;
 
-/// The longest message.
+/// The most bytes of a message.
 pub(crate) const LONGEST: usize = HEADER + size_of::<Access>() + MOST_DATA;
 
-/// Commands.
+/// The numbers of commands.
 pub(crate) mod command {
     pub(crate) const VERSION: u16 = 1;
     pub(crate) const DMA_MAP: u16 = 2;

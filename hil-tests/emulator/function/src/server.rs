@@ -15,13 +15,14 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 /// The most descriptors of a message.
 const DESCRIPTORS: usize = 16;
 
-/// How long the server waits for the rest of a block after its first 8 bytes. A message of the client
-/// ends the wait, so the client is never delayed.
+/// The time in nanoseconds for which the server waits for the rest of a block after its first 8 bytes. A
+/// message of the client ends the wait, so the client is never delayed.
 const BLOCK_NS: i64 = 20_000_000;
-/// A period of the receiver-not-ready timer.
+/// A period of the receiver-not-ready timer, in nanoseconds.
 const WAIT_NS: i64 = 1_000_000;
 
-/// Number of interrupt kinds: INTx, MSI, MSI-X, errors, requests of the host (`VFIO_PCI_*_IRQ_INDEX`).
+/// The number of kinds of interrupts, and the number of the kind MSI-X. The kinds are INTx, MSI, MSI-X,
+/// errors, requests of the host (`VFIO_PCI_*_IRQ_INDEX`).
 const INTERRUPT_KINDS: u32 = 5;
 const MSI_X: u32 = 2;
 
@@ -61,7 +62,7 @@ impl Message {
 pub fn serve(listener: &UnixListener, function: &mut Function) -> std::io::Result<()> {
     loop {
         let (stream, _) = listener.accept()?;
-        // An error of one client's connection does not affect the next client.
+        // An error of one client's connection ends only this connection.
         let _ = serve_stream(stream, function);
     }
 }
@@ -124,7 +125,8 @@ fn receive(stream: &UnixStream) -> std::io::Result<Option<Message>> {
     Ok(is_whole.then_some(Message { header, body, descriptors }))
 }
 
-/// Fills `bytes`, and keeps the descriptors that come with them. Returns false if the connection ends before.
+/// Fills `bytes`, and keeps the descriptors that come with them. Returns false if the connection ends before
+/// `bytes` is full.
 fn fill(stream: &UnixStream, mut bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> std::io::Result<bool> {
     while !bytes.is_empty() {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -275,7 +277,7 @@ fn set_interrupts(function: &mut Function, message: Message) -> Result<Vec<u8>, 
             let vectors: Vec<Option<OwnedFd>> = (0..count).map(|_| given.next()).collect();
             function.set_vectors(start, vectors.into_iter())?;
         }
-        // The client masks interrupts itself.
+        // The client masks interrupts itself, so these requests have no effect.
         flags
             if flags == set::DATA_NONE | set::ACTION_MASK || flags == set::DATA_NONE | set::ACTION_UNMASK => {
         }

@@ -204,13 +204,13 @@ const COMMANDS: &[(u16, &str)] = &[
     (0xb0e, "MODIFY_VHCA_STATE"),
 ];
 
-/// Returns the name of a command, or `None` for an opcode that no driver sends.
+/// Returns the name of a command, or `None` for an opcode that is not in the table.
 pub fn command(opcode: u16) -> Option<&'static str> {
     COMMANDS.iter().find(|(known, _)| *known == opcode).map(|(_, name)| *name)
 }
 
-/// Describes an event in words. Returns `None` for messages: they are posted requests, which are reported
-/// elsewhere, or answers to them.
+/// Describes an event in words. Returns `None` for messages between queue pairs, since their completions are
+/// described.
 pub fn words(seen: Seen<'_>) -> Option<String> {
     match seen {
         Seen::Command { opcode, op_mod, status, syndrome } => {

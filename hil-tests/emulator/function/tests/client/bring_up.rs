@@ -1,17 +1,18 @@
-//! An independent bring-up, by code that shares nothing with this project: from the PCI device number to an
-//! RDMA WRITE to itself and its interrupt. The order is that of the kernel's own selftest driver for mlx5
-//! over VFIO (`tools/testing/selftests/vfio/lib/drivers/mlx5`). Every field is written at its offset in
-//! `mlx5_ifc.h`; no structure of the library is used.
+//! A driver that brings the function up and shares no code with this project: from the PCI device number to
+//! an RDMA WRITE to itself and the interrupt of its completion. The order is that of the kernel's own
+//! selftest driver for mlx5 over VFIO (`tools/testing/selftests/vfio/lib/drivers/mlx5`). Every field is
+//! written at its offset in `mlx5_ifc.h`; no structure of the library is used.
 
 use crate::machine::{Machine, Served, is_raised, raised};
 use mlx5_softdev::DeviceProfile;
 use std::os::fd::OwnedFd;
 
-/// Address and length of the memory on the bus.
+/// Address and length of the client's memory on the bus.
 const BASE: u64 = 0x3_0000_0000;
 const BYTES: u64 = 16 << 20;
 
-/// Addresses in this memory.
+/// Addresses in the client's memory: the command queue, blocks of requests and replies, and the rings of
+/// event queues.
 const QUEUE: u64 = BASE;
 const REQUEST: u64 = BASE + 0x10000;
 const REPLY: u64 = BASE + 0x20000;
@@ -36,7 +37,7 @@ const LOG_MSI_EVENTS: u32 = 4;
 
 /// Distance between two blocks of a mailbox.
 const STRIDE: u64 = 1024;
-/// Pages in one command.
+/// The most pages in one command.
 const BATCH: u32 = 512;
 
 /// A ring of entries of 64 bytes on two pages, from entry `offset` of the first on.
@@ -52,7 +53,7 @@ impl Ring {
     }
 }
 
-/// A request, whose fields are set by offset.
+/// The bytes of a request. Its fields are set by their offsets.
 struct Words(Vec<u8>);
 
 impl Words {
@@ -95,7 +96,7 @@ fn xor(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// An entry of the command queue, with the addresses of its blocks.
+/// An entry of the command queue, with the addresses of its mailbox blocks.
 #[derive(Clone, Copy)]
 struct Slot {
     number: u32,
@@ -128,9 +129,10 @@ struct Driver {
     has_events: bool,
     events_taken: u32,
     msi_events_taken: u32,
-    /// Whether the page command at the device takes pages back. `None` if the device has no page command.
+    /// Whether the command MANAGE_PAGES that the device is executing takes pages back. `None` if it executes
+    /// no such command.
     reclaims: Option<bool>,
-    /// Numbers of pages that events asked the driver to give, and to take back.
+    /// The numbers of pages that events have asked the driver to give, and to take back.
     asked: [u32; 2],
     posted: u16,
     completed: u32,
@@ -189,7 +191,7 @@ impl Driver {
         QUEUE + (u64::from(slot.number) << self.log_stride)
     }
 
-    /// Writes the blocks of a request, or of room for a reply.
+    /// Writes the mailbox blocks of a request, or empty blocks for a reply.
     fn lay(&self, first: u64, bytes: &[u8]) {
         let count = bytes.len().div_ceil(512);
         for (number, data) in bytes.chunks(512).enumerate() {
@@ -206,7 +208,7 @@ impl Driver {
         }
     }
 
-    /// Hands a command to the device.
+    /// Gives a command to the device.
     fn post(&mut self, slot: Slot, request: &[u8], room: usize) {
         self.token = self.token.checked_add(1).unwrap_or(1);
         let mut entry = vec![0; 64];
@@ -303,7 +305,7 @@ impl Driver {
         pages.iter().enumerate().fold(request, |request, (number, page)| request.u64(16 + number * 8, *page))
     }
 
-    /// Gives the pages that the firmware needs before it goes on.
+    /// Gives the pages to the firmware that it needs in this phase of the start.
     fn satisfy(&mut self, phase: u16) {
         let reply = self.execute(Words::new(0x107, phase, 16), 16);
         let mut left = be32(&reply, 0xc);
@@ -318,7 +320,7 @@ impl Driver {
         }
     }
 
-    /// Starts the device, from reset to the state in which objects can be made.
+    /// Starts the device, from reset to the state in which objects can be created.
     fn start(&mut self) {
         // The room for the reply is exactly its length.
         self.execute(Words::new(0x104, 0, 16), 12);
@@ -339,7 +341,7 @@ impl Driver {
         self.satisfy(2);
         self.execute(Words::new(0x102, 0, 16), 16);
         self.numbers.uar = self.number(Words::new(0x802, 0, 16));
-        // This queue gets events of completed commands and of pages.
+        // This event queue gets events of completed commands and of page requests.
         self.numbers.eq = self.create_eq(EVENTS, LOG_EVENTS, 1 << 0xa | 1 << 0xb);
         self.ring_events(self.numbers.eq, 0, false);
         self.has_events = true;
@@ -421,8 +423,8 @@ impl Driver {
         assert_ne!(roce[16] & 0x06, 0, "queue pairs can be connected to themselves (`fl_rc_qp_when_roce_*`)");
         self.numbers.pd = self.number(Words::new(0x800, 0, 16));
         let request = Words::new(0x200, 0, 0x110)
-            // The mkey uses bus addresses, has local and remote rights, any queue pair, and a length of 64
-            // bits.
+            // The mkey uses bus addresses, gives local and remote rights to all queue pairs, and has a length
+            // of 64 bits.
             .u8(0x12, 0x3c)
             .u24(0x14, 0x00ff_ffff)
             .u8(0x1c, 0x80)
@@ -519,7 +521,7 @@ impl Driver {
         self.buffer ^= 0x100;
     }
 
-    /// Takes a completion, and returns its opcode.
+    /// Waits for a completion, and returns its opcode.
     fn complete(&mut self) -> u8 {
         let at = COMPLETIONS.entry(u64::from(self.completed % (1 << LOG_COMPLETIONS)));
         let mut looks = 0;
@@ -546,7 +548,7 @@ impl Driver {
         self.arm_number += 1;
     }
 
-    /// Copies memory by writes to itself. Only the last write is signalled.
+    /// Copies memory by RDMA WRITEs of the queue pair to itself. Only the last one is signalled.
     fn copy(&mut self, pieces: u64, length: u32) {
         let bytes: Vec<u8> = (0..pieces * u64::from(length)).map(|at| (at * 31 + pieces) as u8).collect();
         self.machine.write(SOURCE, &bytes);
@@ -559,9 +561,9 @@ impl Driver {
         assert_eq!(self.machine.read(TARGET, bytes.len()), bytes, "{pieces} writes of {length} bytes");
     }
 
-    /// A request that is written with its doorbell is executed as written there: its copy in the ring would
-    /// not complete (the test of write combining in Linux's mlx5_ib). If the rest of the written block does
-    /// not come, the copy in the ring is executed.
+    /// Writes a request to the doorbell register (the test of write combining in Linux's mlx5_ib). The device
+    /// executes the written block, which asks for a completion, and not its copy in the ring, which asks for
+    /// none. If the rest of the written block does not arrive, the device executes the copy in the ring.
     fn blue_flame(&mut self) {
         for whole in [true, false] {
             let mut block = vec![0; 64];
@@ -580,13 +582,13 @@ impl Driver {
             if whole {
                 assert_eq!(self.complete(), 0);
             } else {
-                // The next request completes, and no earlier one does.
+                // The next completion is that of a later request: the copy in the ring has none.
                 self.copy(1, 8);
             }
         }
     }
 
-    /// Makes a write to an unmapped address fail, and checks that new queues work.
+    /// Makes an RDMA WRITE to an unmapped address fail, and replaces the queues by new ones.
     fn fail(&mut self) {
         self.post_write(SOURCE, BASE + BYTES - 8, 16, true);
         assert_eq!(self.complete(), 0xd, "a request that failed");
@@ -594,7 +596,7 @@ impl Driver {
         self.make_queues();
     }
 
-    /// Raises an interrupt by a completion.
+    /// Checks that a completion raises one interrupt.
     fn interrupt(&mut self, descriptor: &OwnedFd) {
         self.drain_msi_events();
         while is_raised(descriptor) {
@@ -664,7 +666,7 @@ fn drive(machine: Machine) -> Machine {
 fn a_driver_of_others_brings_the_device_up_and_writes_to_itself() {
     let served = Served::here(DeviceProfile::default());
     let machine = Machine::new(&served.socket(), BASE, BYTES);
-    // Repeats the bring-up, as by a second driver.
+    // A second driver brings the function up again after the first one.
     drive(drive(machine));
 }
 
@@ -686,7 +688,7 @@ fn a_reset_of_the_function_leaves_nothing_of_a_driver() {
     drive(machine);
 }
 
-/// The test for `cargo xtask test --rest`: starts the program behind its socket, as users do.
+/// This test starts the program and connects to its socket, as users do. `cargo xtask test --rest` runs it.
 #[test]
 #[ignore = "cargo xtask test function"]
 fn the_program_serves_drivers_one_after_the_other() {

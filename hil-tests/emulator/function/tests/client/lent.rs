@@ -1,5 +1,5 @@
-//! Memory of this process that a client can lend: a file, mapped once, whose bus addresses equal its
-//! addresses in this process.
+//! Memory of this process that a client can lend to the function: a file, mapped once. The bus addresses of
+//! its bytes equal their addresses in this process.
 
 #![allow(unsafe_code)]
 
@@ -52,7 +52,7 @@ unsafe fn take(layout: Layout) -> *mut u8 {
     }
 }
 
-/// Returns the file, and its bus address.
+/// Returns the file, and the bus address of its first byte.
 pub fn file() -> (&'static OwnedFd, u64) {
     (&lent().file, lent().first as u64)
 }

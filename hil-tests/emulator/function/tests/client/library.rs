@@ -1,4 +1,4 @@
-//! The library's own bring-up over the same client: the scenarios of a bare machine, with memory that the
+//! The library brings the function up over vfio-user: the scenarios of a bare machine, with memory that the
 //! client lends.
 
 use crate::lent;
@@ -90,7 +90,7 @@ impl Bare for FunctionBare {
     }
 }
 
-/// Connects to a function, and lends memory to it.
+/// Connects a client to a function, and lends memory to the function.
 fn bare(socket: &Path) -> Box<dyn Bare> {
     let mut client = Client::new(socket).unwrap();
     let (file, base) = lent::file();

@@ -1,4 +1,4 @@
-//! A machine for tests: a client of the function, memory for it, and the function behind a socket.
+//! A machine for tests: a client of the function, the memory that it lends, and the function behind a socket.
 
 use mlx5_function::{Function, Model, serve_stream};
 use mlx5_softdev::DeviceProfile;
@@ -17,7 +17,7 @@ pub const BAR: u32 = 0;
 pub const CONFIG: u32 = 7;
 pub const MSI_X: u32 = 2;
 
-/// The server of the function.
+/// The server of the function: a thread of this process, or the program.
 enum Server {
     Thread(Option<JoinHandle<()>>),
     Program(Child),
@@ -74,7 +74,7 @@ impl Drop for Served {
     }
 }
 
-/// A client with memory at a bus address.
+/// A client that lends memory to the function at a bus address.
 pub struct Machine {
     pub client: Client,
     pub memory: OwnedFd,
@@ -138,7 +138,7 @@ impl Machine {
     /// Makes a descriptor that signals a vector, and returns it.
     pub fn interrupt(&mut self, vector: u32) -> OwnedFd {
         let descriptor = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
-        // Flags: the message has descriptors, and they are to be triggered.
+        // Flags: the message has descriptors, and the function signals them.
         self.client.set_irqs(MSI_X, 1 << 2 | 1 << 5, vector, 1, &[descriptor.as_raw_fd()]).unwrap();
         descriptor
     }

@@ -1,4 +1,4 @@
-//! Requests that the function refuses, and abuse that it survives.
+//! Requests that the function refuses, and random bytes that it survives.
 
 use crate::machine::{BAR, CONFIG, Machine, Served, sealed};
 use mlx5_softdev::DeviceProfile;
@@ -44,8 +44,8 @@ fn what_makes_no_sense_is_refused_and_the_next_message_is_heard() {
     for command in [1, 2, 3, 5, 7, 8, 9, 10] {
         refused(&mut stream, command, &[0; 3], INVALID);
     }
-    // Accesses to a region that does not exist, after a region's end, with more bytes than a message may
-    // have, and with missing data.
+    // The function refuses accesses to a region that does not exist, after the end of a region, with more
+    // bytes than a message may have, and with missing data.
     let access = |region: u32, offset: u64, count: u32| {
         [offset.to_le_bytes().as_slice(), &region.to_le_bytes(), &count.to_le_bytes()].concat()
     };
@@ -59,7 +59,7 @@ fn what_makes_no_sense_is_refused_and_the_next_message_is_heard() {
     }
     refused(&mut stream, 10, &[access(7, 0, 5), vec![0; 4]].concat(), INVALID);
     refused(&mut stream, 10, &[access(7, 0, 3), vec![0; 4]].concat(), INVALID);
-    // Interrupts of other kinds, after the last vector, and with too few descriptors.
+    // The function refuses interrupts of other kinds, vectors after the last one, and too few descriptors.
     for set in [
         [20, 1 << 5 | 1, 0, 0, 1],
         [20, 1 << 5 | 1, 2, 64, 1],
@@ -71,7 +71,8 @@ fn what_makes_no_sense_is_refused_and_the_next_message_is_heard() {
     ] {
         refused(&mut stream, 8, &words(&set), INVALID);
     }
-    // Maps of no bytes, and beyond the end of addresses; then an unmapping of a part of a map.
+    // The function refuses a mapping of no bytes, a mapping beyond 2^64, and an unmapping of a part of a
+    // mapping.
     let range = |flags: u32, offset: u64, address: u64, length: u64| {
         let numbers = [offset, address, length].map(u64::to_le_bytes).concat();
         [words(&[32, flags]), numbers].concat()
@@ -121,13 +122,14 @@ fn a_driver_gone_wild_harms_nobody_but_itself() {
     let mut machine = Machine::new(&served.socket(), BASE, 1 << 20);
     machine.set_master(true);
     while machine.register(0x1fc) >> 31 != 0 {}
-    // Command queues at unmapped addresses, at the end of memory, and unaligned. All entries are rung.
+    // Command queues stand at unmapped addresses, at the end of memory, and at an unaligned address. All
+    // their entries are rung.
     for queue in [0, BASE - 0x1000, BASE + (1 << 20) - 0x1000, BASE + 0x123, u64::MAX] {
         machine.write_register(0x10, (queue >> 32) as u32);
         machine.write_register(0x14, queue as u32);
         machine.write_register(0x18, u32::MAX);
     }
-    // Random bytes in entries that the device owns.
+    // The entries of the command queue get random bytes, and the device owns them.
     let mut state = 0x1234_5678_9abc_def0_u64;
     machine.write_register(0x10, 0);
     machine.write_register(0x14, BASE as u32);
@@ -142,7 +144,7 @@ fn a_driver_gone_wild_harms_nobody_but_itself() {
         (0..16).for_each(|slot| machine.write(BASE + slot * 128 + 0x3f, &[1]));
         machine.write_register(0x18, u32::MAX);
     }
-    // Writes of all lengths to doorbells of unallocated pages.
+    // Doorbells of pages that are not allocated get writes of all lengths.
     for at in (0x10000..0x20000).step_by(0x4c) {
         machine.client.region_write(BAR, at, &vec![0xff; (at % 67 + 1) as usize]).unwrap();
     }
