@@ -102,7 +102,7 @@ const KINDS_WITHOUT: [u16; 22] = [
     0x26, 0x28, 0x2a,
 ];
 
-/// Bytes of one capability structure.
+/// The number of bytes of a capability structure.
 const BYTES: usize = 0x1000;
 
 /// Returns the capability structure that the `op_mod` of QUERY_HCA_CAP selects. Capabilities that this device

@@ -56,12 +56,13 @@ impl Xts {
         })
     }
 
-    /// Returns whether two keys have the same size.
+    /// Returns whether this key and another have the same size.
     pub(crate) fn is_as_long_as(&self, other: &Self) -> bool {
         mem::discriminant(&self.0) == mem::discriminant(&other.0)
     }
 
-    /// Processes a stream of data units of `unit` bytes in place; unit `i` uses `tweak + i * step`.
+    /// Encrypts or decrypts a stream of data units of `unit` bytes in place. Unit `i` has the tweak `tweak +
+    /// i * step`.
     ///
     /// # Errors
     /// [`JobSize`] where the length breaks the rule for job sizes (man page `mlx5dv_wr_set_mkey_crypto`), or
@@ -100,7 +101,7 @@ type Block = Array<u8, U16>;
 /// The mask of a block, in two halves. The engine adds it before and after the cipher.
 type Mask = [U64; 2];
 
-/// The bytes of a block.
+/// The number of bytes of a block of AES.
 const BLOCK: usize = 16;
 
 /// The most units whose tweaks are encrypted together.
@@ -161,7 +162,7 @@ where
     }
 }
 
-/// Units, for a cipher that takes several blocks at a time.
+/// Data units to encrypt or decrypt, for a cipher that takes several blocks at a time.
 ///
 /// Masks are computed and added inside the cipher's function. Inside this function the compiler may use the
 /// vector instructions that the cipher has detected.
@@ -345,7 +346,8 @@ impl Chain {
     }
 }
 
-/// Returns the bits above the 128th, reduced modulo x^128 + x^7 + x^2 + x + 1.
+/// Reduces the bits of a product above the 128th, `over`, modulo x^128 + x^7 + x^2 + x + 1, and returns the
+/// result.
 const fn reduced(over: u64) -> u64 {
     over ^ over << 1 ^ over << 2 ^ over << 7
 }
@@ -399,7 +401,7 @@ pub fn wrap_key(kek: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     Some(wrapped)
 }
 
-/// Bytes of stack to wipe. Work with a key uses less than half of them.
+/// The number of bytes of stack to wipe. Work with a key uses less than half of them.
 const STACK_BYTES: usize = 24 << 10;
 
 /// Runs `work`, which uses a key, then overwrites the stack below the current frame. The expansion and the

@@ -228,7 +228,8 @@ impl<'a> Path<'a> {
         if transactions > 1 { Err(Reason::TwoTransactions.into()) } else { Ok(()) }
     }
 
-    /// Counts the bytes of memory that a message of `length` bytes takes in a list of local buffers.
+    /// Returns the number of memory bytes that a message of `length` wire bytes takes in a list of local
+    /// buffers.
     pub(crate) fn memory_bytes(&self, segments: &[DataSegment], length: u64) -> Result<u64, Cause> {
         let bytes = |range| Ok(self.plan(range, Right::LocalWrite)?.span.memory_length);
         self.cut(segments, length)?.into_iter().map(bytes).sum()

@@ -12,9 +12,9 @@ pub(crate) const MAX_BYTES: usize = 4096;
 
 /// The next header of the route: UDP, since packets are RoCEv2.
 const UDP: u8 = 17;
-/// Bytes of a packet beside its data: UDP, BTH, DETH, ICRC.
+/// The number of bytes of a packet beside its data: the headers UDP, BTH and DETH, and the ICRC.
 const HEADERS: usize = 8 + 12 + 8 + 4;
-/// Additional bytes of a packet with immediate data.
+/// The number of additional bytes of a packet with immediate data.
 const IMMEDIATE: usize = 4;
 
 /// The fields of a datagram beside its data.

@@ -79,9 +79,9 @@ impl core::error::Error for Error {}
 pub enum Event {
     /// A send queue stands still before its next request (SQ_DRAINED).
     SqDrained(u32),
-    /// A peer was refused access; the queue pair is in error (QP_ACCESS_ERR).
+    /// A queue pair has refused an access of its peer, and is in error (QP_ACCESS_ERR).
     QpAccess(u32),
-    /// A request of a peer was malformed, or forbidden by the queue pair; the queue pair is in error
+    /// A queue pair has refused a request of its peer as malformed or forbidden, and is in error
     /// (QP_REQ_ERR).
     QpRequest(u32),
     /// A doorbell rang more blocks than the ring has; the queue pair is in error (QP_FATAL).
@@ -111,7 +111,7 @@ pub enum Numbered {
     Qp,
 }
 
-/// A software mlx5 device over some memory.
+/// A software mlx5 device that reads and writes a memory.
 #[derive(Debug)]
 pub struct Device<M> {
     pub(crate) memory: Bus<M>,
@@ -162,7 +162,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Sets the port's table of GIDs: a datagram comes from the entry that its address vector names, and may
-    /// go to any entry. Without entries, the port has the GID of the profile.
+    /// go to any entry. An empty table changes nothing. A new device has only the GID of its profile.
     pub fn set_gids(&mut self, table: Vec<[u8; 16]>) {
         self.gids.set(table);
     }
@@ -198,12 +198,12 @@ impl<M: Memory> Device<M> {
         self.tap.written()
     }
 
-    /// Returns the memory.
+    /// Returns the memory that the device reads and writes.
     pub fn memory(&self) -> &M {
         &self.memory.host
     }
 
-    /// Returns the memory, for writes by the host.
+    /// Returns the memory that the device reads and writes, for writes by the host.
     pub fn memory_mut(&mut self) -> &mut M {
         &mut self.memory.host
     }

@@ -6,21 +6,22 @@ use crate::device::{Device, Error};
 use crate::memory::Memory;
 use alloc::vec::Vec;
 
-/// The 256-bit key that wraps keys and credentials. The device numbers it 0.
+/// The 256-bit key that wraps keys and credentials. The command that creates a login names it by number 0.
 pub const KEK: [u8; 32] = *b"mlx5 emulated key-encryption key";
 
-/// The 128-bit key with which the vectors of DPDK's tests are wrapped. The device numbers it 1.
+/// The 128-bit key with which the vectors of DPDK's tests are wrapped. The command that creates a login names
+/// it by number 1.
 pub const ZERO_KEK: [u8; 16] = [0; 16];
 
 /// The credential that a login must show.
 pub const CREDENTIAL: [u8; 40] = *b"mlx5 emulated device: login credential..";
 
-/// The device's numbers of the keys and of the credential.
+/// The numbers that the software device has given to the keys and to the credential.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
-    /// [`KEK`] and [`ZERO_KEK`].
+    /// The numbers of [`KEK`] and [`ZERO_KEK`].
     pub keks: [u32; 2],
-    /// [`CREDENTIAL`].
+    /// The number of [`CREDENTIAL`].
     pub credential: u32,
 }
 

@@ -63,7 +63,7 @@ pub struct Faults {
     pub psv_domain_ignored: bool,
     /// SEND with invalidation does not compare the key's tag.
     pub invalidate_tag_ignored: bool,
-    /// SEND with invalidation reaches keys of every protection domain.
+    /// SEND with invalidation invalidates keys of every protection domain.
     pub invalidate_domain_ignored: bool,
     /// The receiver's completion does not show that the sender has asked for an event.
     pub solicited_lost: bool,
@@ -80,7 +80,7 @@ pub struct Faults {
     /// Combinations of cipher and signature that the man page's table does not list are refused (DEVICE.md,
     /// "Crypto BSF and encryption order").
     pub leftover_rows_refused: bool,
-    /// AES-XTS takes every length, and leaves bytes that it cannot encrypt as they are.
+    /// A length that AES-XTS cannot process is no error: all bytes of the transfer stay as they are.
     pub job_size_ignored: bool,
     /// On a queue pair with `drain_sigerr`, a request with a signature error gets no completion.
     pub failing_request_silent: bool,
@@ -99,9 +99,10 @@ pub struct Faults {
     pub leftover_rows_otherwise: bool,
     /// The old value of an atomic comes back in big endian.
     pub atomic_replies_big_endian: bool,
-    /// A request that the queue pair's rights forbid reports an access error instead of an invalid request.
+    /// A request that the rights of the peer's queue pair forbid reports an access error instead of an
+    /// invalid request.
     pub denied_as_access: bool,
-    /// A UMR binds no mkey to a queue pair.
+    /// A UMR that would bind an mkey to a queue pair is refused.
     pub binding_refused: bool,
     /// A new value of a used DEK is in force at once, before SYNC_CRYPTO.
     pub dek_value_at_once: bool,

@@ -322,7 +322,7 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Reason> {
         translations.push(rest.take()?);
     }
     if !translations.len().is_multiple_of(4) {
-        // The last block is padded, unless the request ends with it.
+        // The last block of translation entries is padded, unless the request ends with it.
         let padding = translations.len().wrapping_neg() % 4 * OCTOWORD_BYTES;
         rest.skip(padding.min(rest.bytes.len()))?;
     }

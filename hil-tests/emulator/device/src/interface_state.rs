@@ -7,7 +7,7 @@ use mlx5_mkey::wire::WQEBB_BYTES;
 /// The bits of a consumer index.
 pub(crate) const INDEX: u32 = 0x00ff_ffff;
 
-/// Bytes of the context of a queue pair (PRM `qpc`).
+/// The number of bytes of the context of a queue pair (PRM `qpc`).
 pub(crate) const QPC_BYTES: usize = 0xe8;
 
 /// The signatures of commands that the device checks (PRM `cmdif_checksum`).
@@ -52,7 +52,7 @@ pub(crate) struct Interface {
     pub(crate) numbers: BTreeSet<(u16, u32)>,
     /// The user contexts of objects. Objects of the host itself are not listed.
     pub(crate) owners: BTreeMap<(Kind, u32), u16>,
-    /// Memory of users for rings and doorbell records, by its number.
+    /// Memory of users for rings and doorbell records, by the number of the umem.
     pub(crate) umems: BTreeMap<u32, Umem>,
     /// The umem of the ring and the umem of the doorbell record, for each queue that has any of them in a
     /// umem.
@@ -89,7 +89,7 @@ pub(crate) struct Umem {
     /// The first address on the device's bus, possibly in a window.
     pub(crate) address: u64,
     pub(crate) length: u64,
-    /// The device may write to all of its pages.
+    /// The device may write to all pages of the umem.
     pub(crate) writable: bool,
 }
 

@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 /// without end, since no answer holds it back.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Bytes that a message counts in addition to its data.
+/// The number of bytes that a message counts in addition to its data.
 const OVERHEAD: u64 = 64;
 
 /// The messages, oldest first.

@@ -34,7 +34,7 @@ pub enum Way {
 /// The signatures of one domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Domain {
-    /// Bytes of data in a protected block, without the signature.
+    /// The number of bytes of data in a protected block, without the signature.
     pub block: u32,
     /// The rule that computes a signature.
     pub rule: Rule,
@@ -43,7 +43,7 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Bytes of a block and its signature.
+    /// Returns the number of bytes of a block with its signature.
     fn stride(&self) -> u64 {
         u64::from(self.block).saturating_add(u64::from(self.rule.bytes()))
     }
@@ -84,7 +84,7 @@ pub struct Cipher<'a> {
     pub key: &'a Xts,
     /// The side that holds ciphertext, and whether its signatures are encrypted.
     pub order: Order,
-    /// Bytes of a data unit.
+    /// The number of bytes of a data unit.
     pub unit: u32,
     /// Tweak of the data unit at offset 0 of the mkey.
     pub tweak: u128,
@@ -106,7 +106,7 @@ pub struct Transform<'a> {
     /// Mask of the bytes that are copied from the input's signatures to the output's. 0 unless both have the
     /// same structure.
     pub copy_mask: u8,
-    /// The cipher, if any.
+    /// The cipher, if the mkey has one.
     pub cipher: Option<Cipher<'a>>,
     /// The signature over a whole transaction, instead of signatures of blocks.
     pub transaction: Option<Transaction>,

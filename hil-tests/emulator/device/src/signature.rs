@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn golden_values_in_memory_order() {
-        // DEVICE.md, "Golden values": 512 bytes of A5.
+        // The test block of DEVICE.md, "Golden values", is 512 bytes of A5.
         for (kind, seed_ones, bytes) in [
             (CrcKind::Crc32, false, &[0x69, 0x9a, 0xca, 0x21][..]),
             (CrcKind::Crc32, true, &[0x88, 0xcb, 0x60, 0x93]),

@@ -9,7 +9,7 @@ use crate::signature::{CrcKind, Mismatch, Part, Rule, crc32c_continued};
 use crate::transfer::{BlockError, Side, SignatureType, Span, room};
 use alloc::vec::Vec;
 
-/// Bytes of a CRC32C.
+/// The number of bytes of a CRC32C.
 pub(crate) const CRC_BYTES: u64 = 4;
 
 /// The part that an mkey has in a transaction.
@@ -23,7 +23,7 @@ pub struct Transaction {
     pub start: Option<u32>,
     /// The CRC of the data transferred so far.
     pub running: Option<u32>,
-    /// Bytes of data of the mkey, without the CRC.
+    /// The number of bytes of data of the mkey, without the CRC.
     pub length: u64,
     /// The CRC stands behind the data of this mkey: it is checked in bytes that come from its side, and
     /// generated in bytes that go to its side.

@@ -203,7 +203,8 @@ fn rule(bfs: u8, inline: &InlineDif, transient: u64, faults: &Faults) -> Result<
         BfsPsv::CRC64_XP10 => CrcKind::Crc64Xp10,
         _ => return Err(Reason::BlockFormat { format: bfs }),
     };
-    // Assumption: each block has its own signature, also without the bit for this case.
+    // Assumption: each block has its own signature, also if the bit of the format that repeats the CRC for
+    // each block is 0.
     let seed_ones = bfs & BfsPsv::SEED_ZERO == 0;
     Ok(Rule::Crc { kind, seed_ones: seed_ones != faults.crc_seed_inverted })
 }

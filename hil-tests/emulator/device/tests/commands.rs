@@ -284,7 +284,7 @@ fn numbers_are_used_up_and_given_back() {
 #[test]
 fn a_queue_is_on_pages_of_memory_wherever_they_are() {
     let mut setup = Setup::new();
-    // One object of each kind has a ring of more than one page.
+    // Each of these commands creates a queue with a ring of more than one page.
     let eq = setup.eq(7);
     let (cq, _) = setup.cq(7);
     let (qp, _) = setup.qp();

@@ -176,7 +176,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
     let t10 = Sig::t10(1, 2);
     let crc = Sig::crc(0x40);
     let nothing: fn(&mut Vec<u8>) = |_| {};
-    /// A change of the bytes in the ring.
+    /// A change of the bytes of a request in the ring.
     type Fix = Box<dyn Fn(&mut Vec<u8>)>;
     let set = |at: usize, new: &[u8]| -> Fix {
         let new = new.to_vec();

@@ -352,7 +352,8 @@ fn a_full_completion_queue_is_not_overwritten() {
     assert!(host.poll_send(A).is_none());
 }
 
-/// If software never updates the consumer index, it still sees every completion.
+/// On a queue that ignores overruns, software sees every completion also if it never updates the consumer
+/// index.
 #[test]
 fn a_queue_that_ignores_overruns_goes_on() {
     let mut host = Host::new();
@@ -537,7 +538,7 @@ fn malformed_requests_fail() {
         assert_ne!(seen.vendor(), 0, "{what}");
         host.recover();
     }
-    // Requests that name another queue or block, or extend past the rung blocks.
+    // The device refuses requests that name another queue or block, or extend past the rung blocks.
     for spoil in [(1u64, 1u8), (6, 0x55), (7, 63)] {
         let counter = host.post(A, send(Opcode::SEND, 0, &[segment(at, 8, key)]));
         let slot = host.q[A].attributes.sq + u64::from(counter) * 64;

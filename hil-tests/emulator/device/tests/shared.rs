@@ -86,7 +86,7 @@ const STRAIGHT: [u16; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 fn receives_are_taken_along_the_list_by_all_queue_pairs() {
     let order = [0, 5, 2, 7, 1, 6, 3, 4];
     let mut shared = Shared::new(order);
-    // Several laps: the list of free slots is a ring in this test.
+    // The test takes all slots several times: its list of free slots is a ring.
     for lap in 0..3 {
         let (to, key) = shared.host.region(16 * 8, Access::ALL);
         let slots: Vec<u16> = (0..7).map(|index| shared.post(&[segment(to + 16 * index, 16, key)])).collect();

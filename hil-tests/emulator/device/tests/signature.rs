@@ -138,7 +138,7 @@ fn words(error: &SignatureErrorCqe) -> (u8, u16, u64, u64, u64, u32) {
 
 #[test]
 fn d1_d2_contents_of_a_signature_error() {
-    // DEVICE.md, "Golden values": the data is corrupted, and the guard's seed is all ones.
+    // This is the corrupted block of DEVICE.md, "Golden values". Its guard has a seed of all ones.
     let mut host = Host::new();
     let mut data = [0xa5; 512];
     data[0] = 0x5a;
@@ -231,8 +231,8 @@ fn r78_bits_that_no_byte_has_are_ignored() {
     }
 }
 
-/// Runs the copy test of DEVICE.md, "Check mask and copy mask": the memory domain has application tag 0078,
-/// the wire domain 5600, and the copy mask selects the byte 56. Returns the signature in memory, and the
+/// Runs the copy test of DEVICE.md, "Check mask and copy mask". The memory domain has application tag 0078,
+/// the wire domain here 5600, and the copy mask selects the byte 56. Returns the signature in memory, and the
 /// number of signature errors.
 fn copied(faults: bool) -> (Vec<u8>, usize) {
     let mut host = Host::with_faults(|f| f.copy_mask_ignored = faults);
@@ -263,7 +263,7 @@ fn r87_copied_bytes_are_taken_and_others_computed() {
     }
 }
 
-/// Returns the number of errors of a block with tags `app` and `reference` and a wrong guard.
+/// Returns the number of signature errors of a block with tags `app` and `reference` and a wrong guard.
 fn escaped(faults: bool, flags: u8, app: u16, reference: u32) -> usize {
     let mut host = Host::with_faults(|f| f.escapes_ignored = faults);
     let mut memory = with_pi(&[1; 512], app, reference);

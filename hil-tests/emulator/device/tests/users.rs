@@ -47,7 +47,7 @@ impl User {
         Self { uid, pd, uar, umem, pages }
     }
 
-    /// Returns the address of a byte of the umem.
+    /// Returns the address in memory of the byte at an offset of the umem.
     fn at(&self, offset: u64) -> u64 {
         let place = offset + 0x40;
         self.pages[(place >> 12) as usize] + (place & 0xfff)

@@ -28,7 +28,7 @@ const BLOCK_ENTRIES: usize = 4;
 /// The number of page entries in an octoword.
 const PAGES_OF_OCTOWORD: usize = 2;
 
-/// Reserved UMR control flags.
+/// The reserved flags of the UMR control segment, which must be 0.
 const RESERVED_FLAGS: u8 = 0b111;
 
 /// Bits of the mkey mask (DEVICE.md, "Fields of a UMR"). The device ignores other bits: no public source

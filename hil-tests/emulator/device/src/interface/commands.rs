@@ -40,8 +40,8 @@ const INIT_PAGES: u32 = 150;
 /// The number of additional pages that the firmware wants while it runs.
 const MORE_PAGES: i32 = 8;
 
-/// Bytes of a capability structure, the offset of `cmdif_checksum` in the structure of the device, and its
-/// values. The field is the upper two bits of its byte.
+/// The number of bytes of a capability structure, the offset of `cmdif_checksum` in the structure of the
+/// device, and the values of this field, which is the upper two bits of its byte.
 const CAPABILITIES: usize = 0x1000;
 const CMDIF_CHECKSUM: usize = 0x42;
 const DISABLED: u8 = 0;
@@ -52,7 +52,7 @@ const ENABLED: u8 = 3;
 /// The number differs from 0 to expose drivers that ignore it.
 const PAGES_OF: u16 = 7;
 
-/// Bytes of a page.
+/// The number of bytes of a page.
 const PAGE: usize = 4096;
 
 type Answer = Result<Vec<u8>, Refused>;
@@ -158,7 +158,8 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Requests more pages with the first queue pair, and returns pages with the last, if an event queue gets
+    /// Requests more pages from the host when the first queue pair is created, and asks the host to take
+    /// pages back when the last one is destroyed. Both requests are events, and need an event queue that gets
     /// page requests. Drivers with such an event queue thus meet both cases.
     pub(super) fn want_pages(&mut self) {
         let has_queues = self.objects.qps.values().next().is_some();

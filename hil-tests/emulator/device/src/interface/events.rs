@@ -6,7 +6,7 @@ use crate::interface_state::INDEX;
 use crate::memory::Memory;
 use alloc::vec::Vec;
 
-/// Bytes of an entry.
+/// The number of bytes of an entry of an event queue.
 const ENTRY: usize = 64;
 /// Offset of an event's data in its entry. Offset of the number of the queue pair or shared receive queue
 /// that the event is about, or of the completion queue of a completion event.

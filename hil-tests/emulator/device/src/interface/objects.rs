@@ -26,7 +26,7 @@ const NUMBERS: &[(u16, u16)] =
 /// The object type of data encryption keys, and the code of their purpose AES-XTS.
 const DEK: u16 = 0xc;
 const XTS: u8 = 3;
-/// Bytes of a general object in a reply.
+/// The number of bytes of a general object in a reply.
 const OBJECT: usize = 256;
 
 /// Offset of the context of an mkey in a command.
@@ -241,7 +241,7 @@ impl<M: Memory> Device<M> {
 
     fn create_cq_on_pages(&mut self, request: &Request) -> Answer {
         let log_entries = request.u8(0x1c)? & 0x1f;
-        // Refuses a `cqe_sz` of more than 128 bytes.
+        // Refuses entries of more than 128 bytes (`cqe_sz`), and too many entries.
         if request.u8(0x11)? & 0xc0 != 0 || log_entries > LOG_MAX_EVENTS {
             return Err(Refused::PARAMETER);
         }

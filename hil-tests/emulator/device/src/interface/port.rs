@@ -46,7 +46,7 @@ pub(super) fn with_host(mut found: Vec<u8>, port: Port) -> Vec<u8> {
     found
 }
 
-/// Registers (`MLX5_REG_*` of Linux).
+/// Numbers of the registers that ACCESS_REG reads and writes (`MLX5_REG_*` of Linux).
 mod register {
     pub(super) const PMTU: u16 = 0x5003;
     pub(super) const PTYS: u16 = 0x5004;
@@ -56,11 +56,11 @@ mod register {
     pub(super) const HOST_ENDIANNESS: u16 = 0x7004;
 }
 
-/// Bytes of a description of the node.
+/// The number of bytes of a description of the node.
 const DESCRIPTION: usize = 64;
 
 impl<M: Memory> Device<M> {
-    /// QUERY_ADAPTER: returns vendor and board name.
+    /// QUERY_ADAPTER: returns the vendor and the name of the board.
     pub(super) fn query_adapter(&self) -> Vec<u8> {
         let mut answer = reply::with(0x110, HEADER + 0x18, &0x0000_02c9_u32.to_be_bytes());
         answer.splice(0x100.., *b"MLX5SOFTDEV00001");

@@ -4,10 +4,10 @@ use crate::device::Error;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes before the data of a reply.
+/// The number of bytes before the data of a reply.
 pub(super) const HEADER: usize = 16;
 
-/// Bytes of status and syndrome, which every reply has.
+/// The number of bytes of status and syndrome, which every reply has.
 pub(super) const LEAST: usize = 8;
 
 /// A refusal: status and syndrome.

@@ -9,9 +9,9 @@ use crate::memory::Memory;
 
 /// Offset of the list of pages in CREATE_EQ, CREATE_CQ and CREATE_QP.
 pub(super) const PAGES: usize = 0x110;
-/// Bytes of an entry of an event or completion queue, and of a block of a send ring.
+/// The number of bytes of an entry of an event or completion queue, and of a block of a send ring.
 pub(super) const ENTRY: u64 = 64;
-/// Bytes of a doorbell record.
+/// The number of bytes of a doorbell record.
 const RECORD: usize = 8;
 
 /// The place of a ring, as a command names it.
@@ -96,7 +96,7 @@ impl<M: Memory> Device<M> {
         let page = 1_u64 << (12 + log_page);
         let offset = u64::from(offset & 0x3f) * (page / 64);
         let count = (offset + bytes).div_ceil(page) as usize;
-        // Surplus pages are allowed.
+        // The command may list more pages than the ring needs.
         let listed = request.0.len().saturating_sub(PAGES) / 8;
         let mut pages = request.pages(PAGES, listed.max(count))?;
         pages.truncate(count);

@@ -7,7 +7,7 @@ use crate::memory::Memory;
 use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
 use zerocopy::FromBytes;
 
-/// Bytes of a UAR page.
+/// The number of bytes of a UAR page.
 const PAGE: u64 = 4096;
 
 /// Offsets of registers in a UAR page (`MLX5_CQ_DOORBELL`, `MLX5_EQ_DOORBEL_OFFSET` and `MLX5_BF_OFFSET` of
@@ -19,10 +19,10 @@ mod register {
     pub(super) const SEND: core::ops::Range<u64> = 0x800..0x1000;
 }
 
-/// Bytes of a buffer of a send doorbell: two of them alternate.
+/// The number of bytes of a buffer of a send doorbell. Drivers write to two buffers in turn.
 const BUFFER: u64 = 256;
 
-/// Bytes of a block. With BlueFlame, a block arrives in eight writes.
+/// The number of bytes of a block. With BlueFlame, a block arrives in eight writes.
 const BLOCK: usize = 64;
 
 /// A flag beside the consumer index of a completion queue: only a solicited entry raises an event.

@@ -41,7 +41,7 @@ const LIVES: &[Life] = &[
     Life { makes: Kind(opcode::ALLOC_XRCD), destroys: opcode::DEALLOC_XRCD },
 ];
 
-/// Objects that commands name: the command, the kind of object, and the offset of its number.
+/// Objects that commands name: the command, the kind of object, and the offset of the object's number.
 const NAMES: &[(u16, u16, usize)] = &[
     (opcode::CREATE_MKEY, opcode::ALLOC_PD, 0x1d),
     (opcode::CREATE_CQ, opcode::ALLOC_UAR, 0x1d),
@@ -125,7 +125,7 @@ impl<M: Memory> Device<M> {
         Err(Refused::RESOURCE)
     }
 
-    /// DESTROY_UCTX. Assumption: a context with objects is in use.
+    /// DESTROY_UCTX: destroys a user context. Assumption: a context with objects is in use.
     fn destroy_context(&mut self, uid: u16) -> Answer {
         if self.interface.owners.values().any(|owner| *owner == uid) {
             return Err(Error::InUse.into());
@@ -134,8 +134,8 @@ impl<M: Memory> Device<M> {
         if was_there { Ok(reply::done()) } else { Err(Refused::RESOURCE) }
     }
 
-    /// CREATE_UMEM: memory of a user for rings and doorbell records (PRM `umem`). Without the capability
-    /// `umem_uid_0`, the host itself has none.
+    /// CREATE_UMEM: registers memory of a user for rings and doorbell records (PRM `umem`). Without the
+    /// capability `umem_uid_0`, the host itself cannot have umems.
     pub(super) fn create_umem(&mut self, request: &Request) -> Answer {
         const READ: u64 = 1;
         const WRITE: u64 = 2;
@@ -162,7 +162,7 @@ impl<M: Memory> Device<M> {
         Ok(reply::number(number))
     }
 
-    /// DESTROY_UMEM. Assumption: a umem with a ring or a doorbell record is in use.
+    /// DESTROY_UMEM: destroys a umem. Assumption: a umem with a ring or a doorbell record is in use.
     pub(super) fn destroy_umem(&mut self, number: u32) -> Answer {
         let mut used = self.interface.over_umems.values().flatten();
         if used.any(|used| *used == Some(number)) {

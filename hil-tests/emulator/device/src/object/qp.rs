@@ -110,7 +110,7 @@ impl Peer {
 /// The number of repetitions of a request while the peer has no receive for it (PRM `rnr_retry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retries {
-    /// No limit.
+    /// The number of repetitions has no limit.
     Infinite,
     /// This number of repetitions, one for each [`crate::Device::run`].
     Count(u8),
@@ -149,9 +149,9 @@ pub struct QpAttributes {
 pub enum ReceiveQueue {
     /// The queue pair has no receives (3).
     None,
-    /// A ring of its own (0).
+    /// The queue pair has a ring of its own (0).
     Own(ReceiveRing),
-    /// The shared receive queue of this number (1).
+    /// Receives come from the shared receive queue with this number (1).
     Shared(u32),
 }
 
@@ -179,7 +179,7 @@ impl QpAttributes {
 /// The result of QUERY_QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpView {
-    /// State.
+    /// The state of the queue pair.
     pub state: QpState,
     /// Number of the next block to execute, modulo 2^16 (`hw_sq_wqebb_counter`).
     pub hw_sq_wqebb_counter: u16,
@@ -198,22 +198,22 @@ pub(crate) struct Qp {
     /// The Q_Key that received datagrams must carry. Sent datagrams carry it too, unless their address vector
     /// has another (PRM `q_key`).
     pub(crate) qkey: u32,
-    /// The first block that is not done.
+    /// The number of the first block whose request is not done.
     pub(crate) sq_consumer: u16,
-    /// The block after the last rung one.
+    /// The number of the block after the last one that a doorbell has rung.
     pub(crate) sq_producer: u16,
     pub(crate) read_ahead: ReadAhead,
     /// The copy at this block was executed before the copy in front of it.
     pub(crate) copied_ahead: Option<u16>,
     pub(crate) rq_consumer: u16,
-    /// Requests that were sent, in their order.
+    /// Requests that were sent and have no answer yet, in the order of sending.
     pub(crate) outstanding: Outstanding,
     /// The request at this block starts only when no request is outstanding: a first attempt has shown that
     /// it fails or reports an error.
     pub(crate) alone: Option<u16>,
-    /// Number of the next request message.
+    /// Sequence number of the next request message.
     pub(crate) sequence: u32,
-    /// Number of the peer's next request message, if any has come.
+    /// Sequence number that the peer's next request must have. `None` if no request has come yet.
     pub(crate) expected: Option<u32>,
     /// The user has asked to drain the send queue, and waits for the event.
     pub(crate) draining: bool,
