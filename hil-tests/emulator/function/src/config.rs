@@ -2,10 +2,11 @@
 
 use mlx5_softdev::Port;
 
-/// Bytes of the configuration space, including the part for extended capabilities, of which there are none.
+/// The number of bytes of the configuration space, including the part for extended capabilities, of which
+/// there are none.
 pub(crate) const BYTES: usize = 4096;
 
-/// Bytes of BAR 0.
+/// The number of bytes of BAR 0.
 pub(crate) const BAR_BYTES: u64 = 32 << 20;
 
 /// Number of interrupt vectors.
@@ -29,7 +30,7 @@ mod register {
     pub(super) const INTERRUPT_LINE: usize = 0x3c;
 }
 
-/// Offsets of the capabilities.
+/// Offsets of the PCI capabilities, and of a register in one of them.
 const POWER: usize = 0x40;
 const EXPRESS: usize = 0x60;
 const DEVICE_CONTROL: usize = EXPRESS + 0x8;
@@ -120,7 +121,8 @@ impl ConfigSpace {
         space.put(register::SUBSYSTEM, &0x0001_u16.to_le_bytes());
         space.put(register::CAPABILITIES, &[EXPRESS as u8]);
         space.allow(register::INTERRUPT_LINE, &[0xff]);
-        // PCI Express: version 2, an endpoint; payloads of 512 bytes, FLR; 8 lanes of 16 GT/s.
+        // The PCI Express capability has version 2. It shows an endpoint with payloads of 512 bytes, FLR, and
+        // 8 lanes of 16 GT/s.
         space.put(EXPRESS, &[0x10, MSI_X as u8, 0x02, 0x00]);
         space.put(EXPRESS + 0x4, &0x1000_8002_u32.to_le_bytes());
         space.allow(DEVICE_CONTROL, &0x7fff_u16.to_le_bytes());
@@ -130,14 +132,14 @@ impl ConfigSpace {
         space.allow(EXPRESS + 0x28, &0xffff_u16.to_le_bytes());
         space.put(EXPRESS + 0x2c, &0x0000_001e_u32.to_le_bytes());
         space.put(EXPRESS + 0x30, &0x0004_u16.to_le_bytes());
-        // MSI-X: number of vectors, offsets of table and pending bits in BAR 0. A host may mask all vectors,
-        // and enable MSI-X.
+        // The MSI-X capability has the number of vectors, and the offsets of their table and of the pending
+        // bits in BAR 0. A host may mask all vectors, and enable MSI-X.
         space.put(MSI_X, &[0x11, POWER as u8]);
         space.put(MSI_X + 2, &(VECTORS - 1).to_le_bytes());
         space.allow(MSI_X + 2, &0xc000_u16.to_le_bytes());
         space.put(MSI_X + 4, &(TABLE.start as u32).to_le_bytes());
         space.put(MSI_X + 8, &(PENDING.start as u32).to_le_bytes());
-        // Power management, version 3. The return from D3hot does not reset the function.
+        // The power management capability has version 3. The return from D3hot does not reset the function.
         space.put(POWER, &[0x01, 0x00, 0x03, 0x00, 0x08, 0x00]);
         space.allow(POWER + 4, &[0x03]);
         space
@@ -155,7 +157,7 @@ impl ConfigSpace {
         self.bytes.get(at).copied().unwrap_or_default()
     }
 
-    /// Reads from an offset on. Bytes after the end are 0.
+    /// Reads the space from an offset on. Bytes after the end of the space are 0.
     pub(crate) fn read(&self, at: usize, out: &mut [u8]) {
         out.fill(0);
         out.iter_mut().zip(self.bytes.iter().skip(at)).for_each(|(to, from)| *to = *from);
@@ -177,7 +179,7 @@ impl ConfigSpace {
         self.byte(register::COMMAND) & BUS_MASTER != 0
     }
 
-    /// Restores the initial contents.
+    /// Restores the initial contents of the space.
     pub(crate) fn reset(&mut self) {
         *self = Self::new(self.model, self.port);
     }

@@ -16,7 +16,7 @@ pub enum Region {
 }
 
 impl Region {
-    /// Count of region numbers (`VFIO_PCI_NUM_REGIONS`).
+    /// The number of regions that VFIO numbers (`VFIO_PCI_NUM_REGIONS`).
     pub const COUNT: u32 = 9;
 
     /// Returns the region with this VFIO number.
@@ -60,7 +60,7 @@ impl core::fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// Bytes of BAR 0 before the doorbells. Registers there are accessed as words.
+/// The number of bytes of BAR 0 before the doorbells. Registers there are accessed as words.
 const REGISTERS: u64 = 0x10000;
 
 /// The software device as a PCI function.
@@ -226,7 +226,7 @@ impl Function {
         Ok(())
     }
 
-    /// Raises vectors at a client's request.
+    /// Raises `count` vectors, from `first` on, at a client's request.
     ///
     /// # Errors
     /// [`Refusal::Interrupt`] if some of the vectors do not exist.

@@ -33,7 +33,7 @@ pub enum MapError {
     Range,
     /// Part of the range is already mapped.
     Overlap,
-    /// There are too many ranges.
+    /// The client has mapped the largest number of ranges already.
     TooMany,
     /// The range's file could shrink: it lacks the seal of memory files that prevents this (`F_SEAL_SHRINK`).
     NotSealed,

@@ -42,7 +42,7 @@ structs! {
     Access: 16 { offset: U64, region: U32, count: U32, }
 }
 
-/// Bytes of a header.
+/// The number of bytes of a header.
 pub(crate) const HEADER: usize = size_of::<Header>();
 
 /// The most bytes of data in an access.

@@ -120,9 +120,9 @@ struct Driver {
     log_stride: u32,
     pages_slot: u32,
     token: u8,
-    /// Whether replies must be signed.
+    /// Whether the driver checks that replies are signed.
     verifies: bool,
-    /// Whether the firmware has each page, by number.
+    /// For each page that the driver may give to the firmware, whether the firmware has it.
     given: Vec<bool>,
     function: u32,
     numbers: Numbers,

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of the memory.
+/// The number of bytes of the memory.
 pub const BYTES: u64 = 8 << 20;
 
 struct Lent {
