@@ -12,7 +12,7 @@
 //! imports:
 //!
 //! ```text
-//! process   the lock around the state, the worker, fork and exit, functions instead of the C library's
+//! process   the lock around the state, the worker, fork and exit, functions that replace the C library's
 //! command   requests of the program, each checked as the kernel checks it
 //! state     the device, open contexts and their objects, channels, what is recorded
 //! fabric    messages between processes
@@ -27,7 +27,7 @@
 //! A verbs program with this library preloaded finds and opens `mlx5_0`. Everything that the program hands to
 //! the device is checked as the kernel and the device check it, and refused with the same errno.
 
-// The fuzzing build leaves out the callers of the interface for programs.
+// The fuzzing build exports no functions for programs. Code that only these functions use is then unused.
 #![cfg_attr(feature = "fuzz", allow(dead_code))]
 
 mod command;

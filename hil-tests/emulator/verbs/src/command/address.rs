@@ -9,8 +9,8 @@ use crate::state::{State, port};
 use mlx5_mkey::wire::prm::qp_context::{AddressPath, PathFlags, PathHops, PathPort};
 use zerocopy::IntoBytes;
 
-/// CREATE_AH: on mlx5, this call also resolves a GID. GIDs of this port and of other processes' ports get an
-/// answer.
+/// Carries out CREATE_AH: makes an address handle, and answers with the MAC address of its GID. The GID is
+/// one of this port or of another process's port.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateAh = call.request.structure(CORE_IN)?;
     call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
@@ -27,12 +27,12 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Whether an entry of the port's table of GIDs is in use.
+/// Whether the entry `index` of the port's GID table is in use.
 pub(super) fn has_gid(state: &State, index: u8) -> bool {
     usize::from(index) < state.port.entries.len()
 }
 
-/// AH_DESTROY.
+/// Carries out AH_DESTROY: destroys an address handle.
 pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     call.destroy(handle, |object| matches!(object, Object::AddressHandle))

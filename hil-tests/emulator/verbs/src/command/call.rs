@@ -35,12 +35,12 @@ impl Call<'_> {
         self.state.contexts.get_mut(&self.context).ok_or(Errno::IO)
     }
 
-    /// Returns the object of a handle.
+    /// Returns the object with this handle in the call's context.
     pub(crate) fn object(&mut self, handle: u32) -> Result<&mut Object, Errno> {
         self.context()?.get_mut(handle).ok_or(Errno::NOENT)
     }
 
-    /// Returns the number of a protection domain.
+    /// Returns the number of the protection domain with this handle.
     pub(crate) fn pd(&mut self, handle: u32) -> Result<u32, Errno> {
         match self.object(handle)? {
             Object::Pd(number) => Ok(*number),
@@ -48,7 +48,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns a completion queue.
+    /// Returns the completion queue with this handle.
     pub(crate) fn cq(&mut self, handle: u32) -> Result<&mut Cq, Errno> {
         match self.object(handle)? {
             Object::Cq(cq) => Ok(cq),
@@ -56,7 +56,8 @@ impl Call<'_> {
         }
     }
 
-    /// Gives an object a handle and reports it to the program. If the report fails, the object is destroyed.
+    /// Gives a new object a handle, and lets `tell` report the handle to the program. If the report fails,
+    /// the object is destroyed.
     pub(crate) fn publish(
         &mut self,
         object: Object,
@@ -79,7 +80,7 @@ impl Call<'_> {
         told
     }
 
-    /// Destroys the object of a handle, if `wanted` accepts it.
+    /// Destroys the object with this handle, if `wanted` accepts the object.
     pub(crate) fn destroy(&mut self, handle: u32, wanted: impl FnOnce(&Object) -> bool) -> Result<(), Errno> {
         let object = self.object(handle)?.clone();
         if !wanted(&object) {

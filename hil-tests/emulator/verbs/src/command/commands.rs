@@ -5,7 +5,8 @@ use super::{address, completion, device, memory, queue_pair, shared_receive, win
 use crate::command::call::Run;
 use crate::command::numbers::EXTENDED;
 
-/// A command of the older `write` interface: number, minimum length of its structure and of its answer.
+/// A command of the older `write` interface: its number, the minimum lengths of its structure and of its
+/// answer, and the function that carries it out.
 pub(crate) struct Command {
     pub(crate) number: u64,
     pub(crate) input: usize,

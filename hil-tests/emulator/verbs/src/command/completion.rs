@@ -1,4 +1,4 @@
-//! Completion queues and their channels.
+//! Calls that make and destroy completion queues and their channels.
 
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_OUT, UHW_IN, UHW_OUT};
@@ -11,7 +11,7 @@ use crate::state::object::{Base, Cq, Object};
 use mlx5_softdev::{CqAttributes, Memory};
 use zerocopy::IntoBytes;
 
-/// The most entries of a queue.
+/// The most entries of a completion queue.
 const MAX_ENTRIES: u64 = (1 << 22) - 1;
 
 /// `MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX`, the only flag without an effect here.
@@ -20,13 +20,13 @@ const UAR_PAGE_INDEX: u16 = 1 << 1;
 /// `IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN` (DEVICE.md, "Completion queues that ignore overruns").
 const IGNORE_OVERRUN: u64 = 1 << 1;
 
-/// CREATE_COMP_CHANNEL.
+/// Carries out CREATE_COMP_CHANNEL: makes a completion channel.
 pub(super) fn create_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     let (_, descriptor) = call.open_channel(Kind::Verbs)?;
     call.request.answer(CORE_OUT, &descriptor.to_ne_bytes())
 }
 
-/// CQ_CREATE.
+/// Carries out CQ_CREATE: makes a completion queue.
 pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateCq = call.request.structure(UHW_IN)?;
     let wanted = call.request.number(1);
@@ -82,12 +82,14 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 /// Marks a completion queue's record as never armed. Without the mark, a record of zeros would look like the
-/// first arm word of programs, which is 0. A real device sees the doorbell itself.
+/// first arm word of programs, which is 0. A real device needs no mark, because it sees the doorbell register
+/// too.
 pub(super) fn never_armed(record: u64) -> Option<()> {
     ProcessMemory.write(record.wrapping_add(4), &NEVER_ARMED).ok()
 }
 
-/// CQ_DESTROY.
+/// Carries out CQ_DESTROY: destroys a completion queue, and answers with the numbers of its events that the
+/// program has read.
 pub(super) fn destroy_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let cq = call.cq(handle)?.clone();

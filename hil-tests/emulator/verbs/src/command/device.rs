@@ -1,4 +1,4 @@
-//! Opening a context and querying the device.
+//! Calls that open a context, and calls that query device and port.
 
 use super::shared_receive::{MAX_RECEIVES, MAX_SEGMENTS};
 use crate::command::call::Call;
@@ -15,13 +15,14 @@ use crate::state::port::NUMBER;
 use mlx5_softdev::DeviceProfile;
 use zerocopy::IntoBytes;
 
-/// `MLX5_IB_ALLOC_UCTX_DEVX`, the only flag.
+/// The only flag of GET_CONTEXT: `MLX5_IB_ALLOC_UCTX_DEVX`.
 const DEVX: u32 = 1;
 
-/// `MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET`, `_SQD2RTS` and `_MKEY_UPDATE_TAG`.
+/// The answer's mask of GET_CONTEXT: `MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET`, `_SQD2RTS` and
+/// `_MKEY_UPDATE_TAG`.
 const RESPONSE_MASK: u32 = 1 << 0 | 1 << 3 | 1 << 5;
 
-/// `MLX5_IB_CLOCK_INFO_V1`, as a bit.
+/// The versions of the clock's information page: a bit for `MLX5_IB_CLOCK_INFO_V1`.
 const CLOCK_INFO_VERSIONS: u8 = 1 << 0;
 
 /// The kernel accepts optional access flags such as relaxed ordering, and drops those that a device lacks
@@ -35,7 +36,7 @@ const MTU_4096: u8 = 5;
 /// management.
 const PORT_CAPABILITIES: u32 = 1 << 26 | sysfs::CONNECTION_MANAGEMENT;
 
-/// GET_CONTEXT.
+/// Carries out GET_CONTEXT: opens the context, and answers with the limits of the driver's interface.
 pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ContextRequest = call.request.structure(UHW_IN)?;
     if asked.flags & !DEVX != 0 || asked.comp_mask != 0 {
@@ -81,14 +82,14 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `IBV_DEVICE_SYS_IMAGE_GUID`, `_RC_RNR_NAK_GEN`, `_MEM_MGT_EXTENSIONS`.
+/// The device's capability flags: `IBV_DEVICE_SYS_IMAGE_GUID`, `_RC_RNR_NAK_GEN`, `_MEM_MGT_EXTENSIONS`.
 const CAPABILITIES: u32 = 1 << 11 | 1 << 12 | 1 << 21;
 
-/// `IBV_DEVICE_MEM_WINDOW`, `_MEM_WINDOW_TYPE_2B`.
+/// The capability flags of a device with memory windows: `IBV_DEVICE_MEM_WINDOW`, `_MEM_WINDOW_TYPE_2B`.
 const WINDOWS: u32 = 1 << 17 | 1 << 24;
 
 fn description(profile: &DeviceProfile) -> DeviceResponse {
-    // Windows exist only where they may grant rights that their regions lack.
+    // The device offers memory windows only if a window may grant rights that its region lacks.
     let windows = !profile.inner_remote_rights;
     DeviceResponse {
         firmware: 22 << 32 | 99 << 16,
@@ -112,7 +113,7 @@ fn description(profile: &DeviceProfile) -> DeviceResponse {
         max_qp_rd_atomic: 1 << profile.log_max_reads,
         max_res_rd_atomic: 1 << 19,
         max_qp_init_rd_atomic: 1 << profile.log_max_reads,
-        // IBV_ATOMIC_HCA: atomic among requests, not against the processor.
+        // IBV_ATOMIC_HCA: atomic operations are atomic among requests, but not against the processor.
         atomic: 1,
         max_pkeys: 1,
         max_ah: 1 << 24,
@@ -125,12 +126,12 @@ fn description(profile: &DeviceProfile) -> DeviceResponse {
     }
 }
 
-/// QUERY_DEVICE.
+/// Carries out QUERY_DEVICE: answers with the device's limits and capabilities.
 pub(super) fn query_device(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(CORE_OUT, description(call.state.device.profile()).as_bytes())
 }
 
-/// QUERY_DEVICE, extended: the fields of missing features are zero.
+/// Carries out the extended QUERY_DEVICE. In the answer, the fields of missing features are zero.
 pub(super) fn query_device_extended(call: &mut Call<'_>) -> Result<(), Errno> {
     let base = description(call.state.device.profile());
     let response = DeviceResponseExtended {
@@ -144,7 +145,8 @@ pub(super) fn query_device_extended(call: &mut Call<'_>) -> Result<(), Errno> {
         ..DeviceResponseExtended::default()
     };
     call.request.answer(CORE_OUT, response.as_bytes())?;
-    // `struct mlx5_ib_query_device_resp`: an empty mask, and the length of the filled part.
+    // The driver's answer is `struct mlx5_ib_query_device_resp`: an empty mask, and the length of the filled
+    // part.
     let mut driver = vec![0; call.request.room(UHW_OUT)];
     let length = (driver.len() as u32).to_ne_bytes();
     if let Some(place) = driver.get_mut(4..8) {
@@ -157,7 +159,7 @@ fn known_port(call: &Call<'_>, attribute: u16) -> Result<(), Errno> {
     if call.request.number(attribute) == 1 { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// QUERY_PORT.
+/// Carries out QUERY_PORT: answers with the port's attributes.
 pub(super) fn query_port(call: &mut Call<'_>) -> Result<(), Errno> {
     known_port(call, 0)?;
     let port = &call.state.port;
@@ -181,7 +183,7 @@ pub(super) fn query_port(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(1, response.as_bytes())
 }
 
-/// Returns an entry of the port's table of GIDs, or `None` for an empty one.
+/// Returns an entry of the port's GID table, or `None` for an empty entry.
 fn gid_entry(port: &Port, index: usize) -> Option<GidEntry> {
     let entry = port.entries.get(index)?;
     let kind = match entry.version {
@@ -192,7 +194,7 @@ fn gid_entry(port: &Port, index: usize) -> Option<GidEntry> {
     Some(GidEntry { gid: entry.gid, index: index as u32, port: NUMBER.into(), kind, interface })
 }
 
-/// QUERY_GID_TABLE: answers with the entries that are in use.
+/// Carries out QUERY_GID_TABLE: answers with the entries that are in use.
 pub(super) fn query_gid_table(call: &mut Call<'_>) -> Result<(), Errno> {
     let size = usize::try_from(call.request.number(0)).map_err(|_| Errno::INVAL)?;
     let port = &call.state.port;
@@ -209,7 +211,7 @@ pub(super) fn query_gid_table(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(3, &(port.entries.len() as u64).to_ne_bytes())
 }
 
-/// QUERY_GID_ENTRY.
+/// Carries out QUERY_GID_ENTRY: answers with one entry of the GID table.
 pub(super) fn query_gid_entry(call: &mut Call<'_>) -> Result<(), Errno> {
     known_port(call, 0)?;
     let index = call.request.number(1) as usize;
@@ -220,7 +222,7 @@ pub(super) fn query_gid_entry(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(3, entry.as_bytes())
 }
 
-/// ASYNC_EVENT_ALLOC.
+/// Carries out ASYNC_EVENT_ALLOC: makes the context's channel for asynchronous events.
 pub(super) fn alloc_async_event(call: &mut Call<'_>) -> Result<(), Errno> {
     let (number, descriptor) = call.open_channel(Kind::Verbs)?;
     call.context()?.async_channel = Some(number);

@@ -20,7 +20,8 @@ pub(super) fn perform(call: &mut Call<'_>, run: Run) -> Result<(), Errno> {
     }
 }
 
-/// INVOKE_WRITE: a command of the older `write` interface.
+/// Carries out INVOKE_WRITE: finds and runs the command of the older `write` interface that the call
+/// contains.
 pub(super) fn invoke_write(call: &mut Call<'_>) -> Result<(), Errno> {
     let number = call.request.number(COMMAND);
     let command = COMMANDS.iter().find(|command| command.number == number).ok_or(Errno::OPNOTSUPP)?;

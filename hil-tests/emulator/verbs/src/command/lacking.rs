@@ -1,4 +1,4 @@
-//! Recognises calls for missing features, and names the feature.
+//! Recognises calls that ask for a missing feature, and reports the feature on standard error.
 
 use crate::command::numbers::{COMMAND, CORE_IN, EXTENDED, UHW_IN};
 use crate::command::numbers::{INVOKE_WRITE, MR, QP, SRQ};
@@ -6,7 +6,7 @@ use crate::command::request::Request;
 use crate::ground::abi::{CreateQp, RegisterRequest};
 use crate::ground::missing::{self, Missing};
 
-/// Object types that this device lacks.
+/// Types of objects that this device lacks (`enum uverbs_default_objects`, `mlx5_user_ioctl_cmds.h`).
 const FLOW: u16 = 9;
 const XRC_DOMAIN: u16 = 10;
 const INDIRECTION_TABLE: u16 = 11;
@@ -16,7 +16,8 @@ const DEVICE_MEMORY: u16 = 14;
 const FLOW_MATCHER: u16 = 0x1003;
 const STEERING_ANCHOR: u16 = 0x1009;
 
-/// Methods of memory regions for missing features: registration of device memory, and advice on pages.
+/// Methods of memory regions that need missing features: registration of device memory, and advice on pages.
+/// Each is object and method.
 const REGISTER_DEVICE_MEMORY: (u16, u16) = (MR, 0);
 const ADVISE: (u16, u16) = (MR, 2);
 
@@ -26,14 +27,14 @@ const XRC_INITIATOR: u64 = 9;
 const XRC_TARGET: u64 = 10;
 const OF_DRIVER: u64 = 0xff;
 
-/// `MLX5_QP_FLAG_TYPE_DCT` and `_DCI`.
+/// The driver's flags of queue pairs for dynamic connections: `MLX5_QP_FLAG_TYPE_DCT` and `_DCI`.
 const DYNAMIC: u32 = 1 << 4 | 1 << 5;
-/// `IB_UVERBS_SRQT_XRC`.
+/// The kind of a shared receive queue for XRC (`IB_UVERBS_SRQT_XRC`).
 const XRC_RECEIVES: u64 = 1;
-/// `IB_UVERBS_ACCESS_ON_DEMAND`.
+/// The access flag of a region with on-demand paging (`IB_UVERBS_ACCESS_ON_DEMAND`).
 const ON_DEMAND: u32 = 1 << 6;
 
-/// Whether a call asks for a certain feature.
+/// A function that says whether a call asks for a certain feature.
 type Sign = fn(&Request) -> bool;
 
 /// The calls that ask for each missing feature (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`,
@@ -67,7 +68,7 @@ const SIGNS: &[(Missing, Sign)] = &[
     (Missing::Multicast, |request| [30, 31].contains(&command(request))),
 ];
 
-/// Names the missing features that a refused call asks for.
+/// Reports the missing features that a refused call asks for.
 pub(super) fn name(request: &Request) {
     for (missing, _) in SIGNS.iter().filter(|(_, asks)| asks(request)) {
         missing::met(*missing);
@@ -78,13 +79,14 @@ fn is(request: &Request, method: (u16, u16)) -> bool {
     (request.object, request.method) == method
 }
 
-/// Returns the number of a command of the older `write` interface. For other calls returns 0, which is no
-/// command here.
+/// Returns the number of a command of the older `write` interface. Returns 0 for other calls: no command in
+/// this table has this number.
 fn command(request: &Request) -> u64 {
     if is(request, INVOKE_WRITE) { request.number(COMMAND) } else { 0 }
 }
 
-/// Returns the kind of a queue pair that a call makes. For other calls returns 0, which is no kind here.
+/// Returns the kind of the queue pair that a call makes. Returns 0 for other calls: no kind in this table has
+/// this number.
 fn kind_of_qp(request: &Request) -> u64 {
     if is(request, (QP, 0)) { request.number(9) } else { 0 }
 }

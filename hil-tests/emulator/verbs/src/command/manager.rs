@@ -15,27 +15,26 @@ use mlx5_softdev::Memory;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// The longest command.
+/// The most bytes of a command.
 pub(crate) const LONGEST: usize = 1 << 10;
 
 /// Bytes of `struct rdma_ucm_cmd_hdr`.
 const HEADER: usize = 8;
-/// Bytes of `struct sockaddr_in6`, and of a storage for any address.
+/// Bytes of `struct sockaddr_in6`, and of `struct sockaddr_storage`, which holds any address.
 const ADDRESS: usize = 28;
 const STORAGE: usize = 128;
 /// Bytes of `struct rdma_ucm_conn_param` and of its private data.
 const PARAMETERS: usize = 272;
 const DATA: usize = 256;
-/// Bytes of `struct rdma_ucm_event_resp`, and those that even the oldest library takes.
+/// Bytes of `struct rdma_ucm_event_resp`, and the fewest bytes for which a library has room.
 const EVENT: usize = 336;
 const OLD_EVENT: usize = 324;
 
-/// Numbers of commands.
+/// Numbers of commands (`enum` of `rdma/rdma_user_cm.h`).
 pub(crate) const GET_EVENT: u32 = 12;
 pub(crate) const MIGRATE: u32 = 18;
 
-/// Bits of `attr_mask` (`enum ib_qp_attr_mask`) for the states INIT, RTR and RTS: of all kinds, of
-/// datagrams, of connections.
+/// Bits of `attr_mask` (`enum ib_qp_attr_mask`) for a queue pair's step to INIT, RTR or RTS.
 const STATE: u32 = 1;
 const INIT: u32 = STATE | 1 << 4 | 1 << 5;
 const ACCESS: u32 = 1 << 3;
@@ -45,21 +44,21 @@ const READY_TO_SEND: u32 = STATE | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 1
 
 /// Local acknowledgement timeout of connections: 4.096 µs times 2 to this power.
 const ACK_TIMEOUT: u8 = 18;
-/// The hop limit of packets (kernel `IPV6_DEFAULT_HOPLIMIT`).
+/// The hop limit of the packets of a connection (kernel `IPV6_DEFAULT_HOPLIMIT`).
 const HOPS: u8 = 64;
 
-/// A command.
+/// A command that a program has written to the file of connection management.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Command<'a> {
     pub(crate) number: u32,
-    /// The bytes of its structure, which may be shorter than the structure.
+    /// The bytes of the command's structure. Missing bytes at the end read as zero.
     body: &'a [u8],
-    /// The room for its answer.
+    /// The room for the command's answer, in bytes.
     room: usize,
 }
 
 impl<'a> Command<'a> {
-    /// Reads the header of a command.
+    /// Reads the header of the command in `bytes`.
     ///
     /// # Errors
     /// As the kernel.
@@ -86,18 +85,19 @@ impl<'a> Command<'a> {
         u64::from_ne_bytes(std::array::from_fn(|index| self.byte(at + index)))
     }
 
-    /// Writes an answer to the address that the structure has at `at`, cut off at the room for it.
+    /// Writes an answer to the address that the command's structure holds at offset `at`. Bytes beyond the
+    /// room are cut off.
     pub(crate) fn answer(&self, at: usize, bytes: &[u8]) -> Result<(), Errno> {
         let fits = bytes.get(..bytes.len().min(self.room)).unwrap_or_default();
         ProcessMemory.write(self.u64(at), fits).map_err(|_| Errno::FAULT)
     }
 
-    /// Checks the room for an answer.
+    /// Checks that the program has room for at least `least` bytes of answer.
     pub(crate) fn has_room(&self, least: usize) -> Result<(), Errno> {
         if self.room < least { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
-    /// Reads a socket address, or `None` for an unspecified family.
+    /// Reads the socket address at offset `at`. Returns `None` for an unspecified family.
     fn address(&self, at: usize) -> Result<Option<SocketAddr>, Errno> {
         let port = u16::from_be_bytes([self.byte(at + 2), self.byte(at + 3)]);
         match i32::from(self.u16(at)) {
@@ -110,7 +110,7 @@ impl<'a> Command<'a> {
                 let ip: [u8; 16] = std::array::from_fn(|index| self.byte(at + 8 + index));
                 Ok(Some(SocketAddr::new(IpAddr::from(ip), port)))
             }
-            // AF_IB, for which librdmacm asks first, is not there: librdmacm then uses IP addresses only.
+            // AF_IB is missing. librdmacm asks for it first, and then uses IP addresses only.
             _ => Err(Errno(libc::EAFNOSUPPORT)),
         }
     }
@@ -133,7 +133,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Carries out a command, except those that wait for events or name two files.
+/// Carries out a command. GET_EVENT, which waits, and MIGRATE, which names two files, are handled elsewhere.
 ///
 /// # Errors
 /// As the kernel.
@@ -161,10 +161,10 @@ fn carry_out(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), 
             let taken = state.destroy_id(file, command.u32(8))?;
             command.answer(0, &taken.to_ne_bytes())
         }
-        // BIND_IP and BIND
+        // 2 is BIND_IP, 20 is BIND.
         2 => bind(state, file, command.u32(8 + ADDRESS), command.address(8)?),
         20 => bind(state, file, command.u32(0), command.address(8)?),
-        // RESOLVE_IP and RESOLVE_ADDR
+        // 3 is RESOLVE_IP, 21 is RESOLVE_ADDR.
         3 => {
             let (number, limit) = (command.u32(2 * ADDRESS), command.u32(2 * ADDRESS + 4));
             resolve(state, file, number, [command.address(0)?, command.address(ADDRESS)?], limit)
@@ -204,7 +204,7 @@ fn carry_out(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), 
             Err(Errno::OPNOTSUPP)
         }
         19 => query(state, file, command),
-        // GET_OPTION has no code in the kernel either.
+        // 13 is GET_OPTION, for which the kernel has no code either.
         13 => Err(Errno(libc::ENOSYS)),
         _ => Err(Errno::INVAL),
     }
@@ -222,12 +222,12 @@ fn resolve(
     milliseconds: u32,
 ) -> Result<(), Errno> {
     let destination = destination.ok_or(Errno::INVAL)?;
-    // The program's time, but less than the whole clock.
+    // The limit is the program's, but at most 2^30 milliseconds, so that the clock can represent its end.
     let limit = Duration::from_millis(milliseconds.min(1 << 30).into());
     state.resolve_address(file, number, source, destination, limit)
 }
 
-/// Writes `struct sockaddr_in6` or `struct sockaddr_in` into room of any length.
+/// Returns an address as `struct sockaddr_in` or `struct sockaddr_in6`, filled up with zeros to `room` bytes.
 fn shown_address(address: Option<SocketAddr>, room: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(address) = address {
@@ -243,7 +243,7 @@ fn shown_address(address: Option<SocketAddr>, room: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns the GIDs of both ends.
+/// Returns the GIDs of both ends of a connection: this side's, then the peer's.
 fn ends(state: &State, id: &Id) -> [port::Gid; 2] {
     let own = id.source.map_or([0; 16], |source| state.own_gid(source.ip()));
     let other = match id.destination {
@@ -255,9 +255,9 @@ fn ends(state: &State, id: &Id) -> [port::Gid; 2] {
     [own, other]
 }
 
-/// QUERY_ROUTE.
+/// Carries out QUERY_ROUTE: answers with the addresses and the path of an identifier.
 fn query_route(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
-    // Everything before the index of the device.
+    // The answer needs room for all fields before the index of the device.
     command.has_room(8 + 2 * 64 + 2 * ADDRESS + 8)?;
     let id = state.book.of_file(file, command.u32(8))?.clone();
     let [own, other] = ends(state, &id);
@@ -284,7 +284,7 @@ fn query_route(state: &mut State, file: u32, command: &Command<'_>) -> Result<()
     command.answer(0, &out)
 }
 
-/// QUERY: addresses, path, or GIDs.
+/// Carries out QUERY: answers with addresses, path or GIDs, as the command's option selects.
 fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
     let id = state.book.of_file(file, command.u32(8))?.clone();
     let guid = if id.has_device { port::GUID } else { [0; 8] };
@@ -314,7 +314,7 @@ fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errn
         }
         1 => {
             command.has_room(8)?;
-            // The path record of InfiniBand's subnet administrator is not there for RoCE.
+            // RoCE has no path record, which InfiniBand's subnet administrator would supply.
             command.answer(0, &[0; 8])
         }
         2 => {
@@ -335,7 +335,8 @@ fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errn
     }
 }
 
-/// INIT_QP_ATTR: the attributes of the queue pair's next state, as `struct ib_uverbs_qp_attr`.
+/// Carries out INIT_QP_ATTR: answers with the attributes of the queue pair's next state, as
+/// `struct ib_uverbs_qp_attr`.
 fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
     command.has_room(144)?;
     let id = state.book.of_file(file, command.u32(8))?.clone();
@@ -354,7 +355,7 @@ fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
         (3, false) if is_known => READY_TO_SEND,
         _ => return Err(Errno::INVAL),
     };
-    // Who answers a request takes the numbers of the request, and the other one those of the answer.
+    // The side that accepts a request uses the numbers of the request. The requester uses its own.
     let accepts = matches!(id.step, Step::Asked);
     let (resources, depth) = match accepts {
         true => (id.theirs.initiator_depth, id.theirs.responder_resources),
@@ -393,7 +394,7 @@ fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
     command.answer(0, &out)
 }
 
-/// Returns `struct ib_uverbs_ah_attr`.
+/// Returns the address of a peer as `struct ib_uverbs_ah_attr`. `index` is that of this side's GID.
 fn address_handle(index: u8, gid: port::Gid) -> Vec<u8> {
     let mut out = gid.to_vec();
     out.extend([0, 0, 0, 0, index, HOPS, 0, 0]);
@@ -401,7 +402,8 @@ fn address_handle(index: u8, gid: port::Gid) -> Vec<u8> {
     out
 }
 
-/// SET_OPTION: options of the identifier that have an effect here or need none.
+/// Carries out SET_OPTION: sets an option of an identifier. Only the shared use of a port has an effect;
+/// other known options are accepted.
 fn set_option(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
     let id = state.book.of_file(file, command.u32(8))?;
     let length = command.u32(20) as usize;
@@ -415,19 +417,20 @@ fn set_option(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
         Ok(u32::from_ne_bytes(bytes))
     };
     match (command.u32(12), command.u32(16)) {
-        // Type of service and time of acknowledgements.
+        // 0 is the type of service, 3 the timeout of acknowledgements.
         (0, 0 | 3) => value(1).map(|_| ()),
         (0, 1) => {
             id.may_share_port = value(4)? != 0;
             Ok(())
         }
-        // IPv6 only.
+        // 2 restricts the identifier to IPv6.
         (0, 2) => value(4).map(|_| ()),
         _ => Err(Errno(libc::ENOSYS)),
     }
 }
 
-/// GET_EVENT: writes an event, which is `struct rdma_ucm_event_resp`.
+/// Answers GET_EVENT with an event, as `struct rdma_ucm_event_resp`. `name` is the program's name for the
+/// identifier.
 ///
 /// # Errors
 /// [`Errno::FAULT`] for an unmapped address.
@@ -462,7 +465,7 @@ pub(crate) fn tell(command: &Command<'_>, name: u64, event: &Event) -> Result<()
     command.answer(0, &out)
 }
 
-/// Checks the room for an event.
+/// Checks that GET_EVENT has room for an event.
 pub(crate) fn takes_events(command: &Command<'_>) -> Result<(), Errno> {
     command.has_room(OLD_EVENT)
 }

@@ -1,4 +1,4 @@
-//! Protection domains, registered memory, doorbell pages.
+//! Calls for protection domains, registered memory and doorbell pages.
 
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_OUT};
@@ -11,7 +11,7 @@ use mlx5_softdev::{Access, Placement, RegionChange};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// `enum ib_uverbs_access_flags`.
+/// Access flags of memory regions (`enum ib_uverbs_access_flags`).
 const LOCAL_WRITE: u32 = 1;
 const REMOTE_WRITE: u32 = 1 << 1;
 const REMOTE_READ: u32 = 1 << 2;
@@ -45,7 +45,7 @@ const DMABUF: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | R
 
 const PAGE: u64 = 4096;
 
-/// ALLOC_PD.
+/// Carries out ALLOC_PD: makes a protection domain.
 pub(super) fn alloc_pd(call: &mut Call<'_>) -> Result<(), Errno> {
     let number = call.state.device.alloc_pd()?;
     call.publish(Object::Pd(number), |request, handle| {
@@ -54,13 +54,13 @@ pub(super) fn alloc_pd(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// PD_DESTROY.
+/// Carries out PD_DESTROY: destroys a protection domain.
 pub(super) fn destroy_pd(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     call.destroy(handle, |object| matches!(object, Object::Pd(_)))
 }
 
-/// REG_MR.
+/// Carries out REG_MR: registers memory of the program.
 pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: RegisterRequest = call.request.structure(CORE_IN)?;
     let pd = call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
@@ -83,7 +83,8 @@ pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// REREG_MR: the region keeps its key and all properties that the call does not change.
+/// Carries out REREG_MR: changes a region. The region keeps its key and all properties that the call does not
+/// name.
 pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ReregisterRequest = call.request.structure(CORE_IN)?;
     let has = |flag: u32| asked.flags & flag != 0;
@@ -127,10 +128,10 @@ pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(CORE_OUT, keys.as_flattened())
 }
 
-/// REG_DMABUF_MR. Any file that can be mapped, such as a memfd, stands for a dma-buf. Its pages are mapped in
-/// this process as long as the region exists, so that the device finds them by address. The descriptor may be
-/// closed afterwards. The kernel ignores how a dma-buf's descriptor was opened. Here, a descriptor that was
-/// opened for reading only allows no writes.
+/// Carries out REG_DMABUF_MR: registers the memory of a dma-buf. Any file that can be mapped, such as a
+/// memfd, stands for a dma-buf. The file's pages are mapped in this process as long as the region exists, so
+/// that the device finds them by address. The descriptor may be closed afterwards. The kernel ignores how a
+/// dma-buf's descriptor was opened. Here, a descriptor that was opened for reading only allows no writes.
 pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
     let pd = call.pd(call.request.handle(1)?).map_err(|_| Errno::INVAL)?;
     let [offset, length, iova, descriptor, flags] = [2, 3, 4, 5, 6].map(|id| call.request.number(id));
@@ -151,7 +152,8 @@ pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Checks access flags of a region whose possible flags are `possible` (`ib_check_mr_access`).
+/// Checks the access flags of a region. `possible` are the flags that a region of this kind may have
+/// (`ib_check_mr_access`).
 fn check_access(flags: u32, possible: u32) -> Result<(), Errno> {
     let changes = flags & (REMOTE_WRITE | REMOTE_ATOMIC) != 0;
     if flags & !possible != 0 || changes && flags & LOCAL_WRITE == 0 {
@@ -172,14 +174,14 @@ pub(super) const fn access(flags: u32) -> Access {
     }
 }
 
-/// MR_DESTROY.
+/// Carries out MR_DESTROY: destroys a region.
 pub(super) fn destroy_mr(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     call.destroy(handle, |object| matches!(object, Object::Mr(_)))
 }
 
 impl Call<'_> {
-    /// Returns a region.
+    /// Returns the region with this handle.
     fn mr(&mut self, handle: u32) -> Result<&mut Mr, Errno> {
         match self.object(handle)? {
             Object::Mr(mr) => Ok(mr),
@@ -188,9 +190,10 @@ impl Call<'_> {
     }
 }
 
-/// UAR_ALLOC: every page is the same kind of shared memory, which nobody reads.
+/// Carries out UAR_ALLOC: makes a doorbell page. The page is memory of the program that the device never
+/// reads.
 pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
-    /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF`, `_NC`.
+    /// Types of doorbell pages: `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF`, `_NC`.
     const GATHERING: u64 = 0;
     const NOT_CACHED: u64 = 1;
     match call.request.number(0x1001) {
@@ -206,7 +209,7 @@ pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// UAR_DESTROY.
+/// Carries out UAR_DESTROY: destroys a doorbell page.
 pub(super) fn destroy_uar(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0x1000)?;
     call.destroy(handle, |object| matches!(object, Object::Uar))

@@ -1,4 +1,4 @@
-//! The tables of methods: their attributes, and the functions that carry them out.
+//! The table of the interface's methods: their attributes, and the functions that carry them out.
 
 use super::devx::{self, query as devx_query, queue as devx_queue};
 use super::invoke::invoke_write;
@@ -27,12 +27,12 @@ const fn method(object: u16, method: u16, attributes: &'static [Spec], run: Run)
     Method { object, method, early: false, ends: false, attributes, run }
 }
 
-/// A method that destroys an object.
+/// Returns a method that destroys an object.
 const fn ending(object: u16, method: u16, attributes: &'static [Spec], run: Run) -> Method {
     Method { object, method, early: false, ends: true, attributes, run }
 }
 
-/// All methods (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`).
+/// All methods of the interface that exist here (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`).
 pub(crate) const METHODS: &[Method] = &[
     Method {
         object: DEVICE,

@@ -1,4 +1,4 @@
-//! Commands: from the bytes of a call to its effects.
+//! Calls of the kernel's interface: reads the bytes of a call, checks them, and carries the call out.
 
 mod address;
 mod call;
@@ -29,10 +29,11 @@ use numbers::INVOKE_WRITE;
 use request::Request;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 
-/// Carries out a call. Returns the file descriptor that the call has made for the program, if any.
+/// Carries out the call whose bytes are at `address`. Returns the file descriptor that the call has made for
+/// the program, if any.
 ///
 /// # Errors
-/// The errno of the kernel.
+/// The errno with which the kernel would refuse the call.
 pub(crate) fn dispatch(state: &mut State, context: u32, address: u64) -> Result<Option<RawFd>, Errno> {
     let request = Request::read(address)?;
     let outcome = carry_out(state, context, &request);
@@ -52,8 +53,8 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
     if !method.early && !call.context()?.opened {
         return Err(Errno::INVAL);
     }
-    // The plan of faults counts INVOKE_WRITE once, by the command in it. A mere probe for the older
-    // interface does not count.
+    // The plan of faults counts INVOKE_WRITE once, by the command in it. A call that only tests whether the
+    // older interface exists does not count.
     let outcome = if method.ends {
         let outcome = fault::end().map_or_else(|| (method.run)(&mut call), Err);
         outcome.inspect_err(|_| call.state.refuse_destroying())
@@ -64,7 +65,7 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
     };
     let made = call.made.take();
     if let (Err(_), Some(descriptor)) = (&outcome, &made) {
-        // The program never learns of the descriptor, and so would never close its channel.
+        // The program never learns of the descriptor, so it would never close the descriptor's channel.
         state.close(descriptor.as_raw_fd());
     }
     outcome.map(|()| made.map(IntoRawFd::into_raw_fd))

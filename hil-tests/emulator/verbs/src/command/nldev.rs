@@ -1,4 +1,4 @@
-//! Answers to questions about the list of RDMA devices, as rdma-core's `rdma` and libibverbs put them
+//! Answers to requests for the list of RDMA devices, as iproute2's `rdma` and libibverbs send them
 //! (`rdma/rdma_netlink.h`; kernel `drivers/infiniband/core/nldev.c`).
 
 use crate::ground::netlink::{self, ACK, DUMP, MULTI, Message, attribute, attributes, u32_at};
@@ -6,17 +6,17 @@ use crate::ground::port::{GUID, Port};
 use crate::ground::sysfs;
 use crate::state::port::NUMBER;
 
-/// `RDMA_NL_NLDEV`, as a part of a message's kind.
+/// The part of a message's type that names the client `RDMA_NL_NLDEV`.
 const CLIENT: u16 = 5 << 10;
 
-/// `enum rdma_nldev_command`.
+/// Commands of requests (`enum rdma_nldev_command`).
 const GET: u16 = 1;
 const PORT_GET: u16 = 5;
 const SYSTEM_GET: u16 = 6;
 const RESOURCES_GET: u16 = 9;
 const CHARACTER_DEVICE_GET: u16 = 15;
 
-/// `enum rdma_nldev_attr`.
+/// Types of attributes (`enum rdma_nldev_attr`).
 mod kind {
     pub(super) const DEVICE_INDEX: u16 = 1;
     pub(super) const DEVICE_NAME: u16 = 2;
@@ -39,16 +39,16 @@ mod kind {
     pub(super) const DRIVER: u16 = 73;
 }
 
-/// `RDMA_NODE_IB_CA`.
+/// The device's node type (`RDMA_NODE_IB_CA`).
 const CHANNEL_ADAPTER: u8 = 1;
-/// Network namespaces share the devices.
+/// The mode in which all network namespaces share the devices.
 const SHARED: u8 = 1;
-/// `RDMA_DRIVER_MLX5`.
+/// The number of the mlx5 driver (`RDMA_DRIVER_MLX5`).
 const MLX5: u64 = 1;
 /// The kernel's ABI version of uverbs.
 const ABI: u64 = 1;
 
-/// Appends the attributes of an answer.
+/// A function that appends the attributes of an answer.
 type Fill<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
 
 /// Returns the messages that answer a request of the netlink socket `socket`.
@@ -70,7 +70,7 @@ fn answer(message: &Message<'_>, socket: u32, port: &Port) -> Vec<Vec<u8>> {
     let ended = |error: i32| {
         built(netlink::ERROR, 0, &|out| {
             out.extend_from_slice(&error.to_ne_bytes());
-            // The header of the request, as far as it matters.
+            // The answer repeats the header of the request, with the length of the header alone.
             out.extend((netlink::HEADER as u32).to_ne_bytes());
             out.extend([message.kind, message.flags].into_iter().flat_map(u16::to_ne_bytes));
             out.extend([message.sequence, socket].into_iter().flat_map(u32::to_ne_bytes));
@@ -93,7 +93,7 @@ fn answer(message: &Message<'_>, socket: u32, port: &Port) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns the answers to a request, or an errno.
+/// Returns functions that append the answers to a request, or the errno of a refusal.
 fn asked<'a>(message: &Message<'_>, is_dump: bool, port: &'a Port) -> Result<Vec<Fill<'a>>, i32> {
     let has = |wanted| attributes(message.body).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
     let number = |wanted| has(wanted).and_then(|value| u32_at(value, 0));
@@ -117,7 +117,7 @@ fn asked<'a>(message: &Message<'_>, is_dump: bool, port: &'a Port) -> Result<Vec
             Some(_) => Err(libc::ENODEV),
             None => Err(libc::EINVAL),
         },
-        // Nobody but the kernel knows the objects of all processes.
+        // The list is empty: only the kernel could know the objects of all processes.
         RESOURCES_GET if is_dump => Ok(Vec::new()),
         _ => Err(libc::EOPNOTSUPP),
     }
@@ -134,7 +134,7 @@ fn handle(out: &mut Vec<u8>) {
 
 fn device(out: &mut Vec<u8>) {
     handle(out);
-    // The number of ports.
+    // In a device's answer, this attribute is the number of ports.
     attribute(out, kind::PORT_INDEX, &u32::from(NUMBER).to_ne_bytes());
     attribute(out, kind::CAPABILITIES, &0_u64.to_ne_bytes());
     string(out, kind::FIRMWARE, sysfs::FIRMWARE);

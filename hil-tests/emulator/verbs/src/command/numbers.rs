@@ -1,19 +1,21 @@
-//! Numbers of the interface: attributes, objects, methods (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`).
+//! Numbers of the kernel's interface: attributes, objects, methods (`ib_user_ioctl_cmds.h`,
+//! `mlx5_user_ioctl_cmds.h`).
 
-/// Inputs and outputs of the driver (`UVERBS_ATTR_UHW_IN`, `UVERBS_ATTR_UHW_OUT`).
+/// Attributes with the driver's part of input and output (`UVERBS_ATTR_UHW_IN`, `UVERBS_ATTR_UHW_OUT`).
 pub(crate) const UHW_IN: u16 = 0x1000;
 pub(crate) const UHW_OUT: u16 = 0x1001;
 
-/// INVOKE_WRITE: a command of the older `write` interface, its structure and its answer
-/// (`uverbs_attrs_invoke_write_cmd_attr_ids`).
+/// Attributes of INVOKE_WRITE, which carries a command of the older `write` interface: the command's
+/// structure, its answer, and its number (`uverbs_attrs_invoke_write_cmd_attr_ids`).
 pub(crate) const CORE_IN: u16 = 0;
 pub(crate) const CORE_OUT: u16 = 1;
 pub(crate) const COMMAND: u16 = 2;
 
-/// Commands of the older `write` interface with structures that can grow (`IB_USER_VERBS_CMD_FLAG_EXTENDED`).
+/// The flag in the number of a command of the older `write` interface whose structures can grow
+/// (`IB_USER_VERBS_CMD_FLAG_EXTENDED`).
 pub(crate) const EXTENDED: u64 = 0x8000_0000;
 
-/// Types of objects.
+/// Types of objects of the interface.
 pub(crate) const DEVICE: u16 = 0;
 pub(crate) const PD: u16 = 1;
 pub(crate) const CQ: u16 = 3;
@@ -32,5 +34,5 @@ pub(crate) const DEVX_COMMANDS: u16 = 0x1004;
 pub(crate) const DEVX_EVENTS: u16 = 0x1005;
 pub(crate) const UAR: u16 = 0x1008;
 
-/// Object and method of a command of the older `write` interface.
+/// Object and method of a call that carries a command of the older `write` interface.
 pub(crate) const INVOKE_WRITE: (u16, u16) = (DEVICE, 0);

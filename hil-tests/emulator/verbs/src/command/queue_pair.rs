@@ -1,4 +1,4 @@
-//! Queue pairs: creation, changes of state, queries.
+//! Calls that make, modify, query and destroy queue pairs.
 
 use super::memory;
 use super::steps::{self, mask};
@@ -21,25 +21,26 @@ const KINDS: &[(u64, Transport)] = &[
     (3, Transport::UnreliableConnection),
     (4, Transport::UnreliableDatagram),
 ];
-/// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
+/// The creation flag for a completion of every request (`IB_UVERBS_QP_CREATE_SQ_SIG_ALL`).
 const SIGNAL_ALL: u64 = 1 << 12;
-/// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`, without an effect here: there are no multicast groups.
+/// The creation flag against a sender's own multicast packets
+/// (`IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`). It has no effect here, without multicast groups.
 const NO_OWN_MULTICAST: u64 = 1 << 1;
-/// Flags without an effect here: scatter to CQE (optional for a device, and absent in this one), the two ways
-/// to name a doorbell, packet based credits.
+/// The driver's flags that have no effect here: scatter to CQE (optional for a device, and absent in this
+/// one), the two ways to name a doorbell, packet based credits.
 const HARMLESS_FLAGS: u32 = SCATTER_CQE | 1 << 3 | ALLOW_SCATTER_CQE | 1 << 9 | 1 << 10;
-/// `MLX5_QP_FLAG_SCATTER_CQE`.
+/// The flag that allows received data in completion entries (`MLX5_QP_FLAG_SCATTER_CQE`).
 const SCATTER_CQE: u32 = 1 << 1;
-/// `MLX5_QP_FLAG_ALLOW_SCATTER_CQE`.
+/// The flag that also allows data of a requester in completion entries (`MLX5_QP_FLAG_ALLOW_SCATTER_CQE`).
 const ALLOW_SCATTER_CQE: u32 = 1 << 8;
-/// The longest ring in blocks or slots.
+/// The most blocks of a send ring, or slots of a receive ring.
 const MAX_RING: u32 = 1 << 15;
 /// The value of `rnr_retry` that means "retry for ever".
 const FOR_EVER: u8 = 7;
 /// Bytes of a block of a send ring.
 const BLOCK: u64 = 64;
 
-/// QP_CREATE.
+/// Carries out QP_CREATE: makes a queue pair.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateQp = call.request.structure(UHW_IN)?;
     let mut capabilities: QpCapabilities = call.request.structure(8)?;
@@ -149,8 +150,9 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Returns where the kernel would let received data go. Data go into completion entries if the program allows
-/// it. For requesters, all requests must be signalled, or the program must ask explicitly.
+/// Returns the fields of the context that say which data the kernel lets the device write into completion
+/// entries. The program must allow it. For requesters, all requests must be signalled, or the program must
+/// ask for it explicitly.
 fn scatter(call: &mut Call<'_>, asked: &CreateQp, flags: u64) -> Result<QpcScatter, Errno> {
     // MLX5_RES_SCAT_DATA32_CQE and _DATA64_CQE, MLX5_REQ_SCAT_DATA32_CQE and _DATA64_CQE.
     let code = |entry_bytes, [small, large]: [u8; 2]| if entry_bytes == 128 { large } else { small };
@@ -166,7 +168,8 @@ fn scatter(call: &mut Call<'_>, asked: &CreateQp, flags: u64) -> Result<QpcScatt
     Ok(scatter)
 }
 
-/// QP_DESTROY.
+/// Carries out QP_DESTROY: destroys a queue pair, and answers with the number of its events that the program
+/// has read.
 pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let qp = call.qp(handle)?.clone();
@@ -176,7 +179,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(1, &events.to_ne_bytes())
 }
 
-/// MODIFY_QP.
+/// Carries out MODIFY_QP: changes state and attributes of a queue pair.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ModifyQp = call.request.structure(CORE_IN)?;
     let Qp { number, transport, .. } = *call.qp(asked.handle).map_err(|_| Errno::INVAL)?;
@@ -256,8 +259,8 @@ fn remember(kept: &mut ModifyQp, asked: &ModifyQp) {
     }
 }
 
-/// Copies the attributes into the context that commands of the device see, as far as later commands need
-/// them.
+/// Copies the attributes that later commands need into the queue pair's context, which commands of the device
+/// read.
 fn describe(context: &mut Qpc, kept: &ModifyQp) {
     context.primary_path.port.set(PathPort::new().with_vhca_port_num(kept.port).into_bits());
     context.peer.set(kept.destination_qpn);
@@ -272,7 +275,7 @@ fn describe(context: &mut Qpc, kept: &ModifyQp) {
     context.rights.set(rights.into_bits());
 }
 
-/// QUERY_QP.
+/// Carries out QUERY_QP: answers with state and attributes of a queue pair.
 pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: QueryQp = call.request.structure(CORE_IN)?;
     let qp = call.qp(asked.handle).map_err(|_| Errno::INVAL)?.clone();
@@ -304,7 +307,7 @@ pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 impl Call<'_> {
-    /// Returns a queue pair.
+    /// Returns the queue pair with this handle.
     pub(super) fn qp(&mut self, handle: u32) -> Result<&mut Qp, Errno> {
         match self.object(handle)? {
             Object::Qp(qp) => Ok(qp),

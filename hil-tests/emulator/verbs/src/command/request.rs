@@ -5,16 +5,16 @@ use crate::ground::process_memory::ProcessMemory;
 use mlx5_softdev::Memory;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// `RDMA_VERBS_IOCTL`.
+/// The request number of an `ioctl` that carries such a call (`RDMA_VERBS_IOCTL`).
 pub(crate) const VERBS_IOCTL: u64 = 0xc018_1b01;
 
 /// The driver number of an mlx5 device (`RDMA_DRIVER_MLX5`).
 const DRIVER_MLX5: u32 = 1;
 
-/// More attributes than any method has.
+/// The most attributes of a call. No method has as many.
 const MAX_ATTRIBUTES: u16 = 64;
 
-/// The attribute must be understood, not skipped (`UVERBS_ATTR_F_MANDATORY`).
+/// The program's flag for an attribute that must not be skipped (`UVERBS_ATTR_F_MANDATORY`).
 const MANDATORY: u16 = 1;
 /// The kernel's mark on an output that it has written (`UVERBS_ATTR_F_VALID_OUTPUT`).
 const VALID_OUTPUT: u16 = 2;
@@ -48,9 +48,9 @@ const _: () = assert!(size_of::<Attribute>() == 16);
 /// Kind and length of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Bytes for the device: at least this number; more must be zero.
+    /// Input of at least this number of bytes. Bytes that the method does not know must be zero.
     In(u16),
-    /// Bytes for the device of any length.
+    /// Input of any length.
     InAny,
     /// Room for an answer of at least this number of bytes.
     Out(u16),
@@ -65,9 +65,9 @@ pub(crate) enum Kind {
 /// An attribute of a method.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
-    /// Its number.
+    /// The number of the attribute.
     pub(crate) id: u16,
-    /// Its kind and length.
+    /// The attribute's kind and length.
     pub(crate) kind: Kind,
     /// Whether a call without the attribute is refused.
     pub(crate) required: bool,
@@ -124,7 +124,7 @@ impl Request {
         Ok(Self { object: header.object, method: header.method, address, attributes })
     }
 
-    /// Checks all attributes against those of the method.
+    /// Checks all attributes of the call against the specifications of the method's attributes.
     ///
     /// # Errors
     /// As the kernel: [`Errno::PROTONOSUPPORT`] for an unknown attribute that is marked as mandatory, else
@@ -156,7 +156,7 @@ impl Request {
         self.find(id).is_some()
     }
 
-    /// Returns the bytes of an input, or none if the attribute is missing.
+    /// Returns the bytes of an input. Returns no bytes if the attribute is missing.
     ///
     /// # Errors
     /// [`Errno::FAULT`] for an unmapped address.
@@ -193,7 +193,7 @@ impl Request {
         }
     }
 
-    /// Returns the handle of an object.
+    /// Returns the object handle that an attribute holds.
     ///
     /// # Errors
     /// [`Errno::INVAL`] if the attribute is missing.
@@ -201,7 +201,7 @@ impl Request {
         self.find(id).map(|(_, attribute)| attribute.data as u32).ok_or(Errno::INVAL)
     }
 
-    /// Returns a file descriptor, or `None` if the attribute is missing.
+    /// Returns the file descriptor that an attribute holds, or `None` if the attribute is missing.
     pub(crate) fn descriptor(&self, id: u16) -> Option<i32> {
         self.find(id).map(|(_, attribute)| attribute.data as i64 as i32)
     }
@@ -241,7 +241,7 @@ impl Request {
     }
 }
 
-/// Reads a structure.
+/// Reads the structure at `address`.
 fn load<T: FromBytes + IntoBytes>(address: u64) -> Result<T, Errno> {
     let mut bytes = vec![0; size_of::<T>()];
     ProcessMemory.read(address, &mut bytes).map_err(|_| Errno::FAULT)?;

@@ -1,4 +1,4 @@
-//! Shared receive queues.
+//! Calls that make, modify, query and destroy shared receive queues.
 
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN, UHW_OUT};
@@ -9,19 +9,20 @@ use crate::state::object::{Base, Object, Srq};
 use mlx5_softdev::{SrqAttributes, Topology};
 use zerocopy::IntoBytes;
 
-/// The most receives of a queue (`max_srq_recv_wr`), and the most segments of each.
+/// The most receive requests of a shared receive queue (`max_srq_recv_wr`).
 pub(super) const MAX_RECEIVES: u32 = 32767;
-/// See [`MAX_RECEIVES`].
+/// The most segments of a receive request.
 pub(super) const MAX_SEGMENTS: u32 = 31;
 
-/// Bits of `attr_mask` (`enum ib_srq_attr_mask`).
+/// The bit of `attr_mask` for the limit (`enum ib_srq_attr_mask`).
 const LIMIT: u32 = 1 << 1;
 
-/// Minimum bytes of a slot. A slot has one segment less than it has octowords.
+/// The minimum bytes of a slot, and the bytes of an octoword. A slot has one segment less than it has
+/// octowords.
 const LEAST: u32 = 32;
 const OCTOWORD: u32 = 16;
 
-/// SRQ_CREATE.
+/// Carries out SRQ_CREATE: makes a shared receive queue.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateSrq = call.request.structure(UHW_IN)?;
     let [receives, segments, kind] = [5, 6, 9].map(|attribute| call.request.number(attribute) as u32);
@@ -60,7 +61,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// SRQ_DESTROY.
+/// Carries out SRQ_DESTROY: destroys a shared receive queue, and answers with the number of its events that
+/// the program has read.
 pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let srq = call.srq(handle)?.clone();
@@ -70,7 +72,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(1, &events.to_ne_bytes())
 }
 
-/// MODIFY_SRQ: sets the limit. The size cannot change.
+/// Carries out MODIFY_SRQ: sets the limit of a shared receive queue. The size cannot change.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ModifySrq = call.request.structure(CORE_IN)?;
     let number = call.srq(asked.handle).map_err(|_| Errno::INVAL)?.number;
@@ -84,7 +86,7 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// QUERY_SRQ.
+/// Carries out QUERY_SRQ: answers with size and limit of a shared receive queue.
 pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: QuerySrq = call.request.structure(CORE_IN)?;
     let srq = call.srq(asked.handle).map_err(|_| Errno::INVAL)?.clone();
@@ -94,7 +96,7 @@ pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 impl Call<'_> {
-    /// Returns a shared receive queue.
+    /// Returns the shared receive queue with this handle.
     pub(super) fn srq(&mut self, handle: u32) -> Result<&mut Srq, Errno> {
         match self.object(handle)? {
             Object::Srq(srq) => Ok(srq),

@@ -34,8 +34,8 @@ pub(super) mod mask {
         TIMEOUT | RETRIES | RNR_RETRIES | MAX_RD_ATOMIC | MIN_RNR_TIMER | MAX_DEST_RD_ATOMIC;
 }
 
-/// The attributes that each step needs, without those that a kind of queue pair lacks (InfiniBand, table 91
-/// ff.).
+/// The attributes that each change of state needs: old state, new state, attributes. A kind of queue pair
+/// needs only those that it has (InfiniBand, table 91 ff.).
 const STEPS: &[(QpState, QpState, u32)] = &[
     (QpState::Reset, QpState::Init, mask::PKEY | mask::PORT | mask::ACCESS | mask::QKEY),
     (
@@ -55,8 +55,8 @@ const STEPS: &[(QpState, QpState, u32)] = &[
     ),
 ];
 
-/// Checks the attributes of a call that are independent of the queue pair's state, at a port with so many
-/// GIDs.
+/// Checks the attributes of a call, as far as the check does not depend on the queue pair's state. `gids` is
+/// the number of GIDs of the port.
 ///
 /// # Errors
 /// As the kernel.
@@ -79,14 +79,14 @@ pub(super) fn check(asked: &ModifyQp, transport: Transport, gids: usize) -> Resu
 /// Returns the attributes that queue pairs of a kind lack.
 const fn foreign(transport: Transport) -> u32 {
     match transport {
-        // The kernel alone has queue pairs for its UMRs.
+        // Only the kernel makes queue pairs of the kind `Umr`.
         Transport::ReliableConnection | Transport::Umr => mask::QKEY,
         Transport::UnreliableConnection => mask::QKEY | mask::OF_ANSWERS,
         Transport::UnreliableDatagram => mask::ACCESS | mask::OF_CONNECTIONS | mask::OF_ANSWERS,
     }
 }
 
-/// Whether a call has all attributes that a step needs.
+/// Whether `asked` has all attributes that the change of state needs.
 pub(super) fn is_complete(asked: u32, transport: Transport, from: QpState, to: QpState) -> bool {
     let needed = STEPS.iter().find(|(first, second, _)| (*first, *second) == (from, to));
     needed.is_none_or(|(_, _, needed)| !asked & needed & !foreign(transport) == 0)
@@ -96,7 +96,8 @@ pub(super) fn is_complete(asked: u32, transport: Transport, from: QpState, to: Q
 mod tests {
     use super::*;
 
-    /// The attributes that programs set for the steps to INIT, RTR and RTS, by kind (`libibverbs/examples`).
+    /// The attributes that programs set for the changes to INIT, RTR and RTS, by the kind of queue pair
+    /// (`libibverbs/examples`).
     const WAYS: &[(Transport, [u32; 3])] = &[
         (Transport::ReliableConnection, [0x39, 0x12_9181, 0x1_2e01]),
         (Transport::UnreliableConnection, [0x39, 0x10_1181, 0x1_0001]),

@@ -7,15 +7,15 @@ use crate::ground::errno::Errno;
 use crate::state::object::Object;
 use mlx5_softdev::{Access, MkeyAttributes};
 
-/// Kinds of windows (`enum ib_mw_type`). Type 1 is bound by verbs. Type 2 is bound by work requests of a
-/// queue pair, and then belongs to this queue pair.
+/// Kinds of memory windows (`enum ib_mw_type`). Type 1 is bound by a verbs call. Type 2 is bound by work
+/// requests of a queue pair, and then belongs to this queue pair.
 const TYPE_1: u8 = 1;
 const TYPE_2: u8 = 2;
 
 /// The entries of an mkey come in groups of this size.
 const BLOCK: u32 = 4;
 
-/// ALLOC_MW.
+/// Carries out ALLOC_MW: makes a memory window.
 pub(super) fn alloc(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: AllocWindow = call.request.structure(CORE_IN)?;
     let driver: AllocWindowDriver = call.request.structure(UHW_IN)?;
@@ -37,7 +37,7 @@ pub(super) fn alloc(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// MW_DESTROY.
+/// Carries out MW_DESTROY: destroys a memory window.
 pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     call.destroy(handle, |object| matches!(object, Object::Window(_)))

@@ -1,11 +1,11 @@
-//! Messages between devices as bytes. Bytes of a peer are never trusted: bytes that do not parse end the
+//! The encoding of messages between devices. Bytes of a peer are never trusted: malformed bytes end the
 //! connection.
 
 use super::connection::{self, Notice};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Cause, Datagram, Message, Payload, Reason, Request, Response};
 
-/// The longest message: the longest data and its head.
+/// The most bytes of a message: the longest data and its head.
 pub(crate) const LONGEST: usize = (1 << 30) + 64;
 
 const REQUEST: u8 = 1;
@@ -20,7 +20,7 @@ pub(crate) enum Packet {
     Connection(Notice),
 }
 
-/// Returns a message of connection management, with its length.
+/// Encodes a message of connection management: its length, then its bytes.
 pub(crate) fn encode_notice(notice: &Notice) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     bytes.push(CONNECTION);
@@ -45,7 +45,7 @@ const NOT_READY: u8 = 4;
 const REFUSED: u8 = 5;
 const UNREACHABLE: u8 = 6;
 
-/// Returns a message in two parts: length and head, then the data after them.
+/// Encodes a message. Returns two parts: length and head, and the data that follow them.
 pub(crate) fn encode(message: &Message) -> (Vec<u8>, &[u8]) {
     let mut head = vec![0; 4];
     let data = match message {
@@ -152,8 +152,8 @@ fn encode_response<'a>(response: &'a Response, out: &mut Vec<u8>) -> &'a [u8] {
     &[]
 }
 
-/// Decodes the first message in `bytes`. Returns the number of bytes it took, and the message. Returns
-/// `Ok(None)` if the message is incomplete.
+/// Decodes the first message in `bytes`. Returns the number of bytes of the encoded message, and the message.
+/// Returns `Ok(None)` if the message is incomplete.
 ///
 /// # Errors
 /// [`Malformed`] if the bytes are not a message. The start of the next message is then unknown.
@@ -286,7 +286,7 @@ fn parse_response(reader: &mut Reader<'_>) -> Option<Response> {
     })
 }
 
-/// Reads the reason why a peer refuses a request: its key, the numbers of the reason, and its name.
+/// Reads the cause for which a peer refuses a request: the key, then numbers and name of the reason.
 fn parse_cause(reader: &mut Reader<'_>) -> Option<Cause> {
     let (named, key) = (reader.flag()?, reader.u32()?);
     let values = [reader.u64()?, reader.u64()?, reader.u64()?];

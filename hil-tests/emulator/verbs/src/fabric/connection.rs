@@ -1,11 +1,11 @@
-//! Messages of connection management between processes, as bytes. Their kinds are those of InfiniBand's
-//! communication manager (InfiniBand 12.6). Bytes of a peer are never trusted.
+//! The encoding of messages of connection management between processes. The kinds of messages are those of
+//! InfiniBand's communication manager (InfiniBand 12.6). Bytes of a peer are never trusted.
 
 use crate::ground::netlink::{u16_at, u32_at};
 use crate::ground::port::Gid;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// The most private data of a message (`RDMA_MAX_PRIVATE_DATA`).
+/// The most bytes of private data in a message (`RDMA_MAX_PRIVATE_DATA`).
 pub(crate) const MOST_DATA: usize = 255;
 
 /// The parameters that one side tells the other (`struct rdma_ucm_conn_param`).
@@ -24,34 +24,34 @@ pub(crate) struct Parameters {
     pub(crate) data: Vec<u8>,
 }
 
-/// The content of a message.
+/// The content of a message of connection management, by the kinds of InfiniBand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// REQ, or SIDR_REQ for a datagram service: from an address to an address.
+    /// REQ, or SIDR_REQ for a datagram service: requests a connection from `source` to `destination`.
     Request { datagrams: bool, source: SocketAddr, destination: SocketAddr, parameters: Parameters },
-    /// REP, or SIDR_REP.
+    /// REP, or SIDR_REP: accepts the request.
     Reply(Parameters),
-    /// RTU.
+    /// RTU: the requester is ready to use the connection.
     Ready,
-    /// REJ, with a reason and private data.
+    /// REJ: rejects the request, with a reason and private data.
     Reject(u32, Vec<u8>),
-    /// DREQ.
+    /// DREQ: ends the connection.
     Disconnect,
-    /// DREP.
+    /// DREP: confirms the end of the connection.
     Disconnected,
 }
 
-/// A message.
+/// A message of connection management.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     /// Slot and identifier of the sender.
     pub(crate) from: (u32, u32),
-    /// The identifier of the receiver. A request has the listener's.
+    /// The identifier of the receiver. In a request, it is the listener's identifier.
     pub(crate) to: u32,
     pub(crate) content: Content,
 }
 
-/// Appends a message.
+/// Appends the bytes of a message to `out`.
 pub(crate) fn encode(notice: &Notice, out: &mut Vec<u8>) {
     out.extend([notice.from.0, notice.from.1, notice.to].into_iter().flat_map(u32::to_ne_bytes));
     match &notice.content {
@@ -93,7 +93,7 @@ fn encode_parameters(parameters: &Parameters, out: &mut Vec<u8>) {
     out.extend(data);
 }
 
-/// Decodes a message, which takes all bytes.
+/// Decodes a message that consists of all `bytes`. Returns `None` for malformed bytes.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Notice> {
     let (from, to) = ((u32_at(bytes, 0)?, u32_at(bytes, 4)?), u32_at(bytes, 8)?);
     let (kind, rest) = bytes.get(12..)?.split_first()?;
@@ -114,7 +114,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Notice> {
     Some(Notice { from, to, content })
 }
 
-/// Bytes of an address.
+/// The number of bytes of an encoded address.
 const ADDRESS: usize = 1 + 16 + 2;
 
 fn decode_address(bytes: &[u8]) -> Option<SocketAddr> {

@@ -2,8 +2,8 @@
 //!
 //! Each process takes a slot, which is a locked file, and listens at a socket beside this file. The slot is
 //! the upper part of the process's queue pair numbers, so a number alone identifies its process. A message
-//! leaves over a connection of the sender, and its answer comes back over a connection of the receiver. Both
-//! ends may vanish at any time.
+//! leaves over a connection that the sender has opened, and its answer comes back over one that the receiver
+//! has opened. Both ends may vanish at any time.
 
 pub(crate) mod codec;
 pub(crate) mod connection;
@@ -27,36 +27,36 @@ use std::time::Duration;
 /// The most processes on one fabric.
 const SLOTS: u32 = 256;
 
-/// The bits of a queue pair's number below the slot.
+/// The number of low bits of a queue pair number, which stand below the slot.
 const SLOT_SHIFT: u32 = 16;
 
 /// The first free queue pair number. Lower numbers are reserved (InfiniBand QP0, QP1).
 const FIRST_QPN: u32 = 0x40;
 
-/// Bytes that are taken from one peer before other peers have their turn.
+/// The number of bytes that are read from one peer before other peers have their turn.
 const READ_AT_ONCE: usize = 1 << 22;
 
 /// Messages with at least this much data are written at once. Shorter ones are written together.
 const LONG: usize = 1 << 13;
 
-/// The most bytes that may wait for a peer. Beyond, messages without answers are dropped.
+/// The most bytes that may wait for a peer. Above this limit, messages that get no answer are dropped.
 const MAX_BACKLOG: usize = 1 << 26;
 
-/// The bytes that a short read returns.
+/// The most bytes that a read returns if the plan of faults cuts it short.
 const SHORT: usize = 7;
 
-/// The longest file with the addresses of a port, in bytes.
+/// The most bytes that are read of a file with the addresses of a port, or with services.
 const LONGEST_TABLE: u64 = 1 << 16;
 
 /// The initial size of a read buffer in bytes.
 const BUFFER: usize = 1 << 18;
 
-/// Messages that are not for the device.
+/// News of peers that are for connection management, not for the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// A message of connection management.
     Notice(Notice),
-    /// The process of a slot is gone.
+    /// The process of this slot is gone.
     Gone(u32),
 }
 
@@ -97,7 +97,7 @@ const OTHERS_WRITE: u32 = 0o022;
 /// Makes the directory in which devices meet, for this user alone, and its parent directories.
 ///
 /// # Errors
-/// A sentence that says why the directory cannot be used.
+/// A sentence for the user that says why the directory cannot be used.
 pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
     let (shown, longest) = (directory.display(), socket(directory, SLOTS - 1).as_os_str().len());
     if longest > SOCKET_NAME {
@@ -132,7 +132,7 @@ impl Fabric {
     /// Takes the first free slot under `directory`.
     ///
     /// # Errors
-    /// A sentence that says why no slot could be taken.
+    /// A sentence for the user that says why no slot could be taken.
     pub(crate) fn join(directory: &Path) -> Result<Self, String> {
         prepare(directory)?;
         Self::take_slot(directory).map_err(|error| format!("{}: {error}", directory.display()))
@@ -190,7 +190,7 @@ impl Fabric {
         })
     }
 
-    /// Whether a process has a GID.
+    /// Whether the process of a slot has published a GID.
     pub(crate) fn has_address(&self, slot: u32, gid: Gid) -> bool {
         self.address_of(slot, gid).is_some()
     }
@@ -236,8 +236,8 @@ impl Fabric {
         self.outgoing.values().any(|peer| !peer.backlog.is_empty())
     }
 
-    /// Sends a message, at the latest with [`Fabric::flush`]. If that is impossible, returns the answer to
-    /// give instead.
+    /// Sends a message, at the latest with [`Fabric::flush`]. If the peer of a request cannot be reached,
+    /// returns the answer that the sender gets instead.
     pub(crate) fn send(&mut self, message: &Message) -> Option<Message> {
         if fault::at(Place::Message) == Some(Fault::Lost) && matches!(message, Message::Request { .. }) {
             return unreachable(message);
@@ -255,7 +255,7 @@ impl Fabric {
         let Some(peer) = self.outgoing.get_mut(&to) else { return unreachable(message) };
         match message {
             Message::Request { from, sequence, .. } => peer.unanswered.push_back((*from, *sequence)),
-            // Only this limit slows down a sender that waits for no answers.
+            // The sender of such requests waits for no answer, so nothing but this limit bounds the backlog.
             Message::Unanswered { .. } if peer.backlog.len() > MAX_BACKLOG => return None,
             _ => {}
         }
@@ -308,7 +308,7 @@ impl Fabric {
         })
     }
 
-    /// Whether a process has this slot.
+    /// Whether a living process has this slot.
     pub(crate) fn is_alive(&self, slot: u32) -> bool {
         UnixStream::connect(socket(&self.directory, slot)).is_ok()
     }
@@ -336,8 +336,8 @@ impl Fabric {
         !self.is_behind() && self.outgoing.values().any(|peer| !peer.unanswered.is_empty())
     }
 
-    /// Writes and reads bytes, and delivers the received messages. Requests to a peer that is gone get an
-    /// answer that says so.
+    /// Writes and reads bytes, and delivers the received messages. A request to a peer that is gone gets the
+    /// answer that the peer is unreachable. All else that arrives is appended to `news`.
     pub(crate) fn exchange(&mut self, mut deliver: impl FnMut(Message), news: &mut Vec<News>) {
         let descriptors: Vec<RawFd> = self.descriptors().collect();
         let ready = sys::wait(&descriptors, Some(Duration::ZERO));
@@ -451,7 +451,7 @@ impl Incoming {
         self.buffer.copy_within(done..self.filled, 0);
         self.filled -= done;
         if self.filled == self.buffer.len() {
-            // The buffer is full of one long message.
+            // A part of one long message fills the buffer.
             self.buffer.resize(self.filled * 2, 0);
         } else if self.filled == 0 && self.buffer.len() > BUFFER {
             self.buffer.truncate(BUFFER);
@@ -500,7 +500,7 @@ impl Outgoing {
     /// Writes the backlog, and checks whether the peer still exists.
     fn is_alive(&mut self) -> bool {
         self.write(&[]);
-        // Nothing is ever received on this connection, except its end.
+        // The peer sends no bytes on this connection, so a read finds only the connection's end.
         let nothing = self.stream.read(&mut [0; 1]);
         matches!(nothing, Err(error) if error.kind() == io::ErrorKind::WouldBlock
             || error.kind() == io::ErrorKind::Interrupted)

@@ -1,4 +1,4 @@
-//! Memory for this library alone, apart from the program's allocator.
+//! The allocator of this library, apart from the program's allocator.
 //!
 //! The library must not call the program's allocator. A thread of the program does the device's work for a
 //! moment when it releases a spin lock, and the thread may hold any lock then: UCX watches calls for memory,
@@ -12,7 +12,7 @@ use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Pages of the kernel.
+/// The source of the allocator's memory: pages that the kernel maps.
 struct Pages;
 
 /// Makes a system call for memory. Returns the address of the memory, or null if the call fails. Leaves
@@ -62,12 +62,12 @@ unsafe impl Allocator for Pages {
     }
 
     fn page_size(&self) -> usize {
-        // Arm has pages of this size at most, and all others divide it.
+        // The largest page size of Arm. All smaller page sizes divide this number.
         0x10000
     }
 }
 
-/// The allocator behind a lock.
+/// The allocator of this library, and the lock that each call takes.
 struct Own(Mutex<Dlmalloc<Pages>>);
 
 // The fuzzing program has its own global allocator, which serves all targets.
@@ -83,22 +83,22 @@ impl Own {
 // SAFETY: all calls go, with their arguments unchanged, to one allocator under its lock.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, with the same arguments.
         unsafe { self.lock().malloc(layout.size(), layout.align()) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, with the same arguments.
         unsafe { self.lock().calloc(layout.size(), layout.align()) }
     }
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, with the same arguments.
         unsafe { self.lock().free(address, layout.size(), layout.align()) };
     }
 
     unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, with the same arguments.
         unsafe { self.lock().realloc(address, layout.size(), layout.align(), size) }
     }
 }
@@ -119,8 +119,8 @@ pub(crate) fn hold() {
     unsafe { *HELD.0.get() = Some(guard) };
 }
 
-/// Releases the lock that [`hold`] has taken, in the same thread. A forked child has only this thread, and
-/// calls this too.
+/// Releases the lock that [`hold`] has taken. The thread that called [`hold`] calls this function, after a
+/// fork in parent and child.
 pub(crate) fn release() {
     // SAFETY: as in `hold`, which this thread has called before.
     drop(unsafe { (*HELD.0.get()).take() });

@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_uint};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A device never gets a file descriptor of this number or above.
+/// The sets hold descriptors below this number. The device is never opened on a descriptor of this number or
+/// above.
 pub(crate) const DESCRIPTORS: usize = 1 << 16;
 
 /// A set of descriptors, one bit each.
@@ -37,7 +38,8 @@ impl Bits {
     }
 }
 
-/// Descriptors that stand for contexts or channels. The set answers quickly, without the lock.
+/// Descriptors of the program that stand for open contexts or event channels. A look at this set needs no
+/// lock.
 static OURS: Bits = Bits::new();
 
 /// Descriptors that this library keeps for itself. Daemons close all descriptors that they do not know. They
@@ -62,7 +64,7 @@ pub(crate) fn take_netlink_back(descriptor: RawFd) {
     NETLINK.clear(descriptor);
 }
 
-/// Files of connection management.
+/// Descriptors of open files of connection management (`/dev/infiniband/rdma_cm`).
 static CONNECTIONS: Bits = Bits::new();
 
 /// Notes that a descriptor is a file of connection management.
@@ -80,7 +82,7 @@ pub(crate) fn take_connections_back(descriptor: RawFd) {
     CONNECTIONS.clear(descriptor);
 }
 
-/// Keeps a descriptor, so that the program cannot close it.
+/// Notes that this library keeps a descriptor for itself. The program then cannot close the descriptor.
 pub(crate) fn keep(descriptor: &impl AsRawFd) {
     KEPT.set(descriptor.as_raw_fd());
 }

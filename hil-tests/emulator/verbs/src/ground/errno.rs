@@ -1,4 +1,4 @@
-//! Reasons for which a call of the kernel's interface is refused: the kernel's error numbers.
+//! The kernel's error numbers, with which the stand-in refuses calls.
 
 /// An error number (errno.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,23 +7,23 @@ pub(crate) struct Errno(pub(crate) i32);
 impl Errno {
     /// The object does not exist.
     pub(crate) const NOENT: Self = Self(libc::ENOENT);
-    /// There is no room at the moment.
+    /// The call would have to wait, for room or for an event.
     pub(crate) const AGAIN: Self = Self(libc::EAGAIN);
     /// The device is gone.
     pub(crate) const IO: Self = Self(libc::EIO);
     /// The file descriptor is of another kind than the call needs, or is not open.
     pub(crate) const BADF: Self = Self(libc::EBADF);
-    /// No numbers or no memory left.
+    /// No object number, descriptor or memory is left.
     pub(crate) const NOMEM: Self = Self(libc::ENOMEM);
     /// The memory at an address is not accessible.
     pub(crate) const FAULT: Self = Self(libc::EFAULT);
-    /// The object is used by another.
+    /// Another object uses this object.
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     /// An argument is invalid.
     pub(crate) const INVAL: Self = Self(libc::EINVAL);
     /// The answer does not fit into the caller's buffer.
     pub(crate) const NOSPC: Self = Self(libc::ENOSPC);
-    /// The entry is empty.
+    /// The entry of the GID table is empty.
     pub(crate) const NODATA: Self = Self(libc::ENODATA);
     /// The device does not have this feature.
     pub(crate) const OPNOTSUPP: Self = Self(libc::EOPNOTSUPP);

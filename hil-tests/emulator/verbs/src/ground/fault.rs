@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How much time passes before a late answer.
+/// The delay of the answer to a call that the plan makes late.
 const LATE: Duration = Duration::from_micros(200);
 
 /// A late completion is written after at most this many turns of the device.
 const MAX_LOOKS: u64 = 8;
 
-/// Bytes of a completion entry that name its subject.
+/// Offsets in a CQE: the first byte of the request's counter, the first byte of the queue pair number, the
+/// opcode.
 const COUNTER: usize = 60;
 const QPN: usize = 57;
 const OPCODE: usize = 63;
@@ -26,16 +27,16 @@ const OPCODE: usize = 63;
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
 
-/// Whether each fault is reported on standard error: the plan came with the environment.
+/// Whether each fault is reported on standard error, because the plan came from the environment.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Whether the answer of the last call is to be late.
 static PAUSE: AtomicBool = AtomicBool::new(false);
 
-/// Turns of the device until late completions are written.
+/// The number of turns of the device until late completions are written.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// How the device has ended, until somebody asks: 0 not at all, 1 removed, 2 failed.
+/// The end of the device that [`ending`] has not returned yet: 0 none, 1 removed, 2 failed.
 static ENDING: AtomicU8 = AtomicU8::new(0);
 
 fn plan() -> MutexGuard<'static, Option<Plan>> {
@@ -49,7 +50,7 @@ pub(crate) fn set(new: Option<Plan>) {
     *plan() = new;
 }
 
-/// As [`set`], for the whole life of the process. Each fault is reported on standard error.
+/// Replaces the plan as [`set`] does, and reports each fault on standard error from now on.
 pub(crate) fn set_for_good(new: Plan) {
     TOLD.store(true, Ordering::Release);
     set(Some(new));
@@ -99,7 +100,7 @@ fn ask(place: Place, id: CallId) -> Option<Fault> {
     None
 }
 
-/// The outcome of a call.
+/// The outcome of a call under the plan of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Course {
     /// The call is carried out.
@@ -157,7 +158,7 @@ pub(crate) fn late_ones_are_due() -> bool {
     LOOKS.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)
 }
 
-/// Returns the fate of a completion entry.
+/// Returns whether and when the device writes a completion entry, as the plan decides.
 pub(crate) fn completion(entry: &[u8; 64]) -> Passage {
     let place = if is_of_mkey(entry) { Place::Signature } else { Place::Completion };
     match at(place) {
@@ -173,7 +174,7 @@ pub(crate) fn completion(entry: &[u8; 64]) -> Passage {
     }
 }
 
-/// Whether an entry is about an mkey instead of a request.
+/// Whether a completion entry is about an mkey instead of a request: a signature error.
 fn is_of_mkey(entry: &[u8; 64]) -> bool {
     const SIGNATURE_ERROR: u8 = 12;
     entry.get(OPCODE).is_some_and(|byte| byte >> 4 == SIGNATURE_ERROR)
@@ -183,8 +184,9 @@ fn below(end: u64) -> u64 {
     plan().as_mut().map_or(0, |plan| plan.below(end))
 }
 
-/// Makes an entry with an unknown subject: a queue pair that does not exist, a request that is not
-/// outstanding, or an opcode that no completion has.
+/// Changes an entry so that its subject is unknown. `way` selects the change: 0 a queue pair that does not
+/// exist, 1 a request that is not outstanding, 2 an opcode that no completion has. An entry about an mkey
+/// always gets the opcode.
 fn stranger(mut entry: [u8; 64], way: u64) -> [u8; 64] {
     let is_of_mkey = is_of_mkey(&entry);
     let (at, bits) = match way {

@@ -12,15 +12,15 @@ pub(crate) enum Missing {
     Xrc,
     /// Queue pairs that send raw packets.
     RawPacket,
-    /// Steering, by the kernel or by commands.
+    /// Steering of received packets, by flows of the kernel or by the device's flow tables.
     Flows,
     /// Dynamic connections.
     Dc,
-    /// Pages that are made present when a program first touches them.
+    /// On-demand paging: regions whose pages become present at the first access.
     OnDemand,
-    /// Memory of the device.
+    /// Memory on the device itself that a program allocates.
     DeviceMemory,
-    /// Groups of queue pairs with one address.
+    /// Multicast: groups of queue pairs with one address.
     Multicast,
     /// Use of a device in a forked child, if the parent has opened the device.
     Forked,
@@ -60,7 +60,7 @@ mod tests {
         ("system calls", "those that go past the C library do not see the device"),
     ];
 
-    /// Returns the table as text, each row formatted by `row`, followed by an empty line.
+    /// Returns all rows of [`TABLE`] and [`UNTOLD`] as text, each formatted by `row`.
     fn table(row: impl Fn(&str, &str) -> String) -> String {
         let told = TABLE.iter().map(|(_, name, what)| row(name, what));
         told.chain(UNTOLD.iter().map(|(name, what)| row(name, what))).collect()

@@ -1,5 +1,5 @@
 //! The lowest layer: the numbers of the kernel and of libibverbs, system calls, descriptors, memory,
-//! settings. Nothing here knows of a device or of an object.
+//! settings. The modules of this layer hold no device and no object.
 
 pub(crate) mod abi;
 pub(crate) mod allocator;

@@ -1,6 +1,7 @@
 //! The network interfaces of this process's namespace, with their addresses, and news of their changes.
 //!
-//! They come from the kernel by rtnetlink, and not by the C library: it would call the program's allocator.
+//! The kernel sends the interfaces by rtnetlink. The C library's functions are not used, because they would
+//! call the program's allocator.
 
 use crate::ground::netlink::{self, u16_at, u32_at};
 use crate::ground::{descriptors, sys};
@@ -10,13 +11,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-/// Messages of rtnetlink (`linux/rtnetlink.h`).
+/// Types of rtnetlink messages (`linux/rtnetlink.h`).
 const NEW_LINK: u16 = 16;
 const GET_LINK: u16 = 18;
 const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESS: u16 = 22;
 
-/// Groups of news: links, IPv4 addresses, IPv6 addresses (`RTMGRP_*`).
+/// The groups of news that a socket subscribes to: changes of links, of IPv4 addresses, of IPv6 addresses
+/// (`RTMGRP_*`).
 const NEWS: u32 = 1 | 0x10 | 0x100;
 
 /// Bytes of `struct ifinfomsg` and of `struct ifaddrmsg`.
@@ -32,10 +34,10 @@ const CARRIER: u32 = 1 << 16;
 /// `IFA_F_TENTATIVE`).
 const UNUSABLE: u32 = 0x08 | 0x40;
 
-/// `ARPHRD_ETHER`.
+/// The hardware type of an Ethernet interface (`ARPHRD_ETHER`).
 const ETHERNET: u16 = 1;
 
-/// How long an answer of the kernel is waited for. The kernel answers at once.
+/// The longest wait for an answer of the kernel, which usually answers at once.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A network interface.
@@ -55,7 +57,7 @@ pub(crate) struct Netdev {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-/// Returns all interfaces, sorted by their index, or none if the kernel does not tell.
+/// Returns all interfaces, sorted by their index. Returns an empty list if the kernel does not answer.
 pub(crate) fn all() -> Vec<Netdev> {
     asked().unwrap_or_default()
 }
@@ -81,8 +83,8 @@ fn asked() -> Option<Vec<Netdev>> {
     Some(netdevs)
 }
 
-/// Requests all objects of a kind, with a request of `length` zeros. Hands each message of the answer to
-/// `take`.
+/// Requests all objects of a kind, with `length` zeros as the body of the request. Hands each message of the
+/// answer to `take`.
 fn dump(
     socket: &mut File,
     kind: u16,
@@ -124,7 +126,7 @@ fn link(body: &[u8]) -> Option<Netdev> {
     };
     for (kind, value) in netlink::attributes(body.get(LINK..)?) {
         match (kind, value) {
-            // IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU
+            // The kinds are IFLA_ADDRESS, IFLA_IFNAME and IFLA_MTU.
             (1, value) => netdev.mac = value.try_into().unwrap_or_default(),
             (3, [name @ .., 0]) => netdev.name = String::from_utf8_lossy(name).into_owned(),
             (4, value) => netdev.mtu = u32_at(value, 0)?,
@@ -134,13 +136,15 @@ fn link(body: &[u8]) -> Option<Netdev> {
     Some(netdev)
 }
 
-/// Returns an address with the index of its interface.
+/// Returns the address in a message with the index of its interface, or `None` for an address that is not in
+/// use.
 fn address(body: &[u8]) -> Option<(u32, IpAddr)> {
     let family = i32::from(*body.first()?);
     let (mut flags, mut local, mut other) = (u32::from(*body.get(2)?), None, None);
     for (kind, value) in netlink::attributes(body.get(ADDRESS..)?) {
         match kind {
-            // IFA_ADDRESS is the peer's address on an interface between two hosts, IFA_LOCAL its own.
+            // 1 is IFA_ADDRESS, on a point-to-point interface the peer's address. 2 is IFA_LOCAL, the
+            // interface's own address. 8 is IFA_FLAGS.
             1 => other = Some(value),
             2 => local = Some(value),
             8 => flags = u32_at(value, 0)?,
@@ -156,7 +160,7 @@ fn address(body: &[u8]) -> Option<(u32, IpAddr)> {
     Some((u32_at(body, 4)?, address))
 }
 
-/// News of interfaces and addresses.
+/// A subscription to the kernel's news of interfaces and addresses.
 #[derive(Debug)]
 pub(crate) struct Watch(File);
 
@@ -168,16 +172,16 @@ impl Watch {
         Some(Self(socket))
     }
 
-    /// Returns the descriptor to wait on.
+    /// Returns the descriptor that becomes readable when there are news.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Whether there are news since the last call. The news itself are dropped: their receiver asks for
-    /// everything anew.
+    /// Whether news have come since the last call. The news are dropped: the caller asks for all interfaces
+    /// anew.
     pub(crate) fn has_news(&mut self) -> bool {
         let (mut any, mut buffer) = (false, [0; 1 << 12]);
-        // A socket with more news than it has room for reports an error once (ENOBUFS).
+        // A socket that had no room for some news reports ENOBUFS once. The error counts as news.
         while sys::wait(&[self.0.as_raw_fd()], Some(Duration::ZERO)) == [true] {
             any = true;
             let _ = self.0.read(&mut buffer);

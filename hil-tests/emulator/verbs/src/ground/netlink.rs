@@ -5,11 +5,11 @@ pub(crate) const HEADER: usize = 16;
 /// Bytes of `struct nlattr`.
 const ATTRIBUTE: usize = 4;
 
-/// `NLMSG_ERROR`, `NLMSG_DONE`.
+/// Types of messages: `NLMSG_ERROR`, `NLMSG_DONE`.
 pub(crate) const ERROR: u16 = 2;
 pub(crate) const DONE: u16 = 3;
 
-/// `NLM_F_REQUEST`, `NLM_F_MULTI`, `NLM_F_ACK`, `NLM_F_DUMP`.
+/// Flags of messages: `NLM_F_REQUEST`, `NLM_F_MULTI`, `NLM_F_ACK`, `NLM_F_DUMP`.
 pub(crate) const REQUEST: u16 = 1;
 pub(crate) const MULTI: u16 = 2;
 pub(crate) const ACK: u16 = 4;
@@ -18,7 +18,7 @@ pub(crate) const DUMP: u16 = 0x300;
 /// The bits of an attribute's type without its flags (`NLA_TYPE_MASK`).
 const TYPE: u16 = 0x3fff;
 
-/// A message without its header.
+/// A netlink message: fields of its header, and its body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) kind: u16,
@@ -116,7 +116,8 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(messages(&bytes[..length]).count(), 0);
         }
-        // A length of zero would repeat the same bytes for ever.
+        // A header with the length zero ends the list. Otherwise the iterator would return the same message
+        // for ever.
         assert_eq!(messages(&[0; 64]).count(), 0);
         assert_eq!(attributes(&[0; 64]).count(), 0);
         assert_eq!(attributes(&[0xff; 64]).count(), 0);

@@ -5,14 +5,15 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 thread_local! {
-    /// Whether this thread runs code of the device. Files that the device closes are really closed.
+    /// Whether this thread runs code of the device. `close` really closes the files of such code.
     static INSIDE_DEVICE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The number of the process that owns the state, or 0 before there is a state.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Whether this thread runs code of the device: files that it opens and closes are then the device's own.
+/// Whether this thread runs code of the device. The files that this code opens and closes are the device's
+/// own.
 pub(crate) fn is_inside() -> bool {
     INSIDE_DEVICE.try_with(Cell::get).unwrap_or(true)
 }

@@ -1,8 +1,8 @@
 //! Moves this process's memory through a pipe, where the kernel has no `process_vm_readv` (qemu-user) or a
 //! sandbox forbids the call.
 //!
-//! `write` takes bytes from any address and `read` stores them at any, and both answer EFAULT where there is
-//! no memory.
+//! `write` takes bytes from any address, `read` stores bytes at any address, and both fail with EFAULT where
+//! no memory is mapped.
 #![allow(unsafe_code)]
 
 use crate::ground::{descriptors, sys};
@@ -32,7 +32,7 @@ impl Pipe {
         Ok(Self { owner: sys::pid(), reader, writer })
     }
 
-    /// Fills `out` from an address on. Returns `None` if it cannot.
+    /// Fills `out` with the bytes from an address on. Returns `None` if they cannot be read.
     fn load(&mut self, address: u64, out: &mut [u8]) -> Option<()> {
         let source = std::ptr::without_provenance(address as usize);
         // SAFETY: any address is allowed: the kernel reads it, and moves nothing if it is not mapped.
@@ -41,7 +41,7 @@ impl Pipe {
         self.reader.read_exact(out).ok()
     }
 
-    /// Stores `bytes` from an address on. Returns `None` if it cannot.
+    /// Stores `bytes` from an address on. Returns `None` if the memory cannot be written.
     fn store(&mut self, address: u64, bytes: &[u8]) -> Option<()> {
         self.writer.write_all(bytes).ok()?;
         let target = std::ptr::without_provenance_mut(address as usize);
@@ -64,8 +64,8 @@ fn with_pipe(body: impl FnOnce(&mut Pipe) -> Option<()>) -> Option<()> {
     Some(())
 }
 
-/// Fills `out` from an address on. Returns how many bytes were read before the first bad address, in chunks
-/// of the pipe's size.
+/// Fills `out` with the bytes from an address on. Returns the number of bytes in the chunks before the one
+/// with the first bad address.
 pub(crate) fn load(address: u64, out: &mut [u8]) -> usize {
     let chunks = out.chunks_mut(CHUNK).scan(address, |next, chunk| {
         let length = chunk.len();
@@ -76,8 +76,8 @@ pub(crate) fn load(address: u64, out: &mut [u8]) -> usize {
     chunks.sum()
 }
 
-/// Stores `bytes` from an address on. Returns how many bytes were stored before the first bad address, as
-/// [`load`].
+/// Stores `bytes` from an address on. Returns the number of bytes in the chunks before the one with the first
+/// bad address.
 pub(crate) fn store(address: u64, bytes: &[u8]) -> usize {
     let chunks = bytes.chunks(CHUNK).scan(address, |next, chunk| {
         with_pipe(|pipe| pipe.store(*next, chunk))?;

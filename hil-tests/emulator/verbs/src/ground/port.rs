@@ -1,4 +1,5 @@
-//! The device's port and its table of addresses, as Linux fills it for a RoCE port.
+//! The device's port and its table of addresses (GIDs). The table has the entries that Linux makes for a RoCE
+//! port.
 //!
 //! The first interface gives the port its MAC address and the default GIDs: link-local, from this address.
 //! All its IP addresses follow, then those of the other interfaces, as Linux appends the addresses of VLANs
@@ -13,14 +14,14 @@ use std::os::unix::fs::MetadataExt;
 /// The number of entries of the table. Most of them are empty.
 pub(crate) const GIDS: usize = 256;
 
-/// The setting that names the only interface of the port.
+/// The environment variable that names the only interface of the port.
 pub(crate) const NETDEV: &str = "MLX5_UVERBS_NETDEV";
 
 /// The device's GUID, in the order of the wire. The prefix is a locally administered one.
 pub(crate) const GUID: [u8; 8] = [0x02, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 0x01];
 
-/// Returns the device's own MAC address, from which EUI-64 makes its GUID. The port has this address where no
-/// network interface has another one.
+/// Returns the device's own MAC address, from which EUI-64 makes its GUID. The port has this address if its
+/// interface has none.
 pub(crate) const fn mac() -> [u8; 6] {
     let [a, b, c, _, _, d, e, f] = GUID;
     [a ^ 2, b, c, d, e, f]
@@ -29,23 +30,23 @@ pub(crate) const fn mac() -> [u8; 6] {
 /// A GID: an IPv6 address, or an IPv4 address mapped into one.
 pub(crate) type Gid = [u8; 16];
 
-/// The protocol of the packets of an entry.
+/// The version of RoCE that the packets of an entry of the GID table have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     V1,
     V2,
 }
 
-/// The interface of an entry.
+/// The network interface of the port, or of an entry of the GID table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
-    /// Its index, or 0 if the port has no interface.
+    /// The index of the interface, or 0 if the port has no interface.
     pub(crate) index: u32,
     pub(crate) name: String,
     pub(crate) mac: [u8; 6],
 }
 
-/// An entry of the table.
+/// An entry of the GID table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) gid: Gid,
@@ -53,14 +54,14 @@ pub(crate) struct Entry {
     pub(crate) interface: Interface,
 }
 
-/// The port.
+/// The port of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Port {
     /// The interface that gives the port its MAC address.
     pub(crate) interface: Interface,
     /// Whether the interface is up and has a carrier.
     pub(crate) is_active: bool,
-    /// The largest message of a packet (`enum ibv_mtu`).
+    /// The largest payload of a packet (`enum ibv_mtu`).
     pub(crate) mtu: u8,
     /// The table without its empty entries, which are all at its end.
     pub(crate) entries: Vec<Entry>,
@@ -82,7 +83,7 @@ impl View {
         Self { namespace, netdev: std::env::var(NETDEV).ok().filter(|name| !name.is_empty()) }
     }
 
-    /// Returns a name for files of this view.
+    /// Returns the part of a file name that tells this view from other views.
     pub(crate) fn name(&self) -> String {
         let netdev = self.netdev.as_deref().unwrap_or_default();
         // Names of interfaces have no slash, but the environment may have one.
@@ -92,7 +93,7 @@ impl View {
     /// Returns the port as it is now.
     ///
     /// # Errors
-    /// A sentence, if there is no interface of the chosen name.
+    /// A sentence for the user, if there is no interface with the chosen name.
     pub(crate) fn port(&self) -> Result<Port, String> {
         Port::new(&netdevs::all(), self.netdev.as_deref())
     }
@@ -106,9 +107,9 @@ impl Port {
         Self::of(&[])
     }
 
-    /// Returns the port over `netdevs`, or over the one that is `wanted`. Without a name, the port is over
-    /// all Ethernet interfaces that are up. The first one with an address is the port's own. If there is
-    /// none, the port is over the loopback interface.
+    /// Returns the port over the interface with the name `wanted`. Without a name, the port is over all
+    /// Ethernet interfaces that are up. The first one with an address is the port's own. If no such interface
+    /// exists, the port is over the loopback interface.
     fn new(netdevs: &[Netdev], wanted: Option<&str>) -> Result<Self, String> {
         if let Some(name) = wanted {
             let chosen = netdevs.iter().find(|netdev| netdev.name == name);
@@ -128,7 +129,8 @@ impl Port {
         let interface = |netdev: &Netdev| Interface {
             index: netdev.index,
             name: netdev.name.clone(),
-            // The loopback interface has no address of its own, and soft-RoCE takes any for it.
+            // The loopback interface has no MAC address. The port then has the device's own: soft-RoCE
+            // accepts any MAC address for this interface.
             mac: if netdev.mac == [0; 6] { mac() } else { netdev.mac },
         };
         let own = netdevs.first().map_or_else(
@@ -141,7 +143,8 @@ impl Port {
             .flat_map(|netdev| netdev.addresses.iter().map(|address| (gid(*address), interface(netdev))));
         let mut entries: Vec<Entry> = Vec::new();
         for (gid, interface) in defaults.into_iter().chain(others) {
-            // An interface's link-local address is often its default GID too, which is not repeated.
+            // The link-local address of an interface is often equal to the default GID. The table holds such
+            // a GID once.
             let is_there = |entry: &Entry| entry.gid == gid && entry.interface == interface;
             if entries.len() + 2 <= GIDS && !entries.iter().any(is_there) {
                 let entry = |version| Entry { gid, version, interface: interface.clone() };
@@ -157,12 +160,12 @@ impl Port {
         }
     }
 
-    /// Returns the MAC address that a GID of the table leads to.
+    /// Returns the MAC address of the interface that has a GID, or `None` if the table does not have the GID.
     pub(crate) fn mac_of(&self, gid: Gid) -> Option<[u8; 6]> {
         self.entries.iter().find(|entry| entry.gid == gid).map(|entry| entry.interface.mac)
     }
 
-    /// Returns the port's state and its physical state: active and link up, or down and disabled.
+    /// Returns the codes of the port's state and physical state: active and link up, or down and disabled.
     pub(crate) const fn states(&self) -> (u8, u8) {
         if self.is_active { (4, 5) } else { (1, 3) }
     }
@@ -196,8 +199,8 @@ pub(crate) fn shown(gid: Gid) -> String {
     Ipv6Addr::from(gid).segments().map(|group| format!("{group:04x}")).join(":")
 }
 
-/// Returns the largest message that fits into packets of an interface, beside the headers of RoCE, from 256
-/// to 4096 bytes (`enum ibv_mtu`; kernel `iboe_get_mtu`).
+/// Returns the code of the largest payload, from 256 to 4096 bytes, that fits into packets of `bytes` bytes
+/// beside the headers of RoCE (`enum ibv_mtu`; kernel `iboe_get_mtu`).
 fn mtu(bytes: u32) -> u8 {
     const HEADERS: u32 = 58;
     let room = bytes.saturating_sub(HEADERS);

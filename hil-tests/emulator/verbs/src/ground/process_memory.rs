@@ -21,7 +21,7 @@ const MAX_IOVECS: usize = 1024;
 /// The smallest page of any system.
 const PAGE: u64 = 4096;
 
-/// How often a doorbell record is read again that changes between two reads.
+/// The most attempts to read bytes, such as a doorbell record, twice with the same result.
 const RETRIES: usize = 8;
 
 /// Whether the kernel has refused `process_vm_readv` and `process_vm_writev`, so that a pipe moves the bytes.
@@ -54,14 +54,14 @@ fn is_visible(address: u64, length: u64) -> bool {
     address >= first && address.checked_add(length).is_some_and(|last| last <= end)
 }
 
-/// Whether this thread may access a range of the process's memory: always outside tests.
+/// Whether this thread may access a range of the process's memory. Outside tests, every range is allowed.
 #[cfg(not(any(test, feature = "fuzz")))]
 const fn is_visible(_: u64, _: u64) -> bool {
     true
 }
 
-/// Moves bytes by the call, or by a pipe if the kernel refuses the call. Returns how many bytes were moved
-/// before the first bad address.
+/// Moves bytes by `call`, or by `by_pipe` if the kernel lacks or forbids the system call. Returns the number
+/// of bytes that were moved before the first bad address.
 fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize {
     if !BY_PIPE.load(Ordering::Relaxed) {
         if let Ok(count) = usize::try_from(call()) {
@@ -204,7 +204,7 @@ impl Memory for ProcessMemory {
     }
 
     fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
-        // Orders the entry's other bytes before this byte. All stores are made by this thread, inside the
+        // The fence orders the entry's other bytes before this byte. This thread makes all stores, inside the
         // kernel.
         fence(Ordering::Release);
         self.write(address, &[byte])
@@ -217,8 +217,8 @@ fn page(address: u64) -> Option<u64> {
     (address / PAGE == last / PAGE).then_some(address / PAGE)
 }
 
-/// Returns address and length of the memory that holds all these pairs of records. They are in one page, or
-/// there is only one pair.
+/// Returns address and length of the memory that holds the pairs of records at these addresses. The pairs are
+/// in one page, or there is only one pair.
 fn range(addresses: &[u64]) -> (u64, usize) {
     let first = addresses.iter().copied().min().unwrap_or_default();
     let last = addresses.iter().copied().max().unwrap_or_default();

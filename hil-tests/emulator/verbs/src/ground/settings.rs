@@ -6,34 +6,39 @@ use mlx5_softdev::{CryptoMode, DeviceProfile, Timestamps, XtsEngine};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Directory in which devices of several processes find each other.
+/// The variable with the directory in which devices of several processes find each other.
 pub(crate) const DIRECTORY: &str = "MLX5_UVERBS_DIR";
-/// How data encryption keys are imported: `plaintext` (the default), `wrapped` or `none`.
+/// The variable that says how data encryption keys are imported: `plaintext` (the default), `wrapped` or
+/// `none`.
 pub(crate) const CRYPTO: &str = "MLX5_UVERBS_CRYPTO";
-/// The AES-XTS engine: `multi-block` (the default), `multi-block-le` or `single-block`.
+/// The variable with the AES-XTS engine: `multi-block` (the default), `multi-block-le` or `single-block`.
 pub(crate) const ENGINE: &str = "MLX5_UVERBS_ENGINE";
-/// Whether queue pairs can be made to drain on signature errors: `yes` (the default) or `no`.
+/// The variable that says whether queue pairs can drain on signature errors: `yes` (the default) or `no`.
 pub(crate) const DRAIN: &str = "MLX5_UVERBS_DRAIN";
-/// Whether queue pairs can be allowed to copy memory, and whether the copies keep their order: `yes` (the
-/// default), `unordered` or `no`.
+/// The variable that says whether queue pairs can copy memory, and whether the copies keep their order: `yes`
+/// (the default), `unordered` or `no`.
 pub(crate) const MEMCPY: &str = "MLX5_UVERBS_MEMCPY";
-/// The time stamps that queue pairs can have: `free-running` (the default), `real-time` or `both`.
+/// The variable with the time stamps that queue pairs can have: `free-running` (the default), `real-time` or
+/// `both`.
 pub(crate) const TIMESTAMPS: &str = "MLX5_UVERBS_TIMESTAMPS";
-/// The device's limits: `usual` (the default) for 16 READs in flight and messages of 1 GiB, `low` for 4 READs
-/// in flight and messages of 16 MiB.
+/// The variable with the device's limits: `usual` (the default) for 16 READs in flight and messages of 1 GiB,
+/// `low` for 4 READs in flight and messages of 16 MiB.
 pub(crate) const LIMITS: &str = "MLX5_UVERBS_LIMITS";
-/// Whether the kernel has write-combining pages for doorbells (BlueFlame): `yes` (the default) or `no`.
+/// The variable that says whether the kernel has write-combining pages for doorbells (BlueFlame): `yes` (the
+/// default) or `no`.
 pub(crate) const WRITE_COMBINING: &str = "MLX5_UVERBS_WRITE_COMBINING";
-/// With any value but `0`, every work request is written to standard error.
+/// The variable that turns the log on: with any value but `0`, every work request is written to standard
+/// error.
 pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";
 
-/// A file. Every request, completion and request of a peer is appended to it as a line of JSON.
+/// The variable with the file to which every request, completion and request of a peer is appended as a line
+/// of JSON.
 pub(crate) const LOG_JSON: &str = "MLX5_UVERBS_LOG_JSON";
 
-/// A plan of deliberate faults, in the words of `mlx5-emulate --help`.
+/// The variable with a plan of deliberate faults, in the words of `mlx5-emulate --help`.
 pub(crate) const FAULTS: &str = "MLX5_UVERBS_FAULTS";
 
-/// A capture file. The packets on the emulated wire are appended to it.
+/// The variable with the capture file to which the packets on the emulated wire are appended.
 pub(crate) const PCAP: &str = "MLX5_UVERBS_PCAP";
 
 /// The longest message that the port reports: 1 GiB.
@@ -46,12 +51,12 @@ pub(crate) struct Settings {
     pub(crate) directory: PathBuf,
     /// The features of the device.
     pub(crate) profile: DeviceProfile,
-    /// The port, and the interfaces that it is over. A port without a view never changes.
+    /// The port, followed by the view with the port's interfaces. A port without a view never changes.
     pub(crate) port: Port,
     pub(crate) view: Option<View>,
     /// Whether the kernel has write-combining pages for doorbells.
     pub(crate) write_combining: bool,
-    /// Whether every request is printed.
+    /// Whether every request is printed on standard error.
     pub(crate) log: bool,
     /// The file to which every request and completion is appended as a line of JSON.
     pub(crate) log_json: Option<PathBuf>,
@@ -65,7 +70,7 @@ impl Settings {
     /// Takes the settings from the environment.
     ///
     /// # Errors
-    /// A sentence that names the wrong variable and the reason.
+    /// A sentence for the user that names the wrong variable and the reason.
     pub(crate) fn from_environment() -> Result<Self, String> {
         let crypto = [
             ("plaintext", CryptoMode::Plaintext),
@@ -136,7 +141,7 @@ fn choice<T: Copy, const N: usize>(
     })
 }
 
-/// Returns the file that a variable names.
+/// Returns the file that a variable names, or `None` if the variable is empty or not set.
 fn path(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

@@ -17,7 +17,7 @@ pub(crate) fn pid() -> i32 {
     unsafe { libc::getpid() }
 }
 
-/// Ends this process as by a signal that nobody can catch.
+/// Ends this process by SIGKILL, which no handler can catch.
 pub(crate) fn die() -> ! {
     // SAFETY: the call accesses no memory of this process.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
@@ -63,7 +63,7 @@ pub(crate) fn time_of_day() -> u64 {
 /// Returns a file of zeros that exists in memory only. The program cannot close its descriptor.
 ///
 /// # Errors
-/// [`Errno::NOMEM`] where there is no memory, or no descriptor.
+/// [`Errno::NOMEM`] if no memory or no descriptor is left.
 pub(crate) fn memory(name: &CStr, length: u64) -> Result<OwnedFd, Errno> {
     // SAFETY: the name ends with a zero and lives until the call is over.
     let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
@@ -80,7 +80,7 @@ pub(crate) fn memory(name: &CStr, length: u64) -> Result<OwnedFd, Errno> {
 /// Maps a file by the system call, so that no replacement of the C library's function sees the call.
 ///
 /// # Safety
-/// As `mmap` of the C library.
+/// The caller keeps the contract of the C library's `mmap`.
 pub(crate) unsafe fn map(
     wanted: *mut c_void,
     length: usize,
@@ -91,21 +91,23 @@ pub(crate) unsafe fn map(
 ) -> *mut c_void {
     let arguments = (wanted, length, rights.into(), kind.into(), descriptor.into());
     let (wanted, length, rights, kind, file): (_, _, c_long, c_long, c_long) = arguments;
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of `mmap`, with the same arguments.
     let place = unsafe { libc::syscall(libc::SYS_mmap, wanted, length, rights, kind, file, offset) };
     std::ptr::with_exposed_provenance_mut(place as usize)
 }
 
-/// Tries to lock a file for this process. It stays locked until the file is closed.
+/// Tries to lock a file for this process. Returns whether it succeeds. The lock lasts until the file is
+/// closed.
 pub(crate) fn try_lock(file: &File) -> bool {
     // SAFETY: the descriptor is open as long as `file` is borrowed.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
-/// Returns a netlink socket that gets the news of `groups`. What is written to it goes to the kernel.
+/// Returns a netlink socket that gets the news of `groups`. Bytes that are written to the socket go to the
+/// kernel.
 ///
 /// # Errors
-/// When the kernel has no such protocol, or there are no descriptors left.
+/// An error of the system, if the kernel lacks the protocol or no descriptor is left.
 pub(crate) fn netlink(protocol: c_int, groups: u32) -> std::io::Result<File> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: the call takes numbers.
@@ -119,10 +121,10 @@ pub(crate) fn netlink(protocol: c_int, groups: u32) -> std::io::Result<File> {
     Ok(socket)
 }
 
-/// Gives a netlink socket an address of the kernel's choice.
+/// Gives a netlink socket an address that the kernel chooses, and subscribes the socket to `groups`.
 ///
 /// # Errors
-/// When the descriptor is no netlink socket, or may not have these groups.
+/// An error of the system, if the descriptor is no netlink socket or may not have these groups.
 pub(crate) fn bind_netlink(descriptor: RawFd, groups: u32) -> std::io::Result<()> {
     // SAFETY: zeros are a valid address: of a port that the kernel chooses.
     let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
@@ -136,7 +138,7 @@ pub(crate) fn bind_netlink(descriptor: RawFd, groups: u32) -> std::io::Result<()
     }
 }
 
-/// Returns the port of a netlink socket.
+/// Returns the port of a netlink socket, or `None` for another descriptor.
 pub(crate) fn netlink_port(descriptor: RawFd) -> Option<u32> {
     // SAFETY: a structure of numbers, for which zeros are valid.
     let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
@@ -146,7 +148,8 @@ pub(crate) fn netlink_port(descriptor: RawFd) -> Option<u32> {
     (result == 0 && address.nl_family == libc::AF_NETLINK as u16).then_some(address.nl_pid)
 }
 
-/// Sends a message to another netlink socket of this protocol and namespace.
+/// Sends a message to the netlink socket with this port, of the same protocol and namespace. Returns whether
+/// it was sent.
 pub(crate) fn send_to_netlink(socket: &File, port: u32, bytes: &[u8]) -> bool {
     // SAFETY: a structure of numbers, for which zeros are valid.
     let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
@@ -160,7 +163,7 @@ pub(crate) fn send_to_netlink(socket: &File, port: u32, bytes: &[u8]) -> bool {
     sent >= 0
 }
 
-/// Takes one message off a socket without waiting for it.
+/// Takes one message off a socket, if there is one. Returns the length of the message.
 pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<usize> {
     // SAFETY: `buffer` is borrowed for the call.
     let length = unsafe {
@@ -170,7 +173,7 @@ pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<
 }
 
 /// Writes as many bytes of `pieces` to a socket as it takes now, and returns how many. If the peer is gone,
-/// returns an error without a signal, which would end the program: the program knows nothing of this socket.
+/// returns an error and raises no SIGPIPE, which would end the program.
 pub(crate) fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> std::io::Result<usize> {
     // SAFETY: a header of zeros names no address and no ancillary data.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -182,7 +185,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> std::io::R
     usize::try_from(sent).map_err(|_| std::io::Error::last_os_error())
 }
 
-/// Returns a descriptor of our own for an eventfd of the program.
+/// Returns a duplicate of a program's eventfd, which belongs to this library.
 ///
 /// # Errors
 /// [`Errno::BADF`] if the descriptor is not open, [`Errno::INVAL`] if it is not an eventfd.
@@ -197,7 +200,7 @@ pub(crate) fn eventfd(descriptor: RawFd) -> Result<File, Errno> {
     Ok(File::from(ours))
 }
 
-/// Makes an eventfd that counts down by one.
+/// Makes an eventfd from whose count each read takes one.
 ///
 /// # Errors
 /// [`Errno::NOMEM`] if there are no descriptors left.
@@ -212,7 +215,7 @@ pub(crate) fn event_counter(nonblocking: bool, close_on_exec: bool) -> Result<Ra
 /// Takes one from the count of an eventfd. Waits until there is one, unless the descriptor is non-blocking.
 ///
 /// # Errors
-/// As `read`: [`Errno::AGAIN`], or an interruption.
+/// The errors of `read`: [`Errno::AGAIN`], or an interruption.
 pub(crate) fn count_down(descriptor: RawFd) -> Result<(), Errno> {
     let mut count = [0_u8; 8];
     // SAFETY: `count` lives until the call is over.
@@ -293,13 +296,14 @@ impl Drop for Mapping {
     }
 }
 
-/// Ends a socket: from now on a read from any of its descriptors returns nothing.
+/// Ends a socket: from now on, a read from any of its descriptors returns zero bytes.
 pub(crate) fn end_socket(socket: BorrowedFd<'_>) {
     // SAFETY: the descriptor is open as long as `socket` is borrowed.
     unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Sets an environment variable while the library is loaded, unless it has a value that is not `ours`.
+/// Sets an environment variable if it has no value, or a value for which `ours` returns true. Only code that
+/// runs while the loader loads this library may call the function.
 pub(crate) fn set_unless(name: &CStr, value: &CStr, ours: impl FnOnce(&[u8]) -> bool) {
     // SAFETY: called by the loader before the program's first line, while there is one thread. A value that
     // is not null is a string, and nothing changes it before the call that follows.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// Name of the device.
+/// The name of the device.
 pub(crate) const DEVICE: &str = "mlx5_0";
 
 /// The character device that the program opens.
@@ -26,33 +26,33 @@ pub(crate) const TAKEN_OVER: &[&str] = &["/sys/class/infiniband", "/sys/class/in
 /// memory.
 pub(crate) const STAND_IN: &std::ffi::CStr = c"/dev/zero";
 
-/// Device number of [`STAND_IN`]. libibverbs compares it with the number of the opened file.
+/// The device number of [`STAND_IN`]. libibverbs compares this number with that of the opened file.
 const STAND_IN_NUMBER: &str = "1:5";
-/// As [`STAND_IN_NUMBER`], as one number.
+/// The number of [`STAND_IN_NUMBER`], with major and minor part in one integer.
 pub(crate) const STAND_IN_NUMBERS: u64 = 0x105;
 
-/// PCI vendor and device: a ConnectX-6 Dx, which has all features of this device and is in the table of every
-/// libmlx5.
+/// The PCI vendor number of Mellanox.
 pub(crate) const VENDOR: u32 = 0x15b3;
-/// See [`VENDOR`].
+/// The PCI device number of a ConnectX-6 Dx, which has all features of this device and is in the table of
+/// every libmlx5.
 pub(crate) const PART: u32 = 0x101d;
 
-/// Version of the firmware.
+/// The firmware version that the device reports.
 pub(crate) const FIRMWARE: &str = "22.99.0000";
 
-/// The port supports connection management (`IB_PORT_CM_SUP`).
+/// The capability bit of a port that supports connection management (`IB_PORT_CM_SUP`).
 pub(crate) const CONNECTION_MANAGEMENT: u32 = 1 << 16;
 
 /// Directory of the PCI devices, below the path that [`write`] returns. DPDK reads the directory that
 /// `SYSFS_PCI_DEVICES` names.
 pub(crate) const PCI_DEVICES: &str = "bus/pci/devices";
 
-/// The PCI function's memory, of which none can be mapped: start, end and flags of each of 6 regions and the
-/// ROM.
+/// One line of the PCI function's file `resource`: start, end and flags of a region that cannot be mapped.
+/// The file has 7 lines, for 6 regions and the ROM.
 const RESOURCE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
 
-/// Symbolic links. UCX finds the PCI function by the target of the device's link. DPDK takes only functions
-/// that have a driver.
+/// Symbolic links: path and target. UCX finds the PCI function by the target of the device's link. DPDK takes
+/// only functions that have a driver.
 const LINKS: &[(&str, &str)] = &[
     ("bus/pci/devices/0000:c1:00.0", "../../../devices/pci0000:c0/0000:c1:00.0"),
     ("class/infiniband/mlx5_0", "../../devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0"),
@@ -60,19 +60,19 @@ const LINKS: &[(&str, &str)] = &[
     ("devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0/device", "../../../0000:c1:00.0"),
 ];
 
-/// The PCI function, below [`ROOT`].
+/// The directory of the PCI function, below [`ROOT`].
 const FUNCTION: &str = "devices/pci0000:c0/0000:c1:00.0";
-/// The RDMA device of [`FUNCTION`].
+/// The directory of the RDMA device of [`FUNCTION`].
 const OF_FUNCTION: &str = "devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0";
 const VERBS: &str = "class/infiniband_verbs";
 
 /// Writes the files below `directory` and returns the value for `SYSFS_PATH`. Processes of several network
 /// namespaces may share the directory, so each namespace has its own files.
 ///
-/// Several processes may do so at once: each file appears whole.
+/// Several processes may write the files at once: each file appears whole.
 ///
 /// # Errors
-/// When files cannot be written.
+/// An error of the system, if a file cannot be written.
 pub(crate) fn write(directory: &Path, view: &View, port: &Port) -> io::Result<PathBuf> {
     let tree = format!("sys-{}", view.name());
     let (root, stamp) = (directory.join(&tree), directory.join(format!("{tree}.stamp")));
@@ -98,7 +98,7 @@ pub(crate) fn write(directory: &Path, view: &View, port: &Port) -> io::Result<Pa
         fs::write(draft(name), wanted)?;
         fs::rename(draft(name), &path)?;
     }
-    // Empty entries of the table have no attributes.
+    // Empty entries of the GID table have no attributes.
     for index in port.entries.len()..GIDS {
         for kind in ["types", "ndevs"] {
             let _ = fs::remove_file(root.join(format!("{OF_FUNCTION}/ports/1/gid_attrs/{kind}/{index}")));

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The end of the pair that rings the bell.
+/// The end of the pair of sockets to which [`ring`] writes.
 static BELL: Mutex<Option<UnixStream>> = Mutex::new(None);
 
 /// Whether a worker was started in this process.
@@ -17,8 +17,8 @@ pub(super) fn is_heard() -> bool {
     HEARD.load(Ordering::Acquire)
 }
 
-/// Lets `start` make the worker that waits on the bell, unless there is one. Returns whether there is a
-/// worker.
+/// Calls `start` with the bell's other end to start the worker, unless this process has a worker. Returns
+/// whether it now has one.
 pub(super) fn hang(start: impl FnOnce(UnixStream) -> bool) -> bool {
     if HEARD.swap(true, Ordering::AcqRel) {
         return true;

@@ -14,10 +14,11 @@ use crate::state::{Counts, State};
 use mlx5_softdev::{Device, Memory};
 use std::os::fd::RawFd;
 
-/// Opens the device for a program.
+/// Opens the device for a program, on `descriptor`.
 ///
 /// # Errors
-/// As [`State::new`]; [`Errno::INVAL`] for invalid environment variables, after a line on standard error.
+/// The errors of [`State::new`] and of the plan of faults; [`Errno::INVAL`] for invalid environment
+/// variables, after a line on standard error; [`Errno::NOMEM`] if the worker cannot be started.
 pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
     life::prepare();
     match fault::call(CallId::OPEN) {
@@ -39,7 +40,7 @@ pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Returns the state, which the first call makes.
+/// Returns the state. The first call makes the state from the settings in the environment.
 fn prepared(inside: &mut Inside) -> Result<&mut State, Errno> {
     if inside.state.is_none() {
         let settings = Settings::from_environment().map_err(|what| {
@@ -123,8 +124,8 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
         if let Some(made) = outcome.as_ref().ok().copied().flatten() {
             descriptors::give(made);
         }
-        // Only calls that change queues wake the worker. Other calls leave it no work, and programs make
-        // mkeys by the ten thousand.
+        // Only calls that change queues wake the worker. Other calls leave the worker no work, and some
+        // programs make tens of thousands of mkeys.
         if state.has_changed() || schedule::was_missed() {
             bell::ring();
         }
@@ -134,8 +135,8 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     outcome.map(drop)
 }
 
-/// Returns the file of the clock, and the position in it that a program maps for `offset` of a device.
-/// Returns `None` for an offset of other pages.
+/// Returns the clock's file and the position in this file that a program maps when it maps `offset` of the
+/// device's file. Returns `None` if `offset` is not a page of the clock.
 ///
 /// # Errors
 /// [`Errno::IO`] for a device that belongs to a parent process.
@@ -150,10 +151,11 @@ pub(crate) fn clock_page(descriptor: RawFd, offset: i64) -> Result<Option<(RawFd
     Ok(inside.state.as_ref().and_then(|state| state.clock_page(offset)))
 }
 
-/// Opens the file of connection management for a program, as an eventfd.
+/// Opens the file of connection management for a program, on `descriptor`, which is an eventfd.
 ///
 /// # Errors
-/// As [`open`].
+/// The errors of [`open`], without those of the plan of faults; [`Errno::BADF`] or [`Errno::INVAL`] if the
+/// descriptor is not an eventfd.
 #[cfg(not(feature = "fuzz"))]
 pub(crate) fn open_connections(descriptor: RawFd) -> Result<(), Errno> {
     life::prepare();
@@ -200,17 +202,19 @@ pub(crate) fn write_command(descriptor: RawFd, address: u64, count: usize) -> Re
         }
         _ => manager::dispatch(state, file, &command),
     };
-    // The worker sends messages and ends waits.
+    // The command may leave work for the worker: messages to peers, and waits that end.
     bell::ring();
     outcome
 }
 
-/// Takes the next event, and waits for it if the program does not ask otherwise.
+/// Takes the next event of a file of connection management, and writes the event to the program. Waits for an
+/// event unless the descriptor is non-blocking.
 #[cfg(not(feature = "fuzz"))]
 fn take_event(descriptor: RawFd, command: &Command<'_>) -> Result<(), Errno> {
     manager::takes_events(command)?;
     loop {
-        // The count may be ahead of the events, when their identifier was destroyed.
+        // The eventfd's count may exceed the number of events, since the destruction of an identifier removes
+        // its events.
         sys::count_down(descriptor)?;
         let taken = {
             let mut inside = lock();

@@ -1,4 +1,5 @@
-//! The fuzzing entry: the interface without a file behind it, called with arbitrary bytes.
+//! The fuzzing entry: makes the calls of the kernel's interface that arbitrary bytes encode. The device has
+//! no file.
 //!
 //! All memory that a call can name is one arena at a fixed address. All other addresses count as unmapped.
 #![allow(unsafe_code, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
@@ -25,33 +26,33 @@ use tempfile::TempDir;
 const ARENA: u64 = 0x10_0000_0000;
 const ARENA_BYTES: u64 = 1 << 16;
 
-/// Places in the arena for calls, their inputs, and their outputs. The rest holds queues.
+/// Places in the arena: for a call, for its inputs, for its outputs, and for queues.
 const CALL: u64 = ARENA;
 const INPUTS: u64 = ARENA + 0x1000;
 const OUTPUTS: u64 = ARENA + 0x5000;
 const QUEUES: u64 = ARENA + 0x8000;
 
-/// A descriptor number without a file.
+/// The descriptor of the device. No file has this number.
 const DESCRIPTOR: RawFd = 1_000_000;
 
 /// Index of the method that opens a context.
 const GET_CONTEXT: usize = 1;
 
-/// First words of the device's commands, and the types of general objects.
+/// The opcodes of the device's commands, and the types of general objects, that commands of the input have.
 const OPCODES: [u16; 21] = [
     0x100, 0x200, 0x400, 0x500, 0x502, 0x503, 0x504, 0x507, 0x50a, 0x50b, 0x50c, 0x50e, 0x600, 0x754, 0x842,
     0x90c, 0x90d, 0xa00, 0xa01, 0xa02, 0xb12,
 ];
 const TYPES: [u16; 3] = [0x0c, 0x1f, 0];
 
-/// A command that the kernel refuses.
+/// The opcode of a command that the kernel refuses.
 #[cfg(test)]
 const SQD_RTS_QP: u16 = 0x50c;
 
 /// The most calls of a sequence.
 const CALLS: usize = 64;
 
-/// `struct ib_uverbs_ioctl_hdr` and `struct ib_uverbs_attr`, in bytes.
+/// The sizes of `struct ib_uverbs_ioctl_hdr` and `struct ib_uverbs_attr`, in bytes.
 const HEADER: u64 = 24;
 const ATTRIBUTE: u64 = 16;
 
@@ -92,7 +93,8 @@ impl Input<'_> {
     }
 }
 
-/// The devices of this thread. They live as long as the thread, because joining the fabric takes time.
+/// The devices of this thread. They live as long as the thread, because a new device takes time to join the
+/// fabric.
 struct Standin {
     states: [State; 2],
     /// The directory in which only these devices meet.
@@ -139,7 +141,7 @@ thread_local! {
     static STANDIN: RefCell<Option<Standin>> = const { RefCell::new(None) };
 }
 
-/// Makes the calls that the bytes encode, and closes the device, after which no object is left.
+/// Makes the calls that `bytes` encode, and closes the device. Panics if an object is left afterwards.
 pub fn run(bytes: &[u8]) {
     STANDIN.with_borrow_mut(|standin| {
         let Standin { states, .. } = standin.get_or_insert_with(Standin::new);
@@ -386,8 +388,8 @@ mod tests {
         source.lines().filter_map(number).collect()
     }
 
-    /// The list has all opcodes with a name in the source, the commands that change a queue pair, and all
-    /// types.
+    /// [`OPCODES`] has all opcodes with a name in the source and all commands that change a queue pair.
+    /// [`TYPES`] has all types.
     #[test]
     fn all_commands_of_the_device_are_made() {
         let source = include_str!("../command/devx/frame.rs");
@@ -396,7 +398,7 @@ mod tests {
         let mut known = numbers(opcodes, "");
         assert_eq!(known.len(), opcodes.matches("const ").count(), "all are understood");
         known.extend((0..=u16::MAX).filter(|opcode| changes_qp(*opcode)));
-        // The list also has a command that Linux lets through to no device.
+        // [`OPCODES`] also has a command that Linux passes to no device.
         assert!(known.insert(SQD_RTS_QP));
         assert_eq!(known, BTreeSet::from(OPCODES));
         let mut types = numbers(include_str!("../command/devx/frame.rs"), "TYPE_");
@@ -404,7 +406,7 @@ mod tests {
         assert_eq!(types, BTreeSet::from(TYPES));
     }
 
-    // All of this is in one test, since there is only one arena.
+    // One test makes all these calls, since the process has only one arena.
     #[test]
     fn calls_of_any_kind_leave_nothing_behind() {
         for seed in 1..200_u64 {

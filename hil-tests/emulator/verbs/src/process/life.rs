@@ -1,4 +1,4 @@
-//! The state at a fork and at the end of the process.
+//! Handlers for a fork and for the end of the process, which keep the state consistent.
 #![allow(unsafe_code)]
 
 use crate::ground::{allocator, fault, notice, owner, sys};
@@ -28,7 +28,7 @@ pub(crate) fn prepare() {
     });
 }
 
-/// The lock, held over a fork by the thread that forks.
+/// The lock around the state, held over a fork by the thread that forks.
 struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Inside>>>);
 
 // SAFETY: only the thread that forks touches the cell, between taking the lock and releasing it. Two threads

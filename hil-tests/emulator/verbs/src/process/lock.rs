@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The contents of the lock.
+/// The data that the lock protects.
 #[derive(Debug, Default)]
 pub(super) struct Inside {
     pub(super) state: Option<State>,
@@ -17,10 +17,10 @@ pub(super) struct Inside {
 
 static INSIDE: Mutex<Inside> = Mutex::new(Inside { state: None, orphans: BTreeSet::new() });
 
-/// Number of calls that wait for the lock. The worker lets them pass.
+/// The number of calls that wait for the lock. The worker lets these calls go first.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Another thread holds the lock or waits for it.
+/// The error of [`if_free`]: another thread holds the lock or waits for it.
 #[derive(Debug)]
 pub(super) struct Taken;
 

@@ -51,14 +51,15 @@ pub(crate) extern "C" fn mlx5_uverbs_reuse_numbers() {
     owner::as_device(|| calls::with_device(Device::reuse_numbers));
 }
 
-/// Makes a completion queue overrun with its next entry.
+/// Makes the completion queue `number` overrun with its next entry.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
     owner::as_device(|| calls::with_device(|device| device.fill(number)));
 }
 
-/// Plants a fault in the device: an access that a queue pair denies is answered as one without the right.
+/// Plants a fault in the device: if a queue pair denies an access, the peer gets the syndrome for a key
+/// without the right.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_break() {
@@ -66,8 +67,8 @@ pub(crate) extern "C" fn mlx5_uverbs_break() {
     owner::as_device(|| calls::with_device(|device| device.set_faults(faults)));
 }
 
-/// Returns a number of objects in this process: 0 contexts, 1 objects, 2 channels, 3 refused destructions so
-/// far.
+/// Returns a count of this process. `what` selects it: 0 contexts, 1 objects, 2 channels, 3 refused
+/// destructions so far.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
@@ -83,7 +84,7 @@ pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_int {
-    // SAFETY: by contract.
+    // SAFETY: the caller keeps this function's contract for the pointer.
     let words = unsafe { CStr::from_ptr(words) }.to_string_lossy();
     match Plan::parse(&words) {
         Ok(plan) => {
@@ -102,7 +103,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_in
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_trace(buffer: *mut u8, room: usize) -> usize {
-    // SAFETY: by contract.
+    // SAFETY: the caller keeps this function's contract for the pointer.
     unsafe { write_out(&fault::trace(), buffer, room) }
 }
 
@@ -121,7 +122,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_completions(buffer: *mut u8, room: u
         });
         words
     });
-    // SAFETY: by contract.
+    // SAFETY: the caller keeps this function's contract for the pointer.
     unsafe { write_out(&words, buffer, room) }
 }
 
@@ -132,7 +133,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_completions(buffer: *mut u8, room: u
 unsafe fn write_out(words: &str, buffer: *mut u8, room: usize) -> usize {
     if let Some(most) = room.checked_sub(1) {
         let length = words.len().min(most);
-        // SAFETY: by contract there is room for these bytes and a zero.
+        // SAFETY: by contract, `buffer` has room for these bytes and a zero.
         unsafe {
             buffer.copy_from_nonoverlapping(words.as_ptr(), length);
             buffer.add(length).write(0);
@@ -141,8 +142,8 @@ unsafe fn write_out(words: &str, buffer: *mut u8, room: usize) -> usize {
     words.len()
 }
 
-/// Stops the device's own threads, so that only [`mlx5_uverbs_work`] drives it. With 0 for `on`, they go on
-/// as usual.
+/// Keeps all threads from the device's work, so that only [`mlx5_uverbs_work`] does it. With 0 for `on`, the
+/// threads work again as usual.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_by_hand(on: c_int) {

@@ -9,41 +9,42 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether a thread found the lock taken, so that the holder must look once more. If the holder has already
-/// looked, the worker or the next thread that posts or polls looks instead. No doorbell is lost: it waits at
-/// most as long as the worker sleeps.
+/// Whether a thread that wanted to do the device's work found the lock taken. The holder of the lock then
+/// does the work once more. If the holder has already finished, the worker or the next thread that posts or
+/// polls does the work. A doorbell waits at most as long as the worker sleeps.
 static MISSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a thread of the program has looked since the worker last asked.
+/// Whether a thread of the program has done the device's work since the worker last asked.
 static LOOKED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the program waits for events, in addition to polling.
 static WAITS_FOR_EVENTS: AtomicBool = AtomicBool::new(false);
 
-/// How many looks in a row by threads of the program found no work.
+/// The number of calls of [`look`] in a row that found no work.
 static IDLE_LOOKS: AtomicUsize = AtomicUsize::new(0);
 
-/// How long after a look a thread does not look again while it awaits an answer. Requests that it posts
-/// meanwhile are sent together.
+/// The time after a call of [`look`] in which further calls of the same thread do nothing, if only an answer
+/// is still to come. Requests that the thread posts in this time are sent together.
 const TOGETHER: Duration = Duration::from_micros(5);
 
 thread_local! {
-    /// The end of this thread's last look, if the look was short and only an answer is still to come.
+    /// The end of this thread's last call of [`look`], if the call was short and only an answer is still to
+    /// come.
     static AWAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Whether a test drives the device step by step, and no other thread does its work.
 static BY_HAND: AtomicBool = AtomicBool::new(false);
 
-/// Number of looks in a row without work after which a thread yields its core.
+/// The number of calls of [`look`] in a row without work after which a thread yields its core.
 const PATIENCE: usize = 16;
 
-/// The findings of the worker.
+/// The result of one turn of the device's work by the worker.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Whether there was work.
     pub(crate) moved: bool,
-    /// Whether a doorbell may ring.
+    /// Whether the program may ring a doorbell.
     pub(crate) awake: bool,
     /// Descriptors to wait on, besides the bell.
     pub(crate) descriptors: Vec<RawFd>,
@@ -98,7 +99,7 @@ fn has_just_looked() -> bool {
     since.is_some_and(|since| since.elapsed() < TOGETHER)
 }
 
-/// Returns whether there was work, or `None` if another thread does it.
+/// Does the device's work once. Returns whether there was any, or `None` if another thread does it.
 fn look_once() -> Option<bool> {
     let work = |state: &mut State| {
         let begun = Instant::now();
@@ -153,12 +154,13 @@ pub(crate) fn was_missed() -> bool {
     MISSED.load(Ordering::Acquire)
 }
 
-/// Whether the program polls, and has polled since the last call. It then does the worker's work.
+/// Whether threads of the program do the worker's work: they have polled since the last call, and the program
+/// waits for no events.
 pub(crate) fn is_polled() -> bool {
     LOOKED.swap(false, Ordering::Relaxed) && !WAITS_FOR_EVENTS.load(Ordering::Relaxed)
 }
 
-/// Forgets the parent's state after a fork.
+/// Forgets the findings of the parent process after a fork.
 pub(crate) fn forget() {
     MISSED.store(false, Ordering::Release);
     IDLE_LOOKS.store(0, Ordering::Relaxed);

@@ -1,9 +1,10 @@
 //! The worker: the thread that does the device's work while no thread of the program polls. It watches
 //! doorbell records, which are plain memory whose changes nothing announces.
 //!
-//! The worker looks again soon after work, then less and less often. It does not look while a thread of the
-//! program polls, because that thread does the device's work. Without a queue pair that can send, and without
-//! a completion channel, no doorbell can ring, and the worker sleeps until a call wakes it.
+//! The worker looks at the records often soon after work, then less and less often. The worker does not look
+//! while a thread of the program polls, because that thread does the device's work. Without a queue pair that
+//! can send, and without a completion channel, no doorbell can ring, and the worker sleeps until a call wakes
+//! it.
 
 use crate::ground::{owner, sys};
 use crate::process::schedule::{self, Found};
@@ -12,26 +13,26 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long after work the worker looks without sleeping, because the program probably waits for an answer.
-/// The time is short, since the program may need the core.
+/// How long after work the worker looks at the doorbell records without sleeping, because the program
+/// probably waits for an answer. The time is short, since the program may need the core.
 const EAGER: Duration = Duration::from_micros(50);
-/// How long after work the worker sleeps for [`SHORT`] between two looks.
+/// How long after work the worker sleeps for [`SHORT`] between two looks at the doorbell records.
 const ATTENTIVE: Duration = Duration::from_millis(20);
-/// The sleep between two looks soon after work.
+/// The sleep between two looks at the doorbell records until [`ATTENTIVE`] has passed.
 const SHORT: Duration = Duration::from_micros(50);
-/// How long after work the worker sleeps for [`LONG`].
+/// How long after work the worker sleeps for [`LONG`] between two looks at the doorbell records.
 const PATIENT: Duration = Duration::from_secs(1);
-/// How long after work the worker sleeps for [`LONGER`]. After this time it sleeps for [`LONGEST`], so that
-/// an idle program uses almost no processor time.
+/// How long after work the worker sleeps for [`LONGER`] between two looks. After this time the worker sleeps
+/// for [`LONGEST`], so that an idle program uses almost no processor time.
 const BORED: Duration = Duration::from_secs(3);
-/// The sleep between two looks when nothing has happened for a while.
+/// The sleep between two looks at the doorbell records after [`ATTENTIVE`].
 const LONG: Duration = Duration::from_millis(1);
-/// The sleep between two looks after [`PATIENT`].
+/// The sleep between two looks at the doorbell records after [`PATIENT`].
 const LONGER: Duration = Duration::from_millis(4);
 /// The longest sleep while a doorbell may ring. The first request after a long pause waits up to this long.
 const LONGEST: Duration = Duration::from_millis(16);
 
-/// Starts the worker, which waits on this bell. Returns whether the thread could be started.
+/// Starts the worker, which waits on `bell`. Returns whether the thread could be started.
 pub(super) fn start(bell: UnixStream) -> bool {
     let worker = std::thread::Builder::new().name("mlx5-device".into());
     worker.spawn(move || without_signals(|| owner::as_device(|| run(bell)))).is_ok()
@@ -57,7 +58,7 @@ fn run(mut bell: UnixStream) {
             drain(&mut bell);
         }
         if stepped_aside {
-            // The findings are out of date by now.
+            // `moved` and `awake` are out of date by now.
             idle_since = Instant::now();
             continue;
         }

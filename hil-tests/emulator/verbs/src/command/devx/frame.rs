@@ -1,4 +1,4 @@
-//! The common parts of all commands of the device: their bytes, and the replies to them.
+//! The common parts of all commands of the device: their bytes, and their replies.
 
 use crate::command::call::Call;
 use crate::command::numbers::{DEVX, DEVX_OBJECT};
@@ -7,14 +7,14 @@ use crate::state::object::Object;
 use mlx5_softdev::Error;
 use zeroize::Zeroizing;
 
-/// Attributes of the methods that take a command (`mlx5_user_ioctl_cmds.h`).
+/// Attributes of the methods that take a command of the device (`mlx5_user_ioctl_cmds.h`).
 pub(crate) const OTHER_IN: u16 = 0x1000;
 pub(crate) const OTHER_OUT: u16 = 0x1001;
 pub(crate) const HANDLE: u16 = 0x1000;
 pub(crate) const IN: u16 = 0x1001;
 pub(crate) const OUT: u16 = 0x1002;
 
-/// Opcodes.
+/// Opcodes of commands of the device.
 pub(crate) mod opcode {
     pub(crate) const QUERY_HCA_CAP: u16 = 0x100;
     pub(crate) const CREATE_MKEY: u16 = 0x200;
@@ -32,19 +32,19 @@ pub(crate) mod opcode {
     pub(crate) const QUERY_OBJECT: u16 = 0xa02;
 }
 
-/// Types of general objects.
+/// Types of general objects in commands of the device.
 pub(crate) const TYPE_DEK: u16 = 0x0c;
 pub(crate) const TYPE_LOGIN: u16 = 0x1f;
 
-/// The only event queue for completions.
+/// The number of the only event queue for completions.
 pub(crate) const EVENT_QUEUE: u32 = 1;
 
-/// Bytes before the body of a general object.
+/// Bytes of a command, and of its reply, before the body of a general object.
 pub(crate) const HEADER: usize = 16;
-/// Bytes of an object's body.
+/// Bytes of a general object's body.
 pub(crate) const BODY: usize = 256;
 
-/// The status byte of a reply and its syndrome.
+/// The status byte and the syndrome of a reply that reports a refusal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Status(pub(crate) u8, u32);
 
@@ -57,11 +57,11 @@ impl Status {
     pub(crate) const BAD_STATE: Self = Self(0x10, 0x18);
 }
 
-/// A reply that reports success.
+/// The bytes of a reply that reports success.
 pub(crate) struct Answer(pub(crate) Vec<u8>);
 
 impl Answer {
-    /// Returns a reply that names the new object.
+    /// Returns a reply with the number of the new object.
     pub(crate) fn number(number: u32) -> Self {
         Self(reply(HEADER, 8, &number.to_be_bytes()))
     }
@@ -126,7 +126,8 @@ pub(crate) fn reply(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// Writes a reply for the program. A refusal is written too, and makes the call fail with EREMOTEIO.
+/// Writes the reply to a command into an attribute of the call. A refusal is also written, and makes the call
+/// fail with EREMOTEIO.
 pub(crate) fn answer(call: &Call<'_>, attribute: u16, outcome: Result<Vec<u8>, Status>) -> Result<(), Errno> {
     match outcome {
         Ok(bytes) => call.request.answer(attribute, &bytes),
@@ -137,7 +138,8 @@ pub(crate) fn answer(call: &Call<'_>, attribute: u16, outcome: Result<Vec<u8>, S
     }
 }
 
-/// Writes the device's refusal with `status`. Returns `None` if the call does not carry a command.
+/// Writes a refusal with `status` as the reply to the command in a call. Returns `None` if `status` is 0 or
+/// the call carries no command.
 pub(crate) fn refuse(call: &Call<'_>, status: u8) -> Option<Errno> {
     let output = match (call.request.object, call.request.method) {
         (DEVX, 0x1000) => OTHER_OUT,
@@ -153,5 +155,5 @@ pub(crate) fn refusal(Status(status, syndrome): Status) -> Vec<u8> {
     bytes
 }
 
-/// An object that a command has made, and the reply.
+/// The outcome of a command that makes an object: the object and the reply, or the status of the refusal.
 pub(crate) type Created = Result<(Object, Vec<u8>), Status>;

@@ -1,4 +1,4 @@
-//! Data encryption keys and crypto logins, which are general objects.
+//! Commands for data encryption keys (DEKs) and crypto logins, which are general objects.
 
 use super::frame::{Command, Created, HEADER, Status, reply};
 use crate::command::call::Call;
@@ -16,7 +16,7 @@ pub(crate) fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
     Ok((Object::Devx(Devx::Dek { number, opaque }), reply(HEADER, 8, &number.to_be_bytes())))
 }
 
-/// Sets a key's value, by MODIFY_GENERAL_OBJECT. No other field can change.
+/// Carries out MODIFY_GENERAL_OBJECT of a DEK: sets the key's value. No other field can change.
 pub(crate) fn modify_dek(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
     const KEY: u64 = 1;
     if command.u64(HEADER)? != KEY {
@@ -26,7 +26,7 @@ pub(crate) fn modify_dek(call: &mut Call<'_>, number: u32, command: &Command) ->
     Ok(call.state.device.modify_dek(number, attributes)?)
 }
 
-/// Returns the attributes of the key in a command.
+/// Returns the attributes of a DEK that a command contains.
 fn dek_attributes<'c>(call: &mut Call<'_>, command: &'c Command) -> Result<DekAttributes<'c>, Status> {
     let at = |offset: usize| HEADER + offset;
     let (size, flags) = (command.u8(at(0xa))? & 0xf, command.u8(at(0xb))?);
@@ -53,7 +53,7 @@ fn dek_attributes<'c>(call: &mut Call<'_>, command: &'c Command) -> Result<DekAt
     Ok(DekAttributes { pd, size, has_keytag, key })
 }
 
-/// Returns a valid login of this context, if there is one.
+/// Returns the number of a valid login of this context, if there is one.
 pub(crate) fn valid_login(call: &mut Call<'_>) -> Option<u32> {
     let logins: Vec<u32> = call.context().ok()?.objects().filter_map(login_number).collect();
     logins.into_iter().find(|login| call.state.device.query_login(*login) == Ok(LoginState::Valid))

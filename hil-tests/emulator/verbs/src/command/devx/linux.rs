@@ -8,7 +8,7 @@ use crate::ground::errno::Errno;
 use crate::ground::notice;
 use crate::state::object::{Devx, Object};
 
-/// Commands without an object (`devx_is_general_cmd`), beside those of [`GENERAL_RANGE`].
+/// Opcodes of commands without an object (`devx_is_general_cmd`), beside those of [`GENERAL_RANGE`].
 const GENERAL: &[u16] = &[
     0x100, // QUERY_HCA_CAP
     0x101, // QUERY_ADAPTER
@@ -28,13 +28,14 @@ const GENERAL: &[u16] = &[
     0x842, // QUERY_LAG
 ];
 
-/// `MLX5_CMD_OP_GENERAL_START` and `_END`.
+/// The range of opcodes of commands without an object (`MLX5_CMD_OP_GENERAL_START` and `_END`).
 const GENERAL_RANGE: core::ops::Range<u16> = 0xb00..0xd00;
 
-/// Commands that a context without DEVX may send as well (`devx_is_whitelist_cmd`).
+/// Opcodes of commands that a context without DEVX may send as well (`devx_is_whitelist_cmd`).
 const FOR_ALL: &[u16] = &[0x100, 0x752, 0x762];
 
-/// Commands that create objects (`devx_is_obj_create_cmd`), beside those with conditions.
+/// Opcodes of commands that create objects (`devx_is_obj_create_cmd`). [`create`] handles those that Linux
+/// accepts under conditions.
 const CREATING: &[u16] = &[
     0x200, // CREATE_MKEY
     0x400, // CREATE_CQ
@@ -67,12 +68,12 @@ const CREATING: &[u16] = &[
 
 const SET_FLOW_TABLE_ENTRY: u16 = 0x936;
 
-/// Minimum bytes of CREATE_MKEY: up to the end of the context.
+/// The minimum bytes of CREATE_MKEY: up to the end of the mkey's context.
 const CREATE_MKEY_BYTES: usize = 0x50;
 
 /// Commands that modify or query objects (`devx_is_obj_modify_cmd`, `devx_is_obj_query_cmd`), each with the
-/// command that creates the object. Only objects that can be created here are listed. Linux does not list
-/// SQD_RTS_QP, 0x50c.
+/// command that creates the object. Both tables have only commands for objects that can be created here.
+/// Linux's list lacks SQD_RTS_QP, 0x50c.
 const CHANGING: &[(u16, u16)] = &[
     (0x403, opcode::CREATE_CQ),     // MODIFY_CQ
     (0x502, opcode::CREATE_QP),     // RST2INIT_QP
@@ -94,8 +95,8 @@ const ASKING: &[(u16, u16)] = &[
     (0xa02, opcode::CREATE_OBJECT), // QUERY_GENERAL_OBJECT
 ];
 
-/// Identity of an object: the opcode that created it, its type as a general object, and its number. The
-/// device's numbers alone are not unique.
+/// The identity of an object: the opcode that created the object, its type as a general object, and its
+/// number. The device's numbers alone are not unique.
 type Identity = (u16, u16, u32);
 
 /// Admits a command without an object (DEVX_OTHER).
@@ -108,7 +109,7 @@ pub(super) fn general(call: &mut Call<'_>, command: &Command) -> Result<(), Errn
     if is_general { Ok(()) } else { Err(refused(opcode)) }
 }
 
-/// Names a command that Linux never passes to a device, and returns Linux's errno for it.
+/// Reports a command that Linux never passes to a device, and returns the errno with which Linux refuses it.
 fn refused(opcode: u16) -> Errno {
     notice::once(&format!("Linux lets the command {opcode:#05x} through to no device in this way"));
     Errno::INVAL
@@ -126,7 +127,7 @@ pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(), Errno
     if !may {
         return Err(refused(command.opcode()));
     }
-    // The kernel looks up the event queue, to deliver events to it (`mlx5_create_cq`).
+    // The kernel looks up the completion queue's event queue by its number (`mlx5_create_cq`).
     const NAMED: usize = HEADER + 0x17;
     let is_unknown = command.u8(NAMED).is_ok_and(|number| u32::from(number) != EVENT_QUEUE);
     if command.opcode() == opcode::CREATE_CQ && is_unknown {
@@ -151,7 +152,7 @@ pub(super) fn has_devx(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 fn is_ours(call: &mut Call<'_>, command: &Command) -> Result<(), Errno> {
-    // `vhca_tunnel_id`.
+    // The bytes at offset 4 are `vhca_tunnel_id`.
     if command.u16(4).is_ok_and(|tunnel| tunnel != 0) {
         return Err(Errno::INVAL);
     }
@@ -180,7 +181,8 @@ const fn identity(object: &Object) -> Option<Identity> {
     Some(match object {
         Object::Qp(qp) => (opcode::CREATE_QP, 0, qp.number),
         Object::Cq(cq) => (opcode::CREATE_CQ, 0, cq.number),
-        // Shared receive queues of verbs too, where the device has the interface of version 1.
+        // Commands may also name shared receive queues of verbs, if the device has version 1 of the
+        // interface.
         Object::Srq(srq) => (opcode::CREATE_RMP, 0, srq.number),
         Object::Devx(Devx::Mkey(index)) => (opcode::CREATE_MKEY, 0, index.get()),
         Object::Devx(Devx::Dek { number, .. }) => (opcode::CREATE_OBJECT, TYPE_DEK, *number),

@@ -13,7 +13,7 @@ const CONTEXT: usize = 0x10;
 /// Offsets of the entry count and of the entries in the command.
 const COUNT: usize = 0x60;
 const ENTRIES: usize = 0x110;
-/// Bytes of an entry.
+/// Bytes of an entry, a KLM.
 const ENTRY: usize = 16;
 
 /// Access modes (PRM `mkc.access_mode_4_2`, `access_mode_1_0`): entries with individual lengths, and entries
@@ -21,7 +21,7 @@ const ENTRY: usize = 16;
 const KLM: u8 = 2;
 const KSM: u8 = 3;
 
-/// Bits of the context's bytes 0, 1, 2, 0xc and 0x3b.
+/// Bits of the mkey's context, in its bytes 0, 1, 2, 0xc and 0x3b.
 const FREE: u8 = 0x40;
 const RELAXED_WRITE: u8 = 0x04;
 const UMR_EN: u8 = 0x80;
@@ -30,7 +30,8 @@ const BSF_EN: u8 = 0x40;
 const EN_RINVAL: u8 = 0x01;
 const RELAXED_READ: u8 = 0x40;
 
-/// CREATE_MKEY: makes an mkey whose entries a later UMR writes, or whose entries are in the command.
+/// Carries out CREATE_MKEY: makes an mkey whose entries a later UMR writes, or whose entries are in the
+/// command.
 pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
     let at = |offset: usize| CONTEXT + offset;
     let (first, access, flags) = (command.u8(at(0))?, command.u8(at(2))?, command.u8(at(0xc))?);
@@ -70,13 +71,13 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
     Ok((Object::Devx(Devx::Mkey(key.index())), Answer::number(key.index().get())))
 }
 
-/// Names an unknown property of an mkey, and returns the status of the refusal.
+/// Reports an unknown property of an mkey, and returns the status of the refusal.
 fn unknown(what: &str) -> Status {
     notice::once(&format!("the device does not know mkeys with {what}"));
     Status::BAD_PARAMETER
 }
 
-/// Reads the entries in a command.
+/// Reads the entries of the mkey that CREATE_MKEY contains.
 fn entries(command: &Command) -> Result<Vec<Klm>, Status> {
     let count = usize::try_from(command.u32(COUNT)?).map_err(|_| Status::BAD_LENGTH)?;
     let length = count.checked_mul(ENTRY).ok_or(Status::BAD_LENGTH)?;

@@ -24,7 +24,7 @@ use mlx5_softdev::capabilities::{capabilities, nic_vport};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// DEVX_OTHER: commands without an object.
+/// Carries out DEVX_OTHER: a command of the device without an object.
 pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(OTHER_IN)?.into());
     linux::general(call, &command)?;
@@ -34,7 +34,7 @@ pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
             Ok(reply(HEADER + 0x1000, HEADER, &caps.ok_or(Status::BAD_PARAMETER)?))
         }),
         opcode::QUERY_NIC_VPORT_CONTEXT => match command.u32(8) {
-            // The function's own vport, with number 0, is the only one.
+            // The only vport is the PCI function's own, with number 0.
             Ok(0) => {
                 let context = nic_vport(u64::from_be_bytes(port::GUID), call.state.port.interface.mac);
                 Ok(reply(HEADER + 0x100, HEADER, &context))
@@ -56,13 +56,14 @@ pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
     answer(call, OTHER_OUT, outcome)
 }
 
-/// DEVX_QUERY_UAR: returns the page's own number.
+/// Carries out DEVX_QUERY_UAR: answers with the number of the doorbell page that the call names.
 pub(crate) fn query_uar(call: &mut Call<'_>) -> Result<(), Errno> {
     let number = call.request.number(0x1000) as u32;
     call.request.answer(0x1001, &number.to_ne_bytes())
 }
 
-/// DEVX_QUERY_EQN: returns the one event queue of the one vector.
+/// Carries out DEVX_QUERY_EQN: answers with the number of the only event queue, which belongs to the only
+/// completion vector.
 pub(crate) fn query_eqn(call: &mut Call<'_>) -> Result<(), Errno> {
     if call.request.number(0x1000) != 0 {
         return Err(Errno::NOENT);
@@ -70,13 +71,13 @@ pub(crate) fn query_eqn(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(0x1001, &EVENT_QUEUE.to_ne_bytes())
 }
 
-/// The most numbers of events in one call.
+/// The most event numbers in one call of DEVX_SUBSCRIBE_EVENT.
 const MAX_EVENTS: usize = 16;
 
-/// `MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA`.
+/// The flag of an event channel whose events carry no data (`MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA`).
 const OMIT_DATA: u64 = 1;
 
-/// DEVX_ASYNC_EVENT_FD_ALLOC.
+/// Carries out DEVX_ASYNC_EVENT_FD_ALLOC: makes a channel for events of the device.
 pub(crate) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     let flags = call.request.number(0x1001);
     if flags & !OMIT_DATA != 0 {
@@ -87,8 +88,9 @@ pub(crate) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer_object(0x1000, descriptor.into())
 }
 
-/// DEVX_SUBSCRIBE_EVENT: subscribes to events of an object that a command made, on a channel or by an
-/// eventfd. The device as a whole has only the event of a port change, which never happens here.
+/// Carries out DEVX_SUBSCRIBE_EVENT: subscribes to events of an object that a command made. The events come
+/// on a channel or signal an eventfd. The device as a whole has only the event of a port change, which
+/// subscribers never get here.
 pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let descriptor = call.request.descriptor(0x1000).ok_or(Errno::INVAL)?;
     let Some((channel, Kind::Devx { .. })) = call.state.channel_of(descriptor) else {
@@ -128,18 +130,18 @@ pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     };
     let Some(subject) = subject.flatten() else { return Ok(()) };
     call.state.subscriptions.add(channel, subject, &numbers, &target);
-    // A completion queue may now have a doorbell to watch.
+    // The doorbell record of a completion queue must be watched if it has a subscriber now.
     call.state.touch();
     Ok(())
 }
 
-/// Names an unknown command, and returns the device's status for it.
+/// Reports an unknown command, and returns the device's status for it.
 fn unknown(command: &Command) -> Status {
     notice::once(&format!("the device does not know the command {:#05x}", command.opcode()));
     Status::BAD_OPCODE
 }
 
-/// OBJ_CREATE.
+/// Carries out OBJ_CREATE: a command of the device that makes an object.
 pub(crate) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let mut command = Command(call.request.bytes(IN)?.into());
     linux::create(call, &command)?;
@@ -179,13 +181,14 @@ fn create_psvs(call: &mut Call<'_>, command: &Command) -> Created {
     Ok((Object::Devx(Devx::Psvs(numbers)), reply(0x20, 0x10, &indexes)))
 }
 
-/// OBJ_DESTROY.
+/// Carries out OBJ_DESTROY: destroys an object that a command made.
 pub(crate) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(HANDLE)?;
     call.destroy(handle, Object::is_of_command)
 }
 
-/// OBJ_MODIFY: modifies a queue pair, a shared receive queue or a key, named by its own handle.
+/// Carries out OBJ_MODIFY: a command that modifies a queue pair, a shared receive queue or a DEK. The call
+/// names the object by its handle.
 pub(crate) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(IN)?.into());
     let handle = call.request.handle(HANDLE)?;

@@ -16,17 +16,17 @@ const CHANNEL: u16 = 0x1002;
 const USER_ID: u16 = 0x1003;
 const OUT_LENGTH: u16 = 0x1004;
 
-/// The longest answer through a descriptor.
+/// The most bytes of an answer through a descriptor.
 const LONGEST: u64 = 1 << 16;
 
-/// OBJ_QUERY: queries a queue pair or a general object.
+/// Carries out OBJ_QUERY: a command that queries a queue pair or a general object.
 pub(crate) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let outcome = ask(call)?;
     answer(call, OUT, outcome)
 }
 
-/// OBJ_ASYNC_QUERY: the answer comes through a descriptor, after the number that the program gave. The answer
-/// is ready when the call is over.
+/// Carries out OBJ_ASYNC_QUERY: a query whose answer the program reads from a descriptor, after the number
+/// that the program gave. The answer is ready when the call is over.
 ///
 /// The kernel refuses a query when 1 MiB of answers is unread; here the limit is the room in a socket. A read
 /// with too little room cuts the answer off here, while the kernel keeps the answer.
@@ -52,13 +52,14 @@ pub(crate) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// DEVX_ASYNC_CMD_FD_ALLOC.
+/// Carries out DEVX_ASYNC_CMD_FD_ALLOC: makes the channel from which a program reads answers to
+/// OBJ_ASYNC_QUERY.
 pub(crate) fn alloc_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     let (_, descriptor) = call.open_channel(Kind::Commands)?;
     call.request.answer_object(HANDLE, descriptor.into())
 }
 
-/// Returns the device's answer or its refusal.
+/// Carries out the query in a call. Returns the device's answer or its refusal.
 fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
     let command = Command(call.request.bytes(IN)?.into());
     let object = call.object(call.request.handle(HANDLE)?)?.clone();
@@ -66,12 +67,12 @@ fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
     Ok(match (command.opcode(), object) {
         (opcode::QUERY_QP, Object::Qp(qp)) => query_qp(call, &qp),
         (opcode::QUERY_OBJECT, Object::Devx(Devx::Dek { opaque, .. })) => {
-            // Queries of a wrapped key need a valid login.
+            // A query of a DEK that was imported wrapped needs a valid login.
             let wrapped = call.state.device.profile().crypto == CryptoMode::Wrapped;
             if wrapped && valid_login(call).is_none() {
                 Err(Status::from(Error::NoLogin))
             } else {
-                // State 0: ready. The reply leaves the key itself out.
+                // The state in the reply is 0: ready. The reply does not contain the key itself.
                 Ok(reply(HEADER + BODY, HEADER + 0x30, &opaque))
             }
         }

@@ -24,7 +24,7 @@ use mlx5_softdev::{
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// Access flags of a umem: local write, remote write, remote read.
+/// Access flags that a umem may have: local write, remote write, remote read.
 const UMEM_ACCESS: u64 = 0x7;
 const LOCAL_WRITE: u64 = 0x1;
 const REMOTE_WRITE: u64 = 0x2;
@@ -37,8 +37,8 @@ const FOR_EVER: u8 = 7;
 /// Bytes of a doorbell record.
 const RECORD: u64 = 8;
 
-/// UMEM_REG: registers memory of the program, or a dma-buf. Any file that can be mapped stands for a dma-buf,
-/// as for REG_DMABUF_MR.
+/// Carries out UMEM_REG: registers memory of the program, or a dma-buf, for queues that commands make. Any
+/// file that can be mapped stands for a dma-buf, as for REG_DMABUF_MR.
 pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     let (address, length) = (call.request.number(0x1001), call.request.number(0x1002));
     let access = call.request.number(0x1003);
@@ -50,7 +50,8 @@ pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     if length == 0 || access & !UMEM_ACCESS != 0 {
         return Err(Errno::INVAL);
     }
-    // This process does not know which pages are contiguous, so it offers only single pages.
+    // This process cannot know which pages are contiguous, so the page size of a umem is always that of a
+    // single page.
     if call.request.has(0x1005) && call.request.number(0x1005) & PAGE == 0 {
         return Err(Errno::INVAL);
     }
@@ -72,7 +73,7 @@ pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// UMEM_DEREG.
+/// Carries out UMEM_DEREG: ends the registration of a umem.
 pub(crate) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0x1000)?;
     call.destroy(handle, |object| matches!(object, Object::Umem(_)))
@@ -89,8 +90,8 @@ pub(crate) fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) ->
     umem.address.checked_add(offset).ok_or(Status::BAD_PARAMETER)
 }
 
-/// Returns the objects that a queue depends on: memory that [`place`] has found, and a doorbell page, which
-/// must exist if it is named. The number of an object is its handle plus one.
+/// Returns the objects that a queue depends on: the umems, which [`place`] has found before, and the doorbell
+/// page, which must exist if the command names one. The number of an object is its handle plus one.
 pub(crate) fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: Option<u32>) -> Result<Base, Status> {
     let umems = umems.map(|umem| umem.checked_sub(1));
     let Some(page) = uar_page else { return Ok(Base { umems, uar: None }) };
@@ -101,20 +102,21 @@ pub(crate) fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: Option<u32>) 
     }
 }
 
-/// Bits by which commands say that rings and doorbell records are in umems: opcode, byte, bits.
+/// Bits by which commands say that rings and doorbell records are in umems. Each row has the opcode, the
+/// offset of the byte, and the bits.
 const IN_UMEMS: &[(u16, usize, u8)] = &[
-    // `cqc.dbr_umem_valid`, `cq_umem_valid`.
+    // The bits are `cqc.dbr_umem_valid` and `cq_umem_valid`.
     (opcode::CREATE_CQ, 0x10, 0x02),
     (opcode::CREATE_CQ, 0x5c, 0x80),
-    // `qpc.dbr_umem_valid`, `wq_umem_valid`.
+    // The bits are `qpc.dbr_umem_valid` and `wq_umem_valid`.
     (opcode::CREATE_QP, 0xe8, 0x10),
     (opcode::CREATE_QP, 0x10c, 0x80),
-    // `wq.dbr_umem_valid` and `wq.wq_umem_valid`.
+    // The bits are `wq.dbr_umem_valid` and `wq.wq_umem_valid`.
     (opcode::CREATE_RMP, 0x74, 0xc0),
 ];
 
-/// Sets the bits that the kernel always sets in a command. UCX leaves them clear (kernel `devx.c`,
-/// `devx_set_umem_valid`).
+/// Sets the bits of [`IN_UMEMS`] in a command. The kernel always sets them, and UCX leaves them clear (kernel
+/// `devx.c`, `devx_set_umem_valid`).
 pub(crate) fn in_umems(command: &mut Command) {
     let opcode = command.opcode();
     for (_, at, bits) in IN_UMEMS.iter().filter(|(known, ..)| *known == opcode) {
@@ -124,12 +126,12 @@ pub(crate) fn in_umems(command: &mut Command) {
     }
 }
 
-/// CREATE_CQ.
+/// Carries out CREATE_CQ: makes a completion queue.
 pub(crate) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, Answer), Status> {
     let (request, _) = CreateCqRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
     let flags = CqcFlags::from_bits(request.cqc.flags.get());
     let size = CqcSize::from_bits(request.cqc.size.get());
-    // Entries are not compressed: the library requests no compression.
+    // The device does not compress entries, so a command that enables compression is refused.
     let entry_bytes: u8 = match flags.cqe_sz() {
         CqcFlags::BYTES_64 => 64,
         CqcFlags::BYTES_128 => 128,
@@ -168,7 +170,7 @@ pub(crate) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     Ok((Object::Cq(cq), Answer::number(number)))
 }
 
-/// CREATE_QP: a reliable connection.
+/// Carries out CREATE_QP: makes a queue pair, which must be a reliable connection.
 pub(crate) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, Answer), Status> {
     let (request, _) = CreateQpRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
     let qpc = &request.qpc;
@@ -236,7 +238,7 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     Ok((Object::Qp(Box::new(qp)), Answer::number(number)))
 }
 
-/// The commands that move a queue pair to another state, each with this state.
+/// The commands that change a queue pair, each with the new state. INIT2INIT keeps the state.
 const STEPS: &[(u16, Option<QpState>)] = &[
     (0x502, Some(QpState::Init)),
     (0x503, Some(QpState::ReadyToReceive)),
@@ -251,15 +253,15 @@ const INIT2RTR: u16 = 0x503;
 const RTR2RTS: u16 = 0x504;
 const INIT2INIT: u16 = 0x50e;
 
-/// The number of a queue pair that no process has.
+/// A peer that does not exist: no process has a queue pair with this number.
 const NOBODY: Peer = Peer::Remote(u32::MAX);
 
-/// Returns whether a command changes a queue pair.
+/// Whether a command with this opcode changes a queue pair.
 pub(crate) fn changes_qp(opcode: u16) -> bool {
     STEPS.iter().any(|(known, _)| *known == opcode)
 }
 
-/// Modifies a queue pair. A refused command changes nothing.
+/// Carries out a command that changes a queue pair. A refused command changes nothing.
 pub(crate) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u8]) -> Result<(), Status> {
     let Qp { number, mut context, .. } = *call.qp(handle).map_err(|_| Status::BAD_RESOURCE)?;
     if opcode == INIT2INIT && call.state.device.query(number)?.state != QpState::Init {
@@ -312,10 +314,10 @@ pub(crate) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
     Ok(())
 }
 
-/// Returns whether a context's extension permits copies, or `None` if the command has no extension
-/// (`qpc_ext`, `mmo`).
+/// Returns whether a command permits its queue pair to copy memory, or `None` if the command lacks the
+/// context's extension (`qpc_ext`, `mmo`).
 fn copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<bool>, Status> {
-    // Positions in CREATE_QP and INIT2INIT (`prm.h` of DPDK and `mlx5_ifc.h`).
+    // Byte and bit in CREATE_QP and INIT2INIT (`prm.h` of DPDK and `mlx5_ifc.h`).
     const PRESENT: (usize, u8) = (8, 0x80);
     const MMO: (usize, u8) = (0x110, 0x20);
     if command.get(PRESENT.0).is_none_or(|byte| byte & PRESENT.1 == 0) {
@@ -325,7 +327,8 @@ fn copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<bool>, Statu
     if copies && profile.log_max_copy.is_none() { Err(Status::BAD_PARAMETER) } else { Ok(Some(copies)) }
 }
 
-/// As [`copies`], for a command with a mask that selects the relevant parts of the extension.
+/// Returns the result of [`copies`] for a command whose mask selects this part of the extension. Returns
+/// `None` if the mask selects nothing.
 fn selected_copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<bool>, Status> {
     const MASK: usize = 0x108;
     const SELECT_MMO: u64 = 1 << 3;
@@ -338,7 +341,7 @@ fn selected_copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<boo
     }
 }
 
-/// Sets the rights of a queue pair's peer from its context.
+/// Sets the rights of a queue pair's peer to those in the queue pair's context.
 fn set_rights(call: &mut Call<'_>, number: u32, context: &Qpc) -> Result<(), Status> {
     let rights = QpcRights::from_bits(context.rights.get());
     let access = Access {
@@ -350,7 +353,7 @@ fn set_rights(call: &mut Call<'_>, number: u32, context: &Qpc) -> Result<(), Sta
     Ok(call.state.device.set_rights(number, access)?)
 }
 
-/// Copies the fields that a command sets into the context. Each command sets other fields.
+/// Copies the fields that a command with this opcode sets from `asked` into the queue pair's context.
 fn merge(
     opcode: u16,
     context: &mut Qpc,

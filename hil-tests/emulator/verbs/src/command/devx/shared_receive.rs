@@ -1,4 +1,5 @@
-//! Shared receive queues that a program makes by commands of the device (DEVX): receive memory pools.
+//! Shared receive queues that a program makes by commands of the device (DEVX). The device calls them receive
+//! memory pools (RMP).
 
 use super::frame::{Answer, Command, Status};
 use super::queue::{base, place};
@@ -8,14 +9,14 @@ use mlx5_softdev::{SrqAttributes, Topology};
 
 /// Offset of the pool's work queue in CREATE_RMP and MODIFY_RMP (PRM `create_rmp_in`, `rmpc`, `wq`).
 const WQ: usize = 0x50;
-/// Values of `wq_type`. The device lacks strided queues and signatures of slots.
+/// Values of `wq_type`, each with its kind of queue. The device lacks strided queues and signatures of slots.
 const TOPOLOGIES: &[(u8, Topology)] = &[(0x00, Topology::LinkedList), (0x10, Topology::Cyclic)];
 /// Bytes of a doorbell record.
 const RECORD: u64 = 8;
 /// The bit of MODIFY_RMP's mask for the limit.
 const LIMIT: u8 = 1;
 
-/// CREATE_RMP.
+/// Carries out CREATE_RMP: makes a shared receive queue.
 pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
     let at = |offset: usize| WQ + offset;
     let kind = command.u8(at(0))? & 0xf8;
@@ -42,7 +43,7 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
     Ok((Object::Srq(srq), Answer::number(number)))
 }
 
-/// MODIFY_RMP: sets the limit of the queue.
+/// Carries out MODIFY_RMP: sets the limit of a shared receive queue.
 pub(crate) fn modify(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
     const MASK: usize = 0x17;
     if command.u8(MASK)? & LIMIT != 0 {

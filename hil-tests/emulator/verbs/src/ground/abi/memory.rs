@@ -1,4 +1,4 @@
-//! Regions, windows, addresses of peers.
+//! Structures of calls for memory regions, memory windows and address handles.
 
 #![allow(missing_docs)]
 

@@ -1,4 +1,5 @@
-//! Structures that travel in attributes, in the host's byte order (`ib_user_verbs.h`, `mlx5-abi.h`).
+//! Structures that calls of the kernel's interface carry in their attributes, in the host's byte order
+//! (`ib_user_verbs.h`, `mlx5-abi.h`).
 
 #![allow(missing_docs)]
 

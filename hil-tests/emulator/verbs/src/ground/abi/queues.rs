@@ -1,4 +1,4 @@
-//! Queue pairs, completion queues, shared receive queues.
+//! Structures of calls for queue pairs, completion queues and shared receive queues.
 
 #![allow(missing_docs)]
 

@@ -1,7 +1,7 @@
 //! The file of connection management (`/dev/infiniband/rdma_cm`).
 //!
 //! The program gets an eventfd that counts its events, so the kernel itself provides polling and non-blocking
-//! mode. librdmacm writes commands to it, and asks whether the file is a character device.
+//! mode. librdmacm writes commands to the eventfd, and asks whether the file is a character device.
 #![allow(unsafe_code)]
 
 use super::next::{fail, guarded, next};
@@ -11,7 +11,7 @@ use crate::ground::{descriptors, owner, sys, sysfs};
 use crate::process::calls;
 use std::ffi::{c_int, c_void};
 
-/// Opens the file.
+/// Opens the file of connection management.
 pub(super) fn open(flags: c_int) -> c_int {
     paths::looked_for();
     if owner::is_borrowed() || !paths::is_device_there() {
@@ -38,19 +38,19 @@ pub(super) fn open(flags: c_int) -> c_int {
 /// Writes to a file. A write to the file of connection management is a command.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn write(descriptor: c_int, buffer: *const c_void, count: usize) -> isize {
     if !descriptors::is_connections(descriptor) || owner::is_inside() {
         let next = next!(write(c_int, *const c_void, usize) -> isize);
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
         return unsafe { next(descriptor, buffer, count) };
     }
     if owner::is_borrowed() {
         return fail(Errno::IO);
     }
-    // The bytes are copied as by the kernel, which refuses addresses that are not mapped.
+    // The bytes are read as the kernel reads them, so that an unmapped address fails with EFAULT.
     let address = buffer.expose_provenance() as u64;
     match guarded(|| calls::write_command(descriptor, address, count)) {
         Ok(()) => count as isize,
@@ -64,7 +64,7 @@ macro_rules! statuses {
             $(#[$doc])*
             ///
             /// # Safety
-            /// As the function of the C library.
+            /// The caller keeps the contract of the C library's function.
             // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(descriptor: c_int, out: *mut c_void) -> c_int {
@@ -73,7 +73,7 @@ macro_rules! statuses {
                     return unsafe { libc::stat(sysfs::STAND_IN.as_ptr(), out.cast()) };
                 }
                 let next = next!($name(c_int, *mut c_void) -> c_int);
-                // SAFETY: handed on from the caller.
+                // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
                 unsafe { next(descriptor, out) }
             }
         )*
@@ -81,8 +81,9 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// Reads the status of an open file. That of connection management is a character device.
+    /// Reads the status of an open file. A file of connection management has the status of a character
+    /// device.
     fstat;
-    /// As `fstat`.
+    /// Works like `fstat`.
     fstat64;
 }

@@ -1,4 +1,4 @@
-//! Descriptors: calls to descriptors of the device, and functions that duplicate a descriptor or close many.
+//! Functions on descriptors: calls to the device, duplication of a descriptor, and closing of one or many.
 #![allow(unsafe_code)]
 
 use super::next::{fail, guarded, next};
@@ -8,7 +8,8 @@ use crate::ground::{descriptors, owner};
 use crate::process::calls;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
-/// Notes that `descriptor`, which is open on the stand-in's file, stands for the device.
+/// Notes that `descriptor`, which is open on the stand-in's file, stands for the device. Returns the
+/// descriptor, or -1 if the device cannot be opened.
 ///
 /// # Safety
 /// `descriptor` is open and belongs to nobody yet.
@@ -33,10 +34,10 @@ pub(super) unsafe fn adopt(descriptor: c_int) -> c_int {
     }
 }
 
-/// Makes a call of a device. Verbs calls on a descriptor of the device go to the software device.
+/// Makes a call to a device. Verbs calls on a descriptor of the device go to the software device.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
@@ -51,7 +52,7 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
         };
     }
     let next = next!(ioctl(c_int, c_ulong, *mut c_void) -> c_int);
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { next(descriptor, request, argument) }
 }
 
@@ -71,7 +72,7 @@ fn may_close(descriptor: c_int) -> bool {
 /// Closes a descriptor. The last descriptor of a device releases the device's objects.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
@@ -92,29 +93,29 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
         });
     }
     let next = next!(close(c_int) -> c_int);
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { next(descriptor) }
 }
 
-/// Closes a range of descriptors, each as `close` does. With some flags, the kernel does something else than
-/// close them now.
+/// Closes a range of descriptors, each as `close` does. A call with any flag but `CLOSE_RANGE_UNSHARE` goes
+/// to the kernel alone, since such a flag leaves the descriptors open for now.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let next = next!(close_range(c_uint, c_uint, c_int) -> c_int);
     // The kernel refuses invalid arguments, and handles the other flags.
     if first > last || flags & !(libc::CLOSE_RANGE_UNSHARE as c_int) != 0 {
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
         return unsafe { next(first, last, flags) };
     }
     let one = |descriptor| {
         // SAFETY: the caller asks to close these descriptors; this closes one of them.
         unsafe { close(descriptor) };
     };
-    // SAFETY: handed on from the caller, in parts.
+    // SAFETY: the caller keeps the contract of the replaced function, for a range with all these parts.
     let part = |first, last| unsafe { next(first, last, flags) };
     descriptors::close_range(first, last, one, part)
 }
@@ -122,12 +123,12 @@ pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: 
 /// Closes all descriptors from `low` up, each as `close` does.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
     let low = low.max(0);
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     if unsafe { close_range(low.unsigned_abs(), c_uint::MAX, 0) } < 0 {
         // An old kernel lacks the call. The loop closes all descriptors below a limit, and the kernel gives
         // out higher numbers only on request.
@@ -162,19 +163,19 @@ unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
 /// Duplicates a descriptor. A duplicate of the device's descriptor stands for the device too.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup(descriptor: c_int) -> c_int {
     let next = next!(dup(c_int) -> c_int);
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { duplicated(descriptor, next(descriptor)) }
 }
 
-/// As `dup`, to a chosen number. The former file of this number is closed.
+/// Works like `dup`, but the duplicate gets the number `new`. The former file of this number is closed.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
@@ -182,14 +183,14 @@ pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
         return fail(Errno::BUSY);
     }
     let next = next!(dup2(c_int, c_int) -> c_int);
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { duplicated(old, next(old, new)) }
 }
 
-/// As `dup2`, with flags.
+/// Works like `dup2`, with flags for the duplicate.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
@@ -197,7 +198,7 @@ pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_
         return fail(Errno::BUSY);
     }
     let next = next!(dup3(c_int, c_int, c_int) -> c_int);
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { duplicated(old, next(old, new, flags)) }
 }
 
@@ -207,14 +208,14 @@ macro_rules! controls {
             $(#[$doc])*
             ///
             /// # Safety
-            /// As the function of the C library.
+            /// The caller keeps the contract of the C library's function.
             // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(
                 descriptor: c_int, command: c_int, argument: *mut c_void
             ) -> c_int {
                 let next = next!($name(c_int, c_int, *mut c_void) -> c_int);
-                // SAFETY: handed on from the caller.
+                // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
                 let result = unsafe { next(descriptor, command, argument) };
                 match command {
                     // SAFETY: the result is a new descriptor.
@@ -229,6 +230,6 @@ macro_rules! controls {
 controls! {
     /// Controls a file. Some commands duplicate its descriptor.
     fcntl;
-    /// As `fcntl`.
+    /// Works like `fcntl`.
     fcntl64;
 }

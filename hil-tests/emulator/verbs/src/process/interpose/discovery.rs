@@ -1,5 +1,5 @@
-//! Discovery of the device: programs find it in files that this library writes while it is loaded, instead of
-//! in the kernel's list.
+//! Discovery of the device: programs find the device in files that this library writes while the loader loads
+//! it, instead of in the kernel's list.
 #![allow(unsafe_code)]
 
 use super::paths;
@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::panic::catch_unwind;
 use std::path::PathBuf;
 
-/// Makes libibverbs and DPDK look for devices in the files of this library. The loader calls it.
+/// Makes libibverbs and DPDK look for devices in the files of this library. The loader calls this function.
 extern "C" fn loaded() {
     let _ = catch_unwind(|| {
         // Unit tests of this library need no files.
@@ -24,7 +24,7 @@ extern "C" fn loaded() {
 /// Writes the files that stand for those of `/sys`, and returns their directory.
 ///
 /// # Errors
-/// A sentence that says why they cannot be written.
+/// A sentence for the user that says why the files cannot be written.
 fn tree() -> Result<CString, String> {
     let directory = settings::directory();
     fabric::prepare(&directory)?;
@@ -33,7 +33,7 @@ fn tree() -> Result<CString, String> {
     let tree = sysfs::write(&directory, &view, &view.port()?).map_err(|error| lost(&error))?;
     let string = |path: PathBuf| CString::new(path.into_os_string().into_vec()).map_err(|error| lost(&error));
     let (devices, tree) = (string(tree.join(sysfs::PCI_DEVICES))?, string(tree)?);
-    // A parent process may have set the variables for another network namespace.
+    // A parent process with this library may have set the variables for another network namespace.
     let is_own = |value: &[u8]| value.starts_with(directory.as_os_str().as_bytes());
     sys::set_unless(c"SYSFS_PATH", &tree, is_own);
     sys::set_unless(c"SYSFS_PCI_DEVICES", &devices, is_own);

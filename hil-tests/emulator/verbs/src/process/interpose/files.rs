@@ -1,7 +1,7 @@
 //! Functions that find files by name: the device's file opens the device, and files of `/sys` that describe
 //! the device exist.
 //!
-//! The list holds functions that take a path and their variants: the 64-bit variants, the ones that a C
+//! The lists hold functions that take a path and their variants: the 64-bit variants, the ones that a C
 //! compiler inserts to check lengths (`__open_2`, `__realpath_chk`), and the ones of programs built against
 //! an older C library (`__xstat`).
 #![allow(unsafe_code)]
@@ -31,14 +31,14 @@ macro_rules! opens {
             $(#[$doc])*
             ///
             /// # Safety
-            /// As the function of the C library.
+            /// The caller keeps the contract of the C library's function.
             // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(
                 $($before: $first,)* path: *const c_char $(, $after: $last)*
             ) -> c_int {
                 let next = next!($name($($first,)* *const c_char $(, $last)*) -> c_int);
-                // SAFETY: handed on from the caller.
+                // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
                 unsafe {
                     if is_connections(path) {
                         open_connections!($($after),*)
@@ -56,23 +56,24 @@ macro_rules! opens {
 opens! {
     /// Opens a file. Opening the device's file opens the device.
     open([path], flags: c_int, mode: mode_t);
-    /// As `open`.
+    /// Works like `open`.
     open64([path], flags: c_int, mode: mode_t);
-    /// As `open`, relative to a directory.
+    /// Works like `open`, relative to a directory.
     openat(directory: c_int, [path], flags: c_int, mode: mode_t);
-    /// As `openat`.
+    /// Works like `openat`.
     openat64(directory: c_int, [path], flags: c_int, mode: mode_t);
-    /// As `open`, without creating a file.
+    /// Works like `open`, but creates no file.
     __open_2([path], flags: c_int);
-    /// As `__open_2`.
+    /// Works like `__open_2`.
     __open64_2([path], flags: c_int);
-    /// As `__open_2`, relative to a directory.
+    /// Works like `__open_2`, relative to a directory.
     __openat_2(directory: c_int, [path], flags: c_int);
-    /// As `__openat_2`.
+    /// Works like `__openat_2`.
     __openat64_2(directory: c_int, [path], flags: c_int);
 }
 
-/// Functions that do something else than open a file.
+/// Functions that take a path and return no descriptor. A path of the device is replaced by the path of the
+/// file that stands for it.
 macro_rules! looks {
     ($(
         $(#[$doc:meta])*
@@ -82,14 +83,14 @@ macro_rules! looks {
             $(#[$doc])*
             ///
             /// # Safety
-            /// As the function of the C library.
+            /// The caller keeps the contract of the C library's function.
             // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(
                 $($before: $first,)* path: *const c_char $(, $after: $last)*
             ) -> $result {
                 let next = next!($name($($first,)* *const c_char $(, $last)*) -> $result);
-                // SAFETY: handed on from the caller.
+                // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
                 unsafe { placed(path, |path| next($($before,)* path $(, $after)*)) }
             }
         )*
@@ -99,41 +100,41 @@ macro_rules! looks {
 looks! {
     /// Opens a stream.
     fopen([path], mode: *const c_char) -> *mut FILE;
-    /// As `fopen`.
+    /// Works like `fopen`.
     fopen64([path], mode: *const c_char) -> *mut FILE;
     /// Reads the status of a file.
     stat([path], out: *mut c_void) -> c_int;
-    /// As `stat`.
+    /// Works like `stat`.
     stat64([path], out: *mut c_void) -> c_int;
-    /// As `stat`, of a link itself.
+    /// Works like `stat`, but does not follow a link.
     lstat([path], out: *mut c_void) -> c_int;
-    /// As `lstat`.
+    /// Works like `lstat`.
     lstat64([path], out: *mut c_void) -> c_int;
-    /// As `stat`, relative to a directory.
+    /// Works like `stat`, relative to a directory.
     fstatat(directory: c_int, [path], out: *mut c_void, flags: c_int) -> c_int;
-    /// As `fstatat`.
+    /// Works like `fstatat`.
     fstatat64(directory: c_int, [path], out: *mut c_void, flags: c_int) -> c_int;
-    /// As `fstatat`.
+    /// Works like `fstatat`.
     statx(directory: c_int, [path], flags: c_int, mask: c_uint, out: *mut c_void) -> c_int;
-    /// As `stat`.
+    /// Works like `stat`.
     __xstat(version: c_int, [path], out: *mut c_void) -> c_int;
-    /// As `stat`.
+    /// Works like `stat`.
     __xstat64(version: c_int, [path], out: *mut c_void) -> c_int;
-    /// As `lstat`.
+    /// Works like `lstat`.
     __lxstat(version: c_int, [path], out: *mut c_void) -> c_int;
-    /// As `lstat`.
+    /// Works like `lstat`.
     __lxstat64(version: c_int, [path], out: *mut c_void) -> c_int;
-    /// As `fstatat`.
+    /// Works like `fstatat`.
     __fxstatat(version: c_int, directory: c_int, [path], out: *mut c_void, flags: c_int) -> c_int;
-    /// As `fstatat`.
+    /// Works like `fstatat`.
     __fxstatat64(version: c_int, directory: c_int, [path], out: *mut c_void, flags: c_int) -> c_int;
     /// Checks the permissions for a file.
     access([path], mode: c_int) -> c_int;
-    /// As `access`, with the effective user of the process.
+    /// Works like `access`, with the effective user of the process.
     eaccess([path], mode: c_int) -> c_int;
-    /// As `eaccess`.
+    /// Works like `eaccess`.
     euidaccess([path], mode: c_int) -> c_int;
-    /// As `access`, relative to a directory.
+    /// Works like `access`, relative to a directory.
     faccessat(directory: c_int, [path], mode: c_int, flags: c_int) -> c_int;
     /// Changes the working directory.
     chdir([path]) -> c_int;
@@ -141,24 +142,25 @@ looks! {
     opendir([path]) -> *mut DIR;
     /// Lists a directory.
     scandir([path], out: *mut c_void, select: *const c_void, order: *const c_void) -> c_int;
-    /// As `scandir`.
+    /// Works like `scandir`.
     scandir64([path], out: *mut c_void, select: *const c_void, order: *const c_void) -> c_int;
     /// Reads an attribute of a file.
     getxattr([path], name: *const c_char, out: *mut c_void, room: usize) -> isize;
-    /// As `getxattr`, of a link itself.
+    /// Works like `getxattr`, but does not follow a link.
     lgetxattr([path], name: *const c_char, out: *mut c_void, room: usize) -> isize;
     /// Reads a link.
     readlink([path], out: *mut c_char, room: usize) -> isize;
-    /// As `readlink`.
+    /// Works like `readlink`.
     __readlink_chk([path], out: *mut c_char, room: usize, known: usize) -> isize;
-    /// As `readlink`, relative to a directory.
+    /// Works like `readlink`, relative to a directory.
     readlinkat(directory: c_int, [path], out: *mut c_char, room: usize) -> isize;
-    /// As `readlinkat`.
+    /// Works like `readlinkat`.
     __readlinkat_chk(directory: c_int, [path], out: *mut c_char, room: usize, known: usize) -> isize;
-    /// Resolves all links in a path. For files that stand for others, the result is their real path.
+    /// Resolves all links in a path. If another file stands for the named one, the result is the path of the
+    /// other file.
     realpath([path], out: *mut c_char) -> *mut c_char;
-    /// As `realpath`.
+    /// Works like `realpath`.
     __realpath_chk([path], out: *mut c_char, known: usize) -> *mut c_char;
-    /// As `realpath`.
+    /// Works like `realpath`.
     canonicalize_file_name([path]) -> *mut c_char;
 }

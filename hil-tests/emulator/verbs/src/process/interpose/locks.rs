@@ -1,4 +1,5 @@
-//! Spin locks: a thread that releases one has posted or polled, and does the device's work for a moment.
+//! Spin locks: a thread that releases a spin lock has probably posted or polled. The thread then does the
+//! device's work for a moment.
 #![allow(unsafe_code)]
 
 use super::next::next;
@@ -11,29 +12,29 @@ thread_local! {
     static SPIN_LOCKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Takes a lock. libmlx5 takes one whenever a program posts or polls.
+/// Takes a spin lock. libmlx5 takes one whenever a program posts or polls.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int {
     let next = next!(pthread_spin_lock(*mut libc::pthread_spinlock_t) -> c_int);
     let _ = SPIN_LOCKS.try_with(|count| count.set(count.get().saturating_add(1)));
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { next(lock) }
 }
 
-/// Releases a lock. A thread that releases its last lock may have rung a doorbell or may wait for an answer,
-/// so it does the device's work for a moment.
+/// Releases a spin lock. A thread that releases its last spin lock may have rung a doorbell or may wait for
+/// an answer, so the thread does the device's work for a moment.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_spin_unlock(lock: *mut libc::pthread_spinlock_t) -> c_int {
     let next = next!(pthread_spin_unlock(*mut libc::pthread_spinlock_t) -> c_int);
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     let result = unsafe { next(lock) };
     let left = SPIN_LOCKS.try_with(|count| {
         count.set(count.get().saturating_sub(1));

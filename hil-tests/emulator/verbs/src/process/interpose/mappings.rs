@@ -7,10 +7,10 @@ use crate::ground::{descriptors, sys};
 use crate::process::calls;
 use libc::{c_int, c_void, off64_t, size_t};
 
-/// Maps a file. On the device's file, the pages of its clock are mapped to the clock.
+/// Maps a file. A mapping of the clock's pages of the device's file shows the device's clock.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap(
@@ -30,14 +30,15 @@ pub(crate) unsafe extern "C" fn mmap(
         }
         (file, from) = page.unwrap_or((descriptor, offset));
     }
-    // SAFETY: handed on from the caller; the file is the caller's or the clock's.
+    // SAFETY: the caller keeps the contract of the replaced function; the file is the caller's or the
+    // clock's.
     unsafe { sys::map(wanted, length, rights, kind, file, from) }
 }
 
-/// As `mmap`.
+/// Works like `mmap`.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap64(
@@ -48,6 +49,6 @@ pub(crate) unsafe extern "C" fn mmap64(
     descriptor: c_int,
     offset: off64_t,
 ) -> *mut c_void {
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { mmap(wanted, length, rights, kind, descriptor, offset) }
 }

@@ -1,8 +1,8 @@
 //! Sockets to the kernel's list of RDMA devices (`NETLINK_RDMA`), which this library answers.
 //!
 //! The program gets a netlink socket of the protocol for messages between programs, so the kernel itself
-//! provides addresses, options, reading and polling. What the program sends is not sent: this library answers
-//! from a socket of its own.
+//! provides addresses, options, reading and polling. A request of the program does not leave the process:
+//! this library answers it from a socket of its own.
 #![allow(unsafe_code)]
 
 use super::next::{fail, guarded, next};
@@ -16,31 +16,31 @@ use std::fs::File;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
-/// `NETLINK_RDMA`.
+/// The protocol of the kernel's list of RDMA devices (`NETLINK_RDMA`).
 const NETLINK_RDMA: c_int = 20;
-/// `NETLINK_USERSOCK`.
+/// The protocol of messages between programs (`NETLINK_USERSOCK`).
 const USERSOCK: c_int = 2;
 
-/// The longest request that is answered.
+/// The longest request that this library answers, in bytes.
 const LONGEST: usize = 1 << 16;
 
-/// The socket that answers, and the process that has made it.
+/// The socket from which the answers are sent, and the process that has made this socket.
 static ANSWERING: Mutex<Option<(i32, File)>> = Mutex::new(None);
 
-/// Makes a socket. One to the kernel's list of RDMA devices is answered by this library.
+/// Makes a socket. This library answers the requests on a socket to the kernel's list of RDMA devices.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let next = next!(socket(c_int, c_int, c_int) -> c_int);
     if domain != libc::AF_NETLINK || protocol != NETLINK_RDMA {
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
         return unsafe { next(domain, kind, protocol) };
     }
     paths::looked_for();
-    // SAFETY: as the caller's call, with another protocol.
+    // SAFETY: the caller keeps the contract of the replaced function, which accepts any protocol.
     let descriptor = unsafe { next(domain, kind, USERSOCK) };
     if descriptor < 0 || descriptors::is_too_high(descriptor) || !paths::is_device_there() {
         if descriptor >= 0 {
@@ -80,20 +80,20 @@ fn answer(descriptor: RawFd, request: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Answers a request in pieces. Returns its length.
+/// Answers a request that consists of pieces. Returns the length of the request.
 ///
 /// # Safety
 /// `pieces` are `count` structures that name memory.
 unsafe fn answered(descriptor: c_int, pieces: *const libc::iovec, count: usize) -> isize {
     let mut request = Vec::new();
     for index in 0..count {
-        // SAFETY: by contract.
+        // SAFETY: by contract, `pieces` are `count` structures that name memory.
         let libc::iovec { iov_base, iov_len } = unsafe { *pieces.add(index) };
         if iov_len > LONGEST - request.len() {
             return fail(Errno(libc::EMSGSIZE));
         }
         if iov_len > 0 {
-            // SAFETY: by contract.
+            // SAFETY: by contract, `pieces` are `count` structures that name memory.
             request.extend_from_slice(unsafe { std::slice::from_raw_parts(iov_base.cast(), iov_len) });
         }
     }
@@ -103,10 +103,10 @@ unsafe fn answered(descriptor: c_int, pieces: *const libc::iovec, count: usize) 
     }
 }
 
-/// Sends a message.
+/// Sends a message. A request on a socket to the list of RDMA devices is answered instead.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sendmsg(
@@ -115,18 +115,18 @@ pub(crate) unsafe extern "C" fn sendmsg(
     flags: c_int,
 ) -> isize {
     if is_ours(descriptor) {
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
         return unsafe { answered(descriptor, (*message).msg_iov, (*message).msg_iovlen) };
     }
     let next = next!(sendmsg(c_int, *const libc::msghdr, c_int) -> isize);
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { next(descriptor, message, flags) }
 }
 
-/// As `sendmsg`, of one piece.
+/// Works like `sendmsg`, with a message of one piece.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sendto(
@@ -139,19 +139,19 @@ pub(crate) unsafe extern "C" fn sendto(
 ) -> isize {
     if is_ours(descriptor) {
         let piece = libc::iovec { iov_base: bytes.cast_mut(), iov_len: length };
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
         return unsafe { answered(descriptor, &raw const piece, 1) };
     }
     let next =
         next!(sendto(c_int, *const c_void, usize, c_int, *const libc::sockaddr, libc::socklen_t) -> isize);
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { next(descriptor, bytes, length, flags, to, to_length) }
 }
 
-/// As `sendto`, without an address.
+/// Works like `sendto`, without an address.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn send(
@@ -162,10 +162,10 @@ pub(crate) unsafe extern "C" fn send(
 ) -> isize {
     if is_ours(descriptor) {
         let piece = libc::iovec { iov_base: bytes.cast_mut(), iov_len: length };
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
         return unsafe { answered(descriptor, &raw const piece, 1) };
     }
     let next = next!(send(c_int, *const c_void, usize, c_int) -> isize);
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { next(descriptor, bytes, length, flags) }
 }

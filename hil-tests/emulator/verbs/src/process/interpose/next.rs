@@ -15,7 +15,7 @@ pub(super) struct Next {
 }
 
 impl Next {
-    /// Returns the function of this name.
+    /// Returns the function of this name, which is not looked up yet.
     pub(super) const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
     }
@@ -58,7 +58,8 @@ pub(super) fn fail<T: Outcome>(Errno(number): Errno) -> T {
     T::FAILED
 }
 
-/// Calls into the device. A panic is a fault of the device, and the caller sees a broken device (EIO).
+/// Runs `body` as code of the device. A panic is a fault of the device, and the caller gets the errno of a
+/// broken device (EIO).
 pub(super) fn guarded(body: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     owner::as_device(|| catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)))
 }

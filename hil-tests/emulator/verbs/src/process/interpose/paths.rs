@@ -21,14 +21,16 @@ pub(super) fn keep(tree: Result<CString, String>) {
     let _ = TREE.set(tree);
 }
 
-/// Reports on standard error, when a program looks for devices, why it will find none.
+/// Reports on standard error why a program that looks for devices will find none, if this library has failed
+/// to write its files.
 pub(super) fn looked_for() {
     if let Some(Err(why)) = TREE.get() {
         notice::once(why);
     }
 }
 
-/// Whether programs find the device of this library, and not one in files that somebody else has chosen.
+/// Whether programs look for devices in the files of this library. The user may have chosen other files
+/// (`SYSFS_PATH`).
 pub(super) fn is_device_there() -> bool {
     let Some(Ok(tree)) = TREE.get() else { return false };
     std::env::var_os("SYSFS_PATH").is_none_or(|chosen| chosen.as_bytes() == tree.to_bytes())
@@ -55,7 +57,7 @@ unsafe fn place(path: *const c_char) -> Place {
     if path.addr() < FIRST_PAGE {
         return Place::Elsewhere;
     }
-    // SAFETY: by contract a C string.
+    // SAFETY: by contract, `path` is a C string.
     let names =
         |name: &str, ends: &[u8]| unsafe { behind(path, name) }.is_some_and(|end| ends.contains(&end));
     if names(sysfs::CHARACTER_DEVICE, b"\0") {
@@ -84,33 +86,34 @@ unsafe fn behind(string: *const c_char, name: &str) -> Option<u8> {
 /// Whether `path` names the device's file.
 ///
 /// # Safety
-/// As [`place`].
+/// `path` meets the conditions of [`place`].
 pub(super) unsafe fn is_device(path: *const c_char) -> bool {
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of `place`.
     unsafe { place(path) == Place::Device }
 }
 
 /// Whether `path` names the file of connection management.
 ///
 /// # Safety
-/// As [`place`].
+/// `path` meets the conditions of [`place`].
 pub(super) unsafe fn is_connections(path: *const c_char) -> bool {
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of `place`.
     unsafe { place(path) == Place::ConnectionManager }
 }
 
-/// Calls `body` with the path of the file that stands for `path`, or with `path` itself if there is none.
+/// Calls `body` with the path of the file that stands for `path`, or with `path` itself if no file stands for
+/// it.
 ///
 /// # Safety
-/// As [`place`].
+/// `path` meets the conditions of [`place`].
 pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_char) -> T) -> T {
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller keeps the contract of `place`.
     match unsafe { place(path) } {
         Place::Device | Place::ConnectionManager => body(sysfs::STAND_IN.as_ptr()),
         Place::Sysfs => {
             looked_for();
             let Some(Ok(tree)) = TREE.get() else { return body(path) };
-            // SAFETY: only a valid C string is found to be of `Sysfs`, and this one begins with the root's
+            // SAFETY: `place` returns `Sysfs` only for a C string, and this string begins with the root's
             // name.
             let rest = unsafe { CStr::from_ptr(path.add(sysfs::ROOT.len())) };
             let mut room = [0; PATH_MAX];
@@ -120,7 +123,7 @@ pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_c
     }
 }
 
-/// Joins directory and rest to a path. Returns `None` if the path is longer than paths can be.
+/// Joins directory and rest to a path. Returns `None` if the path would be longer than [`PATH_MAX`].
 fn joined<'a>(directory: &CStr, rest: &CStr, room: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
     let (directory, rest) = (directory.to_bytes(), rest.to_bytes_with_nul());
     let (first, second) = room.split_at_mut_checked(directory.len())?;

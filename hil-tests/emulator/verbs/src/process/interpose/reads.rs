@@ -8,13 +8,13 @@ use crate::ground::{descriptors, owner};
 
 use std::ffi::{c_int, c_void};
 
-/// The bytes that a short read returns of an event.
+/// The number of bytes of an event that a short read returns.
 const SHORT: usize = 4;
 
 /// Reads a file. A read of an event returns fewer bytes if a plan of faults says so.
 ///
 /// # Safety
-/// As the function of the C library.
+/// The caller keeps the contract of the C library's function.
 // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn read(descriptor: c_int, buffer: *mut c_void, count: usize) -> isize {
@@ -23,9 +23,9 @@ pub(crate) unsafe extern "C" fn read(descriptor: c_int, buffer: *mut c_void, cou
     let fault = if is_event { fault::at(Place::Read) } else { None };
     match fault {
         Some(Fault::Fails { errno, .. }) => fail(Errno(errno)),
-        // SAFETY: handed on from the caller, with less room.
+        // SAFETY: the caller keeps the contract of the replaced function. The call has at most as much room.
         Some(_) => unsafe { next(descriptor, buffer, count.min(SHORT)) },
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
         None => unsafe { next(descriptor, buffer, count) },
     }
 }
