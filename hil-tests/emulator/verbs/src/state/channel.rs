@@ -1,10 +1,10 @@
-//! Channels of events, which the program reads from a file descriptor: completion channels and asynchronous
-//! events.
+//! Channels: queues of events that the program reads from a file descriptor, for completions and for
+//! asynchronous events.
 //!
 //! The program gets one end of a pair of sockets that keeps messages apart, so the kernel itself provides
-//! reading, polling and non-blocking mode. Answers to asynchronous commands go the same way. This library
-//! keeps a second descriptor of the program's end. With it, the library takes back unread events when their
-//! object is destroyed, as the kernel does.
+//! reading, polling and non-blocking mode. Answers to asynchronous commands also come through a channel. This
+//! library keeps a second descriptor of the program's end. With it, the library takes back unread events when
+//! their object is destroyed, as the kernel does.
 
 use crate::ground::{descriptors, sys};
 use std::collections::VecDeque;
@@ -12,20 +12,21 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
-/// The longest event: a cookie and an entry of an event queue (`struct mlx5_ib_uapi_devx_async_event_hdr`).
+/// The most bytes of an event: a cookie and an entry of an event queue
+/// (`struct mlx5_ib_uapi_devx_async_event_hdr`).
 const LONGEST: usize = 8 + 64;
 
 /// The purpose of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Asynchronous events, or completions.
+    /// Asynchronous events of verbs, or events of completion queues of verbs.
     Verbs,
-    /// Events of the device, with or without their data.
+    /// Events of objects that commands of the device made, with or without their data.
     Devx {
         /// Whether events carry only their cookies.
         omit_data: bool,
     },
-    /// Answers to commands.
+    /// Answers to asynchronous commands of the device.
     Commands,
 }
 
@@ -42,10 +43,10 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Makes a queue. The second value is the descriptor for the program, which owns it.
+    /// Makes a channel of a context. The second value is the descriptor that the program gets and owns.
     ///
     /// # Errors
-    /// When there are no file descriptors left.
+    /// An error of the system, if no file descriptor is left.
     pub(crate) fn new(kind: Kind, context: u32) -> io::Result<(Self, OwnedFd)> {
         let (writer, reader) = UnixDatagram::pair()?;
         writer.set_nonblocking(true)?;
@@ -70,7 +71,7 @@ impl Channel {
         self.context == context
     }
 
-    /// Ends the channel because its context is gone: threads that wait for an event wake up without one.
+    /// Ends the channel because its context is gone. Threads that wait for an event wake up and get none.
     pub(crate) fn end(&self) {
         sys::end_socket(self.reader.as_fd());
     }
@@ -86,7 +87,7 @@ impl Channel {
         self.flush();
     }
 
-    /// Moves events of the backlog into the socket, as far as there is room.
+    /// Moves events of the backlog into the socket, as far as the socket has room.
     pub(crate) fn flush(&mut self) {
         while let Some(event) = self.backlog.front() {
             if self.writer.send(event).is_err() {

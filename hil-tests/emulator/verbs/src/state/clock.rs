@@ -1,5 +1,5 @@
 //! The device's clock, as the kernel maps it for programs: a page with the clock register, and a page that
-//! relates its ticks to the time of day.
+//! relates the ticks of the register to the time of day.
 //!
 //! The clock runs at 1 GHz (`capabilities`), and shows this system's monotonic time. The register is memory.
 //! The stand-in writes the register when a completion gets its stamp, and whenever a thread does the device's
@@ -12,12 +12,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// The pages that a program maps (`MLX5_IB_MMAP_CORE_CLOCK`, `MLX5_IB_MMAP_CLOCK_INFO` of version 1). Command
-/// and index together are the number of the page in the file.
+/// The pages that a program maps (`MLX5_IB_MMAP_CORE_CLOCK`, `MLX5_IB_MMAP_CLOCK_INFO` of version 1), as page
+/// numbers in the device's file. Such a number consists of a command and an index.
 const CORE_CLOCK: u64 = 5 << 8;
 const CLOCK_INFO: u64 = 7 << 8;
 
-/// Ticks in a millisecond: as `device_frequency_khz` of the capabilities.
+/// The ticks of the clock in a millisecond, equal to `device_frequency_khz` of the capabilities.
 pub(crate) const KILOHERTZ: u64 = 1_000_000;
 
 /// The valid bits of the clock, and the shift from ticks to nanoseconds (kernel `mlx5_core`,
@@ -25,11 +25,11 @@ pub(crate) const KILOHERTZ: u64 = 1_000_000;
 const MASK: u64 = (1 << 41) - 1;
 const SHIFT: u32 = 31;
 
-/// Nanoseconds until the base is updated: long before the clock's 41 bits overflow.
+/// The nanoseconds after which the base is written anew, long before the clock's 41 bits overflow.
 const OVERFLOW: u64 = 1 << 30;
 
-/// Offsets in `struct ib_uverbs_clock_info`, in words of 8 bytes: sign, nanoseconds, cycles, fraction,
-/// multiplier and shift, mask, overflow.
+/// Offsets in bytes in `struct ib_uverbs_clock_info` of the words that are written: sign, nanoseconds,
+/// cycles, multiplier and shift, mask, overflow. The fraction, at 24, stays 0.
 const SIGN: u64 = 0;
 const NANOSECONDS: u64 = 8;
 const CYCLES: u64 = 16;
@@ -51,7 +51,7 @@ impl ClockPages {
     /// Makes the pages, which then show the current time.
     ///
     /// # Errors
-    /// [`Errno::NOMEM`] where there is no memory, or no descriptor.
+    /// [`Errno::NOMEM`] if no memory or no descriptor is left.
     pub(crate) fn new() -> Result<Self, Errno> {
         let file = sys::memory(c"mlx5-clock", 2 * PAGE)?;
         let pages = Mapping::new(file.as_raw_fd(), 2 * PAGE, true)?;
@@ -61,11 +61,11 @@ impl ClockPages {
         Ok(clock)
     }
 
-    /// Writes the current time to the register, and returns it.
+    /// Writes the current time to the clock register, and returns the time.
     pub(crate) fn ticks(&mut self) -> u64 {
         let now = sys::nanoseconds();
         // One store writes both halves. A reader that reads the high half twice sees whether the low half
-        // belongs to it.
+        // belongs to the same time.
         self.pages.store(0, now.to_be());
         if self.base.is_some_and(|base| now.saturating_sub(base) > OVERFLOW) {
             self.give_base();
@@ -73,13 +73,14 @@ impl ClockPages {
         now
     }
 
-    /// Writes the base: a time of day and its ticks. A reader that sees an odd sign reads again.
+    /// Writes the base: a time of day, and the ticks at this time. A reader that sees an odd sign reads
+    /// again.
     fn give_base(&mut self) {
         // The time of day is taken first, so that no stamp converts to a time of day in the future.
         let (day, now) = (sys::time_of_day(), sys::nanoseconds());
         let factors = [(1_u32 << SHIFT).to_ne_bytes(), SHIFT.to_ne_bytes()].concat();
         let factors = factors.try_into().map_or(0, u64::from_ne_bytes);
-        // The sign is the first half of its word, in either byte order. The other half is reserved.
+        // The sign is the first half of its word, in memory order. The other half is reserved.
         let sign = |number: u32| {
             let [a, b, c, d] = number.to_ne_bytes();
             self.pages.store(PAGE + SIGN, u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]));
@@ -100,8 +101,8 @@ impl ClockPages {
         self.base = Some(now);
     }
 
-    /// Returns the file of the pages, and the position in it of the page that a program maps from `offset`
-    /// on. Returns `None` for pages that are not of the clock.
+    /// Returns the file of the clock's pages, and the position in this file that a program maps when it maps
+    /// `offset` of the device's file. Returns `None` if `offset` is not a page of the clock.
     pub(crate) fn page(&self, offset: u64) -> Option<(&OwnedFd, u64)> {
         match offset / PAGE {
             CORE_CLOCK => Some((&self.file, 0)),

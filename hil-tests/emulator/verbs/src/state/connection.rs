@@ -12,15 +12,16 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// How long an answer to a request is waited for. The kernel repeats requests for about as long.
+/// How long a requester waits for the answer to a request. The kernel repeats requests for about this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Reasons of a rejection (InfiniBand 12.6.7.2): nobody listens, or the program says so.
+/// Reasons of a rejection (InfiniBand 12.6.7.2): no listener has the address, or the program rejects the
+/// request.
 const NOBODY_LISTENS: u32 = 8;
 pub(crate) const CONSUMER: u32 = 28;
 
-/// The private data that an event shows: the room of the message without the header of IP addressing
-/// (kernel `CM_*_PRIVATE_DATA_SIZE`, `struct cma_hdr`).
+/// The bytes of private data that an event shows, by the kind of message. In requests, the header of IP
+/// addressing takes 36 bytes of the room (kernel `CM_*_PRIVATE_DATA_SIZE`, `struct cma_hdr`).
 pub(crate) const REQUEST_DATA: usize = 92 - 36;
 const REPLY_DATA: usize = 196;
 pub(crate) const DATAGRAM_REQUEST_DATA: usize = 216 - 36;
@@ -30,14 +31,16 @@ const REJECT_DATA: usize = 148;
 /// The Q_Key of datagram services (`RDMA_UDP_QKEY`).
 pub(crate) const QKEY: u32 = 0x0123_4567;
 
-/// The first and the last port that is chosen for a program (`ip_local_port_range`).
+/// The first and the last port number that is chosen for a program that asks for any port
+/// (`ip_local_port_range`).
 const PORTS: (u16, u16) = (32768, 60999);
 
-/// The most requests that wait for a listener's program (kernel `max_backlog`).
+/// The most requests that wait until a listener's program takes them (kernel `max_backlog`).
 const BACKLOG: u32 = 1024;
 
 impl State {
-    /// Notes that a program has opened the file of connection management.
+    /// Notes that a program has opened a file of connection management. `signal` is the eventfd that counts
+    /// the file's events.
     pub(crate) fn open_connections(&mut self, file: u32, signal: File) {
         self.book.files.insert(file, Channel { events: VecDeque::new(), signal });
     }
@@ -51,10 +54,11 @@ impl State {
         self.book.files.remove(&file);
     }
 
-    /// Makes an identifier.
+    /// Makes an identifier of a file. `name` is the program's name for the identifier, `space` its port
+    /// space.
     ///
     /// # Errors
-    /// [`Errno::NOMEM`] if there are too many.
+    /// [`Errno::NOMEM`] if the process has too many identifiers.
     pub(crate) fn create_id(&mut self, file: u32, name: u64, space: u16) -> Result<u32, Errno> {
         self.book.insert(Id {
             file,
@@ -77,7 +81,7 @@ impl State {
     /// Destroys an identifier. Returns the number of its events that the program has taken.
     ///
     /// # Errors
-    /// As the kernel, for an identifier that is not of this file.
+    /// As the kernel, if the file has no such identifier.
     pub(crate) fn destroy_id(&mut self, file: u32, number: u32) -> Result<u32, Errno> {
         self.book.of_file(file, number)?;
         let Some(id) = self.book.ids.remove(&number) else { return Err(Errno::NOENT) };
@@ -103,7 +107,7 @@ impl State {
         Ok(id.taken)
     }
 
-    /// Tells the peer of the end of an identifier.
+    /// Tells the peer of an identifier that the identifier has ended.
     fn end(&mut self, number: u32, id: &Id) {
         let content = match id.step {
             Step::Asking(_) | Step::Asked => Content::Reject(CONSUMER, Vec::new()),
@@ -124,7 +128,7 @@ impl State {
         self.fabric.tell(slot, &notice)
     }
 
-    /// Queues an event.
+    /// Queues an event of the identifier `of` for the program.
     fn raise(&mut self, of: u32, kind: EventKind, status: i32, shown: Shown) {
         let file = self.book.ids.get(&of).map(|id| id.file);
         self.raise_at(file, Event { of, told: of, kind, status, shown });
@@ -137,7 +141,7 @@ impl State {
         }
     }
 
-    /// Takes the next event of a file, with the program's name for its identifier.
+    /// Takes the next event of a file. Returns the program's name for the event's identifier, and the event.
     pub(crate) fn take_event(&mut self, file: u32) -> Option<(u64, Event)> {
         loop {
             let event = self.book.files.get_mut(&file)?.events.pop_front()?;
@@ -149,7 +153,8 @@ impl State {
         }
     }
 
-    /// Returns the index of a GID of the port for RoCE v2.
+    /// Returns the index of a GID's entry for RoCE v2 in the port's table. A GID without an entry gets the
+    /// index of the default GID.
     pub(crate) fn gid_index(&self, wanted: Gid) -> u8 {
         let is_it = |gid| {
             let entries = self.port.entries.iter();
@@ -158,8 +163,8 @@ impl State {
         is_it(wanted).or_else(|| is_it(self.port.default_gid())).unwrap_or(0) as u8
     }
 
-    /// Returns the GID of the port for an own address. Loopback addresses without an entry have the default
-    /// GID.
+    /// Returns the GID of the port for an address of this machine. An address without an entry in the GID
+    /// table, such as a loopback address, has the default GID.
     pub(crate) fn own_gid(&self, address: IpAddr) -> Gid {
         let wanted = gid(address);
         if self.port.mac_of(wanted).is_some() { wanted } else { self.port.default_gid() }
@@ -169,7 +174,7 @@ impl State {
         address.is_loopback() || self.port.mac_of(gid(address)).is_some()
     }
 
-    /// Binds an identifier to an address of this machine. Port 0 chooses a free one.
+    /// Binds an identifier to an address of this machine. For port 0, a free port is chosen.
     ///
     /// # Errors
     /// As the kernel.
@@ -191,7 +196,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the port that is asked for, if it is free, or a free one.
+    /// Returns the port of `asked` if it is free. For port 0, returns a free port.
     fn port_for(&mut self, space: u16, asked: SocketAddr, may_share: bool) -> Result<u16, Errno> {
         let others: Vec<Service> = self.services_of_others().map(|(_, service)| service).collect();
         let own = self.book.ids.values().filter(|id| id.space == space && id.owns_port);
@@ -212,7 +217,7 @@ impl State {
             let is_free = is_free(asked.port());
             return if is_free { Ok(asked.port()) } else { Err(Errno(libc::EADDRINUSE)) };
         }
-        // Processes begin at different places.
+        // Each process begins its search at another port.
         let (first, last) = PORTS;
         let count = u32::from(last - first) + 1;
         let start = self.fabric.slot() * 110 + u32::from(self.book.next_port);
@@ -222,7 +227,8 @@ impl State {
         found.ok_or(Errno(libc::EADDRNOTAVAIL))
     }
 
-    /// Finds the port that leads to an address. An event tells of the end of the search.
+    /// Resolves the address of a peer, and chooses this side's address. An event reports the end of the
+    /// search.
     ///
     /// # Errors
     /// As the kernel.
@@ -244,7 +250,7 @@ impl State {
         } else if step != Step::Bound {
             return Err(Errno::INVAL);
         }
-        // An unspecified destination is this machine.
+        // An unspecified destination means this machine.
         let destination = match destination.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => {
                 SocketAddr::new(IpAddr::from([127, 0, 0, 1]), destination.port())
@@ -294,7 +300,8 @@ impl State {
         }
     }
 
-    /// Returns the first address of the port that is of the same kind as another one.
+    /// Returns the first address of the port that is of the same kind as `other`: IPv4, or IPv6 with the same
+    /// first 16 bits.
     fn first_address(&self, other: IpAddr) -> Option<IpAddr> {
         let wanted = gid(other);
         let is_alike = |own: &Gid| match other {
@@ -306,7 +313,7 @@ impl State {
         Some(if other.is_ipv4() { IpAddr::V4(address.to_ipv4_mapped()?) } else { IpAddr::V6(address) })
     }
 
-    /// Finds the route to the resolved address, which is always known.
+    /// Finds the route to the resolved address. This always succeeds, and an event reports it.
     ///
     /// # Errors
     /// As the kernel.
@@ -320,7 +327,7 @@ impl State {
         Ok(())
     }
 
-    /// Listens for requests to the bound address.
+    /// Makes an identifier listen for requests to its bound address.
     ///
     /// # Errors
     /// As the kernel.
@@ -359,7 +366,7 @@ impl State {
         })
     }
 
-    /// Returns slot and identifier of the listener at an address.
+    /// Returns slot and identifier of the listener at an address, in this process or another.
     fn listener(&mut self, space: u16, to: SocketAddr) -> Option<(u32, u32)> {
         let takes = |at: SocketAddr| {
             let is_all = at.ip().is_unspecified() && (at.is_ipv6() || to.is_ipv4());
@@ -377,7 +384,7 @@ impl State {
         let found: Vec<(u32, Service)> = self
             .services_of_others()
             .filter(|(_, service)| service.space == space && takes(service.address))
-            // The addresses of this machine are those of all processes of its network namespace.
+            // All processes of this network namespace have this machine's addresses.
             .filter(|(_, service)| (service.view == view) == is_own)
             .collect();
         let wanted = gid(to.ip());
@@ -413,26 +420,27 @@ impl State {
         Ok(())
     }
 
-    /// Adds packet number and GID to the parameters of the program.
+    /// Adds this side's first packet number and GID to the parameters of the program.
     fn completed(&self, number: u32, own: IpAddr, asked: Parameters) -> Parameters {
         let first_psn = number.wrapping_mul(0x9e37_79b9) ^ self.fabric.slot();
         Parameters { first_psn: first_psn & 0x00ff_ffff, gid: self.own_gid(own), ..asked }
     }
 
-    /// Ends a request because the peer has rejected it.
+    /// Ends an identifier's request because the peer has rejected it. An event tells the program.
     fn refuse(&mut self, number: u32, reason: u32, data: &[u8]) {
         let Some(id) = self.book.ids.get_mut(&number) else { return };
         (id.step, id.peer) = (Step::Over, None);
         let shown = Parameters { data: padded(data, REJECT_DATA), ..Parameters::default() };
         let (kind, shown) = match id.is_for_datagrams() {
-            // A datagram service that is not there (kernel `cma_sidr_rep_handler`).
+            // For a datagram service, the event is "unreachable" (kernel `cma_sidr_rep_handler`).
             true => (EventKind::Unreachable, Shown::Datagrams(shown, 0)),
             false => (EventKind::Rejected, Shown::Connection(shown)),
         };
         self.raise(number, kind, reason as i32, shown);
     }
 
-    /// Accepts a request with parameters, or completes an own request without.
+    /// Accepts a peer's request if `asked` has parameters. Without parameters, completes this side's own
+    /// request, which the peer has accepted.
     ///
     /// # Errors
     /// As the kernel.
@@ -507,13 +515,14 @@ impl State {
                 }
                 Ok(())
             }
-            // The peer has disconnected before.
+            // The peer has already disconnected.
             Step::Over => Ok(()),
             _ => Err(Errno::INVAL),
         }
     }
 
-    /// Notes that the program has seen the peer's data before its last message.
+    /// Establishes a connection whose program has seen data of the peer before the peer's message that it is
+    /// ready.
     ///
     /// # Errors
     /// As the kernel.
@@ -526,7 +535,8 @@ impl State {
         Ok(())
     }
 
-    /// Moves an identifier to another file, with its events. Returns the number of events taken so far.
+    /// Moves an identifier to another file, with its events. Returns the number of its events that the
+    /// program has taken so far.
     ///
     /// # Errors
     /// As the kernel.
@@ -553,7 +563,7 @@ impl State {
         Ok(taken)
     }
 
-    /// Takes a message of connection management, or the end of a process.
+    /// Handles a message of connection management, or the end of a peer's process.
     pub(crate) fn manage(&mut self, news: News) {
         match news {
             News::Notice(notice) => self.take_notice(notice),
@@ -566,12 +576,12 @@ impl State {
         }
     }
 
-    /// Ends a connection whose peer is gone.
+    /// Ends the connection or the request of an identifier whose peer is gone, or has not answered in time.
     fn lose(&mut self, number: u32) {
         let Some(id) = self.book.ids.get_mut(&number) else { return };
         let step = std::mem::replace(&mut id.step, Step::Over);
         match step {
-            // A connection that is over still waits for the peer's answer, while it has a peer.
+            // A connection that this side has ended still waits for the peer's confirmation.
             Step::Answered | Step::Established | Step::Over if !id.is_for_datagrams() => {
                 id.peer = None;
                 self.raise(number, EventKind::Disconnected, 0, Shown::Nothing);
@@ -587,7 +597,8 @@ impl State {
         }
     }
 
-    /// Does what is due: own messages, and searches and waits whose time is over.
+    /// Handles messages from this process to itself, continues searches for addresses, and ends waits whose
+    /// time is over. Returns whether there was a message.
     pub(crate) fn manage_connections(&mut self) -> bool {
         let mut any = false;
         while let Some(notice) = self.own_notices.pop_front() {
@@ -614,7 +625,7 @@ impl State {
             return;
         }
         let Some(id) = self.book.ids.get_mut(&to) else { return };
-        // The first answer names the peer's identifier. Later messages must come from it.
+        // The first answer names the peer's identifier. Later messages must come from this identifier.
         let is_first = matches!(id.step, Step::Asking(_));
         if !is_first && id.peer != Some(from) {
             return;
@@ -650,7 +661,7 @@ impl State {
                 self.raise(to, EventKind::Disconnected, 0, Shown::Nothing);
                 self.tell(to, peer, Content::Disconnected);
             }
-            // Both sides have disconnected at the same time, or the peer confirms.
+            // Both sides have disconnected at the same time, or the peer confirms the end.
             (Content::Disconnect | Content::Disconnected, Step::Over) if !datagrams => {
                 id.peer = None;
                 self.raise(to, EventKind::Disconnected, 0, Shown::Nothing);
@@ -682,11 +693,12 @@ impl State {
             .get(&listener.file)
             .map_or(0, |channel| channel.events.iter().filter(|event| event.of == to).count());
         if waiting >= listener.backlog as usize {
-            // The kernel drops the request, and the peer repeats it. Here its program learns at once.
+            // The kernel would drop the request, and the peer would repeat it. Here the peer's program learns
+            // of the rejection at once.
             self.answer(from, to, Content::Reject(NOBODY_LISTENS, Vec::new()));
             return;
         }
-        // Datagrams to the peer need its address.
+        // Datagrams to the peer need the peer's MAC address.
         self.resolve(theirs.gid);
         let child = Id {
             name: 0,
@@ -717,15 +729,15 @@ impl State {
     }
 }
 
-/// Returns private data with the length that an event shows.
+/// Returns private data, filled up with zeros to the length that an event shows.
 fn padded(data: &[u8], length: usize) -> Vec<u8> {
     let mut data = data.to_vec();
     data.resize(length, 0);
     data
 }
 
-/// Returns the parameters of a peer as an event shows them: the resources of the one side are the depth of
-/// the other.
+/// Returns the parameters of a peer as an event shows them: the responder resources of one side are the
+/// initiator depth of the other.
 fn connection(theirs: &Parameters, room: usize) -> Shown {
     Shown::Connection(Parameters {
         data: padded(&theirs.data, room),
@@ -735,7 +747,7 @@ fn connection(theirs: &Parameters, room: usize) -> Shown {
     })
 }
 
-/// A line of the list of services.
+/// A line of a process's list of services: a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Service {
     number: u32,

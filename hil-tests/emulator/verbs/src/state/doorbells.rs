@@ -1,9 +1,10 @@
-//! Doorbell records: memory of the program. The device reads it regularly, since nothing announces a change.
+//! Doorbell records, which are memory of the program. The device reads them regularly, since nothing
+//! announces a change.
 
 use crate::ground::process_memory::ProcessMemory;
 use crate::state::events::Subject;
 
-/// A watched record.
+/// A doorbell record that the device watches.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     queue: Subject,
@@ -11,12 +12,12 @@ struct Watched {
     last: [u8; 8],
 }
 
-/// The watched records with their last seen contents.
+/// The watched doorbell records, with the contents that were seen last.
 #[derive(Debug, Default)]
 pub(super) struct Doorbells(Vec<Watched>);
 
 impl Doorbells {
-    /// Replaces the watched records. All of them count as changed.
+    /// Replaces the watched records. The next [`Doorbells::look`] returns each of them as changed.
     pub(super) fn watch(&mut self, records: impl Iterator<Item = (Subject, u64)>) {
         self.0 = records.map(|(queue, address)| Watched { queue, address, last: [0xff; 8] }).collect();
         // Records in one page are read together.
@@ -28,7 +29,7 @@ impl Doorbells {
         self.0.is_empty()
     }
 
-    /// Returns the records that have changed, each with its queue.
+    /// Returns the records that have changed since the last call, each with its queue.
     pub(super) fn look(&mut self) -> Vec<(Subject, [u8; 8])> {
         let addresses: Vec<u64> = self.0.iter().map(|watched| watched.address).collect();
         let mut records = Vec::new();

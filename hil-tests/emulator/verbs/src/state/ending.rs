@@ -1,4 +1,4 @@
-//! The effects on a program when its open device ends.
+//! The effects on the open contexts when a plan of faults ends the device.
 
 use crate::ground::abi::AsyncEvent;
 use crate::ground::errno::Errno;
@@ -42,7 +42,7 @@ impl State {
         self.touch();
     }
 
-    /// Puts the queue pairs of a context into the error state.
+    /// Moves the queue pairs of a context to the error state.
     fn fail_queue_pairs(&mut self, context: u32) {
         let Some(context) = self.contexts.get(&context) else { return };
         let number = |object: &Object| match object {
@@ -51,15 +51,16 @@ impl State {
         };
         let numbers: Vec<u32> = context.queues().filter_map(number).collect();
         for number in numbers {
-            // A queue pair in RESET refuses this step, and has no outstanding requests.
+            // A queue pair in RESET refuses this change, and has no outstanding requests.
             let _ = self.modify(number, QpState::Error);
         }
     }
 
-    /// Refuses a call of a context whose device has ended, unless the call only destroys (`ends`).
+    /// Checks that a context may make a call. If the device has ended for the context, only a call that
+    /// destroys an object (`ends`) is allowed.
     ///
     /// # Errors
-    /// [`Errno::IO`].
+    /// [`Errno::IO`] if the call is not allowed.
     pub(crate) fn may_call(&self, context: u32, ends: bool) -> Result<(), Errno> {
         match self.contexts.get(&context).and_then(|context| context.ending) {
             None => Ok(()),

@@ -22,7 +22,7 @@ pub(crate) enum Subject {
     Srq(u32),
 }
 
-/// The device's own numbers of events (`enum mlx5_event`).
+/// The device's own event numbers (`enum mlx5_event`).
 mod device {
     pub(super) const COMPLETION: u8 = 0x00;
     pub(super) const SQ_DRAINED: u8 = 0x03;
@@ -35,15 +35,16 @@ mod device {
     pub(super) const SRQ_LIMIT: u8 = 0x14;
 }
 
-/// Numbers of the events that the kernel lets programs subscribe to without consulting the device's list:
-/// completions, path, connection, queues.
+/// The device's numbers of the events of objects to which the kernel lets programs subscribe in any case,
+/// without a look at the device's capabilities.
 const ASKABLE: [u16; 15] =
     [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13, 0x14, 0x18, 0x1c, 0x1d];
 
-/// Syndrome of `MLX5_EVENT_TYPE_CQ_ERROR`: a completion queue got more entries than it has room for.
+/// The syndrome in an event of `MLX5_EVENT_TYPE_CQ_ERROR`: a completion queue got more entries than it has
+/// room for.
 const OVERRUN: u8 = 1;
 
-/// The kernel's numbers of events (`enum ib_event_type`).
+/// The kernel's event numbers (`enum ib_event_type`).
 mod kernel {
     pub(super) const CQ_ERR: u32 = 0;
     pub(super) const QP_FATAL: u32 = 1;
@@ -69,12 +70,12 @@ pub(crate) const fn of_kernel(event: Event) -> (Subject, u32) {
     }
 }
 
-/// Returns the entry of the device for an armed completion queue with new completions.
+/// Returns the event entry that the device writes for an armed completion queue with new completions.
 pub(crate) fn completion(cqn: u32) -> EventEntry {
     EventEntry { event_type: device::COMPLETION, number: cqn.into(), ..EventEntry::default() }
 }
 
-/// Returns an event as the entry that the device writes.
+/// Returns the event entry that the device writes for an event.
 pub(crate) fn entry(event: Event) -> EventEntry {
     match event {
         Event::SqDrained(number) => of_queue(device::SQ_DRAINED, number),
@@ -97,18 +98,19 @@ fn of_queue(event_type: u8, number: u32) -> EventEntry {
     EventEntry { event_type, number: number.into(), ..EventEntry::default() }
 }
 
-/// Whether a program may subscribe to events of this number.
+/// Whether a program may subscribe to events with this number of an object.
 pub(crate) fn is_askable(number: u16) -> bool {
     ASKABLE.contains(&number)
 }
 
-/// Whether a program may subscribe to events of this number of the device as a whole: changes of a port.
+/// Whether a program may subscribe to events with this number of the device as a whole. Only changes of a
+/// port are such events.
 pub(crate) fn is_askable_of_the_device(number: u16) -> bool {
     const PORT_CHANGE: u16 = 0x9;
     number == PORT_CHANGE
 }
 
-/// A subscription to one number of events of one object.
+/// A subscription to the events of one object that have one number.
 #[derive(Clone, Debug)]
 struct Subscription {
     channel: u32,
@@ -122,7 +124,7 @@ struct Subscription {
 pub(crate) enum Target {
     /// The channel carries this cookie with the event.
     Cookie(u64),
-    /// This eventfd is signalled. The channel only holds the subscription.
+    /// This eventfd is signalled. The channel carries no event, but its end ends the subscription.
     Signal(Arc<File>),
 }
 
@@ -131,7 +133,7 @@ pub(crate) enum Target {
 pub(crate) struct Subscriptions(Vec<Subscription>);
 
 impl Subscriptions {
-    /// Subscribes a target to events with these numbers. The subscription ends with the channel.
+    /// Subscribes a target to events of an object with these numbers. The subscription ends with the channel.
     pub(crate) fn add(&mut self, channel: u32, subject: Subject, numbers: &[u16], target: &Target) {
         let all = numbers.iter().map(|number| Subscription {
             channel,
@@ -142,8 +144,8 @@ impl Subscriptions {
         self.0.extend(all);
     }
 
-    /// Whether there is a subscription to completions of a queue. The device raises these events in any case;
-    /// the library may skip them without a subscriber.
+    /// Whether there is a subscription to completions of a completion queue. Without a subscriber, this
+    /// library need not watch whether the queue is armed.
     pub(crate) fn want_completions(&self, cqn: u32) -> bool {
         let number = u16::from(device::COMPLETION);
         self.0.iter().any(|wanted| wanted.subject == Subject::Cq(cqn) && wanted.number == number)
@@ -159,7 +161,8 @@ impl Subscriptions {
         self.0.retain(|subscription| subscription.channel != channel);
     }
 
-    /// Delivers an event to its subscribers. Channels get its data, unless they omit data.
+    /// Delivers an event to its subscribers. A channel gets the event's data, unless it was made to omit
+    /// data.
     pub(crate) fn deliver(
         &self,
         subject: Subject,

@@ -1,4 +1,4 @@
-//! Identifiers of connection management (`struct rdma_cm_id`), and their events.
+//! Identifiers of connection management, the kernel's side of `struct rdma_cm_id`, and their events.
 
 use crate::fabric::connection::Parameters;
 use crate::ground::errno::Errno;
@@ -22,79 +22,79 @@ pub(crate) enum EventKind {
     Disconnected = 10,
 }
 
-/// The parameters of an event.
+/// The parameters that an event shows to the program.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Shown {
     #[default]
     Nothing,
-    /// Of a connection.
+    /// Parameters of a connection.
     Connection(Parameters),
-    /// Of a datagram service, with the index of the own GID.
+    /// Parameters of a datagram service, with the index of this side's GID.
     Datagrams(Parameters, u8),
 }
 
-/// An event that the program has not taken yet.
+/// An event of an identifier.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     /// The identifier that the event is about.
     pub(crate) of: u32,
-    /// The identifier that the program learns: that of a new connection, or `of`.
+    /// The identifier that the event names to the program: that of a new connection, or `of`.
     pub(crate) told: u32,
     pub(crate) kind: EventKind,
     pub(crate) status: i32,
     pub(crate) shown: Shown,
 }
 
-/// The progress of an identifier.
+/// The state of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Idle,
     Bound,
-    /// The address is not known yet. The search ends at a time.
+    /// The peer's address is not known yet. The search ends at this time.
     Resolving(Instant),
     Resolved,
     Routed,
-    /// A request was sent. The wait for its answer ends at a time.
+    /// A request was sent. The wait for the answer ends at this time.
     Asking(Instant),
     Listening,
-    /// A request has arrived, and is to be answered.
+    /// A request of a peer has arrived. The program has not answered it yet.
     Asked,
-    /// The answer was sent, or has arrived.
+    /// The request was accepted. The requester has not yet told that it is ready.
     Answered,
     Established,
     Over,
 }
 
-/// An identifier.
+/// An identifier of connection management.
 #[derive(Clone, Debug)]
 pub(crate) struct Id {
-    /// The file by which the program gets its events.
+    /// The file from which the program reads the identifier's events.
     pub(crate) file: u32,
-    /// The program's name for it; 0 for a new connection that the program has not accepted.
+    /// The program's name for the identifier. 0 for a new connection that the program has not accepted.
     pub(crate) name: u64,
-    /// The space of its port (`enum rdma_ucm_port_space`).
+    /// The space of the identifier's port (`enum rdma_ucm_port_space`).
     pub(crate) space: u16,
     pub(crate) step: Step,
     pub(crate) source: Option<SocketAddr>,
     pub(crate) destination: Option<SocketAddr>,
-    /// Whether the device belongs to it.
+    /// Whether the identifier is bound to the device.
     pub(crate) has_device: bool,
-    /// Whether its port was bound. The port of a new connection is its listener's.
+    /// Whether the identifier itself has bound its port. A new connection uses the port of its listener.
     pub(crate) owns_port: bool,
     pub(crate) may_share_port: bool,
     /// Slot and identifier of the peer.
     pub(crate) peer: Option<(u32, u32)>,
-    /// What this side and the peer have told.
+    /// The parameters that this side has sent, and those that the peer has sent.
     pub(crate) own: Parameters,
     pub(crate) theirs: Parameters,
-    /// The most requests that wait for a listener's program.
+    /// The most requests that wait until a listener's program takes them.
     pub(crate) backlog: u32,
-    /// Number of events that the program has taken.
+    /// The number of events of the identifier that the program has taken.
     pub(crate) taken: u32,
 }
 
 impl Id {
-    /// Whether it is for datagrams: the port spaces of UDP and of IP over InfiniBand.
+    /// Whether the identifier is for datagrams: its port space is that of UDP or of IP over InfiniBand.
     pub(crate) const fn is_for_datagrams(&self) -> bool {
         matches!(self.space, 0x0111 | 0x0002)
     }
@@ -112,7 +112,7 @@ pub(crate) struct Channel {
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) ids: BTreeMap<u32, Id>,
-    /// Files by their descriptors.
+    /// The open files of connection management, by their descriptors.
     pub(crate) files: BTreeMap<u32, Channel>,
     pub(crate) next: u32,
     pub(crate) next_port: u16,
@@ -139,16 +139,16 @@ impl Book {
         Ok(number)
     }
 
-    /// Returns an identifier of a file.
+    /// Returns the identifier `number` of a file.
     ///
     /// # Errors
-    /// [`Errno::NOENT`] if there is none; [`Errno::INVAL`] if it belongs to another file.
+    /// [`Errno::NOENT`] if the identifier does not exist; [`Errno::INVAL`] if it belongs to another file.
     pub(crate) fn of_file(&mut self, file: u32, number: u32) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(&number).ok_or(Errno::NOENT)?;
         if id.file == file { Ok(id) } else { Err(Errno::INVAL) }
     }
 
-    /// Whether something waits for a time.
+    /// Whether an identifier waits: for a peer's address, or for the answer to a request.
     pub(crate) fn waits(&self) -> bool {
         self.ids.values().any(|id| matches!(id.step, Step::Resolving(_) | Step::Asking(_)))
     }

@@ -1,20 +1,22 @@
-//! Messages from and to other processes.
+//! Exchanges the device's messages with other processes.
 
 use super::State;
 use crate::ground::process_memory::ProcessMemory;
 use mlx5_softdev::{Device, Message, QpState, Response};
 use std::time::{Duration, Instant};
 
-/// How long a request waits until its queue pair is ready. A requester would retry as long.
+/// How long a request of a peer waits for its queue pair to become ready. A real requester would retry for
+/// such a time.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a requester tries to reach a queue pair that is gone: eight times 67 ms, as most programs request
-/// (ibv_rc_pingpong, perftest). A peer that has all it needs may end early. The program takes its completions
-/// in this time, and never learns of the peer's end.
+/// How long a requester tries to reach a queue pair that is gone: eight times 67 ms, as most programs choose
+/// (ibv_rc_pingpong, perftest). A peer that has all its data may end before the requester. In this time, the
+/// requester's program can take its completions and end too.
 const RETRYING: Duration = Duration::from_millis(8 * 67);
 
 impl State {
-    /// Takes messages of other processes. Returns whether at least one was carried out.
+    /// Takes messages of other processes. Returns whether at least one was delivered to the device or to
+    /// connection management.
     pub(super) fn receive(&mut self) -> bool {
         let Self { device, fabric, waiting, .. } = self;
         let mut any = false;
@@ -35,7 +37,7 @@ impl State {
         any
     }
 
-    /// Hands messages to other processes. Returns whether there were any.
+    /// Sends the device's messages to other processes. Returns whether there were any.
     pub(super) fn transmit(&mut self) -> bool {
         let mut any = false;
         while let Some(message) = self.device.take_message() {
@@ -49,7 +51,7 @@ impl State {
 }
 
 /// Returns how long a message waits before it is delivered. A request waits while its queue pair is not
-/// ready. The message that a queue pair is gone waits as long as a requester retries.
+/// ready. The answer that a queue pair is gone waits as long as a requester retries.
 fn patience(device: &Device<ProcessMemory>, message: &Message) -> Duration {
     match message {
         Message::Request { to, .. } => match device.query(*to).map(|view| view.state) {

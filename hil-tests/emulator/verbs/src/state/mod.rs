@@ -1,4 +1,5 @@
-//! The state of the device in this process, behind one lock: the device, open contexts, channels, the fabric.
+//! The state of the stand-in in this process: the device, open contexts, channels, the fabric. One lock
+//! protects it.
 
 pub(crate) mod channel;
 pub(crate) mod clock;
@@ -38,13 +39,13 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The period of the receiver-not-ready timer.
+/// The time between two retries of requests for which the receiver was not ready.
 const NOT_READY_PERIOD: Duration = Duration::from_millis(1);
 
-/// Number of past completions that are kept for questions about the device's history.
+/// The number of past completions that the device keeps for tests (`mlx5_uverbs_completions`).
 const KEPT: usize = 16;
 
-/// An arm word that no program writes.
+/// The arm word of a completion queue that was never armed. No program writes this word.
 pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
 
 /// The device of this process and everything that belongs to it.
@@ -52,19 +53,19 @@ pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
 pub(crate) struct State {
     /// Whether the kernel has write-combining pages for doorbells.
     pub(crate) write_combining: bool,
-    /// The device.
+    /// The software device.
     pub(crate) device: Device<ProcessMemory>,
     /// The context or channel that each of the program's descriptors stands for. Several descriptors may
     /// stand for the same one, which lives until the last of them is closed.
     files: BTreeMap<RawFd, File>,
     /// Contexts by their numbers.
     pub(crate) contexts: BTreeMap<u32, Context>,
-    /// The device's factory numbers, if it takes wrapped keys.
+    /// The numbers of the device's credential and key encryption keys, if the device imports wrapped keys.
     pub(crate) factory: Option<factory::Numbers>,
     clock: Arc<Mutex<ClockPages>>,
     /// The port.
     pub(crate) port: Port,
-    /// The news of the port's changes, if the kernel sends any.
+    /// The kernel's news of changes of the port, if the kernel sends any.
     news: Option<News>,
     fabric: Fabric,
     channels: BTreeMap<u32, Channel>,
@@ -78,11 +79,11 @@ pub(crate) struct State {
     /// Messages that are not delivered yet, each with the time of its arrival.
     waiting: Vec<(Instant, Message)>,
     doorbells: Doorbells,
-    /// Whether queues have changed: `doorbells` must be collected anew, and queues may have work without a
-    /// doorbell.
+    /// Whether queues have changed. The next turn then collects `doorbells` anew, and looks for work without
+    /// a doorbell.
     changed: bool,
     last_period: Instant,
-    /// Whether the last turn skipped peers, because there were doorbells.
+    /// Whether the last turn skipped the messages of peers, because doorbells had rung.
     peers_wait: bool,
     /// Whether a completion queue was ever armed.
     armed: bool,
@@ -91,7 +92,7 @@ pub(crate) struct State {
     record: Record,
 }
 
-/// Numbers of the objects in a process.
+/// The numbers of contexts, objects and channels in a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) contexts: u64,
@@ -101,16 +102,16 @@ pub(crate) struct Counts {
     pub(crate) refused: u64,
 }
 
-/// The clock of the device's timers.
+/// The clock that the device's timers follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// Timers follow the system's clock.
     Clock,
-    /// Each turn is one timer period, for tests that run the device step by step.
+    /// Each turn counts as one timer period, for tests that run the device step by step.
     Step,
 }
 
-/// The number of the context or channel that a descriptor stands for.
+/// The context or channel that a descriptor stands for, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum File {
     Context(u32),
@@ -121,8 +122,8 @@ impl State {
     /// Makes the device and joins the fabric.
     ///
     /// # Errors
-    /// [`Errno::IO`] when a log file cannot be written, or the fabric cannot be joined. A line on standard
-    /// error names the reason.
+    /// [`Errno::IO`] if a log file cannot be opened or the fabric cannot be joined, after a line on standard
+    /// error; [`Errno::NOMEM`] if there is no memory for the clock.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
         let mut device = Device::new(ProcessMemory, settings.profile);
         device.keep_completions(KEPT);
@@ -169,7 +170,7 @@ impl State {
         Ok(state)
     }
 
-    /// Notes that a program has opened the device as `descriptor`.
+    /// Notes that a program has opened the device on `descriptor`, and makes a context for it.
     pub(crate) fn open(&mut self, descriptor: RawFd) {
         let number = self.number();
         self.contexts.insert(number, Context::default());
@@ -229,7 +230,8 @@ impl State {
         if self.files.get(&descriptor) == Some(&file) {
             return;
         }
-        // The number may still stand for another file, if the program closed it unseen.
+        // The descriptor may still stand for an old context or channel, if this library did not see that the
+        // program closed it.
         self.close(descriptor);
         self.files.insert(descriptor, file);
     }
@@ -240,7 +242,7 @@ impl State {
         number
     }
 
-    /// Returns the context that a descriptor stands for.
+    /// Returns the number of the context that a descriptor stands for.
     pub(crate) fn context_of(&self, descriptor: RawFd) -> Option<u32> {
         match self.files.get(&descriptor) {
             Some(File::Context(number)) => Some(*number),
@@ -256,8 +258,8 @@ impl State {
             .map(|(descriptor, _)| *descriptor)
     }
 
-    /// Returns the file of the clock, and the position in it that a program maps for `offset` of a device.
-    /// Returns `None` for an offset of other pages.
+    /// Returns the clock's file and the position in this file that a program maps when it maps `offset` of
+    /// the device's file. Returns `None` if `offset` is not a page of the clock.
     pub(crate) fn clock_page(&self, offset: i64) -> Option<(RawFd, i64)> {
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, from) = clock.page(u64::try_from(offset).ok()?)?;
@@ -267,7 +269,7 @@ impl State {
     /// Makes a channel of a context and returns its number and the program's descriptor.
     ///
     /// # Errors
-    /// [`Errno::NOMEM`] when there are no descriptors left.
+    /// [`Errno::NOMEM`] if no descriptor is left.
     pub(crate) fn open_channel(&mut self, kind: Kind, context: u32) -> Result<(u32, OwnedFd), Errno> {
         let (channel, descriptor) = Channel::new(kind, context).map_err(|_| Errno::NOMEM)?;
         let number = self.number();
@@ -276,7 +278,7 @@ impl State {
         Ok((number, descriptor))
     }
 
-    /// Returns the channel that a descriptor stands for, and the channel's purpose.
+    /// Returns the number of the channel that a descriptor stands for, and the channel's purpose.
     pub(crate) fn channel_of(&self, descriptor: RawFd) -> Option<(u32, Kind)> {
         match self.files.get(&descriptor) {
             Some(File::Channel(number)) => Some((*number, self.channels.get(number)?.kind())),
@@ -289,7 +291,8 @@ impl State {
         self.channels.get_mut(&number)
     }
 
-    /// Takes unread events back. Returns how many of the `sent` events were read.
+    /// Takes an object's unread events back from a channel. Returns how many of the object's `sent` events
+    /// the program has read.
     pub(crate) fn read_events(&mut self, channel: Option<u32>, sent: u32, user_handle: Option<u64>) -> u32 {
         let Some(user_handle) = user_handle else { return 0 };
         let element = user_handle.to_ne_bytes();
@@ -311,10 +314,10 @@ impl State {
         self.refused += 1;
     }
 
-    /// Changes the state of a queue pair.
+    /// Moves a queue pair to another state.
     ///
     /// # Errors
-    /// As [`Device::modify`].
+    /// The errors of [`Device::modify`].
     pub(crate) fn modify(&mut self, number: u32, state: QpState) -> Result<(), Error> {
         self.device.modify(number, state)?;
         if state == QpState::Reset {
@@ -338,7 +341,7 @@ impl State {
         self.changed = true;
     }
 
-    /// Returns the other end of a connection to queue pair `number`.
+    /// Returns queue pair `number` as the peer of a connection: one of this process, or of another.
     pub(crate) fn peer(&self, number: u32) -> Peer {
         if self.fabric.is_local(number) { Peer::Local(number) } else { Peer::Remote(number) }
     }
@@ -346,7 +349,7 @@ impl State {
     /// Destroys an object in the device.
     ///
     /// # Errors
-    /// [`Errno::BUSY`] while it is used.
+    /// [`Errno::BUSY`] while another object uses the object.
     pub(crate) fn destroy(&mut self, object: Object) -> Result<(), Errno> {
         self.changed |= object.is_queue();
         let device = &mut self.device;
@@ -378,8 +381,8 @@ impl State {
         Ok(())
     }
 
-    /// Whether the device has nothing to watch and nothing to do: no doorbell record, no waiting or unsent
-    /// message, no changed queue.
+    /// Whether the device is idle: no doorbell record to watch, no waiting or unsent message, no changed
+    /// queue, no event without room, no waiting identifier.
     pub(crate) fn is_quiet(&self) -> bool {
         self.doorbells.is_empty()
             && self.waiting.is_empty()
@@ -399,7 +402,7 @@ impl State {
         self.fabric.awaits_answers()
     }
 
-    /// Returns the descriptors to wait on, besides doorbell records.
+    /// Returns the descriptors that become readable when there is work, apart from doorbells.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
         self.fabric.descriptors().chain(self.news.as_ref().map(News::descriptor)).collect()
     }
@@ -418,7 +421,7 @@ impl State {
         }
         let rung = self.doorbells.look();
         moved |= !rung.is_empty();
-        // Peers have their turn when no doorbell has rung, and in every second turn otherwise.
+        // Messages of peers are taken when no doorbell has rung, and otherwise in every second turn.
         self.peers_wait = !rung.is_empty() && !self.peers_wait;
         if !self.peers_wait {
             moved |= self.receive();
@@ -460,7 +463,7 @@ impl State {
         }
     }
 
-    /// Collects anew the doorbell records that can cause work.
+    /// Collects the doorbell records that can cause work, and watches them.
     fn watch(&mut self) {
         self.record.queues(self.contexts.values());
         let device = &self.device;

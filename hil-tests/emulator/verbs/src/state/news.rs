@@ -1,13 +1,13 @@
-//! News of the port: the kernel tells of changes of interfaces and addresses.
+//! News of the port. The kernel reports changes of interfaces and addresses.
 
 use crate::ground::netdevs::Watch;
 use crate::ground::port::{Port, View};
 use std::time::{Duration, Instant};
 
-/// How often the news are looked at.
+/// The time between two looks at the news.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// The news of the port.
+/// The subscription to news of the port.
 #[derive(Debug)]
 pub(super) struct News {
     view: View,
@@ -21,7 +21,7 @@ impl News {
         Some(Self { view: view?.clone(), watch: Watch::new()?, looked: Instant::now() })
     }
 
-    /// Returns the descriptor to wait on.
+    /// Returns the descriptor that becomes readable when there are news.
     pub(super) fn descriptor(&self) -> std::os::fd::RawFd {
         self.watch.descriptor()
     }

@@ -41,8 +41,8 @@ impl State {
         }
     }
 
-    /// Answers completion queues that are armed and have entries. A queue of verbs is answered on its
-    /// channel, a queue that a command made by an event of the device.
+    /// Raises an event for each completion queue that is armed and has entries. The event of a queue of verbs
+    /// goes to the queue's channel. The event of a queue that a command made goes to its subscribers.
     pub(super) fn notify(&mut self) {
         let Self { device, channels, subscriptions, contexts, armed, .. } = self;
         for object in contexts.values_mut().flat_map(Context::queues_mut) {
@@ -72,8 +72,8 @@ fn arm_word(cq: &Cq) -> Option<u32> {
     (word != NEVER_ARMED).then_some(u32::from_be_bytes(word))
 }
 
-/// Returns the sequence number of a completion queue's arm word if an event is due: the arm word is not
-/// answered yet, and relevant entries wait after its consumer index.
+/// Returns the sequence number of a completion queue's arm word if an event is due: no event was raised for
+/// this arm word, and relevant entries wait after the word's consumer index.
 fn due(device: &Device<ProcessMemory>, cq: &Cq, word: u32) -> Option<u8> {
     let sequence = (word >> 28 & 3) as u8;
     let (solicited, consumer) = (word >> 24 & 1 == 1, word & 0x00ff_ffff);

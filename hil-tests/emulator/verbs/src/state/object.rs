@@ -1,4 +1,4 @@
-//! The objects of a context, under their handles.
+//! Contexts, and the objects that they hold under handles.
 
 use crate::ground::abi::{ModifyQp, QpCapabilities};
 use crate::ground::fault::Ending;
@@ -13,26 +13,26 @@ use std::sync::Arc;
 /// The queue has to be destroyed before these objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Base {
-    /// Memory of ring and doorbell record.
+    /// Handles of the memory of ring and doorbell record.
     pub(crate) umems: [Option<u32>; 2],
-    /// The doorbell page.
+    /// The handle of the doorbell page.
     pub(crate) uar: Option<u32>,
 }
 
 /// A completion queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Cq {
-    /// Its number.
+    /// The object's number in the device.
     pub(crate) number: u32,
     /// The program's name for the queue in events, unless a command of the device made the queue.
     pub(crate) user_handle: Option<u64>,
     /// The objects that the queue depends on, if a command of the device made it.
     pub(crate) base: Base,
-    /// The completion channel.
+    /// The number of the completion channel, if the queue has one.
     pub(crate) channel: Option<u32>,
     /// Address of the ring.
     pub(crate) ring: u64,
-    /// Count of entries.
+    /// The number of entries of the ring.
     pub(crate) entries: u32,
     /// Bytes of an entry.
     pub(crate) entry_bytes: u32,
@@ -40,16 +40,16 @@ pub(crate) struct Cq {
     pub(crate) record: u64,
     /// Sequence number of the last answered arm word.
     pub(crate) fired: Option<u8>,
-    /// Number of events sent to the channel.
+    /// The number of events that were sent to the completion channel.
     pub(crate) completion_events: u32,
-    /// Number of asynchronous events.
+    /// The number of asynchronous events of the object.
     pub(crate) async_events: u32,
 }
 
 /// A queue pair.
 #[derive(Clone, Debug)]
 pub(crate) struct Qp {
-    /// Its number.
+    /// The object's number in the device.
     pub(crate) number: u32,
     /// The transport service.
     pub(crate) transport: Transport,
@@ -63,9 +63,9 @@ pub(crate) struct Qp {
     pub(crate) sq: u64,
     /// Number of the send ring's blocks.
     pub(crate) blocks: u32,
-    /// The next block to be logged.
+    /// The number of the next block to be logged.
     pub(crate) logged: u16,
-    /// Number of asynchronous events.
+    /// The number of asynchronous events of the object.
     pub(crate) async_events: u32,
     /// The limits that the queue pair was created with.
     pub(crate) capabilities: QpCapabilities,
@@ -73,79 +73,79 @@ pub(crate) struct Qp {
     pub(crate) signal_all: bool,
     /// The queue pair context that commands of the device read, without the fields that change by themselves.
     pub(crate) context: Qpc,
-    /// The attributes of the last modification.
+    /// The attributes that modifications have set last.
     pub(crate) attributes: ModifyQp,
 }
 
 /// A shared receive queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Srq {
-    /// Its number.
+    /// The object's number in the device.
     pub(crate) number: u32,
     /// The program's name for the queue in events, unless a command of the device made it.
     pub(crate) user_handle: Option<u64>,
     /// The objects that the queue depends on, if a command of the device made it.
     pub(crate) base: Base,
-    /// The most receives that it holds.
+    /// The most receive requests that the queue holds.
     pub(crate) receives: u32,
-    /// The most segments of a receive.
+    /// The most segments of a receive request.
     pub(crate) segments: u32,
-    /// Number of asynchronous events.
+    /// The number of asynchronous events of the object.
     pub(crate) async_events: u32,
 }
 
 /// An object that was made by a command of the device (DEVX).
 #[derive(Clone, Debug)]
 pub(crate) enum Devx {
-    /// CREATE_MKEY.
+    /// An mkey, by its index.
     Mkey(MkeyIndex),
-    /// CREATE_PSV.
+    /// PSVs that one command made, by their numbers.
     Psvs(Vec<u32>),
     /// A data encryption key and the 8 bytes that its owner may store with it.
     Dek {
-        /// Its number.
+        /// The object's number in the device.
         number: u32,
-        /// Its owner's 8 bytes.
+        /// The owner's 8 bytes.
         opaque: [u8; 8],
     },
-    /// A crypto login.
+    /// A crypto login, by its number.
     Login(u32),
 }
 
-/// Memory for queues that commands make.
+/// Registered memory for queues that commands of the device make (umem).
 #[derive(Clone, Debug)]
 pub(crate) struct Umem {
     /// First address.
     pub(crate) address: u64,
     /// Length in bytes.
     pub(crate) length: u64,
-    /// A mapping that exists only for this memory, and lives as long.
+    /// The mapping of the dma-buf that this memory belongs to, if it is one.
     pub(crate) _mapping: Option<Arc<Mapping>>,
 }
 
 /// A registered region.
 #[derive(Clone, Debug)]
 pub(crate) struct Mr {
-    /// Its key.
+    /// The region's key.
     pub(crate) key: Key,
-    /// Its first address.
+    /// The region's first address.
     pub(crate) address: u64,
     /// Length in bytes.
     pub(crate) length: u64,
-    /// Access flags.
+    /// The region's access flags (`enum ib_uverbs_access_flags`).
     pub(crate) access: u32,
-    /// A mapping that exists only for this region, and lives as long.
+    /// The mapping of the dma-buf that the region covers, if it covers one.
     pub(crate) mapping: Option<Arc<Mapping>>,
 }
 
 /// Any object with a handle.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
-    /// A protection domain.
+    /// A protection domain, by its number.
     Pd(u32),
     /// A registered region.
     Mr(Mr),
-    /// A memory window.
+    /// A memory window, by its mkey's index.
     Window(MkeyIndex),
     /// A completion queue.
     Cq(Cq),
@@ -157,7 +157,7 @@ pub(crate) enum Object {
     AddressHandle,
     /// A doorbell page.
     Uar,
-    /// Memory for queues that commands make.
+    /// Registered memory for queues that commands of the device make (umem).
     Umem(Umem),
     /// An object that a command made.
     Devx(Devx),
@@ -185,7 +185,7 @@ impl Object {
         matches!(self, Self::Umem(_) | Self::Uar)
     }
 
-    /// Whether the device looks at this object when it looks for work.
+    /// Whether the object is a queue, at which the device looks when it looks for work.
     pub(crate) const fn is_queue(&self) -> bool {
         matches!(self, Self::Qp(_) | Self::Cq(_) | Self::Srq(_))
     }
@@ -202,16 +202,16 @@ impl Object {
     }
 }
 
-/// One opening of the device.
+/// The state of one opening of the device.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     /// Whether GET_CONTEXT was called.
     pub(crate) opened: bool,
     /// Whether the program may send its own commands to the device.
     pub(crate) devx: bool,
-    /// The channel for asynchronous events.
+    /// The number of the channel for asynchronous events, if there is one.
     pub(crate) async_channel: Option<u32>,
-    /// How the device has ended for this context.
+    /// How the device has ended for this context, if it has.
     pub(crate) ending: Option<Ending>,
     /// Queues, apart from the other objects. The device looks through all queues in each turn, and a program
     /// may have tens of thousands of other objects.
@@ -246,19 +246,19 @@ impl Context {
         Some(handle)
     }
 
-    /// Returns an object for changes.
+    /// Returns the object with this handle, also a buried one.
     pub(crate) fn get_mut(&mut self, handle: u32) -> Option<&mut Object> {
         let Self { queues, others, buried, .. } = self;
         [queues, others, buried].into_iter().find_map(|objects| objects.get_mut(&handle))
     }
 
-    /// Takes an object out.
+    /// Removes and returns the object with this handle.
     pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
         let Self { queues, others, buried, .. } = self;
         [queues, others, buried].into_iter().find_map(|objects| objects.remove(&handle))
     }
 
-    /// Returns all objects that the device has.
+    /// Returns all objects that the device still has, without the buried ones.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
         self.queues.values().chain(self.others.values())
     }
@@ -268,7 +268,7 @@ impl Context {
         self.queues.len() + self.others.len() + self.buried.len()
     }
 
-    /// Returns all queues: pairs, completion queues, shared receive queues.
+    /// Returns all queues: queue pairs, completion queues, shared receive queues.
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Object> {
         self.queues.values()
     }
@@ -278,15 +278,15 @@ impl Context {
         self.queues.values_mut()
     }
 
-    /// Takes all objects out as [`Context::drain`] does. Their handles stay valid until the program destroys
-    /// them.
+    /// Removes all objects as [`Context::drain`] does, but keeps their handles valid until the program
+    /// destroys them.
     pub(crate) fn bury(&mut self) -> Vec<Object> {
         self.buried =
             self.queues.iter().chain(&self.others).map(|(at, object)| (*at, object.clone())).collect();
         self.drain()
     }
 
-    /// Takes all objects out, in an order in which they can be destroyed.
+    /// Removes and returns all objects, in an order in which they can be destroyed.
     pub(crate) fn drain(&mut self) -> Vec<Object> {
         let maps = [&mut self.queues, &mut self.others].map(std::mem::take);
         let mut objects: Vec<Object> = maps.into_iter().flat_map(BTreeMap::into_values).collect();
@@ -295,7 +295,7 @@ impl Context {
     }
 }
 
-/// Returns the kernel interface's number for a state (`enum ib_qp_state`).
+/// Returns the kernel's number for a state of queue pairs (`enum ib_qp_state`).
 pub(crate) const fn state_number(state: QpState) -> u8 {
     match state {
         QpState::Reset => 0,
@@ -308,7 +308,7 @@ pub(crate) const fn state_number(state: QpState) -> u8 {
     }
 }
 
-/// Returns the state with this number.
+/// Returns the state of queue pairs with this number of the kernel, if there is one.
 pub(crate) const fn state_of(number: u8) -> Option<QpState> {
     Some(match number {
         0 => QpState::Reset,

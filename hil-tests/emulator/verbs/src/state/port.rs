@@ -1,4 +1,4 @@
-//! The port of this process: which GIDs lead to it or to others, and the news of its changes.
+//! The port of this process: resolves GIDs to MAC addresses, and follows changes of the port.
 
 use super::State;
 use crate::ground::abi::AsyncEvent;
@@ -7,16 +7,16 @@ use crate::ground::sysfs;
 use crate::state::news::News;
 use zerocopy::IntoBytes;
 
-/// The port's number.
+/// The number of the device's only port.
 pub(crate) const NUMBER: u8 = 1;
 
-/// The kernel's numbers of events of a port (`enum ib_event_type`).
+/// The kernel's numbers for events of a port (`enum ib_event_type`).
 const PORT_ACTIVE: u32 = 9;
 const PORT_ERROR: u32 = 10;
 const GID_CHANGE: u32 = 18;
 
 impl State {
-    /// Returns the MAC address that leads to a GID of this port or of another process's, or `None` if nobody
+    /// Returns the MAC address for a GID of this port or of another process's port, or `None` if no process
     /// has the GID.
     pub(crate) fn resolve(&mut self, gid: Gid) -> Option<[u8; 6]> {
         self.port.mac_of(gid).or_else(|| {
@@ -26,13 +26,13 @@ impl State {
         })
     }
 
-    /// Tells the device and the other processes of the port.
+    /// Tells the device and the other processes the GIDs of the port.
     pub(super) fn announce(&mut self) {
         self.fabric.publish(&self.port);
         self.device.set_gids(self.port.entries.iter().map(|entry| entry.gid).collect());
     }
 
-    /// Takes over changes of the port, and tells the program of them.
+    /// Takes over changes of the port, and reports them to the program by asynchronous events.
     pub(super) fn follow_port(&mut self) {
         let Some(port) = self.news.as_mut().and_then(News::port).filter(|port| *port != self.port) else {
             return;
@@ -47,7 +47,7 @@ impl State {
         self.port = port;
         self.announce();
         if let Some(news) = &self.news {
-            // The next program that is started writes the files too.
+            // A failure does no harm: the next program that starts also writes the files.
             let _ = sysfs::write(self.fabric.directory(), news.view(), &self.port);
         }
         for kind in events {

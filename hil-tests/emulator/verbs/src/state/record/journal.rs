@@ -1,5 +1,5 @@
-//! The log as lines of JSON: posted requests, requests of peers, completions. Several processes may share the
-//! file.
+//! The log in the form of lines of JSON: posted requests, requests of peers, completions. Several processes
+//! may share the file.
 
 use super::log::Queue;
 use crate::ground::{descriptors, sys};
@@ -19,23 +19,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(crate) struct Journal(Arc<File>);
 
 impl Journal {
-    /// Opens a file to append to it.
+    /// Opens the log file, to append to it.
     ///
     /// # Errors
-    /// When the file cannot be created or written.
+    /// An error of the system, if the file cannot be created or written.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         descriptors::keep(&file);
         Ok(Self(Arc::new(file)))
     }
 
-    /// Logs a posted request, in the words of [`WorkRequest::summary`].
+    /// Logs a posted request, in the words of [`WorkRequest::summary`]. `block` is the number of the
+    /// request's first block.
     pub(crate) fn request(&self, queue: &Queue, block: u16, bytes: &[u8]) {
         self.write(&posted(Line::now("request"), queue, block, bytes));
     }
 
-    /// Logs a message of a peer or a completion. Messages that leave are skipped: they are posted requests,
-    /// which are already in the log, or answers.
+    /// Logs a message of a peer or a completion. Messages that this process sends are skipped: they are
+    /// posted requests, which are already in the log, or answers.
     pub(crate) fn seen(&self, seen: Seen<'_>) {
         match seen {
             Seen::Completion { cqn, entry, cause } => {
@@ -77,7 +78,8 @@ impl Line {
         self
     }
 
-    /// Appends text, which has no control characters, as all texts of `inspect`.
+    /// Appends a text. The texts of `inspect` have no control characters, so only quotes and backslashes are
+    /// escaped.
     fn text(mut self, name: &str, text: impl Display) -> Self {
         let text = text.to_string().replace('\\', "\\\\").replace('"', "\\\"");
         let _ = write!(self.0, ",\"{name}\":\"{text}\"");

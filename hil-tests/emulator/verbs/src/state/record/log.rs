@@ -1,4 +1,4 @@
-//! Finds work requests when their doorbell rings, and prints them.
+//! Finds work requests whose doorbell has rung, and prints them on standard error.
 
 use crate::ground::notice;
 use crate::ground::process_memory::ProcessMemory;
@@ -10,8 +10,8 @@ use std::io::Write as _;
 
 const BLOCK: u64 = 64;
 
-/// Hands to `take` the requests of a send queue whose doorbell has rung since the last call, each with its
-/// block number.
+/// Hands to `take` the requests of a send queue whose doorbell has rung since the last call, each with the
+/// number of its first block.
 pub(crate) fn requests(qp: &mut Qp, mut take: impl FnMut(u16, &[u8])) {
     let mut record = [0; 4];
     if qp.blocks == 0 || ProcessMemory.read(qp.record.wrapping_add(4), &mut record).is_err() {
@@ -48,7 +48,7 @@ fn read_block(qp: &Qp, number: u16, out: &mut [u8]) -> Option<()> {
     ProcessMemory.read(qp.sq.wrapping_add(slot * BLOCK), out).ok()
 }
 
-/// The queue pair of logged requests.
+/// A queue pair whose requests are logged.
 #[derive(Clone, Copy)]
 pub(crate) struct Queue {
     pub(crate) number: u32,
@@ -73,8 +73,8 @@ impl Queue {
         }
     }
 
-    /// The kind as `--queue` of `cargo xtask decode` names it; empty for a connected queue pair, the most
-    /// common kind.
+    /// Returns the name of the kind for `--queue` of `cargo xtask decode`. The name is empty for a connected
+    /// queue pair, the most common kind.
     pub(crate) const fn kind_name(&self) -> &'static str {
         match self.transport {
             Transport::UnreliableDatagram => "ud",
@@ -83,8 +83,8 @@ impl Queue {
     }
 }
 
-/// Describes a request in words, with the errors that a device would refuse. `cargo xtask decode` parses this
-/// text.
+/// Returns a request in words, with the findings for which a device would refuse it. `cargo xtask decode`
+/// parses this text.
 fn decoded(queue: &Queue, index: u16, bytes: &[u8]) -> String {
     let between = if queue.kind_name().is_empty() { "" } else { " " };
     let place = format!("mlx5_0{between}{} qp {:#x} block {index}", queue.kind_name(), queue.number);
@@ -96,7 +96,8 @@ fn decoded(queue: &Queue, index: u16, bytes: &[u8]) -> String {
     }
 }
 
-/// Prints a request with one call. Ignores a failure, since the program may have closed its standard error.
+/// Prints a request on standard error, with one call. Ignores a failure, since the program may have closed
+/// its standard error.
 pub(crate) fn print(queue: &Queue, index: u16, bytes: &[u8]) {
     let text = decoded(queue, index, bytes);
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());

@@ -1,5 +1,5 @@
-//! Records of the device's work: the log as text, the log as JSON, and the capture. Each is written only on
-//! request.
+//! Records of the device's work: the log as text, the log as JSON, and the capture of packets. Each is
+//! written only if a setting asks for it.
 
 mod journal;
 mod log;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The requested records.
+/// The records that the settings ask for.
 #[derive(Debug)]
 pub(crate) struct Record {
     log: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Record {
     capture: Option<Arc<Mutex<Capture>>>,
 }
 
-/// Opens a file that a setting names. Reports a failure on standard error.
+/// Opens the file that a setting names, if it names one. Reports a failure on standard error.
 fn opened<T>(
     path: Option<&Path>,
     open: impl FnOnce(&Path) -> std::io::Result<T>,
@@ -44,8 +44,8 @@ fn opened<T>(
 }
 
 impl Record {
-    /// Opens the files that the settings name. If there are any, or the log is on, taps all messages and
-    /// completions of the device.
+    /// Opens the files that the settings name. If there are any, or if the log is on, observes all messages
+    /// and completions of the device.
     ///
     /// # Errors
     /// [`Errno::IO`] for a file that cannot be opened, after a line on standard error.
@@ -83,7 +83,7 @@ impl Record {
         capture.lock().unwrap_or_else(PoisonError::into_inner).set_routes(routes);
     }
 
-    /// Writes the requests whose doorbell has rung since the last call.
+    /// Writes the requests whose doorbell has rung since the last call to the logs.
     pub(crate) fn requests<'a>(
         &self,
         contexts: impl Iterator<Item = &'a mut Context>,
@@ -114,7 +114,7 @@ impl Record {
     }
 }
 
-/// Returns the route that verbs or commands of the device have set for a queue pair.
+/// Returns the attributes for the capture that verbs or commands of the device have set for a queue pair.
 fn route(qp: &Qp) -> Route {
     let mtu = match qp.attributes.path_mtu {
         0 => QpcSizes::from_bits(qp.context.sizes.get()).mtu(),

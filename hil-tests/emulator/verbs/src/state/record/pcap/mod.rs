@@ -1,6 +1,6 @@
 //! The traffic on the emulated wire, as a capture of RoCEv2 packets. Each process writes the packets that its
-//! queue pairs send, also those to its own queue pairs. Several processes may share a file, which then holds
-//! their whole conversation.
+//! queue pairs send, also to other queue pairs of the same process. Several processes may share a file, which
+//! then holds their whole conversation.
 
 mod packet;
 mod split;
@@ -21,13 +21,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The file header of a capture: Ethernet packets, time stamps in nanoseconds, in this machine's byte order.
 const HEAD: [u32; 6] = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 0x0004_0000, 1];
 
-/// Packets are collected until they are this many bytes, and written together.
+/// The packets of a message are collected until they are this many bytes, and then written together.
 const TOGETHER: usize = 1 << 20;
 
 /// The most requests of a queue pair that wait for an answer. Older requests are forgotten.
 const MAX_ASKED: usize = 256;
 
-/// A capture file and the state of its packets.
+/// A capture file, and the packet numbers of its queue pairs.
 #[derive(Debug)]
 pub(crate) struct Capture {
     /// The file, or `None` after a failed write.
@@ -40,9 +40,9 @@ pub(crate) struct Capture {
 pub(crate) struct Route {
     /// The path's MTU.
     pub(crate) mtu: Option<PathMtu>,
-    /// The number of the queue pair's first packet.
+    /// The packet sequence number (PSN) of the queue pair's first packet.
     pub(crate) send_psn: u32,
-    /// The number of its peer's first packet.
+    /// The packet sequence number (PSN) of the peer's first packet.
     pub(crate) receive_psn: u32,
     /// The queue pair's code for the time that a peer waits before it retries, if no receive is posted.
     pub(crate) rnr_timer: u8,
@@ -67,16 +67,17 @@ impl Route {
 struct Wire {
     routes: BTreeMap<u32, Route>,
     requesters: BTreeMap<u32, Requester>,
-    /// Queue pairs whose requests have no answers: the numbers of their first packet and of their next.
+    /// Queue pairs whose requests get no answers, each with the numbers of its first packet and of its next
+    /// packet.
     unanswered: BTreeMap<u32, (u32, u32)>,
 }
 
-/// A queue pair that sends requests, possibly of another process.
+/// A queue pair that sends requests. The queue pair may belong to another process.
 #[derive(Debug, Default)]
 struct Requester {
     /// The number of the requester's next packet.
     psn: u32,
-    /// Its unanswered requests by their numbers, each with the queue pair that answers.
+    /// The requester's unanswered requests by their numbers, each with the queue pair that has to answer.
     asked: BTreeMap<u32, (u32, Asked)>,
 }
 
@@ -90,16 +91,17 @@ impl Wire {
         self.route(flow.from).or(self.route(flow.to)).unwrap_or(Route::UNKNOWN).mtu()
     }
 
-    /// Notes a request and returns the number of its first packet. A repeated request keeps its number.
+    /// Notes a request, and returns the number of its first packet. A repeated request keeps its packet
+    /// numbers.
     fn ask(&mut self, flow: Flow, sequence: u32, request: &Request) -> u32 {
         let numbers = split::numbers(request, self.mtu(flow));
         let own = self.route(flow.from).map(|route| route.send_psn);
         let first = own.or(self.route(flow.to).map(|route| route.receive_psn)).unwrap_or(0);
         let requester = self.requesters.entry(flow.from).or_default();
-        // Requests after a repeated one follow it anew.
+        // The requests after a repeated one are forgotten, since the requester sends them again.
         let again = requester.asked.split_off(&sequence);
         let psn = match again.get(&sequence) {
-            // The first request of a queue pair, or the first after its reset.
+            // The request is the first of its queue pair, or the first after a reset.
             _ if is_first(sequence) => first,
             Some((_, asked)) => asked.psn,
             None => requester.psn,
@@ -117,7 +119,7 @@ impl Wire {
     fn send_unanswered(&mut self, flow: Flow, numbers: u32) -> u32 {
         let first = self.route(flow.from).unwrap_or(Route::UNKNOWN).send_psn;
         let (begin, next) = self.unanswered.entry(flow.from).or_insert((first, first));
-        // The queue pair was connected anew.
+        // The queue pair was connected anew, with another first number.
         if *begin != first {
             (*begin, *next) = (first, first);
         }
@@ -136,7 +138,8 @@ impl Wire {
         }
     }
 
-    /// Collects the packets of messages that leave this process, and hands them to `flush` in portions.
+    /// Makes the packets of a message that this process sends, and hands them to `flush` in portions. Takes
+    /// note of a message that this process receives.
     fn packets(&mut self, seen: Seen<'_>, time: Duration, mut flush: impl FnMut(&mut Vec<u8>)) {
         let mut out = Vec::new();
         let mut write = |flow, packet: packet::Packet<'_>| {
@@ -179,9 +182,9 @@ impl Wire {
     }
 }
 
-/// Appends a record. `packet` appends the packet in it.
+/// Appends a record of the capture. `packet` appends the packet that the record contains.
 fn record(time: Duration, out: &mut Vec<u8>, packet: impl FnOnce(&mut Vec<u8>)) {
-    // This format has 32 bits for seconds.
+    // The capture's format has 32 bits for seconds.
     out.extend([time.as_secs() as u32, time.subsec_nanos(), 0, 0].map(u32::to_ne_bytes).as_flattened());
     let start = out.len();
     packet(out);
@@ -195,11 +198,11 @@ impl Capture {
     /// Opens a capture to append to it, or begins a new one.
     ///
     /// # Errors
-    /// When the file cannot be created, read or written, or is not a capture of this format.
+    /// An error, if the file cannot be created, read or written, or is not a capture of this format.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        // A pipe's contents cannot be checked.
+        // Only a regular file is accepted, because the contents of a pipe cannot be checked.
         if !file.metadata()?.is_file() {
             return Err(wrong("it is no file"));
         }
@@ -218,12 +221,13 @@ impl Capture {
         Ok(Self { file: Some(file), wire: Wire::default() })
     }
 
-    /// Takes note of all queue pairs of this process.
+    /// Replaces the routes of this process's queue pairs.
     pub(crate) fn set_routes(&mut self, routes: BTreeMap<u32, Route>) {
         self.wire.routes = routes;
     }
 
-    /// Writes the packets of a sent message. A file lock keeps other processes from writing meanwhile.
+    /// Writes the packets of a message that this process sends. A file lock keeps other processes from
+    /// writing at the same time.
     pub(crate) fn seen(&mut self, seen: Seen<'_>) {
         let Self { file, wire } = self;
         let Some(open) = file else { return };

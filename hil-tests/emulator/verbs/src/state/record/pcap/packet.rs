@@ -20,16 +20,16 @@ const ICRC: usize = 4;
 
 const CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
 
-/// Sender and receiver of a packet.
+/// Sender and receiver of a packet, by their queue pair numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flow {
-    /// The sender of the packet.
+    /// The number of the sending queue pair.
     pub(super) from: u32,
-    /// The receiver of the packet.
+    /// The number of the receiving queue pair.
     pub(super) to: u32,
 }
 
-/// The varying parts of a packet.
+/// The parts in which the packets of a flow differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
     pub(super) opcode: u8,
@@ -38,7 +38,7 @@ pub(super) struct Packet<'a> {
     /// Whether the sender requests an acknowledgement.
     pub(super) acknowledge: bool,
     pub(super) psn: u32,
-    /// Extended headers.
+    /// The extended headers, which follow the BTH.
     pub(super) headers: &'a [u8],
     pub(super) payload: &'a [u8],
 }
@@ -59,7 +59,7 @@ pub(super) fn append(flow: Flow, packet: &Packet<'_>, out: &mut Vec<u8>) {
     let source = FIRST_SOURCE_PORT | (flow.from ^ flow.to) as u16;
     out.extend([source, PORT, length, 0].map(u16::to_be_bytes).as_flattened());
     out.push(packet.opcode);
-    // The migration bit is set, as for a path that never had an alternate. The transport version is 0.
+    // The migration bit is set, as for a queue pair without an alternate path. The transport version is 0.
     out.push(u8::from(packet.solicited) << 7 | 1 << 6 | (padding as u8) << 4);
     out.extend(PARTITION.to_be_bytes());
     out.extend((flow.to & 0x00ff_ffff).to_be_bytes());
@@ -105,7 +105,8 @@ fn moved(last: [u8; 2], qpn: u32) -> [u8; 2] {
 fn icrc(datagram: &[u8]) -> u32 {
     let (head, rest) = datagram.split_at_checked(IP + UDP + BTH).unwrap_or((datagram, &[]));
     let mut head = head.to_vec();
-    // Traffic class and flow label; hop limit; UDP checksum; the byte of the BTH with congestion marks.
+    // Offset and bits of the fields that change: traffic class and flow label, hop limit, UDP checksum, the
+    // byte of the BTH with congestion marks.
     let changing =
         [(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff), (46, 0xff), (47, 0xff), (52, 0xff)];
     for (place, bits) in changing {
@@ -120,7 +121,7 @@ fn icrc(datagram: &[u8]) -> u32 {
     digest.finalize()
 }
 
-/// Returns the checksum that IPv6 requires. Adapters write 0, but Wireshark reports 0 as an error.
+/// Returns the UDP checksum, which IPv6 requires. Adapters write 0, but Wireshark reports 0 as an error.
 fn udp_checksum(datagram: &[u8]) -> u16 {
     let (addresses, udp) = (datagram.get(8..IP).unwrap_or_default(), datagram.get(IP..).unwrap_or_default());
     let mut sum = 17 + udp.len() as u64;

@@ -1,10 +1,10 @@
-//! Splits messages into packets.
+//! Splits messages of the device into RoCEv2 packets.
 
 use super::packet::Packet;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Payload, Request, Response};
 
-/// Opcodes of the packets of one kind of message.
+/// The packet opcodes for one kind of message, by the place of the packet in the message.
 struct Opcodes {
     first: u8,
     middle: u8,
@@ -14,7 +14,7 @@ struct Opcodes {
 
 /// Bits that turn an opcode of reliable connections into the one of unreliable connections.
 const UNRELIABLE: u8 = 0x20;
-/// As [`UNRELIABLE`], for datagrams.
+/// Bits that turn an opcode of reliable connections into the one of datagrams.
 const DATAGRAM: u8 = 0x60;
 
 const SEND: Opcodes = Opcodes { first: 0x00, middle: 0x01, last: 0x02, only: 0x04 };
@@ -29,16 +29,18 @@ const ATOMIC_ACKNOWLEDGE: u8 = 0x12;
 const COMPARE_SWAP: u8 = 0x13;
 const FETCH_ADD: u8 = 0x14;
 
-/// Syndromes of an AETH. The low bits of the first are a credit count, here the code for unlimited.
+/// Syndromes of an AETH, the extended header of answers. The low bits of the first are a credit count, here
+/// the code for unlimited credits.
 const ACCEPTED: u8 = 0x1f;
 const NOT_READY: u8 = 0x20;
 const REFUSED: u8 = 0x60;
 
-/// Data of a message, to be split into packets.
+/// The data of a message, with all that the message's packets need.
 struct Data<'a> {
     opcodes: Opcodes,
     data: &'a [u8],
-    /// Extended headers of the first packet, of the last one, and of the only one.
+    /// The extended headers of the first packet, of the last packet, and of the packet of a message that has
+    /// only one.
     headers: [&'a [u8]; 3],
     solicited: bool,
     acknowledge: bool,
@@ -69,7 +71,7 @@ impl Data<'_> {
     }
 }
 
-/// Returns the number of packets for this many bytes. Zero bytes take one packet.
+/// Returns the number of packets for a message of `bytes` bytes. A message of zero bytes takes one packet.
 fn count(bytes: usize, mtu: usize) -> u32 {
     bytes.div_ceil(mtu).max(1) as u32
 }
@@ -130,7 +132,7 @@ pub(super) fn request(request: &Request, mtu: usize, psn: u32, mut emit: impl Fn
     }
 }
 
-/// Returns the extended header of a datagram, from its key and its sender.
+/// Returns the extended header of a datagram (DETH), from the Q_Key and the number of the sending queue pair.
 pub(super) fn deth(qkey: u32, from: u32) -> [u8; 8] {
     let mut deth = [0; 8];
     let (key, sender) = deth.split_at_mut(4);
@@ -139,8 +141,8 @@ pub(super) fn deth(qkey: u32, from: u32) -> [u8; 8] {
     deth
 }
 
-/// Hands the packets of a request that has no answer to `emit`, as [`request`]. `head` is the extended header
-/// of a datagram.
+/// Hands the packets of a request that gets no answer to `emit`, as [`request`] does. `head` is the extended
+/// header of a datagram, or `None` on an unreliable connection.
 pub(super) fn unanswered(
     asked: &Request,
     head: Option<[u8; 8]>,
@@ -159,11 +161,11 @@ pub(super) fn unanswered(
 /// The facts about a request that its answer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Number of the request's first packet.
+    /// The number of the request's first packet.
     pub(super) psn: u32,
-    /// Packet numbers that the request took.
+    /// The count of packet numbers that the request took.
     pub(super) numbers: u32,
-    /// Number of the message, from 0 on.
+    /// The number of the request among the requests of its queue pair, from 0 on.
     pub(super) sequence: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Tests parse the written packets with a separate parser. A packet of real hardware checks the parser's CRC.
+//! Tests of the capture. They parse the written packets with a parser of their own, whose CRC is checked with
+//! a packet of real hardware.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 use super::*;
@@ -10,7 +11,7 @@ const TIME: Duration = Duration::new(1_700_000_000, 123_456_789);
 const A: u32 = 0x40;
 const B: u32 = 0x2_0041;
 
-/// The parts of a packet.
+/// The parts of a parsed packet.
 #[derive(Clone, Debug, PartialEq)]
 struct Parsed {
     from: [u8; 16],
@@ -23,15 +24,15 @@ struct Parsed {
     rest: Vec<u8>,
 }
 
-/// CRC-32, bit by bit.
+/// Returns the CRC-32 of bytes, computed bit by bit.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
     })
 }
 
-/// The invariant CRC of an IPv4 or IPv6 packet, which begins with its IP header and ends with the CRC's own
-/// bytes.
+/// Returns the invariant CRC of an IPv4 or IPv6 packet, which begins with its IP header and ends with the
+/// CRC's own bytes.
 fn icrc(packet: &[u8]) -> [u8; 4] {
     let mut bytes = packet[..packet.len() - 4].to_vec();
     let ip = match bytes[0] >> 4 {
@@ -100,7 +101,7 @@ fn parse_records(mut bytes: &[u8]) -> Vec<Parsed> {
     parsed
 }
 
-/// Returns the state of a process with queue pair A, or B, whose path has an MTU of 256.
+/// Returns the state of a process with one queue pair, [`A`] or [`B`], whose path has an MTU of 256.
 fn wire(qpn: u32) -> Wire {
     let route = Route { mtu: Some(PathMtu::B256), send_psn: 0xff_fffe, receive_psn: 0x100, rnr_timer: 7 };
     let other = Route { send_psn: 0x100, receive_psn: 0xff_fffe, ..route };
