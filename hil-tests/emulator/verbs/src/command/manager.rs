@@ -61,7 +61,7 @@ impl<'a> Command<'a> {
     /// Reads the header of the command in `bytes`.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Errno> {
         let header = || Some((u32_at(bytes, 0)?, u16_at(bytes, 4)?, u16_at(bytes, 6)?));
         let (number, length, room) = header().ok_or(Errno::INVAL)?;
@@ -136,7 +136,7 @@ impl<'a> Command<'a> {
 /// Carries out a command. GET_EVENT, which waits, and MIGRATE, which names two files, are handled elsewhere.
 ///
 /// # Errors
-/// As the kernel.
+/// The errno with which the kernel refuses the call.
 pub(crate) fn dispatch(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
     let outcome = carry_out(state, file, command);
     state.manage_connections();

@@ -98,8 +98,8 @@ impl Request {
     /// Reads the call at `address`.
     ///
     /// # Errors
-    /// [`Errno::FAULT`] for an unmapped address, [`Errno::INVAL`] and [`Errno::PROTONOSUPPORT`] as the
-    /// kernel.
+    /// [`Errno::FAULT`] for an unmapped address, [`Errno::INVAL`] and [`Errno::PROTONOSUPPORT`] where the
+    /// kernel returns them.
     pub(crate) fn read(address: u64) -> Result<Self, Errno> {
         let header: Header = load(address)?;
         if header.attributes > MAX_ATTRIBUTES {
@@ -127,7 +127,7 @@ impl Request {
     /// Checks all attributes of the call against the specifications of the method's attributes.
     ///
     /// # Errors
-    /// As the kernel: [`Errno::PROTONOSUPPORT`] for an unknown attribute that is marked as mandatory, else
+    /// The errno of the kernel: [`Errno::PROTONOSUPPORT`] for an unknown attribute that is marked as mandatory, else
     /// [`Errno::INVAL`].
     pub(crate) fn check(&self, specs: &[Spec]) -> Result<(), Errno> {
         for attribute in &self.attributes {

@@ -59,7 +59,7 @@ const STEPS: &[(QpState, QpState, u32)] = &[
 /// the number of GIDs of the port.
 ///
 /// # Errors
-/// As the kernel.
+/// The errno with which the kernel refuses the call.
 pub(super) fn check(asked: &ModifyQp, transport: Transport, gids: usize) -> Result<(), Errno> {
     if asked.mask & !mask::KNOWN != 0 {
         return Err(Errno::OPNOTSUPP);

@@ -81,7 +81,7 @@ impl State {
     /// Destroys an identifier. Returns the number of its events that the program has taken.
     ///
     /// # Errors
-    /// As the kernel, if the file has no such identifier.
+    /// The errno of the kernel, if the file has no such identifier.
     pub(crate) fn destroy_id(&mut self, file: u32, number: u32) -> Result<u32, Errno> {
         self.book.of_file(file, number)?;
         let Some(id) = self.book.ids.remove(&number) else { return Err(Errno::NOENT) };
@@ -177,7 +177,7 @@ impl State {
     /// Binds an identifier to an address of this machine. For port 0, a free port is chosen.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn bind_id(&mut self, file: u32, number: u32, address: SocketAddr) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?;
         let (space, may_share) = (id.space, id.may_share_port);
@@ -231,7 +231,7 @@ impl State {
     /// search.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn resolve_address(
         &mut self,
         file: u32,
@@ -316,7 +316,7 @@ impl State {
     /// Finds the route to the resolved address. This always succeeds, and an event reports it.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn resolve_route(&mut self, file: u32, number: u32) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?;
         if id.step != Step::Resolved {
@@ -330,7 +330,7 @@ impl State {
     /// Makes an identifier listen for requests to its bound address.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn listen(&mut self, file: u32, number: u32, backlog: u32) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?;
         if id.step == Step::Idle {
@@ -396,7 +396,7 @@ impl State {
     /// Sends a request for a connection, or for the queue pair of a datagram service.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn connect_id(&mut self, file: u32, number: u32, asked: Parameters) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?.clone();
         let (Step::Routed, Some(source), Some(destination)) = (id.step, id.source, id.destination) else {
@@ -443,7 +443,7 @@ impl State {
     /// request, which the peer has accepted.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn accept_id(
         &mut self,
         file: u32,
@@ -482,7 +482,7 @@ impl State {
     /// Rejects a request.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn reject_id(
         &mut self,
         file: u32,
@@ -503,7 +503,7 @@ impl State {
     /// Ends a connection.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn disconnect_id(&mut self, file: u32, number: u32) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?;
         let (step, peer) = (id.step, id.peer);
@@ -525,7 +525,7 @@ impl State {
     /// ready.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn notify_id(&mut self, file: u32, number: u32) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?;
         if id.step == Step::Answered {
@@ -539,7 +539,7 @@ impl State {
     /// program has taken so far.
     ///
     /// # Errors
-    /// As the kernel.
+    /// The errno with which the kernel refuses the call.
     pub(crate) fn migrate_id(&mut self, from: u32, to: u32, number: u32) -> Result<u32, Errno> {
         if !self.book.files.contains_key(&to) {
             return Err(Errno::INVAL);

@@ -1,4 +1,4 @@
-//! The shim takes over queues that libibverbs has made and connected.
+//! Tests of queues that libibverbs has made and connected, and that the shim takes over.
 
 use super::verbs::Counts;
 use super::verbs_qp::{Sizes, VerbsQp};
@@ -30,7 +30,7 @@ fn with(variable: &str, value: &str, name: &str, body: impl FnOnce()) {
     prepared(name, prepare, body);
 }
 
-/// Waits for the next completion, which must belong to a request.
+/// Waits for the next completion, which must be that of a request.
 fn next<const S: usize, const R: usize>(
     completions: &mut CqReader,
     queue: &mut QueuePair<S, R>,
@@ -49,8 +49,8 @@ fn next<const S: usize, const R: usize>(
 #[test]
 fn queues_continue_where_libibverbs_stopped() {
     adopting("adopt::queues_continue_where_libibverbs_stopped", || {
-        // The numbers cover the first lap of each ring (of 4, 16 and 64 slots), later laps, and the wrap of a
-        // 16-bit counter.
+        // `before` is the number of requests that libibverbs posts first. The numbers cover the first lap of
+        // each ring (of 4, 16 and 64 slots), later laps, and the wrap of a 16-bit counter.
         for before in [0, 3, 16, 17, 63, 4_680] {
             // With this much inline data, 4,680 requests fill 65,520 blocks.
             let inline = if before > 100 { 800 } else { 0 };
@@ -177,13 +177,12 @@ fn events_come_to_the_channel_of_the_maker() {
     });
 }
 
-/// Returns the error with which the shim refuses the queues.
+/// Returns the error with which the shim refuses to take over the queues.
 fn refusal<const S: usize, const R: usize>(theirs: &VerbsQp, spec: AdoptSpec) -> DevxError {
     theirs.adopt::<S, R>(spec).map(drop).unwrap_err()
 }
 
-/// Returns the reason for which the shim refuses the queues. Only queues of another library have such
-/// reasons.
+/// Returns the reason why the shim refuses to take over the queues, which must be one of [`AdoptError`].
 fn adoption(theirs: &VerbsQp) -> AdoptError {
     match refusal::<64, 16>(theirs, SPEC) {
         DevxError::Adopt(error) => error,
@@ -204,7 +203,7 @@ fn queues_that_are_not_idle_are_refused() {
         theirs.post_receive();
         assert_eq!(adoption(&theirs), AdoptError::ReceivesOutstanding { announced: 2, taken: 1 });
         theirs.post_message();
-        // One completion of the send and one of the receive arrive one after the other.
+        // Two completions arrive one after the other: that of the send and that of the receive.
         let device = theirs.opened.adopt().unwrap();
         for _ in 0..2 {
             while theirs.adopt_cq(&device).is_ok() {}
@@ -212,7 +211,7 @@ fn queues_that_are_not_idle_are_refused() {
             theirs.poll(1);
         }
         drop(device);
-        // A refused queue pair is unchanged, and is accepted now.
+        // The refusals have not changed the queue pair, and now it is accepted.
         let (queue, completions, device) = theirs.adopt::<64, 16>(SPEC).unwrap();
         drop((queue, completions, device));
         theirs.destroy();
@@ -263,7 +262,7 @@ fn queues_of_others_and_of_other_sizes_are_refused() {
 fn queues_that_could_overrun_are_refused() {
     adopting("adopt::queues_that_could_overrun_are_refused", || {
         let theirs = VerbsQp::connected(Sizes::SMALL);
-        // Without a limit, there may be as many requests as blocks.
+        // Without a limit, a send queue may hold as many requests as it has blocks.
         for (max_requests, needed) in [(None, 64), (Some(1000), 64), (Some(17), 17)] {
             let refused = refusal::<64, 16>(&theirs, AdoptSpec { max_requests, ..SPEC });
             let wanted = format!("needed: {needed}, free: 16");
@@ -281,7 +280,7 @@ fn queues_that_could_overrun_are_refused() {
 
 #[test]
 fn queues_that_receive_into_completions_are_refused() {
-    // The test uses the default of libmlx5.
+    // This value is the default of libmlx5.
     with("MLX5_SCATTER_TO_CQE", "1", "adopt::queues_that_receive_into_completions_are_refused", || {
         let theirs = VerbsQp::connected(Sizes::SMALL);
         assert_eq!(adoption(&theirs), AdoptError::ScatterToCqe);

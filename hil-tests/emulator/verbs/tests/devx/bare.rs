@@ -1,6 +1,6 @@
-//! The library without the shim, as on bare metal: raw calls of libmlx5 make the objects, and this program
-//! has its own rings, records and doorbells. The tests cover the ways to request events that the shim does
-//! not use.
+//! Tests of the library without the shim, as on bare metal: raw calls of libmlx5 make the objects, and this
+//! program has its own rings, records and doorbells. The tests cover the ways to request events that the shim
+//! does not use.
 #![allow(unsafe_code)]
 
 use crate::verbs::Opened;
@@ -32,11 +32,13 @@ struct Uar {
     page_id: u32,
 }
 
-/// `struct mlx5dv_obj`, of which only the seventh pair is used, and `struct mlx5dv_pd`.
+/// `struct mlx5dv_obj`, pairs of pointers to an input and an output. Only the seventh pair is used, for
+/// protection domains.
 #[repr(C)]
 struct Dv([*mut c_void; 16]);
 
-/// Offsets in one piece of memory, and its length, in bytes.
+/// The layout of the memory in bytes: offsets of records and send ring, and the length. The ring of the
+/// completion queue begins at 0.
 const CQ_RECORD: usize = 4096;
 const QP_RECORD: usize = CQ_RECORD + 64;
 const SEND_RING: usize = 8192;
@@ -46,7 +48,7 @@ const LENGTH: usize = 12_288;
 const SEND_CQN: usize = 0x18 + 0x7c;
 const RECEIVE_CQN: usize = 0x18 + 0x9c;
 
-/// A send queue and its completion queue. They are only destroyed when the process ends.
+/// A send queue and its completion queue, which exist until the process ends.
 struct Bare {
     opened: Opened,
     qp: *mut c_void,
@@ -170,7 +172,7 @@ impl Bare {
         Self { opened, qp, qpn, cq, cqn, uar_page, completions, doorbell, send }
     }
 
-    /// Makes a channel. Returns the channel, and its descriptor as a file.
+    /// Makes an event channel with these flags. Returns the channel, and its descriptor as a file.
     fn channel(&self, flags: c_int) -> (*mut c_int, File) {
         let channel = call!(&self.opened.mlx5, "mlx5dv_devx_create_event_channel": fn(
             self.opened.raw.as_ptr() => *mut c_void, flags => c_int
@@ -255,7 +257,7 @@ fn connect(opened: &Opened, qp: *mut c_void, qpn: Qpn) {
     }
 }
 
-/// Reads the available bytes, or waits for some within the limit.
+/// Waits for bytes until the limit has passed. Returns the bytes, or `None` if none have come.
 fn read(file: &mut File, limit: Option<Duration>) -> Option<Vec<u8>> {
     let mut bytes = [0; 128];
     crate::verbs::readable(file, limit.unwrap()).then(|| {

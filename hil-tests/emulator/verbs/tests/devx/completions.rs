@@ -1,5 +1,5 @@
-//! Completions by event: waiting, time limits, the descriptor, and prompt wake-ups; and the times of
-//! completions.
+//! Tests of completions by event (waiting, time limits, the descriptor, prompt wake-ups), and of the time
+//! stamps of completions.
 
 use crate::verbs;
 use crate::{Bench, MOMENT, TIMEOUT};
@@ -20,7 +20,8 @@ fn nop(queue: &mut Queue, id: u64) {
     queue.ring_doorbell();
 }
 
-/// Waits for a completion. A completion must arrive well before the limit.
+/// Waits for a completion, and returns its name. Returns `None` if the time is over. A completion must arrive
+/// well before the longest limit.
 fn wait(completions: &mut CqReader, queue: &mut Queue, timeout: Option<Duration>) -> Option<u64> {
     let mut router = QpRouter { queues: queue, mkeys: &mut [] };
     let start = Instant::now();
@@ -60,8 +61,8 @@ fn waiting_ends_with_a_completion_or_in_time() {
     });
 }
 
-/// The stand-in's device has a clock of 1 GHz, which shows this system's time. libmlx5 has mapped its
-/// register and the page that relates ticks to time.
+/// The stand-in's device has a clock of 1 GHz, which shows this system's monotonic time. libmlx5 has mapped
+/// the clock's register, and the page that relates ticks to the time of day.
 #[test]
 fn completions_tell_their_time() {
     preloaded("completions::completions_tell_their_time", || {
@@ -84,7 +85,7 @@ fn completions_tell_their_time() {
             assert!((before..=verbs::monotonic()).contains(&done), "{before} {done}");
             // The register is never behind a time stamp that a program has seen.
             assert!((shown..=register.ticks()).contains(&entry.timestamp.get()), "{shown} {done}");
-            // The time of day, by the kernel's conversion.
+            // The page of the kernel converts the time stamp to the time of day.
             let info = device.clock_info().unwrap();
             let then = UNIX_EPOCH + Duration::from_nanos(info.nanoseconds(done));
             // The system's time may have been set back a little.
@@ -167,8 +168,9 @@ fn no_completion_is_slept_over() {
         let (_device, [mut receiver, mut sender]) = ends();
         let taken = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            // Sends one to three messages, and waits until they are taken. Each must wake the receiver,
-            // whether the device writes its entry while the receiver polls, arms or falls asleep.
+            // Sends one to three messages at a time, and waits until they are taken. Each message must wake
+            // the receiver, whether the device writes its entry while the receiver polls, arms the queue or
+            // falls asleep.
             scope.spawn(|| {
                 let (mut sent, mut acknowledged) = (0, 0);
                 while sent < ROUNDS {

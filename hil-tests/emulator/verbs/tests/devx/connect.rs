@@ -1,4 +1,4 @@
-//! Connects queue pairs by the addresses that both sides exchange.
+//! Tests of connections between queue pairs, by the addresses that both sides exchange.
 
 use super::verbs::{Counts, modify};
 use super::{TIMEOUT, page, says, write};
@@ -42,7 +42,7 @@ impl Pair {
         Self { device, page, near, far, completions }
     }
 
-    /// Writes from the first queue pair, and returns the outcome of the request.
+    /// Posts an RDMA WRITE on the first queue pair, and returns the outcome of the request.
     fn outcome(&mut self) -> Outcome {
         write(&mut self.near, 1, &self.page);
         let end = Instant::now() + TIMEOUT.unwrap();
@@ -100,8 +100,8 @@ fn a_small_packet_size_of_the_peer_is_kept_to() {
     });
 }
 
-/// Connects the first queue pair over a changed address instead of the resolved one, and the second one to
-/// the first.
+/// Connects the second queue pair to the first, and the first to an address of the second that `change` has
+/// changed. Returns the outcome of a request on the first.
 fn with_address(change: impl FnOnce(&mut QpAddress, &mut ConnectOptions)) -> Outcome {
     let mut pair = Pair::new();
     let mut options = options();
@@ -144,11 +144,11 @@ fn an_address_that_leads_nowhere_is_refused() {
         says(&message, &["ibv_create_ah", "GID leads nowhere", "ip neigh", "ConnectOptions"]);
         let nowhere = refused(&QpAddress { gid: [0; 16], ..far }, &options());
         assert!(matches!(nowhere, DevxError::Address(AddressError::NoGid)), "{nowhere:?}");
-        // The port has 256 entries, and the later ones are empty.
+        // The port's GID table has 256 entries, and the later ones are empty.
         let other = ConnectOptions { source_gid_index: 200, ..options() };
         assert_eq!(control.address(&other).unwrap().gid, [0; 16]);
         refused(&far, &other);
-        // With a MAC address in the options, nothing is resolved, and only the device is asked.
+        // With a MAC address in the options, no GID is resolved, and the device refuses the command.
         let refusal = refused(&far, &ConnectOptions { mac: Some(MAC), ..other });
         assert!(matches!(refusal, DevxError::Command(CommandError::Status { .. })), "{refusal:?}");
         let greedy = ConnectOptions { log_max_dest_rd_atomic: Some(LogMaxRdAtomic::MAX), ..options() };
@@ -158,7 +158,7 @@ fn an_address_that_leads_nowhere_is_refused() {
     });
 }
 
-/// QUERY_QP, which returns the whole context.
+/// The command QUERY_QP, whose reply is the whole queue pair context.
 pub(super) struct Context(pub(super) Qpn);
 
 impl Command for Context {
@@ -182,7 +182,7 @@ fn each_option_reaches_the_device() {
     preloaded("connect::each_option_reaches_the_device", || {
         let pair = Pair::new();
         let options = ConnectOptions {
-            // RoCE v2, which has a UDP source port.
+            // Entry 1 is for RoCE v2, which has a UDP source port.
             source_gid_index: 1,
             first_psn: Psn::new(1).unwrap(),
             mtu: Some(PathMtu::B2048),
@@ -231,7 +231,7 @@ fn each_option_reaches_the_device() {
     });
 }
 
-/// QUERY_HCA_CAP of any kind, as raw bytes.
+/// The command QUERY_HCA_CAP for any kind of capabilities, whose reply is raw bytes.
 struct Capabilities(u16);
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -266,8 +266,8 @@ fn commands_of_the_callers_own_are_carried() {
         assert_eq!((general.len(), general.iter().all(|byte| *byte == 0)), (4096, false));
         let refused = device.execute(&Capabilities(0x7f)).unwrap_err();
         assert!(matches!(refused, DevxError::Command(CommandError::Status { .. })), "{refused:?}");
-        // For the device itself, the kernel passes on no command about an object. For an object, it passes on
-        // no command about another object.
+        // In a call without an object, the kernel passes on no command about an object. In a call for an
+        // object, the kernel passes on no command about another object.
         let einval = |outcome: Result<(), DevxError>| match outcome {
             Err(DevxError::Call { cause, .. }) => assert_eq!(cause.raw_os_error(), Some(libc::EINVAL)),
             other => panic!("{other:?}"),

@@ -1,4 +1,4 @@
-//! Fields of the objects' contexts that the device's capabilities determine instead of the user.
+//! Tests of fields of the objects' contexts that the device's capabilities determine, not the user.
 
 use super::connect::Context;
 use super::umem::created_with;
@@ -9,9 +9,9 @@ use mlx5_mkey::error::CommandError;
 use mlx5_mkey::queue::QpRouter;
 use mlx5_testing::preload::prepared;
 
-/// Returns fields that CREATE_QP, INIT2RTR and RTR2RTS wrote into a context: the format of time stamps, then
-/// logarithms of the longest message, of READs as responder and as requester, and of the packets per
-/// acknowledgement.
+/// Returns fields that CREATE_QP, INIT2RTR and RTR2RTS have written into the queue pair's context: the format
+/// of time stamps, then logarithms of the longest message, of READs in flight as responder and as requester,
+/// and of the packets per acknowledgement.
 fn written(bench: &Bench) -> [u32; 5] {
     let control = bench.queue.control();
     let context = control.execute_query(&Context(control.qpn())).unwrap();
@@ -19,7 +19,7 @@ fn written(bench: &Bench) -> [u32; 5] {
     [sizes >> 6 & 3, sizes >> 24 & 0x1f, context.rights.get() >> 21 & 7, retry >> 21 & 7, retry >> 28]
 }
 
-/// Makes a queue pair by the library, from a spec.
+/// Makes a queue pair from a spec, with a protection domain and a completion queue of its own.
 fn create(device: &Device, spec: QueuePairSpec) -> Result<QueuePair<64, 16>, DevxError> {
     let pd = device.alloc_pd()?;
     let (cq, _completions) = device.create_cq(128)?;

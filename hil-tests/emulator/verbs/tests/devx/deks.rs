@@ -1,4 +1,4 @@
-//! A cache of keys, found by names of the user's own.
+//! Tests of DEKs: the cache that finds them by names of the user, replaced values, and logins.
 
 use super::{Bench, Counts, Outcome, page, preloaded, prepared, verbs};
 use mlx5_mkey::command::{Credential, CredentialId, DekKey, DekState, ImportKekId, LoginState, XtsKey};
@@ -13,7 +13,7 @@ use mlx5_softdev::{crypto, factory};
 use std::path::Path;
 use std::process::Command;
 
-/// The value of each plain byte.
+/// The value of each byte of the plaintext.
 const PLAIN: u8 = 0x5a;
 
 fn load(pd: &ProtectionDomain, byte: u8) -> Outcome<Dek> {
@@ -21,18 +21,19 @@ fn load(pd: &ProtectionDomain, byte: u8) -> Outcome<Dek> {
     pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, [0; 8])
 }
 
-/// Whether the device can encrypt with a key.
+/// Whether the device can encrypt with the DEK of a lease.
 pub(super) fn encrypts(bench: &mut Bench, lease: &DekLease) -> bool {
     encrypted(bench, lease).is_some()
 }
 
-/// Encrypts a block of 512 bytes, which are all [`PLAIN`], with a key, and returns the bytes that have
-/// arrived.
+/// Encrypts a block of 512 bytes, which are all [`PLAIN`], with the DEK of a lease. Returns the ciphertext,
+/// or `None` if the device cannot encrypt.
 fn encrypted(bench: &mut Bench, lease: &DekLease) -> Option<[u8; 512]> {
     encrypted_by(bench, lease.id())
 }
 
-/// As [`encrypted`]. Returns `None` if the device cannot encrypt.
+/// Encrypts a block of 512 bytes, which are all [`PLAIN`], with a DEK. Returns the ciphertext, or `None` if
+/// the device cannot encrypt.
 pub(super) fn encrypted_by(bench: &mut Bench, dek: DekId) -> Option<[u8; 512]> {
     let spec = MkeySpec { max_entries: 4, crypto: true, ..MkeySpec::default() };
     let mut mkeys = bench.pd.create_mkeys(1, spec).unwrap();
@@ -98,7 +99,7 @@ fn keys_are_loaded_once_and_erased_at_once() {
         drop((again, other));
         assert_eq!((deks.remove_unused(), deks.len()), (1, 1), "one is in use");
 
-        // A key that the device does not destroy remains, and can be erased again.
+        // A DEK whose destruction the device has refused remains in the cache, and can be erased later.
         verbs::keep(1);
         deks.erase("one").unwrap_err();
         verbs::keep(0);
@@ -110,8 +111,8 @@ fn keys_are_loaded_once_and_erased_at_once() {
     });
 }
 
-/// The key's number and the mkeys that use it stay the same. A used value stays in force until the device is
-/// told to forget it.
+/// A DEK can get another value, while its number and the mkeys that use it stay the same. A value that was
+/// used stays in force until SYNC_CRYPTO.
 #[test]
 fn a_key_gets_another_value() {
     preloaded("deks::a_key_gets_another_value", || {
@@ -140,7 +141,7 @@ fn a_key_gets_another_value() {
     });
 }
 
-/// A commissioned device has two key encryption keys, and a login names one of them.
+/// The stand-in's commissioned device has two key encryption keys, and a login names one of them.
 #[test]
 fn a_login_names_the_key_that_wraps() {
     let name = "deks::a_login_names_the_key_that_wraps";
@@ -177,7 +178,7 @@ fn a_login_names_the_key_that_wraps() {
                 assert_eq!((load(number), load(other)), (true, false), "{number}");
             }
             assert!(login(2, 0).is_err(), "there are two");
-            // Queries and changes of a wrapped key need a login.
+            // Queries and changes of a DEK that was imported wrapped need a login.
             let key = wrap(0, &[7; 64]);
             let key = DekKey::Wrapped256(key.first_chunk().unwrap());
             let session = login(0, 0).unwrap();
@@ -188,7 +189,7 @@ fn a_login_names_the_key_that_wraps() {
             for refused in [dek.query().map(drop), dek.replace(key)] {
                 assert!(matches!(refused, Err(DevxError::Command(_))), "{refused:?}");
             }
-            // A refused login does not count. Another context has its own login.
+            // Each context has its own login: a second context can log in while the first is logged in.
             let held = login(0, 0).unwrap();
             let second = Device::open(None).unwrap();
             let shown = wrap(0, &factory::CREDENTIAL);

@@ -1,4 +1,5 @@
-//! Regions over a dma-buf. A memfd stands for it, since the stand-in takes any descriptor that can be mapped.
+//! Tests of regions over a dma-buf. A memfd stands for the dma-buf, since the stand-in takes any descriptor
+//! that can be mapped.
 #![allow(unsafe_code)]
 
 use super::{Bench, Counts, Opened, Outcome, page, preloaded, says, take, verbs};
@@ -20,7 +21,8 @@ const NAME: &str = "memfd:exporter";
 const SIZE: usize = 5 * 4096;
 /// The registered range. Neither its start nor its end is on a page boundary.
 const PIECE: Range<usize> = 5000..17000;
-/// The address of the range in requests. It is unmapped in this process, and has the same offset in its page.
+/// The address of the range in requests. No memory of this process has this address. Its offset in its page
+/// is that of the range.
 const IOVA: u64 = (0xd0 << 40) + PIECE.start as u64 % 4096;
 
 /// Returns memory that can be shared by its descriptor. No two of its pages have the same bytes.
@@ -49,7 +51,7 @@ fn register(pd: &ProtectionDomain, file: &impl AsFd, access: Access) -> Outcome<
     unsafe { pd.register_dmabuf(file.as_fd(), PIECE, IOVA, access) }
 }
 
-/// Registers a new dma-buf, which nothing else uses.
+/// Registers a new dma-buf, which has no other user.
 pub(crate) fn any(pd: &ProtectionDomain) -> Outcome<MemoryRegion> {
     register(pd, &exporter(), Access::ALL)
 }
@@ -67,11 +69,12 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
         let file = exporter();
         let given = file.try_clone().unwrap();
         let region = register(&bench.pd, &given, Access::ALL).unwrap();
-        // The kernel holds a reference of its own.
+        // The registration holds a reference to the memory, so the descriptor may be closed.
         drop(given);
         let mut other = page(&bench.pd, &[0xee; 256]).unwrap();
 
-        // Data leave the region directly, and through an mkey over its second page and other memory.
+        // Data leave the region by a direct request, and through an mkey over a part of the region and other
+        // memory.
         let (from, to) = (5100, other.address());
         let sge = region.sge(100..164).unwrap();
         assert_eq!((sge.address, sge.length, sge.lkey), (IOVA + 100, 64, region.lkey()));
@@ -109,14 +112,14 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
         expected[PIECE.end - 64..PIECE.end].fill(0x99);
         assert_eq!(content(&file), expected, "it and nothing else is written");
 
-        // The page has more bytes after the region, which a request must not reach.
+        // The last page has more bytes after the end of the region. A request must not reach these bytes.
         bench.queue.request(5).signaled().rdma_write(into(end - 63), &[sge]).unwrap();
         bench.queue.ring_doorbell();
         let refused = take(&mut bench.completions, &mut bench.queue, 1)[0].work().unwrap();
         assert!(matches!(refused.outcome, Done::Failed(_)), "{refused:?}");
         assert_eq!(content(&file), expected);
 
-        // Only the region kept the memory mapped.
+        // Only the region keeps the memory mapped.
         assert_eq!(mappings(), 1);
         region.deregister().unwrap();
         assert_eq!(mappings(), 0);
@@ -139,7 +142,7 @@ fn rights_of_a_dma_buf_hold() {
     });
 }
 
-/// `IBV_ACCESS_*`.
+/// Access flags of libibverbs (`IBV_ACCESS_*`).
 const LOCAL_WRITE: c_int = 1;
 const REMOTE_WRITE: c_int = 2;
 const ON_DEMAND: c_int = 1 << 6;
@@ -200,7 +203,7 @@ fn what_the_kernel_refuses_leaves_nothing_behind() {
             assert_eq!(call!(&opened.verbs, "ibv_dereg_mr": fn(region => *mut c_void) -> c_int), 0);
             assert_eq!((Counts::now(), mappings()), (before, 0));
         }
-        // A region that the program leaves ends with its context.
+        // A region that the program does not deregister ends with its context.
         register(whole, memory, LOCAL_WRITE).unwrap();
         assert_eq!(mappings(), 1);
         opened.close();
@@ -208,7 +211,7 @@ fn what_the_kernel_refuses_leaves_nothing_behind() {
     });
 }
 
-/// The errors that the hook has received.
+/// The errors that the hook of `on_drop_error` has received.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[test]
@@ -225,7 +228,7 @@ fn refusals_are_errors() {
             };
         assert_eq!(refusal(0..SIZE + 1, 0), Some(libc::EINVAL));
         assert_eq!(refusal(PIECE, 0), Some(libc::EINVAL));
-        // The shim refuses an empty range itself, since the kernel would accept some of them.
+        // The shim refuses empty ranges itself, since the kernel would accept some of them.
         #[expect(clippy::reversed_empty_ranges, reason = "it is as one without bytes")]
         let reversed = 4096..0;
         for piece in [4096..4096, 5000..5000, reversed] {
@@ -238,7 +241,7 @@ fn refusals_are_errors() {
         assert!(verbs::has_failed());
         assert_eq!((Counts::now(), mappings()), (before, 0));
 
-        // A region that cannot be deregistered remains, and so does its memory.
+        // A region whose deregistration was refused remains, and its memory stays mapped.
         on_drop_error(|error| TOLD.lock().unwrap().push(error.to_string()));
         let region = register(&bench.pd, &file, Access::ALL).unwrap();
         verbs::keep(1);

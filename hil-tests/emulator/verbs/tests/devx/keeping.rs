@@ -1,4 +1,5 @@
-//! Objects that cannot be destroyed keep their memory, and are reported.
+//! Tests of objects that cannot be destroyed, which keep their memory and are reported, and tests of
+//! registered memory.
 #![allow(unsafe_code)]
 
 use super::{Bench, Counts, everything, page, preloaded, verbs};
@@ -20,18 +21,18 @@ static ALLOCATOR: CountsPages = CountsPages;
 unsafe impl GlobalAlloc for CountsPages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         PAGES.fetch_add(usize::from(layout.align() >= 4096), Ordering::Relaxed);
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, with the same arguments.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         PAGES.fetch_sub(usize::from(layout.align() >= 4096), Ordering::Relaxed);
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, with the same arguments.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
-/// The errors that the hook has received.
+/// The failed calls that the hook of `on_drop_error` has received.
 static TOLD: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
 fn note(error: &DevxError) {
@@ -88,7 +89,7 @@ fn a_vector_becomes_a_buffer_or_comes_back() {
         assert_eq!((buffer.read(0, &mut found[..10]), &found), (Ok(()), b"some bytAB\xee"));
         assert_eq!((buffer.read(10, &mut []), buffer.read(11, &mut [])), (Ok(()), outside(11, 11)));
         assert_eq!(buffer.read(usize::MAX, &mut found), outside(usize::MAX, usize::MAX));
-        // SAFETY: no request is outstanding, and no peer has its key.
+        // SAFETY: no request is outstanding, and no peer has the buffer's key.
         assert_eq!(unsafe { buffer.slice() }, b"some bytAB");
         assert!(bench.pd.register_vec(Vec::new(), Access::LOCAL_WRITE).is_err());
     });
@@ -119,8 +120,8 @@ fn what_cannot_be_destroyed_keeps_its_memory() {
         let plain = page(&other.pd, &[9; 64]).unwrap();
         everything().unwrap();
         on_drop_error(note);
-        // For each refused destruction of `everything`: the reported calls, and the number of allocations
-        // that stay.
+        // `seen` has, for each refused destruction in `everything`, the reported calls and the number of
+        // page-aligned allocations that stay.
         let mut seen = Vec::new();
         for nth in 1.. {
             let (pages, refused) = (PAGES.load(Ordering::Relaxed), Counts::now().refused);
@@ -132,20 +133,20 @@ fn what_cannot_be_destroyed_keeps_its_memory() {
             }
             let told = std::mem::take(&mut *TOLD.lock().unwrap());
             seen.push((told, PAGES.load(Ordering::Relaxed) - pages));
-            // The device and its other users go on.
+            // The device and the objects of other users still work.
             other.write(&plain, plain.rkey());
             other.completed();
         }
-        // The order is that of dropping. A queue pair keeps its own rings and those of its completion queue.
-        // An mkey keeps the completion queue for its signature errors. libmlx5 reports no failure for a UAR
-        // page.
+        // The rows are in the order in which `everything` drops its objects. A queue pair keeps its own rings
+        // and those of its completion queue. An mkey keeps the completion queue for its signature errors.
+        // libmlx5 reports no failure for a UAR page.
         const OBJECT: &str = "mlx5dv_devx_obj_destroy";
         const UMEM: &str = "mlx5dv_devx_umem_dereg";
         let (dek, address, mkey, psv) = ((OBJECT, 0), ("ibv_destroy_ah", 0), (OBJECT, 1), (OBJECT, 0));
         let (buffer, region) = (("ibv_dereg_mr", 1), ("ibv_dereg_mr", 0));
         let (queue_pair, its_rings) = ((OBJECT, 2), (UMEM, 1));
         let (domain, completion_queue, its_ring) = (("ibv_dealloc_pd", 0), (OBJECT, 1), (UMEM, 1));
-        // The second queue pair copies memory, and so keeps a buffer too.
+        // The second queue pair can copy memory, and therefore keeps one more buffer.
         let queue_pairs = [queue_pair, its_rings, (OBJECT, 3), its_rings, buffer];
         let told = [dek, address, mkey, psv, psv, buffer, region].into_iter().chain(queue_pairs);
         let told = told.chain([domain, completion_queue, its_ring]);

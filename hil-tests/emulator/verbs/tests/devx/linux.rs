@@ -1,4 +1,4 @@
-//! Commands that Linux refuses, and the shim's ways around them.
+//! Tests of the shim where Linux refuses a command or a kind of page, and of the shim's ways around this.
 
 use super::verbs::{self, Counts};
 use super::verbs_qp::{Sizes, VerbsQp};
@@ -36,7 +36,7 @@ fn a_queue_pair_that_could_not_go_on_is_refused_before_it_stops() {
     });
 }
 
-/// Takes over a queue pair of libibverbs, and makes it stop at signature errors.
+/// Takes over a queue pair of libibverbs, and makes the queue pair stop at signature errors.
 fn adopted(theirs: &VerbsQp) -> Bench {
     let device = theirs.opened.adopt().unwrap();
     let pd = theirs.adopt_pd(&device).unwrap();
@@ -51,7 +51,8 @@ fn adopted(theirs: &VerbsQp) -> Bench {
     bench
 }
 
-/// Takes completions until there are `count` of requests. Signature errors between them go to the mkey.
+/// Takes completions of `count` requests, and returns the names of the requests. Signature errors between
+/// them go to the mkey.
 fn names(bench: &mut Bench, object: &mut MkeyObject, count: usize) -> Vec<u64> {
     let end = Instant::now() + TIMEOUT.unwrap();
     let mut taken = Vec::new();
@@ -67,7 +68,7 @@ fn names(bench: &mut Bench, object: &mut MkeyObject, count: usize) -> Vec<u64> {
     taken
 }
 
-/// Waits until the queue has drained. Returns the next block to execute.
+/// Waits until the send queue has drained. Returns the number of the next block to execute.
 fn stands(bench: &Bench) -> u16 {
     let end = Instant::now() + TIMEOUT.unwrap();
     loop {
@@ -80,7 +81,8 @@ fn stands(bench: &Bench) -> u16 {
     }
 }
 
-/// Scenario m19 of the software device, for a queue pair of libibverbs.
+/// A send queue that has stopped at a signature error can be resumed. This is scenario m19, for a queue pair
+/// of libibverbs.
 #[test]
 fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
     let name = "linux::a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error";
@@ -105,8 +107,8 @@ fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
     });
 }
 
-/// Scenario m17 of the software device, for a queue pair of libibverbs: requests that are cancelled while the
-/// queue is drained complete without an effect.
+/// Requests that are cancelled while the queue is drained complete without an effect. This is scenario m17,
+/// for a queue pair of libibverbs.
 #[test]
 fn requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands() {
     let name = "linux::requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands";

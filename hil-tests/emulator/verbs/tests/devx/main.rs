@@ -1,5 +1,5 @@
-//! Tests of the shim through the real libibverbs and libmlx5, with the preloaded library: events, borrowed
-//! contexts, and failures.
+//! Tests of the shim (`devx`) over the real libibverbs and libmlx5, with the preloaded library. This file
+//! tests events, borrowed contexts, and failures.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[macro_use]
@@ -67,8 +67,8 @@ impl Bench {
         Self::on(Device::open(None)?, spec, 128)
     }
 
-    /// Makes a queue pair that stops at signature errors, by a command of the program's own. The library
-    /// itself makes no queue pair that cannot be resumed.
+    /// Makes a queue pair that stops at signature errors, with a command that the test itself sends. The
+    /// library refuses to make this queue pair, because Linux cannot resume it.
     fn draining() -> Self {
         let mut bench = Self::new(QueuePairSpec::default()).unwrap();
         bench.queue.reset(&mut [&mut bench.completions]).unwrap();
@@ -87,7 +87,7 @@ impl Bench {
         Ok(Self { device, pd, cq, completions, queue })
     }
 
-    /// Writes 64 bytes from the start of a page to its middle.
+    /// Posts an RDMA WRITE of 64 bytes from the start of a page to offset 512, and rings the doorbell.
     fn write(&mut self, from: &Buffer, rkey: Key) {
         let remote = Remote { address: from.address() + 512, rkey };
         let sge = Sge { address: from.address(), length: 64, lkey: from.lkey() };
@@ -97,7 +97,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// Waits for a completion, which must be without an error.
+    /// Waits for the completion of an RDMA WRITE, which must be without an error.
     fn completed(&mut self) {
         let work = take(&mut self.completions, &mut self.queue, 1)[0].work().unwrap();
         assert!(
@@ -130,8 +130,8 @@ fn executed(queue: &QueuePair<64, 16>) {
 #[test]
 fn who_asks_hears_what_has_become_of_what_it_rang() {
     preloaded("who_asks_hears_what_has_become_of_what_it_rang", || {
-        // No other thread executes the requests. The program would have to wait for that thread's turn each
-        // time, which takes long on a busy machine.
+        // The query itself executes the requests. If it waited for another thread to execute them, each round
+        // would take long on a busy machine.
         let Bench { mut queue, mut completions, .. } = Bench::new(QueuePairSpec::default()).unwrap();
         for id in 0..500 {
             queue.request(id).signaled().nop().unwrap();
@@ -160,8 +160,8 @@ fn next(events: &Events) -> Event {
     events.wait(TIMEOUT).unwrap().expect("an event")
 }
 
-/// Configures an mkey over a page, with a T10-DIF in memory that the page lacks, and sends its data, so that
-/// the check fails.
+/// Configures an mkey that checks a T10-DIF in memory, over a page without a T10-DIF, and posts an RDMA WRITE
+/// of the mkey's data. The check fails.
 fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
     let spec = MkeySpec { max_entries: 4, signature: Some(&bench.cq), ..MkeySpec::default() };
     let mut object = bench.pd.create_mkey(spec).unwrap();
@@ -276,7 +276,8 @@ fn an_event_goes_to_one_of_those_who_wait() {
         while bench.queue.control().query().unwrap().state != QpState::SQ_DRAINED {
             std::thread::yield_now();
         }
-        // The event has arrived, so a thread gets it before the others see that the channel is closed.
+        // The event has already arrived, so one thread gets the event before the others see that the channel
+        // is closed.
         events.closer().close();
         let seen: u64 = waiting.into_iter().map(|thread| thread.join().unwrap()).sum();
         assert_eq!(seen, 9, "handed out once");
@@ -293,7 +294,7 @@ fn closing_ends_the_waiting() {
         drop(device);
         let waiting =
             std::thread::spawn(move || (events.wait(None).map(drop), events.wait(MOMENT).map(drop)));
-        // The thread may already wait or not; the result is the same.
+        // The result is the same whether or not the thread already waits.
         std::thread::sleep(Duration::from_millis(20));
         closer.close();
         closer.clone().close();
@@ -364,7 +365,7 @@ fn queue_pairs_of_one_completion_queue_are_told_apart() {
     });
 }
 
-/// Writes 64 bytes from the start of a page to its middle.
+/// Posts an RDMA WRITE of 64 bytes from the start of a page to offset 512, and rings the doorbell.
 fn write(queue: &mut QueuePair<64, 16>, id: u64, page: &Buffer) {
     let remote = Remote { address: page.address() + 512, rkey: page.rkey() };
     let sge = Sge { address: page.address(), length: 64, lkey: page.lkey() };
@@ -378,7 +379,7 @@ fn sizes_that_no_queue_pair_has_are_refused() {
         let device = Device::open(None).unwrap();
         let pd = device.alloc_pd().unwrap();
         let (cq, _completions) = device.create_cq(16).unwrap();
-        // For the largest value, the byte count wraps in 32 bits to that of one entry.
+        // For (1 << 28) + 1, the byte count would wrap in 32 bits to that of one entry.
         for entries_per_slot in [0, 3, 1 << 28, (1 << 28) + 1, u32::MAX] {
             let spec = QueuePairSpec { entries_per_slot, ..QueuePairSpec::default() };
             let refused = device.create_qp::<64, 16>(&pd, &cq, &cq, spec).map(drop);
@@ -391,7 +392,8 @@ fn sizes_that_no_queue_pair_has_are_refused() {
     });
 }
 
-/// Drops a protection domain before the only object that was made in it.
+/// Drops a protection domain before the only object that was made in it. Checks that the domain lives as long
+/// as the object.
 fn outlives_its_domain<T>(device: &Device, make: impl FnOnce(&ProtectionDomain) -> Outcome<T>) {
     let before = Counts::now();
     let pd = device.alloc_pd().unwrap();
@@ -423,14 +425,14 @@ fn what_is_made_in_a_domain_keeps_it() {
     });
 }
 
-/// An AES-XTS key.
+/// An AES-XTS key in plaintext.
 const PLAIN: [u8; 64] = {
     let mut key = [7; 64];
     key[63] = 8;
     key
 };
 
-/// Loads a key. Logs in first if the device takes wrapped keys.
+/// Makes a DEK, and drops it. Logs in first if the device imports wrapped keys.
 fn load_key(device: &Device, pd: &ProtectionDomain) -> Outcome {
     if device.crypto().key_import() != KeyImport::Wrapped {
         let dek =
@@ -475,7 +477,7 @@ fn everything() -> Outcome {
     Ok(())
 }
 
-/// Ways in which a call fails: the errno, and the device's status if the call is a command.
+/// The planned failures of a call: the errno, and the device's status if the call is a command.
 const FAILURES: [(i32, u8); 3] = [(libc::ENOMEM, 0), (libc::EPERM, 0), (libc::EREMOTEIO, 8)];
 
 #[test]
@@ -488,14 +490,15 @@ fn a_failure_half_way_leaves_nothing_behind_of_a_login() {
     half_way("a_failure_half_way_leaves_nothing_behind_of_a_login", "wrapped");
 }
 
-/// Makes all objects repeatedly: the first call fails, then the second, until no call fails.
+/// Calls [`everything`] repeatedly. First its first call fails, then its second, until no call fails. Checks
+/// that each failure leaves no object behind.
 fn half_way(name: &str, crypto: &str) {
     let prepare = |command: &mut Command, _: &Path| {
         command.env("MLX5_UVERBS_CRYPTO", crypto);
     };
     prepared(name, prepare, || {
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-        // Earlier objects must go on working.
+        // These objects are older, and must work after each failure.
         let mut other = Bench::new(QueuePairSpec::default()).unwrap();
         let page = page(&other.pd, &[9; 64]).unwrap();
         everything().unwrap();
@@ -534,7 +537,7 @@ fn half_way(name: &str, crypto: &str) {
     });
 }
 
-/// Returns the error of `Device::open` in words.
+/// Returns the message of the error of `Device::open`.
 fn refusal(name: Option<&str>) -> String {
     match Device::open(name) {
         Ok(_) => panic!("it opens"),
@@ -550,7 +553,7 @@ fn says(message: &str, words: &[&str]) {
 
 const PACKAGES: &str = "libibverbs1 and ibverbs-providers";
 
-/// Puts a directory before those in which the loader looks for libraries, and preloads nothing.
+/// Makes the loader look for libraries in `directory` first, and preload none.
 fn with_libraries(command: &mut Command, directory: &Path) {
     command.env_remove("LD_PRELOAD").env("LD_LIBRARY_PATH", directory);
 }
@@ -597,7 +600,7 @@ fn a_function_of_a_later_version_is_missed_where_it_is_called() {
             other => panic!("{:?}", other.map(drop)),
         };
         says(&refused, &["libibverbs.so.1 is too old", "ibv_reg_dmabuf_mr", "version 34 or later", PACKAGES]);
-        // All other calls work.
+        // All other functions work.
         let page = page(&bench.pd, &[9; 64]).unwrap();
         bench.write(&page, page.rkey());
         bench.completed();
@@ -607,7 +610,8 @@ fn a_function_of_a_later_version_is_missed_where_it_is_called() {
 #[test]
 fn a_machine_without_a_device_is_told_of() {
     let prepare = |command: &mut Command, _: &Path| {
-        // An empty tree replaces the kernel's, so that devices of this machine do not matter.
+        // A directory without devices replaces the kernel's list, so that the devices of this machine do not
+        // matter.
         command.env("SYSFS_PATH", "/proc/self/fdinfo");
     };
     prepared("a_machine_without_a_device_is_told_of", prepare, || {
@@ -645,7 +649,7 @@ fn a_device_that_lacks_something_says_what() {
     }
 }
 
-/// Requests features that the device lacks.
+/// Requests features that the device lacks, and checks the error messages.
 fn lacking() {
     let crypto = std::env::var("MLX5_UVERBS_CRYPTO").unwrap();
     let device = Device::open(None).unwrap();
@@ -687,7 +691,7 @@ fn lacking() {
         }
         _ => {
             unsupported(plain, "plaintext keys: it is commissioned");
-            // The login is not valid, because it shows another credential.
+            // The login is not valid, because it presents a wrong credential.
             login.unwrap();
             let refused = wrapped.unwrap_err().to_string();
             says(&refused, &["CREATE_GENERAL_OBJECT refused", "syndrome"]);

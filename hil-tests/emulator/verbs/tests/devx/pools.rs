@@ -1,4 +1,4 @@
-//! Mkeys that share PSVs, and mkeys that threads share.
+//! Tests of mkeys that share PSVs, of mkeys that threads share, and of pools of memory windows.
 
 use super::{Bench, Counts, TIMEOUT, page, preloaded, verbs};
 use mlx5_mkey::devx::{
@@ -19,11 +19,11 @@ use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
-/// Offset in a page of a block of plain data.
+/// The offset in a page of a block without a T10-DIF.
 const PLAIN: usize = 0;
-/// Offset of the block with its T10-DIF.
+/// The offset in a page of the same block with its T10-DIF.
 const SIGNED: usize = 1024;
-/// Offset of the block after the check, with a T10-DIF of other tags.
+/// The offset in a page of the block after the check, with a T10-DIF that has other tags.
 const FOUND: usize = 2048;
 
 /// Returns a T10-DIF domain whose reference tags begin with `ref_tag`.
@@ -39,8 +39,9 @@ fn domain(ref_tag: u32) -> Domain {
     Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 }
 }
 
-/// Configures an mkey over a block, with a signature on the wire, and writes the mkey's whole space to `to`.
-/// If there is a signature error, returns the position of its mkey, and the error.
+/// Configures the mkey at `position` over the block at offset `from`, with `signature`, and writes the data
+/// through the mkey to offset `to`. If there is a signature error, returns the position of its mkey, and the
+/// error.
 fn pass(
     bench: &mut Bench,
     mkeys: &mut [Mkey],
@@ -76,8 +77,8 @@ fn pass(
     }
 }
 
-/// Adds a T10-DIF to a block through an mkey, and changes a byte of the block if `corrupt` is set. Then has
-/// the T10-DIF checked and replaced.
+/// Adds a T10-DIF to a block through an mkey, and changes a byte of the block if `corrupt` is set. Then the
+/// device checks and replaces the T10-DIF. Returns the signature error as [`pass`] does.
 fn round(
     bench: &mut Bench,
     mkeys: &mut [Mkey],
@@ -121,7 +122,7 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
         assert_eq!(Counts::now().objects - before.objects, 2 + 4);
         let positions = [0, 1, 2, 3, 2, 1, 1, 0];
         for (number, &position) in positions.iter().enumerate() {
-            // Some errors come twice in a row: PSVs report again after they are set again.
+            // Rounds 2 and 3 both have an error, since PSVs that were set again report a second error.
             let corrupt = [2, 3, 6].contains(&number);
             let error = round(&mut bench, &mut mkeys, position, &mut page, corrupt);
             let named = error.map(|(position, error)| (position, error.block_index()));
@@ -142,7 +143,7 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
         let own = bench.pd.create_mkeys(4, signed(&bench)).unwrap();
         assert_eq!(Counts::now().objects - before.objects, 4 * 3);
         drop(own);
-        // PSVs keep their protection domain.
+        // PSVs keep their protection domain alive.
         let pd = bench.device.alloc_pd().unwrap();
         let psvs = pd.create_psvs().unwrap();
         let with = Counts::now();
@@ -178,7 +179,8 @@ fn errors_of_mkeys_in_pools_and_caches_are_named() {
         assert_eq!(positions.len(), 4);
         drop((pool, handles, psvs));
         assert_eq!(Counts::now(), before);
-        // Two caches with one completion queue take mkeys in turn. The mkeys were in the other cache before.
+        // Two caches with one completion queue take mkeys in turn, so that each cache gets mkeys that were in
+        // the other cache before.
         let store = MkeyStore::new(&bench.pd, 2, signed(&bench)).unwrap();
         let mut caches = [Cache::new(&store), Cache::new(&store)];
         for number in 0..12 {
@@ -227,7 +229,7 @@ fn refused_pools_leave_nothing_behind() {
     });
 }
 
-/// Number of mkeys in a store that threads share.
+/// The number of mkeys in a store that threads share.
 const MKEYS: usize = 6;
 type Cache = MkeyCache<4>;
 
@@ -259,7 +261,7 @@ impl Worker {
         Self { queue, completions, page, mkeys: Cache::new(store), prepared: prepared(store) }
     }
 
-    /// Takes an mkey and configures it over 64 bytes.
+    /// Takes an mkey from the cache, and configures it over 64 bytes of the page.
     fn begin(&mut self, from: usize) -> Option<PooledMkey> {
         let (handle, mkey) = self.mkeys.take()?;
         let layout = [self.page.entry(from..from + 64).unwrap()];
@@ -271,7 +273,7 @@ impl Worker {
         self.mkeys.get_mut(handle).unwrap().key()
     }
 
-    /// Writes 64 bytes through a key of the same queue pair.
+    /// Posts an RDMA WRITE of 64 bytes of the page to the start of the space of `rkey`.
     fn write(&mut self, from: usize, rkey: Key) {
         let remote = Remote { address: 0, rkey };
         let sge = self.page.sge(from..from + 64).unwrap();
@@ -282,13 +284,13 @@ impl Worker {
         self.mkeys.invalidate(handle, self.queue.request(3).signaled()).unwrap();
     }
 
-    /// Takes completions up to the one with this name. Returns whether all were good.
+    /// Takes completions up to the one with this name. Returns whether all were without an error.
     fn completed(&mut self, id: u64) -> bool {
         let completions = self.completions_to(id);
         completions.iter().all(|work| matches!(work.outcome, Done::Sent { .. }))
     }
 
-    /// Takes completions up to the one with this name.
+    /// Rings the doorbell, and takes completions up to the one with this name.
     fn completions_to(&mut self, id: u64) -> Vec<WorkCompletion> {
         self.queue.ring_doorbell();
         let mut taken = Vec::new();
@@ -306,7 +308,7 @@ impl Worker {
         self.mkeys.put(handle, completions.last().unwrap()).unwrap();
     }
 
-    /// Reads 64 bytes through a key of the same queue pair. Returns whether the key permits it.
+    /// Reads 64 bytes by an RDMA READ with `rkey`. Returns whether the key permits it.
     fn reads(&mut self, rkey: Key) -> bool {
         self.page.write(1024, &[0; 64]).unwrap();
         let sge = self.page.sge(1024..1088).unwrap();
@@ -346,7 +348,7 @@ fn threads_exchange_mkeys() {
         let store = store(&pd);
         let with_store = Counts::now();
         assert_eq!(with_store.objects - empty.objects, MKEYS as u64);
-        // The mkeys in use, and how often each thread has used each mkey.
+        // `in_use` has the mkeys in use. `used` counts how often each thread has used each mkey.
         let in_use = Mutex::new(HashSet::<MkeyIndex>::new());
         let used = Mutex::new(HashMap::<MkeyIndex, [usize; 2]>::new());
         std::thread::scope(|threads| {
@@ -355,7 +357,8 @@ fn threads_exchange_mkeys() {
                 let (in_use, used) = (&in_use, &used);
                 threads.spawn(move || {
                     for number in 0..ROUNDS {
-                        // Each thread takes few mkeys at a time, and leaves others for the other thread.
+                        // Each thread takes at most three mkeys at a time, so that the other thread also gets
+                        // some.
                         let count = 1 + number % 3;
                         let handles: Vec<_> = (0..count).filter_map(|at| worker.begin(at * 64)).collect();
                         for (at, &handle) in handles.iter().enumerate() {
@@ -432,7 +435,7 @@ fn no_peer_reaches_what_another_thread_took() {
     });
 }
 
-/// Checks that the peer cannot write through the key, and reconnects the peer.
+/// Checks that the peer cannot write with the key, and reconnects the peer, which the refusal has stopped.
 fn refuses(peer: &mut Worker, key: Key) {
     peer.write(1024, key);
     assert!(!peer.completed(2), "{key}");
@@ -454,7 +457,8 @@ fn a_cache_keeps_what_is_in_use() {
         let keys: Vec<_> = handles.iter().map(|handle| one.key(*handle)).collect();
         let positions: Vec<_> = handles.iter().map(|handle| handle.position()).collect();
         assert_eq!(positions.iter().map(|at| one.mkeys.mkeys()[*at].key()).collect::<Vec<_>>(), keys);
-        // A cache refuses the handle of another cache, even where its own mkey has the same position.
+        // A cache refuses the handle of another cache, even if it has an mkey of its own at the same
+        // position.
         let kept = other.mkeys.take().unwrap().0;
         assert_eq!(kept.position(), positions[0]);
         let [first, second, third, fourth] = <[_; 4]>::try_from(handles).unwrap_or_else(|_| panic!());
@@ -468,7 +472,7 @@ fn a_cache_keeps_what_is_in_use() {
         other.mkeys.give_back();
         one.mkeys.give_back();
         assert_eq!(store.available(), 2, "its key is in service");
-        // If there is no room for the invalidation, the mkey stays in use.
+        // If the send queue has no room for the invalidation, the mkey stays in use.
         one.queue.ring_doorbell();
         while one.queue.request(4).nop().is_ok() {}
         let refused = one.mkeys.invalidate(second, one.queue.request(3));
@@ -514,9 +518,9 @@ fn a_cache_keeps_what_is_in_use() {
     });
 }
 
-/// A queue pair has two completion queues, and an error in received data arrives at the one that the mkey was
-/// not made for. The mkey is absent from the router that polls the error. A later check of the mkey reports
-/// it, at either queue.
+/// A queue pair has two completion queues, and an error in received data arrives at the queue that the mkey
+/// was not made for. The router of the poll that finds the error does not have the mkey. A later check of the
+/// mkey reports the error, at either queue.
 #[test]
 fn an_error_at_the_other_completion_queue_is_told() {
     preloaded("pools::an_error_at_the_other_completion_queue_is_told", || {
@@ -581,8 +585,8 @@ fn an_error_at_the_other_completion_queue_is_told() {
     });
 }
 
-/// A flushed LOCAL_INV revokes no key. The window is free only after the LOCAL_INV is executed, and from then
-/// on the peer is refused.
+/// A flushed LOCAL_INV revokes no key. A memory window is free only after the LOCAL_INV was executed, and
+/// from then on the device refuses the peer.
 #[test]
 fn a_revocation_is_done_when_it_was_executed() {
     preloaded("pools::a_revocation_is_done_when_it_was_executed", || {
@@ -613,7 +617,7 @@ fn a_revocation_is_done_when_it_was_executed() {
         assert_eq!(pool.put(handle, flushed), Err(PoolError::KeyInService));
         worker.reconnect();
         assert!(worker.reads(key), "the key is in service");
-        // A reset discards the revocation before it is executed.
+        // A reset discards the revocation before the device executes it.
         pool.invalidate(handle, worker.queue.request(3).signaled()).unwrap();
         worker.reconnect();
         assert!(worker.reads(key), "the key is in service");
@@ -623,7 +627,7 @@ fn a_revocation_is_done_when_it_was_executed() {
         assert!(!worker.reads(key), "the peer is refused before the window is free");
         worker.reconnect();
         assert_eq!((pool.available(), pool.put(handle, completions.last().unwrap())), (0, Ok(())));
-        // The window can be used again like a new one.
+        // The memory window can be used again like a new one.
         let (handle, window) = pool.take().unwrap();
         worker.queue.request(1).signaled().bind_window(window, range, Access::REMOTE_READ, 0).unwrap();
         let again = window.key();

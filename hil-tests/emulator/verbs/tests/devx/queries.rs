@@ -1,4 +1,4 @@
-//! Asynchronous queries, whose answers are taken later.
+//! A test of asynchronous queries, whose answers are taken later.
 
 use super::verbs::readable;
 use super::{Bench, Counts, MOMENT, TIMEOUT, preloaded};
@@ -40,7 +40,7 @@ fn answers_are_taken_when_they_have_come() {
         }
         assert!(!readable(&queries, Duration::ZERO));
 
-        // A program that takes no answers is refused further queries at some point. No answer is lost.
+        // If a program takes no answers, further queries are refused at some point. No answer is lost.
         let mut asked = 0;
         let full = loop {
             match control.query_later(&queries, &query, asked) {

@@ -1,11 +1,11 @@
-//! A queue pair starts anew after a reset, even if the device refuses a step of it.
+//! Tests of the reset of a queue pair, also of a reset that the device refuses half-way.
 
 use super::{Bench, executed, page, preloaded, take, verbs};
 use mlx5_mkey::devx::{Buffer, CqReader, QueuePair, QueuePairSpec};
 use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::wqe::{Local, Remote};
 
-/// Waits for a completion, which must be without an error, and returns its name.
+/// Waits for a completion, which must be without an error, and returns the name of its request.
 fn completed(queue: &mut QueuePair<64, 16>, completions: &mut CqReader) -> u64 {
     let done = take(completions, queue, 1)[0].work().unwrap();
     assert!(matches!(done.outcome, Outcome::Sent { .. }), "{done:?}");
@@ -20,7 +20,8 @@ fn a_reset_that_is_refused_half_way_runs_nothing_again() {
         let sge = |page: &Buffer| page.sge(0..8).unwrap();
         let remote = Remote { address: page.address() + 512, rkey: page.rkey() };
         let mut id = 0;
-        // The failing steps: to RESET, to INIT, and permission to copy memory.
+        // `nth` is the command of the reset that fails: to RESET, to INIT, or the permission to copy memory.
+        // A fourth command does not exist.
         for (nth, refused) in [(1, true), (2, true), (3, true), (4, false)] {
             let Bench { queue, completions, .. } = &mut bench;
             page.write(0, b"old data").unwrap();

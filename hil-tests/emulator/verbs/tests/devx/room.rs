@@ -1,4 +1,5 @@
-//! A completion queue has room for all possible completions, and forgets destroyed queue pairs.
+//! Tests of completion queues: they have room for all possible completions, and forget destroyed queue pairs
+//! and mkeys.
 
 use super::{Bench, Outcome, TIMEOUT, executed, page, preloaded, send_badly_signed, take, verbs, write};
 use mlx5_mkey::devx::{Cq, CqSpec, Device, DevxError, MkeySpec, ProtectionDomain, QueuePair, QueuePairSpec};
@@ -14,7 +15,8 @@ fn connected(device: &Device, pd: &ProtectionDomain, cq: &Cq, spec: QueuePairSpe
     Ok(queue)
 }
 
-/// Returns needed and free entries if a call is refused for lack of entries.
+/// Returns the numbers of needed and of free entries, if a call is refused because the completion queue has
+/// too few entries.
 fn lacking<T>(outcome: Outcome<T>) -> Option<(u32, u32)> {
     match outcome.map(drop) {
         Err(DevxError::CompletionQueueTooSmall { needed, free, .. }) => Some((needed, free)),
@@ -40,7 +42,8 @@ fn what_may_complete_is_counted() {
         assert_eq!(lacking(connected(&device, &pd, &cq, spec)), Some((64, 8)));
         let more = pd.create_mkeys(8, signature).unwrap();
         assert_eq!(lacking(pd.create_mkey(signature)), Some((1, 0)));
-        // The limit applies when a request is posted. Flushed silent requests have room.
+        // The limit on requests applies when a request is posted. The queue has room for the completions of
+        // silent requests, which complete when they are flushed.
         for id in 0..24 {
             queue.request(id).nop().unwrap();
         }
@@ -63,7 +66,8 @@ fn what_may_complete_is_counted() {
         let (unbounded, _reader) =
             device.create_cq(CqSpec { ignore_overrun: true, ..CqSpec::from(4) }).unwrap();
         connected(&device, &pd, &unbounded, spec).unwrap();
-        // A signature error could be overwritten, and never be reported.
+        // An mkey with a signature is refused, because a signature error could be overwritten before it is
+        // reported.
         let signature = MkeySpec { signature: Some(&unbounded), ..signature };
         let refused = pd.create_mkey(signature).map(drop);
         assert!(matches!(refused, Err(DevxError::ErrorsOverwritten { cq }) if cq == unbounded.number()));
@@ -89,7 +93,7 @@ fn completions_go_with_their_queue_pair() {
             let gone = goes.qpn();
             drop(goes);
             if round % 4 == 3 {
-                // The next queue pair is made before the queue is polled.
+                // In some rounds, the next queue pair is made before the completion queue is polled.
                 let mut next = connected(&device, &pd, &cq, spec).unwrap();
                 assert_ne!(next.qpn(), gone, "its completions are still there");
                 write(&mut next, 2000, &page);

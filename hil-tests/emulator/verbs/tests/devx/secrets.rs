@@ -1,5 +1,5 @@
-//! Keys and credentials are nowhere in a process's memory after their owners are dropped: on no stack, and in
-//! no freed mailbox.
+//! Tests that no copy of a key or credential stays in a process's memory after its owner is dropped, neither
+//! on a stack nor in a freed mailbox.
 
 use super::{Bench, Outcome, deks, preloaded, prepared, umem};
 use mlx5_mkey::command::{
@@ -10,8 +10,8 @@ use mlx5_softdev::{Arena, CryptoMode, DekAttributes, Device, DeviceProfile, KeyM
 use mlx5_testing::secrets::{LENGTH, Needle, Scan, fill};
 use std::os::unix::fs::FileExt;
 
-/// Makes a secret and has it used. Returns the needles to search for afterwards. The scan must find the
-/// secret while it exists.
+/// Makes a random secret, hands it to `user`, and wipes it. Returns the needles by which a scan finds copies
+/// of the secret. Checks that the scan finds the secret while it exists.
 #[inline(never)]
 fn used<const N: usize>(scan: &mut Scan, user: impl FnOnce(&Secret<N>)) -> Vec<Needle> {
     let mut secret = Secret::new([0; N]);
@@ -33,7 +33,7 @@ fn a_copy_that_nobody_wipes_is_found() {
     drop(kept);
 }
 
-/// The file is shorter than its mapping, so the last pages cannot be read.
+/// The scan also finds a copy in a mapping that is longer than its file, whose last pages cannot be read.
 #[test]
 fn a_copy_beside_memory_that_cannot_be_read_is_found() {
     let file = tempfile::tempfile().unwrap();
@@ -98,7 +98,7 @@ fn m66_the_software_device_wipes_what_logins_need() {
         credential = device.import_credential(secret.expose()).unwrap()
     }));
     assert!(!scan.find(&needles).is_empty(), "the device has both");
-    // A wrapped key, which a commissioned device unwraps.
+    // A commissioned device unwraps an imported key.
     let numbers = factory::commission(&mut device).unwrap();
     let shown = factory::wrapped(&factory::CREDENTIAL).unwrap();
     let login = device.login(numbers.keks[0], numbers.credential, shown.first_chunk().unwrap()).unwrap();
@@ -134,7 +134,7 @@ fn m66_the_shim_and_the_stand_in_leave_no_key_behind() {
     });
 }
 
-/// A used value stays in force, and so in memory, until the device is told to forget it.
+/// A value of a DEK that was used stays in force, and so in memory, until SYNC_CRYPTO.
 #[test]
 fn m66_a_value_that_another_replaces_is_left_nowhere() {
     preloaded("secrets::m66_a_value_that_another_replaces_is_left_nowhere", || {

@@ -1,4 +1,5 @@
-//! Queues that the program makes itself, in memory of a dma-buf. A memfd stands for the dma-buf.
+//! Tests of queues that the program makes by its own commands, in memory of a dma-buf. A memfd stands for the
+//! dma-buf.
 #![allow(unsafe_code)]
 
 use super::dmabuf::exporter;
@@ -24,14 +25,15 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::time::Instant;
 
-/// The registered part of the dma-buf, and the offsets of rings and records in it.
+/// The start and the length of the registered part of the dma-buf, and the offsets of send ring and records
+/// in this part.
 const FIRST: usize = 4096;
 const SEND_RING: usize = 4096;
 const CQ_RECORD: usize = 8192;
 const QP_RECORD: usize = 8192 + 64;
 const LENGTH: usize = 3 * 4096;
 
-/// Returns the errno with which a registration is refused.
+/// Returns the errno with which a registration is refused, or `None` if the shim refuses it without a call.
 fn errno<T>(outcome: Result<T, DevxError>) -> Option<c_int> {
     match outcome.map(drop) {
         Err(DevxError::Call { cause, .. }) => cause.raw_os_error(),
@@ -39,7 +41,7 @@ fn errno<T>(outcome: Result<T, DevxError>) -> Option<c_int> {
     }
 }
 
-/// Maps the dma-buf for the rest of the process. Returns the address of the registered part.
+/// Maps the dma-buf for the rest of the process's life. Returns the address of the registered part.
 pub(super) fn mapped(file: &File) -> *mut u8 {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the kernel finds a place that nobody else uses.
@@ -50,7 +52,7 @@ pub(super) fn mapped(file: &File) -> *mut u8 {
     unsafe { base.cast::<u8>().add(FIRST) }
 }
 
-/// Sends a command that affects no executed request.
+/// Sends a command that changes an object, before any request is posted.
 fn change<K>(object: &DevxObject<K>, command: &impl Command) {
     // SAFETY: nothing is posted yet.
     unsafe { object.modify(command) }.map(drop).unwrap();
@@ -84,7 +86,7 @@ fn connect<K>(object: &DevxObject<K>, qp: Qpn) {
     change(object, &to_send);
 }
 
-/// Sends the program's own CREATE_QP, with a time stamp format that the device may lack.
+/// Sends a CREATE_QP of the test itself, with a time stamp format that the device may lack.
 pub(super) fn created_with(device: &Device, timestamps: TimestampFormat) -> Result<(), DevxError> {
     let pd = device.alloc_pd()?;
     let (cq, _completions) = device.create_cq(64)?;
@@ -256,7 +258,7 @@ fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
                     assert_eq!(errno(umem), Some(libc::EINVAL), "{bitmap:#x}");
                     continue;
                 }
-                // The queue is in the middle of the memory, where the page size matters
+                // The queue begins in the middle of the memory, because there the page size matters
                 // (mlx5dv_devx_umem_reg(3)).
                 let umem = umem.unwrap();
                 let command = CreateCq {
@@ -280,7 +282,7 @@ fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
     });
 }
 
-/// A command with a request of a chosen length, which no device knows.
+/// A command that no device knows, with a request of this many bytes.
 struct Long(usize);
 
 impl Command for Long {
@@ -318,7 +320,7 @@ fn what_the_kernel_s_interface_cannot_carry_is_refused() {
         let list = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries[1..])).unwrap();
         assert_eq!(list.length(), 4076 * 16);
 
-        // Any request up to this length is passed on, and refused by the device or the kernel.
+        // The shim passes on any request of up to 65535 bytes. The device or the kernel refuses this one.
         for (bytes, is_too_long) in [(65535, false), (65536, true)] {
             let error = device.execute(&Long(bytes)).unwrap_err();
             match error {

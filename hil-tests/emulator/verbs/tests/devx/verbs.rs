@@ -1,4 +1,5 @@
-//! Helpers beside the shim: contexts that a program opens, memory, and the stand-in's functions for tests.
+//! Helpers of the tests that do not use the shim: contexts that a program opens itself, and the stand-in's
+//! functions for tests.
 #![allow(unsafe_code)]
 
 use libloading::Library;
@@ -51,7 +52,7 @@ pub(crate) fn libibverbs() -> PathBuf {
 /// A context that this program has opened, as any verbs program does.
 pub(crate) struct Opened {
     pub(crate) verbs: Library,
-    /// Loaded as long as the context is open, since the context's functions are in it.
+    /// The library with the context's functions. It stays loaded as long as the context is open.
     pub(crate) mlx5: Library,
     pub(crate) raw: NonNull<c_void>,
 }
@@ -81,7 +82,7 @@ impl Opened {
 
     /// Lends the context to the shim. The caller closes it after all objects that the shim has made in it.
     pub(crate) fn adopt(&self) -> Result<Device, DevxError> {
-        // SAFETY: opened by `new` with DEVX; tests close it last.
+        // SAFETY: `try_new` has opened the context with DEVX, and tests close it after all other objects.
         unsafe { Device::adopt(self.raw) }
     }
 
@@ -126,7 +127,7 @@ pub(crate) fn reuse_numbers() {
     call!(&stand_in(), "mlx5_uverbs_reuse_numbers": fn());
 }
 
-/// Makes a completion queue overrun with its next entry, as if no entry had been taken for long.
+/// Makes a completion queue overrun with its next entry, as if the program had taken no entry for long.
 pub(crate) fn overrun(cq: Cqn) {
     call!(&stand_in(), "mlx5_uverbs_overrun": fn(cq.get() => u32));
 }
@@ -156,7 +157,7 @@ pub(crate) fn trace() -> String {
     String::from_utf8(buffer).unwrap()
 }
 
-/// Stops the device's own threads, so that only [`work`] drives it.
+/// Keeps all threads from the device's work, so that only [`work`] does it.
 pub(crate) fn by_hand() {
     call!(&stand_in(), "mlx5_uverbs_by_hand": fn(1 => c_int));
 }
@@ -166,14 +167,14 @@ pub(crate) fn work() {
     call!(&stand_in(), "mlx5_uverbs_work": fn() -> c_int);
 }
 
-/// Returns the number of allocated bytes, of this program and of the libraries below the shim.
+/// Returns the number of bytes that this program and the libraries below the shim have allocated.
 pub(crate) fn heap() -> usize {
     // SAFETY: the call takes no argument.
     let info = unsafe { libc::mallinfo2() };
     info.uordblks + info.hblkhd
 }
 
-/// The numbers of objects on the device.
+/// The numbers of contexts, objects and channels on the device, and of refused destructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) contexts: u64,
@@ -195,8 +196,7 @@ impl Counts {
     }
 }
 
-/// Modifies a queue pair by any command. Tests post no request that the device would execute again after a
-/// reset.
+/// Modifies a queue pair by any command of the caller.
 pub(crate) fn modify<C: Command<Reply = ()>>(control: &QpControl, command: &C) -> Result<(), DevxError> {
     // SAFETY: the tests post no request that a reset would repeat.
     unsafe { control.execute_modify(command) }

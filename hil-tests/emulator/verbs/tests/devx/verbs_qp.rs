@@ -1,4 +1,5 @@
-//! A queue pair of libibverbs, made, connected and used as by any verbs program.
+//! A queue pair of libibverbs that the tests make, connect and use as any verbs program does, and tests of
+//! it.
 #![allow(unsafe_code)]
 
 use super::TIMEOUT;
@@ -45,7 +46,7 @@ pub(crate) struct Sizes {
     pub(crate) entries: c_int,
     pub(crate) sends: u32,
     pub(crate) receives: u32,
-    /// Bytes of an RDMA WRITE that are inline in the request.
+    /// The bytes of an RDMA WRITE, which are inline in the request. 0 means 64 bytes from memory.
     pub(crate) inline: u32,
 }
 
@@ -180,21 +181,22 @@ impl VerbsQp {
         Remote { address: self.sge().address + 2048, rkey: Key::from_raw(rkey) }
     }
 
-    /// Sets the first words of the page, which are sent, to a number.
+    /// Sets the first words of the page to a number. Requests send these words.
     pub(crate) fn fill(&mut self, number: u64) {
         for word in self.page.iter_mut().take(8) {
-            // SAFETY: a word of the page, which the device may read and write as well.
+            // SAFETY: `word` is a word of the page, which the device may read and write as well.
             unsafe { ptr::from_mut(word).write_volatile(number) };
         }
     }
 
-    /// Returns the first word that was written.
+    /// Returns the first word of the target of requests.
     pub(crate) fn written(&self) -> u64 {
         // SAFETY: as in `fill`.
         unsafe { self.page.as_ptr().add(256).read_volatile() }
     }
 
-    /// Posts a signalled request, with inline data if there is any.
+    /// Posts a signalled request over the start of the page, with `inline` bytes of inline data unless this
+    /// number is 0.
     fn post(&self, opcode: u32, inline: u32) {
         let (sge, remote) = (self.sge(), self.remote());
         let (length, flags) = if inline > 0 { (inline, SIGNALED | INLINE) } else { (sge.length, SIGNALED) };
@@ -227,17 +229,17 @@ impl VerbsQp {
         unsafe { self.opened.raw.cast::<IbvContext>().as_ref() }
     }
 
-    /// Posts an RDMA WRITE.
+    /// Posts an RDMA WRITE of the start of the page to [`Self::remote`].
     pub(crate) fn post_write(&self) {
         self.post(RDMA_WRITE, self.inline);
     }
 
-    /// Posts a message.
+    /// Posts a SEND of the start of the page.
     pub(crate) fn post_message(&self) {
         self.post(SEND, 0);
     }
 
-    /// Posts a buffer for a message.
+    /// Posts a receive request whose buffer is [`Self::remote`].
     pub(crate) fn post_receive(&self) {
         let sge = self.sge();
         let sge = IbvSge { address: self.remote().address, length: sge.length, lkey: sge.lkey.get() };
@@ -247,7 +249,7 @@ impl VerbsQp {
         assert_eq!(unsafe { (self.context().post_recv)(self.qp.as_ptr(), &request, &mut bad) }, 0);
     }
 
-    /// Waits for completions without an error.
+    /// Waits for `count` completions, which must be without an error.
     pub(crate) fn poll(&self, count: usize) {
         for _ in 0..count {
             let mut completion = WorkCompletion::default();
@@ -319,13 +321,14 @@ impl VerbsQp {
 
     /// Hands the protection domain over to the shim.
     pub(crate) fn adopt_pd(&self, device: &Device) -> Result<ProtectionDomain, DevxError> {
-        // SAFETY: a protection domain of libibverbs, which tests free last.
+        // SAFETY: the pointer is a protection domain of libibverbs, which tests free last.
         unsafe { device.adopt_pd(self.pd) }
     }
 
     /// Hands the completion queue over to the shim.
     pub(crate) fn adopt_cq(&self, device: &Device) -> Result<(Cq, CqReader), DevxError> {
-        // SAFETY: a completion queue of libibverbs, which tests destroy after the shim's object.
+        // SAFETY: the pointer is a completion queue of libibverbs, which tests destroy after the shim's
+        // object.
         unsafe { device.adopt_cq(self.cq) }
     }
 
@@ -337,8 +340,8 @@ impl VerbsQp {
         [send_cq, receive_cq]: [&Cq; 2],
         spec: AdoptSpec,
     ) -> Result<QueuePair<S, R>, DevxError> {
-        // SAFETY: a queue pair of libibverbs, which tests destroy after the shim's object. One thread uses
-        // all queues.
+        // SAFETY: the pointer is a queue pair of libibverbs, which tests destroy after the shim's object. One
+        // thread uses all queues.
         unsafe { device.adopt_qp(self.qp.cast(), pd, send_cq, receive_cq, spec) }
     }
 
@@ -358,13 +361,13 @@ impl VerbsQp {
     }
 }
 
-/// A forbidden request of the peer raises an event of libibverbs, and the device reports the cause of the
-/// failed completion.
+/// A request that the queue pair forbids its peer raises an event of libibverbs, and the device keeps the
+/// cause of the failed completion.
 #[test]
 fn a_peer_that_asks_for_what_is_forbidden_makes_an_event() {
     const REQ_ERR: c_int = 2;
     preloaded("verbs_qp::a_peer_that_asks_for_what_is_forbidden_makes_an_event", || {
-        // The only right is `IBV_ACCESS_LOCAL_WRITE`.
+        // 1 is `IBV_ACCESS_LOCAL_WRITE`, so the peer has no rights.
         let queue = VerbsQp::connected_for(Sizes::SMALL, 1);
         queue.post_write();
         assert_eq!(queue.take_async_event(), REQ_ERR);
@@ -382,7 +385,7 @@ fn a_peer_that_asks_for_what_is_forbidden_makes_an_event() {
 /// ConnectX gives.
 #[test]
 fn atomics_over_relaxed_order_have_their_number() {
-    /// `IBV_ACCESS_REMOTE_ATOMIC`, `IBV_ACCESS_RELAXED_ORDERING`.
+    /// The flags `IBV_ACCESS_REMOTE_ATOMIC` and `IBV_ACCESS_RELAXED_ORDERING`.
     const RELAXED_ATOMIC: c_int = 8 | 1 << 20;
     preloaded("verbs_qp::atomics_over_relaxed_order_have_their_number", || {
         let queue = VerbsQp::new(Sizes::SMALL);

@@ -1,4 +1,4 @@
-//! The file of connection management: commands as librdmacm writes them.
+//! Tests of the file of connection management. They write commands as librdmacm does.
 
 use crate::verbs::{Pages, close, write_command};
 use mlx5_testing::preload::preloaded;
@@ -26,14 +26,15 @@ fn open() -> RawFd {
     file.into_raw_fd()
 }
 
-/// Writes a command whose structure is made of `parts`.
+/// Writes a command to a file. `room` is the room for the answer, and `parts` make up the command's
+/// structure.
 fn command(file: RawFd, number: u32, room: u16, parts: &[&[u8]]) -> Result<(), i32> {
     let body = parts.concat();
     let head = [&number.to_ne_bytes()[..], &(body.len() as u16).to_ne_bytes(), &room.to_ne_bytes()].concat();
     write_command(file, &[head, body].concat())
 }
 
-/// The answers of commands.
+/// An open file of connection management, and memory for the answers to its commands.
 struct Client {
     file: RawFd,
     room: Pages,
@@ -55,7 +56,7 @@ impl Client {
         command(self.file, number, 0, &[&id.to_ne_bytes(), &other.to_ne_bytes()])
     }
 
-    /// Returns the taken events of a destroyed identifier.
+    /// Destroys an identifier. Returns the number of its events that were taken.
     fn destroy(&self, id: u32) -> Result<u32, i32> {
         let place = self.room.0.to_ne_bytes();
         command(self.file, DESTROY, 4, &[&place, &u64::from(id).to_ne_bytes()])?;
@@ -71,7 +72,7 @@ impl Client {
         command(self.file, RESOLVE_IP, 0, &parts)
     }
 
-    /// Returns name, identifier, kind and status of the next event, and its parameters.
+    /// Waits for the next event. Returns its name, identifier, kind, status and parameters.
     fn event(&self) -> (u64, u32, u32, i32, Vec<u8>) {
         command(self.file, GET_EVENT, 336, &[&self.room.0.to_ne_bytes()]).unwrap();
         let bytes = self.room.read(0, 336);
@@ -80,7 +81,7 @@ impl Client {
         (name, word(8), word(12), word(16).cast_signed(), bytes[20..].to_vec())
     }
 
-    /// Connects a new identifier to a port of 127.0.0.1.
+    /// Makes an identifier, and requests a connection to a port of 127.0.0.1.
     fn connect(&self, name: u64, port: u16, data: &[u8]) -> u32 {
         let id = self.create(name);
         self.resolve(id, [127, 0, 0, 1], port, 100).unwrap();
@@ -104,7 +105,7 @@ fn ip(address: [u8; 4], port: u16) -> Vec<u8> {
     bytes
 }
 
-/// `struct rdma_ucm_conn_param`: responder resources 3, initiator depth 2.
+/// Returns `struct rdma_ucm_conn_param` with responder resources 3 and initiator depth 2.
 fn parameters(qpn: u32, data: &[u8]) -> Vec<u8> {
     let mut bytes = [&qpn.to_ne_bytes()[..], &[0; 4], data].concat();
     bytes.resize(8 + 256, 0);
@@ -171,11 +172,11 @@ fn a_request_may_be_refused() {
         command(server.file, REJECT, 0, &[&refusal]).unwrap();
         let (name, _, kind, status, shown) = client.event();
         assert_eq!((name, kind, status, &shown[8..10], shown[264]), (2, 8, 28, &b"no"[..], 148));
-        // A listener that goes takes along the requests that its program has not taken.
+        // The end of a listener rejects the requests that its program has not taken.
         client.connect(3, 4712, b"");
         server.destroy(listener).unwrap();
         assert_eq!(client.event().2, 8);
-        // An address that nobody has.
+        // No machine has this address.
         let id = client.create(4);
         client.resolve(id, [192, 0, 2, 77], 1, 10).unwrap();
         let (_, _, kind, status, _) = client.event();

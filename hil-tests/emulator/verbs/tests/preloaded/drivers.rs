@@ -1,4 +1,4 @@
-//! Properties of queues that drivers for hardware rely on (DEVICE.md, "Queues").
+//! Tests of properties of queues on which drivers for hardware rely (DEVICE.md, "Queues").
 
 use crate::verbs::{Context, End, IGNORE_OVERRUN};
 use crate::{DONE, REQUEST_FAILED};
@@ -16,10 +16,11 @@ fn encoded<C: Command>(command: &C) -> Vec<u8> {
     command.encode(&mut mailbox).unwrap().to_vec()
 }
 
-/// Offset of the path's port number in a change of state.
+/// Offset of the path's port number in a command that changes the state.
 const PORT: usize = 0x18 + 0x18 + 0x25;
 
-/// Returns the commands that connect a queue pair to itself. Loopback is forced, without address and port.
+/// Returns the commands that connect a queue pair to itself. The path forces loopback, without address and
+/// port.
 fn loopback(qpn: u32, access: QpAccess) -> [Vec<u8>; 3] {
     let qp = Qpn::new(qpn).unwrap();
     let (first_psn, log_max_rd_atomic) = (Psn::default(), LogMaxRdAtomic::new(4).unwrap());
@@ -68,7 +69,8 @@ fn commands_connect_a_verbs_queue_pair_to_itself() {
     });
 }
 
-/// UCX gives peers their rights with the change to RTR, if the mask names them.
+/// A command that changes the state to RTR also sets those rights of the peer that its mask names. UCX sets
+/// the rights in this way.
 #[test]
 fn rights_may_come_late() {
     preloaded("drivers::rights_may_come_late", || {
@@ -79,7 +81,7 @@ fn rights_may_come_late() {
             for (at, _) in full.iter().zip(&initialise).enumerate().filter(|(_, (a, b))| a != b) {
                 ready[at] |= full[at];
             }
-            // The lowest byte of the mask.
+            // This is the lowest byte of the mask.
             ready[0x13] |= mask;
             for input in [&initialise, &ready, &send] {
                 assert_eq!(end.context.command(end.qp, input), Ok(()));
@@ -129,7 +131,8 @@ fn a_queue_that_ignores_overruns_is_read_without_a_word() {
     });
 }
 
-/// DPDK looks for the device on the PCI bus, with a driver, and with the same name as in libibverbs.
+/// DPDK looks for the device on the PCI bus. The PCI function must have a driver, and the same name as in
+/// libibverbs.
 #[test]
 fn the_device_is_on_the_pci_bus() {
     preloaded("drivers::the_device_is_on_the_pci_bus", || {
@@ -162,7 +165,8 @@ fn the_function_s_own_port_has_roce() {
         assert_eq!((output[0], output[16 + 3] & 1), (0, 1), "status, roce_en");
         let guid = [0x02, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 0x01];
         assert_eq!((&output[16 + 0x28..16 + 0x30], &output[16 + 0x38..16 + 0x40]), (&guid[..], &guid[..]));
-        // The vport of another function, and a command that the kernel never passes on.
+        // The device refuses the vport of another function. The kernel refuses a command that it never passes
+        // on.
         input[8] = 0x80;
         assert_eq!(context.other(&input, &mut output), Err(libc::EREMOTEIO));
         input[..2].copy_from_slice(&[0x07, 0x55]);

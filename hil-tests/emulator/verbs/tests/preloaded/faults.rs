@@ -1,4 +1,4 @@
-//! Deliberate faults, as a program sees them.
+//! Tests of deliberate faults, as a program sees them.
 
 use crate::verbs::{Attribute, Context, End, Pages, call, command, open};
 use crate::{DONE, event_channel};

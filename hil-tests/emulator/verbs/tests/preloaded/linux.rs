@@ -1,12 +1,13 @@
-//! Calls that the stand-in refuses because Linux does, each with Linux's error number: the rows of "What
-//! Linux checks" in hil-tests/DEVICE.md.
+//! Tests of calls that the stand-in refuses because Linux does, each with Linux's error number. They are the
+//! rows of "What Linux checks" in hil-tests/DEVICE.md.
 
 use crate::event_channel;
 use crate::shared::create;
 use crate::verbs::{self, Attribute, Context, End, Pages, call};
 use mlx5_testing::preload::{preloaded, prepared};
 
-/// Returns a command of the device: length, opcode, and bytes at offsets.
+/// Returns a command of the device with this length and opcode. `bytes` are its other bytes, each with its
+/// offset.
 fn command(length: usize, opcode: u16, bytes: &[(usize, u8)]) -> Vec<u8> {
     let mut command = vec![0; length];
     command[..2].copy_from_slice(&opcode.to_be_bytes());
@@ -16,7 +17,7 @@ fn command(length: usize, opcode: u16, bytes: &[(usize, u8)]) -> Vec<u8> {
     command
 }
 
-/// Returns CREATE_PSV for `count` PSVs, in a new domain.
+/// Returns the command CREATE_PSV for `count` PSVs, in a new protection domain.
 fn psvs(context: &Context, count: u8) -> Vec<u8> {
     let (mut response, mut driver) = ([0; 4], [0; 4]);
     verbs::command(context.0, 3, &[0; 8], &mut response, &mut driver).unwrap();

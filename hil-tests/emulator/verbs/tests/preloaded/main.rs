@@ -1,4 +1,4 @@
-//! Tests with the preloaded library: the test program starts itself again with the library.
+//! Tests of the preloaded library. The test program starts itself again with the library.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod connections;
@@ -99,7 +99,8 @@ fn arguments_are_checked_as_the_kernel_does() {
     });
 }
 
-/// `mlx5_ib_query_device` reports a mask of 63 bits, and the frequency from the capabilities.
+/// The device reports a clock mask of 63 bits, as the kernel does (`mlx5_ib_query_device`), and the frequency
+/// from the capabilities.
 #[test]
 fn the_device_tells_of_its_clock() {
     preloaded("the_device_tells_of_its_clock", || {
@@ -157,7 +158,7 @@ fn whoever_gives_a_lock_back_is_the_device_and_notices_nothing() {
             on_this_thread += u32::from(end.has_completion());
             assert_eq!(end.poll().0, DONE);
         }
-        // Sometimes the worker does the work first.
+        // In some rounds, the worker does the device's work before this thread.
         assert!(on_this_thread > 50, "{on_this_thread} of 100 were done at once");
         // A failed request leaves `errno` alone too.
         end.data.unmap(4096);
@@ -175,7 +176,7 @@ fn memory_that_goes_away_fails_requests_and_nothing_else() {
         end.data.unmap(4096);
         end.write(8, end.data.0 + 64, end.key);
         assert_eq!(end.poll().0, REQUEST_FAILED);
-        // A lost ring fails only its queue pair. The device goes on for others.
+        // A lost ring fails only its queue pair. The device continues to work for others.
         end.ring.unmap(8192);
         std::thread::sleep(Duration::from_millis(20));
         let mut other = End::new();
@@ -194,7 +195,7 @@ fn what_a_context_holds_goes_with_it() {
             end.connect(end.qpn);
             close(end.context.0);
         }
-        // Numbers of queue pairs are reused when all are used up. There are fewer than 300 times 300.
+        // Numbers of queue pairs are reused when all are used up. This loop uses only a few of them.
         let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
         assert!(after <= before + 8, "{before} descriptors before, {after} after");
         let end = End::new();
@@ -335,7 +336,7 @@ fn a_program_that_closes_everything_leaves_the_device_whole() {
         let mut end = End::new();
         end.connect(end.qpn);
         let descriptor = end.context.0;
-        // Daemons close all descriptors like this. The test keeps only the one that it needs.
+        // Daemons close all descriptors in this way. The test leaves only the descriptor open that it needs.
         for other in (3..1024).filter(|other| *other != descriptor) {
             let _ = verbs::try_close(other);
         }
@@ -423,7 +424,7 @@ fn pair(name: &str, body: impl FnOnce(&str)) {
     assert!(outcomes.iter().all(std::process::ExitStatus::success), "{outcomes:?}");
 }
 
-/// Sends the data of this end to the other program. Returns the other end's queue pair, key and address.
+/// Sends queue pair number, key and address of this end to the other program. Returns those of the other end.
 fn introduce(end: &End) -> (u32, u32, u64) {
     say(&format!("{} {} {}", end.qpn, end.key, end.data.0));
     let heard = hear();
@@ -448,7 +449,7 @@ fn two_programs_write_to_each_other() {
         assert_eq!(hear(), "written");
         let other: &[u8] = if role == "first" { b"secon" } else { b"first" };
         assert_eq!(end.data.read(1024 + 49 * 16, 5), other);
-        // The first program uses an invalid key.
+        // The first program also writes with an invalid key.
         if role == "first" {
             end.write(5, address, rkey + 0x100);
             assert_eq!(end.poll(), (REQUEST_FAILED, 0x13));
@@ -470,7 +471,7 @@ fn a_program_that_ends_is_unreachable() {
             end.write(5, address, rkey);
             assert_eq!(end.poll().0, DONE);
             say("go");
-            // The end of standard input means that the other program has ended.
+            // Standard input ends when the other program has ended.
             while !hear().is_empty() {}
             let start = Instant::now();
             end.write(5, address, rkey);

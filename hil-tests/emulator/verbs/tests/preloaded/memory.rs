@@ -10,7 +10,7 @@ const ACCESS: u32 = 1 << 2;
 const LOCAL_WRITE: u32 = 1;
 const REMOTE_WRITE: u32 = 1 << 1;
 
-/// Makes the call REREG_MR. Returns both keys.
+/// Makes the call REREG_MR. Returns the local and the remote key.
 fn reregister(
     context: &Context,
     (mr, flags): (u32, u32),
@@ -63,13 +63,13 @@ fn a_region_is_changed_as_the_kernel_does() {
     });
 }
 
-/// Read-only memory stays read-only, whatever rights are requested.
+/// A region over read-only memory gets no right to write, whatever rights a call requests.
 #[test]
 fn rights_that_memory_does_not_have_are_refused() {
     preloaded("memory::rights_that_memory_does_not_have_are_refused", || {
         let context = Context::new();
         let pd = context.pd();
-        // A program cannot write its constants.
+        // The memory is a constant, which a program cannot write.
         static TEXT: [u8; 64] = [7; 64];
         let text = (TEXT.as_ptr().expose_provenance() as u64, TEXT.len() as u64);
         let (mr, key) = context.register(pd, text.0, text.1, 0).unwrap();
@@ -145,7 +145,8 @@ fn a_queue_pair_is_made_ready_for_copies_in_init() {
     });
 }
 
-/// A program that does not read its answers gets no more of them. It gets more once it has read them.
+/// The kernel refuses further queries of a program that does not read its answers, until the program has read
+/// them.
 #[test]
 fn answers_wait_until_they_are_read() {
     preloaded("memory::answers_wait_until_they_are_read", || {
@@ -182,7 +183,8 @@ fn answers_wait_until_they_are_read() {
     });
 }
 
-/// An unknown kind of capabilities is refused. The capabilities of a known but missing feature are zeros.
+/// A query for an unknown kind of capabilities is refused. The capabilities of a known but missing feature
+/// are zeros.
 #[test]
 fn capabilities_of_what_is_not_there_are_zeros() {
     preloaded("memory::capabilities_of_what_is_not_there_are_zeros", || {

@@ -1,4 +1,4 @@
-//! Mkeys that a command of the device makes with their entries, as UCX makes them.
+//! Tests of mkeys that a command of the device makes together with their entries, as UCX makes them.
 
 use crate::DONE;
 use crate::shared::create;
@@ -6,19 +6,20 @@ use crate::verbs::{Context, End};
 use mlx5_testing::preload::preloaded;
 
 const TAG: u8 = 0x55;
-/// Access mode KSM, with all rights.
+/// The byte of an mkey's context for access mode KSM and all rights.
 const ALL_RIGHTS: u8 = 0x7f;
 const LOG_ENTRY: u8 = 31;
 const CONTEXT: usize = 0x10;
 
-/// CREATE_MKEY over two entries of 2 GiB each. The first entry contains `memory`. The space begins `shift`
-/// bytes after the start of the first entry.
+/// Returns the start of the first entry, and the command CREATE_MKEY for an mkey with two entries of 2 GiB
+/// each. The first entry contains `memory`. The mkey's space begins `shift` bytes after the start of the
+/// first entry.
 fn command(memory: u64, key: u32, shift: u64) -> (u64, Vec<u8>) {
     let (mut input, base) = (vec![0; 0x110 + 32], memory & !((1 << LOG_ENTRY) - 1));
     let mut put = |at: usize, bytes: &[u8]| input[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, &[0x02, 0x00]);
     put(CONTEXT + 2, &[ALL_RIGHTS, 0, 0xff, 0xff, 0xff, TAG]);
-    // The number of the first protection domain.
+    // 1 is the number of the first protection domain.
     put(CONTEXT + 0xf, &[1]);
     put(CONTEXT + 0x10, &(base + shift).to_be_bytes());
     put(CONTEXT + 0x18, &(1_u64 << 32).to_be_bytes());

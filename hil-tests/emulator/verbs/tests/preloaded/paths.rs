@@ -1,4 +1,4 @@
-//! The files by which programs find the device, and the messages when there is no device.
+//! Tests of the files by which programs find the device, and of the messages without a device.
 #![allow(unsafe_code)]
 
 use crate::verbs::{Attribute, Context, Pages, call, command, in_child};
@@ -14,7 +14,8 @@ const DEVICE: &CStr = c"/dev/infiniband/uverbs0";
 const PORT: &CStr = c"/sys/class/infiniband/mlx5_0/ports/1/state";
 const NOWHERE: &CStr = c"/sys/class/infiniband/mlx5_1";
 
-/// Calls functions that return 0 if a file exists. Those of older C libraries are only found by name.
+/// Calls all functions that return 0 if a file exists. Returns the name and the result of each. A function of
+/// older C libraries can only be found by its name.
 fn looks(path: &CStr) -> Vec<(&'static str, c_int)> {
     // SAFETY: the C library declares the function with this signature.
     unsafe extern "C" {
@@ -92,7 +93,7 @@ fn scanned(path: &CStr) -> c_int {
     unsafe { scandir(path.as_ptr(), &raw mut list, std::ptr::null(), std::ptr::null()) }
 }
 
-/// Reads a file as a stream.
+/// Returns the content of a file, read as a stream.
 fn read(path: &CStr) -> String {
     let mut line = [0_u8; 64];
     // SAFETY: both arguments are strings. The stream is closed once, and the line's buffer has the given
@@ -107,7 +108,7 @@ fn read(path: &CStr) -> String {
     String::from_utf8(line[..length].to_vec()).unwrap()
 }
 
-/// UCX resolves the device's link and goes two directories up.
+/// The resolved link of the device is two directories below the PCI function, where UCX looks for it.
 #[test]
 fn the_link_of_the_device_leads_into_its_pci_function() {
     preloaded("paths::the_link_of_the_device_leads_into_its_pci_function", || {
@@ -121,7 +122,7 @@ fn the_link_of_the_device_leads_into_its_pci_function() {
     });
 }
 
-/// Returns the file that receives a program's standard error, so that the program can read it.
+/// Returns the path of the file that receives this program's standard error.
 fn said() -> PathBuf {
     Path::new(&std::env::var_os(DIRECTORY).unwrap()).join("said")
 }
@@ -168,8 +169,8 @@ fn what_is_not_there_is_named_once() {
     });
 }
 
-/// A daemon goes on in a child of the process that opened the device, and that process exits. The child is
-/// told why its device does not work, and can open one of its own.
+/// Tests a daemon: a process opens the device and exits, and its child continues. The child gets a message
+/// why the device does not work, and can open a device of its own.
 #[test]
 fn a_child_whose_parent_has_exited_is_told() {
     let prepare = |command: &mut Command, directory: &Path| {
@@ -224,7 +225,8 @@ fn queue_pair(context: &Context, kind: u64, driver_flags: u32) -> Result<u32, i3
     call(context.0, 4, 0, &mut attributes)
 }
 
-/// Runs another program that lists the devices, whose files belong into `directory`.
+/// Runs a program that lists the devices, with the library preloaded. The library writes its files below
+/// `directory`.
 fn listing(directory: &Path) -> Output {
     let library = built().join("libmlx5_uverbs.so");
     let mut command = Command::new("ls");

@@ -1,4 +1,4 @@
-//! The port: its table of GIDs by calls and by files, and the events of its changes.
+//! Tests of the port: its GID table in calls and in files, and the events of its changes.
 
 use crate::verbs::{Attribute, Context, call, in_a_namespace, message};
 use mlx5_testing::preload::{preloaded, prepared};
@@ -8,7 +8,7 @@ use std::process::Command;
 
 const PORT: &str = "/sys/class/infiniband/mlx5_0/ports/1";
 
-/// The interface's index, the protocol (1 or 2) and the GID of an entry.
+/// Returns the interface's index, the version of RoCE (1 or 2) and the GID of an entry of the GID table.
 fn entry(context: &Context, index: u32) -> Result<(u32, u32, Ipv6Addr), i32> {
     let mut entry = [0; 32];
     let mut attributes = [
@@ -78,7 +78,7 @@ fn an_interface_that_is_not_there_is_no_port() {
     });
 }
 
-/// A shell changes its directory, and globs there.
+/// A program may change to a directory of the device and use relative paths, as a shell does for patterns.
 #[test]
 fn a_program_may_be_in_a_directory_of_the_device() {
     preloaded("port::a_program_may_be_in_a_directory_of_the_device", || {
@@ -116,7 +116,7 @@ fn changes_of_addresses_and_links_are_events() {
         assert_eq!(kind(), 18, "IBV_EVENT_GID_CHANGE");
         assert!(has("::ffff:192.0.2.9"));
         assert!(ip("link set lo down"));
-        // The addresses of IPv6 go with the link, in one change or in two.
+        // The IPv6 addresses vanish with the link, in the same change or in another.
         while kind() != 10 {}
         assert!(ip("link set lo up"));
         while kind() != 9 {}

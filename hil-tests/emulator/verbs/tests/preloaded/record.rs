@@ -1,4 +1,4 @@
-//! The stand-in's record of its work.
+//! A test of the log as lines of JSON.
 
 use crate::DONE;
 use crate::verbs::End;

@@ -1,4 +1,4 @@
-//! Shared receive queues that verbs or commands make.
+//! Tests of shared receive queues that verbs or commands of the device make.
 
 use crate::event_channel;
 use crate::verbs::{Attribute, Context, Pages, call, command, message};
@@ -65,7 +65,7 @@ fn a_limit_of_a_verbs_queue_is_an_event() {
     });
 }
 
-/// Sends a command that makes an object. Returns its handle and number.
+/// Sends a command of the device that makes an object. Returns the object's handle and number.
 pub(crate) fn create(context: &Context, input: &[u8]) -> Result<(u32, u32), i32> {
     let mut output = [0; 16];
     let mut attributes =
@@ -74,8 +74,8 @@ pub(crate) fn create(context: &Context, input: &[u8]) -> Result<(u32, u32), i32>
     Ok((handle, u32::from_be_bytes(output[8..12].try_into().unwrap())))
 }
 
-/// Returns CREATE_RMP for 8 slots of 64 bytes at the beginning of a umem, with the doorbell record at 1024.
-/// The kernel sets the bits for umems.
+/// Returns the command CREATE_RMP for 8 slots of 64 bytes at the beginning of a umem, with the doorbell
+/// record at offset 1024. The command lacks the bits for umems, which the kernel sets.
 fn pool(umem: u32, pd: u32) -> Vec<u8> {
     let mut input = vec![0; 0x110];
     input[..2].copy_from_slice(&[0x09, 0x0c]);
@@ -106,7 +106,7 @@ fn a_pool_of_commands_is_of_use_to_queue_pairs() {
             ],
         );
         let (umem_handle, umem) = (umem_handle.unwrap(), u32::from_ne_bytes(number));
-        // The domain is the first, with number 1.
+        // The protection domain is the first, with number 1.
         let good = pool(umem, 1);
         for (place, value) in [(0x50, 0x20), (0x50, 0x08), (0x73, 17), (0x71, 11), (0x7f, 0x77)] {
             let mut bad = good.clone();
@@ -146,7 +146,8 @@ fn a_pool_of_commands_is_of_use_to_queue_pairs() {
     });
 }
 
-/// Makes a completion queue and a queue pair that takes its receives from a pool.
+/// Makes a completion queue, and a queue pair that takes its receives from the shared receive queue `srqn`.
+/// Returns the number of the completion queue, and the number of the queue pair or the errno.
 fn queue_pair(context: &Context, umem: u32, srqn: u32) -> (u32, Result<u32, i32>) {
     let (mut page, mut rest) = ([0; 4], ([0; 8], [0; 4]));
     let mut attributes = [

@@ -1,5 +1,5 @@
-//! A minimal user of the kernel's interface: builds calls, posts requests, polls completions. It needs no
-//! other library.
+//! A minimal user of the kernel's interface for the tests: builds calls, posts requests, polls completions.
+//! It needs no libibverbs.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int};
@@ -22,17 +22,17 @@ pub(crate) type Errno = i32;
 
 /// An attribute of a call.
 pub(crate) enum Attribute<'a> {
-    /// Bytes for the device.
+    /// Input bytes.
     In(u16, &'a [u8]),
-    /// A number, inline.
+    /// An input number, which stands in the attribute itself.
     Number(u16, u64),
     /// Room for an answer.
     Out(u16, &'a mut [u8]),
     /// Room for an answer at an unmapped address.
     Nowhere(u16),
-    /// A handle.
+    /// The handle of an object.
     Handle(u16, u32),
-    /// The place for a new handle.
+    /// The place for the handle of a new object.
     New(u16),
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Attribute<'a> {
 pub(crate) struct Pages(pub(crate) u64);
 
 impl Pages {
-    /// Maps memory.
+    /// Maps `length` bytes of memory.
     pub(crate) fn new(length: usize) -> Self {
         let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping touches nothing that exists.
@@ -60,14 +60,14 @@ impl Pages {
         assert_eq!(now, place);
     }
 
-    /// Stores bytes.
+    /// Stores bytes from `offset` on.
     pub(crate) fn write(self, offset: u64, bytes: &[u8]) {
         for (index, byte) in (offset..).zip(bytes) {
             self.byte(index).store(*byte, Ordering::Relaxed);
         }
     }
 
-    /// Reads bytes.
+    /// Returns the bytes from `offset` on.
     pub(crate) fn read(self, offset: u64, length: u64) -> Vec<u8> {
         (offset..offset + length).map(|index| self.byte(index).load(Ordering::Relaxed)).collect()
     }
@@ -187,14 +187,14 @@ pub(crate) fn message(descriptor: RawFd) -> Vec<u8> {
     buffer[..usize::try_from(length).expect("a message")].to_vec()
 }
 
-/// Makes a call with any address in place of a request.
+/// Makes a call whose bytes are at `address`, which may be any address.
 pub(crate) fn call_at(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     // SAFETY: the device checks the address before it uses it.
     let result = unsafe { libc::ioctl(descriptor, VERBS_IOCTL, address) };
     if result < 0 { Err(errno()) } else { Ok(()) }
 }
 
-/// Calls a method. Returns the new handle, if there is one.
+/// Calls a method of an object type. Returns the handle of the new object, or 0 if the call makes none.
 pub(crate) fn call(
     descriptor: RawFd,
     object: u16,
@@ -281,7 +281,7 @@ impl Context {
         Self(descriptor)
     }
 
-    /// Makes a protection domain.
+    /// Makes a protection domain, and returns its handle.
     pub(crate) fn pd(&self) -> u32 {
         let mut response = [0; 4];
         command(self.0, 3, &[0; 8], &mut response, &mut [0; 4]).expect("ALLOC_PD");
@@ -396,13 +396,13 @@ impl Context {
 pub(crate) struct End {
     /// The context.
     pub(crate) context: Context,
-    /// Handle of the queue pair.
+    /// The handle of the queue pair.
     pub(crate) qp: u32,
-    /// Its number.
+    /// The number of the queue pair.
     pub(crate) qpn: u32,
     /// The data page.
     pub(crate) data: Pages,
-    /// Its key.
+    /// The key of the data page.
     pub(crate) key: u32,
     /// The send ring.
     pub(crate) ring: Pages,
@@ -436,14 +436,14 @@ impl End {
         Self { context, qp, qpn, data, key, ring, cq_ring, records, silent: false, posted: 0, polled: 0 }
     }
 
-    /// Connects the queue pair to a peer, ready to send.
+    /// Connects the queue pair to a peer, and moves it to the state RTS.
     pub(crate) fn connect(&self, peer: u32) {
         self.context.modify(self.qp, 0x39, 1, 0).expect("to INIT");
         self.context.modify(self.qp, 0x12_9181, 2, peer).expect("to RTR");
         self.context.modify(self.qp, 0x1_2e01, 3, 0).expect("to RTS");
     }
 
-    /// Posts an RDMA WRITE of the first bytes of the data page.
+    /// Posts an RDMA WRITE of the first `length` bytes of the data page, and rings the doorbell.
     pub(crate) fn write(&mut self, length: u32, address: u64, rkey: u32) {
         let mut request = Vec::new();
         for word in [u32::from(self.posted) << 8 | 8, self.qpn << 8 | 3, 8, 0] {
@@ -493,7 +493,8 @@ impl End {
     }
 }
 
-/// Takes and releases a spin lock, as libmlx5 does around posting. Returns the `errno` after the release.
+/// Takes a spin lock, sets `errno` to `before`, and releases the lock, as libmlx5 does when it posts. Returns
+/// the `errno` after the release.
 pub(crate) fn errno_behind_a_lock(before: i32) -> i32 {
     let mut lock = 0;
     // SAFETY: the lock is initialised before it is taken and lives until it is released. This thread is its
@@ -523,13 +524,14 @@ pub(crate) fn in_child(body: impl FnOnce() -> bool) -> bool {
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
 
-/// Moves this thread, and the programs that it starts, to a network namespace of their own.
+/// Moves this thread, and the programs that it starts, to a new network namespace. Returns whether this
+/// succeeded.
 pub(crate) fn in_a_namespace() -> bool {
     // SAFETY: the call takes a number, and changes only this thread.
     unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
 }
 
-/// Writes a command to a file.
+/// Writes a command to a file of connection management.
 pub(crate) fn write_command(descriptor: RawFd, bytes: &[u8]) -> Result<(), Errno> {
     // SAFETY: the bytes live until the call is over.
     let written = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };

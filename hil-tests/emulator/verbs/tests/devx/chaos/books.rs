@@ -1,11 +1,11 @@
-//! A simple model of the queues: lists of the requests that are posted and not yet reported.
+//! A simple model of the queues: lists of the requests that were posted and have not been reported yet.
 
 use mlx5_mkey::devx::Outstanding;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Places and kinds of the faults that a seed may cause. All command statuses are one kind. A device may end
-/// at any place.
+/// Places and kinds of the faults that a seed may cause. All statuses of commands are one kind. The empty
+/// place stands for any place, since the device may end anywhere.
 pub(super) const KINDS: [(&str, &str); 24] = [
     ("call", "ENOMEM"),
     ("call", "EINTR"),
@@ -33,7 +33,7 @@ pub(super) const KINDS: [(&str, &str); 24] = [
     ("", "fatal"),
 ];
 
-/// The outcomes of all requests.
+/// Counts of all requests by outcome, of lives, and of faults.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) lives: u64,
@@ -46,14 +46,14 @@ pub(super) struct Tally {
     pub(super) passed_over: u64,
     pub(super) failed: u64,
     pub(super) handed_back: u64,
-    /// Further failed parts of a configuration that has already failed.
+    /// Further failures of parts of a request that had already been reported as failed.
     pub(super) again: u64,
-    /// Malformed entries.
+    /// Completion entries that the library refused as malformed or unknown.
     pub(super) strange: u64,
     pub(super) signature_errors: u64,
     /// Failed calls of the shim.
     pub(super) refused: u64,
-    /// Number of faults of each of [`KINDS`].
+    /// The number of faults of each kind of [`KINDS`].
     pub(super) faults: [u64; KINDS.len()],
 }
 
@@ -69,7 +69,7 @@ impl Tally {
         }
     }
 
-    /// Returns the kinds of faults that never came.
+    /// Returns the kinds of faults that have never occurred.
     pub(super) fn absent(&self) -> Vec<(&'static str, &'static str)> {
         let kinds = KINDS.into_iter().zip(self.faults);
         kinds.filter(|(_, count)| *count == 0).map(|(kind, _)| kind).collect()
@@ -115,11 +115,11 @@ impl fmt::Display for Tally {
     }
 }
 
-/// A request.
+/// A posted send request.
 #[derive(Clone, Copy, Debug)]
 struct Posted {
     id: u64,
-    /// Number of outstanding work requests.
+    /// The number of the request's work requests that are outstanding.
     parts: u32,
     signaled: bool,
     /// Whether the failure of a part was reported.
@@ -131,13 +131,14 @@ struct Posted {
 pub(super) struct Books {
     sends: VecDeque<Posted>,
     receives: VecDeque<u64>,
-    /// Requests that a failed reset has taken from the queues without handing them back.
+    /// Requests that a failed reset has taken from the queues and not handed back. `held_receives` has the
+    /// receive requests.
     held: Vec<Posted>,
     held_receives: Vec<u64>,
 }
 
 impl Books {
-    /// Notes a request that was posted as this number of work requests.
+    /// Notes a request that was posted as `parts` work requests.
     pub(super) fn post(&mut self, id: u64, parts: u32, signaled: bool, tally: &mut Tally) {
         tally.posted += 1;
         self.sends.push_back(Posted { id, parts, signaled, failed: false });
@@ -153,8 +154,8 @@ impl Books {
         self.sends.iter().map(|posted| posted.parts).sum()
     }
 
-    /// Takes a send request that has completed, or a part of which has failed. `left` work requests are
-    /// outstanding now.
+    /// Notes that a send request has completed, or that a part of it has failed. `left` is the number of work
+    /// requests that are outstanding now, and `lossy` tells whether completions may have been lost.
     pub(super) fn send(
         &mut self,
         id: u64,
@@ -197,7 +198,8 @@ impl Books {
         Ok(())
     }
 
-    /// Takes a receive request that has completed or failed.
+    /// Notes that a receive request has completed or failed. `lossy` tells whether completions may have been
+    /// lost.
     pub(super) fn receive(
         &mut self,
         id: u64,
@@ -229,7 +231,7 @@ impl Books {
         }
     }
 
-    /// Compares the requests that recovery hands back with those that were not reported.
+    /// Compares the requests that a reset hands back with those that were not reported, and removes them.
     pub(super) fn hand_back(&mut self, outstanding: &Outstanding, tally: &mut Tally) -> Result<(), String> {
         let sends: Vec<Posted> = self.held.drain(..).chain(self.sends.drain(..)).collect();
         let receives: Vec<u64> = self.held_receives.drain(..).chain(self.receives.drain(..)).collect();

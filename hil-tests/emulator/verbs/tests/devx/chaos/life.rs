@@ -1,5 +1,5 @@
-//! The life of a program from opening to closing its device, with two queue pairs connected to each other and
-//! all operations that a program may use.
+//! The life of a program, from the opening to the closing of its device: two queue pairs are connected to
+//! each other, and the program uses all operations in random order.
 
 use super::Dice;
 use super::books::{Books, Tally};
@@ -24,16 +24,16 @@ const SLOTS: usize = 8;
 
 type Queue = QueuePair<BLOCKS, SLOTS>;
 
-/// The name of a receive has this bit set.
+/// The bit that is set in the name of a receive request.
 const RECEIVE: u64 = 1 << 63;
 
-/// The most steps of a life.
+/// The most steps that a life takes.
 const STEPS: u64 = 40;
 
-/// Turns of the device after which all its work is done and late completions are written.
+/// The number of turns of the device after which all its work is done and late completions are written.
 const LOOKS: usize = 32;
 
-/// How often a refused step is tried.
+/// How often the end of a life tries to recover the queue pairs.
 const TRIES: usize = 3;
 
 pub(super) struct Life {
@@ -41,10 +41,10 @@ pub(super) struct Life {
     qpns: [Qpn; 2],
     queues: QpTable<Box<Queue>, 2>,
     next: u64,
-    /// Queue pairs that may have been reset although the reset was reported as failed. The device then
-    /// flushes requests from the ring's beginning on, while the queue has them at other positions.
+    /// Whether each queue pair may have been reset although the reset was reported as failed. The device then
+    /// flushes requests from the beginning of the ring on, while the queue has them at other positions.
     unsure: [bool; 2],
-    // Any order of dropping is allowed.
+    // The shim allows any order in which these objects are dropped.
     completions: CqReader,
     cq: Cq,
     mkeys: Mkeys,
@@ -55,7 +55,8 @@ pub(super) struct Life {
     device: Device,
 }
 
-/// Returns a check of a T10-DIF in memory that holds none, so that the device finds an error.
+/// Returns a signature for the check of a T10-DIF in memory. The memory holds no T10-DIF, so that the device
+/// finds an error.
 fn signature() -> SignatureChange {
     let dif = T10Dif {
         guard: Guard::Crc,
@@ -128,7 +129,7 @@ impl Life {
         Ok(())
     }
 
-    /// Takes random steps.
+    /// Takes random steps, and enters their results into the books and the tally.
     pub(super) fn live(&mut self, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
         for _ in 0..1 + dice.below(STEPS) {
             let half = dice.below(2) as usize;
@@ -225,7 +226,7 @@ impl Life {
         Ok(())
     }
 
-    /// Enters the result of a poll into the books.
+    /// Enters the result of a poll into the books and the tally.
     fn take(&mut self, done: Result<Completion, CompletionError>, tally: &mut Tally) -> Result<(), String> {
         let work = match done {
             Ok(Completion::Work(work)) => work,
@@ -271,13 +272,13 @@ impl Life {
         Ok(())
     }
 
-    /// Makes queries.
+    /// Queries a queue pair and the device.
     fn look(&mut self, half: usize, tally: &mut Tally) {
         count(self.queue(half).control().query(), tally);
         count(self.device.gid(1, 0), tally);
     }
 
-    /// Makes objects and drops them at once.
+    /// Makes an object of a random kind, and drops it at once.
     fn make(&mut self, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
         match dice.below(5) {
             0 => count(self.pd.alloc_buffer(100, Access::LOCAL_WRITE), tally),
@@ -309,7 +310,8 @@ impl Life {
         Ok(())
     }
 
-    /// Gives up a queue pair with outstanding requests.
+    /// Posts requests on a new queue pair, drops the queue pair, and compares the requests that it hands
+    /// back.
     fn short_life(&mut self, mut queue: Queue, tally: &mut Tally) -> Result<(), String> {
         let mut books = Books::default();
         count(queue.control().connect_loopback(), tally);
@@ -376,8 +378,8 @@ impl Life {
         Ok(false)
     }
 
-    /// Ends a life. Returns whether it could have gone on. It could not if the device is gone or requests no
-    /// longer complete.
+    /// Ends a life. Returns whether the life could have continued: the queue pairs recover, and their
+    /// requests complete.
     pub(super) fn end(mut self, tally: &mut Tally) -> Result<bool, String> {
         (0..LOOKS).for_each(|_| verbs::work());
         self.poll(tally)?;

@@ -24,20 +24,21 @@ const SEEDS: &str = "MLX5_CHAOS_SEEDS";
 /// The seeds that the tests run by default.
 const FEW: std::ops::Range<u64> = 0..2000;
 
-/// The most time for a seed. A seed takes milliseconds, so even a busy machine stays far below this limit.
+/// The longest time that a seed may take. A seed takes milliseconds, so even a busy machine stays far below
+/// this limit.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One seed out of this many has refused destructions. An object that cannot be destroyed keeps its memory
-/// for ever.
+/// One seed out of this many refuses the destruction of objects. Such seeds are few, because an object that
+/// cannot be destroyed keeps its memory for ever.
 const REFUSING: u64 = 16;
 
-/// The most lives of a device with the faults of a seed. A life without faults follows.
+/// The most lives with the faults of a seed. A life without faults follows them.
 const LIVES: usize = 4;
 
-/// Seeds that run first, until the libraries have allocated all memory that they keep.
+/// The seeds that run before the measured ones, until the libraries have allocated all memory that they keep.
 const WARM: std::ops::Range<u64> = 0..32;
 
-/// Numbers that look random (SplitMix64).
+/// A generator of pseudo-random numbers (SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -55,7 +56,7 @@ impl Dice {
     }
 }
 
-/// Returns the command that repeats a seed.
+/// Returns the hint with the command that repeats a seed.
 fn again(seed: u64) -> String {
     format!("again: cargo xtask chaos --seed {seed}")
 }
@@ -94,7 +95,7 @@ fn each_request_is_told_of_once() {
     prepared("chaos::each_request_is_told_of_once", prepare, || {
         std::thread::spawn(watch);
         on_drop_error(|_| ());
-        // The stand-in's device is made before `verbs::by_hand` stops it.
+        // The stand-in's device must exist before `verbs::by_hand` stops its threads.
         Device::open(None).unwrap();
         verbs::by_hand();
         WARM.for_each(|seed| live_through(seed, &mut Tally::default()));
@@ -136,15 +137,15 @@ fn live_through(seed: u64, tally: &mut Tally) {
 }
 
 /// Runs a program under the faults of a seed, then without faults, and checks the results. Stores the faults
-/// in `came` afterwards.
+/// that have occurred in `came`.
 fn run(seed: u64, tally: &mut Tally, came: &mut String) -> Result<(), String> {
     let refuses = seed % REFUSING == REFUSING - 1;
     let mut dice = Dice(!seed);
     let only = format!("call+read+completion+signature{}", if refuses { "+end" } else { "" });
     verbs::faults(&format!("seed={seed},only={only}"));
     for _ in 0..LIVES {
-        // An object that cannot be destroyed keeps the shim's context open, with its descriptors. So the
-        // program opens this context itself, and closes it.
+        // An object that cannot be destroyed keeps a context of the shim open, with its descriptors.
+        // Therefore the test opens the context itself if destructions are refused, and closes it.
         let opened = if refuses { Opened::try_new() } else { None };
         let device = match &opened {
             Some(opened) => opened.adopt(),
@@ -171,7 +172,7 @@ fn run(seed: u64, tally: &mut Tally, came: &mut String) -> Result<(), String> {
     *came = verbs::trace();
     tally.note(came);
     verbs::faults("");
-    // Without faults everything works.
+    // Without faults, all operations must work.
     let life = Device::open(None).and_then(Life::new);
     let mut life = life.map_err(|error| format!("without faults: {error}"))?;
     if !life.works(tally)? || !life.end(tally)? {
