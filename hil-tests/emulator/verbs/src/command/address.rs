@@ -1,4 +1,5 @@
-//! Network addresses: GIDs of the own port, and of the ports of other processes.
+//! Calls for address handles, and checks of the network addresses (GIDs) to which handles and queue pairs
+//! lead.
 
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_OUT};
@@ -38,7 +39,8 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     call.destroy(handle, |object| matches!(object, Object::AddressHandle))
 }
 
-/// Returns `None` for an invalid path, otherwise whether the path ends at a port.
+/// Returns whether the path of a queue pair ends at a port, of this or of another process. Returns `None` for
+/// an invalid path.
 pub(super) fn leads_to_a_port(state: &mut State, path: &AddressPath) -> Option<bool> {
     let port = PathPort::from_bits(path.port.get()).vhca_port_num();
     // Traffic that never leaves the device needs neither port nor address (DEVICE.md, "Queue pairs moved by
@@ -49,7 +51,7 @@ pub(super) fn leads_to_a_port(state: &mut State, path: &AddressPath) -> Option<b
     if port != port::NUMBER || !has_gid(state, PathHops::from_bits(path.hops.get()).src_addr_index()) {
         return None;
     }
-    // A zero MAC address is allowed too: programs such as pyverbs look it up at a network interface, and find
-    // none.
+    // A MAC address of zeros is also allowed: programs such as pyverbs look the MAC address up at a network
+    // interface, and find none.
     Some(state.resolve(path.rgid_rip).is_some_and(|mac| [[0; 6], mac].contains(&path.rmac)))
 }

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 /// A function that carries out a call.
 pub(crate) type Run = fn(&mut Call<'_>) -> Result<(), Errno>;
 
-/// A call in progress.
+/// A call of a program in progress, and the state that it works on.
 pub(crate) struct Call<'a> {
     pub(crate) state: &'a mut State,
     /// The number of the call's context.

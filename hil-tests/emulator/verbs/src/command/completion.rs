@@ -14,10 +14,12 @@ use zerocopy::IntoBytes;
 /// The most entries of a completion queue.
 const MAX_ENTRIES: u64 = (1 << 22) - 1;
 
-/// `MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX`, the only flag without an effect here.
+/// The only flag of the driver that CQ_CREATE accepts here (`MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX`). It has
+/// no effect.
 const UAR_PAGE_INDEX: u16 = 1 << 1;
 
-/// `IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN` (DEVICE.md, "Completion queues that ignore overruns").
+/// The flag of a completion queue that ignores overruns (`IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN`; DEVICE.md,
+/// "Completion queues that ignore overruns").
 const IGNORE_OVERRUN: u64 = 1 << 1;
 
 /// Carries out CREATE_COMP_CHANNEL: makes a completion channel.

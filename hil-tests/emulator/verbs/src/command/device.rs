@@ -25,15 +25,15 @@ const RESPONSE_MASK: u32 = 1 << 0 | 1 << 3 | 1 << 5;
 /// The versions of the clock's information page: a bit for `MLX5_IB_CLOCK_INFO_V1`.
 const CLOCK_INFO_VERSIONS: u8 = 1 << 0;
 
-/// The kernel accepts optional access flags such as relaxed ordering, and drops those that a device lacks
-/// (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
+/// The flags in the answer of GET_CONTEXT that describe the kernel. It accepts optional access flags such as
+/// relaxed ordering, and drops those that a device lacks (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
 const CORE_SUPPORT: u64 = 1;
 
 /// The port's maximum transfer unit (`IBV_MTU_4096`).
 const MTU_4096: u8 = 5;
 
-/// GIDs follow IP or link-local rules (`IB_UVERBS_PCF_IP_BASED_GIDS`), and the port supports connection
-/// management.
+/// The port's capability flags: GIDs follow IP or link-local rules (`IB_UVERBS_PCF_IP_BASED_GIDS`), and the
+/// port supports connection management.
 const PORT_CAPABILITIES: u32 = 1 << 26 | sysfs::CONNECTION_MANAGEMENT;
 
 /// Carries out GET_CONTEXT: opens the context, and answers with the limits of the driver's interface.
@@ -63,7 +63,7 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
         comp_mask: RESPONSE_MASK,
         response_length: room as u32,
         cqe_version: asked.max_cqe_version.min(1),
-        // QUERY_DEVICE and CREATE_AH take structures of the driver.
+        // The two bits are for QUERY_DEVICE and CREATE_AH, which carry structures of the driver.
         commands_with_uhw: 3,
         eth_min_inline: 1,
         clock_info_versions: CLOCK_INFO_VERSIONS,
@@ -137,8 +137,8 @@ pub(super) fn query_device_extended(call: &mut Call<'_>) -> Result<(), Errno> {
     let response = DeviceResponseExtended {
         base,
         response_length: call.request.room(CORE_OUT).min(size_of::<DeviceResponseExtended>()) as u32,
-        // The kernel reports this mask for every device, whatever the width of its clock (kernel
-        // `mlx5_ib_query_device`).
+        // The kernel reports a mask of 63 bits for every device, whatever the width of the device's clock
+        // (kernel `mlx5_ib_query_device`).
         timestamp_mask: i64::MAX as u64,
         core_clock_khz: clock::KILOHERTZ,
         capabilities: base.capabilities.into(),

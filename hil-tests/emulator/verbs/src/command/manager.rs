@@ -271,7 +271,8 @@ fn query_route(state: &mut State, file: u32, command: &Command<'_>) -> Result<()
         path.extend(u32::from(state.port.mtu).to_ne_bytes());
         path.extend(0xffff_u16.to_be_bytes()); // partition key
         path.extend([HOPS, 0, 1, 0]); // traffic class, number of paths, service level
-        // The MTU, the rate (100 Gb/s) and the lifetime are exact.
+        // The code 2 before rate and lifetime says that the value is exact, and so does the first 2 for the
+        // MTU. 16 is 100 Gb/s.
         path.extend([2, 2, 16, 2, ACK_TIMEOUT, 0]);
     }
     path.resize(2 * 64, 0);
@@ -319,7 +320,7 @@ fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errn
         }
         2 => {
             command.has_room(16 + 2 * STORAGE)?;
-            // `struct sockaddr_ib`: family, partition key, flow information, GID.
+            // The fields of `struct sockaddr_ib` are family, partition key, flow information and GID.
             let ib = |gid: port::Gid| {
                 let mut out = 27_u16.to_ne_bytes().to_vec();
                 out.extend([0xff, 0xff, 0, 0, 0, 0]);

@@ -34,7 +34,7 @@ const KNOWN: u32 = LOCAL_WRITE
     | HUGETLB
     | OPTIONAL;
 
-/// Parts of a region that a call changes (`enum ib_uverbs_rereg_mr_flags`).
+/// Flags for the parts of a region that REREG_MR changes (`enum ib_uverbs_rereg_mr_flags`).
 const CHANGE_TRANSLATION: u32 = 1;
 const CHANGE_PD: u32 = 1 << 1;
 const CHANGE_ACCESS: u32 = 1 << 2;

@@ -11,7 +11,7 @@ use crate::command::numbers::{
 use crate::command::request::Kind::{In, InAny, NewObject, Object as Handle, Out, OutAny};
 use crate::command::request::{Spec, needs, takes};
 
-/// A method of the interface.
+/// A method of an object type of the kernel's interface.
 pub(crate) struct Method {
     pub(crate) object: u16,
     pub(crate) method: u16,

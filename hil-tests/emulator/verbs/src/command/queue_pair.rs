@@ -15,7 +15,7 @@ use mlx5_mkey::wire::prm::qp_context::{
 use mlx5_softdev::{QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Kinds of queue pairs (`enum ib_uverbs_qp_type`).
+/// Kinds of queue pairs (`enum ib_uverbs_qp_type`), each with its transport service.
 const KINDS: &[(u64, Transport)] = &[
     (2, Transport::ReliableConnection),
     (3, Transport::UnreliableConnection),
@@ -154,7 +154,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
 /// entries. The program must allow it. For requesters, all requests must be signalled, or the program must
 /// ask for it explicitly.
 fn scatter(call: &mut Call<'_>, asked: &CreateQp, flags: u64) -> Result<QpcScatter, Errno> {
-    // MLX5_RES_SCAT_DATA32_CQE and _DATA64_CQE, MLX5_REQ_SCAT_DATA32_CQE and _DATA64_CQE.
+    // The codes are MLX5_RES_SCAT_DATA32_CQE and _DATA64_CQE, MLX5_REQ_SCAT_DATA32_CQE and _DATA64_CQE.
     let code = |entry_bytes, [small, large]: [u8; 2]| if entry_bytes == 128 { large } else { small };
     let sends = call.cq(call.request.handle(4)?)?.entry_bytes;
     let receives = call.cq(call.request.handle(5)?)?.entry_bytes;

@@ -19,7 +19,7 @@ const MANDATORY: u16 = 1;
 /// The kernel's mark on an output that it has written (`UVERBS_ATTR_F_VALID_OUTPUT`).
 const VALID_OUTPUT: u16 = 2;
 
-/// `struct ib_uverbs_ioctl_hdr`.
+/// The header of a call (`struct ib_uverbs_ioctl_hdr`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Header {
@@ -33,7 +33,7 @@ struct Header {
 }
 const _: () = assert!(size_of::<Header>() == 24);
 
-/// `struct ib_uverbs_attr`.
+/// An attribute of a call (`struct ib_uverbs_attr`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Attribute {
@@ -62,7 +62,7 @@ pub(crate) enum Kind {
     NewObject,
 }
 
-/// An attribute of a method.
+/// The specification of an attribute of a method.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
     /// The number of the attribute.
@@ -127,8 +127,8 @@ impl Request {
     /// Checks all attributes of the call against the specifications of the method's attributes.
     ///
     /// # Errors
-    /// The errno of the kernel: [`Errno::PROTONOSUPPORT`] for an unknown attribute that is marked as mandatory, else
-    /// [`Errno::INVAL`].
+    /// The errno of the kernel: [`Errno::PROTONOSUPPORT`] for an unknown attribute that is marked as
+    /// mandatory, else [`Errno::INVAL`].
     pub(crate) fn check(&self, specs: &[Spec]) -> Result<(), Errno> {
         for attribute in &self.attributes {
             match specs.iter().find(|spec| spec.id == attribute.id) {

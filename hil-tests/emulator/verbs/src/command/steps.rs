@@ -26,10 +26,10 @@ pub(super) mod mask {
     pub(in super::super) const DESTINATION: u32 = 1 << 20;
     pub(in super::super) const KNOWN: u32 = (1 << 21) - 1;
 
-    /// Attributes of queue pairs with one connected peer.
+    /// The attributes that only queue pairs with one connected peer have.
     pub(in super::super) const OF_CONNECTIONS: u32 = ADDRESS | MTU | DESTINATION | RQ_PSN;
 
-    /// Attributes of queue pairs whose requests have answers.
+    /// The attributes that only queue pairs have whose requests get answers.
     pub(in super::super) const OF_ANSWERS: u32 =
         TIMEOUT | RETRIES | RNR_RETRIES | MAX_RD_ATOMIC | MIN_RNR_TIMER | MAX_DEST_RD_ATOMIC;
 }

@@ -1,4 +1,5 @@
-//! Memory windows: mkeys with room for one range of memory, which software binds by UMRs.
+//! Calls for memory windows. A window is an mkey with room for one range of memory, and the program binds it
+//! by UMRs.
 
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN};
@@ -12,7 +13,7 @@ use mlx5_softdev::{Access, MkeyAttributes};
 const TYPE_1: u8 = 1;
 const TYPE_2: u8 = 2;
 
-/// The entries of an mkey come in groups of this size.
+/// The number of entries of an mkey is a multiple of this number.
 const BLOCK: u32 = 4;
 
 /// Carries out ALLOC_MW: makes a memory window.

@@ -171,7 +171,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(usize, Packet)>, Malformed>
     Ok(Some((length + 4, packet.ok_or(Malformed)?)))
 }
 
-/// Bytes that are not a message.
+/// The error for bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 

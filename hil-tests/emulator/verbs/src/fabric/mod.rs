@@ -24,7 +24,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The most processes on one fabric.
+/// The most processes that share one directory.
 const SLOTS: u32 = 256;
 
 /// The number of low bits of a queue pair number, which stand below the slot.

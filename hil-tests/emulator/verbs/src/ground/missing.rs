@@ -1,20 +1,20 @@
-//! Features that the device and the stand-in lack. Each is named once on standard error when a program asks
-//! for it.
+//! Features that the device and the stand-in lack. A feature is reported once on standard error when a
+//! program asks for it.
 //!
 //! The same table is in `mlx5-emulate --help` and in EMULATOR.md; a test compares them.
 
 use crate::ground::notice;
 
-/// A missing feature.
+/// A feature that the device or the stand-in lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// Extended reliable connections.
+    /// Extended reliable connections (XRC).
     Xrc,
     /// Queue pairs that send raw packets.
     RawPacket,
     /// Steering of received packets, by flows of the kernel or by the device's flow tables.
     Flows,
-    /// Dynamic connections.
+    /// Dynamic connections (DC).
     Dc,
     /// On-demand paging: regions whose pages become present at the first access.
     OnDemand,

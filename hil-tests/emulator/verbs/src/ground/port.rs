@@ -1,10 +1,10 @@
 //! The device's port and its table of addresses (GIDs). The table has the entries that Linux makes for a RoCE
 //! port.
 //!
-//! The first interface gives the port its MAC address and the default GIDs: link-local, from this address.
-//! All its IP addresses follow, then those of the other interfaces, as Linux appends the addresses of VLANs
-//! and bridges above a port. Each address has two entries, for RoCE v1 and v2 (kernel
-//! `drivers/infiniband/core/roce_gid_mgmt.c`, `cache.c`).
+//! The first interface gives the port its MAC address. The default GIDs are the link-local ones of this
+//! address. All IP addresses of the first interface follow, then those of the other interfaces, as Linux
+//! appends the addresses of VLANs and bridges above a port. Each address has two entries, for RoCE v1 and v2
+//! (kernel `drivers/infiniband/core/roce_gid_mgmt.c`, `cache.c`).
 
 use crate::ground::netdevs::{self, Netdev};
 use std::fs;
@@ -17,7 +17,7 @@ pub(crate) const GIDS: usize = 256;
 /// The environment variable that names the only interface of the port.
 pub(crate) const NETDEV: &str = "MLX5_UVERBS_NETDEV";
 
-/// The device's GUID, in the order of the wire. The prefix is a locally administered one.
+/// The device's GUID, in the byte order of the wire, with a locally administered prefix.
 pub(crate) const GUID: [u8; 8] = [0x02, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 0x01];
 
 /// Returns the device's own MAC address, from which EUI-64 makes its GUID. The port has this address if its
@@ -231,7 +231,7 @@ mod tests {
         port.entries.iter().map(|entry| (row(entry), entry.version, &*entry.interface.name)).collect()
     }
 
-    /// The order of `show_gids` on a machine with a ConnectX-6 Dx.
+    /// The table has the order that `show_gids` shows on a machine with a ConnectX-6 Dx.
     #[test]
     fn the_table_is_as_linux_fills_it() {
         let own = ["192.0.2.2", "fd00::2", "fe80::fc:ff:fe00:4", "fe80::1"];

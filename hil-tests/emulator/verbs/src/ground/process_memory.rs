@@ -167,7 +167,7 @@ impl Memory for ProcessMemory {
         }
         let length = out.len();
         let mut done = 0;
-        // One call moves up to 2 GiB less a page.
+        // The loop is needed, because one call moves at most 2 GiB less a page.
         while done < length {
             let rest = out.get_mut(done..).unwrap_or_default();
             let read = readv(rest, &[iovec(address.wrapping_add(done as u64), length - done)]);
@@ -294,7 +294,8 @@ mod tests {
 
     #[test]
     fn records_of_pages_are_told_apart() {
-        // Four pages of data. Records lie in two pages from the second on, and across the end between them.
+        // `bytes` holds at least three whole pages. The records lie in the first two of these pages, and
+        // across the boundary between the two.
         let bytes: Vec<u8> = (0..4 * PAGE).map(|at| (at % 251) as u8).collect();
         let first = (bytes.as_ptr().expose_provenance() as u64).next_multiple_of(PAGE);
         let begin = (first - bytes.as_ptr() as u64) as usize;

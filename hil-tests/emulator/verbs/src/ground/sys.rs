@@ -331,7 +331,7 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
-/// `PTHREAD_CANCEL_DISABLE`.
+/// The state of a thread that cannot be cancelled (`PTHREAD_CANCEL_DISABLE`).
 const NO_CANCELLATION: c_int = 1;
 
 /// Runs `body` to its end on a thread of the program, and leaves no trace: signals and cancellation wait, and

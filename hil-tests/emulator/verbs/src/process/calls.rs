@@ -34,7 +34,7 @@ pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
         if !bell::hang(worker::start) {
             return Err(Errno::NOMEM);
         }
-        // The bell rings under the lock, so that no fork happens in between.
+        // The bell rings under the lock, so that no fork happens between the worker's start and the ring.
         bell::ring();
     }
     Ok(())
@@ -65,7 +65,7 @@ pub(crate) fn revoke() {
     }
 }
 
-/// Changes the device, if it exists.
+/// Calls `change` with the device, if the device exists.
 pub(crate) fn with_device(change: impl FnOnce(&mut Device<ProcessMemory>)) {
     if let Some(state) = lock().state.as_mut() {
         change(&mut state.device);

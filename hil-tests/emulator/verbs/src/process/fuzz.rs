@@ -35,7 +35,7 @@ const QUEUES: u64 = ARENA + 0x8000;
 /// The descriptor of the device. No file has this number.
 const DESCRIPTOR: RawFd = 1_000_000;
 
-/// Index of the method that opens a context.
+/// The index in [`METHODS`] of the method that opens a context.
 const GET_CONTEXT: usize = 1;
 
 /// The opcodes of the device's commands, and the types of general objects, that commands of the input have.
@@ -437,8 +437,8 @@ mod tests {
         }
     }
 
-    /// Lists of events reach the call that takes them: a list of one number in the data, a longer list in the
-    /// arena.
+    /// Checks that lists of events reach the call that takes them: a list of one number in the data, a longer
+    /// list in the arena.
     fn events_are_asked_for() {
         let length = |bytes: &[u8]| {
             let mut inputs = INPUTS;
@@ -452,14 +452,14 @@ mod tests {
         assert_eq!(written, [0x14, 0, 0, 0]);
     }
 
-    /// Closes a channel whose descriptor cannot be written to the program. Found by fuzzing: such a channel
-    /// stayed open, because nobody knew its descriptor.
+    /// Checks that a channel is closed if its descriptor cannot be written to the program. Fuzzing found that
+    /// such a channel stayed open, because nobody knew its descriptor.
     fn an_untold_channel_is_closed() {
         STANDIN.with_borrow_mut(|standin| {
             let [state, _] = &mut standin.as_mut().expect("it was made").states;
             state.open(DESCRIPTOR);
             call(state, GET_CONTEXT, &mut Input(&[]), &mut Vec::new());
-            // CREATE_COMP_CHANNEL, with an unmapped address for the answer.
+            // The call is CREATE_COMP_CHANNEL, with an unmapped address for the answer.
             let attributes = [[0_u64, 8, 0], [1, 4, 0x10], [2, 8, 17]];
             let mut bytes: Vec<u8> = [72_u16, 0, 0, 3].iter().flat_map(|word| word.to_ne_bytes()).collect();
             bytes.extend([0; 8]);

@@ -46,7 +46,7 @@ pub(crate) struct Found {
     pub(crate) moved: bool,
     /// Whether the program may ring a doorbell.
     pub(crate) awake: bool,
-    /// Descriptors to wait on, besides the bell.
+    /// The descriptors on which the worker has to wait, besides the bell.
     pub(crate) descriptors: Vec<RawFd>,
 }
 

@@ -29,7 +29,8 @@ const BORED: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_millis(1);
 /// The sleep between two looks at the doorbell records after [`PATIENT`].
 const LONGER: Duration = Duration::from_millis(4);
-/// The longest sleep while a doorbell may ring. The first request after a long pause waits up to this long.
+/// The longest sleep between two looks at the doorbell records. The first request after a long pause waits up
+/// to this long.
 const LONGEST: Duration = Duration::from_millis(16);
 
 /// Starts the worker, which waits on `bell`. Returns whether the thread could be started.

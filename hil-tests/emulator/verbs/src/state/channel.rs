@@ -34,7 +34,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Channel {
     kind: Kind,
-    /// The context of the channel.
+    /// The number of the channel's context.
     context: u32,
     writer: UnixDatagram,
     reader: OwnedFd,

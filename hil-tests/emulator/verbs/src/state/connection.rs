@@ -78,7 +78,7 @@ impl State {
         })
     }
 
-    /// Destroys an identifier. Returns the number of its events that the program has taken.
+    /// Destroys an identifier of a file. Returns the number of its events that the program has taken.
     ///
     /// # Errors
     /// The errno of the kernel, if the file has no such identifier.
@@ -479,7 +479,7 @@ impl State {
         }
     }
 
-    /// Rejects a request.
+    /// Rejects the request of a peer.
     ///
     /// # Errors
     /// The errno with which the kernel refuses the call.
@@ -500,7 +500,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends a connection.
+    /// Ends the connection of an identifier.
     ///
     /// # Errors
     /// The errno with which the kernel refuses the call.

@@ -8,7 +8,7 @@ use crate::state::object::Object;
 use mlx5_softdev::QpState;
 use zerocopy::IntoBytes;
 
-/// `IBV_EVENT_DEVICE_FATAL`.
+/// The kernel's number for the event that the device has failed (`IBV_EVENT_DEVICE_FATAL`).
 const DEVICE_FATAL: u32 = 8;
 
 impl State {
@@ -20,7 +20,7 @@ impl State {
         for number in numbers {
             self.fail_queue_pairs(number);
             if ending == Ending::Failed {
-                // The device flushes the outstanding requests.
+                // This makes the device flush the outstanding requests.
                 self.device.run();
             }
             let Some(context) = self.contexts.get_mut(&number) else { continue };

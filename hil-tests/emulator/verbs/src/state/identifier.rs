@@ -125,7 +125,7 @@ impl Book {
     /// Stores an identifier and returns its number.
     ///
     /// # Errors
-    /// [`Errno::NOMEM`] if there are too many.
+    /// [`Errno::NOMEM`] if the process has too many identifiers.
     pub(crate) fn insert(&mut self, id: Id) -> Result<u32, Errno> {
         if self.ids.len() >= MOST {
             return Err(Errno::NOMEM);

@@ -56,14 +56,14 @@ pub(crate) struct State {
     /// The software device.
     pub(crate) device: Device<ProcessMemory>,
     /// The context or channel that each of the program's descriptors stands for. Several descriptors may
-    /// stand for the same one, which lives until the last of them is closed.
+    /// stand for the same context or channel, which lives until the last of them is closed.
     files: BTreeMap<RawFd, File>,
     /// Contexts by their numbers.
     pub(crate) contexts: BTreeMap<u32, Context>,
     /// The numbers of the device's credential and key encryption keys, if the device imports wrapped keys.
     pub(crate) factory: Option<factory::Numbers>,
     clock: Arc<Mutex<ClockPages>>,
-    /// The port.
+    /// The device's port.
     pub(crate) port: Port,
     /// The kernel's news of changes of the port, if the kernel sends any.
     news: Option<News>,

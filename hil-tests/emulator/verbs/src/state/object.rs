@@ -34,11 +34,11 @@ pub(crate) struct Cq {
     pub(crate) ring: u64,
     /// The number of entries of the ring.
     pub(crate) entries: u32,
-    /// Bytes of an entry.
+    /// The number of bytes of an entry.
     pub(crate) entry_bytes: u32,
     /// Address of the doorbell record: consumer index, then the arm word.
     pub(crate) record: u64,
-    /// Sequence number of the last answered arm word.
+    /// The sequence number of the last arm word for which an event was raised.
     pub(crate) fired: Option<u8>,
     /// The number of events that were sent to the completion channel.
     pub(crate) completion_events: u32,
@@ -115,7 +115,7 @@ pub(crate) enum Devx {
 /// Registered memory for queues that commands of the device make (umem).
 #[derive(Clone, Debug)]
 pub(crate) struct Umem {
-    /// First address.
+    /// The first address of the memory.
     pub(crate) address: u64,
     /// Length in bytes.
     pub(crate) length: u64,
@@ -153,7 +153,7 @@ pub(crate) enum Object {
     Srq(Srq),
     /// A queue pair.
     Qp(Box<Qp>),
-    /// An address of a peer.
+    /// An address handle of a peer.
     AddressHandle,
     /// A doorbell page.
     Uar,
@@ -224,7 +224,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Whether a queue depends on the memory or page of a handle.
+    /// Whether a queue depends on the memory or doorbell page with this handle.
     pub(crate) fn is_base(&self, handle: u32) -> bool {
         self.queues().any(|object| {
             let base = match object {

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// The completion queue has 16 entries, 4 of them for receives.
+/// At most 8 requests may be outstanding. The completion queue has 16 entries, 4 of them for receives.
 const SPEC: AdoptSpec = AdoptSpec { signal_all: false, max_requests: Some(8) };
 
 /// Runs a test with libmlx5 set to receive into memory only.

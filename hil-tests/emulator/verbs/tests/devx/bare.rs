@@ -24,7 +24,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
-/// `struct mlx5dv_devx_uar`.
+/// A doorbell page of libmlx5 (`struct mlx5dv_devx_uar`).
 #[repr(C)]
 struct Uar {
     reg_addr: *mut c_void,

@@ -241,7 +241,7 @@ fn errors_of_queues_are_told_of() {
         queue.control().notify(&events, &EventKind::QP_ERRORS, 3).unwrap();
         verbs::ring_nonsense(queue.control().addresses().record, 1000);
         assert_eq!(next(&events), Event { cookie: 3, kind: EventKind::QP_CATASTROPHIC });
-        // An event number that the device does not report.
+        // The device has no event with this number.
         let refused = queue.control().notify(&events, &[EventKind(0x77)], 4);
         assert!(matches!(&refused, Err(DevxError::Call { cause, .. })
             if cause.raw_os_error() == Some(libc::EINVAL)));

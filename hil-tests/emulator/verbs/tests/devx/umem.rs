@@ -225,8 +225,9 @@ fn memory_of_commands_is_refused_where_it_does_not_fit() {
     });
 }
 
-/// The kernel takes the largest requested page size in which the memory is contiguous, or refuses
-/// (`ib_umem_find_best_pgoff`). In a user's process, memory is only known to be in pages of 4096 bytes.
+/// The kernel takes the largest requested page size in which the memory is contiguous. If there is none, it
+/// refuses the registration (`ib_umem_find_best_pgoff`). The stand-in only knows that memory is in pages of
+/// 4096 bytes.
 #[test]
 fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
     preloaded("umem::memory_of_commands_is_in_the_page_sizes_that_are_asked_for", || {

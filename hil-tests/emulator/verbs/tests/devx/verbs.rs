@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// `struct mlx5dv_context_attr`, used only for the DEVX flag.
+/// The arguments of `mlx5dv_open_device` (`struct mlx5dv_context_attr`), used only for the DEVX flag.
 #[repr(C)]
 struct ContextAttr {
     flags: u32,
@@ -37,7 +37,7 @@ macro_rules! call {
 }
 
 fn library(name: &str) -> Library {
-    // SAFETY: these libraries are written to be loaded by programs.
+    // SAFETY: libibverbs and libmlx5 are written to be loaded by programs.
     unsafe { Library::new(name) }.unwrap()
 }
 

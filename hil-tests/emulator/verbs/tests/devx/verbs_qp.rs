@@ -16,7 +16,7 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 
-/// `struct ibv_send_wr`.
+/// A send request of libibverbs (`struct ibv_send_wr`).
 #[repr(C)]
 struct SendWr {
     wr_id: u64,
@@ -37,7 +37,7 @@ const RDMA_WRITE: u32 = 0;
 const SEND: u32 = 2;
 const SIGNALED: u32 = 2;
 const INLINE: u32 = 8;
-/// `IBV_ACCESS_LOCAL_WRITE`, `_REMOTE_WRITE`, `_REMOTE_READ`.
+/// The usual access flags: `IBV_ACCESS_LOCAL_WRITE`, `_REMOTE_WRITE`, `_REMOTE_READ`.
 const ACCESS: c_int = 7;
 
 /// The sizes of a queue pair.
@@ -51,7 +51,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// 16 completion entries, 64 blocks, 4 receive slots.
+    /// Sizes for 16 completion entries, 64 blocks and 4 receive slots.
     pub(crate) const SMALL: Self = Self { entries: 15, sends: 16, receives: 4, inline: 0 };
 }
 
@@ -295,7 +295,7 @@ impl VerbsQp {
         // SAFETY: the context is open.
         let channel = unsafe { BorrowedFd::borrow_raw(descriptor) };
         assert!(readable(&channel, TIMEOUT.unwrap()), "no event");
-        // `struct ibv_async_event`: the object of the event, then its kind.
+        // `struct ibv_async_event` holds the object of the event, then the event's kind.
         let mut event = [0_u64; 2];
         let raw = self.opened.raw.as_ptr();
         let result = call!(self.verbs(), "ibv_get_async_event": fn(

@@ -23,7 +23,8 @@ fn words_that_are_no_faults_are_no_device() {
 
 #[test]
 fn calls_fail_as_the_plan_says() {
-    // GET_CONTEXT, made by `Context::new`, is the first counted call.
+    // The plan comes into force when the device's file is opened, so GET_CONTEXT of `Context::new` is the
+    // first counted call.
     let words = "call@2=EINTR,call@4=unheard,call@5=status:9,end@1=EBUSY";
     with_faults("faults::calls_fail_as_the_plan_says", words, || {
         let context = Context::new();

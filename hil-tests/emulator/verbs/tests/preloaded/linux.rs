@@ -53,7 +53,7 @@ fn commands_about_no_object() {
         assert_eq!(other(&plain, &command(16, 0x842, &[])), Err(libc::EINVAL), "QUERY_LAG without DEVX");
         assert_eq!(other(&context, &named(0x50b, 0)), Err(libc::EINVAL), "QUERY_QP");
         assert_eq!(other(&context, &command(16, 0x802, &[])), Err(libc::EINVAL), "ALLOC_UAR");
-        // The device refuses these commands, while the kernel passes them on.
+        // The kernel passes these commands on, and the device refuses them.
         assert_eq!(other(&context, &command(16, 0x80d, &[])), Err(libc::EREMOTEIO), "NOP");
         assert_eq!(other(&context, &command(16, 0xbff, &[])), Err(libc::EREMOTEIO));
         assert_eq!(other(&context, &command(16, 0xd00, &[])), Err(libc::EINVAL));
@@ -83,7 +83,7 @@ fn commands_that_make_objects() {
             Err(libc::EINVAL),
             "a change of a flow table's entry"
         );
-        // The device refuses these commands, while the kernel passes them on.
+        // The kernel passes these commands on, and the device refuses them.
         for opcode in [0x700, 0x900, 0x930, 0x936] {
             assert_eq!(made(&command(64, opcode, &[])), Err(libc::EREMOTEIO), "{opcode:#x}");
         }
@@ -108,7 +108,7 @@ fn commands_about_objects() {
         let mut tunnelled = named(0x507, end.qpn);
         tunnelled[5] = 1;
         assert_eq!(context.command(qp, &tunnelled), Err(libc::EINVAL), "of another function");
-        // The device refuses this command, while the kernel passes it on.
+        // The kernel passes this command on, and the device refuses it.
         assert_eq!(change(qp, 0x505, end.qpn), Err(libc::EREMOTEIO), "RTS2RTS_QP");
         assert_eq!(change(qp, 0x507, end.qpn), Ok(()));
 

@@ -405,7 +405,7 @@ fn carry(from: &mut Child, to: &mut Child) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// Runs `name` in two programs that exchange lines.
+/// Runs the test `name` in two programs that exchange lines. `body` gets the role of its program.
 fn pair(name: &str, body: impl FnOnce(&str)) {
     if let Ok(role) = std::env::var(INSIDE) {
         body(&role);

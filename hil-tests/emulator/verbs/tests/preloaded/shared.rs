@@ -9,7 +9,8 @@ use mlx5_testing::preload::preloaded;
 use zerocopy::{FromZeros, IntoBytes};
 
 const DEVX_OBJECT: u16 = 0x1001;
-/// `IB_EVENT_SRQ_LIMIT_REACHED`, and the device's own number of this event.
+/// The kernel's number of the event that a limit is reached (`IB_EVENT_SRQ_LIMIT_REACHED`), and the device's
+/// own number of this event.
 const LIMIT_REACHED: u32 = 15;
 const LIMIT: u8 = 0x14;
 

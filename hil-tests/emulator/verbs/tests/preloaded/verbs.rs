@@ -14,10 +14,10 @@ const ENTRIES: u32 = 64;
 const BLOCKS: u32 = 64;
 const SLOTS: u32 = 16;
 
-/// `IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN`.
+/// The flag of a completion queue that ignores overruns (`IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN`).
 pub(crate) const IGNORE_OVERRUN: u32 = 2;
 
-/// An error number.
+/// An error number (errno.h).
 pub(crate) type Errno = i32;
 
 /// An attribute of a call.
@@ -261,7 +261,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// An open context.
+/// A descriptor of an open context.
 pub(crate) struct Context(pub(crate) RawFd);
 
 impl Context {
@@ -394,7 +394,7 @@ impl Context {
 
 /// A queue pair with the objects that it needs, and a page of data.
 pub(crate) struct End {
-    /// The context.
+    /// The context of all objects.
     pub(crate) context: Context,
     /// The handle of the queue pair.
     pub(crate) qp: u32,

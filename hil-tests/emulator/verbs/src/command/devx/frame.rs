@@ -83,7 +83,8 @@ impl From<Error> for Status {
     }
 }
 
-/// A command's bytes. They are wiped when dropped, since they may contain a key.
+/// The bytes of a command of the device. They are wiped when this value is dropped, since they may contain a
+/// key.
 pub(crate) struct Command(pub(crate) Zeroizing<Vec<u8>>);
 
 impl Command {

@@ -5,7 +5,7 @@ use crate::command::call::Call;
 use crate::state::object::{Devx, Object};
 use mlx5_softdev::{CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState};
 
-/// The purpose of a key: AES-XTS.
+/// The code for AES-XTS in the field for the purpose of a DEK.
 const PURPOSE_XTS: u8 = 3;
 
 pub(crate) fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
@@ -69,11 +69,12 @@ const fn login_number(object: &Object) -> Option<u32> {
 pub(crate) fn create_login(call: &mut Call<'_>, command: &Command) -> Created {
     let at = |offset: usize| HEADER + offset;
     let factory = call.state.factory.ok_or(Status::BAD_OPCODE)?;
-    // `mlx5dv_crypto_login_create(3)`: one login for each context. Assumption: a second one gets this status.
+    // A context has at most one login (`mlx5dv_crypto_login_create(3)`). Assumption: a second login is
+    // refused with this status.
     if call.context().is_ok_and(|context| context.objects().any(|object| login_number(object).is_some())) {
         return Err(Status::LIMIT);
     }
-    // Credential and key encryption keys of the factory are numbered from 0.
+    // Commands number the credential and the key encryption keys of the factory from 0.
     let known =
         |asked: u32, numbers: &[u32]| numbers.get(asked as usize).copied().ok_or(Status::BAD_PARAMETER);
     let credential = known(command.u24(at(0x11))?, &[factory.credential])?;

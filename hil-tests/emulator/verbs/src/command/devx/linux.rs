@@ -99,7 +99,7 @@ const ASKING: &[(u16, u16)] = &[
 /// number. The device's numbers alone are not unique.
 type Identity = (u16, u16, u32);
 
-/// Admits a command without an object (DEVX_OTHER).
+/// Checks as Linux does that a call without an object (DEVX_OTHER) may send a command.
 pub(super) fn general(call: &mut Call<'_>, command: &Command) -> Result<(), Errno> {
     let opcode = command.opcode();
     if !FOR_ALL.contains(&opcode) {
@@ -115,7 +115,7 @@ fn refused(opcode: u16) -> Errno {
     Errno::INVAL
 }
 
-/// Admits a command that creates an object (OBJ_CREATE).
+/// Checks as Linux does that a call that creates an object (OBJ_CREATE) may send a command.
 pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(), Errno> {
     is_ours(call, command)?;
     let may = match command.opcode() {
@@ -136,12 +136,12 @@ pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(), Errno
     Ok(())
 }
 
-/// Admits a command that modifies this object (OBJ_MODIFY).
+/// Checks as Linux does that a call that modifies `object` (OBJ_MODIFY) may send a command.
 pub(super) fn modify(call: &mut Call<'_>, command: &Command, object: &Object) -> Result<(), Errno> {
     is_about(call, command, object, CHANGING)
 }
 
-/// Admits a command that queries this object (OBJ_QUERY, OBJ_ASYNC_QUERY).
+/// Checks as Linux does that a call that queries `object` (OBJ_QUERY, OBJ_ASYNC_QUERY) may send a command.
 pub(super) fn query(call: &mut Call<'_>, command: &Command, object: &Object) -> Result<(), Errno> {
     is_about(call, command, object, ASKING)
 }

@@ -102,7 +102,7 @@ pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
             Object::Qp(qp) if qp.user_handle.is_none() => Some(Subject::Qp(qp.number)),
             Object::Cq(cq) if cq.user_handle.is_none() => Some(Subject::Cq(cq.number)),
             Object::Srq(srq) if srq.user_handle.is_none() => Some(Subject::Srq(srq.number)),
-            // A command made this object, and it has no events.
+            // A command made the object, but objects of this kind have no events.
             Object::Devx(_) => None,
             _ => return Err(Errno::INVAL),
         }),

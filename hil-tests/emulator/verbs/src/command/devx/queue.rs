@@ -28,9 +28,9 @@ use zerocopy::FromBytes;
 const UMEM_ACCESS: u64 = 0x7;
 const LOCAL_WRITE: u64 = 0x1;
 const REMOTE_WRITE: u64 = 0x2;
-/// A page in bytes.
+/// The number of bytes of a page.
 const PAGE: u64 = 4096;
-/// A block of a send ring in bytes.
+/// The number of bytes of a block (WQEBB) of a send ring.
 const BLOCK: u64 = 64;
 /// The value of `rnr_retry` that means "retry for ever".
 const FOR_EVER: u8 = 7;
@@ -43,7 +43,7 @@ pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     let (address, length) = (call.request.number(0x1001), call.request.number(0x1002));
     let access = call.request.number(0x1003);
     linux::has_devx(call)?;
-    // `ib_check_mr_access`: remote write access requires local write access.
+    // Remote write access requires local write access (`ib_check_mr_access`).
     if access & (REMOTE_WRITE | LOCAL_WRITE) == REMOTE_WRITE {
         return Err(Errno::INVAL);
     }

@@ -5,7 +5,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 structures! {
-    /// `struct ib_uverbs_reg_mr`.
+    /// The input of REG_MR (`struct ib_uverbs_reg_mr`).
     RegisterRequest 40 {
         response: u64,
         start: u64,
@@ -15,14 +15,14 @@ structures! {
         access: u32,
     }
 
-    /// `struct ib_uverbs_reg_mr_resp`.
+    /// The answer of REG_MR (`struct ib_uverbs_reg_mr_resp`).
     RegisterResponse 12 {
         handle: u32,
         lkey: u32,
         rkey: u32,
     }
 
-    /// `struct ib_uverbs_rereg_mr`.
+    /// The input of REREG_MR (`struct ib_uverbs_rereg_mr`).
     ReregisterRequest 48 {
         response: u64,
         handle: u32,
@@ -34,7 +34,7 @@ structures! {
         access: u32,
     }
 
-    /// `struct ib_uverbs_alloc_mw`.
+    /// The input of ALLOC_MW (`struct ib_uverbs_alloc_mw`).
     AllocWindow 16 {
         response: u64,
         pd: u32,
@@ -42,7 +42,7 @@ structures! {
         reserved: [u8; 3],
     }
 
-    /// `struct mlx5_ib_alloc_mw`.
+    /// The driver's input of ALLOC_MW (`struct mlx5_ib_alloc_mw`).
     AllocWindowDriver 8 {
         comp_mask: u32,
         entries: u8,
@@ -50,7 +50,8 @@ structures! {
         reserved1: u16,
     }
 
-    /// `struct ib_uverbs_create_ah`, with `struct ib_uverbs_ah_attr` and its route.
+    /// The input of CREATE_AH (`struct ib_uverbs_create_ah`, which contains `struct ib_uverbs_ah_attr` and
+    /// its route).
     CreateAh 56 {
         response: u64,
         user_handle: u64,
@@ -71,7 +72,7 @@ structures! {
         reserved2: u8,
     }
 
-    /// `struct mlx5_ib_create_ah_resp`.
+    /// The driver's answer of CREATE_AH (`struct mlx5_ib_create_ah_resp`).
     CreateAhResponse 16 {
         response_length: u32,
         mac: [u8; 6],

@@ -36,7 +36,7 @@ pub(crate) use queues::{
 };
 
 structures! {
-    /// `struct mlx5_ib_alloc_ucontext_req_v2`.
+    /// The driver's input of GET_CONTEXT (`struct mlx5_ib_alloc_ucontext_req_v2`).
     ContextRequest 32 {
         total_bfregs: u32,
         low_latency_bfregs: u32,
@@ -49,7 +49,7 @@ structures! {
         lib_caps: u64,
     }
 
-    /// `struct mlx5_ib_alloc_ucontext_resp`.
+    /// The driver's answer of GET_CONTEXT (`struct mlx5_ib_alloc_ucontext_resp`).
     ContextResponse 72 {
         qp_table_size: u32,
         bf_reg_size: u32,
@@ -75,7 +75,7 @@ structures! {
         dump_fill_mkey: u32,
     }
 
-    /// `struct ib_uverbs_query_device_resp`.
+    /// The answer of QUERY_DEVICE (`struct ib_uverbs_query_device_resp`).
     DeviceResponse 176 {
         firmware: u64,
         node_guid: [u8; 8],
@@ -120,7 +120,8 @@ structures! {
         reserved: [u8; 4],
     }
 
-    /// `struct ib_uverbs_ex_query_device_resp`. Fields of missing features (paging, RSS) are zero.
+    /// The answer of the extended QUERY_DEVICE (`struct ib_uverbs_ex_query_device_resp`). Fields of missing
+    /// features (paging, RSS) are zero.
     DeviceResponseExtended 304 {
         base: DeviceResponse,
         comp_mask: u32,
@@ -139,7 +140,7 @@ structures! {
         reserved: u32,
     }
 
-    /// `struct ib_uverbs_query_port_resp_ex`.
+    /// The answer of QUERY_PORT (`struct ib_uverbs_query_port_resp_ex`).
     PortResponse 48 {
         capabilities: u32,
         max_message: u32,
@@ -167,7 +168,7 @@ structures! {
         reserved2: [u8; 6],
     }
 
-    /// `struct ib_uverbs_gid_entry`.
+    /// An entry of the GID table in an answer (`struct ib_uverbs_gid_entry`).
     GidEntry 32 {
         gid: [u8; 16],
         index: u32,
@@ -176,7 +177,7 @@ structures! {
         interface: u32,
     }
 
-    /// `struct ib_uverbs_async_event_desc`.
+    /// An asynchronous event on a channel (`struct ib_uverbs_async_event_desc`).
     AsyncEvent 16 {
         element: u64,
         kind: u32,

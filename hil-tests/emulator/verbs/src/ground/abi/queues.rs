@@ -5,7 +5,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 structures! {
-    /// `struct mlx5_ib_create_cq`.
+    /// The driver's input of CQ_CREATE (`struct mlx5_ib_create_cq`).
     CreateCq 32 {
         buffer: u64,
         doorbell_record: u64,
@@ -18,7 +18,7 @@ structures! {
         reserved1: u32,
     }
 
-    /// `struct mlx5_ib_create_srq`.
+    /// The driver's input of SRQ_CREATE (`struct mlx5_ib_create_srq`).
     CreateSrq 32 {
         buffer: u64,
         doorbell_record: u64,
@@ -28,7 +28,7 @@ structures! {
         reserved1: u32,
     }
 
-    /// `struct ib_uverbs_modify_srq`.
+    /// The input of MODIFY_SRQ (`struct ib_uverbs_modify_srq`).
     ModifySrq 16 {
         handle: u32,
         mask: u32,
@@ -36,14 +36,14 @@ structures! {
         limit: u32,
     }
 
-    /// `struct ib_uverbs_query_srq`.
+    /// The input of QUERY_SRQ (`struct ib_uverbs_query_srq`).
     QuerySrq 16 {
         response: u64,
         handle: u32,
         reserved: u32,
     }
 
-    /// `struct ib_uverbs_query_srq_resp`.
+    /// The answer of QUERY_SRQ (`struct ib_uverbs_query_srq_resp`).
     QuerySrqResponse 16 {
         receives: u32,
         segments: u32,
@@ -51,7 +51,7 @@ structures! {
         reserved: u32,
     }
 
-    /// `struct mlx5_ib_create_qp`.
+    /// The driver's input of QP_CREATE (`struct mlx5_ib_create_qp`).
     CreateQp 56 {
         buffer: u64,
         doorbell_record: u64,
@@ -67,7 +67,7 @@ structures! {
         reserved: u16,
     }
 
-    /// `struct mlx5_ib_create_qp_resp`.
+    /// The driver's answer of QP_CREATE (`struct mlx5_ib_create_qp_resp`).
     CreateQpResponse 40 {
         bfreg: u32,
         ece_options: u32,
@@ -80,7 +80,7 @@ structures! {
         tir_icm_address: u64,
     }
 
-    /// `struct ib_uverbs_qp_cap`.
+    /// The limits of a queue pair (`struct ib_uverbs_qp_cap`).
     QpCapabilities 20 {
         max_send_wr: u32,
         max_recv_wr: u32,
@@ -89,7 +89,7 @@ structures! {
         max_inline_data: u32,
     }
 
-    /// `struct ib_uverbs_qp_dest`.
+    /// The network address of a queue pair's peer (`struct ib_uverbs_qp_dest`).
     Destination 32 {
         gid: [u8; 16],
         flow_label: u32,
@@ -105,7 +105,7 @@ structures! {
         port: u8,
     }
 
-    /// `struct ib_uverbs_modify_qp`.
+    /// The input of MODIFY_QP (`struct ib_uverbs_modify_qp`).
     ModifyQp 112 {
         destination: Destination,
         alternate: Destination,
@@ -135,14 +135,14 @@ structures! {
         reserved: [u8; 2],
     }
 
-    /// `struct ib_uverbs_query_qp`.
+    /// The input of QUERY_QP (`struct ib_uverbs_query_qp`).
     QueryQp 16 {
         response: u64,
         handle: u32,
         mask: u32,
     }
 
-    /// `struct ib_uverbs_query_qp_resp`.
+    /// The answer of QUERY_QP (`struct ib_uverbs_query_qp_resp`).
     QueryQpResponse 128 {
         destination: Destination,
         alternate: Destination,
@@ -172,7 +172,7 @@ structures! {
         reserved: [u8; 5],
     }
 
-    /// `struct ib_uverbs_destroy_cq_resp`.
+    /// The answer of CQ_DESTROY (`struct ib_uverbs_destroy_cq_resp`).
     DestroyCqResponse 8 {
         completion_events: u32,
         async_events: u32,

@@ -182,7 +182,7 @@ fn asked(line: Line, from: u32, to: u32, request: &Request) -> String {
 mod tests {
     use super::*;
 
-    /// The test of `cargo xtask decode` reads the same file of expected lines.
+    /// The expected lines are in a file that the test of `cargo xtask decode` also reads.
     #[test]
     fn lines_are_as_decode_reads_them() {
         let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0];

@@ -33,7 +33,7 @@ pub(super) struct Flow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
     pub(super) opcode: u8,
-    /// Whether the receiver wants an event.
+    /// Whether the sender requests a solicited event at the receiver.
     pub(super) solicited: bool,
     /// Whether the sender requests an acknowledgement.
     pub(super) acknowledge: bool,
@@ -100,8 +100,8 @@ fn moved(last: [u8; 2], qpn: u32) -> [u8; 2] {
 }
 
 /// Returns the invariant CRC of a packet that begins with its IPv6 header and ends before the CRC. Fields
-/// that routers may change count as ones. A link header of ones stands before the packet, since RoCEv2 has
-/// none.
+/// that routers may change count as ones. The CRC begins with 8 bytes of ones in place of InfiniBand's link
+/// header, which RoCEv2 lacks.
 fn icrc(datagram: &[u8]) -> u32 {
     let (head, rest) = datagram.split_at_checked(IP + UDP + BTH).unwrap_or((datagram, &[]));
     let mut head = head.to_vec();

@@ -143,7 +143,8 @@ fn psns(packets: &[Parsed]) -> Vec<u32> {
     packets.iter().map(|packet| packet.psn).collect()
 }
 
-/// A congestion notification of a ConnectX-4 Lx, as the tests of Scapy have it (`test/contrib/roce.uts`).
+/// The packet is a congestion notification of a ConnectX-4 Lx, from the tests of Scapy
+/// (`test/contrib/roce.uts`).
 #[test]
 fn the_parser_knows_a_packet_of_hardware() {
     let head = "45c2003c718c400040119161 0a0011010a001201 000012b700280000 8100ffff4000011800000000";
