@@ -122,7 +122,7 @@ pub(crate) fn hold() {
 /// Releases the lock that [`hold`] has taken. The thread that called [`hold`] calls this function, after a
 /// fork in parent and child.
 pub(crate) fn release() {
-    // SAFETY: as in `hold`, which this thread has called before.
+    // SAFETY: this thread has the lock since `hold`, so no other thread uses the cell.
     drop(unsafe { (*HELD.0.get()).take() });
 }
 

@@ -46,13 +46,13 @@ extern "C" fn before_fork() {
 
 extern "C" fn after_fork_in_parent() {
     allocator::release();
-    // SAFETY: as in `before_fork`, which this thread has called before.
+    // SAFETY: this thread has the lock since `before_fork`, so no other thread uses the cell.
     drop(unsafe { (*HELD.0.get()).take() });
 }
 
 extern "C" fn after_fork_in_child() {
     allocator::release();
-    // SAFETY: as in `before_fork`. The child has only this thread.
+    // SAFETY: the child has only this thread, so no other thread uses the cell.
     let guard = unsafe { (*HELD.0.get()).take() };
     owner::take_over();
     lock::forget();

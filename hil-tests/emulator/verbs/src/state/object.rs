@@ -30,7 +30,7 @@ pub(crate) struct Cq {
     pub(crate) base: Base,
     /// The number of the completion channel, if the queue has one.
     pub(crate) channel: Option<u32>,
-    /// Address of the ring.
+    /// The address of the ring.
     pub(crate) ring: u64,
     /// The number of entries of the ring.
     pub(crate) entries: u32,

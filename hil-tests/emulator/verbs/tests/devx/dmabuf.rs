@@ -220,7 +220,7 @@ fn refusals_are_errors() {
         let bench = Bench::new(QueuePairSpec::default()).unwrap();
         let file = exporter();
         let before = Counts::now();
-        // SAFETY: as in `register`.
+        // SAFETY: this program reads and writes the file by system calls only.
         let refusal =
             |piece, iova| match unsafe { bench.pd.register_dmabuf(file.as_fd(), piece, iova, Access::ALL) } {
                 Err(DevxError::Call { what: "ibv_reg_dmabuf_mr", cause }) => cause.raw_os_error(),
@@ -232,7 +232,7 @@ fn refusals_are_errors() {
         #[expect(clippy::reversed_empty_ranges, reason = "it is as one without bytes")]
         let reversed = 4096..0;
         for piece in [4096..4096, 5000..5000, reversed] {
-            // SAFETY: as in `register`.
+            // SAFETY: this program reads and writes the file by system calls only.
             let empty = unsafe { bench.pd.register_dmabuf(file.as_fd(), piece, 0, Access::ALL) };
             assert!(matches!(empty, Err(DevxError::Call { what: "registration of a dma-buf", .. })));
         }

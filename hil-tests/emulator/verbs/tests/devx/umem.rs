@@ -54,7 +54,7 @@ pub(super) fn mapped(file: &File) -> *mut u8 {
 
 /// Sends a command that changes an object, before any request is posted.
 fn change<K>(object: &DevxObject<K>, command: &impl Command) {
-    // SAFETY: nothing is posted yet.
+    // SAFETY: no request is posted yet that the command could affect.
     unsafe { object.modify(command) }.map(drop).unwrap();
 }
 

@@ -191,7 +191,7 @@ impl VerbsQp {
 
     /// Returns the first word of the target of requests.
     pub(crate) fn written(&self) -> u64 {
-        // SAFETY: as in `fill`.
+        // SAFETY: the word belongs to the page, which the device may write at the same time.
         unsafe { self.page.as_ptr().add(256).read_volatile() }
     }
 

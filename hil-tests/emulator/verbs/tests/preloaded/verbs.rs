@@ -78,7 +78,8 @@ impl Pages {
     }
 
     fn word(self, offset: u64) -> &'static AtomicU32 {
-        // SAFETY: as in `byte`; all words are aligned to 4.
+        // SAFETY: tests stay inside of the memory that they have mapped, and all words are aligned to 4.
+        // Anyone may change atomics.
         unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut((self.0 + offset) as usize)) }
     }
 }

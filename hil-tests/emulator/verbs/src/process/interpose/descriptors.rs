@@ -56,8 +56,8 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     unsafe { next(descriptor, request, argument) }
 }
 
-/// Whether a descriptor may be closed. The program may close none that this library keeps. This library may
-/// close its own.
+/// Whether a descriptor may be closed. The program may close no descriptor that this library keeps for
+/// itself. This library may close all its descriptors.
 fn may_close(descriptor: c_int) -> bool {
     if !descriptors::is_kept(descriptor) {
         return true;
