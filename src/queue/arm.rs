@@ -1,5 +1,5 @@
-//! Events of a completion queue. The arm word asks the device for an event, and the device raises one event
-//! for each sequence number of the arm word.
+//! Events of a completion queue. The arm word of the doorbell record asks the device for an event. The device
+//! raises at most one event for each sequence number of the arm word.
 
 use super::barrier;
 use super::completion::Completion;
@@ -9,8 +9,8 @@ use super::router::CompletionRouter;
 use crate::queue::error::CompletionError;
 use crate::wire::cqe::CqeSlot;
 
-/// Fields of the arm word (PRM "CQ doorbell record"): its sequence number, and the flag that only solicited
-/// entries count.
+/// Fields of the arm word (PRM "CQ doorbell record"): its sequence number, and the flag by which only
+/// solicited entries raise the event.
 const ARM_SEQUENCE_SHIFT: u32 = 28;
 const ARM_SEQUENCE_MASK: u8 = 3;
 const ARM_SOLICITED: u32 = 1 << 24;
@@ -35,9 +35,10 @@ pub enum ArmFor {
 }
 
 impl<E: CqeSlot> CompletionQueue<'_, E> {
-    /// Continues after another reader, from the two words of the doorbell record. The first word is the
-    /// consumer index, 24 bits, which also determines the queue's lap. The second word is the arm word. All
-    /// events that the other reader has asked for must have come.
+    /// Continues where another reader of this queue has stopped. The argument is the two words of the
+    /// doorbell record: the consumer index (24 bits), which also determines the queue's lap, and the arm
+    /// word. The device must already have raised all events that the other reader has asked for: the next arm
+    /// word has the next sequence number.
     // Assumption: a queue that was never armed may begin with any sequence number.
     #[must_use]
     pub const fn starting_at(mut self, [consumer, arm]: [u32; 2]) -> Self {
@@ -47,12 +48,12 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
         self
     }
 
-    /// Asks the device for an event (PRM "CQ doorbell"). The device raises the event when it writes an entry
-    /// that counts, or at once if an entry that counts was not taken yet. The call also gives the slots of
-    /// taken entries back.
+    /// Asks the device for an event (PRM "CQ doorbell"). `entries` selects the entries that raise the event:
+    /// the device raises the event when it writes a selected entry, or at once if a selected entry was not
+    /// taken yet. The call also gives the slots of taken entries back to the device.
     ///
-    /// The call has no effect if the previous event has been raised: call [`CompletionQueue::event_received`]
-    /// first.
+    /// If the previous event has been raised, call [`CompletionQueue::event_received`] first. Otherwise the
+    /// device ignores the new arm word.
     #[inline(never)]
     pub fn arm(&mut self, doorbell: &mut impl CqDoorbell, entries: ArmFor) {
         self.release();
@@ -92,7 +93,8 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
             return Some(completion);
         }
         self.arm(doorbell, ArmFor::Any);
-        // An entry that was written meanwhile also raises the event. Polling again finds it sooner.
+        // The device may have written an entry before the arm word arrived. That entry raises the event, but
+        // the second poll returns the entry sooner.
         self.poll(router)
     }
 }

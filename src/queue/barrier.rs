@@ -6,10 +6,10 @@
 //! (`ish`) would not suffice.
 //!
 //! In the list below, W is a write and R a read of one place, and CPU and device run side by
-//! side. *Forbidden* outcomes must not be seen. In each case the other side has an order of its
-//! own, named in brackets. Without that order, no barrier here would help: a forbidden outcome
-//! needs a cycle, and both orders together break the cycle. `cargo xtask test aarch64` finds
-//! these instructions, and the accesses around them, in the compiler's output.
+//! side. *Forbidden* outcomes must not be seen. In each case the side without the barrier has an
+//! order of its own, named in brackets. Without that order, no barrier here would help: a
+//! forbidden outcome needs a cycle, and both orders together break the cycle. `cargo xtask test
+//! aarch64` finds these instructions, and the accesses around them, in the compiler's output.
 //!
 //! ```text
 //! 1  CPU     W blocks;  dmb oshst;  W record
@@ -49,7 +49,7 @@
 //!    them, so all entries up to the index were read.
 //!
 //! 7  CPU     W doorbell with the consumer index;  R entry, and sleeps if there is none
-//!    device  W entry   [own order: it knows its writes when a doorbell arrives]   compares the index
+//!    device  W entry   [own order: the device knows its writes when a doorbell arrives]   compares the index
 //!    forbidden: the CPU sleeps and the device raises no event. No barrier could order a read after the
 //!    arrival of a doorbell, and none is needed. If the entry was written before the arrival, the device
 //!    has written more entries than the index says, and raises the event on arrival. If the entry is written
@@ -77,12 +77,14 @@ macro_rules! barrier {
         #[inline]
         pub(crate) fn $name() {
             #[cfg(target_arch = "aarch64")]
-            // SAFETY: a barrier instruction; it touches neither registers nor the stack.
+            // SAFETY: the block contains a barrier instruction, which touches neither registers nor the
+            // stack.
             unsafe {
                 core::arch::asm!($aarch64, options(nostack, preserves_flags));
             }
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a barrier instruction of SSE, which every x86-64 has, or none.
+            // SAFETY: the block contains a barrier instruction of SSE, which every x86-64 CPU has, or no
+            // instruction.
             unsafe {
                 core::arch::asm!($x86_64, options(nostack, preserves_flags));
             }

@@ -2,16 +2,16 @@
 
 use core::time::Duration;
 
-/// Converts ticks of a device's free-running clock to nanoseconds (`struct mlx5dv_clock_info`). The time
-/// stamps of a queue pair are ticks of that clock, or in real time, as chosen at its creation
-/// ([`crate::command::TimestampFormat`]; see [`real_time`]).
+/// Converts ticks of a device's free-running clock to nanoseconds (`struct mlx5dv_clock_info`). The
+/// completions of a queue pair have time stamps in ticks of that clock, or in real time ([`real_time`]). The
+/// creation of the queue pair chooses the format ([`crate::command::TimestampFormat`]).
 ///
 /// ```
 /// use mlx5_mkey::queue::ClockInfo;
 /// // A clock of 1 GHz whose ticks are counted from the start of the device, by 64 bits.
 /// let clock = ClockInfo::of_frequency(1_000_000).ok_or("a device without clock")?;
 /// assert_eq!(clock.nanoseconds(5_000), 5_000);
-/// // The same clock, from the moment on at which another clock showed a billion.
+/// // The same clock, converted to another clock, which showed a billion nanoseconds at tick 5000.
 /// let shifted = ClockInfo { cycles: 5_000, base: 1_000_000_000, ..clock };
 /// assert_eq!((shifted.nanoseconds(5_002), shifted.nanoseconds(4_999)), (1_000_000_002, 999_999_999));
 /// # Ok::<(), &str>(())
@@ -19,25 +19,26 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ClockInfo {
-    /// Nanoseconds at `cycles` (`nsec`).
+    /// The time in nanoseconds when the device's clock showed `cycles` (`nsec`).
     pub base: u64,
-    /// The device's clock at that time (`last_cycles`).
+    /// The tick that the device's clock showed at time `base` (`last_cycles`).
     pub cycles: u64,
-    /// The fraction of a nanosecond at that time, before the shift (`frac`).
+    /// A fraction of a nanosecond to add to `base`, in units of 2^-`shift` nanoseconds (`frac`).
     pub fraction: u64,
-    /// Nanoseconds of a tick, before the right shift (`mult`).
+    /// The length of a tick, in units of 2^-`shift` nanoseconds (`mult`).
     pub multiplier: u32,
-    /// The right shift, in bits (`shift`).
+    /// The number of bits by which a product of ticks and `multiplier` is shifted right (`shift`).
     pub shift: u32,
-    /// The mask of the clock's bits (`mask`).
+    /// The bits that the clock's ticks have (`mask`), for example 48 ones.
     pub mask: u64,
 }
 
 impl ClockInfo {
     /// Returns the conversion for a clock of this frequency in kHz
     /// ([`GeneralCapabilities::device_frequency_khz`](crate::command::GeneralCapabilities::device_frequency_khz)),
-    /// counted from tick 0. It is as exact as the frequency. (The kernel corrects its own conversion, and
-    /// gives a new base from time to time.) Returns `None` under 245 kHz, a frequency that no device has.
+    /// with tick 0 at nanosecond 0. The conversion is as exact as the frequency. (The kernel corrects its own
+    /// conversion, and gives a new base from time to time.) Returns `None` under 245 kHz, a frequency that no
+    /// device has.
     pub const fn of_frequency(khz: u32) -> Option<Self> {
         const SHIFT: u32 = 20;
         if khz == 0 {
@@ -67,8 +68,8 @@ impl ClockInfo {
     }
 }
 
-/// Returns the time of a time stamp in real time: seconds in the high half, nanoseconds in the low half
-/// (kernel, `REAL_TIME_TO_NS`).
+/// Returns the time that a time stamp in real time contains: seconds in the high half, nanoseconds in the low
+/// half (kernel, `REAL_TIME_TO_NS`).
 ///
 /// ```
 /// use core::time::Duration;
@@ -84,8 +85,8 @@ mod tests {
 
     #[test]
     fn stamps_are_what_mlx5dv_ts_to_ns_says() {
-        // A clock of 156.25 MHz and 48 bits. The expected numbers were computed by hand, by the formula of
-        // the header.
+        // A clock of 156.25 MHz and 48 bits. The expected numbers come from the formula of `mlx5dv_ts_to_ns`
+        // in rdma-core's header.
         let clock = ClockInfo {
             base: 1_000_000_000_000,
             cycles: 0xffff_ffff_fff0,

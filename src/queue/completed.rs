@@ -1,9 +1,10 @@
-//! Values that allow to retire a request. Only a completion queue can make them, from an entry.
+//! Proofs that a request has completed. A queue retires a request only for such a proof. Only a completion
+//! queue can make one, from an entry.
 
 use crate::types::Qpn;
 use core::marker::PhantomData;
 
-/// The completion queue to which a request completed, identified by the begin of its ring.
+/// The completion queue that got the entry of a request, identified by the address of its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct CqIdentity(pub(super) usize);
@@ -80,7 +81,7 @@ mod tests {
     use crate::queue::{Doorbell, ReceiveQueue, SendQueue};
 
     impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
-        /// Retires a request, as a completion does.
+        /// Retires the request with this counter, as a completion does.
         pub(in crate::queue) fn retire_at(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
             let done = self.retire(CompletedSend::new(self.qpn(), counter, CqIdentity(0)))?;
             Some((done.id, done.kind))
@@ -88,7 +89,7 @@ mod tests {
     }
 
     impl<const N: usize> ReceiveQueue<'_, N> {
-        /// Retires a request, as a completion does.
+        /// Retires the request with this counter, as a completion does.
         pub(in crate::queue) fn retire_at(&mut self, counter: u16) -> Option<u64> {
             self.retire(CompletedReceive::new(self.qpn(), counter, CqIdentity(0)))
         }

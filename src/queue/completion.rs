@@ -1,4 +1,4 @@
-//! Results of a poll, and reports of the entries of a completion queue.
+//! Results of a poll, and the decoding of entries of a completion queue.
 
 use super::in_flight::{RequestKind, RequestNumber};
 use crate::mkey::SignatureFault;
@@ -13,8 +13,9 @@ pub enum Completion {
     /// A request completed.
     Work(WorkCompletion),
     /// The signature of a block was wrong (`MLX5_CQE_SIG_ERR`). The mkey has recorded the error:
-    /// [`crate::mkey::Mkey::take_error`] returns block and values. The error belongs to no request: the
-    /// request that moved the data completes successfully.
+    /// [`crate::mkey::Mkey::take_error`] returns the number of the block, the value found in the data and the
+    /// computed value. The error belongs to no request: the request that moved the data completes
+    /// successfully.
     SignatureError {
         /// The index of the mkey on the device.
         mkey: MkeyIndex,
@@ -94,15 +95,15 @@ pub enum Message {
 pub struct Failure {
     /// The error code, see [`Syndrome`].
     pub syndrome: Syndrome,
-    /// Vendor syndrome.
+    /// Vendor syndrome: the vendor's code for the error.
     pub vendor: u8,
-    /// Hardware error syndrome.
+    /// Hardware error syndrome: the hardware's code for the error.
     pub hardware: u8,
-    /// Hardware syndrome type.
+    /// Hardware syndrome type: the kind of the code in `hardware`.
     pub hardware_type: u8,
 }
 
-/// The report of an entry.
+/// The meaning of an entry of a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CqeEvent {
     /// A request completed. The entry names its queue pair and counter.
@@ -165,7 +166,8 @@ impl CqeEvent {
     }
 }
 
-/// Refuses entries that contain data, and compressed entries. Queue pairs must be created without both.
+/// Refuses entries that contain data, and compressed entries. Queue pairs must be created so that the device
+/// writes neither.
 fn check_format(cqe: &Cqe) -> Result<(), CompletionError> {
     match cqe.op_own_bits().format() {
         0 => Ok(()),

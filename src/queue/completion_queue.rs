@@ -6,8 +6,9 @@
 //! requests before it.
 //!
 //! `CompletionQueue::next_of_any_kind` takes all other entries: failures, receives, signature errors, and
-//! entries that are refused. It also takes the entry after the success of a part of a configuration, which
-//! the user does not see. Each call gives its entries back to the device once, by the doorbell record.
+//! entries that are refused. If `next_success` has taken the success of a part of a configuration, which the
+//! user does not see, `next_of_any_kind` takes the entry after it. Each call of a public polling function
+//! gives the slots of its entries back to the device once, by the doorbell record.
 
 use super::completed::{CompletedReceive, CompletedSend, CqIdentity};
 use super::completion::{Completion, CqeEvent, Outcome, WorkCompletion, WorkEvent};
@@ -28,7 +29,7 @@ use crate::wire::cqe::{Cqe, CqeEnd, CqeOpcode, CqeSlot, OpOwn};
 use embedded_hal::delay::DelayNs;
 use zerocopy::transmute;
 
-/// The doorbell record has 24 bits for the consumer index.
+/// Selects the bits of the consumer index that the doorbell record has room for: 24.
 pub(super) const CONSUMER_MASK: u32 = 0x00ff_ffff;
 
 /// The offsets of two words of 8 bytes in an entry. The first 4 bytes of one are the user index, the last 4
@@ -36,7 +37,7 @@ pub(super) const CONSUMER_MASK: u32 = 0x00ff_ffff;
 const USER_INDEX_WORD: usize = core::mem::offset_of!(Cqe, user_index);
 const BYTE_COUNT_WORD: usize = core::mem::offset_of!(Cqe, byte_count) - 4;
 
-/// The bits of a user index.
+/// Selects the bits of a user index: 24.
 const USER_INDEX_MASK: u32 = 0x00ff_ffff;
 
 /// A completion queue over the caller's ring, of entries of 64 bytes, or of 128 bytes
@@ -69,8 +70,8 @@ const USER_INDEX_MASK: u32 = 0x00ff_ffff;
 /// ```
 ///
 /// No completion is missed while the program sleeps. The arm word carries the consumer index, and the device
-/// knows how many entries it has written. If there are more entries than the index says, it raises the event
-/// at once.
+/// knows how many entries it has written. If the device has written more entries than the index says, it
+/// raises the event at once.
 ///
 /// The device raises one event for each sequence number of the arm word. The number advances only with each
 /// received event ([`CompletionQueue::event_received`]). A queue that is armed again before its event has
@@ -78,9 +79,9 @@ const USER_INDEX_MASK: u32 = 0x00ff_ffff;
 pub struct CompletionQueue<'r, E = Cqe> {
     pub(super) ring: Ring<'r, E>,
     pub(super) record: &'r CqDoorbellRecord,
-    /// Entries taken, counted from the queue's start.
+    /// Number of entries taken since the queue's start.
     pub(super) consumer: u64,
-    /// Events received; their low bits are the arm word's sequence number.
+    /// Number of events received. Its two low bits are the sequence number of the next arm word.
     pub(super) events: u8,
     unclaimed: Unclaimed,
 }
@@ -91,11 +92,12 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// reader has taken entries before, call [`CompletionQueue::starting_at`].
     ///
     /// # What is trusted
-    /// An entry in the ring retires requests, whoever wrote it. The queue then writes their blocks anew, even
-    /// if the device has not read them yet. The ring must therefore be the one to which the device writes the
-    /// queue pair's completions. The maker of the queue pair's doorbell vouches for this
-    /// ([`UarDoorbell::new`](super::UarDoorbell::new)). `devx` makes doorbells, rings and queues, keeps them
-    /// together, and hands out none of them. No other safe code retires requests of a queue pair on a device.
+    /// An entry in the ring retires requests, whoever wrote it. The send queue then overwrites the blocks of
+    /// these requests, even if the device has not read the blocks yet. The ring must therefore be the one to
+    /// which the device writes the queue pair's completions. The maker of the queue pair's doorbell vouches
+    /// for this ([`UarDoorbell::new`](super::UarDoorbell::new)). `devx` makes doorbells, rings and queues,
+    /// keeps them together, and hands out none of them. No other safe code retires requests of a queue pair
+    /// on a device.
     ///
     /// # Errors
     /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
@@ -127,7 +129,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     ///
     /// # Errors
     /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that matches no domain
-    /// of this mkey; this error is returned only once, too. [`CheckError::ErrorsLost`] if routers lacked more
+    /// of this mkey; the call returns this error only once. [`CheckError::ErrorsLost`] if routers lacked more
     /// than 8 mkeys with errors: the data may be wrong.
     pub fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
         self.unclaimed.check(mkey)
@@ -139,7 +141,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         self.unclaimed.forget(mkey);
     }
 
-    /// Keeps errors of mkeys that no router has in a place shared with other queues.
+    /// From now on, keeps errors of mkeys that no router has in `shared`, where other completion queues keep
+    /// theirs too.
     #[cfg(feature = "devx")]
     pub(crate) fn share_unclaimed(&mut self, shared: &alloc::sync::Arc<SharedFaults>) {
         self.unclaimed = Unclaimed::Shared(shared.clone());
@@ -172,7 +175,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// # Errors
     /// [`CompletionError`] for a malformed entry, or an entry that names no request and no mkey of the
     /// router. The entry is taken and retires no request. Polling can continue.
-    // With `#[inline]`, a whole I/O takes 3 to 6 % more instructions on x86-64, and 6 % on A72.
+    // With `#[inline]` alone, a whole I/O takes 3 to 6 % more instructions on x86-64, and 6 % more on
+    // Cortex-A72.
     #[inline(always)]
     pub fn poll(
         &mut self,
@@ -272,8 +276,9 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     }
 
     /// Takes the next entry if it is the success of an outstanding send request, and returns the completion
-    /// for the user. `None` has two meanings: the entry is of another kind and was not taken, or it completes
-    /// a part of a configuration and was taken. The device gets no slot back.
+    /// for the user. `None` has two meanings: the next entry is no such success, or not written yet, and was
+    /// not taken; or it completes a part of a configuration, and was taken. This call gives no slot back to
+    /// the device.
     // Inlined: with a call, a whole I/O takes 14 % more instructions and 50 % more time (x86-64).
     #[inline(always)]
     fn next_success(&mut self, router: &mut impl CompletionRouter) -> Option<WorkCompletion> {
@@ -295,7 +300,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         (kind != RequestKind::MkeyConfigurePart).then_some(WorkCompletion { id, qpn, number, outcome })
     }
 
-    /// Takes entries of any kind, up to the first completion for the user.
+    /// Takes entries of any kind up to the first one for the user, and returns its completion or error.
     #[cold]
     #[inline(never)]
     fn next_of_any_kind(
@@ -323,7 +328,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     }
 }
 
-/// Copies an entry, if the device has written it.
+/// Returns a copy of the entry in a slot, or `None` if the device has not written it in this lap.
 pub(super) fn entry(slot: Slot<'_, Cqe>) -> Option<Cqe> {
     let [.., last] = slot.read_u64::<{ CqeEnd::OFFSET }>();
     let op_own = OpOwn::from_bits(last);
@@ -343,7 +348,8 @@ pub(super) fn entry(slot: Slot<'_, Cqe>) -> Option<Cqe> {
     ]))
 }
 
-/// Finds the queues of the queue pair that an entry names.
+/// Returns the queues of the queue pair that an entry names. Returns `None` if the router finds no queues, or
+/// queues with another number.
 #[inline]
 fn verified<R: CompletionRouter>(router: &mut R, origin: CqeOrigin) -> Option<&mut R::Queues> {
     router.queues(origin).filter(|queues| queues.qpn() == origin.qpn)
@@ -372,7 +378,8 @@ fn complete(
     }
 }
 
-/// Retires the request that an entry names.
+/// Retires the request that an entry names, and returns its completion. Returns `Ok(None)` for the success of
+/// a part of a configuration, which the user does not see.
 fn complete_work(
     entry: &Cqe,
     event: WorkEvent,

@@ -8,8 +8,8 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
     /// other entries stay in order.
     ///
     /// Call this for entries of a queue pair that was reset or destroyed ([`Cqe::is_of`]). Otherwise an old
-    /// entry could be taken for that of a later request of the same queue pair, or of the next queue pair
-    /// with its number.
+    /// entry could be taken for the entry of a later request: on the same queue pair, or on the next queue
+    /// pair with the same number.
     pub fn discard(&mut self, mut is_stale: impl FnMut(&Cqe) -> bool) -> usize {
         self.discard_entries(&mut is_stale)
     }

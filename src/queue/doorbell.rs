@@ -23,7 +23,7 @@ use zerocopy::FromBytes;
 #[repr(C, align(8))]
 pub struct DoorbellRecord {
     receive: AtomicU32,
-    /// The upper half stays 0.
+    /// The upper and the lower half of the send queue's 32-bit counter. The upper half stays 0.
     send: [AtomicU16; 2],
 }
 
@@ -130,8 +130,8 @@ impl<'q> LastRequest<'q> {
         Self { ring, begin, end, alone }
     }
 
-    /// Returns whether the request is the only work request since the last doorbell. Otherwise the device has
-    /// to read other requests before it.
+    /// Returns whether the request is the only work request since the last doorbell. If not, the device has
+    /// to read the others from the ring first.
     #[inline]
     pub const fn is_alone(&self) -> bool {
         self.alone
@@ -158,8 +158,8 @@ crate::fmt::format_counters!(['q] LastRequest ['q] { begin, end });
 /// Tells the device that a send queue has new requests.
 ///
 /// [`UarDoorbell`](super::UarDoorbell) writes to a device; software devices and recorders implement the trait
-/// too. The queue orders ring, doorbell record and this write, and flushes the write. Implementations need no
-/// barriers.
+/// too. The send queue keeps the writes to ring, doorbell record and doorbell in this order, and flushes the
+/// last one. Implementations need no barriers.
 pub trait Doorbell {
     /// Writes the first 8 bytes of the last request's control segment to the device
     /// ([`LastRequest::control`]).
@@ -176,11 +176,11 @@ impl<D: Doorbell + ?Sized> Doorbell for &mut D {
 /// Tells the device that a completion queue was armed.
 ///
 /// [`UarCqDoorbell`](super::UarCqDoorbell) writes to a device; software devices and recorders implement the
-/// trait too. The completion queue orders record and this write, and flushes the write. Implementations need
-/// no barriers.
+/// trait too. The completion queue writes the doorbell record before the doorbell, and flushes the doorbell.
+/// Implementations need no barriers.
 pub trait CqDoorbell {
-    /// Writes the arm word and the completion queue's number to the device. `arm` has the 4 bytes of the
-    /// doorbell record.
+    /// Writes the arm word and the completion queue's number to the device. `arm` is the arm word as in the
+    /// doorbell record: 4 bytes, big endian.
     fn ring(&mut self, arm: [u8; 4]);
 }
 

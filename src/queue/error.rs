@@ -13,19 +13,19 @@ pub enum CompletionError {
     UnknownOpcode(CqeOpcode),
     /// The entry is compressed or carries data, which queues of this library must not be set up for.
     UnsupportedFormat {
-        /// The format code.
+        /// The format code of the entry.
         format: u8,
     },
     /// The router does not have the queue pair. It belongs to another router, or it was removed.
     UnknownQueuePair {
-        /// Queue pair.
+        /// Number of the queue pair.
         qpn: u32,
     },
     /// The queue pair has no outstanding request at this position.
     UnknownRequest {
-        /// Queue pair.
+        /// Number of the queue pair.
         qpn: u32,
-        /// Position in its queue.
+        /// Position in the send or receive queue, modulo 2^16 (`wqe_counter` of the entry).
         counter: u16,
     },
     /// A signature error names an mkey that the router does not have. The queue keeps the error until the
@@ -34,7 +34,7 @@ pub enum CompletionError {
         /// Index of the mkey.
         index: u32,
     },
-    /// Nothing arrived within the limit.
+    /// No completion arrived within the caller's limit of attempts.
     TimedOut,
 }
 

@@ -1,9 +1,9 @@
 //! The work requests between post and completion. Each is filed under its first block, so that a completion
 //! finds it by the completion's counter.
 //!
-//! A completion retires its request and all silent requests before it: the tail moves behind the request. The
-//! time does not depend on the number of silent requests. A queue with a limit of requests counts them only
-//! when it looks for room.
+//! A completion retires its request and all silent requests before it: the tail, which is the first block of
+//! the oldest outstanding request, moves behind the request. Retiring takes equally long for any number of
+//! silent requests. A queue with a limit of requests counts them only when it looks for room.
 
 use crate::wire::low::{low8, low64};
 use bitfield_struct::bitfield;
@@ -34,7 +34,8 @@ pub enum RequestKind {
     /// last one. Polling does not return its success. If the queue fails, its failure carries the
     /// configuration's `wr_id`.
     MkeyConfigurePart,
-    /// Start value of a PSV, for a digest.
+    /// Change of a PSV to the start value of a digest
+    /// ([`SendRequest::set_psv`](super::SendRequest::set_psv)).
     SetPsv,
     /// Invalidation of a local key (`IBV_WC_LOCAL_INV`).
     LocalInvalidate,
@@ -51,7 +52,8 @@ impl RequestKind {
         low8::<4>(self as u8)
     }
 
-    /// Returns the kind with this number. Only numbers of kinds are filed.
+    /// Returns the kind with this number. The function gets only numbers of kinds, because no others are
+    /// filed.
     #[inline]
     const fn from_bits(bits: u8) -> Self {
         match bits {
@@ -91,10 +93,10 @@ pub struct Retired {
     pub number: RequestNumber,
 }
 
-/// The number of a send request, which tells it from other requests of the same name.
+/// The number of a send request, which distinguishes the request from others with the same name (`wr_id`).
 ///
 /// A queue counts its requests within a *life*. A new life begins when the queue is made, when it restarts
-/// after a reset, and when an invalidation is cancelled. Each life has other numbers.
+/// after a reset, and when an invalidation is cancelled. Numbers of different lives differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RequestNumber(u64);
@@ -102,20 +104,20 @@ pub struct RequestNumber(u64);
 /// The number of the next life. Life 0 has no requests.
 static NEXT_LIFE: AtomicU64 = AtomicU64::new(1);
 
-/// The low bits of a number count blocks, the others lives.
+/// How many low bits of a request's number count blocks. The other bits count lives.
 const BLOCK_BITS: u32 = 40;
 
 impl RequestNumber {
     /// No request. Completions of receive requests have this number.
     pub const NONE: Self = Self(0);
 
-    /// Returns the number for C.
+    /// Returns the number as an integer for C.
     #[cfg(feature = "capi")]
     pub(crate) const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// Returns the number that C gives back.
+    /// Makes the number from the integer that C gives back.
     #[cfg(feature = "capi")]
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -133,7 +135,8 @@ fn begin_life() -> u64 {
     NEXT_LIFE.fetch_add(1, Ordering::Relaxed) << BLOCK_BITS
 }
 
-/// A filed work request: 16 bytes for each block of the ring.
+/// A work request that is filed in the slot of its first block. The table has a slot of 16 bytes for each
+/// block of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filed {
     /// The user's name of the request (`wr_id`).
@@ -156,7 +159,7 @@ struct Place {
 }
 
 impl Filed {
-    /// An empty slot: no block has the number that it contains.
+    /// An empty slot. The first block that it names does not exist.
     const NONE: Self = Self { id: 0, place: Place::from_bits(u64::MAX) };
 
     #[inline]
@@ -178,7 +181,7 @@ impl Filed {
 
 const _: () = assert!(size_of::<Filed>() == 16);
 
-/// The work requests of a ring. The ring has at most as many blocks as `filed` has slots, a power of two.
+/// The work requests of a ring. `filed` has a power of two of slots, at least as many as the ring has blocks.
 ///
 /// Blocks are counted from the queue pair's start. Outstanding requests begin at block `tail` or later, and
 /// fill at most a lap, so each has its own slot. A slot may still hold a request of an earlier lap, with
@@ -199,7 +202,7 @@ pub(super) struct InFlight<F: ?Sized = [Filed]> {
 /// The limit of outstanding work requests. Few queues have a limit, so requests are not counted when they are
 /// posted or retired. A queue with a limit counts them when it knows of no more room.
 struct Limit {
-    /// `u32::MAX` without a limit.
+    /// The most work requests that may be outstanding; `u32::MAX` if the queue has no limit.
     most: u32,
     /// Number of work requests that begin at blocks from `from` up to, but without, `to`. All of them are
     /// still filed: the next count happens before a request is filed a lap after `from`.
@@ -215,8 +218,8 @@ impl Limit {
 }
 
 impl<const N: usize> InFlight<[Filed; N]> {
-    /// Makes an empty table. The first work request begins at this block, and up to `limit` may be
-    /// outstanding.
+    /// Makes an empty table. The first work request will begin at block `first_block`, and up to `limit` work
+    /// requests may be outstanding.
     pub(super) fn new(first_block: u64, limit: u32) -> Self {
         const { assert!(N.is_power_of_two(), "a queue keeps track of a power of two of blocks") };
         let filed = [Filed::NONE; N];
@@ -253,7 +256,7 @@ impl InFlight {
         RequestNumber(self.numbers.wrapping_add(begin))
     }
 
-    /// Returns a filed request, as a completion or a reset retires it.
+    /// Returns name, kind and number of a filed request, for the user to whom the request is given back.
     #[inline]
     pub(super) const fn retired(&self, filed: &Filed) -> Retired {
         Retired { id: filed.id, kind: filed.place.kind(), number: self.number(filed.begin()) }
@@ -311,12 +314,13 @@ impl InFlight {
     }
 
     /// Files the next work request.
-    // Inlined: with a call, posting loses 3 % and more.
+    // Inlined: with a call, posting is slower by 3 % or more.
     #[inline]
     pub(super) fn file(&mut self, begin: u64, id: u64, kind: RequestKind, blocks: usize) {
         let slot = self.slot(begin);
         if let Some(slot) = self.filed.get_mut(slot) {
-            // The same bits as by the setters, but without their checks: a work request has 1 to 16 blocks.
+            // These are the bits that the setters of `Place` give. Their checks are not needed, because a
+            // work request always has 1 to 16 blocks.
             let bits = ((begin << 5) + blocks as u64) << 4 | kind as u64;
             *slot = Filed { id, place: Place::from_bits(bits) };
         }
@@ -370,7 +374,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// The outstanding requests, in a list that is searched.
+    /// First block, name, kind and number of blocks of each outstanding request, in a list that is searched.
     #[derive(Default)]
     struct Model(VecDeque<(u64, u64, RequestKind, u64)>);
 
@@ -395,7 +399,7 @@ mod tests {
                     dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     let blocks = 1 + u64::from(dice >> 28);
                     if producer + blocks - table.tail() <= ring {
-                        // A queue that looks for room does the same.
+                        // The call is the one that a queue makes when it looks for room.
                         assert_eq!(table.free_requests(producer) as usize, most as usize - model.0.len());
                         let kind = if dice >> 9 & 1 == 0 {
                             RequestKind::Send

@@ -10,7 +10,7 @@ use crate::wqe::invalidate;
 impl SendRequest<'_, '_> {
     /// Takes the key of an mkey out of service: later use of the key fails (`IBV_WR_LOCAL_INV`).
     ///
-    /// The mkey keeps no properties. Its next configuration must be complete, see
+    /// The mkey loses its properties. Its next configuration must be complete, see
     /// [`ConfigError::StateUnknown`](crate::error::ConfigError::StateUnknown).
     ///
     /// # Errors

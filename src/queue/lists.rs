@@ -1,4 +1,4 @@
-//! Lists that the device reads from registered memory, and changes within a list.
+//! Requests whose list the device reads from registered memory, and requests that change a part of a list.
 
 use super::in_flight::RequestKind;
 use super::request::{Configuration, SendRequest};
@@ -13,9 +13,9 @@ use crate::wqe::lists::{self, POINTER_BLOCKS};
 
 impl SendRequest<'_, '_> {
     /// Changes an mkey as [`SendRequest::configure_mkey`] does, but the device reads the layout from
-    /// registered memory: a list, or an interleaved layout ([`RegisteredList::write_interleaved`]). Its
-    /// length is limited only by the mkey's room, not by the size of requests. An mkey that was created for
-    /// entries of one length (KSM) takes only a list of entries of that length
+    /// registered memory: a list, or an interleaved layout ([`RegisteredList::write_interleaved`]). The
+    /// number of entries is limited only by the mkey's room, not by the size of requests. An mkey that was
+    /// created for entries of one length (KSM) takes only a list of entries of that length
     /// ([`RegisteredList::write_ksm`]). After an empty list, the mkey maps no memory.
     ///
     /// This call writes the BSFs into the memory behind the list. Leave that memory unchanged until the
@@ -49,12 +49,13 @@ impl SendRequest<'_, '_> {
     }
 
     /// Replaces entries of the list layout in force, from number `first` on. All other properties of the mkey
-    /// stay, also its length: the new entries together have as many bytes as the old ones.
+    /// stay, also its length: the new entries together must have as many bytes as the old ones.
     ///
     /// Entries are replaced in blocks of 4 (kernel `MLX5_UMR_FLEX_ALIGNMENT`). `first` is a multiple of 4.
     /// Entries that only partly fill their last block end the list: they replace all entries from `first` on,
-    /// and their padding overwrites the rest of the block. No check finds entries whose bytes differ in sum,
-    /// since the mkey does not know the lengths of the old ones. A transfer then ends at the last entry.
+    /// and their padding overwrites the rest of the block. The call cannot check the sum of bytes, since the
+    /// mkey does not know the lengths of the old entries. With a wrong sum, a transfer ends at the last
+    /// entry.
     ///
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], with [`ConfigError::TooManyEntries`] for
@@ -68,7 +69,7 @@ impl SendRequest<'_, '_> {
         entries: &[KlmEntry],
     ) -> Result<(), PostError> {
         check_place(mkey, first, entries.len(), None)?;
-        // Entries are padded to whole blocks.
+        // The room of a request, rounded down to whole blocks, since entries are padded to whole blocks.
         let max = self.state.max_octowords() / OCTOWORDS_PER_BLOCK * OCTOWORDS_PER_BLOCK;
         ConfigError::check_entries(entries.len(), max)?;
         let size = UMR_HEAD_BLOCKS + blocks_of(entries.len());
@@ -80,7 +81,7 @@ impl SendRequest<'_, '_> {
     }
 
     /// Replaces entries as [`SendRequest::replace_entries`] does, but the device reads the new entries from
-    /// registered memory. There may be more of them than fit into a request.
+    /// registered memory. The list may have more entries than fit into a request.
     ///
     /// # Errors
     /// [`ConfigError::InterleavedInList`], and the errors of [`SendRequest::replace_entries`].
@@ -107,9 +108,9 @@ impl SendRequest<'_, '_> {
     /// is posted.
     ///
     /// The list in force must also come from registered memory ([`SendRequest::configure_mkey_by_pointer`]),
-    /// and end with a whole block: it has a multiple of 4 entries, also after entries were replaced. If the
-    /// end of a list was replaced by fewer whole blocks, the list is not shorter. To append to the shorter
-    /// list, configure the mkey anew.
+    /// and end with a whole block: it has a multiple of 4 entries, also after entries were replaced.
+    /// Replacing entries by whole blocks never makes a list shorter. To append at an earlier place, configure
+    /// the mkey with the shorter list first.
     ///
     /// A list with more entries than a request can count ([`RegisteredList::MAX_ENTRIES`]) is appended part
     /// by part, as in the kernel (`mlx5r_umr_update_xlt`). If the mkey has a start address
@@ -165,7 +166,8 @@ impl Configuration for ByPointer<'_, '_> {
     }
 
     fn form(&self) -> LayoutForm {
-        // `note_list` notes a list after the post, so only interleaved layouts are noted here.
+        // `note_list` notes the form and length of a list after the post, so this function gives only the
+        // form of an interleaved layout.
         if self.list.is_interleaved() {
             LayoutForm::Interleaved { entries: 0 }
         } else {
@@ -185,7 +187,7 @@ impl Configuration for ByPointer<'_, '_> {
     }
 }
 
-/// Refuses entries that the layout of an mkey cannot hold at this place.
+/// Refuses entries that the list of an mkey cannot hold from number `first` on.
 fn check_place(
     mkey: &Mkey,
     first: u32,
@@ -202,7 +204,8 @@ fn check_place(
     check_room(mkey, (first as usize).saturating_add(entries))
 }
 
-/// Refuses entries whose common length differs from that of the mkey's creation.
+/// Refuses a layout whose entries have another common length than the mkey was created for. `None` means that
+/// each entry has a length of its own.
 fn check_size(mkey: &Mkey, layout: Option<KsmEntrySize>) -> Result<(), ConfigError> {
     let of = mkey.kind().entry_size;
     if layout == of { Ok(()) } else { Err(ConfigError::OtherEntries { layout, mkey: of }) }
@@ -210,7 +213,7 @@ fn check_size(mkey: &Mkey, layout: Option<KsmEntrySize>) -> Result<(), ConfigErr
 
 /// Refuses more entries than an mkey has room for.
 fn check_room(mkey: &Mkey, entries: usize) -> Result<(), ConfigError> {
-    // The attributes of an mkey may claim more entries than any command can create.
+    // The attributes of an mkey may claim room for more entries than any command can create.
     let max = mkey.kind_word().max_entries().min(MkeyAttributes::MAX_ENTRIES as usize);
     ConfigError::check_entries(entries, max)
 }

@@ -12,7 +12,7 @@ use heapless::Vec;
 /// A placeholder at the position of a removed mkey. No completion names it, because it has no signature.
 const NONE: Mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0), 0));
 
-/// Up to `N` mkeys, in use or not.
+/// A pool of up to `N` mkeys, each of them in use or not.
 ///
 /// An mkey is configured for one I/O, and later for another one. By then, a peer knows the key of the first
 /// I/O. An mkey is therefore put back in two steps: [`MkeyPool::invalidate`] posts the request that takes the
@@ -69,7 +69,7 @@ pub struct MkeyPool<const N: usize> {
     slots: Slots<[Slot; N]>,
 }
 
-/// An mkey that was taken from a pool, until it is put back.
+/// The handle of an mkey that was taken from a pool, valid until the mkey is put back.
 #[must_use = "what is not put back stays in use"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -110,9 +110,10 @@ impl<const N: usize> MkeyPool<N> {
     pub fn insert(&mut self, mkey: Mkey) -> Result<usize, Mkey> {
         let Some(position) = self.slots.add() else { return Err(mkey) };
         match self.mkeys.get_mut(position) {
-            // The position of a removed mkey.
+            // The new mkey takes the position of a removed mkey.
             Some(place) => *place = mkey,
-            // Positions are given out in ascending order.
+            // Positions that never had an mkey are given out in ascending order, so this one is the next of
+            // `mkeys`.
             None => self.mkeys.push(mkey)?,
         }
         Ok(position)
@@ -128,7 +129,7 @@ impl<const N: usize> MkeyPool<N> {
 
     /// Takes an mkey, to be configured. Returns `None` while all mkeys are in use. If the device can change
     /// tags, the key has another tag than at its last use. Recorded signature errors of an earlier use are
-    /// dropped. If an error was polled while the router lacked these mkeys, the next
+    /// dropped. If an error was polled while the router lacked the mkeys of this pool, the next
     /// [`CompletionQueue::check`](super::CompletionQueue::check) still returns it.
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
@@ -145,8 +146,8 @@ impl<const N: usize> MkeyPool<N> {
     /// the request is not signalled, post a later one that is. The names (`wr_id`) of the requests do not
     /// matter. Ask for a fence if earlier requests still use the key.
     ///
-    /// The mkey stays in use. If the request fails, or its queue pair is reset before, the key may still be
-    /// in service. Invalidate the mkey again, on any queue pair.
+    /// The mkey stays in use. If the request fails, or its queue pair is reset before the request is
+    /// executed, the key may still be in service. Invalidate the mkey again, on any queue pair.
     ///
     /// # Errors
     /// [`PostError::Pool`] for a handle that names no mkey in use in this pool; otherwise the errors of
@@ -173,7 +174,7 @@ impl<const N: usize> MkeyPool<N> {
         let key = taken.key();
         self.slots.put(mkey.0, key, completion)?;
         if let Some(free) = self.mkeys.get_mut(mkey.position()) {
-            // The note is also needed if the peer has invalidated the key.
+            // If the peer has invalidated the key, no request of this side has noted it yet.
             free.note_invalidated();
         }
         Ok(())

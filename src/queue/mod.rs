@@ -1,4 +1,4 @@
-//! The rings: work requests go to the device through them, and completions come back.
+//! The rings in memory through which work requests go to the device, and completions come back.
 //!
 //! The caller provides the memory for rings and doorbell records, and the doorbell. Requests are written into
 //! free blocks. The device learns of them when [`SendQueue::ring_doorbell`] publishes them; after that, only
@@ -92,5 +92,6 @@ pub use window_pool::{PooledWindow, WindowPool};
 /// that old positions are not taken for new ones.
 const MAX_SLOTS: usize = 1 << 15;
 
-/// The most entries of a completion queue: positions have 24 bits.
+/// The most entries of a completion queue. Positions have 24 bits, and at most half of them are in use, as
+/// with [`MAX_SLOTS`].
 const MAX_COMPLETIONS: usize = 1 << 23;

@@ -1,4 +1,5 @@
-//! The producer's side of a send queue: reserves free blocks, and commits them once they are written.
+//! The producer of a send queue: reserves free blocks of the ring, and commits the blocks once they are
+//! written.
 
 #![allow(unsafe_code)]
 
@@ -42,17 +43,17 @@ impl<'r> SqProducer<'r> {
         &self.ring
     }
 
-    /// Returns the ring, for changes of published blocks.
+    /// Returns the ring, for changes of blocks that were committed or published.
     pub(super) const fn ring_mut(&mut self) -> &mut Ring<'r, Wqebb> {
         &mut self.ring
     }
 
     /// Returns a block that is committed and not published, for changes.
     pub(super) fn unpublished(&mut self, index: u64) -> &mut Block {
-        // SAFETY: the pointer is that of a block of the ring, whatever the index (see `Ring::slot`), plain
-        // bytes without alignment. Nobody else writes it, and a device reads no block before the doorbell
-        // record counts it, which takes `self` again: after this borrow. The caller names blocks that were
-        // committed since.
+        // SAFETY: whatever the index, the pointer is that of a block of the ring (see `Ring::slot`): plain
+        // bytes that need no alignment. Nobody else writes the block. A device reads a block only after the
+        // doorbell record counts it. The caller names a block that was committed after the last count, and
+        // the next count needs `self`, so it comes after this borrow.
         unsafe { &mut *self.ring.block(index) }
     }
 
@@ -70,8 +71,9 @@ impl<'r> SqProducer<'r> {
     /// Reserves blocks for writing: in the ring, or in scratch space if too few blocks are free before the
     /// ring's end.
     ///
-    /// A full ring is refused by [`SqProducer::commit`], not here. If a request can never be posted, writing
-    /// it finds the reason, and this reason is returned instead.
+    /// This call does not refuse a full ring; [`SqProducer::commit`] does. In between the request is written,
+    /// which finds the reason why a request can never be posted. The user then gets this reason instead of a
+    /// full ring.
     ///
     /// # Errors
     /// [`PostError::SendRingFull`] for more blocks than any request has. The error gives the most blocks of a
@@ -85,11 +87,11 @@ impl<'r> SqProducer<'r> {
         } else {
             return Err(PostError::SendRingFull { needed: blocks as u16, free: MAX_BLOCKS as u16 });
         };
-        // SAFETY: in the ring all blocks from `producer` to `contiguous_end` are before the ring's end and
-        // free, that is not the device's: `finds_free` or `copy_scratch` set the end so by the requests in
-        // flight of this queue, and since then `producer` has only moved on, or `restart` has set both to 0,
-        // where no block is known to be free. In the scratch space there are as many blocks. Nobody else uses
-        // them while `self` is borrowed, and they are plain bytes.
+        // SAFETY: in the ring, all blocks from `producer` to `contiguous_end` are before the ring's end and
+        // free: the device does not read them. `finds_free` or `copy_scratch` has computed `contiguous_end`
+        // from the requests in flight of this queue. Since then `producer` has only moved on, or `restart`
+        // has set both to 0, where no block is known to be free. The scratch space has at least `blocks`
+        // blocks. Nobody else uses the blocks while `self` is borrowed, and they are plain bytes.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, blocks) })
     }
 
@@ -101,7 +103,7 @@ impl<'r> SqProducer<'r> {
     /// Determines how many free blocks are contiguous, and returns whether they are enough.
     #[inline]
     fn finds_free(&mut self, blocks: usize, in_flight: &InFlight) -> bool {
-        // With a limit, requests are counted when this one is committed.
+        // A queue with a limit of requests counts them when this request is committed.
         if in_flight.is_limited() {
             return false;
         }
@@ -137,7 +139,7 @@ impl<'r> SqProducer<'r> {
 
     /// Commits blocks in the scratch space by copying them to the ring, on both sides of the ring's end if
     /// necessary. With a limit of requests, at most as many blocks are then known to be free as requests may
-    /// still be posted.
+    /// still be posted, since a request may have only one block.
     #[cold]
     #[inline(never)]
     fn copy_scratch(&mut self, end: u64, requests: usize, in_flight: &mut InFlight) -> Result<(), PostError> {

@@ -7,10 +7,10 @@ use crate::wqe::error::PostError;
 use crate::wqe::umr;
 
 impl SendRequest<'_, '_> {
-    /// Gives the PSV of a transaction its start value. This is needed after a wrong digest: until then, the
-    /// device reports no more wrong digests of this PSV. Post the request after the configurations of the
-    /// next transaction, and before the requests that move its data. Without an error, the configuration that
-    /// begins a digest suffices (PRM SET_PSV; SPDK `lib/mlx5/mlx5_umr.c`).
+    /// Gives the PSV of a transaction its start value. The request is needed after a wrong digest: the device
+    /// reports no further wrong digest of this PSV until the request is executed. Post the request after the
+    /// configurations of the next transaction, and before the requests that move its data. Without an error,
+    /// the configuration that begins a digest suffices (PRM SET_PSV; SPDK `lib/mlx5/mlx5_umr.c`).
     ///
     /// For digests of a single mkey ([`DigestSpan::Mkey`](crate::mkey::DigestSpan::Mkey)),
     /// [`SendRequest::configure_mkey`] restores the PSV by itself.

@@ -9,9 +9,9 @@ use heapless::index_map::FnvIndexMap;
 /// Up to `QPS` queue pairs that complete to one completion queue. `QPS` is a power of two, 2 or more.
 ///
 /// A completion finds its queue pair at once if the queue pair was created with its position in the table as
-/// user index ([`QpTable::next_user_index`]). Otherwise it is searched by its number. `Q` implements
-/// [`QpQueues`]: a [`super::SendQueue`], a pair of send and receive queue, a `devx::QueuePair`, or references
-/// to these types.
+/// user index ([`QpTable::next_user_index`]). Otherwise the table searches the queue pair by its number. `Q`
+/// implements [`QpQueues`]: a [`super::SendQueue`], a pair of send and receive queue, a `devx::QueuePair`, or
+/// references to these types.
 ///
 /// ```
 /// use mlx5_mkey::error::CompletionError;
@@ -78,7 +78,8 @@ impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
     }
 
     /// Returns a router for [`super::CompletionQueue::poll`], with these queue pairs, and with the mkeys
-    /// whose signature errors arrive at the completion queue. Mkeys are searched only for a signature error.
+    /// whose signature errors arrive at the completion queue. The mkeys are searched only when a signature
+    /// error arrives.
     #[inline]
     pub const fn router<'t>(&'t mut self, mkeys: &'t mut [Mkey]) -> QpTableRouter<'t, Q, QPS> {
         QpTableRouter { table: self, mkeys }

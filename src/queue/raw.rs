@@ -12,9 +12,9 @@ impl SendRequest<'_, '_> {
     /// (`mlx5dv_wr_raw_wqe`).
     ///
     /// The control segment, the first 16 bytes, contains size, opcode and modifier, immediate data and flags
-    /// of the request. Bytes after its size are ignored. This call overwrites the place in the ring and the
-    /// number of the queue pair. The signature byte stays unchanged: queues of this library do not ask the
-    /// device to check it.
+    /// of the request. Bytes after its size are ignored. This call replaces two fields of the control
+    /// segment: the place in the ring and the number of the queue pair. The signature byte stays unchanged:
+    /// queues of this library do not ask the device to check it.
     ///
     /// A fence in the control segment stays. Without one, the request gets the fence asked for here
     /// ([`SendRequest::fenced`]), or the fence after a change of an mkey. The request is signalled if its
@@ -57,9 +57,8 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Copies `bytes` bytes of memory from one place to another of this side, without the peer
-    /// (`mlx5dv_wr_memcpy`). The most bytes are those of [`MemcpyConfig`](crate::wqe::MemcpyConfig), the
-    /// fewest 1.
+    /// Copies `bytes` bytes within the memory of this side, without the peer (`mlx5dv_wr_memcpy`). `bytes` is
+    /// at least 1, and at most the limit in [`MemcpyConfig`](crate::wqe::MemcpyConfig).
     ///
     /// If a request needs the copied bytes, post it after the completion of the copy
     /// ([`signaled`](SendRequest::signaled)). Copies are not ordered with other requests: a request that is

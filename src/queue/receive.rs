@@ -95,8 +95,8 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         Ok(Self { ring, record, ids: [0; N], qpn, entries_per_slot, producer, published, consumer, limit })
     }
 
-    /// Continues after another poster that has nothing outstanding. `first_slot` is the number of the next
-    /// slot: the receive counter of the doorbell record, 16 bits.
+    /// Continues where other code has stopped posting. No request of that code may be outstanding.
+    /// `first_slot` is the number of the next slot: the receive counter of the doorbell record, 16 bits.
     #[must_use]
     pub const fn starting_at(mut self, first_slot: u16) -> Self {
         self.empty_at(first_slot as u64);

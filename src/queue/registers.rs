@@ -11,9 +11,9 @@ use core::ptr::NonNull;
 /// The doorbell of a real device: an 8-byte register in a UAR page (User Access Region, PRM "BlueFlame
 /// register").
 ///
-/// A page has two registers side by side. Programs that write whole requests use both in turn. Doorbells of 8
-/// bytes may all go to the same register, as in SPDK and the kernel's Ethernet driver: the queue flushes each
-/// doorbell, so two doorbells are never merged in the CPU's write-combining buffer.
+/// A page has two registers side by side. Programs that write whole requests to the registers use both in
+/// turn. Doorbells of 8 bytes may all go to the same register, as in SPDK and the kernel's Ethernet driver:
+/// the queue flushes each doorbell, so two doorbells are never merged in the CPU's write-combining buffer.
 ///
 /// ```
 /// use core::ptr::NonNull;
@@ -48,7 +48,7 @@ impl UarDoorbell {
     /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created
     ///   with. They stay allocated, for the device alone, until the queue pair is destroyed on the device,
     ///   also if the Rust value is dropped earlier, or the destruction fails;
-    /// - completions that retire its requests are polled from the ring of that completion queue only
+    /// - completions that retire requests of the queue are polled from the ring of that completion queue only
     ///   ([`super::CompletionQueue::new`]);
     /// - the queue is restarted ([`super::SendQueue::restart`]) only while the queue pair is in RESET or
     ///   INIT;
@@ -116,8 +116,9 @@ impl BlueFlame {
     /// Makes the doorbell from a register whose halves have `half` bytes.
     ///
     /// # Safety
-    /// As for [`UarDoorbell::new`]. Also, `register` is the begin of two halves of `half` bytes each, a power
-    /// of two from 64 on. It is aligned to 64 bytes, in a page that is mapped write-combining, or not cached.
+    /// The conditions are those of [`UarDoorbell::new`]. Also, `register` is the begin of two halves of
+    /// `half` bytes each, a power of two from 64 on. It is aligned to 64 bytes, in a page that is mapped
+    /// write-combining, or not cached.
     pub const unsafe fn new(register: NonNull<u64>, half: usize) -> Self {
         Self { register: register.as_ptr(), half, offset: 0 }
     }
@@ -149,7 +150,7 @@ impl Doorbell for BlueFlame {
     fn ring(&mut self, last: &LastRequest<'_>) {
         let control = last.control();
         let [.., octowords] = control;
-        // The device reads 6 bits of the size, so the other bits of a raw request do not count.
+        // The device reads only 6 bits of the size. A raw request may have set the other bits.
         let octowords = octowords & MAX_WQE_OCTOWORDS;
         let bytes = (last.end - last.begin) as usize * WQEBB_BYTES;
         if last.alone && octowords > 1 && bytes <= self.half {
@@ -281,7 +282,7 @@ impl DeviceClock {
 /// Reads the halves of a clock, the high one first, and joins them.
 fn joined(mut read: impl FnMut(usize) -> u32) -> u64 {
     let (mut high, mut low) = (read(0), read(1));
-    // The high half may change between the first two reads, but not twice in so short a time.
+    // The high half may change between the first two reads, but it does not change twice in so short a time.
     if read(0) != high {
         (high, low) = (read(0), read(1));
     }

@@ -1,10 +1,11 @@
 //! The way of each request into the ring: every request reserves blocks, writes them, and commits them.
 //!
 //! [`SendRequest::configure_mkey`] compares the kind for which the configuration was prepared with the kind
-//! of the mkey, flags included. If both are equal and the layout has room, the configuration is written as it
-//! was prepared. Otherwise, or if the first way was refused, `configure_in_any_state` examines kind, tag and
-//! state of the mkey, encodes parts that stay, and finds the reason of a refusal. Both ways, and lists in
-//! registered memory, post through `SendRequest::post`.
+//! of the mkey, in one comparison that also covers the flags of both. If the kinds are equal, no flag is set
+//! and the layout has room, the configuration is written as it was prepared. Otherwise, or if this first way
+//! was refused, `configure_in_any_state` examines kind, tag and state of the mkey, encodes parts that stay,
+//! and finds the reason of a refusal. Both ways, and lists in registered memory, post through
+//! `SendRequest::post`.
 //!
 //! `SqProducer::reserve` gives blocks in the ring, or in scratch space if too few blocks are free before the
 //! ring's end. `UmrRequest::write` fills the blocks. `SendRequest::commit` makes them a request: it moves the
@@ -24,8 +25,8 @@ use crate::wqe::error::PostError;
 use crate::wqe::layout::{Lay, ListOf};
 use crate::wqe::umr::UmrRequest;
 
-/// A send request under construction: first its flags, then one of the methods that post it. Before this
-/// method, nothing is posted.
+/// A send request under construction: first its flags are set, then one of the posting methods is called.
+/// Nothing is posted before that call.
 #[must_use = "nothing is posted until one of the posting methods is called"]
 pub struct SendRequest<'q, 'r> {
     pub(super) state: &'q mut SendState<'r>,
@@ -84,8 +85,8 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     /// # Errors
     /// [`PostError::Config`] for properties that mkey or queue cannot hold; otherwise
     /// [`PostError::SendRingFull`] or [`PostError::TooManyRequests`]. Counters and mkey then stay as before.
-    // Inlined: with a call, a list of 1 entry takes 75 % more instructions on x86-64. On Cortex-A72, rows of
-    // the bench take 27 to 79 % more.
+    // Inlined: with a call, posting a list of 1 entry takes 75 % more instructions on x86-64. On Cortex-A72,
+    // the posts that the bench measures take 27 to 79 % more.
     #[inline(always)]
     pub fn configure_mkey<'l>(
         self,
@@ -135,10 +136,10 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         self.configure(mkey, prepared, ListOf { entries, to_klm })
     }
 
-    /// Posts a configuration as it was prepared. If that is not possible, determines what else the request
-    /// has to write.
-    // Inlined: with a call, a list of 1 entry takes 75 % more instructions on x86-64. On Cortex-A72, rows of
-    // the bench take 27 to 79 % more.
+    /// Posts a configuration as it was prepared. If this is not possible, calls
+    /// [`SendRequest::configure_in_any_state`].
+    // Inlined: with a call, posting a list of 1 entry takes 75 % more instructions on x86-64. On Cortex-A72,
+    // the posts that the bench measures take 27 to 79 % more.
     #[inline(always)]
     fn configure(
         mut self,
@@ -149,14 +150,14 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         let umr = UmrRequest::new(prepared, &layout);
         let is_prepared = prepared.kind_word() == mkey.kind_word();
         if is_prepared && umr.has_room(self.state.max_umr_blocks) {
-            // One copy of the code for each number of SET_PSVs. With no SET_PSV and a list of 4 entries, this
-            // takes a fifth fewer instructions.
+            // The compiler makes a copy of `post` for each number of SET_PSVs. With no SET_PSV and a list of
+            // 4 entries, posting then takes a fifth fewer instructions.
             let posted = match prepared.psv_count() {
                 0 => self.post(mkey, &mut AsPrepared::<_, 0>(&umr)),
                 1 => self.post(mkey, &mut AsPrepared::<_, 1>(&umr)),
                 _ => self.post(mkey, &mut AsPrepared::<_, 2>(&umr)),
             };
-            // The slow path finds the reason of a refusal. If this path returned errors too, a whole I/O
+            // The slow path finds the reason of a refusal. If this fast path returned errors too, a whole I/O
             // would take 3 % more instructions (x86-64).
             if posted.is_ok() {
                 return Ok(());
@@ -182,9 +183,9 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     }
 
     /// Posts a configuration: reserves its blocks, writes them, and commits them. Adds the count of signature
-    /// errors if necessary, and notes the properties then in force.
-    // Inlined: with a call, a list of 1 entry takes 100 % more instructions on x86-64. On Cortex-A72, rows of
-    // the bench take 47 to 140 % more.
+    /// errors if it is pending, and notes in the mkey which properties are then in force.
+    // Inlined: with a call, posting a list of 1 entry takes 100 % more instructions on x86-64. On Cortex-A72,
+    // the posts that the bench measures take 47 to 140 % more.
     #[inline(always)]
     pub(super) fn post(
         &mut self,
@@ -223,7 +224,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         Ok((producer.reserve(blocks, self.in_flight)?, fields))
     }
 
-    /// Posts the requests in the reserved blocks, from number `begin` on: a work request of `blocks` blocks,
+    /// Posts the requests in the reserved blocks, from block `begin` on: a work request of `blocks` blocks,
     /// and `psvs` SET_PSVs after it. The last one carries the completion that the user waits for.
     // With `#[inline]` alone, a whole I/O takes up to 2 % more instructions on x86-64, and a refusal takes 3
     // % more there and 5 % more on Cortex-A72.
@@ -332,7 +333,8 @@ impl Configuration for InAnyState<'_> {
 
 /// Calls a function that is seldom needed. The arguments of the function are computed within this call, off
 /// the fast path.
-// If the callee were marked `#[cold]` instead, a list of 1 entry would take 3 % more instructions (x86-64).
+// If the callee were marked `#[cold]` instead, posting a list of 1 entry would take 3 % more instructions
+// (x86-64).
 #[cold]
 #[inline(never)]
 fn out_of_line<T>(call: impl FnOnce() -> T) -> T {

@@ -90,10 +90,11 @@ impl SendState<'_> {
             any_invalidation |= filed.is_invalidation();
         }
         if any_invalidation {
-            // The NOP completes as the invalidation would have.
+            // The NOP completes as the invalidation would have, but its completion must not prove that the
+            // key is out of service.
             in_flight.begin_life();
         }
-        // When the queue pair leaves SQD, the device continues to read, and must see the new words.
+        // When the queue pair leaves SQD, the device continues to read requests, and must see the NOPs.
         barrier::blocks_before_record();
         cancelled
     }

@@ -20,7 +20,8 @@ pub(crate) struct Ring<'r, T> {
     /// The distance in bytes between the first and the last slot. As a mask, it selects the distance of a
     /// slot.
     mask: usize,
-    /// Bytes of all slots. As a mask, it selects the bit of a distance that changes with each lap.
+    /// Size of all slots together in bytes. As a mask, it selects the bit of a distance that changes with
+    /// each lap.
     bytes: usize,
     memory: PhantomData<&'r mut [T]>,
 }
@@ -30,13 +31,14 @@ pub(crate) struct Ring<'r, T> {
 unsafe impl<T: Send> Send for Ring<'_, T> {}
 
 impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
-    /// Bytes of a slot.
+    /// Size of a slot in bytes, a power of two.
     const SLOT: usize = {
         assert!(size_of::<T>().is_power_of_two());
         size_of::<T>()
     };
 
-    /// Makes a ring of `slots`, at most `max` of them. `max` is at most 2^31.
+    /// Makes a ring over `slots`. Refuses a number of slots that is no power of two or exceeds `max`, which
+    /// is at most 2^31.
     pub(crate) fn new(slots: &'r mut [T], max: usize) -> Result<Self, QueueError> {
         let entries = slots.len();
         if !entries.is_power_of_two() || entries > max {
@@ -133,7 +135,7 @@ impl Ring<'_, Wqebb> {
 #[derive(Clone, Copy)]
 pub(crate) struct Slot<'q, T> {
     at: *mut T,
-    /// See [`Slot::owner`].
+    /// The owner bit of entries of this lap, see [`Slot::owner`].
     owner: u64,
     memory: PhantomData<&'q [T]>,
 }
@@ -176,7 +178,7 @@ pub(super) struct Line(pub(super) [core::sync::atomic::AtomicU64; 8]);
 
 #[cfg(test)]
 impl<'r> Ring<'r, Cqe> {
-    /// Makes a ring that is only read.
+    /// Makes a ring over lines that other code writes. The ring must only be read.
     pub(super) fn over(lines: &'r [Line]) -> Self {
         assert!(lines.len().is_power_of_two());
         let bytes = size_of_val(lines);

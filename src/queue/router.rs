@@ -20,7 +20,7 @@ pub struct CqeOrigin {
     pub user_index: u32,
 }
 
-/// The queues of one queue pair, whose requests completions retire.
+/// The queues of one queue pair. Completions retire the requests of these queues.
 ///
 /// The trait is implemented by a [`SendQueue`] or a [`ReceiveQueue`] alone, by a pair of both, and by an
 /// exclusive reference to any of these.
@@ -51,7 +51,7 @@ impl<Q: QpQueues + ?Sized> QpQueues for &mut Q {
     }
 }
 
-/// For tables: a queue pair is too large to be moved often.
+/// A box of queues, for example in a table of queue pairs.
 #[cfg(feature = "alloc")]
 impl<Q: QpQueues + ?Sized> QpQueues for alloc::boxed::Box<Q> {
     #[inline]
@@ -132,13 +132,14 @@ pub trait CompletionRouter {
     /// router, from 0, for [`super::Completion::SignatureError`], or `None` if the router does not have the
     /// mkey.
     ///
-    /// An error names its mkey by a number of its card. A router therefore holds mkeys of one card only: an
-    /// mkey of another card with the same number would take the error. No check finds this, since neither an
+    /// An error names its mkey by the index on its card. A router therefore holds mkeys of one card only: an
+    /// mkey of another card with the same index would take the error. No check finds this, since neither an
     /// [`Mkey`] nor a completion entry names its card.
     fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize>;
 }
 
-/// A send queue alone, without mkeys that could report signature errors: `completions.poll(&mut queue)`.
+/// A send queue alone is a router too: `completions.poll(&mut queue)`. This router has no mkeys, so no
+/// signature error finds its mkey.
 impl<D: Doorbell, const N: usize> CompletionRouter for SendQueue<'_, D, N> {
     type Queues = Self;
 
@@ -182,8 +183,8 @@ impl<D: Doorbell, const N: usize> CompletionRouter for SendQueue<'_, D, N> {
 pub struct QpRouter<'m, Q> {
     /// The queues, often by reference: `(&mut send, &mut receive)`.
     pub queues: Q,
-    /// The mkeys whose signature errors arrive at the completion queue. They are searched only for a
-    /// signature error.
+    /// The mkeys whose signature errors arrive at the completion queue. They are searched only when a
+    /// signature error arrives.
     pub mkeys: &'m mut [Mkey],
 }
 

@@ -5,7 +5,7 @@ use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, UMR_HEAD_BLOCKS, WQEBB_BYTE
 use crate::wqe::MemcpyConfig;
 use crate::wqe::control::RequestFlags;
 
-/// Bytes of the header of inline data.
+/// Bytes of the header that stands before inline data in a request.
 const INLINE_HEADER_BYTES: u32 = 4;
 
 /// Properties of a queue pair that its send queue needs.
@@ -23,8 +23,8 @@ const INLINE_HEADER_BYTES: u32 = 4;
 pub struct SendQueueConfig {
     /// Number of the queue pair.
     pub qpn: Qpn,
-    /// Longest inline data in bytes (`max_inline_data`). With 4 bytes added, it also limits an mkey's layout
-    /// and BSFs.
+    /// Longest inline data in bytes (`max_inline_data`). An mkey's layout and BSFs in a request may have up
+    /// to 4 bytes more.
     pub max_inline_data: u32,
     /// Most data segments of a request (`max_send_sge`). A value under 1 counts as 1, a value over 60 as 60,
     /// the most that a request can hold.
@@ -32,16 +32,16 @@ pub struct SendQueueConfig {
     /// Most work requests between post and completion. A completion queue with as many entries cannot overrun
     /// if it gets no other entries. The guide's page on sizing counts the other entries.
     pub max_requests: u32,
-    /// Every request is signalled (`sq_sig_all`), also every SET_PSV of an mkey configuration, as with the
-    /// reference provider.
+    /// Whether every request is signalled (`sq_sig_all`), also every SET_PSV of an mkey configuration, as
+    /// with the reference provider.
     pub signal_all: bool,
     /// Number of the first block to post (PRM `wqe_index`, 16 bits), for a queue pair that was already in
     /// use; 0 for a new one.
     pub first_block: u32,
-    /// The last posted request changed an mkey, for a queue pair that was already in use; false for a new
-    /// one.
+    /// Whether the last posted request changed an mkey, for a queue pair that was already in use; false for a
+    /// new one. If true, the first request gets the fence of `umr_fence`.
     pub small_fence: bool,
-    /// The fence of a request after a change of an mkey.
+    /// The fence of a request that follows a change of an mkey.
     pub umr_fence: UmrFence,
     /// Buffer and limit of copies in memory; `None` for a queue pair without copies.
     pub memcpy: Option<MemcpyConfig>,
@@ -55,8 +55,9 @@ impl SendQueueConfig {
         (bytes / WQEBB_BYTES * WQEBB_BYTES) as u32 - INLINE_HEADER_BYTES
     };
 
-    /// Returns the properties of a new queue pair: inline data up to the largest limit, 30 data segments, any
-    /// number of requests, signalled one by one, the small fence after changes of mkeys, no copies in memory.
+    /// Returns the properties of a new queue pair: inline data up to the largest limit, 30 data segments, no
+    /// limit of requests, completions only for requests that ask for one, the small fence after changes of
+    /// mkeys, no copies in memory.
     pub const fn new(qpn: Qpn) -> Self {
         Self {
             qpn,
@@ -71,7 +72,7 @@ impl SendQueueConfig {
         }
     }
 
-    /// Returns the flags of a request after a change of an mkey.
+    /// Returns the flags for the fence of a request that follows a change of an mkey.
     pub(super) const fn umr_fence_flags(&self) -> RequestFlags {
         match self.umr_fence {
             UmrFence::Strong => RequestFlags::AFTER_UMR_STRONG,
@@ -80,7 +81,7 @@ impl SendQueueConfig {
         }
     }
 
-    /// Returns the octowords that layout and BSFs of a request may have.
+    /// Returns how many octowords layout and BSFs of a request may have.
     pub(super) const fn max_octowords(&self) -> usize {
         (self.max_inline_data + INLINE_HEADER_BYTES) as usize / OCTOWORD_BYTES
     }

@@ -1,5 +1,5 @@
-//! The state that all requests of a send queue read and change: producer, limits, fences. It is the same type
-//! for all sizes and doorbells of queues.
+//! The state that all requests of a send queue read and change: producer, limits, fences. The type does not
+//! depend on the queue's size and type of doorbell.
 
 use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
@@ -24,7 +24,7 @@ pub(super) struct SendState<'r> {
     pub(super) flags: RequestFlags,
     /// The same flags with a fence, for a request after a change of an mkey.
     pub(super) flags_after_umr: RequestFlags,
-    /// The flags that the next request gets: one of the two sets above.
+    /// The flags that the next request gets beside its own: `flags` or `flags_after_umr`.
     pub(super) next_flags: RequestFlags,
     /// The first block of the last work request, for the doorbell.
     pub(super) last: u64,

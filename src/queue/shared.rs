@@ -28,7 +28,7 @@ impl<D, const N: usize> defmt::Format for SharedSendQueue<'_, D, N> {
 }
 
 impl<'r, D: Doorbell, const N: usize> SharedSendQueue<'r, D, N> {
-    /// Shares a queue.
+    /// Puts a queue behind a lock.
     pub const fn new(queue: SendQueue<'r, D, N>) -> Self {
         Self(spin::Mutex::new(queue))
     }
@@ -42,7 +42,7 @@ impl<'r, D: Doorbell, const N: usize> SharedSendQueue<'r, D, N> {
         result
     }
 
-    /// Returns the queue.
+    /// Returns the queue without the lock.
     pub fn into_inner(self) -> SendQueue<'r, D, N> {
         self.0.into_inner()
     }

@@ -51,20 +51,21 @@ enum State {
     Vacant,
     Free,
     InUse,
-    /// The element is in use, and this request takes its key out of service.
+    /// The element is in use, and a posted request, the one with this number on this queue pair, takes its
+    /// key out of service.
     Invalidating {
         qpn: Qpn,
         number: RequestNumber,
     },
 }
 
-/// The state of one slot.
+/// A place for one element of a pool, with the state of the element.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     state: State,
     /// The number of the element's last use.
     number: u64,
-    /// The next slot of the chain.
+    /// The position of the next slot in the chain of free or of vacant slots.
     next: u32,
 }
 
@@ -73,7 +74,7 @@ impl Slot {
     pub(crate) const VACANT: Self = Self { state: State::Vacant, number: 0, next: NONE };
 }
 
-/// A chain of slots.
+/// The positions of the first and the last slot of a chain. Each slot of the chain names the next.
 #[derive(Clone, Copy)]
 struct Chain {
     first: u32,
@@ -114,7 +115,7 @@ impl Chain {
 /// The slots of a pool, at most 2^32 - 1.
 pub(crate) struct Slots<S> {
     pool: u64,
-    /// Number of uses until now.
+    /// Number of uses of all elements until now. The next use gets this number.
     uses: u64,
     /// The free slots. The first one became free first.
     free: Chain,
@@ -192,7 +193,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
         }
     }
 
-    /// Frees an element whose key was never in service.
+    /// Frees an element whose key needs no invalidation, because no peer can use it. Refuses an element that
+    /// is being invalidated.
     pub(crate) fn put_unused(&mut self, handle: Handle) -> Result<(), PoolError> {
         if self.slot(handle)?.state != State::InUse {
             return Err(PoolError::KeyInService);

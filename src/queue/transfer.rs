@@ -19,8 +19,8 @@ impl SendRequest<'_, '_> {
         self.data_path_call(RequestKind::Send, &DataPath::new(Opcode::SEND, payload.into()))
     }
 
-    /// Sends a message with 32 bits for the receiver's completion, as a number (`imm_data` of libibverbs is
-    /// big endian).
+    /// Sends a message with 32 bits of immediate data, which the receiver's completion contains. `imm` is a
+    /// number (`imm_data` of libibverbs is big endian).
     ///
     /// # Errors
     /// The errors of [`SendRequest::send`].
@@ -42,15 +42,15 @@ impl SendRequest<'_, '_> {
     ///
     /// # Errors
     /// The errors of [`SendRequest::send`].
-    // Inlined: with a call, the request takes 50 % more instructions (x86-64).
+    // Inlined: with a call, posting an RDMA WRITE takes 50 % more instructions (x86-64).
     #[inline]
     pub fn rdma_write<'p>(self, remote: Remote, payload: impl Into<Payload<'p>>) -> Result<(), PostError> {
         let request = DataPath { remote: Some(remote), ..DataPath::new(Opcode::RDMA_WRITE, payload.into()) };
         self.data_path(RequestKind::RdmaWrite, &request)
     }
 
-    /// Writes to the peer's memory, and completes one of the peer's receive requests with 32 bits, as a
-    /// number.
+    /// Writes to the peer's memory, and completes one of the peer's receive requests, whose completion
+    /// contains the 32 bits of `imm` as a number.
     ///
     /// # Errors
     /// The errors of [`SendRequest::send`].
@@ -89,8 +89,8 @@ impl SendRequest<'_, '_> {
         self.data_path_call(RequestKind::CompareSwap, &request)
     }
 
-    /// Adds `add` to 8 bytes of the peer's memory; the old value arrives in `sge`. The rules for addresses
-    /// are those of [`SendRequest::compare_swap`].
+    /// Adds `add` to 8 bytes of the peer's memory; the old value arrives in `sge`. The rules for the address
+    /// and for `sge` are those of [`SendRequest::compare_swap`].
     ///
     /// # Errors
     /// The errors of [`SendRequest::send`].
@@ -116,8 +116,8 @@ impl SendRequest<'_, '_> {
     }
 
     /// Posts a data-path request.
-    // Inlined: with a call, an RDMA WRITE takes 200 % more instructions on x86-64. On Cortex-A72, rows of the
-    // bench take 31 to 140 % more.
+    // Inlined: with a call, an RDMA WRITE takes 200 % more instructions on x86-64. On Cortex-A72, the posts
+    // that the bench measures take 31 to 140 % more.
     #[inline(always)]
     fn data_path(mut self, kind: RequestKind, request: &DataPath<'_>) -> Result<(), PostError> {
         if !self.state.has_room_for_payload(&request.payload) {

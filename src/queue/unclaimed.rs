@@ -1,4 +1,5 @@
-//! Signature errors of mkeys that no router had. Each error is kept until its mkey is checked.
+//! Unclaimed signature errors: when they were polled, the router did not have their mkey. Each error is kept
+//! until its mkey is checked.
 
 use crate::mkey::error::CheckError;
 use crate::mkey::{Mkey, SignatureError, SignatureFault};
@@ -20,13 +21,13 @@ const SHARED: usize = 256;
 #[derive(Default)]
 pub(crate) struct Faults<const N: usize> {
     faults: Vec<SignatureFault, N>,
-    /// An error was dropped, because there was no room.
+    /// Whether an error was dropped because there was no room.
     lost: bool,
 }
 
 impl<const N: usize> Faults<N> {
-    /// Keeps an error. Of each mkey one error is enough: the device reports a second one only after the first
-    /// is recorded.
+    /// Keeps an error, unless an error of the same mkey is already kept. One error of each mkey is enough,
+    /// since the user gets only the first.
     fn keep(&mut self, fault: &SignatureFault) {
         let is_known = self.faults.iter().any(|kept| kept.mkey == fault.mkey);
         if !is_known && self.faults.push(*fault).is_err() {
@@ -50,12 +51,12 @@ impl<const N: usize> Faults<N> {
 }
 
 /// Errors that the completion queues of a device keep together. If a queue pair has two completion queues,
-/// its errors may arrive at either.
+/// its errors may arrive at either queue.
 #[cfg(feature = "devx")]
 #[derive(Default)]
 pub(crate) struct SharedFaults {
     faults: spin::Mutex<Faults<SHARED>>,
-    /// An error is kept, or one was dropped. Otherwise the lock is not needed.
+    /// Whether an error is kept, or one was dropped. If false, callers need not take the lock.
     any: AtomicBool,
 }
 

@@ -14,8 +14,8 @@ impl SendRequest<'_, '_> {
     /// space. With `ibv_wr_bind_mw`, this address is the one in the region, or 0 (`IBV_ACCESS_ZERO_BASED`).
     ///
     /// If the peer may write, the region has to allow local writing. The region has to be in the window's
-    /// protection domain. Binding does not check both conditions: if one is not met, the device refuses the
-    /// peer's access.
+    /// protection domain. Binding checks neither condition. If one is not met, the device refuses the peer's
+    /// access.
     ///
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::WindowBound`] for a window that was not invalidated, with

@@ -8,7 +8,8 @@ use crate::mkey::error::PoolError;
 use crate::wqe::error::PostError;
 use heapless::Vec;
 
-/// Up to `N` memory windows, in use or not. Their keys are given to a peer for one I/O, and revoked after it.
+/// A pool of up to `N` memory windows, each of them in use or not. The key of a window is given to a peer for
+/// one I/O, and revoked after it.
 ///
 /// A window is put back in two steps: [`WindowPool::invalidate`] posts the request that revokes it, and
 /// [`WindowPool::put`] needs the completion of this request. The window that was put back first is taken
@@ -59,7 +60,7 @@ pub struct WindowPool<const N: usize> {
     slots: Slots<[Slot; N]>,
 }
 
-/// A memory window that was taken from a pool, until it is put back.
+/// The handle of a memory window that was taken from a pool, valid until the window is put back.
 #[must_use = "what is not put back stays in use"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -103,9 +104,10 @@ impl<const N: usize> WindowPool<N> {
         }
         let Some(position) = self.slots.add() else { return Err(window) };
         match self.windows.get_mut(position) {
-            // The position of a removed window.
+            // The new window takes the position of a removed window.
             Some(place) => *place = Some(window),
-            // Positions are given out in ascending order, and there is room for `N` windows.
+            // Positions that never had a window are given out in ascending order, so this one is the next of
+            // `windows`, which has room for `N`.
             None => drop(self.windows.push(Some(window))),
         }
         Ok(position)
@@ -123,8 +125,9 @@ impl<const N: usize> WindowPool<N> {
     /// post a later one that is. The names (`wr_id`) of the requests do not matter. Ask for a fence if
     /// earlier requests still use the key.
     ///
-    /// The window stays in use. If the request fails, or its queue pair is reset before, the peer may still
-    /// use the key. Invalidate the window again on the same queue pair, once the queue pair works again.
+    /// The window stays in use. If the request fails, or its queue pair is reset before the request is
+    /// executed, the peer may still use the key. Invalidate the window again on the same queue pair, once the
+    /// queue pair works again.
     ///
     /// # Errors
     /// [`PostError::Pool`] for a handle that names no window in use in this pool; otherwise the errors of
@@ -181,7 +184,8 @@ impl<const N: usize> WindowPool<N> {
         self.windows.get_mut(position).and_then(Option::take).ok_or(PoolError::NotInUse)
     }
 
-    /// Returns a window in use, or `None` if the handle names none in this pool. Its key is for the peer.
+    /// Returns a window in use, or `None` if the handle names none in this pool. The peer needs the key of
+    /// the window ([`MemoryWindow::key`]).
     pub fn get_mut(&mut self, window: PooledWindow) -> Option<&mut MemoryWindow> {
         self.window_mut(window).ok()
     }

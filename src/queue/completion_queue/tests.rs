@@ -95,7 +95,8 @@ fn m56_entries_of_128_bytes_are_read_in_their_second_half() {
     let counters = |completions: &mut CompletionQueue<'_, Cqe128>| -> Vec<u16> {
         core::iter::from_fn(|| completions.take_entry()).map(|entry| entry.wqe_counter.get()).collect()
     };
-    // Discarding moves the remaining entries. It leaves out the unused first half of a slot.
+    // Discarding moves the remaining entries without the unused first halves of their slots, which become
+    // zeros.
     assert_eq!(completions.discard(|entry| entry.wqe_counter.get() == 1), 1);
     assert_eq!((counters(&mut completions), completions.is_empty()), (vec![0, 2], true));
     assert_eq!(ring.map(|slot| slot.inline_64[0]), [0; 4]);
@@ -120,7 +121,7 @@ fn a_queue_continues_behind_another_reader() {
         completions.release();
         assert_eq!(record.bytes()[0], (first + 7).to_be_bytes());
     }
-    // In the other lap, the same entries are old.
+    // For a reader in the first lap, whose entries have the other owner bit, the same entries are old.
     let (mut ring, record) = queue(&written);
     assert!(CompletionQueue::new(&mut ring, &record).unwrap().starting_at([2, 0]).is_empty());
 }
@@ -290,8 +291,8 @@ fn word(entry: &[u8; 64], at: usize) -> u32 {
 /// Indices of the mkeys that the router has.
 const MKEYS: [u32; 2] = [0x77, 0x78];
 
-/// Reads an entry byte by byte, and retires its request by a search. Returns the expected result of a poll,
-/// or `None` for an entry that is not for the user.
+/// Reads an entry byte by byte, and retires its request in the model of its queue pair. Returns the expected
+/// result of a poll, or `None` for an entry that is not for the user.
 fn expected(entry: &[u8; 64], models: &mut [(u32, Model)]) -> Option<Result<Completion, CompletionError>> {
     let (opcode, format) = (entry[63] >> 4, entry[63] >> 2 & 3);
     match opcode {
@@ -460,7 +461,7 @@ impl World<'_> {
         self.pending.push_back(entry);
     }
 
-    /// Polls once, or a batch, and compares the results with the model.
+    /// Polls one completion or a batch, and compares the results with the models.
     fn poll(&mut self) {
         let mut completions = CompletionQueue::new(&mut self.ring, &self.record).unwrap();
         completions.consumer = self.consumer;

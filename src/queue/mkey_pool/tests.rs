@@ -19,7 +19,7 @@ impl Doorbell for Silent {
 
 const QPN: Qpn = Qpn::from_low_bits(0x77);
 
-/// Returns the success of the request with this number. All requests have one name.
+/// Returns the completion of the request with this number, a success. All requests have the same name.
 fn sent(number: RequestNumber) -> WorkCompletion {
     let outcome = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
     WorkCompletion { id: 1, qpn: QPN, number, outcome }
@@ -137,7 +137,7 @@ fn a_cancelled_invalidation_proves_nothing() {
     assert_eq!(pool.put(handle, &complete(&mut queue, 2)), Ok(()));
 }
 
-/// Returns the success of the request that begins at this block.
+/// Returns the completion of the request that begins at this block, a success.
 fn complete(queue: &mut SendQueue<'_, Silent, 8>, block: u16) -> WorkCompletion {
     let mut entries = [Cqe {
         sop_qpn: U32::new(QPN.get()),
@@ -152,7 +152,7 @@ fn complete(queue: &mut SendQueue<'_, Silent, 8>, block: u16) -> WorkCompletion 
 
 #[test]
 fn a_handle_is_of_one_pool() {
-    // Pools for two cards, whose mkeys have the same numbers.
+    // Two pools, for two cards. Their mkeys have the same keys.
     let mut pools = [(); 2].map(|()| MkeyPool::<1>::new([plain(1)]).unwrap());
     let [here, there] = pools.each_mut().map(|pool| pool.take().unwrap().0);
     assert_ne!(here, there);
@@ -173,7 +173,7 @@ fn a_handle_is_of_one_pool() {
 fn what_was_put_back_first_is_taken_first() {
     let mut pool = MkeyPool::<64>::new((1..=64).map(tagged)).unwrap();
     let mut keys = HashSet::new();
-    // One I/O at a time takes an mkey, until a key comes back.
+    // One I/O after another takes an mkey and puts it back, until a key comes for the second time.
     while let Some((handle, mkey)) = pool.take()
         && keys.insert(mkey.key())
     {

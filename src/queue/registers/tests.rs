@@ -9,7 +9,7 @@ fn the_clock_has_two_halves() {
     assert_eq!(clock.ticks(), 0x0102_0304_a5b6_c7d8);
 }
 
-/// The low half overflows before or after it is read.
+/// The low half of the clock overflows before it is read, or after.
 #[test]
 fn a_high_half_that_moves_on_is_read_again_with_the_low_one() {
     for low in [3, u32::MAX] {
@@ -44,13 +44,13 @@ fn eight_bytes_reach_the_register_as_they_stand_in_memory() {
 fn whole_requests_reach_the_halves_in_turn() {
     #[repr(align(64))]
     struct Page([u64; 2 * 16]);
-    // The halves have 128 bytes.
+    // Each half of the register has 128 bytes.
     let mut page = Page([0; 32]);
     let register = NonNull::from(&mut page.0).cast::<u64>();
     // SAFETY: the page outlives the doorbell and is not used meanwhile.
     let mut doorbell = unsafe { BlueFlame::new(register, 128) };
     let mut blocks: [Wqebb; 4] = core::array::from_fn(|block| Wqebb([block as u8 + 1; 64]));
-    // Sizes in octowords: 4, 1, and 8 for a request of two blocks.
+    // The sizes of the requests in octowords: 4, 1, and 8 for a request of two blocks.
     for (block, octowords) in blocks.iter_mut().zip([4, 1, 8, 8]) {
         block.0[7] = octowords;
     }

@@ -27,7 +27,8 @@ mod window;
 
 const KEY: Key = Key::from_raw(0x0012_3400);
 
-/// A doorbell that records the contents of the doorbell record when it rings.
+/// A doorbell that records, whenever it rings, the start of the last request and the send counter of the
+/// doorbell record.
 struct Witness<'r> {
     record: &'r DoorbellRecord,
     seen: Vec<([u8; 8], [u8; 4])>,
@@ -369,7 +370,7 @@ fn an_mkey_is_held_to_the_limits_of_the_queue_in_any_state() {
     for mut mkey in [signature_mkey(), forgotten] {
         queue.request(3).configure_mkey(&mut mkey, &prepared, &[]).unwrap();
     }
-    // A BSF alone may be too long.
+    // A BSF alone may be too long for a request.
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
     let config = SendQueueConfig { max_inline_data: 28, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };

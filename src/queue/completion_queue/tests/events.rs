@@ -1,11 +1,11 @@
-//! Arming, with a device that follows the PRM: no completion is missed during sleep, in any sequence of
-//! events.
+//! Arming of a completion queue, with a device that follows the PRM. In any order of arming, entries and
+//! events, a sleeping reader misses no completion.
 #![allow(unsafe_code)]
 
 use super::*;
 use crate::queue::{ArmFor, CqDoorbell};
 
-/// Retires every receive under its counter.
+/// The queues of a queue pair that retire every receive request, with the counter as its name.
 struct Receives;
 
 impl QpQueues for Receives {
@@ -122,7 +122,7 @@ fn no_completion_is_slept_over() {
     let mut dice = Dice(7);
     let (mut next, mut sleeps) = (start, 0_u32);
     while next < start + 4000 {
-        // Mostly no entry comes, sometimes as many as there is room for.
+        // In most turns no entry comes, in the others any number for which there is room.
         let mut some = |room| if dice.below(3) == 0 { dice.below(room + 1) } else { 0 };
         let room = device.entries - (device.producer - next);
         let early = some(room);
@@ -134,7 +134,7 @@ fn no_completion_is_slept_over() {
             continue;
         }
         assert_eq!((device.producer, device.late), (next, 0));
-        // Another cause may wake the thread: the thread looks and arms again.
+        // The thread may also wake without an event. It then polls and arms again.
         if dice.below(3) > 0 {
             continue;
         }

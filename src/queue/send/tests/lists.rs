@@ -13,8 +13,8 @@ fn with_list(mut mkey: Mkey) -> Mkey {
     mkey
 }
 
-/// Posts a configuration by pointer and inline, to queues with equal counters. Returns the requests of both,
-/// and the memory of the list.
+/// Posts a configuration twice, to queues with equal counters: with the list in the request, and with the
+/// list in registered memory. Compares both, and returns the requests of both.
 fn both(mkey: &Mkey, prepared: &PreparedConfig, entries: &[KlmEntry]) -> [Vec<Vec<u8>>; 2] {
     let mut requests = [(); 2].map(|()| vec![Wqebb::ZERO; 64]);
     let mut memory = vec![Wqebb::ZERO; 64];
@@ -69,7 +69,7 @@ fn m79_by_pointer_is_inline_but_for_where_the_lists_are() {
     both(&signed, &signing(BlockSignature::wire(CRC32)), &entries[..4]);
 }
 
-/// Request as DPDK's drivers for regular expressions and AES-GCM write it (`complete_umr_wqe`,
+/// A request as DPDK's drivers for regular expressions and AES-GCM write it (`complete_umr_wqe`,
 /// `mlx5_crypto_gcm_build_umr`): control with 9 octowords, no flags, octowords of the list, length, pointer.
 /// In the pointer, the drivers leave the length 0, or write the number of entries.
 #[test]
@@ -95,8 +95,8 @@ fn m79_a_minimal_umr_by_pointer_is_dpdks_and_frees() {
     assert_eq!(bytes[..144], golden);
 }
 
-/// Replacement as the kernel writes it (`mlx5r_umr_update_xlt`): the flag, the first entry in octowords, and
-/// an empty mask.
+/// A replacement of entries as the kernel writes it (`mlx5r_umr_update_xlt`): the flag for an offset, the
+/// place of the first entry in octowords, and an empty mask.
 #[test]
 fn m80_entries_are_replaced_as_the_kernel_does() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
@@ -153,7 +153,7 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list);
     assert_eq!(posted, Err(ConfigError::LengthOver32Bits { mebibytes: 4096 }.into()));
     assert_eq!(mkey, before);
-    // BSFs can count one byte less.
+    // With one byte less, the length fits into the 32 bits that a BSF has for it.
     list.write(&[KlmEntry { length: 1 << 31, ..ENTRY }, KlmEntry { length: (1 << 31) - 1, ..ENTRY }])
         .unwrap();
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
@@ -194,8 +194,8 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
 }
 
-/// Offset as the kernel writes it (`mlx5r_umr_update_offset`): the low 16 bits at the old place, the high
-/// bits behind the mask.
+/// The number of the first entry as the kernel writes it (`mlx5r_umr_update_offset`): the low 16 bits in the
+/// field for the offset, the high bits in a field behind the mask.
 #[test]
 fn m84_entries_have_numbers_of_more_than_16_bits() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
@@ -235,8 +235,8 @@ fn m84_entries_have_numbers_of_more_than_16_bits() {
     assert_eq!(queue.producer(), 0);
 }
 
-/// Long list as the kernel writes it (`mlx5r_umr_update_xlt`): parts with an offset. One part sets the length
-/// (`mlx5r_umr_final_update_xlt`).
+/// A long list as the kernel writes it (`mlx5r_umr_update_xlt`): in parts, each with an offset. Each part
+/// also sets the length of the space, as the kernel's last part does (`mlx5r_umr_final_update_xlt`).
 #[test]
 fn m84_a_list_grows_by_parts() {
     const PART: usize = RegisteredList::MAX_ENTRIES;
@@ -255,7 +255,7 @@ fn m84_a_list_grows_by_parts() {
     list.write(&[ENTRY]).unwrap();
     queue.request(4).append_entries_by_pointer(&mut mkey, &list).unwrap();
     assert_eq!(mkey.length(), (2 * PART as u64 + 1) * 512);
-    // Offset, mask, length and pointer of both parts.
+    // Offset, mask, length and pointer of the two parts that were appended.
     for (at, octowords, [high, low], length, bytes) in [
         (3, [0xff, 0xfc], [0_u32, 0xfffc], 2 * PART as u64 * 512, 0x000f_ffc0_u32),
         (8, [0, 4], [1, 0xfff8], (2 * PART as u64 + 1) * 512, 64),
@@ -330,7 +330,7 @@ fn m84_what_cannot_be_appended_to_is_refused_and_stays() {
         (Mkey::new(plain), ConfigError::NoList),
         (interleaved, ConfigError::NoList),
         (invalidated, ConfigError::NoList),
-        // A list in a request replaces one from memory.
+        // A list in a request has replaced the list from registered memory.
         (with_list(counted(plain, 4)), ConfigError::ListInRequest),
         (counted(plain, 6), ConfigError::EntryInBlock { first: 6 }),
         (counted(plain, 12), ConfigError::TooManyEntries { max: 16 }),
@@ -348,7 +348,7 @@ fn m84_what_cannot_be_appended_to_is_refused_and_stays() {
         assert_eq!(posted, Err(refused.into()));
         assert_eq!((changed, queue.producer()), (mkey, 0));
     }
-    // First an empty list to append, then a ring without room.
+    // First, an empty list is appended. Then the ring has no room for another request.
     let mut mkey = counted(plain, 8);
     let before = mkey.clone();
     list.write(&[]).unwrap();
@@ -394,7 +394,8 @@ fn m83_entries_of_one_length_are_a_list_in_memory() {
     let bytes: Vec<u8> = (0..3).flat_map(|block| queue.block(block).0).collect();
     assert_eq!(bytes[..144], golden);
 
-    // Entries in the middle: the offset counts octowords, as for other lists (`mlx5r_umr_update_offset`).
+    // Entries in the middle are replaced. The offset counts octowords, as for other lists
+    // (`mlx5r_umr_update_offset`).
     queue.request(2).replace_entries_by_pointer(&mut mkey, 8, &list).unwrap();
     let block = queue.block(3).0;
     assert_eq!((block[16], &block[20..32]), (0x10, &[0, 8, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0][..]));
@@ -463,8 +464,8 @@ fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
     }
 }
 
-/// Request that UCC posts for its all-to-all (`tl_mlx5_wqe.c`, `ucc_tl_mlx5_post_umr`): header and entries in
-/// registered memory, 9 octowords.
+/// The request that UCC posts for its all-to-all (`tl_mlx5_wqe.c`, `ucc_tl_mlx5_post_umr`): header and
+/// entries in registered memory, 9 octowords.
 const UCC: [u8; 144] = {
     let mut bytes = [0; 144];
     let parts: [(usize, &[u8]); 6] = [
@@ -498,7 +499,8 @@ fn streams() -> [InterleavedEntry; 2] {
     })
 }
 
-/// By pointer, the memory has the bytes that an inline request would have, and the request has UCC's form.
+/// With an interleaved layout in registered memory, the memory has the bytes that a request with the layout
+/// inside would have, and the request has UCC's form.
 #[test]
 fn m85_an_interleaved_layout_in_memory_is_uccs() {
     let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x0012_3400), 16));

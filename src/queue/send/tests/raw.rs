@@ -80,17 +80,18 @@ fn m46_a_raw_request_has_a_size_and_the_bytes_for_it() {
 
 #[test]
 fn m46_flags_are_those_of_both() {
-    // Own flags stay, also bits without a meaning.
+    // The flags that the raw request has itself stay, also bits without a meaning.
     for own in [0, 0x08, 0x0c, 0x04, 0x20, 0x82, 0xff] {
         assert_eq!(flags_of(own, |queue, wqe| queue.request(1).raw(wqe).unwrap()), own);
     }
     let signaled: fn(&mut Queue<'_>, &[u8]) = |queue, wqe| queue.request(1).signaled().raw(wqe).unwrap();
-    // The request's own completion: none, only if it is not flushed, always, always with an event.
+    // The completion that the raw request itself asks for: only for an error, only for an error other than a
+    // flush, always, always with an event.
     for (own, written) in [(0, 8), (4, 8), (8, 8), (0x0c, 0x0c)] {
         assert_eq!(flags_of(own, signaled), written);
     }
     assert_eq!(flags_of(0, |queue, wqe| queue.request(1).solicited().raw(wqe).unwrap()), 2);
-    // The request's own fence has priority over the requested one.
+    // The fence in the raw request has priority over the fence asked for by `fenced`.
     let fenced: fn(&mut Queue<'_>, &[u8]) = |queue, wqe| queue.request(1).fenced().raw(wqe).unwrap();
     for (own, written) in [(0, 0x80), (0x20, 0x20), (0x60, 0x60), (0x80, 0x80)] {
         assert_eq!(flags_of(own, fenced), written);

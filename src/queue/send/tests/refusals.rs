@@ -115,8 +115,8 @@ const fn wrong(length: u32) -> KlmEntry {
     KlmEntry { length, ..ENTRY }
 }
 
-/// Posts requests before a refused one: none, some that are published, and some that are not. The next
-/// request is fenced or not, and has to look for room or not.
+/// Posts `number` requests before a refused one, and publishes about half of them. Depending on `number`, the
+/// refused request is fenced or not, and has to look for room or not.
 fn prologue(queue: &mut Queue<'_>, mkey: &mut Mkey, number: u32) {
     for at in 0..number {
         match at % 3 {

@@ -83,7 +83,7 @@ fn requests_are_the_same_wherever_they_begin() {
         let config =
             SendQueueConfig { first_block, memcpy, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
         let mut queue = SendQueue::<_, 16>::new(config, &mut ring, &record, Silent).unwrap();
-        // A long ring, whose end is far away.
+        // A second queue gets the same requests, over a ring that is so long that no request reaches its end.
         let mut other = SendQueue::<_, 1024>::new(config, &mut long_ring, &other_record, Silent).unwrap();
         let mut mkeys = [signature_mkey(), signature_mkey()];
         for (count, post) in crossed.iter_mut().zip(REQUESTS) {

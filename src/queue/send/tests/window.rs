@@ -6,7 +6,7 @@ use crate::mkey::error::PoolError;
 use crate::queue::{Failure, Message, Outcome, PooledWindow, RequestNumber, WindowPool, WorkCompletion};
 use crate::wire::cqe::Syndrome;
 
-/// The number of the queue pair.
+/// The number of the queue pair whose queue posts the requests.
 const QPN: Qpn = Qpn::from_low_bits(0x77);
 
 const RANGE: KlmEntry =
@@ -86,7 +86,7 @@ fn m81_the_queue_pair_that_has_bound_a_window_revokes_it() {
     assert_eq!(card.request(1).invalidate_window(&window), Ok(()));
 }
 
-/// Returns the success of the request with this number.
+/// Returns the completion of the request with this number, a success.
 fn sent(number: RequestNumber) -> WorkCompletion {
     let outcome = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
     WorkCompletion { id: 1, qpn: QPN, number, outcome }
