@@ -2,9 +2,9 @@
 //!
 //! | Page | Subject |
 //! |---|---|
-//! | [`linux`] | from an open device to the first transfer, with the shim (feature `devx`) |
+//! | [`linux`] | from an open device to the first transfer, with the shim over libmlx5 (feature `devx`) |
 //! | [`bare_metal`] | the same on bare metal: the parts that you provide, and those of the library |
-//! | [`signatures`] | integrity fields in memory, on the wire, and errors in them |
+//! | [`signatures`] | signatures of data in memory and on the wire, and errors in them |
 //! | [`crypto`] | AES-XTS: keys, data units, tweaks |
 //! | [`errors`] | errors, the state after them, and recovery of a queue pair |
 //! | [`threads`] | which values threads may share, and how |
