@@ -1,4 +1,4 @@
-//! Queue pairs, of any size, and connections.
+//! Creates queue pairs, whose sizes are chosen at run time, and connects them.
 
 #![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
@@ -304,8 +304,8 @@ pub unsafe extern "C" fn mlx5mk_qp_number(qp: Option<&Qp>) -> u32 {
     qp.map_or(0, |qp| qp.queues.qpn().get())
 }
 
-/// Returns 1 if the queue pair has a BlueFlame register, otherwise 0, also for NULL. MLX5MK_QP_BLUE_FLAME asks
-/// for such a register; devices and kernels without one give a plain doorbell.
+/// Returns 1 if the queue pair has a BlueFlame register, otherwise 0, also for NULL. MLX5MK_QP_BLUE_FLAME
+/// asks for such a register; devices and kernels without one give a plain doorbell.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_has_blue_flame(qp: Option<&Qp>) -> u32 {
     qp.map_or(0, |qp| qp.queues.control().has_blue_flame().into())

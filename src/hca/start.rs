@@ -215,8 +215,8 @@ impl<R: Registers> CommandQueue<'_, R> {
         Ok(())
     }
 
-    /// Gives the firmware `PAGES` pages of the `wanted` ones, and returns this number. If the source has too
-    /// few pages, the firmware gets none.
+    /// Takes `PAGES` pages from the source and gives them to the firmware, which still wants `wanted` pages.
+    /// Returns `PAGES`. If the source has fewer pages than that, the firmware gets none, and the call fails.
     fn give<const PAGES: usize>(
         &mut self,
         function: Function,

@@ -44,8 +44,8 @@ pub struct BfsPsv {
     /// Index of the protection signature value.
     #[bits(24, into = low32::<24>)]
     pub psv: u32,
-    /// Block format selector: 0 for T10-DIF, else a CRC base with [`BfsPsv::SEED_ZERO`] and
-    /// [`BfsPsv::REPEAT`].
+    /// Block format selector: 0 for T10-DIF. For a CRC, the number of the kind of CRC, to which the flags
+    /// [`BfsPsv::SEED_ZERO`] and [`BfsPsv::REPEAT`] may be added.
     pub bfs: u8,
 }
 

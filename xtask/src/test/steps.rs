@@ -22,7 +22,7 @@ pub(super) enum Lane {
 /// The tier of a step: when it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tier {
-    /// Runs without an option: a person waits for the result.
+    /// Runs when no option is given. The steps are short, because a person waits for their result.
     First,
     /// Runs with `--rest`: a change lands only if these steps pass.
     Rest,

@@ -80,7 +80,8 @@ pub struct Faults {
     /// Combinations of cipher and signature that the man page's table does not list are refused (DEVICE.md,
     /// "Crypto BSF and encryption order").
     pub leftover_rows_refused: bool,
-    /// A length that AES-XTS cannot process is no error: all bytes of the transfer stay as they are.
+    /// A transfer whose length AES-XTS cannot process succeeds: its bytes are copied without encryption or
+    /// decryption.
     pub job_size_ignored: bool,
     /// On a queue pair with `drain_sigerr`, a request with a signature error gets no completion.
     pub failing_request_silent: bool,

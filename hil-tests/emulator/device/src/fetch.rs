@@ -38,7 +38,8 @@ pub(crate) struct Umr {
     pub(crate) lists: UmrLists,
 }
 
-/// Translation entries in octowords, without the padding of the last block of 64 bytes, and BSFs.
+/// The two lists of a UMR: its translation entries, as octowords, and its BSFs. The padding that fills the
+/// last block of 64 bytes of entries is left out.
 #[derive(Clone, Debug)]
 pub(crate) enum UmrLists {
     /// The lists are in the request.

@@ -573,8 +573,18 @@ fn an_mkey_for_umrs_is_as_its_context_says() {
         ("`crypto_en` 2", bsf(0x40, 8).u8(MKC + 0x3c, 2 << 3), both),
         (
             "one length",
-            words(0, 1, 0, 0).u8(MKC + 0x3b, 0xe0 | 21),
+            words(0, 1, 0, 0).u8(MKC + 0x3b, 0xa0 | 21),
             MkeyAttributes { log_entry: Some(21), ..plain },
+        ),
+        (
+            "writes in any order",
+            words(0, 0, 0, 0).u8(MKC + 1, 4),
+            MkeyAttributes { relaxed_ordering: [true, false], ..plain },
+        ),
+        (
+            "reads in any order",
+            words(0, 0, 0, 0).u8(MKC + 0x3b, 0x40),
+            MkeyAttributes { relaxed_ordering: [false, true], ..plain },
         ),
         ("what is beside `crypto_en`", bsf(0, 0).u8(MKC + 0x3c, 0xe7), plain),
     ];
@@ -622,8 +632,8 @@ fn an_mkey_comes_with_its_entries() {
     setup.refused(good.u8(MKC, 0x40), BAD_PARAMETER, "free, and no UMR could change that");
 }
 
-/// Atomics over memory of relaxed order are refused with the syndrome of a ConnectX, whether a registration or
-/// a command has relaxed the order.
+/// Atomics over memory of relaxed order are refused with the syndrome of a ConnectX, whether a registration
+/// or a command has relaxed the order.
 #[test]
 fn atomics_over_relaxed_order_have_their_number() {
     let mut setup = Setup::new();
