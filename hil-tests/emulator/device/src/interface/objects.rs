@@ -10,18 +10,18 @@ use crate::interface_state::{Eq, Notify};
 use crate::memory::Memory;
 use crate::object::cq::CqAttributes;
 use crate::object::dek::{DekAttributes, KeyMaterial, KeySize};
-use crate::object::mkey::{Access, Layout, Mkey, MkeyAttributes, MkeySpace, PageEntry};
+use crate::object::mkey::{Layout, Mkey, MkeyAttributes, MkeySpace, PageEntry};
 use crate::object::srq::{SrqAttributes, Topology};
 use crate::profile::CryptoMode;
 use alloc::vec::Vec;
 use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::klm::Klm;
+use mlx5_mkey::wire::mkey_context::MkeyContext;
 use zerocopy::FromBytes;
 
-/// Objects that are only a number: the opcodes that create and destroy them. They are receive queues and
-/// domains of XRC, which no queue pair of this device uses. User contexts are numbers as well.
-const NUMBERS: &[(u16, u16)] =
-    &[(opcode::CREATE_XRC_SRQ, opcode::DESTROY_XRC_SRQ), (opcode::ALLOC_XRCD, opcode::DEALLOC_XRCD)];
+/// The commands that create objects that are only a number: receive queues and domains of XRC, which no queue
+/// pair of this device uses. User contexts are numbers as well.
+const NUMBERS: &[u16] = &[opcode::CREATE_XRC_SRQ, opcode::ALLOC_XRCD];
 
 /// The object type of data encryption keys, and the code of their purpose AES-XTS.
 const DEK: u16 = 0xc;
@@ -73,7 +73,7 @@ impl<M: Memory> Device<M> {
             opcode::MODIFY_RMP => self.modify_rmp(request),
             opcode::DESTROY_RMP => self.destroy_rmp(number),
             opcode if steps(opcode) => self.step(opcode, number, request),
-            opcode if NUMBERS.iter().any(|(makes, _)| *makes == opcode) => self.make_number(opcode),
+            opcode if NUMBERS.contains(&opcode) => self.make_number(opcode),
             opcode::CREATE_MKEY => self.create_mkey_by_command(request),
             opcode::DESTROY_MKEY => done(self.destroy_mkey(MkeyIndex::from_low_bits(number))),
             opcode::CREATE_PSV => {
@@ -105,8 +105,8 @@ impl<M: Memory> Device<M> {
                 self.sync_crypto();
                 Ok(reply::done())
             }
-            _ => match NUMBERS.iter().find(|(_, destroys)| *destroys == opcode) {
-                Some((makes, _)) if self.interface.numbers.remove(&(*makes, number)) => Ok(reply::done()),
+            _ => match opcode::maker(opcode).filter(|makes| NUMBERS.contains(makes)) {
+                Some(makes) if self.interface.numbers.remove(&(makes, number)) => Ok(reply::done()),
                 Some(_) => Err(Refused::RESOURCE),
                 None => Err(Refused::OPCODE),
             },
@@ -280,51 +280,33 @@ impl<M: Memory> Device<M> {
     }
 
     fn create_mkey_by_command(&mut self, request: &Request) -> Answer {
-        let at = |offset: usize| MKC + offset;
-        let (first, access, flags) = (request.u8(at(0))?, request.u8(at(2))?, request.u8(at(0xc))?);
-        let (pd, tag, rights) = (request.u24(at(0xd))?, request.u8(at(7))?, Access::from_byte(access));
+        let context = MkeyContext::read_from_bytes(request.bytes(MKC, size_of::<MkeyContext>())?);
+        let context = context.map_err(|_| Refused::INPUT_LENGTH)?;
+        let (is_whole_space, is_filled_by_umr) =
+            (context.flags_pd_word().length64(), context.access & 0x80 != 0);
+        let attributes = MkeyAttributes::of_context(&context);
+        let MkeyAttributes { pd, tag, access, relaxed_ordering, .. } = attributes;
         self.known_pd(pd)?;
-        let is_filled_by_umr = access & 0x80 != 0;
-        let attributes = MkeyAttributes {
-            translations: request.u32(at(0x34))?,
-            access: rights,
-            tag,
-            remote_invalidate: flags & 0x01 != 0,
-            free: first & 0x40 != 0,
-            relaxed_ordering: [request.u8(at(1))? & 0x04 != 0, request.u8(at(0x3b))? & 0x40 != 0],
-            ..MkeyAttributes::new(pd, 0)
-        };
-        let key = match (first & 0x1c, access & 3) {
-            // A key over all addresses of the bus (`length64`).
-            (0, 0) if flags & 0x80 != 0 => {
-                let relaxed_ordering = attributes.relaxed_ordering;
-                self.insert_mkey(Mkey { tag, relaxed_ordering, ..Mkey::region(pd, 0, 0, u64::MAX, rights) })?
+        let key = match (context.free & 0x1c, context.access & 3) {
+            // A key over all addresses of the bus.
+            (0, 0) if is_whole_space => {
+                self.insert_mkey(Mkey { tag, relaxed_ordering, ..Mkey::region(pd, 0, 0, u64::MAX, access) })?
             }
-            (0, 1) => self.create_region(request, attributes, is_filled_by_umr)?,
-            // A key over entries with their own lengths (KLM), or of one length (KSM). A UMR writes the
-            // entries, or the command contains them.
-            (0, mode @ (2 | 3)) => {
-                let crypto = request.u8(at(0x3c))? >> 3 & 3 != 0;
-                let bsf = if flags & 0x40 == 0 { 0 } else { request.u32(at(0x20))? };
-                let attributes = MkeyAttributes {
-                    signature: bsf >= if crypto { 8 } else { 4 },
-                    crypto,
-                    log_entry: if mode == 3 { Some(request.u8(at(0x3b))? & 0x1f) } else { None },
-                    ..attributes
-                };
-                if is_filled_by_umr {
-                    self.create_mkey(attributes)?
-                } else if flags & 0x80 == 0 {
-                    let entries = (0..request.u32(0x60)? as usize).map(|entry| {
-                        let entry = request.bytes(0x110 + entry * 16, 16)?;
-                        Klm::read_from_bytes(entry).map_err(|_| Refused::INPUT_LENGTH)
-                    });
-                    let entries = entries.collect::<Result<_, _>>()?;
-                    let (start, length) = (request.u64(at(0x10))?, request.u64(at(0x18))?);
-                    self.create_mkey_over(attributes, MkeySpace { start, length, entries })?
-                } else {
-                    return Err(Refused::PARAMETER);
-                }
+            (0, 1) => {
+                let attributes = MkeyAttributes { signature: false, crypto: false, ..attributes };
+                self.create_region(request, attributes, is_filled_by_umr)?
+            }
+            // Entries with their own lengths (KLM), or of one length (KSM). A UMR writes them, or the command
+            // contains them.
+            (0, 2 | 3) if is_filled_by_umr => self.create_mkey(attributes)?,
+            (0, 2 | 3) if !is_whole_space => {
+                let entries = (0..request.u32(0x60)? as usize).map(|entry| {
+                    let entry = request.bytes(0x110 + entry * 16, 16)?;
+                    Klm::read_from_bytes(entry).map_err(|_| Refused::INPUT_LENGTH)
+                });
+                let entries = entries.collect::<Result<_, _>>()?;
+                let (start, length) = (context.start_addr.get(), context.len.get());
+                self.create_mkey_over(attributes, MkeySpace { start, length, entries })?
             }
             _ => return Err(Refused::PARAMETER),
         };

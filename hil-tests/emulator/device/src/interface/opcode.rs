@@ -31,3 +31,24 @@ pub(super) const DESTROY_UCTX: u16 = 0xa06;
 pub(super) const CREATE_UMEM: u16 = 0xa08;
 pub(super) const DESTROY_UMEM: u16 = 0xa0a;
 pub(super) const SYNC_CRYPTO: u16 = 0xb12;
+
+/// The commands that make and destroy the objects of a kind. The kind is the opcode that makes them.
+pub(super) const LIVES: &[(u16, u16)] = &[
+    (ALLOC_PD, DEALLOC_PD),
+    (ALLOC_UAR, DEALLOC_UAR),
+    (CREATE_EQ, DESTROY_EQ),
+    (CREATE_CQ, DESTROY_CQ),
+    (CREATE_QP, DESTROY_QP),
+    (CREATE_RMP, DESTROY_RMP),
+    (CREATE_MKEY, DESTROY_MKEY),
+    (CREATE_PSV, DESTROY_PSV),
+    (CREATE_OBJECT, DESTROY_OBJECT),
+    (CREATE_UMEM, DESTROY_UMEM),
+    (CREATE_XRC_SRQ, DESTROY_XRC_SRQ),
+    (ALLOC_XRCD, DEALLOC_XRCD),
+];
+
+/// Returns the opcode that makes the objects that a command destroys, if the command destroys any.
+pub(super) fn maker(destroys: u16) -> Option<u16> {
+    LIVES.iter().find(|(_, ends)| *ends == destroys).map(|(makes, _)| *makes)
+}

@@ -20,27 +20,6 @@ const SHARED: u16 = 0xffff;
 /// Offset of the object's number in most commands.
 const NUMBER: usize = 9;
 
-/// A command that makes or destroys objects of a kind. The kind is the opcode that makes them.
-struct Life {
-    makes: Kind,
-    destroys: u16,
-}
-
-const LIVES: &[Life] = &[
-    Life { makes: Kind(opcode::ALLOC_PD), destroys: opcode::DEALLOC_PD },
-    Life { makes: Kind(opcode::ALLOC_UAR), destroys: opcode::DEALLOC_UAR },
-    Life { makes: Kind(opcode::CREATE_EQ), destroys: opcode::DESTROY_EQ },
-    Life { makes: Kind(opcode::CREATE_CQ), destroys: opcode::DESTROY_CQ },
-    Life { makes: Kind(opcode::CREATE_QP), destroys: opcode::DESTROY_QP },
-    Life { makes: Kind(opcode::CREATE_RMP), destroys: opcode::DESTROY_RMP },
-    Life { makes: Kind(opcode::CREATE_MKEY), destroys: opcode::DESTROY_MKEY },
-    Life { makes: Kind(opcode::CREATE_PSV), destroys: opcode::DESTROY_PSV },
-    Life { makes: Kind(opcode::CREATE_OBJECT), destroys: opcode::DESTROY_OBJECT },
-    Life { makes: Kind(opcode::CREATE_UMEM), destroys: opcode::DESTROY_UMEM },
-    Life { makes: Kind(opcode::CREATE_XRC_SRQ), destroys: opcode::DESTROY_XRC_SRQ },
-    Life { makes: Kind(opcode::ALLOC_XRCD), destroys: opcode::DEALLOC_XRCD },
-];
-
 /// Objects that commands name: the command, the kind of object, and the offset of the object's number.
 const NAMES: &[(u16, u16, usize)] = &[
     (opcode::CREATE_MKEY, opcode::ALLOC_PD, 0x1d),
@@ -80,13 +59,13 @@ impl<M: Memory> Device<M> {
         self.check_names(opcode, request, uid)?;
         let answer = self.object_command(opcode, request)?;
         let owners = &mut self.interface.owners;
-        if let Some(life) = LIVES.iter().find(|life| life.makes.0 == opcode).filter(|_| uid != 0) {
+        if uid != 0 && opcode::LIVES.iter().any(|(makes, _)| *makes == opcode) {
             for number in made(opcode, &answer) {
-                owners.insert((life.makes, number), uid);
+                owners.insert((Kind(opcode), number), uid);
             }
         }
-        if let Some(life) = LIVES.iter().find(|life| life.destroys == opcode) {
-            owners.remove(&(life.makes, request.u24(NUMBER)?));
+        if let Some(makes) = opcode::maker(opcode) {
+            owners.remove(&(Kind(makes), request.u24(NUMBER)?));
         }
         Ok(answer)
     }
@@ -101,7 +80,7 @@ impl<M: Memory> Device<M> {
             return Err(Refused::RESOURCE);
         }
         let named = NAMES.iter().filter(|(command, ..)| *command == opcode).map(|(_, of, at)| (*of, *at));
-        let ended = LIVES.iter().find(|life| life.destroys == opcode).map(|life| (life.makes.0, NUMBER));
+        let ended = opcode::maker(opcode).map(|makes| (makes, NUMBER));
         let stepped = steps(opcode).then_some((opcode::CREATE_QP, NUMBER));
         for (of, at) in named.chain(ended).chain(stepped) {
             let number = request.u24(at)?;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use mlx5_mkey::wire::klm::Klm;
-use mlx5_mkey::wire::mkey_context::AccessByte;
+use mlx5_mkey::wire::mkey_context::{AccessByte, MkeyContext, OrderingByte, PageByte};
 use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 
 /// Access rights of a key (PRM `mkc` bits `lr`, `lw`, `rr`, `rw`, `a`; `enum ibv_access_flags`).
@@ -89,6 +89,32 @@ impl MkeyAttributes {
             free: true,
             log_entry: None,
             relaxed_ordering: [false; 2],
+        }
+    }
+
+    /// Decodes the attributes in the context of CREATE_MKEY, for access modes KLM and KSM.
+    pub fn of_context(context: &MkeyContext) -> Self {
+        /// The low bits of access mode KSM: all entries have one length.
+        const KSM: u8 = 3;
+        let (flags, page) = (context.flags_pd_word(), PageByte::from_bits(context.page));
+        // `crypto_en`, for which the structure has no field.
+        let crypto = context.reserved4.get() >> 27 & 3 != 0;
+        let bsf_octowords = if flags.bsf_enable() { context.bsf_octowords.get() } else { 0 };
+        Self {
+            translations: context.translations_octowords.get(),
+            // The mkey has one BSF of 4 octowords for each feature.
+            signature: bsf_octowords >= if crypto { 8 } else { 4 },
+            crypto,
+            access: Access::from_byte(context.access),
+            tag: context.qpn_mkey_word().tag(),
+            remote_invalidate: flags.remote_invalidate(),
+            free: context.is_free(),
+            log_entry: (context.access & 3 == KSM).then_some(page.log_page_size()),
+            relaxed_ordering: [
+                OrderingByte::from_bits(context.ordering).relaxed_ordering_write(),
+                page.relaxed_ordering_read(),
+            ],
+            ..Self::new(flags.pd(), 0)
         }
     }
 }

@@ -5,7 +5,8 @@ use crate::command::call::Call;
 use crate::ground::notice;
 use crate::state::object::{Devx, Object};
 use mlx5_mkey::wire::klm::Klm;
-use mlx5_softdev::{Access, MkeyAttributes, MkeySpace};
+use mlx5_mkey::wire::mkey_context::MkeyContext;
+use mlx5_softdev::{MkeyAttributes, MkeySpace};
 use zerocopy::FromBytes;
 
 /// Offset of the mkey's context in the command (PRM `create_mkey_in`).
@@ -21,51 +22,26 @@ const ENTRY: usize = 16;
 const KLM: u8 = 2;
 const KSM: u8 = 3;
 
-/// Bits of the mkey's context, in its bytes 0, 1, 2, 0xc and 0x3b.
-const FREE: u8 = 0x40;
-const RELAXED_WRITE: u8 = 0x04;
+/// Bit of the context's access byte: UMRs may change the mkey (PRM `mkc.umr_en`).
 const UMR_EN: u8 = 0x80;
-const LENGTH_64: u8 = 0x80;
-const BSF_EN: u8 = 0x40;
-const EN_RINVAL: u8 = 0x01;
-const RELAXED_READ: u8 = 0x40;
 
 /// Carries out CREATE_MKEY: makes an mkey whose entries a later UMR writes, or whose entries are in the
 /// command.
 pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
-    let at = |offset: usize| CONTEXT + offset;
-    let (first, access, flags) = (command.u8(at(0))?, command.u8(at(2))?, command.u8(at(0xc))?);
-    let mode = first & 0x1c | access & 3;
-    let crypto = command.u8(at(0x3c))? >> 3 & 3 != 0;
-    let bsf = if flags & BSF_EN == 0 { 0 } else { command.u32(at(0x20))? };
-    let log_entry = match mode {
-        KLM => None,
-        KSM => Some(command.u8(at(0x3b))? & 0x1f),
-        _ => return Err(unknown(&format!("access mode {mode}"))),
-    };
-    let attributes = MkeyAttributes {
-        translations: command.u32(at(0x34))?,
-        // The mkey has one BSF of 4 octowords for each feature.
-        signature: bsf >= if crypto { 8 } else { 4 },
-        crypto,
-        access: Access::from_byte(access),
-        tag: command.u8(at(7))?,
-        remote_invalidate: flags & EN_RINVAL != 0,
-        free: first & FREE != 0,
-        log_entry,
-        relaxed_ordering: [
-            command.u8(at(1))? & RELAXED_WRITE != 0,
-            command.u8(at(0x3b))? & RELAXED_READ != 0,
-        ],
-        ..MkeyAttributes::new(command.u24(at(0xd))?, 0)
-    };
+    let context = command.bytes(CONTEXT, size_of::<MkeyContext>())?;
+    let context = MkeyContext::read_from_bytes(context).map_err(|_| Status::BAD_LENGTH)?;
+    match context.free & 0x1c | context.access & 3 {
+        KLM | KSM => {}
+        mode => return Err(unknown(&format!("access mode {mode}"))),
+    }
+    let attributes = MkeyAttributes::of_context(&context);
     let device = &mut call.state.device;
-    let key = if access & UMR_EN != 0 {
+    let key = if context.access & UMR_EN != 0 {
         device.create_mkey(attributes)?
-    } else if flags & LENGTH_64 != 0 {
+    } else if context.flags_pd_word().length64() {
         return Err(unknown("a space of 2^64 bytes"));
     } else {
-        let (start, length) = (command.u64(at(0x10))?, command.u64(at(0x18))?);
+        let (start, length) = (context.start_addr.get(), context.len.get());
         device.create_mkey_over(attributes, MkeySpace { start, length, entries: entries(command)? })?
     };
     Ok((Object::Devx(Devx::Mkey(key.index())), Answer::number(key.index().get())))
