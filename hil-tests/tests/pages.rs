@@ -51,16 +51,9 @@ fn every_place_is_named() {
 /// Returns the names of items in a row that stand in none of the row's files. Folders stand for their files.
 fn stale(row: &str) -> Vec<&str> {
     let is_file = |word: &&str| word.contains('/') && !word.contains(' ');
-    let mut texts = String::new();
-    let mut places: Vec<PathBuf> = quoted(row).filter(is_file).map(place).collect();
-    while let Some(place) = places.pop() {
-        if place.is_dir() {
-            let entries = std::fs::read_dir(&place).expect("a folder");
-            places.extend(entries.map(|entry| entry.expect("an entry").path()));
-        } else if let Ok(text) = std::fs::read_to_string(&place) {
-            texts.push_str(&text);
-        }
-    }
+    let places = quoted(row).filter(is_file).map(place).collect();
+    let texts: String =
+        files(places, &[""]).iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
     let is_item = |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || "_!".contains(c));
     let of_files = quoted(row).filter(is_item).filter(|_| !texts.is_empty());
     of_files.filter(|item| !texts.contains(item)).collect()
@@ -97,20 +90,21 @@ fn the_readme_leads_to_every_page_and_to_places_that_exist() {
     }
 }
 
-/// Returns all files of the repository with these endings, without build results and recordings.
-fn files(endings: &[&str]) -> Vec<PathBuf> {
-    let (mut folders, mut found) = (vec![here().join("..")], Vec::new());
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if path.is_dir() {
-                if !name.starts_with('.') && name != "target" && name != "corpus" {
-                    folders.push(path);
-                }
-            } else if endings.iter().any(|ending| name.ends_with(ending)) {
-                found.push(path);
-            }
+/// Returns the files with these endings among `places`, in which a folder stands for all its files without
+/// build results and recordings.
+fn files(mut places: Vec<PathBuf>, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    while let Some(place) = places.pop() {
+        let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if place.is_dir() {
+            let inside =
+                std::fs::read_dir(&place).expect("a folder").map(|entry| entry.expect("an entry").path());
+            places.extend(inside.filter(|path| {
+                let name = name(path);
+                !path.is_dir() || !name.starts_with('.') && name != "target" && name != "corpus"
+            }));
+        } else if endings.iter().any(|ending| name(&place).ends_with(ending)) {
+            found.push(place);
         }
     }
     found
@@ -160,7 +154,7 @@ fn every_cited_fact_has_its_heading() {
         assert_eq!(headings.iter().filter(|other| other == &heading).count(), 1, "two headings {heading}");
     }
     let mut count = 0;
-    for path in files(&[".rs", ".md", ".toml", ".c", ".h"]) {
+    for path in files(vec![here().join("..")], &[".rs", ".md", ".toml", ".c", ".h"]) {
         let text = joined(&std::fs::read_to_string(&path).expect("a text"));
         let cited = cited(&text, &page).unwrap_or_else(|error| panic!("{}: {page}{error}", path.display()));
         count += cited.len();
@@ -176,7 +170,10 @@ fn every_cited_fact_has_its_heading() {
 #[test]
 fn comments_and_messages_say_the_rule_and_not_its_number() {
     let mut wrong = Vec::new();
-    for path in files(&[".rs"]).iter().filter(|path| !path.ends_with("tests/requirements.rs")) {
+    for path in files(vec![here().join("..")], &[".rs"])
+        .iter()
+        .filter(|path| !path.ends_with("tests/requirements.rs"))
+    {
         let text = std::fs::read_to_string(path).expect("a text");
         for (number, line) in text.lines().enumerate() {
             if codes(line) > 0 {

@@ -1,13 +1,11 @@
 //! A test of the log as lines of JSON.
 
-use crate::DONE;
 use crate::verbs::End;
+use crate::{DONE, REQUEST_FAILED};
 use mlx5_testing::preload::prepared;
 
 const LOG_JSON: &str = "MLX5_UVERBS_LOG_JSON";
 
-/// The opcode of an error at the requester.
-const REQUESTER_ERROR: u8 = 13;
 /// The syndrome of a key or an address that the responder refuses.
 const REMOTE_ACCESS: u8 = 0x13;
 
@@ -58,7 +56,7 @@ fn causes_of_failures_are_in_both_logs() {
         let mut end = End::new();
         end.connect(end.qpn);
         end.write(24, end.data.0, 0xabcd_ef00);
-        assert_eq!(end.poll(), (REQUESTER_ERROR, REMOTE_ACCESS));
+        assert_eq!(end.poll(), (REQUEST_FAILED, REMOTE_ACCESS));
         // Both are written under the device's lock. A call waits for this lock.
         end.context.pd();
         let cause = "no mkey has the index of key 0xabcdef00";

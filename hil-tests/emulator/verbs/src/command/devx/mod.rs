@@ -99,12 +99,12 @@ pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let subject = match call.request.has(0x1001) {
         false => None,
         true => Some(match call.object(call.request.handle(0x1001)?)? {
-            Object::Qp(qp) if qp.user_handle.is_none() => Some(Subject::Qp(qp.number)),
-            Object::Cq(cq) if cq.user_handle.is_none() => Some(Subject::Cq(cq.number)),
-            Object::Srq(srq) if srq.user_handle.is_none() => Some(Subject::Srq(srq.number)),
-            // A command made the object, but objects of this kind have no events.
-            Object::Devx(_) => None,
-            _ => return Err(Errno::INVAL),
+            object if !object.is_of_command() => return Err(Errno::INVAL),
+            Object::Qp(qp) => Some(Subject::Qp(qp.number)),
+            Object::Cq(cq) => Some(Subject::Cq(cq.number)),
+            Object::Srq(srq) => Some(Subject::Srq(srq.number)),
+            // Objects of other kinds have no events.
+            _ => None,
         }),
     };
     linux::has_devx(call)?;
