@@ -59,8 +59,8 @@ pub struct PoolSpec {
     /// With NULL each mkey has its own PSVs, as in a store.
     pub psvs: *const Psvs,
     /// Rights that the mkeys have from the start, MLX5MK_LOCAL_WRITE and others; the owner may always read.
-    /// They are meant for MLX5MK_POOL_MINIMAL: its configurations may omit the rights as long as the library
-    /// knows the state of the mkey.
+    /// Rights from the start are meant for MLX5MK_POOL_MINIMAL: its configurations may omit the rights as
+    /// long as the library knows the state of the mkey.
     pub access: u32,
 }
 

@@ -51,7 +51,7 @@ pub struct CompletionEntry<'a> {
     cqe: Cqe,
 }
 
-/// What a completion entry reports.
+/// The event that a completion entry reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -60,7 +60,7 @@ pub enum EntryKind {
     /// request does not.
     Success(Cqe),
     /// Several requests succeeded. This entry is followed by entries in which their reports are compressed.
-    /// It has the number of completions in the field `byte_count`.
+    /// The field `byte_count` contains the number of completions.
     Compressed(Cqe),
     /// A request failed.
     Error(ErrorCqe),

@@ -137,8 +137,8 @@ pub struct MkeyAttributes {
 }
 
 impl MkeyAttributes {
-    /// The largest number of translation entries of an mkey in this library. So many entries of 2 GiB map
-    /// 2^61 bytes. The limit of a device is lower
+    /// The largest number of translation entries of an mkey in this library. This number of entries of 2 GiB
+    /// maps 2^61 bytes. The limit of a device is lower
     /// ([`GeneralCapabilities::max_umr_entries`](crate::command::GeneralCapabilities::max_umr_entries)).
     pub const MAX_ENTRIES: u32 = 1 << 30;
 

@@ -200,7 +200,7 @@ impl Command for CreateQp {
 }
 
 /// The command that creates a queue pair of a reliable connection, with rings in pages of memory (CREATE_QP).
-/// It is meant for bare metal, where no kernel registers user memory.
+/// The command is meant for bare metal, where no kernel registers user memory.
 ///
 /// The receive ring is first. The send ring begins at the next multiple of 64 bytes. As [`CreateQp`], the
 /// command switches off that the device writes received data into completion entries. The reply is the number

@@ -208,7 +208,7 @@ impl Link {
             outstanding += queue.reset(&mut [&mut self.completions])?.sends.len();
         }
         // Signature errors that are still in the completion queue belong to commands that will be repeated.
-        // They are dropped.
+        // Polling drops these errors.
         while self.completions.poll(&mut self.queues.router(&mut self.mkeys)).is_some() {}
         self.options = options(self.spec.gid_index)?;
         for mkey in self.mkeys.iter_mut() {
