@@ -36,7 +36,7 @@ pub(crate) fn run() -> Result<(), String> {
     let shear = SHEAR.find()?;
     check(program(&shear.to_string_lossy(), &["shear"]))?;
     println!("all dependencies are used");
-    // The skip is printed last, where a reader sees it.
+    // The line about skipped advisories is printed last, where a reader sees it.
     if !known {
         println!("SKIPPED: advisories; RustSec's database was never fetched and cannot be fetched now");
     }

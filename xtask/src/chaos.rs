@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     })
 }
 
-/// Runs as many pairs as the step `storage`.
+/// Runs the pairs of the step `storage`.
 pub(crate) fn test() -> Result<(), String> {
     pairs(0..10)
 }
@@ -92,7 +92,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The number of programs of a pair that start with faults. Later ones run without faults.
 const FAULTY: u64 = 8;
 
-/// The longest duration of a command, in seconds.
+/// The seconds after which a command between the two programs counts as overdue, and its connection as lost.
 const TIME_LIMIT: &str = "2";
 
 /// The beginning of the stand-in's last line. A program with faults prints the line unless it is killed.
@@ -219,7 +219,7 @@ impl<'p> Pair<'p> {
                 initiator = self.start_initiator()?;
             }
             if let Some(status) = target.running.ended()? {
-                // A target that knows that all I/Os are done may end before the initiator.
+                // A target may end before the initiator, once it knows that all I/Os are done.
                 if target.has_fallen(status, counts).map_err(|error| self.tell(&error))? {
                     target = self.start_target()?;
                 } else if !status.success() {
@@ -277,8 +277,9 @@ struct Program {
 }
 
 impl Program {
-    /// Returns whether faults have ended the program, and counts such an end. A program that was not killed
-    /// must have printed its last line and destroyed its objects; else this is an error.
+    /// Returns whether faults have ended the program, and counts such an end. Returns an error if the program
+    /// was not killed and has left objects behind, although no destroy command was refused. A program with
+    /// faults proves the number of its objects by its last line.
     fn has_fallen(&self, status: ExitStatus, counts: &mut Counts) -> Result<bool, String> {
         let text = read(&self.log)?;
         let has_died = status.signal() == Some(9);

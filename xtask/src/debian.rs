@@ -1,5 +1,5 @@
-//! Debian packages that tasks need. Tools of this machine are installed. Packages for the Arm cores, and
-//! large sets of packages, are only unpacked, below `target`.
+//! Debian packages that tasks need. Tools that run on this machine are installed. Packages for the Arm cores,
+//! and large sets of packages, are only unpacked, below `target`.
 
 use crate::run::{answer, check, program, root};
 use std::collections::BTreeSet;
@@ -206,7 +206,7 @@ pub fn version(package: &str) -> Result<String, String> {
     answer(program("dpkg-query", &["--show", "--showformat=${Version}", package]))
 }
 
-/// Installs missing packages, if the user is root.
+/// Installs missing packages. Returns an error if packages are missing and the user is not root.
 pub fn install(packages: &[Package]) -> Result<(), String> {
     let missing = || {
         let gone = packages.iter().filter(|(_, file)| !Path::new(file).exists());

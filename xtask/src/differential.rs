@@ -28,7 +28,7 @@ const COUNT: u64 = 20_000;
 /// an mkey again after a signature error.
 const ENGINES: [&str; 2] = ["multi-block", "single-block"];
 
-/// Builds the runner, and runs it under the stand-in.
+/// Builds the program `differential`, and runs it under the stand-in, once for each engine.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     run::with_options(arguments, HELP, parse, |(count, seed)| {
         let ends = prepare(count, seed).map(run::forward);
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     })
 }
 
-/// Compares as many configurations as the step `differential`.
+/// Compares the default number of configurations: the step `differential`.
 pub(crate) fn check() -> Result<(), String> {
     prepare(COUNT, None).into_iter().try_for_each(|command| run::check(command?))
 }
@@ -53,7 +53,8 @@ fn parse(words: &mut run::Options) -> Result<(u64, Option<u64>), String> {
     Ok((count.map_or(COUNT, NonZero::get), seed))
 }
 
-/// Builds the runner. Returns a command for each engine, which runs it under the stand-in.
+/// Builds the program `differential`. Returns a command for each engine, which runs the program under the
+/// stand-in.
 fn prepare(count: u64, seed: Option<u64>) -> [Result<Command, String>; 2] {
     ENGINES.map(|engine| {
         let runner = host::optimised("differential")?.to_string_lossy().into_owned();

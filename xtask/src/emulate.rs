@@ -28,8 +28,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Returns a command that runs on the software device. `crypto` is the device's way of taking keys, `engine`
-/// its AES-XTS engine.
+/// Returns a command that runs a program, named by the first word, on the software device. `crypto` is the
+/// device's way of taking keys, `engine` its AES-XTS engine.
 pub fn command(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
     let options = ["--crypto", crypto, "--engine", engine, "--"].map(String::from);
     prepare(&options.into_iter().chain(words).collect::<Vec<_>>())

@@ -26,8 +26,8 @@ pub fn stand_in(board: Board) -> Result<PathBuf, String> {
     build::file(board, System::Linux, STAND_IN)
 }
 
-/// Installs the emulator and libraries, and returns the beginning of a command line. The path of the emulated
-/// program follows it.
+/// Installs the emulator and libraries, and returns the beginning of a command line, which emulates a core of
+/// a board. The path of the emulated program follows it.
 pub fn words(board: Board, crypto: &str) -> Result<Vec<String>, String> {
     debian::install(debian::EMULATORS)?;
     let libraries = debian::unpack(Architecture::Arm64, "verbs", LIBRARIES, Dependencies::Included)?;

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// The pause between two looks at a program that is waited for.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Makes a temporary folder with `name` in its own name. The folder is removed with the returned value.
+/// Makes a temporary folder with `name` in its own name. Dropping the returned value removes the folder.
 pub fn temporary(name: &str) -> Result<TempDir, String> {
     tempfile::Builder::new()
         .prefix(&format!("mlx5-{name}-"))
@@ -41,7 +41,8 @@ pub fn print(text: &str, status: u8) -> ExitCode {
     }
 }
 
-/// Returns the exit status for an error in reading or writing, and prints the error.
+/// Returns the exit status for an error in reading or writing. Prints the error, unless a reader has closed
+/// its pipe.
 pub fn lost(error: &io::Error) -> ExitCode {
     // The reader has closed its pipe, as `head` does. Part of the text was not shown.
     if error.kind() == io::ErrorKind::BrokenPipe {
@@ -73,7 +74,7 @@ pub fn status(done: Result<(), String>) -> ExitCode {
 pub struct Options(lexopt::Parser);
 
 impl Options {
-    /// Reads the words behind the name of the task.
+    /// Takes the words behind the name of the task. The methods below read them one by one.
     pub fn new<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Self {
         Self(lexopt::Parser::from_args(words.into_iter().map(Into::into).collect::<Vec<OsString>>()))
     }
@@ -99,8 +100,8 @@ pub fn unknown(option: &str) -> String {
     format!("invalid option '{option}'")
 }
 
-/// Parses the options of a task and performs the task. Answers `--help` instead, and refuses options that
-/// `parse` refuses.
+/// Parses the options of a task and performs the task. With `--help` or `-h`, prints the help text instead.
+/// Refuses options that `parse` refuses.
 pub fn with_options<O>(
     arguments: &[String],
     help: &str,
@@ -155,8 +156,8 @@ pub fn itself() -> Result<&'static Path, String> {
     place.as_deref().map_err(String::clone)
 }
 
-/// Returns the path of a file that cargo has built with the profile whose folder is named. That folder is
-/// beside the folder of this program.
+/// Returns the path of a file that cargo has built. `folder` is the name of the folder for the build profile.
+/// This folder is beside the folder of this program.
 pub fn built(folder: &str, name: &str) -> Result<PathBuf, String> {
     let target = itself()?.ancestors().nth(2).ok_or("no target directory")?;
     let file = target.join(folder).join(name);
@@ -232,7 +233,7 @@ pub fn replace(mut command: Command) -> ExitCode {
     failed(&format!("`{}` could not be run: {error}", describe(&command)))
 }
 
-/// Runs a command, unless it is an error, and returns the exit status of the command.
+/// Runs a command and returns its exit status. Prints the error if there is no command.
 pub fn forward(command: Result<Command, String>) -> ExitCode {
     match command.map(|mut command| command.status()) {
         Ok(Ok(status)) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),

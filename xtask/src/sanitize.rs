@@ -57,11 +57,11 @@ const NOT_WITH_VALGRIND: Tests = &[
     "a_thread_that_sleeps_is_woken",
     "the_example_sleeps_in_tokio",
 ];
-/// The program that runs scenarios behind the stand-in, and the stand-in itself.
+/// Arguments that build the program `hil`, which runs scenarios behind the stand-in, and the stand-in itself.
 const BEHIND: Tests = &["--package", "hil-tests", "--bin", "hil", "--package", "mlx5-uverbs", "--lib"];
 /// Scenarios on the software device, tests of the command queue, and property tests. Two tests that search
-/// for a key are left out: AddressSanitizer keeps old stack frames, and most of the memory belongs to the
-/// tool.
+/// memory for a key are left out: AddressSanitizer keeps old stack frames, and most of the memory belongs to
+/// AddressSanitizer or valgrind.
 const SCENARIOS: Tests = &[
     "--package",
     "hil-tests",
@@ -126,8 +126,8 @@ fn valgrind() -> Result<(), String> {
     [CORE, DEVICE, SCENARIOS, &stand_in].into_iter().try_for_each(|tests| {
         let mut command = host.cargo("test", tests);
         command.env(host.runner(), VALGRIND.join(" "));
-        // valgrind is fifty times as slow: property tests try few cases, and each scenario uses one posting
-        // method.
+        // Programs under valgrind are fifty times as slow: property tests try few cases, and each scenario
+        // uses one posting method.
         command.env("PROPTEST_CASES", "8").env("HIL_WAYS", "1");
         check(command)
     })?;

@@ -32,7 +32,7 @@ impl Board {
         known.ok_or(format!("unknown board `{name}`"))
     }
 
-    /// Returns the name of its cores for the compiler.
+    /// Returns the name of the board's cores for the compiler.
     pub fn cpu(self) -> &'static str {
         match self {
             Self::BlueField2 => "cortex-a72",
@@ -94,7 +94,7 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    /// Finds a compiler.
+    /// Finds a compiler for programs of a board, and installs the Debian packages that the compiler needs.
     pub fn find(board: Board, system: System) -> Result<Self, String> {
         let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());

@@ -26,7 +26,8 @@ const PING: &str = "pingpong_polled_us";
 const TCP: &str = "loopback_tcp_64k_mb_s";
 const SOCKETS: &str = "socketpair_us";
 
-/// Works that programs of others measure between two processes.
+/// The works that programs of other projects measure between two processes: the work, and the command line of
+/// both processes.
 const PAIRS: &[(&str, &[&str])] = &[
     (WRITE_64K, &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "20000", "-s", "65536"]),
     (WRITE_4K, &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100000", "-s", "4096"]),
@@ -37,7 +38,7 @@ const PAIRS: &[(&str, &[&str])] = &[
 /// Options for encrypted writes, without the files with keys.
 const ENCRYPTED: &[&str] = &["--aes_block_size=4096", "-s", "65536", "--encrypt_on_tx", "-n", "10000"];
 
-/// Bounds on the ratio of the first value to the second.
+/// Bounds on ratios: the work whose value is divided, the work whose value divides, the bound.
 const RATIOS: &[(&str, &str, Bound)] = &[
     (WRITE_64K, TCP, Bound::AtLeast(0.5)),
     (MANY_QUEUES, WRITE_64K, Bound::AtLeast(0.9)),
@@ -50,7 +51,7 @@ enum Bound {
     AtMost(f64),
 }
 
-/// A work, and its value in each round.
+/// A work, and the value that each round measured.
 type Row = (String, Vec<f64>);
 
 /// The result as text, and the ratios outside their bounds.
@@ -111,7 +112,7 @@ fn round(device: &Device<'_>, load: &str) -> Result<Vec<(String, f64)>, String> 
     Ok(values)
 }
 
-/// Returns a command line that runs on one processor.
+/// Returns a command line that runs these words on one processor.
 fn on<'a>(core: &'a str, words: &[&'a str]) -> Vec<&'a str> {
     ["taskset", "-c", core].iter().chain(words).copied().collect()
 }
@@ -144,7 +145,7 @@ fn table(rows: &[Row], ratios: &[Ratio]) -> String {
     for (work, values) in rows {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(0.0, f64::max);
-        // Writing to a string cannot fail, as below.
+        // Writing to a string cannot fail, neither here nor below.
         let _ = writeln!(text, "{work:24} {:10.2}   {least:.2} to {most:.2}", median(values));
     }
     text.push_str("\nratios, medians over rounds\n");

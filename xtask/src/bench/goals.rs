@@ -47,7 +47,7 @@ fn most(work: &str, before: f64) -> f64 {
     }
 }
 
-/// Returns the library's count of a row, if there is one.
+/// Returns the instructions of the library for a work, if they were counted.
 fn ours(rows: &[Row], arch: &str, profile: Profile, work: &str, batch: u32) -> Option<f64> {
     let is_it = |row: &&Row| {
         (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, work, batch)
@@ -55,7 +55,7 @@ fn ours(rows: &[Row], arch: &str, profile: Profile, work: &str, batch: u32) -> O
     rows.iter().find(is_it).and_then(Row::ours)
 }
 
-/// Returns the rows over their limits, and rows that are missing.
+/// Returns a message for each row of [`BEFORE`] that is over its limit now, or is not counted any more.
 fn worse(rows: &[Row]) -> Vec<String> {
     let is_worse = |line: &&str| {
         let [work, batch, before] = line.split(',').collect::<Vec<_>>()[..] else { return true };
@@ -69,7 +69,7 @@ fn worse(rows: &[Row]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the limits that are exceeded, and those whose row is missing.
+/// Returns a message for each limit of this file that is exceeded, or whose count is missing.
 pub(super) fn missed(rows: &[Row]) -> Vec<String> {
     let ours = |arch: &str, profile, work: &str| ours(rows, arch, profile, work, 1);
     let of_whole =

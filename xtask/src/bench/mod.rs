@@ -96,7 +96,7 @@ enum Libmlx5 {
 }
 
 impl Libmlx5 {
-    /// Sets the environment variables of a command, or removes them.
+    /// Sets the environment variables of [`STRIPPED`] for a command, or removes them.
     fn set_up(self, command: &mut Command) {
         for (variable, value) in STRIPPED {
             match self {
@@ -116,7 +116,8 @@ const LOCKS: &str = "pthread_spin_*";
 /// Selects the SSE2 functions of the C library. By default, the choice depends on the machine.
 const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERMS,-FSRM";
 
-/// Counts, and prints the counts in the format that the arguments name.
+/// Counts, or measures times, as the arguments say. Prints the result in the format that they name, or
+/// records it.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Some((_, rest)) = arguments.split_first().filter(|(first, _)| *first == "--emulator") {
         let measured = match rest {
@@ -198,7 +199,7 @@ fn bare_metal(board: Board) -> Result<Counts, String> {
     })
 }
 
-/// Compares with the recorded counts.
+/// Counts on all machines, and compares the counts with the recorded ones.
 pub(crate) fn check(out: &mut dyn Write) -> Outcome {
     match record::read().and_then(|recorded| compare(&recorded, &everywhere()?, out)) {
         // Counts of another compiler are not comparable.
@@ -240,7 +241,8 @@ fn faults_to(out: &mut dyn Write, faults: &[String]) -> Result<(), String> {
     faults.iter().try_for_each(|fault| writeln!(out, "{fault}")).map_err(|error| error.to_string())
 }
 
-/// Counts for each number of scatter entries, and draws a plot.
+/// Counts for each number of scatter entries, and draws the counts into an SVG file. Returns the slopes as
+/// text.
 fn draw(file: &str) -> Result<String, String> {
     let rows = count(Profile::Lto, &["plot"], Libmlx5::Stripped)?;
     let picture = plot::svg(&rows)?;

@@ -104,7 +104,8 @@ impl Row {
     }
 }
 
-/// Makes rows from counted lines. Each side has two lines, the second with more requests.
+/// Makes rows from counted lines. Each side has two lines, the second with more requests. The difference of
+/// the two lines is the cost of these further requests.
 pub(super) fn rows(arch: &str, profile: Profile, totals: &[(&str, u64)]) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = Vec::new();
     for pair in totals.chunks(2) {
@@ -189,7 +190,7 @@ pub(super) fn write(counts: &Counts) -> Result<String, String> {
 fn print(counts: &Counts) -> String {
     let mut text = String::new();
     for (arch, compiler) in &counts.compilers {
-        // Writing to a string cannot fail, as below.
+        // Writing to a string cannot fail, neither here nor below.
         let _ = writeln!(text, "# {arch}: {compiler}");
     }
     text.push_str(HEAD);

@@ -16,7 +16,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     for row in rows {
         let [ours, libmlx5, stripped, copy, floor] = row.counts.map(|count| number(count, 1));
         let name = format!("{} ({}, {})", row.work, row.arch, row.profile.name());
-        // Writing to a string cannot fail, as below.
+        // Writing to a string cannot fail, neither here nor below.
         let _ = writeln!(
             text,
             "{name:48} {:6} {ours:>9} {libmlx5:>9} {stripped:>9} {copy:>9} {floor:>9} {:>6} {:>5} {:>6}",

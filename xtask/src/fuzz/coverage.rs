@@ -17,7 +17,8 @@ impl Coverage {
         }
     }
 
-    /// Returns for each folder the number of its lines that were reached, and the number of all its lines.
+    /// Returns for each folder the number of its lines that inputs have reached, and the number of all its
+    /// lines.
     ///
     /// # Errors
     /// `addr2line` of binutils cannot be run.

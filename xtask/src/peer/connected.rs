@@ -24,8 +24,8 @@ const fn both(line: &'static str, client: &'static str, address: &'static str) -
 }
 
 /// rdma-core's programs. perftest's `-R` is left out: its server stops listening for a moment, and a client
-/// that comes then is rejected. `rping -V` compares the data; `udaddy` and
-/// `ucmatose` check their states.
+/// that connects in this moment is rejected. `rping -V` compares the data; `udaddy` and `ucmatose` check
+/// their states.
 pub(super) const CONNECTED: &[Connected] = &[
     both("rping -s -v -C 10 -p PORT", "rping -c -V -v -C 10 -p PORT -a", "127.0.0.1"),
     Connected {
@@ -40,14 +40,14 @@ pub(super) const CONNECTED: &[Connected] = &[
     both("rdma_server -p PORT", "rdma_client -p PORT -s", "127.0.0.1"),
 ];
 
-/// The port of programs that take no other one.
+/// The port of the programs whose port cannot be chosen.
 const FIXED_PORT: &str = "7174";
 
 /// The pause between two looks whether a server listens.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Device<'_> {
-    /// Runs a server and then a client, which must both succeed.
+    /// Runs a server and then a client. The client must succeed, and also the server if it ends by itself.
     pub(super) fn connected(&self, line: &Connected) -> Result<String, String> {
         let port = match line.server.contains("PORT") {
             true => free_port()?.to_string(),
@@ -75,7 +75,7 @@ impl Device<'_> {
     }
 
     /// Waits until a process offers a service at a port. Some programs print nothing and take a single
-    /// connection, so the list of services tells.
+    /// connection, so this function reads the lists of services in the fabric's folder.
     fn wait_for_service(&self, server: &mut Running, port: &str) -> Result<(), String> {
         let start = Instant::now();
         let offers = |text: String| text.lines().any(|line| line.contains(&format!(":{port} ")));

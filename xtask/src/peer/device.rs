@@ -12,13 +12,14 @@ use xtask::run::{free_port, root};
 /// The function that reports a result: the name of a program, and its outcome.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(&str, Result<String, String>);
 
-/// Debian's interpreter, for which the package is built.
+/// Debian's Python, for which the package `python3-pyverbs` is built. A checkout's pyverbs runs with it too.
 pub(super) const PYTHON: &str = "/usr/bin/python3";
 
 /// The time limit of a program. None needs half of it.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The software device: the stand-in, and a folder for all other files.
+/// The software device on which programs run: the stand-in's library, and the folder for logs, keys and all
+/// other files of the run.
 pub(crate) struct Device<'a> {
     pub(crate) library: PathBuf,
     pub(crate) folder: &'a Path,

@@ -94,7 +94,7 @@ const FAILED: &[&str] = &[
     "AES-256-XTS Decryption (4096-byte plaintext Dataunit 0) Scatter gather OOP",
 ];
 
-/// The unpacked DPDK.
+/// DPDK's packages, unpacked below `root`, and the device on which DPDK's programs run.
 pub(super) struct Dpdk<'a> {
     device: &'a Device<'a>,
     root: PathBuf,

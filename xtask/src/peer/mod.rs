@@ -56,7 +56,7 @@ const TESTS: &str = "/usr/share/doc/rdma-core/tests";
 /// The time limit of `dpdk-test`. Its cases are short, but half a million mkeys are made before each.
 const AUTOTEST: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// Programs that show the port, and words that each prints.
+/// Programs that show the device's port, and the texts that each must print.
 const SHOWN: &[(&str, &[&str])] = &[
     ("ibstat", &["CA 'mlx5_0'", "State: Active", "Physical state: LinkUp", "Link layer: Ethernet"]),
     ("ibstatus", &["'mlx5_0' port 1", "fe80:0000:0000:0000:", "4: ACTIVE", "5: LinkUp", "Ethernet"]),
@@ -153,7 +153,7 @@ pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
     })
 }
 
-/// Runs DPDK's programs alone, and its crypto tests with their own limits.
+/// Runs DPDK's programs alone. Its crypto tests run once more, with the limits that they ask for.
 fn check_dpdk() -> Result<(), String> {
     on_device(|device, tell| {
         let dpdk = Dpdk::new(device)?;
@@ -163,7 +163,8 @@ fn check_dpdk() -> Result<(), String> {
     })
 }
 
-/// Runs programs on the device, and prints a line for each.
+/// Installs libmlx5, and calls `body` with a software device. Prints a line for each result that `body`
+/// reports. Returns an error if a result is one.
 fn on_device(body: impl FnOnce(&Device<'_>, Tell<'_>) -> Result<(), String>) -> Result<(), String> {
     debian::install(debian::VERBS)?;
     let folder = run::temporary("peer")?;

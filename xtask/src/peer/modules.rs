@@ -86,8 +86,8 @@ const fn module(name: &'static str, run: u32, skipped: Skipped) -> Module {
     on(name, "none", "multi-block", run, skipped)
 }
 
-/// All modules of which at least some tests can run here. The other tests of `test_mr` are about memory of
-/// the device and of graphics cards.
+/// All modules of which at least some tests can run on the software device. The other tests of `test_mr` are
+/// about memory of the device and of graphics cards.
 #[rustfmt::skip]
 pub(super) const MODULES: &[Module] = &[
     module("test_mlx5_mkey", 11, &[]),

@@ -63,7 +63,7 @@ impl Running {
         Err(format!("did not listen at port {port} within {} s", limit.as_secs()))
     }
 
-    /// Waits for a moment.
+    /// Waits for a moment, and checks that the program still runs.
     ///
     /// # Errors
     /// The program has ended. The error is a sentence.
@@ -101,7 +101,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // This process has waited for the program, so no other process has its number.
+        // The kill cannot hit another process: the program keeps its number until this process has waited for
+        // it, and afterwards `kill` sends no signal.
         let _ = self.kill();
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xtask::run::{self, root};
 use xtask::{debian, emulate};
 
-/// The folder of our program, and of headers that SPDK's `configure` would generate.
+/// The folder of the program that calls `lib/mlx5`, and of headers that SPDK's `configure` would generate.
 const OURS: &str = "hil-tests/peer/spdk";
 
 /// All AES-XTS engines of SPDK.

@@ -29,7 +29,7 @@ pub(super) enum Programs {
     AskCargo,
 }
 
-/// Steps that wait, and the folder for their logs.
+/// The steps that are not started yet, and the folder for the logs of all steps.
 pub(super) struct Schedule {
     programs: Programs,
     waiting: VecDeque<&'static Step>,
@@ -44,7 +44,7 @@ struct Running {
 }
 
 impl Schedule {
-    /// Makes the folder for logs.
+    /// Creates a schedule of these steps, and the folder for their logs.
     pub(super) fn new(steps: Vec<&'static Step>, programs: Programs) -> io::Result<Self> {
         let folder = run::root().join("target/test");
         fs::create_dir_all(&folder)?;

@@ -53,7 +53,7 @@ impl Tier {
 }
 
 pub(super) struct Step {
-    /// One word, for the command line.
+    /// The step's name on the command line, one word.
     pub(super) name: &'static str,
     /// A description of the checks.
     pub(super) what: &'static str,
@@ -267,7 +267,8 @@ fn hil_with(arguments: &[&str]) -> Result<(), String> {
 
 /// Runs scenarios on variants of the board `uverbs`. The little-endian variant runs only the AES-XTS
 /// scenarios (r150 to r159), because only its tweaks differ. The variant with real time stamps and low limits
-/// runs only r010 to r019, because only the creation and the connection of its queue pairs differ.
+/// runs only the scenarios r010 to r019, because only the creation and the connection of its queue pairs
+/// differ.
 fn hil_variants() -> Result<(), String> {
     hil(&["uverbs-wrapped", "uverbs-single-block"])?;
     hil_with(&["--board", "uverbs-little-endian", "--filter", "r15"])?;
@@ -333,8 +334,8 @@ fn lints() -> Outcome {
     check(cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])).into()
 }
 
-/// Compiles the library with each feature and with all of them, and the runner for boards with its feature
-/// `gpio`.
+/// Compiles the library with each feature and with all of them, and `xtask-boards`, the runner for boards,
+/// with its feature `gpio`.
 fn features() -> Result<(), String> {
     ["alloc", "defmt", "devx", "capi", "defmt,capi"].into_iter().try_for_each(|features| {
         check(cargo(&["check", "--quiet", "--package", "mlx5-mkey", "--features", features]))
