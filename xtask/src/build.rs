@@ -107,7 +107,7 @@ fn build_these(
     copy_built(&toolchain, files, release, &toolchain::folder(board, system, release))
 }
 
-/// Copies files from cargo's output folder.
+/// Copies files from cargo's output folder to `folder`, and returns their paths there.
 fn copy_built(
     toolchain: &Toolchain,
     files: &[&str],

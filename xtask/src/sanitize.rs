@@ -82,7 +82,7 @@ fn stand_in_without(skipped: Tests) -> Vec<&'static str> {
     STAND_IN.iter().copied().chain(skip).collect()
 }
 
-/// Returns the missing part of the compiler if it cannot build with AddressSanitizer.
+/// Returns the reason why the compiler cannot build with AddressSanitizer. Returns `None` if it can.
 pub(crate) fn missing() -> Result<Option<&'static str>, String> {
     let has_library = Host::ask()?.has_library("asan");
     let reason = "the compiler comes without AddressSanitizer's library (librustc-*_rt.asan.a)";
@@ -115,7 +115,7 @@ fn address() -> Result<(), String> {
     run(host.behind(&[]), no_leaks)
 }
 
-/// The command that runs each program.
+/// The beginning of the command that runs a program under valgrind.
 const VALGRIND: &[&str] =
     &["valgrind", "--quiet", "--error-exitcode=9", "--trace-children=yes", "--leak-check=no"];
 

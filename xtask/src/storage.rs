@@ -106,7 +106,8 @@ fn perform(options: &Options) -> Result<(), String> {
         ("--queues", options.queues.to_string()),
         ("--depth", options.depth.to_string()),
         ("--corrupt", options.corrupt.to_string()),
-        // Commands of the single-block engine move fewer bytes, so they fill a smaller volume.
+        // With the single-block engine, a command between initiator and target moves fewer bytes, so the
+        // commands of a run fill a smaller volume.
         ("--blocks", if options.engine == SINGLE_BLOCK { 1 << 13 } else { 1 << 17 }.to_string()),
     ];
     let initiator_words = [

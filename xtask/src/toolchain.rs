@@ -5,7 +5,7 @@ use crate::run::{self, program, root};
 use std::path::Path;
 use std::process::Command;
 
-/// A BlueField. The two differ in the instructions of their cores.
+/// A BlueField board. BlueField-2 and BlueField-3 differ in the instructions of their cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Board {
     /// BlueField-2, with Cortex-A72 cores.
@@ -41,7 +41,7 @@ impl Board {
     }
 }
 
-/// The system below a program.
+/// The system under a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Bare metal, without an operating system.

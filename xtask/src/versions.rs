@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<(), String> {
         let manifest = copy.join("Cargo.toml");
         let text = of_the_library(&fs::read_to_string(&manifest).map_err(lost)?);
         fs::write(&manifest, &text).map_err(lost)?;
-        // The lock file of a package holds the versions of this repository.
+        // The package brings the lock file of this repository, with its versions.
         let lock = copy.join("Cargo.lock");
         if lock.exists() {
             fs::remove_file(lock).map_err(lost)?;

@@ -23,7 +23,7 @@ const AT_RUN_TIME: [(&str, f64); 2] = [("io_list4_dyn", 315.0), ("list16", 350.0
 /// this module, in the release profile on x86-64.
 const DEVX_OF_CORE: f64 = 1.04;
 
-/// Limits of RDMA WRITE and of completions, in the release profile on x86-64.
+/// The instructions that RDMA WRITE and completions may take, in the release profile on x86-64.
 const RDMA_WRITE: f64 = 75.0;
 const COMPLETION: f64 = 90.0;
 

@@ -73,12 +73,12 @@ const COUNTED: &str = "bench::bench_counted_region";
 /// The library that contains the software device.
 const DEVICE: &str = "libmlx5_uverbs.so";
 
-/// The device: its way of taking keys, and its AES-XTS engine.
+/// The software device: its way of taking keys, and its AES-XTS engine.
 const PLAIN_KEYS: &str = "plaintext";
 const ENGINE: &str = "multi-block";
 
-/// Arguments of the benchmark program: to count all sides, libmlx5 alone, and the sides that depend on the
-/// profile.
+/// Arguments of the benchmark program. They count all sides (the library, libmlx5, a bare copy, the shortest
+/// code), libmlx5 alone, and the sides that depend on the profile.
 const ALL_SIDES: &[&str] = &["count"];
 const LIBMLX5: &[&str] = &["count", "libmlx5"];
 const WITHOUT_LIBMLX5: &[&str] = &["count", "ours", "copy", "floor"];
@@ -322,7 +322,7 @@ fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Returns the line below the table.
+/// Returns the line below the table: it explains the columns with times.
 fn footnote() -> String {
     let Conditions { machine, date, load } = Conditions::now();
     format!(

@@ -11,7 +11,7 @@ const RIGHT: f64 = 124.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 48.0;
 
-/// The sides that are drawn: name in rows, label, colour.
+/// The sides (library, libmlx5, bare copy) that are drawn: name in rows, label, colour.
 const SIGNS: [(&str, &str, &str); 3] = [
     ("ours", "ours", "#0b6e4f"),
     ("libmlx5_stripped", "libmlx5, stripped", "#b3402a"),
@@ -24,7 +24,7 @@ fn points(rows: &[Row], side: &str) -> Vec<(f64, f64)> {
     rows.iter().filter_map(|row| Some((entries(row)?, row.count(side)?))).collect()
 }
 
-/// Draws the curves of all sides.
+/// Returns the picture as SVG: the curves of all sides.
 pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
     let curves = SIGNS.map(|(side, ..)| points(rows, side));
     let all = || curves.iter().flatten();

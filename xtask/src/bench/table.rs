@@ -108,7 +108,7 @@ fn shown_time(times: &[Timed], like: (&str, u32)) -> String {
     format!("{} | {}", number(time.map(|time| time.ours), 0), number(time.map(|time| time.best), 2))
 }
 
-/// Returns the table of the README.
+/// Returns the table of the repository's README.
 fn service_lines(rows: &[Row], times: &Times) -> String {
     let mut text = String::from(
         "| one request on x86-64 | release | fat LTO | libmlx5 | stripped | ns | ns of stripped / ns |\n\
@@ -172,7 +172,7 @@ fn with_table((file, table): Readme, rows: &[Row], times: &Times) -> Result<(Str
     Ok((text, wanted))
 }
 
-/// Writes the tables.
+/// Writes the tables into both READMEs.
 pub(super) fn write_readme(rows: &[Row], times: &Times) -> Result<String, String> {
     for readme in READMES {
         let (file, (_, wanted)) = (readme.0, with_table(readme, rows, times)?);

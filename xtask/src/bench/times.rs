@@ -1,5 +1,5 @@
-//! Times of the library and of the stripped libmlx5, in turns in one process, and the record of them in
-//! `hil-tests/benches`.
+//! Times of the library and of the stripped libmlx5, which run in turns in one process, and the record of
+//! these times in `hil-tests/benches`.
 //!
 //! No test compares a time with the record: times depend on the machine and on its load, both of which the
 //! record names.
@@ -50,7 +50,7 @@ impl Conditions {
     }
 }
 
-/// Parses the output of the benchmark program.
+/// Parses the times that the benchmark program prints.
 pub(super) fn printed(text: &str) -> Vec<Timed> {
     text.lines().filter_map(|line| timed(line, ' ')).collect()
 }

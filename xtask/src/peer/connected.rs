@@ -9,7 +9,7 @@ use xtask::run::free_port;
 /// A server and its client. The word `PORT` in their command lines stands for the server's port.
 pub(super) struct Connected {
     server: &'static str,
-    /// The line without its address.
+    /// The client's command line, without the address.
     pub(super) client: &'static str,
     /// The address that the client connects to.
     pub(super) address: &'static str,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use xtask::run;
 
-/// The devices: the way of taking keys, and the AES-XTS engine.
+/// The software devices on which the tests run: the way of taking keys, and the AES-XTS engine.
 const DEVICES: [(&str, &str); 3] =
     [("plaintext", "multi-block"), ("wrapped", "multi-block"), ("plaintext", "single-block")];
 
@@ -66,7 +66,8 @@ impl Device<'_> {
     }
 }
 
-/// Checks that each entry of a table was needed by a test. An entry that no test needs is out of date.
+/// Checks that each entry of the table of missing features was needed by a test. An entry that no test needs
+/// is out of date.
 fn all_lacking(table: &[(&str, &str)], tests: &BTreeSet<String>) -> Result<String, String> {
     let met = |start: &str| tests.iter().any(|test| test.starts_with(start));
     let idle: Vec<&str> = table.iter().map(|(start, _)| *start).filter(|start| !met(start)).collect();

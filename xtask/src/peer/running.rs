@@ -50,7 +50,7 @@ impl Running {
     pub(super) fn wait_for_port(&mut self, port: u16, limit: Duration) -> Result<(), String> {
         let start = Instant::now();
         while start.elapsed() < limit {
-            // A machine without IPv6 has no second table.
+            // Without IPv6, the kernel has no table of IPv6 sockets.
             let tables =
                 ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| fs::read_to_string(file).unwrap_or_default());
             if tables.iter().any(|table| is_listening(table, port)) {
