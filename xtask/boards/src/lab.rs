@@ -141,7 +141,8 @@ impl Lab {
         self.keys.is_empty()
     }
 
-    /// Returns the description of a board. With keys, it selects the place with this number, else any place.
+    /// Returns the description of a board. If the lab has SSH keys, the description selects the place with
+    /// this number, else any place.
     fn board(&self, name: &str, number: usize, more: &str) -> String {
         let (key, tags) = match self.keys.get(number).zip(PLACES.get(number)) {
             Some((key, place)) => (key.as_str(), format!("name = '{place}'")),

@@ -8,12 +8,12 @@ use std::sync::{Mutex, PoisonError};
 use xtask::debian;
 use xtask::run::{answer, check, program, root};
 
-/// The package and its dependencies.
+/// labgrid's Python package and its dependencies, each with a version.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
-/// Debian's Python, for which the packages are built.
+/// Debian's Python. Some of labgrid's dependencies are built for its version.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Returns a call of Python that finds the package. Installs the package first if necessary.
+/// Returns a call of Python that finds labgrid's package. Installs the package first if necessary.
 pub(crate) fn python() -> Result<Command, String> {
     let mut command = program(PYTHON, &[]);
     command.env("PYTHONPATH", install()?);
@@ -26,7 +26,7 @@ fn install() -> Result<PathBuf, String> {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     debian::install(debian::PIP)?;
-    // Some of the packages are built for one version of Python.
+    // Some of labgrid's dependencies are built for one version of Python.
     let wanted = format!("# {}\n{REQUIREMENTS}", answer(program(PYTHON, &["--version"]))?);
     let home = root().join("target/labgrid");
     let is_there = || fs::read_to_string(home.join("installed")).is_ok_and(|there| there == wanted);
@@ -51,7 +51,7 @@ fn install() -> Result<PathBuf, String> {
     let installed = check(pip).and_then(|()| fs::write(made.join("installed"), &wanted).map_err(lost));
     if installed.is_ok() {
         let _ = fs::remove_dir_all(&home);
-        // The rename fails if another process has installed the package first.
+        // The rename fails if another process has installed labgrid first.
         let _ = fs::rename(&made, &home);
     }
     let _ = fs::remove_dir_all(&made);

@@ -1,5 +1,5 @@
-//! Tests of `cargo xtask hil` with scripts as boards. They speak the protocol, and then hang, die, flood the
-//! output, or print garbage.
+//! Tests of `cargo xtask hil` with scripts as boards. The scripts speak the protocol, and then hang, die,
+//! flood the output, or print garbage.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
@@ -96,7 +96,8 @@ impl Ran {
     }
 }
 
-/// A runner that works beside the test. Dropping this value kills it, so a failed test does not wait for it.
+/// A process of `cargo xtask hil` that runs beside the test. Dropping this value kills the process, so a
+/// failed test does not wait for it.
 struct Runner(Option<Child>);
 
 impl Runner {

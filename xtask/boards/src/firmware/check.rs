@@ -8,7 +8,7 @@ use std::process::Command;
 use xtask::build::BOARD_IMAGE;
 use xtask::toolchain::Board;
 
-/// Arguments for the image, the expected exit status, and the expected log.
+/// Arguments for the image, the expected exit status, and a text that the log must contain.
 const WRONG: &[(&[&str], u8, &str)] = &[
     (&["--provoke", "data-abort"], 102, "error: data abort: "),
     (&["--provoke", "write-to-code"], 102, "error: data abort: "),

@@ -10,7 +10,7 @@ use xtask::debian;
 use xtask::run::program;
 use xtask::toolchain::{Board, System};
 
-/// The memory of the machine, as in `linker/qemu-virt.x`.
+/// The size of the emulated machine's memory, as in `linker/qemu-virt.x`.
 const MEMORY: &str = "1G";
 
 /// Installs the emulators, builds the image, and returns its path.
@@ -41,7 +41,8 @@ pub(super) fn emulate(mut machine: Command, image: &Path, out: &mut dyn Write) -
     status.code().and_then(|code| u8::try_from(code).ok()).ok_or(format!("QEMU ended with {status}"))
 }
 
-/// Returns a call of QEMU that ends when this process ends.
+/// Returns a call of QEMU that runs an image, with these words as the image's command line. QEMU ends when
+/// this process ends.
 pub(super) fn machine(board: Board, image: &Path, words: &[String]) -> Command {
     let core = match board {
         Board::BlueField2 => "cortex-a72",

@@ -33,7 +33,8 @@ log. The exit status is the image's.
 /// All options. The first two are for this task, the others are passed to the image.
 const OPTIONS: [&str; 6] = ["--board", "--image", "--filter", "--after", "--ways", "--provoke"];
 
-/// Builds the image, runs it, and returns its exit status.
+/// Performs the task as the arguments say: runs the image and returns its exit status, checks the images of
+/// both boards, or counts instructions.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments == ["--check"] {
         return run::status(check::check(&mut io::stdout()));

@@ -22,7 +22,7 @@ grep -q '[1-9]' /sys/kernel/debug/mlx5/*/mr_cache/*/cur || {
     exit 1
 }
 echo "regions by UMRs"
-# Commands of a user, and queues in its memory (DEVX).
+# Commands of a program (DEVX), and queues in its memory.
 for case in r028 r031 r002; do
     hil --device mlx5_0 --filter "$case" > /tmp/hil 2>&1 && grep "^hil: passed" /tmp/hil || {
         cat /tmp/hil

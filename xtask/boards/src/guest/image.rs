@@ -5,7 +5,7 @@ use crate::vdpu::modules;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The triplet in the paths of libraries.
+/// The name of Debian's library folder for x86-64.
 const TRIPLET: &str = "x86_64-linux-gnu";
 
 /// Linux's drivers for the device, and the modules whose device files programs open.

@@ -41,7 +41,7 @@ const PARAMETERS: &str = "console=ttyS0 loglevel=5 panic=-1 mitigations=off";
 /// The size of the guest's memory, which QEMU shares with the process of the PCI function.
 const MEMORY: &str = "768M";
 
-/// The script of `--check`.
+/// The shell script that the guest runs for `--check`.
 const CHECK: &str = include_str!("check.sh");
 
 /// The time limit for the process of the PCI function until it listens on its socket.
@@ -177,7 +177,7 @@ fn serve(socket: &Path, log: bool) -> Result<Ends, String> {
     Ok(function)
 }
 
-/// Starts QEMU, whose standard output is the console.
+/// Starts QEMU, whose standard output is the guest's console.
 fn machine(options: &Options, kernel: &Path, image: &Path, socket: &Path) -> Result<Child, String> {
     let function =
         format!(r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{}"}}}}"#, socket.display());

@@ -1,4 +1,5 @@
-//! The interface between runner and board: a command that speaks the protocol, and a reset.
+//! The interface between a board and the runner, `cargo xtask hil`: a command that writes the protocol, and a
+//! reset.
 
 use std::process::Command;
 
@@ -7,7 +8,7 @@ use std::process::Command;
 pub(super) enum Trouble {
     /// The board cannot be reached. The run is skipped, unless `--require-board` is given.
     Unreachable(String),
-    /// Another failure.
+    /// The board cannot run for another reason.
     Broken(String),
 }
 
@@ -33,8 +34,8 @@ pub(super) trait Board {
     /// Prepares a run: builds, boots, copies. Called once. The runner prepares one board at a time.
     fn prepare(&mut self) -> Result<(), Trouble>;
 
-    /// Returns a command that writes the protocol to its standard output. Its arguments are `--ways WAYS`,
-    /// `--filter TEXT` and `--after CASE`, as given.
+    /// Returns a command that runs the cases and writes the protocol to its standard output. `arguments` are
+    /// for the board's program: `--ways WAYS`, `--filter TEXT`, `--after CASE`.
     fn command(&mut self, arguments: &[String]) -> Result<Command, String>;
 
     /// Brings the board back to its state after `prepare`. The runner has ended the command's process before.

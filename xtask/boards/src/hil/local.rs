@@ -1,4 +1,4 @@
-//! A board on this machine: our program, an image in QEMU, or a user's command.
+//! A board on this machine: the program `hil`, an image in QEMU, or a user's command.
 
 use super::board::{Board, Trouble};
 use super::{built, reset};
@@ -17,14 +17,14 @@ pub(super) struct Local {
 
 /// The kind of program that runs.
 pub(super) enum Kind {
-    /// Our program, which contains the software device.
+    /// The program `hil`, which contains the software device.
     Softdev,
-    /// Our program, on an mlx5 device.
+    /// The program `hil`, on an mlx5 device.
     Device,
-    /// Our program behind the stand-in for the kernel. The values are the import method of keys, the AES-XTS
-    /// engine, and further environment variables.
+    /// The program `hil` behind the stand-in for the kernel. The values are the import method of keys, the
+    /// AES-XTS engine, and further environment variables.
     Uverbs(Crypto, Engine, BTreeMap<String, String>),
-    /// This task's own program, which runs an image for a BlueField in QEMU.
+    /// `cargo xtask firmware`, which runs the bare-metal image for a BlueField in QEMU.
     Firmware(BlueField),
     /// A user's program, with its arguments.
     Command,
@@ -44,8 +44,8 @@ impl Board for Local {
             self.words.extend(["--programs".into(), host::storage()?.to_string_lossy().into_owned()]);
         }
         if matches!(self.kind, Kind::Uverbs(..)) {
-            // The stand-in is built here, because a build in `command` would take from the time for the
-            // board's first event.
+            // The stand-in is built here, because a build in `command` would shorten the time that the board
+            // has for its first event.
             emulate::library()?;
         }
         Ok(())

@@ -59,7 +59,8 @@ impl Pulse {
         PinState::from(self.active_low)
     }
 
-    /// Drives the line for the given time. Always releases the line, also after an error.
+    /// Drives the line to its active level for `hold_milliseconds`. Always releases the line, also after an
+    /// error.
     fn send<P: OutputPin>(self, pin: &mut P, delay: &mut impl DelayNs) -> Result<(), P::Error> {
         let held = pin.set_state(!self.idle());
         if held.is_ok() {

@@ -61,7 +61,7 @@ pub(super) struct Case {
 pub(super) enum Ending {
     /// The board has reported all cases.
     Done,
-    /// No board could be reached. The value is the reason.
+    /// The board could not be reached. The value is the reason.
     Unreachable(String),
     /// The run ended early. The value is the reason.
     Broken(String),

@@ -17,7 +17,7 @@ use xtask::run;
 
 /// The number of bytes that are read of a line. The rest of the line is dropped.
 const LINE: usize = 8 << 10;
-/// The capacity of the queue between reader threads and runner, in lines.
+/// The capacity of the queue in which reader threads pass lines to the thread of the run.
 const WAITING: usize = 256;
 /// The time in which a program must end after it has closed its output.
 const ENDING: Duration = Duration::from_secs(2);

@@ -13,9 +13,10 @@ use xtask::qemu_user::STAND_IN;
 use xtask::run;
 use xtask_parsers::boards::{Reset, Ssh};
 
-/// The folder for programs and temporary files, in the user's home. It is removed at the end.
+/// The folder for programs and temporary files, in the home of the SSH user on the board. It is removed at
+/// the end.
 const FOLDER: &str = ".mlx5-mkey-hil";
-/// The device name for a machine without a device: the software device behind the machine's libmlx5.
+/// The name of the device on a board that has none: the software device, behind the board's own libmlx5.
 pub(super) const UVERBS: &str = "uverbs";
 /// The exit status of `ssh` for its own failures.
 const NO_CONNECTION: i32 = 255;

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-/// The triplet in the paths of libraries.
+/// The name of Debian's library folder for arm64.
 const TRIPLET: &str = "aarch64-linux-gnu";
 
 /// The kernel modules for QEMU's network.
@@ -22,7 +22,7 @@ const LINKS: &[(&str, &str)] =
 
 const PROGRAMS: &[&str] = &["bin/busybox", "usr/bin/dropbearconvert", "usr/sbin/dropbear"];
 
-/// The libraries of these programs, of the runner, and of libmlx5.
+/// The libraries of these programs, of the program `hil`, and of libmlx5.
 const LIBRARIES: &[&str] = &[
     "libc.so.6",
     "libcrypt.so.1",

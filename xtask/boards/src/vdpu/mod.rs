@@ -39,7 +39,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Makes the keys and the root file system.
+    /// Prepares a machine that is switched off: its SSH keys, its kernel, and its root file system.
     pub(crate) fn new() -> Result<Self, String> {
         debian::install(debian::EMULATORS)?;
         debian::install(debian::SSH)?;

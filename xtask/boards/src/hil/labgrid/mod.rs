@@ -29,7 +29,7 @@ enum Answer {
     Done,
     /// No place is available.
     Unreachable(String),
-    /// Another failure.
+    /// The place cannot be used for another reason.
     Broken(String),
 }
 

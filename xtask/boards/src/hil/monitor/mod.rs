@@ -62,10 +62,12 @@ pub(super) struct Monitor {
     /// so these lines belong to no case.
     errors: VecDeque<String>,
     announced: Option<usize>,
-    /// The board is reset once after a hang, and once after a death.
+    /// Whether the board was already reset after a hang, and after a death. The monitor asks for one reset of
+    /// each kind.
     has_hung: bool,
     has_died: bool,
-    /// The option for the file of boards, if the user named one.
+    /// The option `--boards` with its file, for the commands that repeat a case. Empty if the user named no
+    /// file.
     boards: String,
     results: Results,
 }
@@ -116,7 +118,8 @@ impl Monitor {
         self.results.cases.last().map(|case| case.name.as_str())
     }
 
-    /// Reads a line of the board's standard output.
+    /// Takes in a line of the board's standard output: an event, or a line of the log. Returns the caller's
+    /// next action.
     pub(super) fn line(&mut self, now: Duration, line: &str) -> Step {
         // A flood of log lines must not extend the time limit.
         let step = self.tick(now);
@@ -136,13 +139,14 @@ impl Monitor {
         self.step()
     }
 
-    /// Reads a line of the board's standard error.
+    /// Keeps a line of the board's standard error, and checks the time limits. Returns the caller's next
+    /// action.
     pub(super) fn error(&mut self, now: Duration, line: &str) -> Step {
         keep(&mut self.errors, line);
         self.tick(now)
     }
 
-    /// Checks the time limits.
+    /// Checks the time limits. Returns the caller's next action.
     pub(super) fn tick(&mut self, now: Duration) -> Step {
         self.results.took = now;
         if matches!(self.phase, Phase::Over) {
@@ -245,7 +249,8 @@ impl Monitor {
         }
     }
 
-    /// Reads the number of cases: of all cases at first, and of the remaining ones after a reset.
+    /// Takes in the number of cases that the board announces: of all cases at first, and of the remaining
+    /// ones after a reset.
     fn cases(&mut self, count: usize) {
         let total = count.saturating_add(self.results.cases.len());
         match self.announced {

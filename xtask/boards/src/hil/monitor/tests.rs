@@ -1,4 +1,4 @@
-//! Tests of the monitor, with lines and times in seconds.
+//! Tests of the monitor. They pass lines of a board and let time pass, and look at the monitor's actions.
 
 use super::*;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn run() -> Run {
 }
 
 impl Run {
-    /// Passes lines to the monitor, one second apart.
+    /// Passes events to the monitor, one second apart.
     fn hear(&mut self, lines: &str) -> Step {
         let mut step = Step::Over;
         for line in lines.split(", ") {

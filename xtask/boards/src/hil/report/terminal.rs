@@ -17,12 +17,12 @@ pub(crate) struct Terminal<'a> {
 }
 
 impl<'a> Terminal<'a> {
-    /// Draws a progress bar on standard error, if that is a terminal.
+    /// Creates a view with a progress bar on standard error, if standard error is a terminal.
     pub(crate) fn new(out: &'a mut dyn Write) -> Self {
         Self::with(out, ProgressDrawTarget::stderr())
     }
 
-    /// Draws no progress bar.
+    /// Creates a view without a progress bar.
     pub(crate) fn plain(out: &'a mut dyn Write) -> Self {
         Self::with(out, ProgressDrawTarget::hidden())
     }
