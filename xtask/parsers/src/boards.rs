@@ -341,7 +341,7 @@ impl TryFrom<f64> for Time {
     }
 }
 
-/// Reads descriptions.
+/// Parses the descriptions of boards from a text in TOML.
 ///
 /// # Errors
 /// A sentence that describes the fault and its place.
@@ -356,7 +356,7 @@ pub fn parse(text: &str) -> Result<Boards, String> {
     }
 }
 
-/// Reads the file.
+/// Reads a file with descriptions of boards.
 ///
 /// # Errors
 /// A sentence that describes the fault.

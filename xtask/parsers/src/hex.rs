@@ -28,7 +28,7 @@ pub enum Input {
 /// The line that is not hex, with the reason, or [`HexError::Long`].
 pub fn read(raw: Vec<u8>, order: Option<WordOrder>) -> Result<Input, HexError> {
     let text = String::from_utf8_lossy(&raw);
-    // Logs of other programs are JSON, too, with dumps in strings. Such logs have no field `bytes`.
+    // Logs of other programs can be JSON too, with dumps in strings. Such logs have no field `bytes`.
     let is_json = text.starts_with('{') && text.contains("\"bytes\":");
     let logged = if is_json { log_json::read(&text)? } else { log(&text)? };
     if !logged.is_empty() {
@@ -269,7 +269,7 @@ fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), Str
 mod tests {
     use super::*;
 
-    /// Four lines of zeros, letters that look like hex, and part of a line.
+    /// Returns four lines of zeros, letters that look like hex, and part of a line.
     fn sample() -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes.extend(b"abcd  00 11   ef\x01\xffabcd");
@@ -419,7 +419,8 @@ mod tests {
         assert_eq!(parse("ffffffffffffffff: 00 01"), Ok(vec![0, 1]));
     }
 
-    /// The library of `cargo xtask emulate` writes this file. A test of the library compares it.
+    /// The stand-in for the kernel writes this log. A test of the stand-in compares its output with the same
+    /// file.
     #[test]
     fn a_log() {
         let log = include_str!("../../../hil-tests/emulator/verbs/tests/log.txt");

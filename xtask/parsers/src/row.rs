@@ -41,10 +41,10 @@ pub(super) struct Words {
 /// The most digits of an offset in a file. Numbers with more digits are addresses of a program.
 const OFFSET_DIGITS: usize = 8;
 
-/// Offsets are searched in this number of bytes of a line. A row with an offset is shorter.
+/// The number of bytes at the begin of a line in which offsets are searched. A row with an offset is shorter.
 const REACH: usize = 4096;
 
-/// The number of bytes of a row whose end is unknown.
+/// The number of bytes of a row whose end is not marked in its line.
 const ROW: usize = 16;
 
 /// Finds the row in a line. Returns `None` if the line has no row.
@@ -205,9 +205,9 @@ fn single_bytes(data: &str) -> Option<Vec<u8>> {
     row.or_else(|| leading(is_byte)).or_else(|| leading(is_wide))
 }
 
-/// Reads words of 2, 4 or 8 bytes, in the order of their digits. The caller decides the order of their bytes,
-/// then the characters beside them. Otherwise words behind an address are numbers, as a debugger prints them
-/// (`x/xw` of gdb, `rd` of crash).
+/// Reads words of 2, 4 or 8 bytes, in the order of their digits. The order of their bytes follows from
+/// `order`; without `order`, from the characters beside the words. If neither shows it, words behind an
+/// address are numbers, as a debugger prints them (`x/xw` of gdb, `rd` of crash).
 fn words_of(data: &str, address: bool, order: Option<WordOrder>) -> Option<(Vec<u8>, Words)> {
     let words = || data.split_whitespace();
     let first = words().next()?;

@@ -130,7 +130,8 @@ fn read<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Dumps, HexError> {
 }
 
 /// Reads the rows of each prefix separately: several programs or processors may have printed at once. Returns
-/// `None` if all rows have the same prefix.
+/// `None` if all rows have the same prefix, if a row has none, or if there are more prefixes than a block has
+/// bytes.
 fn by_prefix(lines: &[Line]) -> Result<Option<Dumps>, HexError> {
     let begin = |(_, line, row): &Line| match row {
         Ok(Some(row)) => without_times(line.get(..row.at).unwrap_or_default()),
@@ -261,7 +262,8 @@ impl Reader {
         let words = std::mem::take(&mut self.words);
         let said = words.iter().find_map(|(_, words)| words.says);
         let Some(dump) = self.dumps.found.last_mut() else { return };
-        // The order of bytes alone, and of numbers, says itself.
+        // Single bytes have one order only. Words that are numbers are little-endian. Other words can be read
+        // in two orders.
         if said.is_none() && words.iter().all(|(_, words)| words.width > 1 && !words.turned) {
             let mut other = dump.bytes.clone();
             let mut begin = 0;
@@ -395,7 +397,7 @@ fn without_escapes(line: &str) -> String {
 }
 
 impl Dumps {
-    /// Returns whether a dump can be decoded: a dump without a fault, or one of at least a block.
+    /// Returns whether a dump can be decoded: one whose end is there, or one of at least a block.
     pub(super) fn are_some(&self) -> bool {
         self.found.iter().any(|dump| !dump.cut || dump.bytes.len() >= BLOCK)
     }

@@ -4,7 +4,7 @@ use super::super::hex::{Input, WordOrder, read};
 use super::*;
 use std::fmt::Write;
 
-/// A block of different bytes, some of them printable characters.
+/// Returns a block of different bytes, some of them printable characters.
 fn block() -> Vec<u8> {
     (0..64).map(|byte| byte * 3 + 1).collect()
 }
