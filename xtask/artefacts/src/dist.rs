@@ -168,7 +168,9 @@ fn unpack(archive: &Path, folder: &Path) -> Result<PathBuf, String> {
     Ok(folder.join(name))
 }
 
-/// Runs `ibv_devinfo` in the unpacked archive, with an empty environment and without privileges.
+/// Runs `ibv_devinfo` on the software device of the unpacked archive, with an empty environment. On this
+/// machine's architecture (`is_own`), root runs the program without privileges. On the other one, the program
+/// is emulated.
 fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     let folder = run::temporary("dist")?;
     // The unprivileged user has to enter the folder.
@@ -201,7 +203,7 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     }
 }
 
-/// Runs the first steps of the page in a new Debian system with only the packages that they need.
+/// Runs the first steps of [`PAGE`] in a new Debian system, with only the packages that these steps need.
 fn follow_the_page(archive: &Path) -> Result<(), String> {
     let page = root().join(PAGE);
     let page = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
@@ -226,7 +228,7 @@ fn follow_the_page(archive: &Path) -> Result<(), String> {
     if active && turns == 2 { Ok(()) } else { Err(format!("the first steps of {PAGE} say:\n{printed}")) }
 }
 
-/// Returns the first shell commands of the page.
+/// Returns the first shell commands of the text of [`PAGE`].
 fn first_steps(page: &str) -> Option<&str> {
     let (_, block) = page.split_once("## First steps\n")?.1.split_once("```sh\n")?;
     Some(block.split_once("```")?.0)

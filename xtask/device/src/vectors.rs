@@ -21,7 +21,7 @@ standard input. Files that end in .gz are compressed.
 Exit status: 0 nothing differs, 1 something does, 2 there is nothing to compare or it is unreadable.
 ";
 
-/// Replays the files that the arguments name, or those of the repository.
+/// Compares the vectors of the files that the arguments name, or of the repository's files.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let option = |argument: &&String| argument.starts_with('-') && *argument != "-";
     match arguments.iter().find(option).map(String::as_str) {
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Replays the files, and returns the number of chains and requests that differ.
+/// Compares the vectors of the files, and returns the number of chains and requests that differ.
 fn replay(out: &mut dyn Write, arguments: &[String]) -> io::Result<usize> {
     let files: Vec<PathBuf> = if arguments.is_empty() {
         repository_files()?

@@ -16,7 +16,7 @@ const QUICK: Duration = Duration::from_millis(60);
 /// own duration.
 const BEYOND: Duration = Duration::from_secs(10);
 const TIMES: u32 = 4;
-/// The upper limit of these limits. Durations from a busy machine can be too long.
+/// The upper limit of the CPU time limits above. Durations from a busy machine can be too long.
 const MOST: Duration = Duration::from_secs(30);
 
 /// The number of recently failed tests that run first.
@@ -65,7 +65,8 @@ struct Test {
 }
 
 impl Judge {
-    /// Runs each test once, without a mutant.
+    /// Runs each test of a program once, without a mutant, and notes its duration and the mutants that it
+    /// reaches.
     pub(crate) fn prepare(built: &Built) -> Result<Self, String> {
         let mut list = Command::new(&built.program);
         list.args(["--list", "--format", "terse"]).current_dir(&built.folder);

@@ -93,7 +93,8 @@ mod tests {
         assert!(parse("src/a.rs\tone\ttwo\n").is_err());
     }
 
-    /// A change of the source may require a change of the defect.
+    /// The text that a defect replaces must occur in its file. A change of the source may require a change of
+    /// the defect.
     #[test]
     fn each_defect_can_be_put_into_the_source() {
         let all = parse(KNOWN).unwrap();

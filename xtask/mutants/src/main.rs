@@ -70,7 +70,7 @@ struct Options {
     /// The index of the shard, from 0 on, and the number of shards.
     shard: (usize, usize),
     alone: bool,
-    /// Beginnings of file names. Without any, the run includes all files that need one.
+    /// Beginnings of file names. Without any, the run includes all files whose results are not up to date.
     files: Vec<String>,
 }
 

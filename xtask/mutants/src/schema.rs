@@ -16,9 +16,9 @@ pub(crate) type Numbered<'a> = (u32, &'a Mutant);
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
     pub(crate) text: String,
-    /// The range of each mutant's own code.
+    /// The range in `text` of each mutant's own code, with the mutant's number.
     pub(crate) branches: Vec<(Range<usize>, u32)>,
-    /// Ranges that contain mutants, with their numbers.
+    /// Ranges of `text` that contain mutants, with the numbers of these mutants.
     pub(crate) around: Vec<(Range<usize>, Vec<u32>)>,
     /// Mutants that have to be built alone: the compiler evaluates their code, or their code is no
     /// expression.
@@ -135,7 +135,7 @@ impl Finder<'_, '_> {
         span.byte_range()
     }
 
-    /// Adds code with its mutants: those of one of these kinds that begin at `place`.
+    /// Adds the code in `range` with its mutants: those of one of these kinds that begin at `place`.
     fn add(&mut self, kinds: &[Kind], place: &Range<usize>, range: Range<usize>, form: Form) {
         if self.constant > 0 {
             return;

@@ -53,7 +53,7 @@ pub(crate) struct Left {
 }
 
 impl Tree {
-    /// Updates the copy.
+    /// Copies the repository below `target`, or brings the copy of an earlier run up to date.
     pub(crate) fn copy() -> Result<Self, String> {
         let home = root().join("target/mutants");
         let mut tree =

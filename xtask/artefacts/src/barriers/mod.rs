@@ -86,7 +86,7 @@ const PATHS: &[Path] = &[
 const TAKEN: [&str; 2] = ["dmb oshld", "dmb osh"];
 
 impl Path {
-    /// Checks that the function contains both barriers.
+    /// Checks that the function contains both barriers, itself or in its parts that other paths share.
     fn check(&self, own: &[(&str, &str)]) -> Result<(), String> {
         if !own.iter().any(|(name, _)| *name == self.entry) {
             return Err(format!("{} is missing", self.entry));

@@ -1,5 +1,5 @@
-//! The card of one request or completion entry: a summary, the bytes and fields of its segments, and the
-//! findings.
+//! The card of a piece that is a request or a completion entry: a summary, the bytes and fields of its
+//! segments, and the findings.
 
 use super::labels::{begins, block_numbers, colour};
 use super::options::Options;
@@ -22,7 +22,7 @@ pub(super) fn segments<'a>(piece: &Piece<'a>) -> impl Iterator<Item = Segment<'a
     segments.into_iter()
 }
 
-/// Returns the kind of a piece in a word.
+/// Returns the kind of a piece in a word or two.
 pub(super) fn opcode(piece: &Piece<'_>) -> String {
     match piece {
         Piece::Request(_, request) => match (request.body(), request.opcode()) {
@@ -40,7 +40,8 @@ pub(super) fn opcode(piece: &Piece<'_>) -> String {
     }
 }
 
-/// Returns the blocks of a piece in a word.
+/// Returns a short text about a piece: the blocks of a request, the block that a completion entry names, or
+/// the size of another piece.
 pub(super) fn place(piece: &Piece<'_>) -> String {
     match piece {
         Piece::Request(_, request) => match block_numbers(request) {

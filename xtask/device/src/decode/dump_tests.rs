@@ -150,7 +150,7 @@ fn requests_of_other_queues_and_drivers_are_never_refused() {
     ];
     for (name, options, words) in cases {
         let (text, status) = dump(options, name);
-        // Lines are broken between words.
+        // The printed text is broken into lines, between words.
         let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(joined.contains(words), "{name}: {text}");
         assert!(status == CLEAN && !text.contains("suspicious"), "{name}: {text}");
@@ -266,7 +266,8 @@ fn words_that_make_sense_in_one_order_only_are_read_in_this_order() {
             assert!(!decoded.contains("numbers of") && decoded.contains(words), "{decoded}");
         }
     }
-    // A NOP of a queue pair is one in either order; the digits are bytes, and the other order is told.
+    // This NOP is one in either order of its bytes. Its digits are read as bytes, and a note names the option
+    // for the other order.
     let both = "t 00000000: 00010000 01000001 00000000 00000000\n";
     let (decoded, _) = text(&[], both).unwrap();
     assert!(

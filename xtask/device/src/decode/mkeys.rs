@@ -64,7 +64,7 @@ const fn name(signature: &Signature) -> &'static str {
 }
 
 impl Known {
-    /// Applies the changes of a configuration.
+    /// Applies a configuration. `request` is the number of its request on the page.
     pub(super) fn change(&mut self, umr: &Umr<'_>, request: usize) {
         (self.request, self.tag) = (request, umr.tag().unwrap_or(umr.key().tag()));
         self.length = umr.length().or(self.length);

@@ -1,4 +1,4 @@
-//! Draws the pieces as a page: HTML without external files.
+//! Draws the pieces of the input as a page: HTML without external files.
 
 use super::card;
 use super::labels::colour;

@@ -1,5 +1,5 @@
-//! Draws both sides of an mkey and of a transfer, in bytes, as far as requests and copies of memory show
-//! them.
+//! Draws both sides, in bytes, of an mkey (memory and wire) and of a transfer (this program and its peer), as
+//! far as requests and copies of memory show them.
 
 use super::memory::{MOST, Memory, dump};
 use super::mkeys::Known;
@@ -10,7 +10,7 @@ use mlx5_mkey::wire::ctrl::Opcode;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-/// The state after the requests drawn so far.
+/// The state of mkeys after the requests drawn so far, and the copies of memory.
 #[derive(Debug)]
 pub(super) struct Sides<'m> {
     memory: &'m Memory,

@@ -1,4 +1,4 @@
-//! Prints the pieces as text.
+//! Prints the pieces of the input as text.
 
 use super::pieces::{Piece, Place};
 use mlx5_mkey::inspect::{DeviceContext, Style};

@@ -190,7 +190,7 @@ fn way_words(way: Way) -> (&'static str, &'static str) {
     }
 }
 
-/// Prints the result of the file.
+/// Prints the result of the file's transfer.
 pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &Report) -> io::Result<()> {
     heading(out, painter, &format!("A file there and back: {name} (row C)"))?;
     let (bytes, blocks, transfers) = (report.bytes, report.blocks, report.transfers);
