@@ -74,7 +74,7 @@ impl Architecture {
         if self == Self::X86 {
             return Err("libraries for x86-64 are built on an x86-64 machine only".into());
         }
-        // The same flags as for the runner of the scenarios, so dependencies are built once for both.
+        // The same flags as for the program `hil`, so dependencies are built once for both.
         let toolchain = Toolchain::find(Board::BlueField2, System::Linux)?;
         let mut command = toolchain.cargo(&arguments);
         command.args(["--", &soname]);
@@ -103,7 +103,7 @@ pub(super) enum Linked {
 }
 
 impl Installed {
-    /// Builds and installs everything.
+    /// Builds the libraries, and installs them with the header and the file for pkg-config.
     pub(super) fn make(architecture: Architecture) -> Result<Self, String> {
         let folder = root().join("target/capi").join(architecture.name());
         let built = architecture.build()?;

@@ -12,7 +12,7 @@ use xtask::{debian, emulate, qemu_user};
 
 /// The recorded ABI.
 const LISTING: &str = "hil-tests/capi/abi.txt";
-/// The example in the guide.
+/// The example that the guide quotes.
 const EXAMPLE: &str = "hil-tests/examples/c/protected_write.c";
 /// A program that calls most functions, also with invalid arguments.
 const EVERY_CALL: &str = "hil-tests/capi/every_call.c";

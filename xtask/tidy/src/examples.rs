@@ -205,7 +205,8 @@ mod tests {
             "pub struct A(u32);\nimpl A {\n    pub const fn new(one: u32) -> Self {",
             "pub struct A<T>(T);\nimpl<T> A<T> {\n    pub fn open(\n        one: T,\n    ) \
              -> Result<Self, E> {",
-            // No compiled example, no code block that is compiled, or the example of another item.
+            // Three types without an example: code that is not Rust, code that is not compiled, and the
+            // example of the item before.
             "/// ```text\n/// ```\npub struct A;",
             "/// ```ignore\n/// ```\npub struct A;",
             "/// ```\n/// ```\nfn f() {}\npub struct A;",

@@ -4,7 +4,8 @@ use crate::source::{is_letter, shipped};
 
 /// Checks a file: an attribute or one of the macros below implements the trait.
 pub(crate) fn check(name: &str, text: &str, faults: &mut Vec<String>) {
-    // The shim and the functions for C run on an operating system and print with `Display`.
+    // The shim and the functions for C run on an operating system and print with `Display`, so their types
+    // need no `defmt::Format`.
     if !name.starts_with("src/") || ["src/devx/", "src/capi/"].iter().any(|folder| name.starts_with(folder)) {
         return;
     }
