@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateAh = call.request.structure(CORE_IN)?;
     call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
-    // An Ethernet port has only global addresses.
+    // On an Ethernet port, every address has a GID: it is global.
     if asked.port != port::NUMBER || asked.is_global == 0 || !has_gid(call.state, asked.source_gid_index) {
         return Err(Errno::INVAL);
     }
@@ -28,7 +28,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Whether the entry `index` of the port's GID table is in use.
+/// Returns whether the entry `index` of the port's GID table is in use.
 pub(super) fn has_gid(state: &State, index: u8) -> bool {
     usize::from(index) < state.port.entries.len()
 }

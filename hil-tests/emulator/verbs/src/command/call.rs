@@ -22,7 +22,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Makes a channel. Returns its number, and the descriptor that the program gets.
+    /// Makes a channel for events. Returns its number, and the descriptor that the program gets.
     pub(crate) fn open_channel(&mut self, kind: Kind) -> Result<(u32, RawFd), Errno> {
         let (number, descriptor) = self.state.open_channel(kind, self.context)?;
         let raw = descriptor.as_raw_fd();

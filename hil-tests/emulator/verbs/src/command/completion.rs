@@ -83,9 +83,9 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Marks a completion queue's record as never armed. Without the mark, a record of zeros would look like the
-/// first arm word of programs, which is 0. A real device needs no mark, because it sees the doorbell register
-/// too.
+/// Marks a completion queue's doorbell record as never armed. Without the mark, a record of zeros would look
+/// like the first arm word of programs, which is 0. A real device needs no mark, because it sees the doorbell
+/// register too.
 pub(super) fn never_armed(record: u64) -> Option<()> {
     ProcessMemory.write(record.wrapping_add(4), &NEVER_ARMED).ok()
 }

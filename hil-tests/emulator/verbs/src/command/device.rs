@@ -25,8 +25,8 @@ const RESPONSE_MASK: u32 = 1 << 0 | 1 << 3 | 1 << 5;
 /// The versions of the clock's information page: a bit for `MLX5_IB_CLOCK_INFO_V1`.
 const CLOCK_INFO_VERSIONS: u8 = 1 << 0;
 
-/// The flags in the answer of GET_CONTEXT that describe the kernel. It accepts optional access flags such as
-/// relaxed ordering, and drops those that a device lacks (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
+/// The flag in the answer of GET_CONTEXT by which the kernel says that it accepts optional access flags such
+/// as relaxed ordering, and drops those that a device lacks (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
 const CORE_SUPPORT: u64 = 1;
 
 /// The port's maximum transfer unit (`IBV_MTU_4096`).
@@ -36,7 +36,8 @@ const MTU_4096: u8 = 5;
 /// port supports connection management.
 const PORT_CAPABILITIES: u32 = 1 << 26 | sysfs::CONNECTION_MANAGEMENT;
 
-/// Carries out GET_CONTEXT: opens the context, and answers with the limits of the driver's interface.
+/// Carries out GET_CONTEXT: opens the context, and answers with the limits and features that the mlx5 driver
+/// reports.
 pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ContextRequest = call.request.structure(UHW_IN)?;
     if asked.flags & !DEVX != 0 || asked.comp_mask != 0 {

@@ -356,7 +356,8 @@ fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
         (3, false) if is_known => READY_TO_SEND,
         _ => return Err(Errno::INVAL),
     };
-    // The side that accepts a request uses the numbers of the request. The requester uses its own.
+    // The side that accepts a request takes responder resources and initiator depth from the request,
+    // exchanged. The requester uses its own.
     let accepts = matches!(id.step, Step::Asked);
     let (resources, depth) = match accepts {
         true => (id.theirs.initiator_depth, id.theirs.responder_resources),

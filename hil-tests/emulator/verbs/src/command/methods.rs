@@ -1,4 +1,5 @@
-//! The table of the interface's methods: their attributes, and the functions that carry them out.
+//! The table of the methods of the kernel's interface: their attributes, and the functions that carry them
+//! out.
 
 use super::devx::{self, query as devx_query, queue as devx_queue};
 use super::invoke::invoke_write;
@@ -32,7 +33,7 @@ const fn ending(object: u16, method: u16, attributes: &'static [Spec], run: Run)
     Method { object, method, early: false, ends: true, attributes, run }
 }
 
-/// All methods of the interface that exist here (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`).
+/// All methods of the kernel's interface that exist here (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`).
 pub(crate) const METHODS: &[Method] = &[
     Method {
         object: DEVICE,

@@ -54,7 +54,7 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
         return Err(Errno::INVAL);
     }
     // The plan of faults counts INVOKE_WRITE once, by the command in it. A call that only tests whether the
-    // older interface exists does not count.
+    // older `write` interface exists does not count.
     let outcome = if method.ends {
         let outcome = fault::end().map_or_else(|| (method.run)(&mut call), Err);
         outcome.inspect_err(|_| call.state.refuse_destroying())

@@ -15,7 +15,7 @@ pub(crate) const COMMAND: u16 = 2;
 /// (`IB_USER_VERBS_CMD_FLAG_EXTENDED`).
 pub(crate) const EXTENDED: u64 = 0x8000_0000;
 
-/// Types of objects of the interface.
+/// Types of objects of the kernel's interface.
 pub(crate) const DEVICE: u16 = 0;
 pub(crate) const PD: u16 = 1;
 pub(crate) const CQ: u16 = 3;

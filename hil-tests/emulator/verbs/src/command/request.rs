@@ -151,7 +151,7 @@ impl Request {
         self.attributes.iter().enumerate().find(|(_, attribute)| attribute.id == id)
     }
 
-    /// Whether the call has the attribute.
+    /// Returns whether the call has the attribute.
     pub(crate) fn has(&self, id: u16) -> bool {
         self.find(id).is_some()
     }

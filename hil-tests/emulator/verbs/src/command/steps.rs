@@ -29,7 +29,7 @@ pub(super) mod mask {
     /// The attributes that only queue pairs with one connected peer have.
     pub(in super::super) const OF_CONNECTIONS: u32 = ADDRESS | MTU | DESTINATION | RQ_PSN;
 
-    /// The attributes that only queue pairs have whose requests get answers.
+    /// The attributes that only reliable queue pairs have: their requests get answers.
     pub(in super::super) const OF_ANSWERS: u32 =
         TIMEOUT | RETRIES | RNR_RETRIES | MAX_RD_ATOMIC | MIN_RNR_TIMER | MAX_DEST_RD_ATOMIC;
 }
@@ -86,7 +86,7 @@ const fn foreign(transport: Transport) -> u32 {
     }
 }
 
-/// Whether `asked` has all attributes that the change of state needs.
+/// Returns whether `asked` has all attributes that the change of state needs.
 pub(super) fn is_complete(asked: u32, transport: Transport, from: QpState, to: QpState) -> bool {
     let needed = STEPS.iter().find(|(first, second, _)| (*first, *second) == (from, to));
     needed.is_none_or(|(_, _, needed)| !asked & needed & !foreign(transport) == 0)

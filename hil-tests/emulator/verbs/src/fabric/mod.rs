@@ -190,7 +190,7 @@ impl Fabric {
         })
     }
 
-    /// Whether the process of a slot has published a GID.
+    /// Returns whether the process of a slot has published a GID.
     pub(crate) fn has_address(&self, slot: u32, gid: Gid) -> bool {
         self.address_of(slot, gid).is_some()
     }
@@ -219,7 +219,7 @@ impl Fabric {
         (base + FIRST_QPN, base + (1 << SLOT_SHIFT) - 1)
     }
 
-    /// Whether a queue pair number belongs to this process.
+    /// Returns whether a queue pair number belongs to this process.
     pub(crate) const fn is_local(&self, qpn: u32) -> bool {
         slot_of(qpn) == self.slot
     }
@@ -231,7 +231,7 @@ impl Fabric {
         incoming.chain(outgoing).chain([self.listener.as_raw_fd()])
     }
 
-    /// Whether some bytes still wait to be written.
+    /// Returns whether some bytes still wait to be written.
     pub(crate) fn is_behind(&self) -> bool {
         self.outgoing.values().any(|peer| !peer.backlog.is_empty())
     }
@@ -308,7 +308,7 @@ impl Fabric {
         })
     }
 
-    /// Whether a living process has this slot.
+    /// Returns whether a living process has this slot.
     pub(crate) fn is_alive(&self, slot: u32) -> bool {
         UnixStream::connect(socket(&self.directory, slot)).is_ok()
     }
@@ -331,7 +331,7 @@ impl Fabric {
         }
     }
 
-    /// Whether all bytes are written, and an answer of another process is still to come.
+    /// Returns whether all bytes are written, and an answer of another process is still to come.
     pub(crate) fn awaits_answers(&self) -> bool {
         !self.is_behind() && self.outgoing.values().any(|peer| !peer.unanswered.is_empty())
     }

@@ -54,7 +54,7 @@ pub(crate) fn give_netlink(descriptor: RawFd) {
     NETLINK.set(descriptor);
 }
 
-/// Whether a descriptor is a socket to the kernel's list of RDMA devices.
+/// Returns whether a descriptor is a socket to the kernel's list of RDMA devices.
 pub(crate) fn is_netlink(descriptor: RawFd) -> bool {
     NETLINK.has(descriptor)
 }
@@ -72,7 +72,7 @@ pub(crate) fn give_connections(descriptor: RawFd) {
     CONNECTIONS.set(descriptor);
 }
 
-/// Whether a descriptor is a file of connection management.
+/// Returns whether a descriptor is a file of connection management.
 pub(crate) fn is_connections(descriptor: RawFd) -> bool {
     CONNECTIONS.has(descriptor)
 }
@@ -87,7 +87,7 @@ pub(crate) fn keep(descriptor: &impl AsRawFd) {
     KEPT.set(descriptor.as_raw_fd());
 }
 
-/// Whether this library keeps this descriptor for itself.
+/// Returns whether this library keeps this descriptor for itself.
 pub(crate) fn is_kept(descriptor: RawFd) -> bool {
     KEPT.has(descriptor)
 }
@@ -127,12 +127,12 @@ pub(crate) fn close_range(
     if from <= last { rest(from, last) } else { 0 }
 }
 
-/// Whether a descriptor is a context or a channel.
+/// Returns whether a descriptor is a context or a channel.
 pub(crate) fn is_ours(descriptor: RawFd) -> bool {
     OURS.has(descriptor)
 }
 
-/// Whether a descriptor is too high for these sets.
+/// Returns whether a descriptor is too high for these sets.
 pub(crate) fn is_too_high(descriptor: RawFd) -> bool {
     OURS.word(descriptor).is_none()
 }

@@ -27,7 +27,7 @@ impl Errno {
     pub(crate) const NODATA: Self = Self(libc::ENODATA);
     /// The device does not have this feature.
     pub(crate) const OPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
-    /// The interface does not have this method or attribute.
+    /// The kernel's interface does not have this method or attribute.
     pub(crate) const PROTONOSUPPORT: Self = Self(libc::EPROTONOSUPPORT);
     /// No peer answers at a network address.
     pub(crate) const TIMEDOUT: Self = Self(libc::ETIMEDOUT);

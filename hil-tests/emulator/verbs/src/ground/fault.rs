@@ -73,7 +73,7 @@ pub(crate) fn trace() -> String {
     plan().as_ref().map(Plan::trace).unwrap_or_default()
 }
 
-/// Whether faults of this process are reported on standard error.
+/// Returns whether faults of this process are reported on standard error.
 pub(crate) fn is_told() -> bool {
     TOLD.load(Ordering::Acquire)
 }
@@ -152,7 +152,7 @@ pub(crate) fn ending() -> Option<Ending> {
     }
 }
 
-/// Whether late completions are to be written now. The device asks once in each turn.
+/// Returns whether late completions are to be written now. The device asks once in each turn.
 pub(crate) fn late_ones_are_due() -> bool {
     let less = |looks: u32| looks.checked_sub(1);
     LOOKS.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)
@@ -174,7 +174,7 @@ pub(crate) fn completion(entry: &[u8; 64]) -> Passage {
     }
 }
 
-/// Whether a completion entry is about an mkey instead of a request: a signature error.
+/// Returns whether a completion entry is about an mkey instead of a request: a signature error.
 fn is_of_mkey(entry: &[u8; 64]) -> bool {
     const SIGNATURE_ERROR: u8 = 12;
     entry.get(OPCODE).is_some_and(|byte| byte >> 4 == SIGNATURE_ERROR)

@@ -177,8 +177,8 @@ impl Watch {
         self.0.as_raw_fd()
     }
 
-    /// Whether news have come since the last call. The news are dropped: the caller asks for all interfaces
-    /// anew.
+    /// Returns whether news have come since the last call. The news are dropped: the caller asks for all
+    /// interfaces anew.
     pub(crate) fn has_news(&mut self) -> bool {
         let (mut any, mut buffer) = (false, [0; 1 << 12]);
         // A socket that had no room for some news reports ENOBUFS once. The error counts as news.

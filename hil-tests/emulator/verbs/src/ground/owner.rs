@@ -12,8 +12,8 @@ thread_local! {
 /// The number of the process that owns the state, or 0 before there is a state.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Whether this thread runs code of the device. The files that this code opens and closes are the device's
-/// own.
+/// Returns whether this thread runs code of the device. The files that this code opens and closes are the
+/// device's own.
 pub(crate) fn is_inside() -> bool {
     INSIDE_DEVICE.try_with(Cell::get).unwrap_or(true)
 }
@@ -39,8 +39,8 @@ pub(crate) fn owner() -> i32 {
     }
 }
 
-/// Whether another process owns the state. This process is then a child that shares its parent's memory until
-/// it executes another program (vfork), and it must not touch the state.
+/// Returns whether another process owns the state. This process is then a child that shares its parent's
+/// memory until it executes another program (vfork), and it must not touch the state.
 pub(crate) fn is_borrowed() -> bool {
     owner() != sys::pid()
 }

@@ -77,7 +77,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Takes the view from the environment.
+    /// Returns the view of this process: its network namespace, and the interface that the environment names.
     pub(crate) fn from_environment() -> Self {
         let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino());
         Self { namespace, netdev: std::env::var(NETDEV).ok().filter(|name| !name.is_empty()) }
@@ -181,7 +181,7 @@ pub(crate) const fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Gid {
     [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
 
-/// Whether a GID is link-local: its second half contains the MAC address.
+/// Returns whether a GID is link-local: its second half contains the MAC address.
 pub(crate) const fn is_link_local([a, b, ..]: Gid) -> bool {
     a == 0xfe && b & 0xc0 == 0x80
 }

@@ -47,14 +47,15 @@ pub(crate) fn set_window(window: Range<u64>) {
     WINDOW.set((window.start, window.end));
 }
 
-/// Whether this thread may access a range of the process's memory.
+/// Returns whether this thread may access a range of the process's memory.
 #[cfg(any(test, feature = "fuzz"))]
 fn is_visible(address: u64, length: u64) -> bool {
     let (first, end) = WINDOW.get();
     address >= first && address.checked_add(length).is_some_and(|last| last <= end)
 }
 
-/// Whether this thread may access a range of the process's memory. Outside tests, every range is allowed.
+/// Returns whether this thread may access a range of the process's memory. Outside tests, every range is
+/// allowed.
 #[cfg(not(any(test, feature = "fuzz")))]
 const fn is_visible(_: u64, _: u64) -> bool {
     true
@@ -225,8 +226,8 @@ fn range(addresses: &[u64]) -> (u64, usize) {
     (first, (last - first) as usize + 8)
 }
 
-/// Whether `length` bytes at `address` are mapped, readable, and writable if `write`. True if the process
-/// cannot read its map.
+/// Returns whether `length` bytes at `address` are mapped, readable, and writable if `write`. True if the
+/// process cannot read its map.
 pub(crate) fn mapped(address: u64, length: u64, write: bool) -> bool {
     let Some(end) = address.checked_add(length).filter(|_| is_visible(address, length)) else { return false };
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return true };

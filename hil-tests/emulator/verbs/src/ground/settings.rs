@@ -51,7 +51,7 @@ pub(crate) struct Settings {
     pub(crate) directory: PathBuf,
     /// The features of the device.
     pub(crate) profile: DeviceProfile,
-    /// The port, followed by the view with the port's interfaces. A port without a view never changes.
+    /// The port of the device.
     pub(crate) port: Port,
     pub(crate) view: Option<View>,
     /// Whether the kernel has write-combining pages for doorbells.

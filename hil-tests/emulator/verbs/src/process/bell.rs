@@ -12,7 +12,7 @@ static BELL: Mutex<Option<UnixStream>> = Mutex::new(None);
 /// Whether a worker was started in this process.
 static HEARD: AtomicBool = AtomicBool::new(false);
 
-/// Whether a worker was started in this process.
+/// Returns whether a worker was started in this process.
 pub(super) fn is_heard() -> bool {
     HEARD.load(Ordering::Acquire)
 }

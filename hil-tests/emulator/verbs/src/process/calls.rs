@@ -77,7 +77,8 @@ pub(crate) fn counts() -> Counts {
     lock().state.as_ref().map(State::counts).unwrap_or_default()
 }
 
-/// Notes that a program is about to close a descriptor for which [`descriptors::is_ours`] holds.
+/// Releases a descriptor that a program is about to close. [`descriptors::is_ours`] holds for the descriptor.
+/// The last descriptor of a context or channel ends it.
 pub(crate) fn close(descriptor: RawFd) {
     let mut inside = lock();
     descriptors::take_back(descriptor);
@@ -168,7 +169,8 @@ pub(crate) fn open_connections(descriptor: RawFd) -> Result<(), Errno> {
     if bell::hang(worker::start) { Ok(()) } else { Err(Errno::NOMEM) }
 }
 
-/// Notes that a program is about to close a file of connection management.
+/// Closes a file of connection management, with its identifiers, because a program is about to close its
+/// descriptor.
 pub(crate) fn close_connections(descriptor: RawFd) {
     descriptors::take_connections_back(descriptor);
     if let Some(state) = lock().state.as_mut() {

@@ -38,7 +38,8 @@ const DESCRIPTOR: RawFd = 1_000_000;
 /// The index in [`METHODS`] of the method that opens a context.
 const GET_CONTEXT: usize = 1;
 
-/// The opcodes of the device's commands, and the types of general objects, that commands of the input have.
+/// Opcodes of commands of the device, and types of general objects. Seven of eight commands that the input
+/// makes have one of these opcodes or types.
 const OPCODES: [u16; 21] = [
     0x100, 0x200, 0x400, 0x500, 0x502, 0x503, 0x504, 0x507, 0x50a, 0x50b, 0x50c, 0x50e, 0x600, 0x754, 0x842,
     0x90c, 0x90d, 0xa00, 0xa01, 0xa02, 0xb12,

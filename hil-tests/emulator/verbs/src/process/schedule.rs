@@ -44,7 +44,7 @@ const PATIENCE: usize = 16;
 pub(crate) struct Found {
     /// Whether there was work.
     pub(crate) moved: bool,
-    /// Whether the program may ring a doorbell.
+    /// Whether a doorbell can ring, so that the worker has to look at the doorbell records again.
     pub(crate) awake: bool,
     /// The descriptors on which the worker has to wait, besides the bell.
     pub(crate) descriptors: Vec<RawFd>,
@@ -131,7 +131,7 @@ fn turn(state: &mut State, work: impl FnOnce(&mut State) -> bool) -> bool {
     moved
 }
 
-/// Whether only a test drives the device.
+/// Returns whether only a test drives the device.
 pub(crate) fn by_hand() -> bool {
     BY_HAND.load(Ordering::Acquire)
 }
@@ -149,13 +149,13 @@ pub(crate) fn work_by_hand() -> bool {
     lock::in_turn(|state| turn(state, |state| caught(state, Pace::Step))).unwrap_or(false)
 }
 
-/// Whether a thread found the lock taken since the last turn.
+/// Returns whether a thread found the lock taken since the last turn.
 pub(crate) fn was_missed() -> bool {
     MISSED.load(Ordering::Acquire)
 }
 
-/// Whether threads of the program do the worker's work: they have polled since the last call, and the program
-/// waits for no events.
+/// Returns whether threads of the program do the worker's work: they have polled since the last call, and the
+/// program waits for no events.
 pub(crate) fn is_polled() -> bool {
     LOOKED.swap(false, Ordering::Relaxed) && !WAITS_FOR_EVENTS.load(Ordering::Relaxed)
 }

@@ -61,12 +61,12 @@ impl Channel {
         self.kind
     }
 
-    /// Whether events are sent without their data.
+    /// Returns whether events are sent without their data.
     pub(crate) fn omits_data(&self) -> bool {
         self.kind == Kind::Devx { omit_data: true }
     }
 
-    /// Whether the channel belongs to this context.
+    /// Returns whether the channel belongs to this context.
     pub(crate) const fn is_of(&self, context: u32) -> bool {
         self.context == context
     }
@@ -76,7 +76,7 @@ impl Channel {
         sys::end_socket(self.reader.as_fd());
     }
 
-    /// Whether some events did not fit into the socket at the last attempt.
+    /// Returns whether some events did not fit into the socket at the last attempt.
     pub(crate) fn is_behind(&self) -> bool {
         !self.backlog.is_empty()
     }

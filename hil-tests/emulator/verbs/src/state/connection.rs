@@ -95,7 +95,8 @@ impl State {
                 event.of != number && event.told != number
             });
         }
-        // The program never learns of connections whose requests it has not taken.
+        // The program never learns of connections whose requests it has not taken, so these connections end
+        // too.
         for orphan in orphans {
             if let Some(id) = self.book.ids.remove(&orphan) {
                 self.end(orphan, &id);

@@ -24,7 +24,7 @@ impl Doorbells {
         self.0.sort_by_key(|watched| watched.address);
     }
 
-    /// Whether no record is watched.
+    /// Returns whether no record is watched.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -98,13 +98,13 @@ fn of_queue(event_type: u8, number: u32) -> EventEntry {
     EventEntry { event_type, number: number.into(), ..EventEntry::default() }
 }
 
-/// Whether a program may subscribe to events with this number of an object.
+/// Returns whether a program may subscribe to events with this number of an object.
 pub(crate) fn is_askable(number: u16) -> bool {
     ASKABLE.contains(&number)
 }
 
-/// Whether a program may subscribe to events with this number of the device as a whole. Only changes of a
-/// port are such events.
+/// Returns whether a program may subscribe to events with this number of the device as a whole. Only changes
+/// of a port are such events.
 pub(crate) fn is_askable_of_the_device(number: u16) -> bool {
     const PORT_CHANGE: u16 = 0x9;
     number == PORT_CHANGE
@@ -144,8 +144,8 @@ impl Subscriptions {
         self.0.extend(all);
     }
 
-    /// Whether there is a subscription to completions of a completion queue. Without a subscriber, this
-    /// library need not watch whether the queue is armed.
+    /// Returns whether there is a subscription to completions of a completion queue. Without a subscriber,
+    /// this library need not watch whether the queue is armed.
     pub(crate) fn want_completions(&self, cqn: u32) -> bool {
         let number = u16::from(device::COMPLETION);
         self.0.iter().any(|wanted| wanted.subject == Subject::Cq(cqn) && wanted.number == number)

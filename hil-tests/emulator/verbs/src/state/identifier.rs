@@ -94,7 +94,8 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    /// Whether the identifier is for datagrams: its port space is that of UDP or of IP over InfiniBand.
+    /// Returns whether the identifier is for datagrams: its port space is that of UDP or of IP over
+    /// InfiniBand.
     pub(crate) const fn is_for_datagrams(&self) -> bool {
         matches!(self.space, 0x0111 | 0x0002)
     }
@@ -148,7 +149,7 @@ impl Book {
         if id.file == file { Ok(id) } else { Err(Errno::INVAL) }
     }
 
-    /// Whether an identifier waits: for a peer's address, or for the answer to a request.
+    /// Returns whether an identifier waits: for a peer's address, or for the answer to a request.
     pub(crate) fn waits(&self) -> bool {
         self.ids.values().any(|id| matches!(id.step, Step::Resolving(_) | Step::Asking(_)))
     }

@@ -331,7 +331,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether the worker has work: queues have changed, or events wait for room in a channel.
+    /// Returns whether the worker has work: queues have changed, or events wait for room in a channel.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed || self.channels.values().any(Channel::is_behind)
     }
@@ -381,8 +381,8 @@ impl State {
         Ok(())
     }
 
-    /// Whether the device is idle: no doorbell record to watch, no waiting or unsent message, no changed
-    /// queue, no event without room, no waiting identifier.
+    /// Returns whether the device is idle: no doorbell record to watch, no waiting or unsent message, no
+    /// changed queue, no event without room, no waiting identifier.
     pub(crate) fn is_quiet(&self) -> bool {
         self.doorbells.is_empty()
             && self.waiting.is_empty()
@@ -392,12 +392,12 @@ impl State {
             && self.own_notices.is_empty()
     }
 
-    /// Whether the program has armed a completion queue, and therefore sleeps at times.
+    /// Returns whether the program has armed a completion queue, and therefore sleeps at times.
     pub(crate) const fn waits_for_events(&self) -> bool {
         self.armed
     }
 
-    /// Whether all bytes to peers are written, and an answer of another process is still to come.
+    /// Returns whether all bytes to peers are written, and an answer of another process is still to come.
     pub(crate) fn awaits_answers(&self) -> bool {
         self.fabric.awaits_answers()
     }

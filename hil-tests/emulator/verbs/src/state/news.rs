@@ -16,7 +16,8 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Subscribes to the news, if the port has a view and the kernel sends any.
+    /// Subscribes to news of the port's interfaces. Returns `None` if the port has no view of interfaces, or
+    /// if the kernel sends no news.
     pub(super) fn new(view: Option<&View>) -> Option<Self> {
         Some(Self { view: view?.clone(), watch: Watch::new()?, looked: Instant::now() })
     }

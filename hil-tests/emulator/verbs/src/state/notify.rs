@@ -85,8 +85,8 @@ fn due(device: &Device<ProcessMemory>, cq: &Cq, word: u32) -> Option<u8> {
     counts.then_some(sequence)
 }
 
-/// Whether an entry wakes a program that waits for solicited entries: the entry is marked as solicited, or
-/// reports an error.
+/// Returns whether an entry wakes a program that waits for solicited entries: the entry is marked as
+/// solicited, or reports an error.
 fn is_solicited(cq: &Cq, index: u32) -> bool {
     let slot = u64::from(index & (cq.entries.wrapping_sub(1)));
     let last = cq.ring.wrapping_add((slot + 1) * u64::from(cq.entry_bytes)).wrapping_sub(1);

@@ -24,7 +24,7 @@ pub(crate) struct Base {
 pub(crate) struct Cq {
     /// The object's number in the device.
     pub(crate) number: u32,
-    /// The program's name for the queue in events, unless a command of the device made the queue.
+    /// The program's name for the queue in events. `None` if a command of the device made the queue.
     pub(crate) user_handle: Option<u64>,
     /// The objects that the queue depends on, if a command of the device made it.
     pub(crate) base: Base,
@@ -53,7 +53,8 @@ pub(crate) struct Qp {
     pub(crate) number: u32,
     /// The transport service.
     pub(crate) transport: Transport,
-    /// The program's name for the queue pair in events, unless a command of the device made it.
+    /// The program's name for the queue pair in events. `None` if a command of the device made the queue
+    /// pair.
     pub(crate) user_handle: Option<u64>,
     /// The objects that the queue pair depends on, if a command of the device made it.
     pub(crate) base: Base,
@@ -82,7 +83,7 @@ pub(crate) struct Qp {
 pub(crate) struct Srq {
     /// The object's number in the device.
     pub(crate) number: u32,
-    /// The program's name for the queue in events, unless a command of the device made it.
+    /// The program's name for the queue in events. `None` if a command of the device made the queue.
     pub(crate) user_handle: Option<u64>,
     /// The objects that the queue depends on, if a command of the device made it.
     pub(crate) base: Base,
@@ -119,7 +120,7 @@ pub(crate) struct Umem {
     pub(crate) address: u64,
     /// Length in bytes.
     pub(crate) length: u64,
-    /// The mapping of the dma-buf that this memory belongs to, if it is one.
+    /// The mapping of a dma-buf, if this memory belongs to one.
     pub(crate) _mapping: Option<Arc<Mapping>>,
 }
 
@@ -134,7 +135,7 @@ pub(crate) struct Mr {
     pub(crate) length: u64,
     /// The region's access flags (`enum ib_uverbs_access_flags`).
     pub(crate) access: u32,
-    /// The mapping of the dma-buf that the region covers, if it covers one.
+    /// The mapping of a dma-buf, if the region covers one.
     pub(crate) mapping: Option<Arc<Mapping>>,
 }
 
@@ -164,8 +165,8 @@ pub(crate) enum Object {
 }
 
 impl Object {
-    /// The order in which objects are destroyed with their context: an object comes before those that it
-    /// uses.
+    /// Returns the object's place in the order in which objects are destroyed with their context: an object
+    /// comes before those that it uses.
     pub(crate) const fn rank(&self) -> u8 {
         match self {
             Self::Qp(_) => 0,
@@ -180,17 +181,17 @@ impl Object {
         }
     }
 
-    /// Whether queues can depend on this object.
+    /// Returns whether queues can depend on this object.
     pub(crate) const fn may_be_base(&self) -> bool {
         matches!(self, Self::Umem(_) | Self::Uar)
     }
 
-    /// Whether the object is a queue, at which the device looks when it looks for work.
+    /// Returns whether the object is a queue, at which the device looks when it looks for work.
     pub(crate) const fn is_queue(&self) -> bool {
         matches!(self, Self::Qp(_) | Self::Cq(_) | Self::Srq(_))
     }
 
-    /// Whether a command of DEVX has made the object.
+    /// Returns whether a command of DEVX has made the object.
     pub(crate) const fn is_of_command(&self) -> bool {
         match self {
             Self::Devx(_) => true,
@@ -224,7 +225,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Whether a queue depends on the memory or doorbell page with this handle.
+    /// Returns whether a queue depends on the memory or doorbell page with this handle.
     pub(crate) fn is_base(&self, handle: u32) -> bool {
         self.queues().any(|object| {
             let base = match object {

@@ -74,7 +74,7 @@ pub(crate) fn create_login(call: &mut Call<'_>, command: &Command) -> Created {
     if call.context().is_ok_and(|context| context.objects().any(|object| login_number(object).is_some())) {
         return Err(Status::LIMIT);
     }
-    // Commands number the credential and the key encryption keys of the factory from 0.
+    // The device got its credential and its key encryption keys in the factory. Commands number both from 0.
     let known =
         |asked: u32, numbers: &[u32]| numbers.get(asked as usize).copied().ok_or(Status::BAD_PARAMETER);
     let credential = known(command.u24(at(0x11))?, &[factory.credential])?;

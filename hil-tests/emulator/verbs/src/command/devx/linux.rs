@@ -181,8 +181,8 @@ const fn identity(object: &Object) -> Option<Identity> {
     Some(match object {
         Object::Qp(qp) => (opcode::CREATE_QP, 0, qp.number),
         Object::Cq(cq) => (opcode::CREATE_CQ, 0, cq.number),
-        // Commands may also name shared receive queues of verbs, if the device has version 1 of the
-        // interface.
+        // Linux identifies a shared receive queue of verbs by the command that made it: CREATE_RMP with ISSI
+        // 1, as assumed here, CREATE_SRQ with ISSI 0.
         Object::Srq(srq) => (opcode::CREATE_RMP, 0, srq.number),
         Object::Devx(Devx::Mkey(index)) => (opcode::CREATE_MKEY, 0, index.get()),
         Object::Devx(Devx::Dek { number, .. }) => (opcode::CREATE_OBJECT, TYPE_DEK, *number),

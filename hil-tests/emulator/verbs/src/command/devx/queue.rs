@@ -256,7 +256,7 @@ const INIT2INIT: u16 = 0x50e;
 /// A peer that does not exist: no process has a queue pair with this number.
 const NOBODY: Peer = Peer::Remote(u32::MAX);
 
-/// Whether a command with this opcode changes a queue pair.
+/// Returns whether a command with this opcode changes a queue pair.
 pub(crate) fn changes_qp(opcode: u16) -> bool {
     STEPS.iter().any(|(known, _)| *known == opcode)
 }
@@ -317,7 +317,8 @@ pub(crate) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
 /// Returns whether a command permits its queue pair to copy memory, or `None` if the command lacks the
 /// context's extension (`qpc_ext`, `mmo`).
 fn copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<bool>, Status> {
-    // Byte and bit in CREATE_QP and INIT2INIT (`prm.h` of DPDK and `mlx5_ifc.h`).
+    // Two flags of CREATE_QP and INIT2INIT, each as the offset of a byte and a bit in it: the extension is
+    // present, and copies are permitted (`prm.h` of DPDK and `mlx5_ifc.h`).
     const PRESENT: (usize, u8) = (8, 0x80);
     const MMO: (usize, u8) = (0x110, 0x20);
     if command.get(PRESENT.0).is_none_or(|byte| byte & PRESENT.1 == 0) {

@@ -8,11 +8,8 @@ use crate::ground::{descriptors, owner};
 use crate::process::calls;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
-/// Notes that `descriptor`, which is open on the stand-in's file, stands for the device. Returns the
-/// descriptor, or -1 if the device cannot be opened.
-///
-/// # Safety
-/// `descriptor` is open and belongs to nobody yet.
+/// Opens the device on `descriptor`, which is open on the file that stands for the device's. Returns the
+/// descriptor. If the device cannot be opened, closes the descriptor and returns -1.
 pub(super) unsafe fn adopt(descriptor: c_int) -> c_int {
     if descriptor < 0 {
         return descriptor;
@@ -56,8 +53,8 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     unsafe { next(descriptor, request, argument) }
 }
 
-/// Whether a descriptor may be closed. The program may close no descriptor that this library keeps for
-/// itself. This library may close all its descriptors.
+/// Returns whether a descriptor may be closed. The program may close no descriptor that this library keeps
+/// for itself. This library may close all its descriptors.
 fn may_close(descriptor: c_int) -> bool {
     if !descriptors::is_kept(descriptor) {
         return true;

@@ -47,14 +47,14 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
             // SAFETY: the descriptor was just made, and nobody else has it.
             unsafe { libc::close(descriptor) };
         }
-        // libibverbs then looks in the files of this library.
+        // libibverbs then looks for devices in the files of this library.
         return fail(Errno::PROTONOSUPPORT);
     }
     descriptors::give_netlink(descriptor);
     descriptor
 }
 
-/// Whether a call to a socket is for this library.
+/// Returns whether a call to a socket is for this library.
 fn is_ours(descriptor: c_int) -> bool {
     descriptors::is_netlink(descriptor) && !owner::is_inside()
 }

@@ -29,8 +29,8 @@ pub(super) fn looked_for() {
     }
 }
 
-/// Whether programs look for devices in the files of this library. The user may have chosen other files
-/// (`SYSFS_PATH`).
+/// Returns whether programs look for devices in the files of this library. The user may have chosen other
+/// files (`SYSFS_PATH`).
 pub(super) fn is_device_there() -> bool {
     let Some(Ok(tree)) = TREE.get() else { return false };
     std::env::var_os("SYSFS_PATH").is_none_or(|chosen| chosen.as_bytes() == tree.to_bytes())
@@ -83,7 +83,7 @@ unsafe fn behind(string: *const c_char, name: &str) -> Option<u8> {
     equal.then(|| byte(name.len()))
 }
 
-/// Whether `path` names the device's file.
+/// Returns whether `path` names the device's file.
 ///
 /// # Safety
 /// `path` meets the conditions of [`place`].
@@ -92,7 +92,7 @@ pub(super) unsafe fn is_device(path: *const c_char) -> bool {
     unsafe { place(path) == Place::Device }
 }
 
-/// Whether `path` names the file of connection management.
+/// Returns whether `path` names the file of connection management.
 ///
 /// # Safety
 /// `path` meets the conditions of [`place`].

@@ -73,8 +73,8 @@ impl Queue {
         }
     }
 
-    /// Returns the name of the kind for `--queue` of `cargo xtask decode`. The name is empty for a connected
-    /// queue pair, the most common kind.
+    /// Returns the name of the queue's kind for `--queue` of `cargo xtask decode`. The name is empty for a
+    /// connected queue pair, the most common kind.
     pub(crate) const fn kind_name(&self) -> &'static str {
         match self.transport {
             Transport::UnreliableDatagram => "ud",

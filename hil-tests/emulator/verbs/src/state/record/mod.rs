@@ -72,7 +72,8 @@ impl Record {
         Ok(Self { log: settings.log, journal, capture })
     }
 
-    /// Updates the capture's routes after queue pairs have changed.
+    /// Updates the capture's routes (attributes of queue pairs that packets depend on) after queue pairs have
+    /// changed.
     pub(crate) fn queues<'a>(&self, contexts: impl Iterator<Item = &'a Context>) {
         let Some(capture) = &self.capture else { return };
         let routes = contexts.flat_map(Context::queues).filter_map(|object| match object {

@@ -221,7 +221,7 @@ impl Capture {
         Ok(Self { file: Some(file), wire: Wire::default() })
     }
 
-    /// Replaces the routes of this process's queue pairs.
+    /// Replaces the routes: the attributes of this process's queue pairs that their packets depend on.
     pub(crate) fn set_routes(&mut self, routes: BTreeMap<u32, Route>) {
         self.wire.routes = routes;
     }
