@@ -149,7 +149,8 @@ fn what_the_library_is_for_works_on_them() {
 #[test]
 fn events_come_to_the_channel_of_the_maker() {
     adopting("adopt::events_come_to_the_channel_of_the_maker", || {
-        // The other library may have requested events before. The sequence number continues from there.
+        // The test may have requested events through libibverbs before. The sequence number continues from
+        // there.
         for before in 0..6 {
             let theirs = VerbsQp::connected(Sizes::SMALL);
             for _ in 0..before {

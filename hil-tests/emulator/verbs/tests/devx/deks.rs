@@ -21,7 +21,7 @@ fn load(pd: &ProtectionDomain, byte: u8) -> Outcome<Dek> {
     pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, [0; 8])
 }
 
-/// Whether the device can encrypt with the DEK of a lease.
+/// Returns whether the device can encrypt with the DEK of a lease.
 pub(super) fn encrypts(bench: &mut Bench, lease: &DekLease) -> bool {
     encrypted(bench, lease).is_some()
 }

@@ -151,7 +151,7 @@ fn a_queue_pair_has_a_plain_doorbell_where_the_kernel_has_no_other() {
             bench.write(&page, page.rkey());
             bench.completed();
             assert!(!Bench::new(QueuePairSpec::default()).unwrap().queue.control().has_blue_flame());
-            // libmlx5 makes its own queue pairs, too.
+            // Without BlueFlame, libmlx5 can make its own queue pairs, too.
             VerbsQp::connected(Sizes::SMALL);
         });
     }

@@ -86,7 +86,7 @@ impl Opened {
         unsafe { Device::adopt(self.raw) }
     }
 
-    /// Whether the context can still be used.
+    /// Returns whether the context can still be used.
     pub(crate) fn works(&self) -> bool {
         let pd = call!(&self.verbs, "ibv_alloc_pd": fn(self.raw.as_ptr() => *mut c_void) -> *mut c_void);
         !pd.is_null() && call!(&self.verbs, "ibv_dealloc_pd": fn(pd => *mut c_void) -> c_int) == 0
@@ -210,7 +210,7 @@ pub(crate) fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Whether a descriptor is readable, or becomes readable within the limit.
+/// Returns whether a descriptor is readable, or becomes readable within the limit.
 pub(crate) fn readable(descriptor: &impl AsFd, limit: Duration) -> bool {
     let fd = descriptor.as_fd().as_raw_fd();
     let mut polled = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };

@@ -20,7 +20,7 @@ pub(crate) const IGNORE_OVERRUN: u32 = 2;
 /// An error number (errno.h).
 pub(crate) type Errno = i32;
 
-/// An attribute of a call.
+/// An attribute of a call. The first value is the attribute's number.
 pub(crate) enum Attribute<'a> {
     /// Input bytes.
     In(u16, &'a [u8]),
@@ -444,7 +444,8 @@ impl End {
         self.context.modify(self.qp, 0x1_2e01, 3, 0).expect("to RTS");
     }
 
-    /// Posts an RDMA WRITE of the first `length` bytes of the data page, and rings the doorbell.
+    /// Posts an RDMA WRITE of the first `length` bytes of the data page, and updates the doorbell record,
+    /// which the device watches. The UAR is untouched.
     pub(crate) fn write(&mut self, length: u32, address: u64, rkey: u32) {
         let mut request = Vec::new();
         for word in [u32::from(self.posted) << 8 | 8, self.qpn << 8 | 3, 8, 0] {
@@ -470,7 +471,7 @@ impl End {
         (last & 1 == lap && last >> 4 != 0xf).then_some(last)
     }
 
-    /// Whether there is a completion.
+    /// Returns whether there is a completion.
     pub(crate) fn has_completion(&self) -> bool {
         self.next_completion().is_some()
     }

@@ -245,7 +245,7 @@ impl Books {
         Ok(())
     }
 
-    /// Whether no request is outstanding.
+    /// Returns whether no request is outstanding.
     pub(super) fn is_empty(&self) -> bool {
         let no_sends = self.sends.is_empty() && self.held.is_empty();
         no_sends && self.receives.is_empty() && self.held_receives.is_empty()

@@ -356,7 +356,7 @@ impl Life {
         Ok(connected.is_ok())
     }
 
-    /// Whether a request of each queue pair completes.
+    /// Returns whether a request of each queue pair completes.
     pub(super) fn works(&mut self, tally: &mut Tally) -> Result<bool, String> {
         let before = tally.completed;
         for half in 0..2 {
@@ -405,7 +405,7 @@ impl Life {
     }
 }
 
-/// Whether a fault has lost, delayed or falsified a completion.
+/// Returns whether a fault has lost, delayed or falsified a completion.
 fn is_lossy() -> bool {
     ["completion@", "signature@"].iter().any(|place| verbs::trace().contains(place))
 }

@@ -124,7 +124,8 @@ fn each_request_is_told_of_once() {
     });
 }
 
-/// Runs a seed. On failure, prints the reason and the command that repeats the seed, and ends the program.
+/// Runs a seed. If a check fails, panics with the reason, the faults that have occurred, and the command that
+/// repeats the seed.
 fn live_through(seed: u64, tally: &mut Tally) {
     RUNNING.store(seed, Ordering::Relaxed);
     let mut came = String::new();
