@@ -169,8 +169,8 @@ fn unpack(archive: &Path, folder: &Path) -> Result<PathBuf, String> {
 }
 
 /// Runs `ibv_devinfo` on the software device of the unpacked archive, with an empty environment. On this
-/// machine's architecture (`is_own`), root runs the program without privileges. On the other one, the program
-/// is emulated.
+/// machine's architecture (`is_own`), root runs the program without privileges. For another architecture, the
+/// program is emulated.
 fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     let folder = run::temporary("dist")?;
     // The unprivileged user has to enter the folder.

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The first process of the virtual DPU: starts the SSH server, and switches the machine off when the server ends.
+# The first process of the virtual DPU: starts the SSH server. When the server ends, switches the machine off.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys

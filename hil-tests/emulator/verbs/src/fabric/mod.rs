@@ -530,7 +530,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let [own, link, given] = ["own", "link", "given"].map(|name| home.path().join(name));
         assert_eq!([prepare(&own), prepare(&own)], [Ok(()), Ok(())], "it was not there, and is this user's");
-        // The owner of a link decides its target.
+        // The owner of a symbolic link may change its target, so a link is refused.
         std::os::unix::fs::symlink(&own, &link).unwrap();
         // Only root can give a directory away. For other users, root's directory belongs to someone else.
         fs::create_dir(&given).unwrap();

@@ -51,7 +51,8 @@ pub(crate) struct Settings {
     pub(crate) directory: PathBuf,
     /// The features of the device.
     pub(crate) profile: DeviceProfile,
-    /// The port of the device.
+    /// The port of the device. The port follows changes of the interfaces of `view`. A port without a view
+    /// never changes.
     pub(crate) port: Port,
     pub(crate) view: Option<View>,
     /// Whether the kernel has write-combining pages for doorbells.
