@@ -27,7 +27,8 @@ pub struct Selection<'a> {
 }
 
 impl Default for Selection<'_> {
-    /// Returns all cases, on the software device.
+    /// Selects all cases, by the posting method `request`. The command that repeats a failed case names the
+    /// software device.
     fn default() -> Self {
         Self { board: "softdev", filter: "", after: None, ways: Ways::default() }
     }
@@ -89,7 +90,8 @@ impl Selection<'_> {
     }
 }
 
-/// Runs the selected cases, each on a new board, and reports every event. Returns whether none failed.
+/// Runs the selected cases, each by its posting methods, and reports every event. Each run of a case has a
+/// new board. Returns whether no case failed.
 ///
 /// # Errors
 /// The reason why no board could be made. Before the first case the reason is reported as

@@ -7,7 +7,7 @@ use crate::way::Ways;
 pub struct Options<'a> {
     /// Selects scenarios whose name contains this text.
     pub filter: &'a str,
-    /// Selects scenarios after this one.
+    /// Selects scenarios after the one with this name.
     pub after: Option<&'a str>,
     /// The posting methods.
     pub ways: Ways,
@@ -20,7 +20,7 @@ pub struct Options<'a> {
 pub enum Instead {
     /// Causes this fault.
     Provoke(Provoke),
-    /// Counts the work of the benchmarks.
+    /// Counts the instructions of the benchmarks.
     Count,
 }
 

@@ -78,7 +78,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Returns the text if it is a valid case name.
+/// Returns the text if it is a valid name of a case or a capability.
 fn name(text: &str) -> Option<&str> {
     (!text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control())).then_some(text)
 }

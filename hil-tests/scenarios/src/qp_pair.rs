@@ -84,7 +84,8 @@ impl Rx {
 /// The result of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The bytes on the wire.
+    /// The bytes of the far side's region after the transfer: the bytes on the wire, if the transfer
+    /// succeeded.
     pub wire: Vec<u8>,
     /// The failure at the requester, if any.
     pub requester: Option<Failure>,

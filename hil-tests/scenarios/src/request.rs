@@ -16,7 +16,7 @@ use mlx5_mkey::wqe::{Local, Payload, PreparedConfig, Remote, Sge};
 /// The flags of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// The request waits until the requests before it are complete.
+    /// The request waits until earlier reads and atomics are done.
     pub fenced: bool,
     /// The request has a completion of its own.
     pub signaled: bool,

@@ -25,8 +25,8 @@ pub enum Way {
     Request,
     /// Posts all requests up to the next doorbell in one batch.
     Batch,
-    /// Posts each request on its own, as `Request` does. Configurations are prepared with other tags, another
-    /// tweak and another DEK, then changed in place to the requested values.
+    /// Posts each request on its own, as `Request` does. Configurations are prepared with other values (tags,
+    /// tweak, DEK, keytag, span of a digest), then changed in place to the requested values.
     Changed,
     /// Posts in batches, as `Batch` does. Configurations are changed in place, as in `Changed`.
     BatchChanged,
@@ -77,7 +77,7 @@ impl Way {
         self.prepare_by(PreparedConfig::new, kind, config)
     }
 
-    /// Prepares a configuration by this method, with any data unit.
+    /// Prepares a configuration by this method, as [`PreparedConfig::with_any_data_unit`] does.
     ///
     /// # Errors
     /// As [`Way::prepare`].
@@ -175,9 +175,9 @@ fn with_other_tags(signature: &BlockSignature) -> Result<BlockSignature, ConfigE
 /// The posting methods of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
-    /// All of them in turn.
+    /// All posting methods in turn.
     All,
-    /// This one only.
+    /// This posting method only.
     Only(Way),
     /// One method, which this number and the name of the case determine. The case at which a run begins has
     /// no influence.

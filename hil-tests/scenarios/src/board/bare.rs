@@ -83,7 +83,7 @@ impl Registers for SoftBare {
 
 impl Doorbell for SoftBare {
     fn ring(&mut self, last: &LastRequest<'_>) {
-        // Bytes 5 to 7 of the control segment are the queue pair number. A device ignores a doorbell with an
+        // Bytes 4 to 6 of the control segment are the queue pair number. A device ignores a doorbell with an
         // unknown number.
         let [_, _, _, _, a, b, c, _] = last.control();
         let _ = self.0.borrow_mut().doorbell(u32::from_be_bytes([0, a, b, c]));

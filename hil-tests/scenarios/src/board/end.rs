@@ -58,7 +58,8 @@ pub trait EndQueues {
     /// Publishes send requests.
     fn ring_doorbell(&mut self);
 
-    /// Cancels the send requests with this id in a drained queue.
+    /// Cancels the send requests with this id in a drained queue, from block `hw_counter` on. Returns their
+    /// number.
     ///
     /// # Errors
     /// As [`SendQueue::cancel`].

@@ -44,7 +44,7 @@ const KEPT: usize = 16;
 /// Entries of a receive slot.
 const ENTRIES_PER_SLOT: usize = 4;
 
-/// The doorbell of a queue pair. It records each write in `rung`, where the board reads it.
+/// The doorbell of a queue pair. Each ring adds an element to `rung`, which the board reads.
 struct Bell {
     qpn: u32,
     rung: Rung,
@@ -120,7 +120,7 @@ pub struct SoftBoard {
     rung: Rung,
     /// Events that no scenario has asked for yet, with their queue pair numbers.
     events: VecDeque<(u32, QpEvent)>,
-    /// Numbers of the KEK and the credential, if the device takes wrapped keys.
+    /// The device's numbers of its KEKs and its credential, if it takes wrapped keys.
     factory: Option<factory::Numbers>,
     login: Option<u32>,
     way: Way,
@@ -412,8 +412,8 @@ impl Board for SoftBoard {
         address: u64,
         entries: MkeyEntries<'_>,
     ) -> Result<Key, String> {
-        // Capabilities without any feature, as a reply of zeros reports them. The two that list mkeys need
-        // are added.
+        // Capabilities without any feature (a reply of zeros), and the two that CREATE_MKEY with a list of
+        // entries needs.
         let mut capabilities = QueryGeneralCapabilities
             .decode(&[0; QueryGeneralCapabilities::OUTPUT])
             .map_err(|error| error.to_string())?;

@@ -218,7 +218,7 @@ fn page(address: u64) -> Result<PageList<1>, String> {
     PageList::new(LogPageSize::P4K, [address]).map_err(text)
 }
 
-/// The numbers that the commands for other objects require.
+/// The protection domain, the UAR page and the event queue, which the commands for other objects name.
 struct Place {
     pd: Pdn,
     uar: UarPage,

@@ -102,8 +102,8 @@ fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) ->
     fixture.out(Tx::Send, 0, &expected::images(&pattern(512, 1), None, Some((&new, &KEY_128))).wire)
 }
 
-/// A single data unit is encrypted correctly by engines of both kinds. The two kinds take the tweak in
-/// opposite byte orders.
+/// The board's AES-XTS engine, of any kind and byte order of tweaks, encrypts a single data unit correctly:
+/// each size of data unit, both directions, keys of both sizes.
 fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
@@ -122,9 +122,9 @@ fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A DEK that has been used gets another value, then its first value again, each followed by SYNC_CRYPTO.
-/// Mkeys with this DEK keep their configuration, and another DEK is unaffected. Assumptions about a value
-/// without SYNC_CRYPTO, and about a value of another size, are reported.
+/// A used DEK gets a second value, its first value again, and the second one again, each after a SYNC_CRYPTO.
+/// The mkey with this DEK keeps its configuration, and another DEK is unaffected. The last two steps check
+/// assumptions about a value without SYNC_CRYPTO and about a value of another size.
 fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let (first, second) = (KEY_128, KEY_128.map(|byte| byte ^ 0xa5));
@@ -151,7 +151,7 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
             .map_err(|error| format!("value {number}, another key: {error}"))?;
         (fixture.mkey, fixture.memory) = (rotated, memory);
     }
-    // Until SYNC_CRYPTO the device uses the old value, because it has used it before.
+    // Assumption: the device uses the old value until SYNC_CRYPTO, because it has used this value before.
     replace(&mut fixture, dek, &first)?;
     for (what, key) in [("before SYNC_CRYPTO", &second), ("behind it", &first)] {
         let moved = fixture.pair.tx(Tx::Write, fixture.mkey, 0, data.len())?;
@@ -353,8 +353,8 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A transfer through a crypto mkey must have whole data units. Otherwise it must have a multiple of 16
-/// bytes, of which at most the size of a data unit less 16 are in the last data unit.
+/// A transfer through a crypto mkey has either whole data units, or a multiple of 16 bytes with at most (data
+/// unit - 16) bytes in its last data unit.
 ///
 /// Assumption: a device refuses other sizes (measured by `gap03_job_sizes`). A device also refuses sizes that
 /// follow the rule, but that AES-XTS cannot encrypt.

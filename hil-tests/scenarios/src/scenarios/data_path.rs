@@ -130,7 +130,8 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
         );
         let found = fixture.pair.bytes(&target);
         for at in 0..together {
-            // Messages overlap: only the first 50 bytes of each stay, except those of the last message.
+            // Each message begins 50 bytes behind the previous one, and overwrites its end: of all messages
+            // but the last, only the first 50 bytes stay.
             let whole = if at + 1 == together { length } else { length.min(50) };
             let at = at as usize * 50;
             same(part(&found, at..at + whole), part(&data, 0..whole))?;
@@ -139,8 +140,8 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
     lap_completions(&mut fixture.pair)
 }
 
-/// Both atomic operations change eight bytes in the middle of an mkey's entry. Some values are the same in
-/// either byte order, one is not.
+/// Both atomic operations change the eight bytes of an entry of the mkey. Some values are the same in either
+/// byte order, one is not.
 ///
 /// Assumption: values are little endian, as in the hosts of all boards known here. Linux requests the host's
 /// order if the device supports it (`atomic_req_8B_endianness_mode`); otherwise old values are big endian.
@@ -197,7 +198,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// RDMA WRITE with inline data writes through the peer's mkey.
+/// An RDMA WRITE and a SEND with inline data store their data through the receiver's mkey.
 fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(300, 1), None, None)?;
@@ -260,7 +261,7 @@ fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Messages without data complete, and consume a receive request.
+/// A SEND without data completes, and consumes a receive request.
 fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     pair.near.queues().post_receive(1, &[]).map_err(text)?;

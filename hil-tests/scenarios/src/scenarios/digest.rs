@@ -170,8 +170,8 @@ fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdi
 const PARTS: [(DigestPart, Range<usize>); 3] =
     [(DigestPart::First, 0..1000), (DigestPart::Middle, 1000..1001), (DigestPart::Last, 1001..3000)];
 
-/// Configures three mkeys for a transaction, in one chain. The requests share a prepared configuration, which
-/// is changed in place for each mkey.
+/// Posts the configurations of three mkeys for a transaction, in one chain, and returns their number. The
+/// requests share a prepared configuration, which is changed in place for each mkey.
 fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Seed) -> Result<usize, String> {
     let psv = pair.mkeys.first().and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
     let span = DigestSpan::Transaction { part: DigestPart::Whole, psv };
@@ -214,8 +214,8 @@ fn m70_a_digest_over_several_mkeys(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A transaction fails because the digest of its last mkey is wrong. The shared PSV then reports no other
-/// error until a SET_PSV.
+/// The digest of every second transaction is wrong, and the last mkey reports the error. A SET_PSV of the
+/// shared PSV before each later transaction makes the device report errors again.
 fn m70_a_transaction_after_a_wrong_digest(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     for _ in PARTS {
@@ -264,7 +264,7 @@ fn m71_a_digest_over_ciphertext(board: &mut dyn Board) -> Verdict {
         (DomainKind::Memory, Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx),
     ] {
         let cipher = crypto(direction, order, BlockSize::B512, dek);
-        // An engine of single data units requires that the mkey is one data unit long, including a digest in
+        // An engine of single data units takes an mkey of at most one data unit, including a digest in
         // memory.
         let data = pattern(if single { 496 } else { 2048 }, 5);
         let ciphertext = expected::encrypt(&KEY_128, BlockSize::B512, cipher.tweak, &data);

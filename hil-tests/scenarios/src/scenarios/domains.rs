@@ -170,7 +170,7 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     let mask = MkeyMask::new().with_mkey(true).with_qpn(true).into_bits().to_be_bytes();
     let holder = fixture.pair.far.qpn().get().to_be_bytes();
     let word = CONTEXT + core::mem::offset_of!(MkeyContext, qpn_mkey);
-    // The only byte of the mask that differs from 0. It holds both bits.
+    // The bits for key and queue pair are both in the only byte of the mask that differs from 0.
     let byte = mask.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, byte)| (MASK + at, *byte));
     let changes: Vec<_> = byte.chain((word..).zip(holder.into_iter().skip(1))).collect();
     changed::change(&mut fixture, first, &changes)?;

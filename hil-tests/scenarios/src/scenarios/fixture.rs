@@ -145,7 +145,7 @@ pub(super) const fn rx_refusal(way: Rx) -> (Option<Syndrome>, Option<Syndrome>) 
     }
 }
 
-/// An mkey with its memory.
+/// Two connected ends, an mkey of the near end, and the mkey's memory.
 pub(super) struct MkeyFixture<'b> {
     pub(super) pair: QpPairFixture<'b>,
     pub(super) mkey: usize,
@@ -154,7 +154,8 @@ pub(super) struct MkeyFixture<'b> {
 }
 
 impl<'b> MkeyFixture<'b> {
-    /// Creates an mkey without a configuration.
+    /// Connects two ends of the board, and creates an mkey of the near end. The mkey has no configuration,
+    /// and its memory is a single byte.
     pub(super) fn new(board: &'b mut dyn Board, spec: MkeySpec) -> Self {
         let mut pair = QpPairFixture::new(board);
         let mkey = pair.mkey(spec);
@@ -304,7 +305,8 @@ pub(super) fn same(found: &[u8], expected: &[u8]) -> Verdict {
     Err(format!("byte {at} on: {found:02x?}, expected {expected:02x?}"))
 }
 
-/// Checks the fields of a signature error: block, domain and kind.
+/// Checks the kind, the domain, the block and the offset of a signature error, and that found and computed
+/// value differ. A block has `stride` bytes with its signature.
 pub(super) fn reports(
     error: &SignatureError,
     kind: SignatureErrorKind,

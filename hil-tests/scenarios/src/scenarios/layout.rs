@@ -473,7 +473,7 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     fixture.pair.configure_prepared(mkey, &moved, &entries)?;
     out(&mut fixture.pair, mkey, START, &data)?;
     out(&mut fixture.pair, mkey, START + 60, part(&data, 60..64))?;
-    // A configuration without a start address keeps the old one.
+    // A configuration without a start address keeps the previous start address.
     fixture.pair.configure_prepared(mkey, &prepared, &entries)?;
     out(&mut fixture.pair, mkey, START, &data)?;
     for (offset, length) in [(0, 1), (START - 1, 1), (START + 64, 1), (START, 65)] {
@@ -499,8 +499,8 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
 }
 
 /// Configurations relax and restore the orderings of transfers, each alone and both together. Bytes, length
-/// and rights stay the same. A program cannot see whether transfers overtake one another. A device that does
-/// not know these fields refuses them.
+/// and rights stay the same. A program cannot see whether transfers overtake one another. A device without
+/// the capability for relaxed ordering refuses such configurations.
 fn m82_order_is_relaxed_and_nothing_else_changes(board: &mut dyn Board) -> Verdict {
     let device = board.capabilities();
     let ordering = device.relaxed_ordering.ok_or("no ordering to relax")?;

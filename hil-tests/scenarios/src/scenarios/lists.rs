@@ -30,7 +30,8 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m85_an_interleaved_layout_in_memory, NOTHING, ["M85"]),
 ];
 
-/// The address at which the space of each mkey begins. It is inside a page, as a program may choose it.
+/// The address at which the space of each mkey begins. It is no multiple of the page size, as a program may
+/// choose.
 const START: u64 = 0x7000_0000_0123;
 
 /// Creates an mkey with its list. Returns its position among the pair's mkeys.
@@ -349,8 +350,8 @@ fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// Requests replace groups of four entries at the start, in the middle and at the end of a list. The new
-/// entries are in the request or in registered memory.
+/// Requests replace entries at the start, in the middle and at the end of a list, each from an index on that
+/// is a multiple of four. The new entries are in the request or in registered memory.
 fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(9000, 1);
@@ -377,7 +378,7 @@ fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
 }
 
 /// Requests set entries of 4096 bytes each from registered memory: more than a request holds, then one, then
-/// some in the middle of the list. All addresses of entries are inside a page.
+/// some in the middle of the list. Each entry begins 17 bytes behind the start of a page.
 fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     const BEGIN: usize = 17;

@@ -27,8 +27,9 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Checks that a transfer of the peer has failed at the peer's side and that no byte has arrived. Reconnects
-/// both sides.
+/// Checks that `failed` is the failure of an operation that the near side's queue pair denies the peer. The
+/// peer's completion reports an invalid request, and so does an event of the near side. Reconnects both
+/// sides.
 ///
 /// Assumption: an operation that the queue pair does not enable is an invalid request instead of an access
 /// error.

@@ -103,7 +103,7 @@ fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
 }
 
 /// A request of raw bytes configures an mkey. Its bytes are a UMR that the library wrote for another mkey,
-/// with the key changed. The request after it sets a fence itself.
+/// with the key changed. The library adds the fence to the request after it.
 fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let bytes = pattern(512, 2);

@@ -187,7 +187,8 @@ fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Returns all properties that an mkey of this kind can have.
+/// Returns a signature and crypto properties, each only if `spec` allows it. Creates a DEK for the crypto
+/// properties.
 fn protection(fixture: &mut MkeyFixture<'_>, spec: MkeySpec) -> (Option<BlockSignature>, Option<Crypto>) {
     let signature = spec.signature.then_some(BlockSignature::wire(domain(Signature::T10Dif(DIF))));
     let (order, unit) = if spec.signature {
@@ -320,8 +321,8 @@ fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> V
     Ok(())
 }
 
-/// A configuration of three work requests is refused if the ring has room for two: none is posted, and
-/// requests posted before it execute.
+/// A configuration of three work requests needs five blocks. If fewer are free in the ring, the library posts
+/// none of the three, and requests posted before execute.
 fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (first, second) = (domain(Signature::T10Dif(DIF)), domain(Signature::Crc32(Seed::Ones)));

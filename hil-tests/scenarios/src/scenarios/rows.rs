@@ -36,8 +36,8 @@ const FIRST: Domain = domain(Signature::T10Dif(DIF));
 const SECOND: Domain =
     domain(Signature::T10Dif(T10Dif { app_tag: 0x4321, ref_tag: 7, seed: Seed::Zeros, ..DIF }));
 
-/// Checks a row of the table with various signatures. The bytes on both sides must be those of the table, in
-/// both directions and by each kind of request.
+/// Checks a row of the table with T10-DIF and CRC64, and with keys of both sizes. The bytes on both sides
+/// must be those of the table, in both directions and by each kind of request.
 fn row(
     board: &mut dyn Board,
     direction: Direction,
@@ -236,7 +236,7 @@ fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
             fixture.both_ways(&images).map_err(|error| format!("row {name}: {error}"))?;
         }
     }
-    // Two units are refused when posted, and the last accepted row still works.
+    // A layout longer than a data unit is refused when posted, and the configuration in force still works.
     let crypto = crypto(EncryptOnTx, AfterCryptoOnTx, BlockSize::B512, dek);
     let images = expected::images(&data, None, Some((&crypto, &KEY_128)));
     fixture.install(&images.memory, None, Some(&crypto))?;

@@ -8,8 +8,8 @@ use crate::qp_pair::Verdict;
 pub struct Scenario {
     /// The name, which begins with the first requirement.
     pub name: &'static str,
-    /// The requirements that the scenario checks, as `REQUIREMENTS.md` numbers them: for example "R39", or
-    /// "M9" for related pages.
+    /// The requirements that the scenario checks, as `REQUIREMENTS.md` numbers them: "R39" is of a source
+    /// page, "M9" of a related page or of the device's own interface.
     pub requirements: &'static [&'static str],
     /// The capabilities that the scenario needs.
     pub needs: Needs,
@@ -18,7 +18,8 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Runs the scenario on a board that other scenarios may have used before.
+    /// Runs the scenario in the first protection domain of a board, which other scenarios may have used
+    /// before.
     ///
     /// # Errors
     /// The violation.

@@ -663,14 +663,15 @@ const APP: [u8; 6] = [0xff, 0xff, 1, 2, 3, 4];
 const APP_AND_REF: [u8; 6] = [0xff; 6];
 const REF: [u8; 6] = [0xff, 0xfe, 0xff, 0xff, 0xff, 0xff];
 
-/// With this escape, an application tag of FFFF disables all checks of its block, also of guard and reference
-/// tag.
+/// With the escape `Escape::AppTag`, an application tag of FFFF disables all checks of its block, also of
+/// guard and reference tag.
 fn r115_app_tag_escape(board: &mut dyn Board) -> Verdict {
     escaped(board, Escape::Never, &[(APP, false), (APP_AND_REF, false), (REF, false)])?;
     escaped(board, Escape::AppTag, &[(APP, true), (APP_AND_REF, true), (REF, false)])
 }
 
-/// With this escape, a block is exempt from checks if both its tags are all ones, and only then.
+/// With the escape `Escape::AppAndRefTag`, a block is exempt from checks if both its tags are all ones, and
+/// only then.
 fn r116_app_and_reference_tag_escape(board: &mut dyn Board) -> Verdict {
     escaped(board, Escape::AppAndRefTag, &[(APP, false), (APP_AND_REF, true), (REF, false)])
 }

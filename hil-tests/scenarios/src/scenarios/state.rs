@@ -332,7 +332,7 @@ fn r025_the_signature_outlives_a_new_layout(board: &mut dyn Board) -> Verdict {
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 3, 520)
 }
 
-/// A signature of another kind in another domain replaces the first one completely.
+/// A new signature replaces the old one completely, also with another kind or in another domain.
 fn r055_a_new_signature_is_complete(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -377,8 +377,8 @@ fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
     same(&wire, &expected::images(&data, Some(&WIRE), None).wire)
 }
 
-/// A configuration of nine blocks begins at each slot of the ring in turn. It crosses the ring's end once
-/// after each of its blocks.
+/// A configuration and a write of nine blocks in all begin at each slot of the ring in turn. The end of the
+/// ring falls once between any two neighbouring blocks.
 fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });

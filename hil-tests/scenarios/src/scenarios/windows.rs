@@ -100,8 +100,8 @@ fn ask(
     Ok(pair.bytes(&buffer))
 }
 
-/// A window gives the peer exactly the bound rights until it is revoked. Its space begins at the address of
-/// the region, or at 0.
+/// A window gives the peer exactly the bound rights until it is revoked. The window's space begins at the
+/// address of the bound range, or at 0.
 fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(300, 1);

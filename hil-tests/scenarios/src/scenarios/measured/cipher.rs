@@ -155,7 +155,7 @@ fn gap07_how_keys_are_refused(board: &mut dyn Board, tell: Tell<'_>) -> Verdict 
     Ok(())
 }
 
-/// Reports the result of each method of using the mkey.
+/// Moves data through the mkey by four methods, and reports the result of each.
 fn refused(fixture: &mut MkeyFixture<'_>, tell: Tell<'_>, what: &str) {
     let mut told = |way: &str, moved: Result<crate::qp_pair::Moved, String>| {
         let value = match moved {

@@ -53,7 +53,8 @@ pub(crate) fn side(failure: Option<Failure>) -> String {
     }
 }
 
-/// Returns the bytes on the wire of a successful transfer, or a description of the failure.
+/// Returns the bytes on the wire of a successful transfer. After a failure, reconnects both ends and returns
+/// a description of the failure.
 pub(super) fn outcome(
     fixture: &mut MkeyFixture<'_>,
     moved: Result<Moved, String>,

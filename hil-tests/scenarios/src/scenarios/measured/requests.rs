@@ -67,8 +67,8 @@ fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Reports the results of a UMR with each of its two checks, and with both, on a new mkey and on a configured
-/// one.
+/// Reports the results of a UMR on a new mkey and on a configured one: without checks, with CHECK_FREE, with
+/// CHECK_QPN, and with both.
 fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let inline = UmrFlags::new().with_inline(true);
     for (name, flags) in [
@@ -92,8 +92,8 @@ fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Reports the time from posting a configuration to its completion, with and without SET_PSV, as the median
-/// of many.
+/// Reports the time from posting a configuration to its completion, with and without SET_PSV: the median and
+/// the least of 201 times.
 fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     const TIMES: usize = 201;
     let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B512));
