@@ -33,7 +33,7 @@ pub(crate) struct Umr {
     pub(crate) key: u32,
     pub(crate) control: UmrControlSegment,
     pub(crate) context: MkeyContext,
-    /// The first entry that is replaced. `None` replaces all entries.
+    /// The octoword of the first entry that is replaced. `None` replaces all entries.
     pub(crate) translation_offset: Option<u64>,
     pub(crate) lists: UmrLists,
 }
@@ -239,7 +239,7 @@ impl Wqe {
 /// Reads the segments of a request one after the other.
 struct Reader<'a> {
     bytes: &'a [u8],
-    /// The octowords of the whole request.
+    /// Number of octowords of the whole request.
     octowords: u64,
 }
 

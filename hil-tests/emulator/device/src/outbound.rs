@@ -3,7 +3,7 @@
 use crate::message::{Message, Request};
 use alloc::collections::VecDeque;
 
-/// The most bytes of waiting messages without an answer. Without this limit, a sender could add messages
+/// The most bytes of waiting messages that get no answer. Without this limit, a sender could add messages
 /// without end, since no answer holds it back.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -14,7 +14,7 @@ const OVERHEAD: u64 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
     messages: VecDeque<Message>,
-    /// Bytes of the messages without an answer.
+    /// Bytes of the waiting messages that get no answer.
     unanswered: u64,
 }
 
@@ -30,7 +30,7 @@ impl Outbound {
         Some(message)
     }
 
-    /// Returns whether the limit for messages without an answer is reached.
+    /// Returns whether the limit for messages that get no answer is reached.
     pub(crate) const fn is_full(&self) -> bool {
         self.unanswered >= MAX_BYTES
     }

@@ -44,7 +44,7 @@ pub enum Refusal {
     JobSize = 0x13,
     /// The transfer has more than one data unit, and the engine takes only one.
     SingleBlock = 0x14,
-    /// The device has no room for the message.
+    /// The device cannot allocate memory for the message.
     NoRoom = 0x15,
     /// The BSF is missing, malformed or asks for something unknown.
     Bsf = 0x20,
@@ -60,7 +60,8 @@ pub enum Refusal {
     Malformed = 0x30,
     /// The address of an atomic is no multiple of 8.
     Atomic = 0x31,
-    /// A check of the UMR's flags failed: free state or bound queue pair.
+    /// A check of the UMR's flags failed (free state or bound queue pair), or the peer may not invalidate the
+    /// key.
     UmrCheck = 0x40,
     /// This device does not support the change that the UMR asks for.
     UmrUnsupported = 0x41,
@@ -236,7 +237,8 @@ macro_rules! reasons {
                 match self { $(Self::$name { .. } => Refusal::$refusal,)+ }
             }
 
-            /// Returns the numbers in the text, in their order.
+            /// Returns the parameters of the reason, in the order of their declaration. Missing parameters
+            /// are 0.
             #[allow(unused_mut)]
             pub fn values(&self) -> [u64; 3] {
                 let mut values = [0; 3];
@@ -248,8 +250,8 @@ macro_rules! reasons {
                 values
             }
 
-            /// Returns the reason with this name and these numbers. `None` if no reason has the name, or a
-            /// number is too large.
+            /// Returns the reason with this name and these parameters. `None` if no reason has the name, or a
+            /// parameter is too large.
             #[allow(unused_mut, unused_variables)]
             pub fn from_values(name: &str, values: [u64; 3]) -> Option<Self> {
                 let mut values = values.into_iter();

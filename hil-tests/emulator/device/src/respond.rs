@@ -92,7 +92,8 @@ impl<M: Memory> Device<M> {
         let (reports, key, length) = match outcome {
             Ok(outcome) => outcome,
             Err(cause) => {
-                // The fault is in this side's receive list. The requester gets only its own syndrome.
+                // The fault is in this side's receive list, or the peer may not invalidate the key. The
+                // requester gets a syndrome of its own.
                 let own = cause.receive();
                 let (own, syndrome) = match cause.refusal() {
                     Refusal::Length => (own, Syndrome::REMOTE_INVALID_REQUEST),

@@ -139,8 +139,8 @@ impl<M: Memory> Device<M> {
     /// Returns the next message for another device. A carrier that loses a request has to deliver
     /// [`Response::Unreachable`] as its answer.
     ///
-    /// Messages without an answer wait here up to about 1 MiB. Their queue pairs continue when messages are
-    /// taken.
+    /// Messages that get no answer (unreliable transports) wait here up to about 1 MiB. Their queue pairs
+    /// continue when messages are taken.
     pub fn take_message(&mut self) -> Option<Message> {
         let message = self.outbound.take();
         if !self.held.is_empty() && !self.outbound.is_full() {

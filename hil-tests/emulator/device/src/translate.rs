@@ -80,7 +80,7 @@ pub(crate) struct Walk<'a, V> {
     /// The right that is needed of the keys under the requested key.
     pub(crate) inner_right: Right,
     pub(crate) faults: &'a Faults,
-    /// The number of further steps that are allowed.
+    /// The number of ranges of memory, and of keys under keys, that the walk may still visit.
     pub(crate) budget: u32,
     /// The initial value of `budget`.
     pub(crate) limit: u32,

@@ -66,8 +66,8 @@ impl<M: Memory> Device<M> {
         self.send(peer, Message::Unanswered { from, to: peer.number(), datagram, request });
     }
 
-    /// Executes a request that has no answer, or drops it: if there is no such queue pair, no receive, or no
-    /// right.
+    /// Executes a request that has no answer. Drops the request if no queue pair of its transport has the
+    /// number, if its Q_Key is wrong, or if a receive or a right is missing.
     pub(crate) fn take_unanswered(
         &mut self,
         from: u32,

@@ -851,7 +851,7 @@ fn receives_are_shared() {
     setup.refused(named(0x90e, rmp), BAD_RESOURCE, "it is gone");
 }
 
-/// XRC domains, XRC receive queues and user contexts are only numbers.
+/// XRC domains, XRC receive queues and user contexts have a number and no other field.
 #[test]
 fn some_objects_are_numbers() {
     let mut setup = Setup::new();

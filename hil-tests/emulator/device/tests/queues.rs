@@ -127,7 +127,8 @@ fn a_drained_queue_passes_no_nops() {
     assert!(host.device.take_events().is_empty());
 }
 
-/// An overrun of the ring is also found when an outstanding request is done, with or without NOPs behind it.
+/// An overrun of the ring is found when the outstanding request before it is done, although NOPs follow this
+/// request.
 #[test]
 fn too_much_rung_behind_a_request_that_waits_is_fatal() {
     let mut host = Host::new();
@@ -375,7 +376,8 @@ fn a_queue_that_ignores_overruns_goes_on() {
     assert!(host.device.take_events().is_empty());
 }
 
-/// Without a receive queue, the device reads no receives, and a SEND waits without end.
+/// Without a receive queue, the device reads no receives: a SEND fails after its last repetition, and an
+/// error flushes nothing.
 #[test]
 fn a_queue_pair_without_a_receive_queue() {
     let mut host = Host::with(DeviceProfile::default(), |attributes| {

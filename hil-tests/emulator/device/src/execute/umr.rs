@@ -198,8 +198,8 @@ enum Change {
     Pages(Option<usize>, Vec<PageEntry>),
 }
 
-/// Decodes translation entries to a change of the layout. `offset` is the first entry to replace; without it,
-/// all entries are replaced.
+/// Decodes translation entries to a change of the layout. `offset` is the octoword of the first entry to
+/// replace; without it, all entries are replaced.
 fn layout(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]]) -> Result<Change, Reason> {
     let Some(first) = translations.first() else { return Ok(Change::None) };
     if let Layout::Pages(..) = mkey.layout {

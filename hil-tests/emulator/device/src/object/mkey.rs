@@ -240,9 +240,9 @@ pub(crate) struct Mkey {
     pub(crate) access: Access,
     /// First address of the key's space.
     pub(crate) start: u64,
-    /// Bytes of memory behind the key.
+    /// Length of the key's space, in bytes of memory.
     pub(crate) length: u64,
-    /// The queue pair that a type 2 window is bound to.
+    /// The queue pair that the key is bound to, such as a memory window of type 2.
     pub(crate) qpn: Option<u32>,
     pub(crate) remote_invalidate: bool,
     /// UMRs may change the key (PRM `umr_en`).
@@ -346,7 +346,8 @@ impl Mkey {
         self.errors_expected != self.errors_counted
     }
 
-    /// Returns whether the key transforms bytes: the wire bytes differ from the memory bytes.
+    /// Returns whether the key may transform bytes, so that the wire bytes differ from the memory bytes: BSFs
+    /// are in force, or the key was created for crypto.
     pub(crate) const fn changes_bytes(&self) -> bool {
         self.bsf_enabled || self.crypto
     }

@@ -192,8 +192,8 @@ pub(crate) struct Qp {
     pub(crate) attributes: QpAttributes,
     pub(crate) state: QpState,
     pub(crate) peer: Option<Peer>,
-    /// The accesses that the queue pair allows its peer, in addition to the rights of keys (PRM `rre`, `rwe`,
-    /// `rae`).
+    /// The accesses that the queue pair allows its peer (PRM `rre`, `rwe`, `rae`). An access also needs the
+    /// right of the key.
     pub(crate) rights: Access,
     /// The Q_Key that received datagrams must carry. Sent datagrams carry it too, unless their address vector
     /// has another (PRM `q_key`).
