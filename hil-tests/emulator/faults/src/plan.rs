@@ -50,7 +50,7 @@ pub struct Rule {
     pub nth: u64,
     /// The kind of fault.
     pub fault: Fault,
-    /// Whether all later calls of the same method fail in the same way.
+    /// Whether all later calls of the same kind ([`CallId`]) fail in the same way.
     pub stays: bool,
 }
 
@@ -80,7 +80,7 @@ impl Seeded {
     }
 }
 
-/// The faults of a process.
+/// The faults of a process, with the number of visits to each place so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     rules: Vec<Rule>,
