@@ -250,7 +250,8 @@ impl Host {
         self.device.create_dek(attributes).unwrap()
     }
 
-    /// Writes a request into the ring of queue `at`.
+    /// Writes a request into the send ring of queue pair `at`, without ringing its doorbell. Returns the
+    /// number of the first block.
     pub fn post(&mut self, at: usize, wqe: Wqe) -> u16 {
         let queue = &mut self.q[at];
         let counter = queue.producer;
@@ -351,7 +352,7 @@ impl Host {
         self.device.take_events();
     }
 
-    /// Configures an mkey and its PSVs on queue A.
+    /// Configures an mkey and its PSVs by requests of queue pair A.
     pub fn configure(&mut self, config: Config) {
         self.post_config(A, config);
         self.ring(A);
@@ -494,7 +495,7 @@ pub fn local_inv(key: Key) -> Wqe {
     Wqe::new(Opcode::UMR, key.get()).silent().with(&control).with(&context)
 }
 
-/// A T10-DIF domain or a CRC domain for [`Config::signature`].
+/// The signature of a domain for [`Config::signature`]: none, T10-DIF or a CRC.
 #[derive(Clone, Copy, Debug)]
 pub enum Sig {
     None,

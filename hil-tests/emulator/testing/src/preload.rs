@@ -24,7 +24,7 @@ pub fn program(name: &str, role: &str, directory: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
     command.env("LD_PRELOAD", library).env(INSIDE, role).env(DIRECTORY, directory);
-    // The port depends on the loopback interface alone, and so is the same on each machine.
+    // The stand-in derives its port from the loopback interface alone: the port is the same on each machine.
     command.env("MLX5_UVERBS_NETDEV", "lo");
     command
 }
