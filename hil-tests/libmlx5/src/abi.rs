@@ -1,4 +1,5 @@
-//! Structures of the public headers of rdma-core 44 that only the reference uses. The library has the others.
+//! Structures of the public headers of rdma-core 44 that only this package needs. The library `mlx5-mkey`
+//! defines the others.
 
 #![allow(missing_docs)] // The man pages and headers describe the fields.
 

@@ -148,7 +148,7 @@ impl Device {
             pd: pd.as_ptr(),
             opaque: [0; 8],
             key,
-            // A login is set and null: the key is plaintext.
+            // `comp_mask` selects the field `login`, which is null: the key is in plaintext.
             comp_mask: CRYPTO_LOGIN,
             login: ptr::null_mut(),
         };
@@ -168,7 +168,7 @@ impl Device {
         self.cq.as_ptr()
     }
 
-    /// Returns the DEK: 256 bits, plaintext, without a keytag.
+    /// Returns the DEK: the AES-128-XTS key [`DEK_KEY`] in plaintext, without a keytag.
     pub fn dek(&self) -> *mut c_void {
         self.dek.as_ptr()
     }
@@ -206,7 +206,7 @@ impl Drop for Device {
     }
 }
 
-/// An mkey of the reference.
+/// An mkey that libmlx5 has created.
 pub struct RefMkey {
     device: Rc<Device>,
     raw: NonNull<MkeyRaw>,
@@ -276,7 +276,7 @@ impl Drop for RefMkey {
     }
 }
 
-/// A queue pair of the reference, in a state in which the device executes no request.
+/// A queue pair of libmlx5, in a state in which the device executes no request.
 pub struct RefQueue {
     device: Rc<Device>,
     raw: NonNull<IbvQp>,
@@ -286,7 +286,7 @@ pub struct RefQueue {
     record: NonNull<[u8; 8]>,
     /// Number of the queue pair.
     pub number: u32,
-    /// Number of blocks of the ring.
+    /// Number of blocks of the send ring.
     pub blocks: usize,
     /// The most outstanding requests.
     pub max_requests: u32,
@@ -305,8 +305,8 @@ impl RefQueue {
         const RC: u32 = 2;
         const PD: u32 = 1;
         const SEND_OPS: u32 = 1 << 6;
-        /// RDMA WRITE and with immediate, SEND and with immediate, RDMA READ, both atomics, LOCAL_INV,
-        /// BIND_MW, SEND with invalidate.
+        /// RDMA WRITE and SEND, each without and with immediate data; RDMA READ, both atomics, LOCAL_INV,
+        /// BIND_MW, SEND with invalidation.
         const OPS: u64 = 0b11_1111_1111;
         /// Includes the older `mlx5dv_wr_mr_interleaved` and `mlx5dv_wr_mr_list`.
         const MKEY_CONFIGURE: u64 = 1 << 2 | 1 << 1 | 1;
@@ -428,20 +428,20 @@ impl RefQueue {
         self.device.dek()
     }
 
-    /// Fills the whole ring with one byte.
+    /// Fills the whole send ring with copies of one byte.
     pub fn fill(&mut self, pattern: u8) {
         // SAFETY: the ring has this many blocks of 64 bytes. Nothing else accesses them, because the device
         // executes no request.
         unsafe { self.ring.as_ptr().write_bytes(pattern, self.blocks * 64) };
     }
 
-    /// Returns a copy of the ring.
+    /// Returns a copy of the send ring.
     pub fn ring(&self) -> Vec<u8> {
         // SAFETY: as in `fill`.
         unsafe { core::slice::from_raw_parts(self.ring.as_ptr(), self.blocks * 64) }.to_vec()
     }
 
-    /// Returns the send counter of the doorbell record.
+    /// Returns the send counter of the doorbell record, as its 4 bytes in memory.
     pub fn counter(&self) -> [u8; 4] {
         // SAFETY: the record has 8 bytes and lives as long as the queue pair; the device does not write it.
         let [.., a, b, c, d] = unsafe { self.record.as_ptr().read_volatile() };
