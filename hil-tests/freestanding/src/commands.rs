@@ -54,7 +54,7 @@ pub fn entry_taken_pages(command: &TakePages<4>, reply: &[u8]) -> Option<u64> {
     command.decode(reply).ok()?.addresses().last().copied()
 }
 
-/// Returns the offset of the send ring.
+/// Returns the offset of the send ring in the memory of a queue pair's rings.
 #[unsafe(no_mangle)]
 pub fn entry_send_ring(command: &CreateQpOnPages<4>) -> u64 {
     command.send_ring_offset()

@@ -126,7 +126,7 @@ impl Iterator for Windows {
     }
 }
 
-/// A number of blocks above the size of a `QpTable` and below the limit of a ring.
+/// A number of blocks that the library itself never instantiates.
 const BLOCKS: usize = 1024;
 
 type Queue<'r> = SendQueue<'r, Bell, BLOCKS>;
