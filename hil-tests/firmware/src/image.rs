@@ -64,7 +64,7 @@ fn main() -> i32 {
     obey()
 }
 
-/// Counts the work of the benchmarks. Returns the exit status.
+/// Counts the instructions of the benchmarks. Returns the exit status.
 fn count() -> i32 {
     match bench::run() {
         Ok(()) => 0,
