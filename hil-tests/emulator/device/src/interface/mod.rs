@@ -60,7 +60,7 @@ impl<M: Memory> Device<M> {
             }
             register::TIMER_HIGH => (self.clock.ticks() >> 32) as u32,
             register::TIMER_LOW => self.clock.ticks() as u32,
-            // A driver considers a device dead if the counter stands still.
+            // A driver considers a device dead if its health counter stands still.
             register::HEALTH_COUNTER => {
                 interface.health = interface.health.wrapping_add(1) & 0x00ff_ffff;
                 interface.health

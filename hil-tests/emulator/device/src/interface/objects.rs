@@ -19,8 +19,8 @@ use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::mkey_context::MkeyContext;
 use zerocopy::FromBytes;
 
-/// The commands that create objects that are only a number: receive queues and domains of XRC, which no queue
-/// pair of this device uses. User contexts are numbers as well.
+/// The commands that create objects of a number alone: receive queues and domains of XRC, which no queue pair
+/// of this device uses. CREATE_UCTX also makes a number alone.
 const NUMBERS: &[u16] = &[opcode::CREATE_XRC_SRQ, opcode::ALLOC_XRCD];
 
 /// The object type of data encryption keys, and the code of their purpose AES-XTS.

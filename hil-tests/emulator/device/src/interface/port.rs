@@ -34,7 +34,8 @@ const GENERAL: &[Field] = &[
 /// type is 0.
 const INFINIBAND: &[Field] = &[flag(0x34, 2)];
 
-/// Returns the capabilities of the device for its driver, from the capabilities for users.
+/// Adds to the general capabilities (`found`) the fields that only a driver of the function needs. Returns
+/// the result.
 pub(super) fn with_host(mut found: Vec<u8>, port: Port) -> Vec<u8> {
     put_all(&mut found, GENERAL);
     if port == Port::InfiniBand {
