@@ -54,7 +54,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// Returns the model that the option `--device` calls by a name.
+    /// Returns the model with this name, as the option `--device` takes it.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "bluefield2" => Self::BlueField2,

@@ -1,4 +1,4 @@
-//! `cargo xtask function`: serves the function over a socket.
+//! Serves the PCI function over a socket: the program behind `cargo xtask function`.
 
 use mlx5_function::{Function, Model, serve, words};
 use mlx5_softdev::{CryptoMode, DeviceProfile, Port};

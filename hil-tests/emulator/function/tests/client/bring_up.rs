@@ -305,7 +305,7 @@ impl Driver {
         pages.iter().enumerate().fold(request, |request, (number, page)| request.u64(16 + number * 8, *page))
     }
 
-    /// Gives the pages to the firmware that it needs in this phase of the start.
+    /// Gives the firmware the pages that it needs at boot (`phase` 1) or before INIT_HCA (`phase` 2).
     fn satisfy(&mut self, phase: u16) {
         let reply = self.execute(Words::new(0x107, phase, 16), 16);
         let mut left = be32(&reply, 0xc);
