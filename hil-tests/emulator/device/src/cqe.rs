@@ -16,7 +16,8 @@ pub(crate) type Entry = [u8; 64];
 pub(crate) struct Subject {
     pub(crate) qpn: u32,
     pub(crate) user_index: u32,
-    /// The first block of a send request. For a receive, its count, or its slot in a linked list.
+    /// Number of the first block of a send request. Of a receive: the count of receives, or its slot in a
+    /// linked list.
     pub(crate) counter: u16,
     /// Opcode of a send request, 0 for a receive.
     pub(crate) wqe_opcode: u8,

@@ -25,7 +25,7 @@ pub struct Numbers {
     pub credential: u32,
 }
 
-/// Commissions a device that takes wrapped keys.
+/// Commissions a device that takes wrapped keys: imports the keys and the credential of this module.
 ///
 /// # Errors
 /// [`Error::CryptoMode`] for a device that does not take wrapped keys.
@@ -34,8 +34,8 @@ pub fn commission<M: Memory>(device: &mut Device<M>) -> Result<Numbers, Error> {
     Ok(Numbers { keks, credential: device.import_credential(&CREDENTIAL)? })
 }
 
-/// Wraps a key, a credential, or a key with its tag for a commissioned device. Returns `None` for lengths
-/// that cannot be wrapped.
+/// Wraps a key, a credential, or a key with its tag with [`KEK`]. Returns `None` for lengths that cannot be
+/// wrapped.
 pub fn wrapped(plain: &[u8]) -> Option<Vec<u8>> {
     wrap_key(&KEK, plain)
 }

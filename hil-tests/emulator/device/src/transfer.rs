@@ -46,7 +46,7 @@ pub struct BlockError {
     pub side: Side,
     /// The PSV of that side.
     pub psv: u32,
-    /// Offset of the block's last byte, signature included, in bytes of its domain.
+    /// Offset of the signature's last byte, in bytes of its domain.
     pub offset: u64,
     /// The wrong part, with the found and the computed value.
     pub mismatch: Mismatch,

@@ -12,7 +12,7 @@ use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 /// The most levels of keys under keys.
 const MAX_DEPTH: u8 = 4;
 
-/// An access to memory.
+/// The right that an access to memory needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
     LocalRead,

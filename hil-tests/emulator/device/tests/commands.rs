@@ -197,7 +197,7 @@ pub(crate) fn named(opcode: u16, number: u32) -> Words {
     Words::new(opcode, 16).u24(9, number)
 }
 
-/// The next three functions return RST2INIT_QP, INIT2RTR_QP with `fl`, and RTR2RTS_QP.
+/// The next three functions return RST2INIT_QP, INIT2RTR_QP with force loopback (`fl`), and RTR2RTS_QP.
 pub(crate) fn to_init(qpn: u32, rights: u8) -> Words {
     Words::new(0x502, 0x110).u24(9, qpn).u8(QPC + 0x92, rights)
 }
@@ -650,7 +650,8 @@ fn atomics_over_relaxed_order_have_their_number() {
         let entry = Posted::new(setup.queue, &words.0, 16).give(&mut setup.host.device);
         assert_eq!((entry[0x20], &entry[0x24..0x28]), (BAD_PARAMETER, &0x0045_d3a4_u32.to_be_bytes()[..]));
     };
-    // Lists whose order the command keeps, relaxes for writes, and relaxes for reads.
+    // The command creates mkeys over a list that keep the order of accesses, relax that of writes, and relax
+    // that of reads.
     for (relaxed, writes, reads) in [(false, 0, 0), (true, 0x04, 0), (true, 0, 0x40)] {
         let list = list_mkey(pd, 0, 0, 0, 4096, &[over(key.get(), at, 4096)]);
         let list = setup.good(list.u8(MKC + 1, writes).u8(MKC + 0x3b, reads));

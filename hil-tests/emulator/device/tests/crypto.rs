@@ -68,7 +68,7 @@ fn configure(host: &mut Host, row: &Row) -> (u64, Key) {
     (at, mkey.key)
 }
 
-/// Transfers the row in both directions and both roles. Returns the mismatches.
+/// Transfers the row in both directions, as requester and as responder. Returns the mismatches.
 fn differences(row: &Row, faults: impl Fn(&mut Faults)) -> Vec<&'static str> {
     let mut host = Host::with_faults(faults);
     let (at, key) = configure(&mut host, row);

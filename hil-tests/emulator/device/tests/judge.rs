@@ -355,7 +355,8 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         // key is this code.
         "StridedOpcode" if form == 0 => (Some(b.streams()), None, None, set(ENTRIES + 6, &[5]), Executes),
         "StridedOpcode" => {
-            // An mkey has this key, and maps the address that the counts of the header form.
+            // The code counts as a key: an mkey with this key exists, and its space begins at the address
+            // that the two counts of the header form.
             bench.host.device.set_numbers(Numbered::Mkey, 5, 5).unwrap();
             let attributes = MkeyAttributes { free: false, ..MkeyAttributes::new(bench.host.pd, 4) };
             let entry = Klm { byte_count: 64.into(), mkey: key.get().into(), address: at.into() };

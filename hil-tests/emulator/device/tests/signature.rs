@@ -444,16 +444,16 @@ fn r182_good_and_signature_completions_both_appear() {
 #[test]
 fn more_faults_show() {
     let data = pattern(512, 8);
-    // With the first fault, the wire has no signatures.
+    // With the fault `wire_signatures_ignored`, the wire has no signatures.
     let mut host = Host::with_faults(|f| f.wire_signatures_ignored = true);
     let (_, mkey) = signed(&mut host, &pattern(1024, 8), Sig::None, T10, 0xff, None);
     assert_eq!(out(&mut host, &mkey, 520).0, pattern(1024, 8)[..520]);
-    // With the second fault, the length counts memory bytes.
+    // With the fault `length_counts_memory_bytes`, the length counts memory bytes.
     let mut host = Host::with_faults(|f| f.length_counts_memory_bytes = true);
     let (_, mkey) = signed(&mut host, &with_pi(&data, 0x1234, 100), T10, Sig::None, 0xff, None);
     host.send_from(mkey.key, 0, 520);
     assert_eq!(host.good(A).0.byte_count.get(), 512);
-    // With the third fault, CRC seeds are swapped.
+    // With the fault `crc_seed_inverted`, the CRC seeds 0 and 0xffffffff are swapped.
     for (inverted, sig) in [(false, [0x69, 0x9a, 0xca, 0x21]), (true, [0x88, 0xcb, 0x60, 0x93])] {
         let mut host = Host::with_faults(|f| f.crc_seed_inverted = inverted);
         let (_, mkey) = signed(&mut host, &[0xa5; 512], Sig::None, Sig::crc(BfsPsv::CRC32), 0xff, None);

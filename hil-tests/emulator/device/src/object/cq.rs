@@ -7,7 +7,7 @@ pub struct CqAttributes {
     pub ring: u64,
     /// Logarithm of the number of entries, 0 to 22.
     pub log_entries: u8,
-    /// Size of an entry in bytes, 64 or 128. In an entry of 128 bytes, the second half is used.
+    /// Size of an entry in bytes, 64 or 128. In an entry of 128 bytes, the completion is in the second half.
     pub entry_bytes: u8,
     /// Address of the doorbell record: big-endian u32 consumer index, then the arm word.
     pub doorbell_record: u64,

@@ -79,7 +79,7 @@ impl Posted {
     }
 }
 
-/// The bytes of a request. All fields that no call sets are 0.
+/// The bytes of a request. Each method sets one field; all other fields are 0.
 #[derive(Clone, Debug)]
 pub struct Words(pub Vec<u8>);
 
