@@ -41,7 +41,7 @@ use softdev::{
 /// Number of completions that the board keeps for the report of a failure.
 const KEPT: usize = 16;
 
-/// Entries of a receive slot.
+/// Number of data segments of a receive slot.
 const ENTRIES_PER_SLOT: usize = 4;
 
 /// The doorbell of a queue pair. Each ring adds an element to `rung`, which the board reads.

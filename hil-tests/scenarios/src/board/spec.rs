@@ -39,7 +39,7 @@ pub enum ProtectionDomain {
 /// The properties of an mkey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MkeySpec {
-    /// Number of translation entries.
+    /// The most translation entries that the mkey can hold.
     pub entries: u32,
     /// The mkey can have block signatures.
     pub signature: bool,

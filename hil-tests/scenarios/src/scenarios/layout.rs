@@ -45,7 +45,7 @@ fn lay(pair: &mut QpPairFixture<'_>, mkey: usize, layout: Layout<'_>) -> Verdict
     pair.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, layout)
 }
 
-/// Checks that the layout in force maps `bytes` bytes.
+/// Checks that the library counts `bytes` bytes in the layout in force.
 fn has_length(pair: &QpPairFixture<'_>, mkey: usize, bytes: u64) -> Verdict {
     ensure_eq!(pair.mkeys.get(mkey).map(|mkey| mkey.length()), Some(bytes), "length");
     Ok(())

@@ -257,7 +257,8 @@ fn append_entries(pair: &mut QpPairFixture<'_>, mkey: usize, entries: MkeyEntrie
     pair.finish_configuration()
 }
 
-/// Makes a list of these entries, and copies it to registered memory of the board that no peer may read.
+/// Makes a list of these entries in `memory`, for registered memory of the board that no peer may read.
+/// [`show`] copies the list there.
 fn list<'m>(
     pair: &mut QpPairFixture<'_>,
     memory: &'m mut [Wqebb],

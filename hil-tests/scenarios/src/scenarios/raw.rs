@@ -32,7 +32,8 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Makes a request with these segments, without block number and queue pair number.
+/// Makes a request with these segments. Its block number and queue pair number are placeholders, which the
+/// library replaces.
 fn wqe(opcode: Opcode, segments: &[&[u8]]) -> Vec<u8> {
     let octowords = 1 + segments.concat().len() / OCTOWORD_BYTES;
     let ds = u8::try_from(octowords).unwrap_or(u8::MAX);

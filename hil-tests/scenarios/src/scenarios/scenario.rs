@@ -3,7 +3,7 @@
 use crate::board::{Board, Capabilities, ProtectionDomain};
 use crate::qp_pair::Verdict;
 
-/// A check of requirements.
+/// A test of requirements on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// The name, which begins with the first requirement.
@@ -53,9 +53,9 @@ pub struct Needs {
     pub drain: bool,
     /// The scenario needs hardware.
     pub hardware: bool,
-    /// The scenario needs logins, and wrapped keys.
+    /// The scenario needs logins (with a credential), and wrapped keys.
     pub login: bool,
-    /// The scenario needs programs on the board.
+    /// The scenario needs a board that runs the programs of the storage example.
     pub programs: bool,
     /// The scenario needs mkeys whose entries have one common length.
     pub fixed_entries: bool,
@@ -92,21 +92,21 @@ impl Needs {
     };
     /// Needs block signatures.
     pub const SIGNATURE: Self = Self { signature: true, ..Self::NOTHING };
-    /// Needs AES-XTS over single data units.
+    /// Needs AES-XTS by an engine of any kind.
     pub const CRYPTO_UNIT: Self = Self { xts: XtsNeed::Any, ..Self::NOTHING };
-    /// Needs AES-XTS over many data units.
+    /// Needs AES-XTS by an engine of many data units.
     pub const CRYPTO: Self = Self { xts: XtsNeed::Many, ..Self::NOTHING };
     /// Needs AES-XTS by an engine of single data units.
     pub const CRYPTO_SINGLE: Self = Self { xts: XtsNeed::Single, ..Self::NOTHING };
-    /// Needs block signatures and AES-XTS over single data units.
+    /// Needs block signatures, and AES-XTS by an engine of any kind.
     pub const BOTH_UNIT: Self = Self { signature: true, ..Self::CRYPTO_UNIT };
-    /// Needs block signatures and AES-XTS over many data units.
+    /// Needs block signatures, and AES-XTS by an engine of many data units.
     pub const BOTH: Self = Self { signature: true, ..Self::CRYPTO };
     /// Needs block signatures, and AES-XTS by an engine of single data units.
     pub const BOTH_SINGLE: Self = Self { signature: true, ..Self::CRYPTO_SINGLE };
     /// Needs block signatures, and draining on signature errors.
     pub const DRAIN: Self = Self { drain: true, ..Self::SIGNATURE };
-    /// Needs block signatures and AES-XTS over single data units, and programs that use both.
+    /// Needs block signatures, AES-XTS by an engine of any kind, and the programs of the storage example.
     pub const PROGRAMS: Self = Self { programs: true, ..Self::BOTH_UNIT };
     /// Needs mkeys whose entries have one common length.
     pub const FIXED_ENTRIES: Self = Self { fixed_entries: true, ..Self::NOTHING };
@@ -116,11 +116,11 @@ impl Needs {
     pub const MEMCPY: Self = Self { memcpy: true, ..Self::NOTHING };
     /// Needs configurations that relax orderings.
     pub const RELAXED_ORDERING: Self = Self { relaxed_ordering: true, ..Self::NOTHING };
-    /// Needs DEKs whose value can be replaced, and AES-XTS over single data units.
+    /// Needs DEKs whose value can be replaced, and AES-XTS by an engine of any kind.
     pub const DEK_MODIFY: Self = Self { dek_modify: true, ..Self::CRYPTO_UNIT };
     /// Needs a readable clock.
     pub const CLOCK: Self = Self { clock: true, ..Self::NOTHING };
-    /// Needs wrapped keys and AES-XTS over single data units.
+    /// Needs logins, wrapped keys, and AES-XTS by an engine of any kind.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
     /// Needs a device without a driver.
