@@ -79,7 +79,8 @@ pub(crate) fn asks_for_event(entry: &Entry) -> bool {
         || matches!(CqeOpcode(word.opcode()), CqeOpcode::REQUESTER_ERROR | CqeOpcode::RESPONDER_ERROR)
 }
 
-/// Flags in `flags_rqpn`: a route stands before the received data, and the route is an IPv6 header.
+/// Flags in `flags_rqpn`: a global route header stands before the received data, and has the form of an IPv6
+/// header.
 const ROUTE: u32 = 1 << 28 | 1 << 24;
 
 /// Adds the source of a datagram to its entry: queue pair `source` (`flags_rqpn`; DEVICE.md, "Datagrams").

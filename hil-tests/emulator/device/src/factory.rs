@@ -34,7 +34,7 @@ pub fn commission<M: Memory>(device: &mut Device<M>) -> Result<Numbers, Error> {
     Ok(Numbers { keks, credential: device.import_credential(&CREDENTIAL)? })
 }
 
-/// Wraps a key, a credential, or a key with its tag with [`KEK`]. Returns `None` for lengths that cannot be
+/// Wraps with [`KEK`] a key, a credential, or a key and its tag. Returns `None` for lengths that cannot be
 /// wrapped.
 pub fn wrapped(plain: &[u8]) -> Option<Vec<u8>> {
     wrap_key(&KEK, plain)

@@ -1,4 +1,5 @@
-//! Messages between requester and responder: plain data with wire bytes, for any carrier.
+//! Messages between requester and responder: plain values that contain wire bytes. The user may carry them
+//! between devices by any means.
 
 use crate::datagram::Datagram;
 use crate::refusal::Cause;

@@ -30,7 +30,7 @@ pub struct Transaction {
     pub ends: bool,
 }
 
-/// A CRC that goes back to its PSV.
+/// The CRC of a transaction after a transfer, which the device writes back to the PSV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// The PSV.

@@ -401,7 +401,8 @@ fn a_queue_pair_without_a_receive_queue() {
     assert_eq!((view.hw_rq_counter, host.poll_send(B).is_none()), (0, true), "nothing to flush");
 }
 
-/// The completion queues that a new queue pair names must exist, and its receives need one.
+/// A new queue pair is refused if a completion queue that it names does not exist, or if it has receives and
+/// names no completion queue for them.
 #[test]
 fn a_queue_pair_of_queues_that_are_not_there_is_refused() {
     let mut host = Host::new();

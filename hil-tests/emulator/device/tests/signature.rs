@@ -526,8 +526,8 @@ fn r186_a_signature_that_is_cut_off_is_not_checked() {
     assert_eq!(host.signature_errors().len(), 1);
 }
 
-/// A BSF that ends before the attributes of blocks (size code 0x40) cannot select a block size. It is valid
-/// without one.
+/// A BSF that ends before the attributes of blocks (size code 0x40) cannot select a block size: with a
+/// selector of 0 it is valid, with another selector transfers fail.
 #[test]
 fn blocks_need_a_bsf_that_has_their_attributes() {
     let mut host = Host::new();

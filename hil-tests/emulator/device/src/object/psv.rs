@@ -1,7 +1,7 @@
 //! Protection signature values: the start value of a signature domain, and whether the domain still reports
 //! errors (PRM `psv`).
 
-/// The life of a PSV (DEVICE.md, "SET_PSV").
+/// Whether a PSV still reports signature errors (DEVICE.md, "SET_PSV").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsvState {
     /// Signature errors are reported.
