@@ -17,7 +17,8 @@ pub fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
 
-/// Returns a command that runs the test `name`, given with its modules, with the stand-in preloaded.
+/// Returns a command that starts this test program again, with the stand-in preloaded. The program then runs
+/// only the test `name` (path with modules), in this role.
 pub fn program(name: &str, role: &str, directory: &Path) -> Command {
     let library = built().join("libmlx5_uverbs.so");
     assert!(library.exists(), "{} is missing", library.display());
