@@ -64,7 +64,7 @@ struct Register {
 /// library.
 type Rung = &'static RefCell<Vec<(u32, Vec<[u8; 64]>)>>;
 
-/// Number of blocks in each half of a register.
+/// Number of blocks in each of the two halves of a BlueFlame register.
 const HALF: usize = 4;
 
 impl Doorbell for Bell {

@@ -242,7 +242,8 @@ fn other_kinds(kind: MkeyKind) -> impl Iterator<Item = MkeyKind> {
     others.filter(move |other| *other != kind)
 }
 
-/// A configuration that was prepared for one kind of mkey is refused by all other kinds, partial or complete.
+/// A configuration that was prepared for one kind of mkey, whether it changes a part or all of an mkey, is
+/// refused by mkeys of all other kinds.
 fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
     let has = board.capabilities();
     let made = |spec: &MkeySpec| (has.signature || !spec.signature) && (has.xts.is_some() || !spec.crypto);

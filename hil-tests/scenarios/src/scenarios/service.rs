@@ -1,4 +1,4 @@
-//! A whole service, on boards that run programs.
+//! The storage example as a whole service, on boards that run its programs.
 
 use super::scenario::{Scenario, scenario};
 use crate::board::Board;
