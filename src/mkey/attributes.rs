@@ -52,9 +52,9 @@ impl ErrorCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureAttributes {
-    /// Protection signature value of the memory domain.
+    /// Index of the PSV (protection signature value) of the memory domain.
     pub memory_psv: PsvIndex,
-    /// Protection signature value of the wire domain.
+    /// Index of the PSV of the wire domain.
     pub wire_psv: PsvIndex,
     /// The count of signature errors: [`ErrorCount::CREATED`] for a new mkey.
     pub error_count: ErrorCount,
@@ -89,14 +89,15 @@ impl SignatureAttributes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum UmrForm {
-    /// The UMR writes the changes, and also tag, queue pair and the BSF enable bit, as that of the reference
-    /// provider. The BSFs of block signatures and of AES-XTS do not contain the length of the data.
+    /// The UMR writes the changes, and also tag, queue pair and the BSF enable bit, as the UMR of the
+    /// reference provider does. Only the BSF of a digest, and that of AES-XTS beside a digest, contain the
+    /// length of the data.
     #[default]
     Complete,
     /// The UMR writes only the changes: length, layout, BSFs, and access rights if the configuration has
-    /// them. SPDK posts UMRs of this form; those of DPDK also lack the free bit. The BSF of AES-XTS contains
-    /// the exact length of the data (`raw_data_size`), unless the mkey has a block signature. The key keeps
-    /// the tag of its creation.
+    /// them. SPDK posts UMRs of this form; DPDK's UMRs also leave out the bit `free` of the mkey context. The
+    /// BSF of AES-XTS contains the exact length of the data (`raw_data_size`), unless the mkey has a block
+    /// signature. The key keeps the tag of its creation.
     Minimal,
 }
 
@@ -193,7 +194,7 @@ pub struct MkeyKind {
 pub(crate) struct MkeyFlags {
     /// Software does not know the state that the device holds.
     pub(crate) state_unknown: bool,
-    /// The device cannot write the tag of the key.
+    /// The tag of the key is not 0, UMRs have to write it, and the device cannot change tags.
     pub(crate) tag_refused: bool,
     #[bits(6)]
     __: u8,
@@ -223,7 +224,7 @@ pub(crate) struct KindWord {
     /// The flags of the configuration; none are set in the word of an mkey.
     #[bits(8)]
     pub(crate) config: ConfigFlags,
-    /// The bits of the signature capabilities and a further 1; 0 for an mkey without signature.
+    /// A bit that is always 1, and a bit for each signature capability; all 0 for an mkey without signature.
     #[bits(5, into = low8::<5>)]
     signature: u8,
     /// The number of the engine plus 1; 0 for an mkey without crypto.
@@ -269,7 +270,7 @@ impl KindWord {
         self.signature() == 0 && self.crypto() == 0
     }
 
-    /// Returns the word without flags.
+    /// Returns the word with all flags cleared.
     pub(crate) const fn without_flags(self) -> Self {
         self.with_mkey(MkeyFlags::new()).with_config(ConfigFlags::new())
     }

@@ -147,13 +147,13 @@ pub struct Crypto {
 impl Crypto {
     /// Returns the code by which the device knows direction and order.
     pub const fn encryption_order(&self) -> EncryptionOrder {
-        // The values of both enums are chosen so that this operation gives each of the four codes. A test
-        // lists the codes.
+        // The values of `Direction` and `SignatureOrder` are chosen so that their XOR is the code. The test
+        // `direction_and_order_make_the_code` lists all four codes.
         EncryptionOrder(self.direction as u8 ^ self.order as u8)
     }
 
-    /// Returns whether the signature of the domain with ciphertext is outside the cipher. The mkey then has
-    /// no signature in the other domain.
+    /// Returns whether the signature of the domain with ciphertext is outside the cipher. In this case, the
+    /// mkey can have no signature in the other domain.
     pub const fn signature_is_outside(&self) -> bool {
         matches!(self.encryption_order(), EncryptionOrder::RAW_WIRE | EncryptionOrder::RAW_MEMORY)
     }

@@ -5,7 +5,7 @@ use crate::wire::klm::Klm;
 use crate::wire::umr::UmrControlSegment;
 use core::fmt;
 
-/// A part of a configuration, for messages.
+/// The part of a configuration that an error names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ConfigPart {
@@ -30,7 +30,8 @@ impl fmt::Display for ConfigPart {
     }
 }
 
-/// A length of entries that `Display` prints as words.
+/// The length that all entries of a list have, or `None` if each entry has its own. `Display` prints the
+/// words for it.
 struct EntryLengths(Option<KsmEntrySize>);
 
 impl fmt::Display for EntryLengths {
@@ -47,11 +48,11 @@ impl fmt::Display for EntryLengths {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A signature was given for an mkey that was created without one.
+    /// A signature or a digest was given for an mkey that was created without signature.
     NotASignatureMkey,
-    /// Crypto properties were given for an mkey that was created without them.
+    /// Crypto properties were given for an mkey that was created without crypto.
     NotACryptoMkey,
-    /// The device does not know this kind of signature.
+    /// The device does not know a kind of signature that the configuration sets.
     SignatureUnsupported,
     /// The device does not know this block size.
     BlockSizeUnsupported(BlockSize),
@@ -125,7 +126,7 @@ pub enum ConfigError {
     /// The address of a list in registered memory is no multiple of
     /// [`RegisteredList::ALIGNMENT`](crate::mkey::RegisteredList::ALIGNMENT).
     ListAddress {
-        /// Number of bytes from the last allowed address before the list to the list.
+        /// Number of bytes by which the address exceeds the last multiple of the alignment.
         past: u16,
     },
     /// The number of the first entry to replace or to append is no multiple of 4. Entries of a list are

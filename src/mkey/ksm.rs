@@ -17,7 +17,7 @@ use crate::wire::klm::Klm;
 pub struct KsmEntry {
     /// Address of the first byte, as in [`KlmEntry::address`].
     pub address: u64,
-    /// Local key (`lkey`) of the memory region.
+    /// Key of the memory: the local key (`lkey`) of a memory region, or the key of an mkey.
     pub key: Key,
 }
 

@@ -24,7 +24,7 @@ pub struct KlmEntry {
     pub address: u64,
     /// Length in bytes, 1 to [`KlmEntry::MAX_BYTES`].
     pub length: u32,
-    /// Local key (`lkey`) of the memory region.
+    /// Key of the memory: the local key (`lkey`) of a memory region, or the key of an mkey.
     pub key: Key,
 }
 
@@ -83,7 +83,7 @@ pub struct InterleavedEntry {
     pub bytes: u16,
     /// Number of bytes between the end of one cycle's bytes and the beginning of the next cycle's.
     pub skip: u16,
-    /// Local key (`lkey`) of the memory region.
+    /// Key of the memory: the local key (`lkey`) of a memory region, or the key of an mkey.
     pub key: Key,
 }
 
@@ -222,7 +222,8 @@ impl Mapped {
         self.0 & Self::MAX_BYTES
     }
 
-    /// Returns whether the layout is a list of one byte or more.
+    /// Returns whether the layout is a list: one in a request that maps at least one byte, or any list from
+    /// registered memory.
     pub(crate) const fn is_list(self) -> bool {
         self.0 != 0 && self.0 & Self::INTERLEAVED == 0
     }

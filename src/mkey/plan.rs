@@ -19,9 +19,10 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// The properties with which a configuration is planned when it is prepared: no property that a request
-    /// would have to write again. A pending error count changes the plan only if the signature stays or is a
-    /// digest. Posting plans a configuration of these two kinds anew.
+    /// No properties in force: the assumption with which a configuration is planned when it is prepared.
+    /// Posting plans the configuration anew if the mkey's real properties may change the plan. They may do so
+    /// if the configuration keeps signature or crypto properties, or if its digest begins anew after an
+    /// error.
     pub(crate) const NOTHING: Self =
         Self { signature: SignatureChange::Keep, crypto: None, error_count_pending: false };
 

@@ -280,7 +280,7 @@ mod tests {
             Err(ConfigError::TooManyEntries { max: 8 })
         );
         assert_eq!((list.entries(), list.length()), (5, 7 * cycle));
-        // From 2^62 bytes on, the length would meet the flags beside it.
+        // A length of 2^62 bytes or more would overlap the flag bits of `Mapped`.
         let mut long = std::vec![Wqebb::ZERO; RegisteredList::blocks_for(16_386)];
         let mut long = RegisteredList::new(&mut long, 0x7f00_0000_0800, KEY).unwrap();
         let streams = std::vec![stream(65535, 0); 16_385];

@@ -220,8 +220,8 @@ impl BlockSignature {
         Self::new(None, Some(domain))
     }
 
-    /// Returns signatures in both domains. If both domains are equal, the device copies signatures from one
-    /// domain to the other, otherwise it converts them.
+    /// Returns signatures in both domains. The device copies the bytes of a signature that both domains have
+    /// in common ([`BlockSignature::effective_copy_mask`]), and computes all others anew.
     pub const fn both(memory: Domain, wire: Domain) -> Self {
         Self::new(Some(memory), Some(wire))
     }
@@ -286,7 +286,7 @@ impl BlockSignature {
         }
     }
 
-    /// Returns the parameters of a domain's T10-DIF, `None` for a domain without one.
+    /// Returns the parameters of a domain's T10-DIF, to change them; `None` for a domain without T10-DIF.
     #[inline]
     pub(crate) const fn t10dif_mut(&mut self, kind: DomainKind) -> Option<&mut T10Dif> {
         let signature = match kind {

@@ -56,8 +56,10 @@ const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
 impl Mkey {
     /// Creates the value for an mkey that was created on the device with these attributes.
     ///
-    /// If the tag of the key is not 0 and the device cannot change tags, the key can be used, but posting
-    /// refuses to configure the mkey ([`ConfigError::TagUpdateUnsupported`]), as the reference provider does.
+    /// An mkey whose key has a tag (the low 8 bits) other than 0 cannot be configured if UMRs write the tag
+    /// ([`UmrForm::Complete`]) and the device cannot change tags: posting returns
+    /// [`ConfigError::TagUpdateUnsupported`], as the reference provider does. Other requests may name the
+    /// key.
     pub const fn new(attributes: MkeyAttributes) -> Self {
         let (key, kind) = (attributes.key, attributes.kind());
         let tag_update = attributes.tag_update && matches!(kind.form, UmrForm::Complete);
@@ -152,8 +154,8 @@ impl Mkey {
     /// the new tag with the next configuration.
     ///
     /// # Errors
-    /// [`ConfigError::TagUpdateUnsupported`] if the device cannot change tags, or if UMRs do not write them
-    /// ([`UmrForm::Minimal`]).
+    /// [`ConfigError::TagUpdateUnsupported`] if the device cannot change tags, and `tag` is not 0; or if UMRs
+    /// do not write tags ([`UmrForm::Minimal`]), and `tag` is not the present one.
     pub const fn set_tag(&mut self, tag: u8) -> Result<(), ConfigError> {
         let same = match self.kind.form {
             UmrForm::Complete => 0,
@@ -167,7 +169,7 @@ impl Mkey {
         Ok(())
     }
 
-    /// Gives the key the next tag, if the device can change tags.
+    /// Gives the key the next tag, if configurations can change the tag.
     #[inline]
     pub(crate) const fn advance_tag(&mut self) {
         if self.tag_update {
@@ -175,8 +177,8 @@ impl Mkey {
         }
     }
 
-    /// Notes in the kind word whether configurations are refused because of the tag: the tag is not 0, and
-    /// the device cannot change tags.
+    /// Notes in the kind word whether configurations are refused because of the tag: the tag is not 0, UMRs
+    /// have to write it, and the device cannot change tags.
     const fn note_tag(&mut self) {
         let is_written = matches!(self.kind.form, UmrForm::Complete);
         let is_refused = is_written && self.key.tag() != 0 && !self.tag_update;

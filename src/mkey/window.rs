@@ -42,9 +42,9 @@ use crate::types::{Key, Qpn};
 #[must_use = "a window that is lost stays on the device as it is"]
 pub struct MemoryWindow {
     key: Key,
-    /// The queue pair that has bound the window, `None` for an unbound window. Queue pairs of two cards may
-    /// have the same number, so the binding also names the send queue: no other one in the program has this
-    /// number.
+    /// The queue pair that has bound the window, and the number of its send queue; `None` for an unbound
+    /// window. Queue pairs of two cards may have the same number, but no two send queues of a program have
+    /// the same number.
     bound: Option<(Qpn, u64)>,
 }
 
@@ -83,8 +83,8 @@ impl MemoryWindow {
         Key::new(self.key.index(), self.key.tag().wrapping_add(1))
     }
 
-    /// Notes that a posted request binds the window under this key, for the peer of this queue pair, whose
-    /// send queue has this number.
+    /// Notes that a posted request binds the window under this key, for the peer of the queue pair `qpn`.
+    /// `queue` is the number of the queue pair's send queue.
     pub(crate) const fn note_bound(&mut self, key: Key, qpn: Qpn, queue: u64) {
         *self = Self { key, bound: Some((qpn, queue)) };
     }
