@@ -114,7 +114,8 @@ pub(crate) fn write(
     imm: u32,
 ) {
     let ControlFields { qpn, begin, flags, default } = fields;
-    // The words of OpcodeWord, QpnDs and ControlSegment. Block numbers count modulo 2^16; a size has 6 bits.
+    // The two words hold the fields of OpcodeWord, QpnDs and ControlSegment. Block numbers count modulo 2^16;
+    // a size has 6 bits.
     let first = u64::from(begin as u16) << 40 | u64::from(opcode.0) << 32 | qpn | octowords as u64;
     let second = u64::from(flags.with_default(default).0) << 32 | u64::from(imm);
     *segment = transmute!([U64::new(first), U64::new(second)]);

@@ -12,21 +12,23 @@ use core::fmt;
 pub enum PostError {
     /// The configuration does not fit the mkey or the queue.
     Config(ConfigError),
-    /// The send queue's ring has too few free blocks. Taken completions free blocks. If the whole ring has
-    /// fewer than `needed` blocks, the request never fits.
+    /// The send queue's ring has too few free blocks. Blocks become free when completions are taken. If the
+    /// whole ring has fewer than `needed` blocks, the request never fits.
     SendRingFull {
         /// Number of blocks that the request takes.
         needed: u16,
         /// Number of free blocks.
         free: u16,
     },
-    /// The receive queue's ring has no free slot for the request. Taken completions free slots.
+    /// The receive queue's ring has no free slot for the request. Slots become free when completions are
+    /// taken.
     ReceiveRingFull {
         /// Number of slots of the ring.
         slots: u16,
     },
-    /// The request would exceed the send queue's limit of outstanding requests. Taken completions make room.
-    /// If the limit is below `needed`, the request never fits.
+    /// The request would exceed the send queue's limit of outstanding requests. A request stops being
+    /// outstanding when its completion, or that of a later request, is taken. If the limit is below `needed`,
+    /// the request never fits.
     TooManyRequests {
         /// Number of work requests that the request consists of, including the SET_PSVs of a signature.
         needed: u16,

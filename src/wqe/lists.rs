@@ -13,22 +13,23 @@ use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of}
 use zerocopy::big_endian::{U16, U64};
 use zerocopy::{transmute, transmute_mut};
 
-/// Number of blocks of a UMR whose lists are in memory. The last block holds the pointer to the lists.
+/// Number of blocks of a UMR whose lists are in registered memory. The last block holds the pointer to the
+/// lists.
 pub(crate) const POINTER_BLOCKS: usize = UMR_HEAD_BLOCKS + 1;
 
-/// Number of octowords of a UMR whose lists are in memory. The device takes this size only (DPDK: "Non-inline
-/// KLM UMR WQE size must be 9 WQE_DS").
+/// Number of octowords of a UMR whose lists are in registered memory. The device takes this size only (DPDK:
+/// "Non-inline KLM UMR WQE size must be 9 WQE_DS").
 const POINTER_OCTOWORDS: usize = UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + 1;
 
 /// The largest number of blocks of a UMR without a layout, but with two BSFs, and of two SET_PSVs.
 const SCRATCH: usize = UMR_HEAD_BLOCKS + 2 + 2;
 
-/// Writes a UMR that takes its layout and its BSFs from memory, and `psvs` SET_PSVs after it. Returns the
-/// BSFs, of which only the first [`PreparedConfig::bsf_count`] are valid. Once the request is posted, the
-/// caller writes the BSFs behind the list in memory ([`write_bsfs`]).
+/// Writes a UMR that takes its layout and its BSFs from registered memory, and `psvs` SET_PSVs after it.
+/// Returns the BSFs, of which only the first [`PreparedConfig::bsf_count`] are valid. Once the request is
+/// posted, the caller writes the BSFs behind the list in memory ([`write_bsfs`]).
 ///
 /// # Errors
-/// [`ConfigError`] if the BSFs cannot hold the length of the data.
+/// [`ConfigError`] if the configuration does not allow the length that the list maps.
 pub(crate) fn configure_by_pointer(
     blocks: &mut [Block],
     fields: ControlFields,

@@ -85,8 +85,9 @@ impl PreparedConfig {
     /// For properties that no mkey of this kind can hold: [`ConfigError::NotASignatureMkey`],
     /// [`ConfigError::NotACryptoMkey`], [`ConfigError::SignatureUnsupported`],
     /// [`ConfigError::BlockSizeUnsupported`], [`ConfigError::EntriesWithBsf`],
+    /// [`ConfigError::DigestWithXtsUnsupported`], [`ConfigError::DigestNotOverCiphertext`],
     /// [`ConfigError::BothSignaturesOutsideCipher`] and [`ConfigError::DataUnitNotBlock`]. If the
-    /// configuration gives only one of signature and crypto, posting may also return the last two.
+    /// configuration gives only one of signature and crypto, posting may also return the last four.
     pub fn new(kind: MkeyKind, config: &MkeyConfig) -> Result<Self, ConfigError> {
         Self::prepare(kind, config, false)
     }
@@ -126,7 +127,7 @@ impl PreparedConfig {
     /// whole unit.
     ///
     /// # Errors
-    /// The errors of [`PreparedConfig::new`].
+    /// The other errors of [`PreparedConfig::new`].
     pub fn with_any_data_unit(kind: MkeyKind, config: &MkeyConfig) -> Result<Self, ConfigError> {
         Self::prepare(kind, config, true)
     }

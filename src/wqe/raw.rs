@@ -75,13 +75,13 @@ impl<'a> RawWqe<'a> {
 
 /// Combines the flags in a request's own control segment with the flags that the caller of the queue asks
 /// for. The fence in the control segment has priority. Of two completion modes, the one with the higher code
-/// counts.
+/// counts: a request for a completion always prevails over a mode for errors.
 const fn flags(own: FmCeSe, asked: FmCeSe) -> FmCeSe {
     let fm = if own.fm() == FmCeSe::FM_NONE { asked.fm() } else { own.fm() };
     let ce = if own.ce() < asked.ce() { asked.ce() } else { own.ce() };
     own.with_fm(fm).with_ce(ce).with_solicited(own.solicited() || asked.solicited())
 }
 
-// A higher code asks for completions in more cases.
+// The codes of the completion modes, in the order in which `flags` prefers them.
 const _: () = assert!(FmCeSe::CE_ERROR_ONLY < FmCeSe::CE_NO_FLUSH_ERROR);
 const _: () = assert!(FmCeSe::CE_NO_FLUSH_ERROR < FmCeSe::CE_ALWAYS && FmCeSe::CE_ALWAYS < FmCeSe::CE_EVENT);

@@ -231,7 +231,7 @@ fn with_crypto(config: &mut MkeyConfig, change: impl FnOnce(&mut Crypto)) -> Res
     config.crypto.as_mut().map(change).ok_or(ConfigError::NoCrypto)
 }
 
-/// Replaces a signature by one whose T10-DIF is changed.
+/// Replaces the block signature of a configuration by one with a changed T10-DIF in one domain.
 fn with_dif(
     config: &mut MkeyConfig,
     kind: DomainKind,
