@@ -13,7 +13,7 @@ use core::fmt;
 pub enum CommandQueueError {
     /// The request cannot be encoded, the device refused it, or its reply is invalid.
     Command(CommandError),
-    /// The number of blocks in the queue's memory is not allowed.
+    /// The number of mailbox blocks in the queue's memory is no power of two, or too large.
     Queue(QueueError),
     /// The firmware is not ready.
     NotReady {
@@ -27,7 +27,8 @@ pub enum CommandQueueError {
         /// The revision that this library knows.
         known: u16,
     },
-    /// The device's entries are too many or too large for a page, or smaller than 64 bytes.
+    /// By the device's description, the entries of the command queue are too many or too large for a page, or
+    /// smaller than 64 bytes.
     Layout {
         /// Base-2 logarithm of the number of entries.
         log_size: u8,
@@ -65,7 +66,7 @@ pub enum CommandQueueError {
     /// An earlier command timed out. The device may still write its reply to the queue's memory, so the queue
     /// sends no further commands.
     Lost,
-    /// The firmware wants more pages than the source has.
+    /// The firmware wants more pages than the source of pages ([`PageSource`](crate::hca::PageSource)) has.
     NoPages {
         /// Number of pages that the firmware still wants.
         wanted: u32,

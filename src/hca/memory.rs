@@ -3,7 +3,7 @@
 use crate::wire::prm::command_queue::{BLOCK_BYTES, CommandBlock, CommandEntry};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Number of entries that a page holds.
+/// Number of entries of 64 bytes that the page of a command queue holds.
 pub(super) const ENTRIES: usize = 64;
 
 /// The offset of the mailbox blocks in bytes. The blocks follow the page of entries.
@@ -42,12 +42,12 @@ impl<const BLOCKS: usize> defmt::Format for CommandMemory<BLOCKS> {
     }
 }
 
-/// Returns the XOR of bytes.
+/// Returns the XOR of all `bytes`.
 fn xor(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// Writes the signature of an entry, after all other fields.
+/// Writes the signature of an entry. All other fields of the entry must have their values before.
 pub(super) fn sign_entry(entry: &mut CommandEntry) {
     entry.signature = 0;
     entry.signature = !xor(entry.as_bytes());
@@ -64,7 +64,7 @@ fn signed(block: &CommandBlock) -> Option<(&[u8], &[u8])> {
     Some((whole, whole.get(BLOCK_BYTES..BLOCK_BYTES + 63)?))
 }
 
-/// Writes both signatures of a mailbox block, after all other fields.
+/// Writes both signatures of a mailbox block. All other fields of the block must have their values before.
 pub(super) fn sign_block(block: &mut CommandBlock) {
     (block.control_signature, block.signature) = (0, 0);
     block.control_signature = !signed(block).map_or(0, |(_, control)| xor(control));

@@ -43,7 +43,8 @@ impl CommandQueueConfig {
     }
 }
 
-/// The times between two looks: at an entry in microseconds, at the firmware's state in milliseconds.
+/// The times between two reads while the queue waits: of an entry, in microseconds (`POLL_US`), and of the
+/// register with the firmware's state, in milliseconds (`READY_MS`).
 const POLL_US: u32 = 10;
 const READY_MS: u32 = 2;
 
@@ -88,19 +89,19 @@ pub struct CommandQueue<'m, R> {
     /// The pages that the firmware holds for up to two functions: the one that it named in the boot phase,
     /// and the one that it named in the init phase.
     pub(super) held: [Held; 2],
-    /// The device has carried out INIT_HCA, or may have carried it out.
+    /// The device has answered INIT_HCA, so it runs or may run, and nothing has stopped it since.
     pub(super) is_running: bool,
 }
 
 crate::fmt::format_counters!(['m, R] CommandQueue ['m, R] { token });
 
 impl<'m, R: Registers> CommandQueue<'m, R> {
-    /// Waits until the firmware is ready, and gives it the address of the queue.
+    /// Creates a command queue: waits until the firmware is ready, and gives it the address of the queue.
     ///
     /// # Errors
-    /// [`CommandError::Misaligned`] if the address is no multiple of 4096, or if the memory would end after
-    /// address 2^64; [`CommandQueueError::Queue`] if `BLOCKS` is no power of two. After these errors, nothing
-    /// was done. [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`] or
+    /// [`CommandError::Misaligned`] if the address is no multiple of 4096, or if the memory would reach the
+    /// end of the address space; [`CommandQueueError::Queue`] if `BLOCKS` is no power of two. After these
+    /// errors, nothing was done. [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`] or
     /// [`CommandQueueError::Layout`] if the device does not meet the requirements. After these errors, no
     /// register was written.
     pub fn new<const BLOCKS: usize>(
@@ -152,7 +153,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         })
     }
 
-    /// Returns the function that the queue belongs to.
+    /// Returns the PCI function that the queue belongs to.
     pub const fn function(&self) -> Function {
         self.function
     }

@@ -119,9 +119,10 @@ impl PageSource for PageRange<'_> {
 }
 
 impl<R: Registers> CommandQueue<'_, R> {
-    /// Starts the device from reset, so that objects can be created. The function enables the device's
-    /// function, chooses version 1 of the interface, gives the firmware the pages that it wants, and sends
-    /// INIT_HCA (the order of Linux's `mlx5_function_setup` and rdma-core's `mlx5_vfio_setup_function`).
+    /// Starts the device from reset, so that objects can be created. The call enables the PCI function of the
+    /// queue, selects ISSI 1 (version 1 of the interface between driver and firmware), gives the firmware the
+    /// pages that it wants, and sends INIT_HCA (the order of Linux's `mlx5_function_setup` and rdma-core's
+    /// `mlx5_vfio_setup_function`).
     ///
     /// Both drivers also set host endianness (little endian), capabilities (SET_HCA_CAP) and RoCE. Mkeys work
     /// without these steps, so the device keeps its own settings.
@@ -133,9 +134,9 @@ impl<R: Registers> CommandQueue<'_, R> {
     ///
     /// # Errors
     /// The errors of [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware that does not know
-    /// version 1; [`CommandQueueError::NoPages`] if the source has too few pages;
-    /// [`CommandQueueError::PagesKept`] if the firmware wants pages for a third function while it still has
-    /// those of two. [`CommandQueue::stop`] undoes the steps before the error.
+    /// ISSI 1; [`CommandQueueError::NoPages`] if the source has too few pages;
+    /// [`CommandQueueError::PagesKept`] if the firmware wants pages for a third PCI function while it still
+    /// has those of two. [`CommandQueue::stop`] undoes the steps before the error.
     pub fn start(
         &mut self,
         pages: &mut impl PageSource,
@@ -153,12 +154,12 @@ impl<R: Registers> CommandQueue<'_, R> {
         started
     }
 
-    /// Stops the device: destroys all objects, puts the firmware's pages back, and disables the device's
-    /// function. The call also works after a start that failed.
+    /// Stops the device: destroys all objects, takes the firmware's pages back into the source, and disables
+    /// the PCI function of the queue. The call also works after a start that failed.
     ///
     /// If the firmware refuses a step or answers it wrongly, the later steps are still executed, so that the
-    /// device's function is disabled. The call returns the first error. Pages that the firmware did not give
-    /// back belong to the device until it is reset.
+    /// function is disabled. The call returns the first error. Pages that the firmware did not give back
+    /// belong to the device until it is reset.
     ///
     /// # Errors
     /// The errors of [`CommandQueue::execute`]. After [`CommandQueueError::Delivery`],
@@ -296,7 +297,7 @@ impl<R: Registers> CommandQueue<'_, R> {
     }
 }
 
-/// Returns whether the device may not have received a command, or may still carry it out.
+/// Returns whether a command failed such that the device may not have received it, or may still carry it out.
 const fn is_undelivered(done: &Result<(), CommandQueueError>) -> bool {
     matches!(
         done,
