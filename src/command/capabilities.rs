@@ -137,7 +137,7 @@ pub struct GeneralCapabilities {
     pub uar_4k: bool,
     /// Base-2 logarithm of the size of a UAR page in bytes.
     pub log_uar_page: u8,
-    /// Number of UARs in a page.
+    /// Number of UARs in a UAR page.
     pub uars_per_page: u32,
     /// The formats of time stamps that queue pairs can have on a port without RoCE (PRM `sq_ts_format`). With
     /// RoCE, [`super::RoceCapabilities::timestamps`] applies instead.
@@ -267,10 +267,10 @@ impl GeneralCapabilities {
     /// prefers one for many data units per mkey.
     ///
     /// The function also returns `None` for a device whose tweaks grow by 2^64
-    /// ([`GeneralCapabilities::xts_tweak_inc_64`]). On these devices, two drivers set the upper half of the
-    /// tweak to all ones and count blocks in the lower half. No document confirms that the device works like
-    /// this, and after a wrong guess nobody could decrypt the data. `mlxconfig` can switch this setting of
-    /// the device off.
+    /// ([`GeneralCapabilities::xts_tweak_inc_64`]). For such a device, NVIDIA's SPDK sets the upper half of
+    /// the tweak to all ones and counts blocks in the lower half, and libdpcp limits tweaks to 2^64 - 2. No
+    /// document confirms that the device works like this, and after a wrong guess nobody could decrypt the
+    /// data. `mlxconfig` can switch this setting of the device off.
     pub const fn xts_engine(&self) -> Option<XtsEngine> {
         if !self.crypto || self.xts_tweak_inc_64 {
             None

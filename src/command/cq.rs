@@ -49,7 +49,8 @@ impl CqeSize {
     }
 }
 
-/// Fills in those fields of a context that user memory and pages of memory have in common.
+/// Fills in those fields of a completion queue's context that are the same for entries in user memory and for
+/// entries in pages of memory.
 fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size: LogPageSize) {
     cqc.flags.set(flags.into_bits());
     cqc.size.set(CqcSize::new().with_uar_page(uar.get()).with_log_cq_size(size.log()).into_bits());

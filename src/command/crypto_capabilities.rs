@@ -19,7 +19,8 @@ pub struct CryptoCapabilities {
     pub going_to_commissioning: bool,
     /// AES-XTS keys must be wrapped.
     pub xts_keys_wrapped: bool,
-    /// Mask of the kinds of DEK that must be wrapped (PRM `wrapped_import_method`).
+    /// Mask of the kinds of DEK that must be wrapped (PRM `wrapped_import_method`); bit 2 stands for AES-XTS
+    /// keys.
     pub import_methods: u8,
     /// The device can forget used values of DEKs ([`super::SyncCrypto`]), so that DEKs can get other values.
     pub synchronizes_deks: bool,
@@ -62,7 +63,7 @@ impl CryptoCapabilities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum KeyImport {
-    /// The device accepts no keys, for this reason.
+    /// The device accepts no keys. The text is the reason.
     Unavailable(&'static str),
     /// The device accepts keys in plaintext.
     Plaintext,
@@ -93,8 +94,9 @@ pub struct CryptoReport {
 }
 
 impl CryptoReport {
-    /// Returns the form in which the device accepts keys, by the rules of rdma-core's `mlx5dv_dek_create` and
-    /// `mlx5dv_crypto_login`.
+    /// Returns the form in which the device accepts keys. The rules are those of rdma-core's
+    /// `mlx5dv_dek_create` and `mlx5dv_crypto_login`, and a device needs an engine that this library accepts
+    /// ([`GeneralCapabilities::xts_engine`]).
     pub const fn key_import(&self) -> KeyImport {
         if !self.general.crypto {
             return KeyImport::Unavailable("the device does not encrypt");

@@ -39,7 +39,7 @@ pub enum PagePhase {
 pub struct QueryPages {
     /// The phase of the start for which the pages are wanted.
     pub phase: PagePhase,
-    /// The function that the pages are for.
+    /// The PCI function that the pages are for.
     pub function: Function,
 }
 
@@ -56,7 +56,7 @@ pub struct QueryPages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PageRequest {
-    /// The function that the pages are for.
+    /// The PCI function that the pages are for.
     pub function: Function,
     /// The number of pages that the firmware wants. A negative number means that software has to take pages
     /// back.
@@ -79,7 +79,8 @@ impl Command for QueryPages {
 
     fn read(&self, output: &QueryPagesReply) -> Result<PageRequest, CommandError> {
         let id = FunctionId::from_bits(output.function.get());
-        // As in the kernel, the function's number comes from the reply, but `embedded_cpu` from the request.
+        // As in the kernel, the number of the PCI function comes from the reply, but `embedded_cpu` from the
+        // request.
         let function = Function { number: id.function_id(), embedded_cpu: self.function.embedded_cpu };
         Ok(PageRequest { function, pages: output.num_pages.get().cast_signed() })
     }
@@ -104,7 +105,7 @@ pub const FIRMWARE_PAGE: u64 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct GivePages<const PAGES: usize> {
-    /// The function that gets the pages.
+    /// The PCI function that gets the pages.
     pub function: Function,
     /// The bus addresses of the pages.
     pub pages: [u64; PAGES],
@@ -149,7 +150,7 @@ impl<const PAGES: usize> Command for GivePages<PAGES> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TakePages<const PAGES: usize> {
-    /// The function that gives the pages back.
+    /// The PCI function that gives the pages back.
     pub function: Function,
 }
 

@@ -1,5 +1,5 @@
-//! The version of the interface between driver and firmware: a command that asks which versions the firmware
-//! knows, and one that chooses a version.
+//! The version of the interface between driver and firmware (ISSI): a command that asks which versions the
+//! firmware knows, and one that chooses a version.
 
 use super::{Command, number_commands};
 use crate::command::error::CommandError;
@@ -7,7 +7,7 @@ use crate::types::OutOfRange;
 use crate::wire::prm::command::{NumberRequest, Opcode, RequestHeader};
 use crate::wire::prm::function::QueryIssiReply;
 
-/// A version of the interface between driver and firmware (PRM `issi`).
+/// A version of the interface between driver and firmware (ISSI, PRM `issi`).
 ///
 /// ```
 /// use mlx5_mkey::command::Issi;
@@ -20,7 +20,7 @@ use crate::wire::prm::function::QueryIssiReply;
 pub struct Issi(u8);
 
 impl Issi {
-    /// Version 1, which Linux and rdma-core choose. The commands of this library are those of version 1.
+    /// ISSI 1, which Linux and rdma-core choose. The commands of this library are those of ISSI 1.
     pub const ONE: Self = Self(1);
 
     /// Creates the value from the number of a version, at most 31.
@@ -41,11 +41,11 @@ impl Issi {
 }
 
 number_commands! {
-    /// The command that chooses the version of the interface (SET_ISSI).
+    /// The command that chooses the version of the interface between driver and firmware (SET_ISSI).
     SetIssi(Issi) = SET_ISSI;
 }
 
-/// The command that asks which versions of the interface the firmware knows (QUERY_ISSI).
+/// The command that asks which ISSI versions the firmware knows (QUERY_ISSI).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Issi, QueryIssi};
@@ -58,7 +58,7 @@ number_commands! {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueryIssi;
 
-/// The reply to QUERY_ISSI: the version in force, and the versions that the firmware knows.
+/// The reply to QUERY_ISSI: the ISSI version in force, and the versions that the firmware knows.
 ///
 /// ```
 /// use mlx5_mkey::command::{Issi, IssiInfo};

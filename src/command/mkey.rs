@@ -52,8 +52,8 @@ impl EntryCount {
     }
 }
 
-/// The features with which an mkey is created (`enum mlx5dv_mkey_init_attr_flags`). Each of these mkeys is
-/// `INDIRECT`.
+/// The features with which an mkey is created (`enum mlx5dv_mkey_init_attr_flags`). The flag `INDIRECT` needs
+/// no field, because all these mkeys have it.
 ///
 /// ```
 /// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
@@ -189,7 +189,7 @@ impl CreateMkey {
     /// domain, are used only if the mkey has block signatures.
     ///
     /// # Errors
-    /// The error [`CommandError::Unsupported`] of [`CreateMkey::check`].
+    /// The errors of [`CreateMkey::check`].
     pub const fn attributes(
         &self,
         key: Key,
@@ -347,8 +347,8 @@ impl Command for CreateMemoryRegion {
 /// the region's key.
 ///
 /// On bare metal, no kernel registers memory, and no other program needs protection. The region's key is
-/// therefore the local key of all memory. A peer that gets this key, or that of an mkey over the whole
-/// region, reaches all memory as well.
+/// therefore the local key of all memory. A peer that gets the key of the region, or of an mkey over the
+/// whole region, reaches all memory as well, with the rights that the key grants.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreatePhysicalRegion, Pdn};

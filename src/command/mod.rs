@@ -98,8 +98,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// A command that encodes its request and decodes the device's reply. A caller may implement this trait for
 /// commands that this module lacks, with an opcode, the PRM's structures of request and reply, and functions
-/// that fill in the request and read the reply. The crate of the shim executes these commands with
-/// `devx::Device::execute`, whose documentation has an example.
+/// that fill in the request and read the reply. `devx::Device::execute` (feature `devx`) and
+/// [`CommandQueue::execute`](crate::hca::CommandQueue::execute) execute these commands; the documentation of
+/// the former has an example.
 pub trait Command {
     /// The command's number (PRM `opcode`).
     const OPCODE: Opcode;
@@ -172,7 +173,7 @@ pub trait Command {
     ///
     /// # Errors
     /// [`CommandError::Status`] if the device refused the command, [`CommandError::ReplyTooShort`] if `reply`
-    /// has fewer than [`Command::OUTPUT`] bytes.
+    /// has fewer than [`Command::OUTPUT`] bytes, or the error of [`Command::read`].
     fn decode(&self, reply: &[u8]) -> Result<Self::Reply, CommandError> {
         let too_short =
             |needed| CommandError::ReplyTooShort { command: Self::OPCODE, length: reply.len(), needed };

@@ -10,7 +10,7 @@ use crate::command::error::CommandError;
 use crate::wire::prm::command::{NumberReply, NumberRequest, Opcode, RequestHeader};
 use crate::wire::prm::function::{FunctionId, FunctionRequest};
 
-/// A function of the device (PRM `function_id`, `embedded_cpu_function`).
+/// A PCI function of the device (PRM `function_id`, `embedded_cpu_function`).
 ///
 /// ```
 /// use mlx5_mkey::command::Function;
@@ -21,14 +21,15 @@ use crate::wire::prm::function::{FunctionId, FunctionRequest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Function {
-    /// The function's number.
+    /// The PCI function's number; 0 for the function that owns the command queue.
     pub number: u16,
-    /// The function belongs to the cores on the device itself.
+    /// The PCI function belongs to the cores on the device itself.
     pub embedded_cpu: bool,
 }
 
 impl Function {
-    /// The host's function that owns the command queue to which the command is sent.
+    /// The PCI function that owns the command queue to which the command is sent, if this function is the
+    /// host's.
     pub const OWN: Self = Self { number: 0, embedded_cpu: false };
 
     pub(super) fn request(self, opcode: Opcode, op_mod: u16) -> FunctionRequest {
@@ -75,9 +76,9 @@ macro_rules! function_commands {
 }
 
 function_commands! {
-    /// The command that enables a function. It is the first command to a device (ENABLE_HCA).
+    /// The command that enables a PCI function. It is the first command to a device (ENABLE_HCA).
     EnableHca = ENABLE_HCA;
-    /// The command that disables a function. It is the last command to a device (DISABLE_HCA).
+    /// The command that disables a PCI function. It is the last command to a device (DISABLE_HCA).
     DisableHca = DISABLE_HCA;
 }
 

@@ -65,7 +65,7 @@ pub enum TimestampFormat {
 const BLOCK: u64 = 64;
 const RECORD: u64 = 8;
 
-/// The parts of CREATE_QP that rings in user memory and rings in pages of memory have in common.
+/// The fields of CREATE_QP that are the same for rings in user memory and for rings in pages of memory.
 struct Parts {
     pd: Pdn,
     uar: UarPage,
@@ -92,7 +92,8 @@ impl Parts {
             });
         let mut kind = QpcReceiveQueue::NONE;
         if let Some(ring) = &self.receive_ring {
-            // The field is the logarithm of the stride in octowords, so a stride of 16 bytes is 0.
+            // The field `log_rq_stride` is the logarithm of the stride in octowords, so a stride of 16 bytes
+            // is 0.
             sizes = sizes
                 .with_log_rq_size(ring.slots.log())
                 .with_log_rq_stride(ring.stride.log().wrapping_sub(4));
