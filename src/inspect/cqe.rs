@@ -56,15 +56,15 @@ pub struct CompletionEntry<'a> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum EntryKind {
-    /// A request succeeded. The entry of a send request contains the request's opcode, that of a receive
-    /// request does not.
+    /// A request succeeded, or the completion queue was resized. The entry of a send request contains the
+    /// request's opcode, that of a receive request does not.
     Success(Cqe),
     /// Several requests succeeded. This entry is followed by entries in which their reports are compressed.
     /// The field `byte_count` contains the number of completions.
     Compressed(Cqe),
     /// A request failed.
     Error(ErrorCqe),
-    /// A block signature was wrong.
+    /// A signature was wrong: that of a block, or a digest.
     SignatureError(SignatureFault),
     /// The device has not written the entry.
     NotWritten,

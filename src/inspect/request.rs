@@ -32,7 +32,7 @@ pub struct WorkRequest<'a> {
     bytes: &'a [u8],
     control: &'a ControlSegment,
     queue: QueueKind,
-    /// The differences from what the requests before this one in the ring let expect.
+    /// The result of comparing the request with the earlier requests of the ring.
     place: Place,
 }
 
@@ -89,7 +89,7 @@ impl<'a> WorkRequest<'a> {
         self.queue
     }
 
-    /// Returns the differences from what the requests before this one in the ring let expect.
+    /// Returns the result of comparing the request with the earlier requests of the ring.
     pub(super) const fn place(&self) -> &Place {
         &self.place
     }

@@ -227,8 +227,7 @@ fn umr_shape(bytes: &[u8]) -> Shape {
     let strided = header.filter(|header| header.op.get() == StridedHeader::OPCODE);
     let used = match strided {
         Some(header) => (1 + usize::from(header.num_entries.get())).min(octowords),
-        // A list does not contain its number of entries: entries of the last block that are all zero are
-        // padding.
+        // A list does not contain its number of entries: entries of zeros at its end count as padding.
         None => {
             let (slots, _) = entries.as_chunks::<OCTOWORD_BYTES>();
             slots.iter().rposition(|slot| *slot != [0; OCTOWORD_BYTES]).map_or(0, |last| last + 1)

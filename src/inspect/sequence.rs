@@ -2,7 +2,7 @@
 
 use crate::wire::ctrl::{ControlSegment, Opcode};
 
-/// The differences of a request from what the requests before it in the ring let expect.
+/// The result of comparing a request with the earlier requests of the ring, and with the bytes of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Place {

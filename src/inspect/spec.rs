@@ -34,7 +34,7 @@ pub(super) enum Meaning {
     Unused,
     /// A number to print in hexadecimal.
     Hex,
-    /// A number of the named things.
+    /// A number of things; the text names them, and may be empty.
     Count(&'static str),
     /// A number of octowords of 16 bytes.
     Octowords,

@@ -88,7 +88,7 @@ fn sizes(umr: &Umr<'_>, report: &mut Report<'_>) {
     for segment in umr.bsfs() {
         let found = BsfSize::from_bits(segment.bytes.first().copied().unwrap_or_default()).size();
         let crypto = segment.kind == SegmentKind::CryptoBsf;
-        // The only BSF of a transaction may also have the extended size, which is shorter.
+        // If the BSF of a transaction is the only one, it may also have the extended size, which is shorter.
         let extended =
             segment.kind == SegmentKind::TransactionBsf && found == BsfSize::EXTENDED && count == 1;
         let wrong = found != wanted && !extended;

@@ -29,13 +29,14 @@ pub(super) fn check(
     unit(offset, bsf, protected, device, report);
 }
 
-/// Checks that the man page's table has the order of signatures and cipher.
+/// Checks that the table in the man page `mlx5dv_wr_set_mkey_crypto` combines this order of cipher and
+/// signatures with the domains that have a signature.
 fn order(offset: usize, bsf: &CryptoBsf, protected: &Protected, report: &mut Report<'_>) {
     let memory = protected.blocks.as_ref().and_then(BlockSignature::memory_domain);
     let wire = protected.blocks.as_ref().and_then(BlockSignature::wire_domain);
     let order = EncryptionOrder(bsf.enc_order);
     let at = offset + offset_of!(CryptoBsf, enc_order);
-    // The domain whose signature the man page's table does not combine with this order.
+    // The signature whose domain the table does not combine with this order.
     let hole = match order {
         EncryptionOrder::RAW_WIRE => memory,
         EncryptionOrder::RAW_MEMORY => wire,
@@ -55,7 +56,8 @@ fn order(offset: usize, bsf: &CryptoBsf, protected: &Protected, report: &mut Rep
     }
 }
 
-/// Checks that the data unit fits the bytes that pass through the cipher.
+/// Checks that data unit and tweak fit the bytes that pass through the cipher, and that the engine can
+/// encrypt more than one data unit if it has to.
 fn unit(
     offset: usize,
     bsf: &CryptoBsf,

@@ -128,7 +128,7 @@ fn control(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     } else {
         report.when(opmod != 0 && !has_modifier(opcode), OPMOD_AT, Problem::UnexpectedOpmod { opmod });
     }
-    // On queues without WQE signatures the byte is 0, so only other values are checked.
+    // On queues without WQE signatures the signature byte is 0, so only other values are checked.
     let found = control.signature;
     let others = bytes.iter().fold(0, |sum, byte| sum ^ byte) ^ found;
     let computed = !others;

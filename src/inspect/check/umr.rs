@@ -62,7 +62,8 @@ fn flags(umr: &Umr<'_>, report: &mut Report<'_>) {
     report.when(ragged, KLM_OCTOWORDS_AT, Problem::EntriesNotPadded { octowords });
 }
 
-/// Checks that the mask selects each field that has a value, and only these fields.
+/// Checks that the mask selects each field that has a value. Also reports masks and values that drivers do
+/// not normally write.
 fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     let (mask, context) = (umr.mask(), umr.context());
     let flags_pd = context.flags_pd_word();
@@ -104,8 +105,9 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
         report.when(given && !masked, offset, Problem::FieldWithoutMask { name });
     }
 
-    // These bits of the mask are never set by this library. The rule for unknown bits does not report them,
-    // because they have names.
+    // Unusual bits of the mask. This library sets only EN_RINVAL, RELAXED_WRITE and RELAXED_READ, and only if
+    // a configuration asks for them. The rule for unknown bits does not report these bits, because they have
+    // names.
     let unusual = [
         (1, "PAGE_SIZE"),
         (7, "PD"),
@@ -132,7 +134,8 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     report.when(binds && signed, qpn_at, Problem::BoundWithSignature);
 }
 
-/// Checks that a UMR that configures an mkey has all necessary parts.
+/// Checks the parts of a UMR that configures an mkey: the mask bits that each configuration needs, the tag,
+/// and whether the BSF enable bit agrees with the BSFs.
 fn configuration(umr: &Umr<'_>, report: &mut Report<'_>) {
     let mask = umr.mask();
     report.when(!mask.free(), MASK_AT, Problem::MaskMissing { name: "FREE" });

@@ -316,7 +316,7 @@ fn lines_are_filled_before_they_break() {
         columns.write_str("e")
     });
     assert_eq!(tabs, "abc d   e");
-    // A word that does not fit after the indent either causes no line break.
+    // A word that would also be too wide on the next line, after the indent, causes no line break.
     let wide = "b".repeat(99);
     let indented = written(Style::Plain, &|columns| {
         columns.indent = 2;
