@@ -92,7 +92,8 @@ pub struct TransactionBits {
 pub struct InlineValid {
     #[bits(14)]
     __: u16,
-    /// The BSF may be refreshed (`MLX5_BSF_REFRESH_DIF`).
+    /// A flag that the reference provider sets beside `valid` (`MLX5_BSF_REFRESH_DIF`). No public source
+    /// explains it.
     pub refresh: bool,
     /// The section is valid (`MLX5_BSF_INL_VALID`).
     pub valid: bool,
@@ -185,8 +186,10 @@ pub struct SignatureBsf {
     pub wire: u8,
     /// Block size selector of the memory domain.
     pub memory: u8,
-    /// Number of data bytes that a digest covers. In a BSF without a digest, this library writes all ones;
-    /// other drivers also write the exact length of the data.
+    /// Number of data bytes that a digest covers. Without a digest, this library writes all ones. One BSF is
+    /// an exception: the empty BSF beside AES-XTS in a UMR of
+    /// [`UmrForm::Minimal`](crate::mkey::UmrForm::Minimal) contains the exact length of the data, which other
+    /// drivers also write.
     pub raw_data_size: U32,
     /// Block format and PSV of the wire domain, see [`BfsPsv`].
     pub wire_bfs_psv: U32,
@@ -207,7 +210,8 @@ pub struct SignatureBsf {
 }
 
 impl SignatureBsf {
-    /// Adds the PSVs of the wire domain (high half) and of the memory domain (low half) in one operation.
+    /// Writes the PSV indices of the wire domain (high half of `psvs`) and of the memory domain (low half)
+    /// into the BSF, in one operation. The indices in the BSF must be 0 before.
     #[inline]
     pub fn add_psvs(&mut self, psvs: u64) {
         let [_, selectors, ..]: &mut [U64; 8] = zerocopy::transmute_mut!(self);
@@ -238,13 +242,15 @@ codes! {
 pub struct CryptoBsf {
     /// Kind and size of the BSF, see [`BsfSize`].
     pub bsf_size_type: u8,
-    /// The domain that holds ciphertext, see [`EncryptionOrder`].
+    /// The domain that holds ciphertext, and the order of cipher and signature, see [`EncryptionOrder`].
     pub enc_order: u8,
     /// Reserved.
     pub reserved0: u8,
     /// The cipher: [`CryptoBsf::AES_XTS`].
     pub enc_standard: u8,
-    /// Length of the data in bytes. This library writes all ones; other drivers also write the exact length.
+    /// Length of the data in bytes, or all ones. This library writes the exact length beside a digest, and in
+    /// the UMRs of [`UmrForm::Minimal`](crate::mkey::UmrForm::Minimal) if no block signature is in force;
+    /// otherwise it writes all ones. Other drivers also write the exact length.
     pub raw_data_size: U32,
     /// Data unit size, see [`BlockSize`](crate::types::BlockSize).
     pub data_unit_selector: u8,

@@ -24,7 +24,7 @@ codes! {
     RESPONDER_SEND_INV = 4, "RESP_SEND_INV";
     /// The completion queue was resized.
     RESIZE_CQ = 5, "RESIZE_CQ";
-    /// A block signature was wrong (`MLX5_CQE_SIG_ERR`).
+    /// A signature was wrong: that of a block, or a digest (`MLX5_CQE_SIG_ERR`).
     SIGNATURE_ERROR = 12, "SIG_ERR";
     /// A send request failed.
     REQUESTER_ERROR = 13, "REQ_ERR";
@@ -74,8 +74,8 @@ pub struct OpOwn {
     pub owner: bool,
     /// The sender asked for a solicited event.
     pub solicited: bool,
-    /// 0 for a plain entry. This library does not ask for other formats ([`OpOwn::FORMAT_INLINE_32`] and
-    /// more).
+    /// Format of the entry: 0 for a plain one. This library does not ask for other formats
+    /// ([`OpOwn::FORMAT_INLINE_32`] and more).
     #[bits(2, into = low8::<2>)]
     pub format: u8,
     /// Kind of the entry, see [`CqeOpcode`].

@@ -48,19 +48,19 @@ codes! {
     LOCAL_INVAL = 0x1b, "LOCAL_INVAL";
     /// Carries a configuration command (`MLX5_OPCODE_CONFIG_CMD`).
     CONFIG_CMD = 0x1f, "CONFIG_CMD";
-    /// Sets the value of a protection signature.
+    /// Sets the value of a PSV (protection signature value).
     SET_PSV = 0x20, "SET_PSV";
-    /// Reads protection signatures.
+    /// Reads PSVs.
     GET_PSV = 0x21, "GET_PSV";
-    /// Checks protection signatures.
+    /// Checks PSVs.
     CHECK_PSV = 0x22, "CHECK_PSV";
     /// Reads memory without sending it, which flushes earlier writes (kernel TLS, NVSHMEM).
     DUMP = 0x23, "DUMP";
     /// Changes a memory key (user-mode memory registration).
     UMR = 0x25, "UMR";
-    /// Reads protection signatures of the peer.
+    /// Reads PSVs of the peer.
     RGET_PSV = 0x26, "RGET_PSV";
-    /// Checks protection signatures of the peer.
+    /// Checks PSVs of the peer.
     RCHECK_PSV = 0x27, "RCHECK_PSV";
     /// Changes the list of a shared receive queue with tag matching (`MLX5_OPCODE_TAG_MATCHING`).
     TAG_MATCHING = 0x28, "TAG_MATCHING";
@@ -130,7 +130,7 @@ pub struct FmCeSe {
 impl FmCeSe {
     /// `ce`: a completion only in case of an error.
     pub const CE_ERROR_ONLY: u8 = 0;
-    /// `ce`: no completion even when an error flushes the request.
+    /// `ce`: a completion if the request fails, but none if the error of another request flushes it.
     pub const CE_NO_FLUSH_ERROR: u8 = 1;
     /// `ce`: a completion always (`MLX5_WQE_CTRL_CQ_UPDATE`).
     pub const CE_ALWAYS: u8 = 2;

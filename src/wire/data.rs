@@ -24,11 +24,11 @@ pub struct DataSegment {
 impl DataSegment {
     /// The largest length of a data segment, in bytes: the length has 31 bits.
     pub const MAX_BYTES: u32 = (1 << 31) - 1;
-    /// The key of the entry that ends a receive request with fewer entries than its slot has
+    /// The key of the entry that ends a receive request with fewer entries than its slot has room for
     /// (`MLX5_INVALID_LKEY`).
     pub const END_OF_LIST_KEY: u32 = 0x100;
 
-    /// The entry that ends a receive request with fewer entries than its slot has.
+    /// The entry that ends a receive request with fewer entries than its slot has room for.
     pub const END_OF_LIST: Self =
         Self { byte_count: U32::ZERO, lkey: U32::new(Self::END_OF_LIST_KEY), address: U64::ZERO };
 }

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct Klm {
     /// Length of the range in bytes.
     pub byte_count: U32,
-    /// Key of the memory region that holds the range.
+    /// Key of the memory region, or of the mkey, that holds the range.
     pub mkey: U32,
     /// Address of the range's first byte.
     pub address: U64,

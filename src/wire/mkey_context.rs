@@ -124,7 +124,9 @@ pub struct MkeyContext {
     pub reserved1: U32,
     /// Flags and protection domain, see [`FlagsPd`].
     pub flags_pd: U32,
-    /// First address of the key's space; 0 for the zero-based keys of this library.
+    /// First address of the key's space: 0, unless a configuration
+    /// ([`PreparedConfig::with_start_address`](crate::wqe::PreparedConfig::with_start_address)) or the
+    /// binding of a memory window sets another one.
     pub start_addr: U64,
     /// Length of the key's space in bytes. If memory and wire differ in length, the length in memory.
     pub len: U64,

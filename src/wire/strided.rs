@@ -3,7 +3,7 @@
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The header of a strided block, 16 bytes (`struct mlx5_wqe_umr_repeat_block_seg`).
+/// The header of an interleaved layout, 16 bytes (`struct mlx5_wqe_umr_repeat_block_seg`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct StridedHeader {
     /// Bytes in one cycle: the sum over all entries.
     pub bytes_per_cycle: U32,
-    /// The code that marks a strided block: [`StridedHeader::OPCODE`].
+    /// The code that marks an interleaved layout: [`StridedHeader::OPCODE`].
     pub op: U32,
     /// Number of cycles.
     pub repeat_count: U32,
@@ -22,7 +22,7 @@ pub struct StridedHeader {
 }
 
 impl StridedHeader {
-    /// The code in `op` by which the device tells a strided block from a list entry.
+    /// The code in `op` by which the device tells the header of an interleaved layout from a list entry.
     pub const OPCODE: u32 = 0x400;
 
     /// Creates a header.
@@ -50,7 +50,7 @@ pub struct StridedEntry {
     pub stride: U16,
     /// Number of bytes that the entry provides in each cycle.
     pub byte_count: U16,
-    /// Key of the memory region that holds the bytes.
+    /// Key of the memory region, or of the mkey, that holds the bytes.
     pub mkey: U32,
     /// Address of the bytes of the first cycle.
     pub address: U64,

@@ -15,17 +15,17 @@ codes! {
     INIT_HCA = 0x102, "INIT_HCA";
     /// Stop the device.
     TEARDOWN_HCA = 0x103, "TEARDOWN_HCA";
-    /// Enable a function of the device, which then accepts commands of this function.
+    /// Enable a PCI function of the device, which then accepts commands of this function.
     ENABLE_HCA = 0x104, "ENABLE_HCA";
-    /// Disable a function of the device.
+    /// Disable a PCI function of the device.
     DISABLE_HCA = 0x105, "DISABLE_HCA";
     /// Ask how many pages of memory the firmware wants.
     QUERY_PAGES = 0x107, "QUERY_PAGES";
     /// Give pages to the firmware, or take them back.
     MANAGE_PAGES = 0x108, "MANAGE_PAGES";
-    /// Ask which versions of the interface the firmware knows.
+    /// Ask which versions of the interface between driver and firmware (ISSI) the firmware knows.
     QUERY_ISSI = 0x10a, "QUERY_ISSI";
-    /// Choose a version of the interface.
+    /// Choose a version of the interface between driver and firmware (ISSI).
     SET_ISSI = 0x10b, "SET_ISSI";
     /// Create an mkey.
     CREATE_MKEY = 0x200, "CREATE_MKEY";
@@ -179,7 +179,7 @@ pub struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Creates the header of a command's first variant.
+    /// Creates the header of a command whose variant (`op_mod`) is 0.
     pub const fn new(opcode: Opcode) -> Self {
         Self { opcode: U16::new(opcode.0), uid: U16::ZERO, reserved: U16::ZERO, op_mod: U16::ZERO }
     }

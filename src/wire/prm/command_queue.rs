@@ -37,7 +37,8 @@ pub struct QueueLow {
     /// Base-2 logarithm of the number of entries.
     #[bits(4, into = low8::<4>)]
     pub log_size: u8,
-    /// State of the interface; 0 stands for a full driver.
+    /// Mode of the interface to the driver (the kernel's `MLX5_NIC_IFC_*`): 0 full, 1 disabled, 2 without
+    /// DRAM. The kernel also reads the next higher bit: 7 then stands for a software reset.
     #[bits(2, into = low8::<2>)]
     pub nic_interface: u8,
     #[bits(2)]
@@ -47,13 +48,13 @@ pub struct QueueLow {
     pub address: u32,
 }
 
-/// Whether the firmware is ready, and whether the function belongs to the embedded cores.
+/// Whether the firmware is ready, and whether the PCI function belongs to the embedded cores.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct Initializing {
     #[bits(23)]
     __: u32,
-    /// The function belongs to the cores on the device itself (`MLX5_ECPU_BIT_NUM`).
+    /// The PCI function belongs to the cores on the device itself (`MLX5_ECPU_BIT_NUM`).
     pub embedded_cpu: bool,
     #[bits(7)]
     __: u8,

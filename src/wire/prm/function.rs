@@ -1,20 +1,20 @@
-//! Commands about a function of the device. They enable and disable the function, give pages to it, and
-//! choose the version of the interface.
+//! Commands about a PCI function of the device. They enable and disable the function, give pages to it, and
+//! choose the version of the interface between driver and firmware (ISSI).
 
 use super::command::{ReplyHeader, RequestHeader};
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The function that a command is about.
+/// The PCI function that a command is about.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct FunctionId {
-    /// The function's number; 0 for the function that owns the command queue.
+    /// The PCI function's number; 0 for the function that owns the command queue.
     pub function_id: u16,
     #[bits(15)]
     __: u16,
-    /// The function belongs to the cores on the device itself, as on BlueField.
+    /// The PCI function belongs to the cores on the device itself, as on BlueField.
     pub embedded_cpu_function: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct FunctionId {
 pub struct FunctionRequest {
     /// Opcode and variant of the command.
     pub header: RequestHeader,
-    /// The function that the command is about, see [`FunctionId`].
+    /// The PCI function that the command is about, see [`FunctionId`].
     pub function: U32,
     /// For MANAGE_PAGES, the number of pages in the list after the request, or the number of pages that
     /// software wants back. For other commands, reserved.
@@ -53,7 +53,7 @@ impl FunctionRequest {
 pub struct QueryPagesReply {
     /// Status of the command.
     pub header: ReplyHeader,
-    /// The function that the command is about, see [`FunctionId`].
+    /// The PCI function that the command is about, see [`FunctionId`].
     pub function: U32,
     /// Number of pages that the device wants. A negative number is the number of pages that it gives back.
     pub num_pages: U32,
@@ -81,11 +81,11 @@ pub struct QueryIssiReply {
     pub header: ReplyHeader,
     /// Reserved.
     pub reserved0: U16,
-    /// The version in force.
+    /// The ISSI version in force.
     pub current_issi: U16,
-    /// Reserved, and versions from 32 on.
+    /// Reserved, and ISSI versions from 32 on.
     pub reserved1: [U32; 24],
-    /// The versions from 0 to 31 that the firmware knows: bit n stands for version n.
+    /// The ISSI versions from 0 to 31 that the firmware knows: bit n stands for version n.
     pub supported_issi_dw0: U32,
 }
 

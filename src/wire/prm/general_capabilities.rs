@@ -18,7 +18,7 @@ pub struct CapIdentity {
     pub hca_cap_2: bool,
 }
 
-/// Copies by the device (PRM `cmd_hca_cap`, offset 0xc bytes).
+/// Memory copies by the device (PRM `cmd_hca_cap`, offset 0xc bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapDma {
@@ -39,7 +39,7 @@ pub struct CapQueuePairs {
     pub log_max_qp: u8,
     #[bits(11)]
     __: u16,
-    /// Base-2 logarithm of the largest number of entries of a queue.
+    /// Base-2 logarithm of the largest number of entries of a send or receive queue.
     pub log_max_qp_sz: u8,
     __: u8,
 }
@@ -48,7 +48,7 @@ pub struct CapQueuePairs {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapCompletionQueues {
-    /// Base-2 logarithm of the largest number of queues.
+    /// Base-2 logarithm of the largest number of completion queues.
     #[bits(5, into = low8::<5>)]
     pub log_max_cq: u8,
     #[bits(9)]
@@ -57,7 +57,7 @@ pub struct CapCompletionQueues {
     pub relaxed_ordering_read_umr: bool,
     /// A UMR may set whether writes through the mkey may pass one another.
     pub relaxed_ordering_write_umr: bool,
-    /// Base-2 logarithm of the largest number of entries of a queue.
+    /// Base-2 logarithm of the largest number of entries of a completion queue.
     pub log_max_cq_sz: u8,
     __: u8,
 }
@@ -224,7 +224,7 @@ pub struct CapOffloads {
     pub drain_sigerr: bool,
     #[bits(3)]
     __: u8,
-    /// Code of the fence that a request after a UMR needs.
+    /// Code of the fence that a request after a UMR needs: 0 the strong one, 1 the small one, 2 none.
     #[bits(2, into = low8::<2>)]
     pub umr_fence: u8,
     /// A UMR may not build on indirect mkeys.
@@ -355,10 +355,10 @@ pub struct CapXts {
 pub struct CapTimestamps {
     #[bits(28)]
     __: u32,
-    /// The formats of time stamps that receive queues support.
+    /// The formats of time stamps that receive queues support: 0 free-running, 1 real time, 2 both.
     #[bits(2, into = low8::<2>)]
     pub rq_ts_format: u8,
-    /// The formats of time stamps that send queues support.
+    /// The formats of time stamps that send queues support: 0 free-running, 1 real time, 2 both.
     #[bits(2, into = low8::<2>)]
     pub sq_ts_format: u8,
 }
@@ -388,7 +388,7 @@ pub struct CapSignatureErrors {
     pub sigerr_domain_and_sig_type: bool,
 }
 
-/// Copies by queue pairs (PRM `cmd_hca_cap`, offset 0xe8 bytes).
+/// Memory copies by queue pairs (PRM `cmd_hca_cap`, offset 0xe8 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapDmaQueues {
@@ -409,7 +409,7 @@ pub struct GeneralCapabilityBits {
     pub identity: U32,
     /// Not read by this library.
     pub reserved1: U32,
-    /// Copies by the device, see [`CapDma`].
+    /// Memory copies by the device, see [`CapDma`].
     pub dma: U32,
     /// Queue pairs, see [`CapQueuePairs`].
     pub queue_pairs: U32,
@@ -475,11 +475,11 @@ pub struct GeneralCapabilityBits {
     pub device_frequency_khz: U32,
     /// Not read by this library.
     pub reserved7: U32,
-    /// Number of UARs in a page.
+    /// Number of UARs in a UAR page.
     pub num_of_uars_per_page: U32,
     /// Not read by this library.
     pub reserved8: [U32; 16],
-    /// Copies by queue pairs, see [`CapDmaQueues`].
+    /// Memory copies by queue pairs, see [`CapDmaQueues`].
     pub dma_queues: U32,
     /// Not read by this library.
     pub reserved9: [U32; 5],

@@ -40,7 +40,7 @@ pub struct MkcFlags {
     pub access_mode_4_2: u8,
     #[bits(1)]
     __: u8,
-    /// The key refuses all traffic until a UMR gives it a layout.
+    /// The key refuses all traffic until a UMR configures the mkey.
     pub free: bool,
     #[bits(1)]
     __: u8,

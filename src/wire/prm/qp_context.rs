@@ -136,7 +136,7 @@ pub struct AddressPath {
 pub struct QpcState {
     #[bits(2)]
     __: u8,
-    /// How the device pads received data in memory, as a code.
+    /// How the device pads received data in memory: 0 not at all, 1 up to the end of a cache line.
     #[bits(2, into = low8::<2>)]
     pub end_padding_mode: u8,
     #[bits(7)]
@@ -208,7 +208,7 @@ pub struct QpcSizes {
     pub rlky: bool,
     /// The device writes received data in order.
     pub data_in_order: bool,
-    /// Format of time stamps.
+    /// Format of time stamps: 0 free-running, 1 the device's preferred format, 2 real time.
     #[bits(2, into = low8::<2>)]
     pub ts_format: u8,
     #[bits(3)]
@@ -310,7 +310,7 @@ pub struct QpcRights {
     pub rwe: bool,
     /// The peer's right to RDMA READ.
     pub rre: bool,
-    /// Kind of atomics that the peer may request, as a code.
+    /// Kind of atomics that the peer may request, as a code (kernel `MLX5_ATOMIC_MODE_*`).
     #[bits(4, into = low8::<4>)]
     pub atomic_mode: u8,
     #[bits(1)]

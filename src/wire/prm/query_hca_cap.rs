@@ -31,7 +31,7 @@ pub const KNOWN_BYTES: usize = 256;
 pub struct QueryHcaCapRequest {
     /// Opcode of the command, and the `op_mod` that selects the capabilities.
     pub header: RequestHeader,
-    /// The function that is queried; 0 for the function that owns the command queue.
+    /// The PCI function that is queried; 0 for the function that owns the command queue.
     pub function: U32,
     /// Reserved.
     pub reserved: U32,
