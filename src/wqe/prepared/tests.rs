@@ -120,7 +120,8 @@ fn hurt(mkey: &mut Mkey) -> Option<SignatureError> {
     mkey.take_error().ok().flatten()
 }
 
-/// Returns changes of the signature of all shapes: reset, kept, digest, and block signatures.
+/// Returns changes of the signature: block signatures of all shapes, reset, and kept. Digests have tests of
+/// their own.
 fn signature_changes() -> Vec<SignatureChange> {
     let copied = BlockSignature::both(dif(1, 2), dif(1, 2)).with_check_mask(0x3f);
     let signatures = [
