@@ -225,17 +225,17 @@ impl fmt::Display for Key {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 pub enum BlockSize {
-    /// 512 bytes.
+    /// Blocks or data units of 512 bytes.
     B512 = 1,
-    /// 520 bytes.
+    /// Blocks or data units of 520 bytes.
     B520 = 2,
-    /// 4048 bytes. Devices without the capability `block_4048` refuse this size.
+    /// Blocks or data units of 4048 bytes. Devices without the capability `block_4048` refuse this size.
     B4048 = 6,
-    /// 4096 bytes.
+    /// Blocks or data units of 4096 bytes.
     B4096 = 3,
-    /// 4160 bytes.
+    /// Blocks or data units of 4160 bytes.
     B4160 = 4,
-    /// 1 MiB, for data units of AES-XTS only. Posting refuses this size for blocks with a signature
+    /// Data units of 1 MiB, for AES-XTS only. Posting refuses this size for blocks with a signature
     /// ([`ConfigError::BlockSizeUnsupported`](crate::error::ConfigError::BlockSizeUnsupported)).
     ///
     /// DPDK's driver knows the code as 1 MiB; a comment in the kernel calls the same code 1 GiB. For mkeys of
@@ -353,9 +353,9 @@ impl KsmEntrySize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DomainKind {
-    /// The bytes as they are in memory.
+    /// The memory domain: the bytes as they are in memory.
     Memory,
-    /// The bytes as they cross the network.
+    /// The wire domain: the bytes as they cross the network.
     Wire,
 }
 
@@ -371,9 +371,9 @@ pub enum DomainKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Seed {
-    /// All bits 0.
+    /// All bits of the start value are 0.
     Zeros,
-    /// All bits 1.
+    /// All bits of the start value are 1.
     Ones,
 }
 

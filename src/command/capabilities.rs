@@ -127,9 +127,9 @@ pub struct GeneralCapabilities {
     pub roce: bool,
     /// Reliable connections can loop back while RoCE is off.
     pub loopback_without_roce: bool,
-    /// Kind of the ports.
+    /// Kind of the device's ports.
     pub port_type: PortType,
-    /// Number of ports.
+    /// Number of the device's ports.
     pub ports: u8,
     /// Version of completion entries: entries of version 1 carry a user index.
     pub cqe_version: u8,
@@ -154,7 +154,7 @@ pub struct GeneralCapabilities {
     /// `dma_mmo_qp`). If this field is false on a device with memory copies, every queue pair may copy
     /// (`dma_mmo_sq`).
     pub memcpy_per_qp: bool,
-    /// Number of the virtual device.
+    /// Number of the virtual HCA: the device as this PCI function sees it.
     pub vhca_id: u16,
     /// The device has a second page of general capabilities.
     pub has_second_page: bool,

@@ -86,7 +86,7 @@ fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateCq {
-    /// Number of entries.
+    /// Number of entries of the completion queue.
     pub size: CqSize,
     /// Size of each entry.
     pub cqe_size: CqeSize,
@@ -152,7 +152,7 @@ impl Command for CreateCq {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateCqOnPages<const PAGES: usize> {
-    /// Number of entries.
+    /// Number of entries of the completion queue.
     pub size: CqSize,
     /// UAR page with the doorbell that arms the queue.
     pub uar: UarPage,
@@ -193,6 +193,6 @@ impl<const PAGES: usize> Command for CreateCqOnPages<PAGES> {
 }
 
 number_commands! {
-    /// Destroys a completion queue (DESTROY_CQ).
+    /// The command that destroys a completion queue (DESTROY_CQ).
     DestroyCq(Cqn) = DESTROY_CQ;
 }

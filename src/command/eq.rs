@@ -30,7 +30,7 @@ use crate::wire::prm::pages::WithPages;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateEq<const PAGES: usize> {
-    /// Number of entries.
+    /// Number of entries of the event queue.
     pub size: EqSize,
     /// UAR page with the doorbell by which software gives entries back.
     pub uar: UarPage,

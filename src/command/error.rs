@@ -38,7 +38,7 @@ pub enum CommandError {
     },
     /// An address lacks the alignment that the device needs. Nothing was written.
     Misaligned {
-        /// The object at the address.
+        /// The name of the object at the address.
         what: &'static str,
         /// The address.
         address: u64,
@@ -72,7 +72,7 @@ pub enum CommandError {
     Unsupported {
         /// The command.
         command: Opcode,
-        /// The ability that the device lacks.
+        /// The name of the ability that the device lacks.
         what: &'static str,
     },
     /// The command asks for more translation entries than an mkey of this device can have. The command was

@@ -67,9 +67,9 @@ pub struct QueryIssi;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct IssiInfo {
-    /// The version in force.
+    /// The ISSI version in force.
     pub current: u16,
-    /// The versions that the firmware knows: bit n stands for version n.
+    /// The ISSI versions that the firmware knows: bit n stands for version n.
     pub supported: u32,
 }
 

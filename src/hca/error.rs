@@ -1,4 +1,4 @@
-//! The error of a device without a driver.
+//! The error of a command queue, through which a program uses a device without a driver.
 
 use crate::command::error::CommandError;
 use crate::types::QueueError;
@@ -22,7 +22,7 @@ pub enum CommandQueueError {
     },
     /// The device has another revision of the command interface than the library knows.
     Revision {
-        /// The device's revision.
+        /// The device's revision of the command interface.
         found: u16,
         /// The revision that this library knows.
         known: u16,

@@ -30,7 +30,7 @@ pub struct CommandMemory<const BLOCKS: usize> {
 }
 
 impl<const BLOCKS: usize> CommandMemory<BLOCKS> {
-    /// Memory full of zeros.
+    /// The memory of a command queue, full of zeros.
     pub const ZERO: Self =
         Self { entries: [CommandEntry::ZERO; ENTRIES], blocks: [CommandBlock::ZERO; BLOCKS] };
 }

@@ -30,9 +30,9 @@ pub enum Register {
     QueueHigh,
     /// Lower half of the command queue's address, and the device's description of the queue.
     QueueLow,
-    /// Command doorbell.
+    /// Doorbell of the command queue: bit n stands for entry n.
     Doorbell,
-    /// Whether the firmware is ready.
+    /// State of the firmware: whether it is ready, and whether the PCI function belongs to embedded cores.
     Initializing,
 }
 

@@ -3,7 +3,7 @@
 use super::finding::Severity;
 use core::fmt::{self, Write};
 
-/// The width of the widest line, in columns.
+/// The largest width of a line, in columns.
 const WIDTH: usize = 100;
 
 /// The style of the output: with colours or without.

@@ -131,7 +131,7 @@ impl<'a> CompletionEntry<'a> {
         written && self.cqe.op_own_bits().format() == OpOwn::FORMAT_COMPRESSED
     }
 
-    /// Returns what the entry reports.
+    /// Returns the event that the entry reports.
     pub const fn kind(&self) -> EntryKind {
         match self.cqe.opcode() {
             _ if self.is_compressed() => EntryKind::Compressed(self.cqe),

@@ -11,7 +11,7 @@ macro_rules! combine {
         #[doc = concat!("use mlx5_mkey::{mkey::", stringify!($name), ", types::Seed};")]
         #[doc = concat!("const BLOCK: ", stringify!($name), " =")]
         #[doc = concat!("    ", stringify!($name), "::behind(512, Seed::Ones);")]
-        /// // The CRC of no data is 0, so a sum of CRCs begins with it.
+        /// // The CRC of no data is 0, so a loop over blocks begins with 0.
         /// assert_eq!(BLOCK.combine(0, 0x1234), 0x1234);
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ pub enum DigestPart {
     Whole,
     /// The CRC begins with this mkey, and the next mkey continues it.
     First,
-    /// The mkey continues the CRC.
+    /// The mkey continues the CRC, and the next mkey continues it further.
     Middle,
     /// The mkey continues the CRC and ends it: the digest stands behind the data of this mkey.
     Last,

@@ -19,9 +19,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RelaxedOrdering {
-    /// The order of writes: relaxed, writes may pass one another.
+    /// Selects the order of writes. If it is relaxed, writes may pass one another.
     pub write: bool,
-    /// The order of reads: relaxed, reads may pass writes.
+    /// Selects the order of reads. If it is relaxed, reads may pass writes.
     pub read: bool,
 }
 

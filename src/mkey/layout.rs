@@ -144,7 +144,7 @@ pub enum Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Returns the form of the layout.
+    /// Returns the kind of the layout, and its number of entries.
     #[inline]
     pub(crate) const fn form(&self) -> LayoutForm {
         match self {

@@ -96,7 +96,7 @@ impl OpOwn {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct OpcodeQpn {
-    /// Queue pair.
+    /// Number of the queue pair.
     #[bits(24, into = low32::<24>)]
     pub qpn: u32,
     /// Opcode of the send request, see [`super::ctrl::Opcode`]; not meaningful for receives.

@@ -25,7 +25,7 @@ impl StridedHeader {
     /// The code in `op` by which the device tells the header of an interleaved layout from a list entry.
     pub const OPCODE: u32 = 0x400;
 
-    /// Creates a header.
+    /// Creates the header of an interleaved layout.
     pub const fn new(repeat_count: u32, bytes_per_cycle: u32, num_entries: u16) -> Self {
         Self {
             bytes_per_cycle: U32::new(bytes_per_cycle),

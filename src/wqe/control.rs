@@ -68,7 +68,7 @@ impl RequestFlags {
         FmCeSe::from_bits(self.0 as u8)
     }
 
-    /// Returns the fence mode.
+    /// Returns the fence mode, such as [`FmCeSe::FM_SMALL`].
     pub(crate) const fn fence_mode(self) -> u8 {
         self.bits().fm()
     }

@@ -16,7 +16,7 @@ use zerocopy::transmute;
 // This is a trait, because the compiler may choose to call a closure. With calls, a list of 4 entries takes
 // 75 % more instructions on x86-64.
 pub(crate) trait Lay {
-    /// Returns the form of the layout.
+    /// Returns the kind of the layout, and its number of entries.
     fn form(&self) -> LayoutForm;
 
     /// Writes the layout, padded with zeros to whole blocks. Returns the number of bytes that the layout

@@ -79,7 +79,7 @@ impl RequestSize {
         Self::octowords(CONTROL + REMOTE + inline(bytes))
     }
 
-    /// Returns the size of an atomic.
+    /// Returns the size of an atomic request.
     pub const fn atomic() -> Self {
         Self::octowords(CONTROL + REMOTE + ATOMIC + 1)
     }

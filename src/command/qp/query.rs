@@ -61,7 +61,7 @@ pub struct QpInfo {
     pub mtu: u8,
     /// Service type: 0 is a reliable connection (PRM `st`).
     pub service_type: u8,
-    /// Protection domain.
+    /// Protection domain of the queue pair.
     pub pd: Pdn,
     /// Number of the device's port, from 1.
     pub port: u8,

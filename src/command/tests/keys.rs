@@ -57,7 +57,7 @@ fn halves_that_are_equal_are_refused() {
     }
     check::<32>();
     check::<64>();
-    // IEEE 1619's vector 1 has this key.
+    // Vector 1 of IEEE 1619 has this key of zeros.
     let key = XtsKey::allowing_equal_halves(&[0; 32]);
     let command = CreateDek { pd: pd(), key: DekKey::Plain128 { key, keytag: None }, opaque: [0; 8] };
     let mut mailbox = [0xa5; CreateDek::INPUT];

@@ -43,7 +43,7 @@ pub struct QueueLow {
     pub nic_interface: u8,
     #[bits(2)]
     __: u8,
-    /// Bits 12 to 31 of the address.
+    /// Bits 12 to 31 of the command queue's address.
     #[bits(20, into = low32::<20>)]
     pub address: u32,
 }
@@ -69,7 +69,7 @@ codes! {
 
     /// The command was carried out.
     OK = 0x0, "delivered";
-    /// A signature is wrong.
+    /// The signature of the entry or of a mailbox block is wrong.
     SIGNATURE = 0x1, "signature error";
     /// A mailbox block has another token than its entry.
     TOKEN = 0x2, "token error";

@@ -1,4 +1,4 @@
-//! CREATE_CQ: the context of a completion queue (PRM `cqc`). The source are the kernel's and DPDK's headers,
+//! CREATE_CQ: the context of a completion queue (PRM `cqc`). The sources are the kernel's and DPDK's headers,
 //! because rdma-core's header lacks this structure.
 
 use super::command::RequestHeader;
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct CqcFlags {
     #[bits(8)]
     __: u8,
-    /// State, which the device sets.
+    /// State of the completion queue, which the device sets.
     #[bits(4, into = low8::<4>)]
     pub st: u8,
     #[bits(2)]
@@ -37,7 +37,7 @@ pub struct CqcFlags {
     pub dbr_umem_valid: bool,
     #[bits(2)]
     __: u8,
-    /// Status, which the device sets.
+    /// Status of the completion queue, which the device sets.
     #[bits(4, into = low8::<4>)]
     pub status: u8,
 }
@@ -53,7 +53,7 @@ impl CqcFlags {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CqcSize {
-    /// Number of the UAR page.
+    /// Number of the UAR page with the doorbell that arms the queue.
     #[bits(24, into = low32::<24>)]
     pub uar_page: u32,
     /// Base-2 logarithm of the number of entries.

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct EqcSize {
-    /// Number of the UAR page.
+    /// Number of the UAR page with the queue's doorbell.
     #[bits(24, into = low32::<24>)]
     pub uar_page: u32,
     /// Base-2 logarithm of the number of entries.

@@ -32,7 +32,7 @@ pub struct EventEntry {
     pub number: U32,
     /// Reserved.
     pub reserved5: [u8; 2],
-    /// Checksum.
+    /// Checksum of the entry.
     pub signature: u8,
     /// Owner bit: whether the entry belongs to software or to the device.
     pub owner: u8,

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapIdentity {
-    /// Number of the virtual device.
+    /// Number of the virtual HCA: the device as this PCI function sees it.
     pub vhca_id: u16,
     #[bits(15)]
     __: u16,
@@ -18,7 +18,7 @@ pub struct CapIdentity {
     pub hca_cap_2: bool,
 }
 
-/// Memory copies by the device (PRM `cmd_hca_cap`, offset 0xc bytes).
+/// General capabilities about memory copies by the device (PRM `cmd_hca_cap`, offset 0xc bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapDma {
@@ -30,7 +30,7 @@ pub struct CapDma {
     __: u16,
 }
 
-/// Queue pairs (PRM `cmd_hca_cap`, offset 0x10 bytes).
+/// General capabilities about queue pairs (PRM `cmd_hca_cap`, offset 0x10 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapQueuePairs {
@@ -44,7 +44,7 @@ pub struct CapQueuePairs {
     __: u8,
 }
 
-/// Completion queues (PRM `cmd_hca_cap`, offset 0x18 bytes).
+/// General capabilities about completion queues (PRM `cmd_hca_cap`, offset 0x18 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapCompletionQueues {
@@ -62,7 +62,7 @@ pub struct CapCompletionQueues {
     __: u8,
 }
 
-/// Mkeys (PRM `cmd_hca_cap`, offset 0x1c bytes).
+/// General capabilities about mkeys (PRM `cmd_hca_cap`, offset 0x1c bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapMkeys {
@@ -77,7 +77,7 @@ pub struct CapMkeys {
     __: u8,
 }
 
-/// Limits of mkeys (PRM `cmd_hca_cap`, offset 0x20 bytes).
+/// General capabilities about the limits of mkeys (PRM `cmd_hca_cap`, offset 0x20 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapMkeyLimits {
@@ -102,7 +102,7 @@ pub struct CapMkeyLimits {
     pub max_indirection: u8,
 }
 
-/// Extension of the queue pair context (PRM `cmd_hca_cap`, offset 0x24 bytes).
+/// General capabilities about the extension of the queue pair context (PRM `cmd_hca_cap`, offset 0x24 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapExtension {
@@ -114,7 +114,7 @@ pub struct CapExtension {
     __: u8,
 }
 
-/// Kinds of signature, and reads in flight (PRM `cmd_hca_cap`, offset 0x28 bytes).
+/// General capabilities about kinds of signature, and reads in flight (PRM `cmd_hca_cap`, offset 0x28 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapSignatureTypes {
@@ -140,7 +140,7 @@ pub struct CapSignatureTypes {
     __: u8,
 }
 
-/// Address tables (PRM `cmd_hca_cap`, offset 0x2c bytes).
+/// General capabilities about address tables (PRM `cmd_hca_cap`, offset 0x2c bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapTables {
@@ -149,11 +149,11 @@ pub struct CapTables {
     __: u16,
 }
 
-/// Ports (PRM `cmd_hca_cap`, offset 0x34 bytes).
+/// General capabilities about ports (PRM `cmd_hca_cap`, offset 0x34 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapPorts {
-    /// Number of ports.
+    /// Number of the device's ports.
     pub num_ports: u8,
     /// Kind of the ports: 0 is InfiniBand, 1 is Ethernet.
     #[bits(2, into = low8::<2>)]
@@ -167,7 +167,7 @@ pub struct CapPorts {
     __: u16,
 }
 
-/// Messages (PRM `cmd_hca_cap`, offset 0x38 bytes).
+/// General capabilities about messages (PRM `cmd_hca_cap`, offset 0x38 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapMessages {
@@ -180,7 +180,7 @@ pub struct CapMessages {
     __: u8,
 }
 
-/// Block sizes and completion entries (PRM `cmd_hca_cap`, offset 0x3c bytes).
+/// General capabilities about block sizes and completion entries (PRM `cmd_hca_cap`, offset 0x3c bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapBlocks {
@@ -194,7 +194,7 @@ pub struct CapBlocks {
     __: u16,
 }
 
-/// Offloads, first word (PRM `cmd_hca_cap`, offset 0x40 bytes).
+/// General capabilities about offloads, first word (PRM `cmd_hca_cap`, offset 0x40 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapOffloads {
@@ -237,7 +237,7 @@ pub struct CapOffloads {
     __: u8,
 }
 
-/// Offloads, second word (PRM `cmd_hca_cap`, offset 0x44 bytes).
+/// General capabilities about offloads, second word (PRM `cmd_hca_cap`, offset 0x44 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapTransports {
@@ -253,7 +253,7 @@ pub struct CapTransports {
     pub cq_oi: bool,
 }
 
-/// Pages (PRM `cmd_hca_cap`, offset 0x48 bytes).
+/// General capabilities about pages (PRM `cmd_hca_cap`, offset 0x48 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapPages {
@@ -278,7 +278,7 @@ pub struct CapPages {
     pub uar_4k: bool,
 }
 
-/// BlueFlame (PRM `cmd_hca_cap`, offset 0x4c bytes).
+/// General capabilities about BlueFlame (PRM `cmd_hca_cap`, offset 0x4c bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapBlueFlame {
@@ -292,7 +292,7 @@ pub struct CapBlueFlame {
     pub bf: bool,
 }
 
-/// Work requests (PRM `cmd_hca_cap`, offset 0x50 bytes).
+/// General capabilities about send requests (PRM `cmd_hca_cap`, offset 0x50 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapSendRequest {
@@ -301,7 +301,7 @@ pub struct CapSendRequest {
     __: u16,
 }
 
-/// Receive requests (PRM `cmd_hca_cap`, offset 0x54 bytes).
+/// General capabilities about receive requests (PRM `cmd_hca_cap`, offset 0x54 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapReceiveRequest {
@@ -310,7 +310,7 @@ pub struct CapReceiveRequest {
     __: u16,
 }
 
-/// Protection domains (PRM `cmd_hca_cap`, offset 0x64 bytes).
+/// General capabilities about protection domains (PRM `cmd_hca_cap`, offset 0x64 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapProtectionDomains {
@@ -322,7 +322,7 @@ pub struct CapProtectionDomains {
     __: u16,
 }
 
-/// Signatures of transactions (PRM `cmd_hca_cap`, offset 0x74 bytes).
+/// General capabilities about signatures of transactions (PRM `cmd_hca_cap`, offset 0x74 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapDigests {
@@ -334,7 +334,7 @@ pub struct CapDigests {
     __: u32,
 }
 
-/// AES-XTS engines (PRM `cmd_hca_cap`, offset 0x7c bytes).
+/// General capabilities about AES-XTS engines (PRM `cmd_hca_cap`, offset 0x7c bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapXts {
@@ -349,7 +349,7 @@ pub struct CapXts {
     __: u16,
 }
 
-/// Time stamps (PRM `cmd_hca_cap`, offset 0x88 bytes).
+/// General capabilities about time stamps (PRM `cmd_hca_cap`, offset 0x88 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapTimestamps {
@@ -363,7 +363,7 @@ pub struct CapTimestamps {
     pub sq_ts_format: u8,
 }
 
-/// Crypto (PRM `cmd_hca_cap`, offset 0x8c bytes).
+/// General capabilities about crypto (PRM `cmd_hca_cap`, offset 0x8c bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapCrypto {
@@ -376,7 +376,7 @@ pub struct CapCrypto {
     __: u8,
 }
 
-/// Signature errors and UAR pages (PRM `cmd_hca_cap`, offset 0x90 bytes).
+/// General capabilities about signature errors and UAR pages (PRM `cmd_hca_cap`, offset 0x90 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapSignatureErrors {
@@ -388,7 +388,7 @@ pub struct CapSignatureErrors {
     pub sigerr_domain_and_sig_type: bool,
 }
 
-/// Memory copies by queue pairs (PRM `cmd_hca_cap`, offset 0xe8 bytes).
+/// General capabilities about memory copies by queue pairs (PRM `cmd_hca_cap`, offset 0xe8 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapDmaQueues {

@@ -25,7 +25,7 @@ pub struct PathFlags {
 pub struct PathLid {
     /// LID of the peer.
     pub rlid: u16,
-    /// Source path bits.
+    /// Path bits of the source LID.
     #[bits(7, into = low8::<7>)]
     pub mlid: u8,
     /// Packets carry a global route header.
@@ -171,7 +171,7 @@ impl QpcState {
     pub const SQ_ERROR: u8 = 4;
     /// `state`: the send queue is drained (`MLX5_QPC_STATE_SQDRAINED`).
     pub const SQ_DRAINED: u8 = 5;
-    /// `state`: error.
+    /// `state`: the whole queue pair is in error.
     pub const ERROR: u8 = 6;
     /// `st`: reliable connection.
     pub const RELIABLE_CONNECTION: u8 = 0;
@@ -238,7 +238,7 @@ pub struct QpcSizes {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcUar {
-    /// Number of the UAR page.
+    /// Number of the UAR page with the queue pair's doorbell.
     #[bits(24, into = low32::<24>)]
     pub uar_page: u32,
     /// Number of the set of counters that count events of the queue pair.
