@@ -1,4 +1,5 @@
-//! Hardware-in-the-loop tests of mlx5-mkey: ground truth, scenarios, and the boards they run on.
+//! Hardware-in-the-loop tests of mlx5-mkey: recorded bytes of other drivers, scenarios, and the boards on
+//! which scenarios run.
 
 // A test stops at the first failed check. The library's rules against panics do not apply to tests.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,4 +1,5 @@
-//! A model of a send queue in the simplest form: one list of work requests, searched from the front.
+//! A model of a send queue in the simplest form: one list of work requests, searched from the front. Fuzzing
+//! and property tests compare the library's queue with this model.
 
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::Mkey;
@@ -14,7 +15,7 @@ use zerocopy::big_endian::{U16, U32};
 /// A work request in the model. A configuration consists of several: its UMR, and each of its SET_PSVs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// The name that the user gave.
+    /// The id that the user gave (`wr_id`).
     pub id: u64,
     /// The kind of request.
     pub kind: RequestKind,
@@ -73,7 +74,7 @@ impl QueueModel {
     /// Checks whether work requests of this many blocks together fit.
     ///
     /// # Errors
-    /// The error of posting.
+    /// [`PostError::TooManyRequests`] or [`PostError::SendRingFull`], as the library's queue returns them.
     pub fn room(&self, requests: u32, blocks: u32) -> Result<(), PostError> {
         let free = self.max_requests.saturating_sub(self.outstanding());
         if requests > free {
@@ -111,19 +112,19 @@ impl QueueModel {
         self.works.drain(..=at).next_back().map(|Work { id, kind, .. }| (id, kind))
     }
 
-    /// Returns the names of all signalled requests that were executed. Silent requests before them are
-    /// retired too.
+    /// Returns the ids of all signalled requests that were executed, and retires these requests with all
+    /// earlier ones.
     pub fn poll(&mut self) -> Vec<u64> {
         let done = |work: &Work| work.begin < self.executed && work.signaled;
         let gone = self.works.iter().rposition(done).map_or(0, |last| last + 1);
         self.works.drain(..gone).filter(|work| work.signaled).map(|work| work.id).collect()
     }
 
-    /// Cancels the requests with the name `id`, from the block with this number (modulo 2^16) on. Returns
-    /// their first blocks.
+    /// Returns the first blocks of the requests that a cancellation replaces: those with this `id`, from the
+    /// block with the number `counter` (modulo 2^16) on. The model stays unchanged.
     ///
     /// # Errors
-    /// [`PostError::NotOutstanding`].
+    /// [`PostError::NotOutstanding`] if no published request begins at this block.
     pub fn cancel(&self, id: u64, counter: u16) -> Result<Vec<u64>, PostError> {
         let next = match self.find(counter) {
             _ if counter == self.published as u16 => self.published,
@@ -173,7 +174,7 @@ fn complete(queues: &mut impl QpQueues, opcode: CqeOpcode, counter: u16) -> (Opt
     router.queues.retired
 }
 
-/// A queue pair that keeps the last retired request.
+/// A wrapper of a queue pair's queues that keeps the last retired requests.
 struct Told<'q, Q> {
     queues: &'q mut Q,
     retired: (Option<Retired>, Option<u64>),

@@ -1,14 +1,14 @@
 //! Compares the library with the installed libmlx5: `differential [--count N] [--seed S] [--engine KIND]`.
-//! See `cargo xtask differential`.
+//! KIND is the AES-XTS engine: `multi-block` (the default) or `single-block`. See `cargo xtask differential`.
 
 use hil_tests::differential;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Default number of configurations.
+/// The number of configurations without `--count`.
 const COUNT: u64 = 20_000;
 
-/// The arguments.
+/// The arguments of the command line.
 struct Asked {
     count: u64,
     seed: u64,

@@ -45,7 +45,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // `HIL_HANG` names the cases in which this program hangs, to test the runner.
+    // `HIL_HANG` names the cases in which this program hangs. Tests set the variable to check that `cargo
+    // xtask hil` resets a board that hangs.
     let hangs = std::env::var("HIL_HANG").unwrap_or_default();
     let selection = Selection { board: &device, filter: &filter, after: after.as_deref(), ways };
     let result = cases::run_guarded(
@@ -75,8 +76,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Turns a panic into a failed case instead of a lost board. Boards panic if the device refuses an operation
-/// that every scenario needs.
+/// Reports a panic in a case as a failure of this case, so that the next case still runs. Boards panic if the
+/// device refuses an operation that every scenario needs.
 fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
     catch_unwind(AssertUnwindSafe(case)).unwrap_or_else(|panic| {
         let text =
@@ -85,7 +86,8 @@ fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
     })
 }
 
-/// Returns whether the software device gets a fault, to test the report of a failed case.
+/// Returns whether `HIL_BREAK` asks for a fault of the software device. A test uses the fault to check the
+/// report of a failed case.
 fn is_broken() -> bool {
     std::env::var("HIL_BREAK").is_ok_and(|fault| fault == "denied-as-access")
 }

@@ -8,7 +8,8 @@ use mlx5_mkey::mkey::{
 use mlx5_mkey::types::{BlockSize, DekId, Key, Seed, Tweak};
 use mlx5_mkey::wqe::{Local, Remote, Sge};
 
-/// The two regions of memory: mkeys map the first; transfers move data between the first and the second.
+/// Addresses and size of the two regions of memory: mkeys map the first; transfers move data between the
+/// first and the second.
 pub(super) const INNER: u64 = 0x12_2000;
 pub(super) const OUTER: u64 = INNER + REGION_BYTES as u64;
 pub(super) const REGION_BYTES: usize = 0x1_0000;
@@ -85,14 +86,15 @@ impl Config {
     }
 }
 
-/// A request for both sides. If the reference takes other parameters than the library, those of the reference
-/// are kept.
+/// A request that both the library and libmlx5 (the reference) post. If libmlx5 takes other parameters than
+/// the library, the value holds those of libmlx5.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Configure(Config),
-    /// Key of the window, range, bits of `enum ibv_access_flags`, and whether addresses begin at 0.
+    /// A binding of a memory window: key of the window, range, bits of `enum ibv_access_flags`, and whether
+    /// the window's addresses begin at 0.
     Bind(Key, KlmEntry, u32, bool),
-    /// A request without an mkey or a window.
+    /// Any other request. Mkeys and windows occur in it by their keys only.
     Plain(Request),
 }
 
@@ -120,7 +122,7 @@ impl Window {
     }
 }
 
-/// The state and limits for which requests are chosen.
+/// The state and limits of queue, mkey and window, from which the next requests are drawn.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) kind: Kind,
@@ -139,12 +141,12 @@ pub(super) struct Limits {
     pub(super) room: Option<u32>,
     /// Number of the queue pair.
     pub(super) qpn: u32,
-    /// The number of blocks that the reference reserves for each request: it counts requests instead of
-    /// blocks.
+    /// The number of blocks that the reference reserves for each request, because the reference limits the
+    /// number of requests instead of the number of blocks.
     pub(super) max_blocks: u32,
     /// Whether the last request makes the library fence the next one.
     pub(super) fenced: bool,
-    /// The number of blocks before the end of the ring.
+    /// The number of blocks from the producer to the end of the ring.
     pub(super) before_end: u32,
     pub(super) window: Window,
 }
@@ -181,7 +183,7 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
             };
             if let Work::Plain(Request::Raw(bytes)) = &mut work {
                 bytes[11] = raw_flags(random, flags, fenced);
-                // The reference ignores flags beside a raw request, which contains its own.
+                // libmlx5 (the reference) ignores flags beside a raw request, which contains its own.
                 flags = Flags::default();
             }
             fenced =
@@ -226,7 +228,8 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
             wqe[0] = random.pick(&[0, 1, 6]);
         }
     }
-    // The block number is random. The queue pair number is right, because the reference keeps it.
+    // The control segment has a random block number. Its queue pair number is right, because the reference
+    // keeps it.
     wqe[1..3].copy_from_slice(&(random.next() as u16).to_be_bytes());
     let octowords = (wqe.len() / 16) as u32;
     wqe[4..8].copy_from_slice(&(limits.qpn << 8 | octowords).to_be_bytes());
@@ -234,7 +237,8 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
     Work::Plain(Request::Raw(wqe))
 }
 
-/// Makes a request that copies memory: an mkey onto itself, or one region to the other.
+/// Makes a request that copies memory: from the first region to the second or, with an mkey that has neither
+/// signature nor crypto, from the first region into the mkey, which maps the same region.
 fn memcpy(random: &mut Random, limits: &Limits, wire: u32) -> Work {
     let plain = !limits.kind.signature && !limits.kind.crypto;
     let mut place = |base: u64| Local { address: base + u64::from(random.below(0x4000)), lkey: REGION };
@@ -246,8 +250,8 @@ fn memcpy(random: &mut Random, limits: &Limits, wire: u32) -> Work {
     Work::Plain(Request::Memcpy(to, from, bytes))
 }
 
-/// Makes a configuration whose requests contain both PSVs. Without their indexes the mkey cannot be used
-/// again.
+/// Makes a configuration whose requests contain both PSVs. The test learns the PSVs' indexes from these
+/// requests, and needs the indexes to use the mkey again.
 fn introduction(random: &mut Random) -> Config {
     let [memory, wire] = [domain(random), domain(random)].map(Some);
     let signature = SignatureStep::Set { memory, wire, check_mask: 0xff, copy_mask: None };
@@ -354,7 +358,8 @@ fn keeping(random: &mut Random, limits: &Limits) -> Config {
     }
 }
 
-/// Makes a configuration of whole blocks. Returns it with its bytes on the wire.
+/// Makes a configuration that maps whole blocks. Also returns the number of bytes that this mkey has on the
+/// wire.
 fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
     let size = if random.percent(60) { BlockSize::B512 } else { random.pick(&BlockSize::ALL) };
     let crypto = limits.kind.crypto.then(|| {
@@ -472,7 +477,7 @@ fn order(random: &mut Random) -> [u8; 4] {
     order
 }
 
-/// Makes a configuration whose request contains the DEK.
+/// Makes a configuration of access rights, a layout, and crypto properties with this DEK.
 pub(super) fn crypto_only(dek: DekId) -> Config {
     Config {
         access: Some(1),
@@ -590,7 +595,8 @@ fn layout(random: &mut Random, limits: &Limits) -> OwnedLayout {
     } else {
         let most = most - 1;
         // The number of entries never exceeds the limit by exactly one: the reference posts such a list,
-        // because it forgets the header. This is a deliberate difference.
+        // because it does not count the header of the list, and the library refuses the list on purpose
+        // (`vectors/DIFFERENCES.md`).
         let count = if random.percent(3) { most + 2 } else { 1 + random.below(most.min(8)) };
         let unit = random.pick(&[1, 8, 512, 520, 4096]);
         let entries = (0..count)
@@ -636,7 +642,8 @@ fn signature(random: &mut Random) -> SignatureStep {
         }
         _ => {}
     }
-    // Without a wire domain the reference ignores the copy mask: a deliberate difference.
+    // Without a wire domain the reference ignores the copy mask, and the library refuses it on purpose
+    // (`vectors/DIFFERENCES.md`).
     let same = matches!((&memory, &wire), (Some(memory), Some(wire)) if memory.same_structure(wire));
     let copies = wire.is_some() && random.percent(if same { 40 } else { 2 });
     let mask = |random: &mut Random| {

@@ -1,4 +1,5 @@
-//! Compares the answers of both sides when they are asked for an mkey's signature error.
+//! Compares the answers of both sides, libmlx5 and the library, when they are asked for an mkey's signature
+//! error.
 //!
 //! Both sides decode an error by a signature that they remember, but by different ones. The library decodes
 //! an error when it is polled ([`mlx5_mkey::mkey::Mkey::record`]), by the signature that was posted last.
@@ -15,7 +16,7 @@ use mlx5_mkey::mkey::{SignatureError, SignatureErrorKind};
 /// `EINVAL`, the reference's answer for an mkey without signature and for an error that it cannot decode.
 const EINVAL: i32 = 22;
 
-/// A polled signature error for which neither side was asked yet.
+/// Notes about a polled signature error, for which neither side was asked yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unread {
     /// Whether the mkey was configured after the failing request and before the error was polled.
@@ -67,7 +68,7 @@ fn as_reference(error: &SignatureError) -> MkeyError {
         SignatureErrorKind::Guard => 1,
         SignatureErrorKind::RefTag => 2,
         SignatureErrorKind::AppTag => 3,
-        // The reference has no number for digests.
+        // `enum mlx5dv_mkey_err_type` has no number for digests, which libmlx5 does not know.
         SignatureErrorKind::Digest => 0,
     };
     MkeyError { kind, actual: error.found, expected: error.computed, offset: error.offset }

@@ -1,4 +1,4 @@
-//! Compares the rings that both sides have written.
+//! Compares the rings that libmlx5 (the reference) and the library have written.
 
 use super::sizes::PATTERN;
 use mlx5_mkey::inspect::Requests;
@@ -79,9 +79,10 @@ fn may_be_untouched(opcode: u8, at: usize, length: usize, request: &[u8]) -> boo
     /// Bytes of an invalidating UMR: control segments and mkey context.
     const INVALIDATE_BYTES: usize = 128;
     match opcode {
-        // Only the key (4..8) and the state (0) of the context are set.
+        // Of the mkey context, which begins at byte 64, libmlx5 sets only the state (64) and the key
+        // (68..72).
         UMR if length == INVALIDATE_BYTES => (65..68).contains(&at) || at >= 72,
-        // A UMR that binds a window also sets rights, start and length.
+        // A UMR that binds a window also sets rights (66), start and length (80..96).
         UMR => {
             let binds = request[16] & CHECK_FREE != 0;
             binds && ([65, 67].contains(&at) || (72..80).contains(&at) || (96..128).contains(&at))

@@ -11,7 +11,7 @@ use crate::way::Way;
 use mlx5_mkey::inspect::Requests;
 use mlx5_mkey::mkey::{Mkey, Signature};
 
-/// The chain as the reference has written it.
+/// A chain as libmlx5 (the reference) has written it into its ring.
 pub(super) struct Issued {
     /// The ring, and the counter of the doorbell record.
     pub(super) ring: Vec<u8>,
@@ -30,7 +30,8 @@ struct Span {
 }
 
 impl Issued {
-    /// Finds the requests in a ring. `producer` is the library's number of the first block.
+    /// Finds the requests of a chain in libmlx5's ring. `producer` is the library's number of the first
+    /// block.
     pub(super) fn new(ring: Vec<u8>, counter: [u8; 4], producer: u32) -> Result<Self, String> {
         let blocks = ring.len() / 64;
         let count = usize::from((word(&counter, 0) as u16).wrapping_sub(producer as u16));
@@ -63,7 +64,7 @@ impl Issued {
         (self.start + span.start) % self.blocks() + span.blocks > self.blocks()
     }
 
-    /// Returns whether a request contains this block, numbered as in completions.
+    /// Returns whether a request contains this block. `block` is a number as in completions.
     fn contains(&self, span: &Span, block: u16) -> bool {
         let first = (self.start + span.start) as u16;
         let behind = block.wrapping_sub(first) & (self.blocks() as u16).wrapping_sub(1);

@@ -1,10 +1,10 @@
-//! The counts of a run, and the counts that must not be 0.
+//! The counts of a run of the differential test, and the counts that must not be 0.
 
 use super::lifted::Lifted;
 use super::sizes::{MIN_BLOCKS, SIZES};
 use crate::way::Way;
 
-/// The result of a run.
+/// The result of a run of the differential test. Both sides are libmlx5 and the library.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Chains of requests.
@@ -19,10 +19,10 @@ pub struct Tally {
     pub differ: u64,
     /// Chains that both sides refuse.
     pub refused: u64,
-    /// Calls of `mlx5dv_mkey_check` without an error on both sides.
+    /// Calls of `mlx5dv_mkey_check` that found no error on both sides.
     pub without_error: u64,
-    /// Errors that both sides decode by different signatures, so that only their presence was compared
-    /// (`check`).
+    /// Errors that both sides decode by different signatures, so that only the presence of the error was
+    /// compared (`check.rs`).
     pub presence_only: u64,
     /// Descriptions of the first differences.
     pub differences: Vec<String>,
@@ -30,7 +30,8 @@ pub struct Tally {
     pub coverage: Coverage,
 }
 
-/// Counts of features, none of which may be absent from a run.
+/// Counts of features, none of which may be 0 after a run. Both sides are libmlx5 and the library; both
+/// devices are the software devices that execute their rings.
 #[derive(Debug, Default)]
 pub struct Coverage {
     /// Configurations that both devices have executed.
@@ -59,11 +60,11 @@ pub struct Coverage {
     pub by_window: u64,
     /// Raw requests across the end of the ring.
     pub raw_wrapped: u64,
-    /// Configurations by the older calls of the reference.
+    /// Configurations by the older calls of libmlx5, `mlx5dv_wr_mr_list` and `mlx5dv_wr_mr_interleaved`.
     pub older: u64,
     /// Configurations with crypto properties.
     pub crypto: u64,
-    /// Chains that the reference refused for a limit that the library's queue did not have.
+    /// Chains that libmlx5 refused for a limit that the library's queue did not have.
     pub lifted: u64,
     /// Counts for each posting method.
     pub ways: [OfWay; Way::ALL.len()],

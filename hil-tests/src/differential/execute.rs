@@ -31,7 +31,7 @@ const BYTES: usize = 0x30_0000;
 const _: () = assert!(INNER == BASE + 0x2_2000 && OUTER == INNER + REGION_BYTES as u64);
 const _: () = assert!(SEND_RING + MAX_BLOCKS as u64 * 64 <= BASE + BYTES as u64);
 
-/// The visible effects of a ring.
+/// The visible effects of executing a ring.
 #[derive(Debug, PartialEq, Eq)]
 struct Effects {
     sent: Vec<Cqe>,
@@ -55,7 +55,7 @@ pub(super) struct Executed {
     pub(super) moved: bool,
 }
 
-/// The two devices.
+/// The two software devices: one executes libmlx5's rings, the other the library's.
 pub(super) struct Twins {
     theirs: Side,
     ours: Side,
@@ -71,7 +71,7 @@ impl Twins {
         work(&mut self.ours)
     }
 
-    /// Replaces the queue pair and the memory window.
+    /// Replaces the queue pair and the memory window of both devices.
     pub(super) fn set_queue(&mut self, number: u32, blocks: usize) -> io::Result<()> {
         self.both(|side| {
             side.blocks = blocks;
@@ -80,12 +80,12 @@ impl Twins {
         })
     }
 
-    /// Replaces the mkey by one with this key and no PSVs.
+    /// Replaces the mkey of both devices by one with this key and no PSVs.
     pub(super) fn set_mkey(&mut self, key: Key, kind: Kind, max_entries: u16) -> io::Result<()> {
         self.both(|side| side.set_mkey(key, kind, max_entries))
     }
 
-    /// Creates the missing PSVs.
+    /// Creates the missing PSVs on both devices.
     pub(super) fn add_psvs(&mut self, numbers: &[u32]) -> io::Result<()> {
         self.both(|side| side.add_psvs(numbers))
     }
@@ -136,7 +136,7 @@ fn differs(ours: &Effects, theirs: &Effects) -> Option<String> {
         .or_else(|| one("PSVs", &ours.psvs, &theirs.psvs))
 }
 
-/// One of the two devices.
+/// One of the two software devices, with the numbers of its objects.
 struct Side {
     device: Device<Arena>,
     pd: u32,
@@ -219,7 +219,8 @@ impl Side {
             doorbell_record: RECORDS[0],
             send_cqn,
             recv_cqn: Some(recv_cqn),
-            // The user index of the reference's first queue pair, which is the only one.
+            // The first queue pair of libmlx5 has the user index 0, and libmlx5 has only one queue pair at a
+            // time.
             user_index: 0,
             drain_sigerr: false,
             rnr_retry: Retries::Count(0),
@@ -301,7 +302,7 @@ impl Side {
         })
     }
 
-    /// Takes the new entries of a completion queue.
+    /// Returns the new entries of a completion queue (0 for sends, 1 for receives), and counts them as taken.
     fn take(&mut self, which: usize) -> io::Result<Vec<Cqe>> {
         let (cqn, taken) = self.cqs[which];
         let producer = self.device.cq_producer(cqn).map_err(refused)?;

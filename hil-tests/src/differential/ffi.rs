@@ -17,7 +17,8 @@ use mlx5_mkey::mkey::{
 use mlx5_mkey::types::{BlockSize, Seed};
 use mlx5_mkey::wqe::Sge;
 
-/// Posts a chain of requests on an mkey. The first has the name `first`. Returns 0 or the errno of the chain.
+/// Posts a chain of requests on an mkey through libmlx5. The first request has the id (`wr_id`) `first`.
+/// Returns 0 or the errno of the chain.
 pub(super) fn issue(queue: &mut RefQueue, first: u64, chain: &[(Flags, Work)], mkey: &RefMkey) -> c_int {
     let ex = queue.ex();
     // SAFETY: the queue pair is live and belongs to libmlx5, which has set the functions of all operations
@@ -33,7 +34,7 @@ pub(super) fn issue(queue: &mut RefQueue, first: u64, chain: &[(Flags, Work)], m
     result.abs()
 }
 
-/// Returns the flags of a request (`enum ibv_send_flags`).
+/// Returns the flags of a request as verbs has them (`enum ibv_send_flags`).
 fn wr_flags(flags: Flags, work: &Work) -> u32 {
     const FENCE: u32 = 1;
     const SIGNALED: u32 = 2;
@@ -93,7 +94,7 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
     }
 }
 
-/// Posts a request without an mkey or a window.
+/// Posts a request of the variant `Work::Plain`.
 ///
 /// # Safety
 /// As for `issue_one`.
@@ -142,7 +143,7 @@ unsafe fn issue_plain(queue: &mut RefQueue, request: &Request) {
             }
             Request::Raw(wqe) => {
                 let mlx5 = queue.mlx5();
-                // The bytes are as many as the size field says.
+                // `wqe` has as many bytes as the size field of its control segment says.
                 ((*mlx5).raw_wqe)(mlx5, wqe.as_ptr().cast());
             }
             Request::Nop
@@ -318,7 +319,7 @@ fn block_size(size: BlockSize) -> u32 {
         BlockSize::B4048 => 2,
         BlockSize::B4096 => 3,
         BlockSize::B4160 => 4,
-        // The reference has no such block size, and refuses this number.
+        // libmlx5 has no blocks of 1 MiB, and refuses the number 5.
         BlockSize::MIB1 => 5,
     }
 }
@@ -336,7 +337,7 @@ fn crypto_attr(crypto: &Crypto, dek: *mut c_void) -> CryptoAttr {
     }
 }
 
-/// The details of a domain.
+/// The parameters of a domain's signature (T10-DIF or CRC), and the number of its block size.
 enum Details {
     Dif(DifAttr, u32),
     Crc(CrcAttr, u32),

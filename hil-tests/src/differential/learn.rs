@@ -1,4 +1,5 @@
-//! Reads numbers that only the reference knows from its requests.
+//! Learns two values that only libmlx5 (the reference) knows, the DEK's index and the address of the opaque
+//! buffer, from requests that libmlx5 posts.
 
 use super::case::{self, Kind, Work};
 use super::compare::word;
@@ -29,7 +30,7 @@ pub(super) fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
     Ok(DekId::from_low_bits(word(&ring, end - 64 + 32)))
 }
 
-/// Makes the reference copy memory, and reads its opaque buffer from the request.
+/// Makes the reference copy memory, and reads address and key of its opaque buffer from the request.
 pub(super) fn learn_opaque(device: &Rc<Device>) -> io::Result<Local> {
     let mkey = RefMkey::create(device, false, false, 4)?;
     let mut queue = RefQueue::create(device, capacity(64, queues::INLINE[0], queues::SGES[0]))?;

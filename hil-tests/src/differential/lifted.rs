@@ -1,4 +1,4 @@
-//! The limits of the library's queue.
+//! The limits of the library's queue, compared with those of libmlx5's queue (the reference).
 
 use super::case::Random;
 use super::post::{Ours, Silent};
@@ -21,10 +21,10 @@ pub(super) struct Lifted {
 }
 
 impl Lifted {
-    /// The names of all combinations.
+    /// The names of all combinations of lifted limits, in the order of `number`.
     pub(super) const NAMES: [&'static str; 4] =
         ["the reference's limits", "requests unlimited", "inline data unlimited", "no limits"];
-    /// All limits of the reference apply.
+    /// No limit is lifted: the library's queue has all limits of the reference's queue.
     pub(super) const NONE: Self = Self { requests: false, inline: false };
 
     pub(super) fn draw(random: &mut Random) -> Self {
@@ -63,7 +63,7 @@ impl Lifted {
         }
     }
 
-    /// Creates a queue of the library with these limits.
+    /// Creates a queue of the library with the limits of the reference's queue, except for the lifted ones.
     pub(super) fn queue<'r>(
         self,
         (reference, opaque): (&RefQueue, Local),

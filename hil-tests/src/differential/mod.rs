@@ -1,5 +1,5 @@
-//! Random requests, posted by the installed libmlx5 and by the library. Their bytes are compared, then
-//! executed.
+//! Random requests, posted by the installed libmlx5 (the *reference*) and by the library: the two *sides* of
+//! this test. Their bytes are compared, then executed.
 //!
 //! The reference writes into the ring of a queue pair that its device does not execute. The library writes
 //! into an array, with the same numbers and limits. Some numbers only the reference knows: PSVs of an mkey,
@@ -16,12 +16,13 @@
 //! A memory window of type 2 is bound to a region, moves data, and is revoked. Other bindings have random
 //! keys, which both devices refuse.
 //!
-//! Excluded, because libmlx5 is no peer for them here: completion entries of 128 bytes and timestamps (both
-//! sides poll entries of 64 bytes that the software devices wrote; unit tests and scenarios cover the rest),
-//! and BlueFlame (the register of the stand-in keeps nothing; the vectors `blueflame` cover it byte by byte).
+//! Two subjects are excluded, because libmlx5 cannot be compared with the library there. The first are
+//! completion entries of 128 bytes and timestamps: both sides poll entries of 64 bytes that the software
+//! devices wrote, and unit tests and scenarios cover the rest. The second is BlueFlame: the register of the
+//! stand-in keeps nothing, and the vectors `blueflame` cover it byte by byte.
 //!
-//! Also excluded: deliberate differences (`vectors/DIFFERENCES.md`, sums of lengths over 2^31). After a chain
-//! that both sides refuse, nothing is compared and the mkey is created anew.
+//! Also excluded are deliberate differences (`vectors/DIFFERENCES.md`), and sums of lengths over 2^31. After
+//! a chain that both sides refuse, nothing is compared and the mkey is created anew.
 
 mod case;
 mod check;
@@ -44,8 +45,8 @@ pub use coverage::{Coverage, OfWay, Tally};
 use session::Session;
 use std::io;
 
-/// Runs chains until `count` configurations were tried. With `single_block` the engine of the device
-/// processes single data units.
+/// Runs chains until `count` configurations were tried. With `single_block` the AES-XTS engine of the
+/// software devices processes a single data unit per mkey.
 ///
 /// # Errors
 /// An error of the installed libraries.

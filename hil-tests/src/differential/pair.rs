@@ -1,4 +1,4 @@
-//! An mkey of the reference, and the library's mkey with the same key.
+//! An mkey of libmlx5 (the reference), and the library's mkey with the same key.
 
 use super::case::{Config, Kind, Random, SignatureStep, Work};
 use super::check::Unread;
@@ -11,26 +11,27 @@ use mlx5_mkey::types::{Key, PsvIndex};
 use std::io;
 use std::rc::Rc;
 
-/// The most chains of an mkey.
+/// The most chains that are posted on an mkey.
 const LIFE: u32 = 8;
-/// The most chains of an mkey that had a signature error.
+/// The most chains that are posted on an mkey that had a signature error.
 const LIFE_BEHIND_ERRORS: u32 = 24;
 
-/// An mkey that both sides have.
+/// An mkey that both libmlx5 (`reference`) and the library (`ours`) have.
 pub(super) struct Pair {
     pub(super) kind: Kind,
     pub(super) max_entries: u16,
     pub(super) reference: RefMkey,
-    /// The PSVs of the memory and the wire domain, once the reference has written them.
+    /// The indexes of the PSVs of memory and wire domain, as soon as a request of the reference has contained
+    /// them.
     psvs: [Option<u32>; 2],
     /// The library's mkey, created after the first chain of the reference.
     pub(super) ours: Option<Mkey>,
-    /// Number of chains so far.
+    /// Number of chains that were posted on this mkey.
     pub(super) life: u32,
-    /// Whether the mkey had a signature error, and whether it was configured since.
+    /// Whether the mkey had a signature error (`erred`), and whether it was configured since (`rearmed`).
     pub(super) erred: bool,
     pub(super) rearmed: bool,
-    /// A polled signature error that was not asked for yet.
+    /// Notes about a polled signature error, for which neither side was asked yet.
     unread: Option<Unread>,
     /// The number of requests since the last poll, and whether any of them but the first has configured the
     /// mkey: a polled error may be older than this configuration.
@@ -62,7 +63,7 @@ impl Pair {
         })
     }
 
-    /// Sets the tag that the next configuration writes.
+    /// Sets the tag that the next configuration writes, on both sides.
     pub(super) fn retag(&mut self, tag: u8) -> io::Result<()> {
         self.reference.set_tag(tag);
         match &mut self.ours {
@@ -94,7 +95,7 @@ impl Pair {
         (self.unpolled, self.reconfigured) = (0, false);
     }
 
-    /// Takes the notes about the error that is asked for now.
+    /// Removes and returns the notes about the signature error for which both sides are asked next.
     pub(super) fn take_unread(&mut self) -> Unread {
         let unread = self.unread.take().unwrap_or_default();
         Unread { stale: unread.stale || self.torn, ..unread }
@@ -103,7 +104,7 @@ impl Pair {
     /// Returns whether the mkey must not be used again.
     pub(super) fn is_spent(&self) -> bool {
         let life = if self.erred { LIFE_BEHIND_ERRORS } else { LIFE };
-        // All numbers that the reference chose must be known for the next chain.
+        // The next chain needs the numbers that only the reference knows: the indexes of both PSVs.
         let known = !self.kind.signature || self.psvs.iter().all(Option::is_some);
         self.torn || self.life >= life || !known
     }
@@ -127,12 +128,12 @@ impl Pair {
         }
     }
 
-    /// Returns the known PSVs.
+    /// Returns the known indexes of PSVs.
     pub(super) fn known_psvs(&self) -> Vec<u32> {
         self.psvs.iter().flatten().copied().collect()
     }
 
-    /// Returns the library's mkey, or a new one.
+    /// Returns a copy of the library's mkey, or a new mkey if there is none yet.
     pub(super) fn mkey(&self, single_block: bool) -> Mkey {
         if let Some(mkey) = &self.ours {
             return mkey.clone();

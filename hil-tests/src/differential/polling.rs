@@ -1,4 +1,4 @@
-//! Passes completions to both sides, and compares the results.
+//! Passes completions to libmlx5 (the reference) and to the library, and compares what both report.
 
 use super::check::{self, Answers};
 use super::pair::Pair;
@@ -13,17 +13,19 @@ use mlx5_mkey::queue::{
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 use std::io;
 
-/// The completions as the library reports them.
+/// The work completions and the number of signature errors that the library reports.
 #[derive(Default)]
 struct Polled {
-    /// Name, `enum ibv_wc_status` and, for a success, `enum ibv_wc_opcode`.
+    /// For each completion: id of the request (`wr_id`), `enum ibv_wc_status` and, for a success, `enum
+    /// ibv_wc_opcode`.
     works: Vec<(u64, u32, u32)>,
     /// The number of signature errors.
     errors: usize,
 }
 
 impl Session {
-    /// Passes the waiting completions to both sides. Returns the difference of their reports, if any.
+    /// Passes the waiting completions to libmlx5 and to the library. Returns the difference of their reports,
+    /// if any.
     pub(super) fn poll(&mut self, queues: &mut Queues<'_>, pair: &mut Pair) -> io::Result<Option<String>> {
         let mut ring = self.deliver()?;
         let errors = self.pending.iter().filter(|entry| entry.opcode() == CqeOpcode::SIGNATURE_ERROR).count();
@@ -49,8 +51,8 @@ impl Session {
         Ok(if self.random.percent(40) { None } else { self.ask(pair) })
     }
 
-    /// Writes the waiting completions for both sides. The library's completion queue is a new one each time,
-    /// in its first lap.
+    /// Writes the waiting completions into libmlx5's completion queue. Returns a new ring with the same
+    /// completions for the library, in the first lap of the ring.
     fn deliver(&mut self) -> io::Result<Vec<Cqe>> {
         if self.pending.len() > COMPLETIONS {
             return Err(io::Error::other("more completions than there is room for"));
@@ -63,11 +65,12 @@ impl Session {
         Ok(ring)
     }
 
-    /// Asks both sides for the mkey's signature error. Returns the difference of the answers, if any.
+    /// Asks libmlx5 and the library for the mkey's signature error. Returns the difference of the answers, if
+    /// any.
     fn ask(&mut self, pair: &mut Pair) -> Option<String> {
         let unread = pair.take_unread();
         let (ours, theirs) = (pair.ours.as_mut()?.take_error(), pair.reference.check());
-        // The reference keeps an error that it cannot decode for the next call.
+        // If libmlx5 cannot decode an error, libmlx5 keeps the error until the next call.
         pair.torn |= pair.kind.signature && theirs.is_err();
         match check::compare(&ours, &theirs, unread) {
             Answers::NoError => self.tally.without_error += 1,
@@ -98,7 +101,8 @@ fn poll_ours(ring: &mut [Cqe], queue: &mut Ours<'_>, mkey: &mut Mkey) -> io::Res
     Ok(Ok(polled))
 }
 
-/// Converts a completion to verbs: name, `enum ibv_wc_status` and, for a success, `enum ibv_wc_opcode`.
+/// Converts a completion to the terms of verbs: id of the request (`wr_id`), `enum ibv_wc_status` and, for a
+/// success, `enum ibv_wc_opcode`.
 fn as_reference(completion: &WorkCompletion) -> (u64, u32, u32) {
     let (status, opcode) = match completion.outcome {
         Outcome::Failed(failure) => match failure.syndrome {
@@ -112,7 +116,7 @@ fn as_reference(completion: &WorkCompletion) -> (u64, u32, u32) {
     (completion.id, status, opcode)
 }
 
-/// Converts a kind to `enum ibv_wc_opcode`.
+/// Converts a kind of request to `enum ibv_wc_opcode`.
 const fn opcode(kind: RequestKind) -> u32 {
     const DRIVER1: u32 = 135;
     match kind {

@@ -12,14 +12,14 @@ use mlx5_mkey::wqe::PreparedConfig;
 /// The library's queue.
 pub(super) type Ours<'r> = SendQueue<'r, Silent, MAX_BLOCKS>;
 
-/// A doorbell without effect: the test tells the devices when to run.
+/// A doorbell without effect: the software devices read the rings when the test tells them to.
 pub(super) struct Silent;
 
 impl Doorbell for Silent {
     fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
-/// A chain of requests, the name of its first one, and the posting method.
+/// A chain of requests, the id (`wr_id`) of its first one, and the posting method.
 #[derive(Clone, Copy)]
 pub(super) struct Chain<'c> {
     pub(super) way: Way,
@@ -44,7 +44,7 @@ pub(super) fn post_chain(
     Ok(())
 }
 
-/// The last prepared configuration, which the next request may use again.
+/// The configuration of the last request and its prepared value, which the next request may use again.
 type Last<'c> = Option<(&'c Config, PreparedConfig)>;
 
 /// Posts a request.
@@ -109,7 +109,8 @@ fn signature(step: &SignatureStep) -> Result<SignatureChange, ConfigError> {
     }))
 }
 
-/// Converts the bits IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ and REMOTE_ATOMIC.
+/// Converts access rights from verbs to the library: the bits IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE,
+/// REMOTE_READ and REMOTE_ATOMIC.
 fn access(bits: u32) -> Access {
     [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC]
         .into_iter()

@@ -1,4 +1,4 @@
-//! The queues of both sides, and their limits.
+//! The two queues of a run: libmlx5's and the library's, with the limits of both.
 
 use super::case::Random;
 use super::coverage::Coverage;
@@ -17,12 +17,12 @@ use std::rc::Rc;
 pub(super) const INLINE: [u32; 8] = [508, 508, 508, 700, 700, 700, 380, 200];
 pub(super) const SGES: [u32; 4] = [16, 1, 4, 30];
 
-/// The queues of both sides.
+/// libmlx5's queue (`reference`), the library's queue (`ours`), and their difference in limits (`lifted`).
 pub(super) struct Queues<'r> {
     pub(super) reference: RefQueue,
     pub(super) ours: Ours<'r>,
     pub(super) lifted: Lifted,
-    /// The opaque buffer of copies.
+    /// The opaque buffer that memory copies name.
     pub(super) opaque: Local,
     /// The library's ring before the chain.
     pub(super) before: Vec<u8>,
@@ -52,18 +52,20 @@ impl<'r> Queues<'r> {
         bytes
     }
 
-    /// Returns the blocks that the reference reserves for a request, at most the maximum of a request.
+    /// Returns the number of blocks that libmlx5 reserves for a request, at most 16, the maximum of a
+    /// request.
     pub(super) fn max_blocks(&self) -> u32 {
         (self.reference.blocks as u32 / self.reference.max_requests.max(1)).clamp(1, 16)
     }
 
-    /// Returns the blocks before the end of the ring.
+    /// Returns the number of blocks from the producer to the end of the ring.
     pub(super) fn before_end(&self) -> u32 {
         let blocks = self.reference.blocks as u32;
         blocks - self.ours.producer() % blocks
     }
 
-    /// Returns whether the queue is full and all its completions were taken.
+    /// Returns whether the queue has no room for another request. The caller has taken all completions, so
+    /// that none of them can free room.
     pub(super) fn is_stuck(&self) -> bool {
         self.ours.outstanding() >= self.reference.max_requests
     }
@@ -74,7 +76,7 @@ pub(super) fn capacity(max_send_wr: u32, max_inline_data: u32, max_send_sge: u32
     QpCap { max_send_wr, max_send_sge, max_inline_data, ..QpCap::default() }
 }
 
-/// Creates a queue pair of the reference, with the ring size that was used least.
+/// Creates a queue pair of libmlx5. Its ring has one of the sizes that the run has used least.
 pub(super) fn create(
     device: &Rc<Device>,
     random: &mut Random,

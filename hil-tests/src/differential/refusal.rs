@@ -1,4 +1,5 @@
-//! Checks that the library refuses the chains that the reference refuses, and changes nothing.
+//! Checks that the library refuses the chains that libmlx5 (the reference) refuses, and that a refusal
+//! changes nothing.
 
 use super::lifted::Lifted;
 use super::post::{Chain, post_chain};
@@ -17,7 +18,8 @@ const ENOMEM: i32 = 12;
 type Refusal = (usize, PostError);
 
 impl Session {
-    /// Checks that the library refuses a chain, and changes nothing.
+    /// Checks that the library refuses a chain that the reference has refused with `errno`, and that the
+    /// refusal changes nothing.
     pub(super) fn refuse(
         &self,
         queues: &mut Queues<'_>,
@@ -52,7 +54,7 @@ impl Session {
     }
 }
 
-/// Posts a chain to a queue of its own.
+/// Posts a chain to a new, empty queue of the library, and to a copy of the mkey.
 fn attempt(
     queues: &Queues<'_>,
     lifted: Lifted,

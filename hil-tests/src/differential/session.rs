@@ -1,4 +1,5 @@
-//! A run: creates queue pairs and mkeys, posts chains on both sides, and compares the results.
+//! A run of the differential test: creates queue pairs and mkeys, posts chains by libmlx5 (the reference) and
+//! by the library, and compares the results.
 
 use super::case::{self, Limits, Random, Window, Work};
 use super::compare::{compare, in_words, straight};
@@ -24,7 +25,7 @@ use mlx5_mkey::wqe::Local;
 use std::io;
 use std::rc::Rc;
 
-/// The device of the stand-in.
+/// The name of the stand-in's device, which libmlx5 opens.
 const DEVICE: &str = "mlx5_0";
 /// The most chains of a queue pair, by the size of its ring: long rings take long to compare.
 const CHAINS: [u32; 3] = [50, 200, 500];
@@ -42,7 +43,7 @@ pub(super) enum Verdict {
     Refused {
         full: bool,
     },
-    /// Only the reference has no room, because of a limit that the library's queue lacks.
+    /// Only libmlx5 has no room, because of a limit that the library's queue lacks.
     Lifted,
     Differs(String),
 }
@@ -57,9 +58,9 @@ pub(super) struct Session {
     single_block: bool,
     twins: Twins,
     window: Window,
-    /// Completions that neither side has taken yet.
+    /// Completions of the software devices that were not passed to libmlx5 and the library yet.
     pub(super) pending: Vec<Cqe>,
-    /// The name of the next request.
+    /// The id (`wr_id`) of the next request.
     next_id: u64,
 }
 
@@ -83,7 +84,8 @@ impl Session {
         })
     }
 
-    /// Creates a queue pair and runs chains on it.
+    /// Creates a queue pair and runs chains on it. `kept` is the mkey of the last chain, if it can be used
+    /// again.
     pub(super) fn run_queue(&mut self, count: u64, kept: &mut Option<Pair>) -> io::Result<()> {
         let reference = queues::create(&self.device, &mut self.random, &mut self.tally.coverage)?;
         // A lazy run leaves completions waiting until the queue is full.
@@ -116,7 +118,7 @@ impl Session {
                 *kept = Some(pair);
             }
         }
-        // The waiting completions belong to this queue.
+        // This queue ends here, so its waiting completions are polled now.
         if let Some(mut pair) = kept.take()
             && let Some(what) = self.poll(&mut queues, &mut pair)?
         {
@@ -141,7 +143,7 @@ impl Session {
         lazy: bool,
     ) -> io::Result<(Verdict, bool)> {
         let verdict = self.run_chain(queues, pair, lazy)?;
-        // After a refused chain the reference keeps half of its state.
+        // After a refused chain, libmlx5's mkey keeps half of the chain's changes.
         pair.torn |= matches!(verdict, Verdict::Refused { .. } | Verdict::Lifted);
         let last = pair.is_spent();
         // The mkey must stay until its completions are polled.
@@ -221,7 +223,8 @@ impl Session {
         })
     }
 
-    /// Posts a chain with the reference, compares the rings, and executes them.
+    /// Posts a chain by libmlx5 and by the library, compares the rings, and executes both on the software
+    /// devices. If libmlx5 refuses the chain, checks that the library refuses it as well.
     fn compare_chain(
         &mut self,
         queues: &mut Queues<'_>,
@@ -273,7 +276,8 @@ impl Session {
     }
 }
 
-/// Posts a chain with the library, and compares ring and counter with the reference. Returns the ring.
+/// Posts a chain with the library, and compares ring and counter of the doorbell record with those of
+/// libmlx5. Returns the library's ring.
 fn post_alike(
     queues: &mut Queues<'_>,
     chain: &Chain<'_>,
