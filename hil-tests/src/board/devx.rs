@@ -35,7 +35,8 @@ use std::time::{Duration, Instant};
 /// lost completion takes longer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most time between a counter that announces a completion and the completion itself.
+/// The most time from the device's counters, which tell that a request is executed, to the completion of the
+/// request.
 const ARRIVAL: Duration = Duration::from_secs(5);
 
 /// Number of completions that are kept for error reports.
@@ -46,7 +47,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An mlx5 device behind libmlx5.
 pub struct DevxBoard {
-    /// Whether the device is that of the stand-in.
+    /// Whether the device is the software device of the stand-in for the kernel.
     stand_in: bool,
     begin: Instant,
     device: Device,
@@ -55,24 +56,25 @@ pub struct DevxBoard {
     /// Whether the device creates queue pairs that drain at signature errors and can resume. Linux's driver
     /// does not.
     drains: bool,
-    /// Both protection domains, and the number of the current one.
+    /// Both protection domains, and the one in which the next objects are created.
     pds: [Pd; 2],
     domain: ProtectionDomain,
-    // These objects live as long as the board.
+    // The following objects are kept until the board is dropped.
     regions: Vec<MemoryRegion>,
     mkeys: Vec<MkeyHandle>,
     lists: Vec<ListMkey>,
     deks: Vec<Dek>,
     queues: Vec<Watched>,
     events: Events,
-    /// Events that no scenario has asked for yet, with their queue pair numbers.
+    /// Events that arrived before a scenario asked for them, with the numbers of their queue pairs.
     told: VecDeque<(u32, QpEvent)>,
-    /// Numbers of the credential and the KEK, if the credential is known.
+    /// Numbers of the credential and of the KEK with which the device was commissioned, if this board knows
+    /// the credential.
     factory: Option<(CredentialId, ImportKekId)>,
     login: Option<Login>,
     way: Way,
     findings: Vec<Finding>,
-    /// The last completions, with their queue pair numbers.
+    /// The last completions that scenarios took, with the numbers of their queue pairs.
     taken: VecDeque<(u32, WorkCompletion)>,
     service: Option<Service>,
 }
@@ -80,11 +82,11 @@ pub struct DevxBoard {
 /// A queue pair, and the objects that show its progress.
 struct Watched {
     control: QpControl,
-    /// The completion queue for signature errors.
+    /// The completion queue of the queue pair. It also takes signature errors of mkeys.
     cq: Cq,
 }
 
-/// The queues of an end, in the types of the shim.
+/// The queues of an end (a queue pair of a scenario), in the types of [`mlx5_mkey::devx`].
 struct ShimQueues {
     queue: QueuePair<SEND_BLOCKS, RECEIVE_SLOTS>,
     completions: CqReader,
@@ -181,17 +183,18 @@ fn drains(device: &Device, pd: &Pd) -> Result<bool, DevxError> {
 
 impl DevxBoard {
     /// Opens a device by its name. Without a name, opens the device of the stand-in for the kernel. The
-    /// folder `programs` holds the storage example, if given.
+    /// folder `programs`, if given, holds the programs of the storage example.
     ///
     /// # Errors
-    /// A missing package, permission or capability.
+    /// A missing library (libibverbs, libmlx5), device, permission or capability.
     pub fn open(device: Option<&str>, programs: Option<&Path>) -> Result<Self, DevxError> {
         let stand_in = device.is_none();
         let service = programs.map(|folder| Service::new(folder, device));
         let device = Device::open(device)?;
         let pds = [device.alloc_pd()?, device.alloc_pd()?];
         let events = device.events()?;
-        // The stand-in's device has one KEK and one credential. For other devices only the owner knows them.
+        // The stand-in's device has one KEK and one credential, both with known values. The values of another
+        // device are known to its owner only.
         let wrapped = device.crypto().key_import() == KeyImport::Wrapped && stand_in;
         let factory = if wrapped { Some((CredentialId::new(0)?, ImportKekId::new(0)?)) } else { None };
         let mut board = Self {
@@ -257,7 +260,7 @@ impl DevxBoard {
         Ok(QpEnd::new(ShimQueues { queue, completions }))
     }
 
-    /// Returns the current protection domain.
+    /// Returns the protection domain in which the next objects are created.
     const fn pd(&self) -> &Pd {
         let [first, second] = &self.pds;
         match self.domain {
@@ -271,7 +274,7 @@ impl DevxBoard {
         &found.expect("an end of this board").control
     }
 
-    /// Connects two ends.
+    /// Connects the queue pairs of two ends with each other.
     fn join(&self, near: &QpEnd, far: &QpEnd) {
         self.control(near).connect_local(far.qpn()).expect("connect");
         self.control(far).connect_local(near.qpn()).expect("connect");
@@ -293,7 +296,7 @@ impl DevxBoard {
 impl Board for DevxBoard {
     fn capabilities(&self) -> Capabilities {
         let general = self.device.capabilities();
-        // Without keys no encryption is possible.
+        // A device that takes wrapped keys only, and whose credential is unknown, cannot encrypt.
         let keys = self.factory.is_some() || self.device.crypto().key_import() == KeyImport::Plaintext;
         Capabilities {
             xts: general.xts_engine().filter(|_| keys),
@@ -361,8 +364,8 @@ impl Board for DevxBoard {
     }
 
     fn create_mkey(&mut self, spec: MkeySpec) -> Mkey {
-        // The last two queues are those of the near end and the far end: scenarios create mkeys after they
-        // connect.
+        // The last two queue pairs are those of the near end and the far end: scenarios create mkeys after
+        // they connect.
         let [.., Watched { cq, .. }, _] = &self.queues[..] else {
             panic!("no ends to report signature errors")
         };
@@ -494,7 +497,7 @@ impl Board for DevxBoard {
     }
 
     fn completions(&self) -> Vec<String> {
-        // The stand-in's device adds the causes of errors to its completions.
+        // The stand-in's device knows the causes of errors, and its lines contain them.
         if self.stand_in
             && let Some(words) = told_by_stand_in()
         {
@@ -598,7 +601,7 @@ pub fn break_stand_in() {
     }
 }
 
-/// Returns the DEK for a key in plaintext.
+/// Converts a key in plaintext to the form in which a DEK is created.
 fn plain<'k>(spec: &DekSpec<'k>) -> DekKey<'k> {
     let keytag = spec.keytag.map(Keytag);
     match spec.key.len() {
@@ -607,7 +610,8 @@ fn plain<'k>(spec: &DekSpec<'k>) -> DekKey<'k> {
     }
 }
 
-/// Returns the DEK for a wrapped key. The length decides the key size, and whether there is a keytag.
+/// Converts a wrapped key to the form in which a DEK is created. The length decides the key size, and whether
+/// there is a keytag.
 fn wrapped(bytes: &[u8]) -> Result<DekKey<'_>, String> {
     let none = || format!("no wrapped key has {} bytes", bytes.len());
     let key = match bytes.len() {
@@ -620,7 +624,7 @@ fn wrapped(bytes: &[u8]) -> Result<DekKey<'_>, String> {
     key.ok_or_else(none)
 }
 
-/// Returns a key of this size. Its halves differ, as in all scenarios.
+/// Converts an AES-XTS key of `N` bytes. Its halves differ, as in all scenarios.
 fn xts_key<const N: usize>(key: &[u8]) -> XtsKey<'_, N> {
     XtsKey::new(key.try_into().expect("32 or 64 bytes")).expect("halves that differ")
 }

@@ -1,4 +1,4 @@
-//! The boards of [`hil_scenarios`], and devices behind libmlx5.
+//! The boards of [`hil_scenarios`], and the board with a device behind libmlx5.
 
 mod devx;
 mod service;

@@ -1,4 +1,4 @@
-//! The storage example on a board: two programs beside the runner.
+//! The storage example on a board: target and initiator run as child processes of the test runner `hil`.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -8,13 +8,13 @@ use std::process::{Child, Command, Stdio};
 const TARGET: &str = "storage_target";
 const INITIATOR: &str = "storage_initiator";
 
-/// The folder of the programs, and their device.
+/// The folder of the two programs, and the name of the device that both open (`None`: the stand-in's).
 pub(super) struct Service {
     programs: PathBuf,
     device: Option<String>,
 }
 
-/// A program that is killed when this value is dropped.
+/// A child process that is killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -26,13 +26,13 @@ impl Drop for Running {
 }
 
 impl Service {
-    /// Uses the programs in this folder.
+    /// Returns a service whose programs are in this folder.
     pub(super) fn new(programs: &Path, device: Option<&str>) -> Self {
         Self { programs: programs.into(), device: device.map(Into::into) }
     }
 
-    /// Runs both programs to their end. The initiator checks each byte, and that exactly the corrupted blocks
-    /// are reported.
+    /// Starts target and initiator, and waits until both have ended. The initiator checks each byte, and that
+    /// exactly the corrupted blocks are reported.
     pub(super) fn run(&self, ios: u32, corrupt: u32) -> Result<(), Box<dyn Error>> {
         let folder = tempfile::tempdir()?;
         let folder = folder.path();
@@ -44,7 +44,8 @@ impl Service {
         let target = [("--volume", volume), ("--blocks", "8192"), ("--depth", "8"), ("--corrupt", &corrupt)];
         let target = start(TARGET, &target)?;
         let initiator = start(INITIATOR, &[("--ios", &ios)])?;
-        // The caller sets the time limit. The initiator ends too if the target ends early.
+        // This wait has no limit, because the caller limits the time of the test. The initiator ends too if
+        // the target ends early.
         for (name, mut program) in [(INITIATOR, initiator), (TARGET, target)] {
             let status = program.0.wait()?;
             if !status.success() {
@@ -56,7 +57,7 @@ impl Service {
         Ok(())
     }
 
-    /// Starts a program. Its output goes to a file with its name.
+    /// Starts one of the two programs. Its output goes to a file with its name.
     fn start(
         &self,
         folder: &Path,

@@ -1,5 +1,6 @@
-//! The examples of the three man pages with the pages' own parameters, and statements of the pages that can
-//! be shown like examples.
+//! The examples of the man pages `mlx5dv_wr_mkey_configure`, `mlx5dv_wr_set_mkey_sig_block` and
+//! `mlx5dv_wr_set_mkey_crypto` with the pages' own parameters, and statements of the pages that can be shown
+//! like examples.
 
 use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same, signature_error};
 use super::scatter::Scattered;
@@ -19,13 +20,13 @@ use mlx5_mkey::wire::cqe::Syndrome;
 /// An example of a man page.
 #[derive(Clone, Copy, Debug)]
 pub struct Example {
-    /// The man page.
+    /// The name of the man page.
     pub page: &'static str,
     /// Number or heading of the example.
     pub name: &'static str,
     /// The operation and its expected result.
     pub what: &'static str,
-    /// Runs the example. Returns the observation, or the error.
+    /// Runs the example on a board. Returns what was observed, or the error.
     pub run: fn(&mut dyn Board) -> Result<String, String>,
 }
 
@@ -156,7 +157,7 @@ type Seen = Result<String, String>;
 /// The byte that fills the memory around data.
 const GAP: u8 = 0x5c;
 
-// ── mlx5dv_wr_mkey_configure ──
+// ── Examples of mlx5dv_wr_mkey_configure ──
 
 fn create(board: &mut dyn Board) -> Seen {
     let mut pair = QpPairFixture::new(board);
@@ -256,7 +257,8 @@ const fn entry(address: u64, length: u32, key: Key) -> KlmEntry {
     KlmEntry { address, length, key }
 }
 
-/// Performs an operation that must be refused, and reconnects. Returns the error that the requester received.
+/// Performs an operation that must be refused, and reconnects the queue pairs, which the error has stopped.
+/// Returns the syndrome that the requester received.
 fn refused(
     pair: &mut QpPairFixture<'_>,
     what: &str,
@@ -267,9 +269,10 @@ fn refused(
     moved.requester.map(|failure| failure.syndrome).ok_or_else(|| format!("{what} was not refused"))
 }
 
-// ── mlx5dv_wr_set_mkey_sig_block ──
+// ── Examples of mlx5dv_wr_set_mkey_sig_block ──
 
-/// An mkey with a signature or crypto properties, its memory, and the expected bytes of both sides.
+/// An mkey with a signature or crypto properties, its memory, and the bytes that are expected in memory and
+/// on the wire.
 struct Setup<'b> {
     pair: QpPairFixture<'b>,
     mkey: usize,
@@ -280,7 +283,7 @@ struct Setup<'b> {
 }
 
 impl<'b> Setup<'b> {
-    /// Creates mkey and memory, and configures the mkey.
+    /// Creates an mkey and its memory, and configures the mkey.
     fn new(
         board: &'b mut dyn Board,
         data: &[u8],
@@ -311,14 +314,14 @@ impl<'b> Setup<'b> {
         self.pair.configure(self.mkey, &config, entries.as_slice())
     }
 
-    /// Moves data out and compares the bytes on the wire.
+    /// Moves data out of the mkey and compares the bytes on the wire with the expected ones.
     fn transmit(&mut self, way: Tx) -> Verdict {
         let wire = self.pair.tx(way, self.mkey, 0, self.images.wire.len())?.ok()?;
         same("wire", &wire, &self.images.wire)?;
         self.quiet()
     }
 
-    /// Moves data in and compares memory.
+    /// Moves data into the mkey and compares memory with the expected bytes.
     fn receive(&mut self, way: Rx) -> Verdict {
         let length = self.images.memory.len();
         self.buffers.write(&mut self.pair, &vec![0; length]);
@@ -451,7 +454,7 @@ fn escape(board: &mut dyn Board) -> Seen {
     Ok(format!("wrong guard, tag FFFF: passes; without the flag: {error}"))
 }
 
-// ── mlx5dv_wr_set_mkey_crypto ──
+// ── Examples of mlx5dv_wr_set_mkey_crypto ──
 
 /// Loads the demo's key and returns crypto properties.
 fn crypto(

@@ -1,8 +1,9 @@
-//! The faults that the software device can have on purpose, by name.
+//! The faults that the software device can have on purpose, each with its name and with the information
+//! whether the demo notices it.
 
 use mlx5_softdev::Faults;
 
-/// A fault of the device.
+/// A fault of the software device.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     /// Name of the field of [`Faults`].
@@ -15,7 +16,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Returns the name as users write it.
+    /// Returns the name of the fault as users write it, with `-` instead of `_`.
     pub fn name(&self) -> String {
         self.field.replace('_', "-")
     }
@@ -49,12 +50,12 @@ all! {
     stride_ignored true "the bytes of an interleaved layout follow each other without gaps",
     access_flags_ignored true "every key allows every access",
     local_inv_ignored true "LOCAL_INV leaves the key usable",
-    // The three man pages do not mention SEND with invalidation.
+    // The demo's three man pages do not mention SEND with invalidation.
     remote_invalidate_ignored false "SEND with invalidation leaves the key usable",
     dek256_as_128 true "256-bit keys are used as AES-128 keys",
-    // The man pages do not mention wrapped keys: the demo loads its keys in plaintext.
+    // The demo's man pages do not mention wrapped keys: the demo loads its keys in plaintext.
     key_wrap_integrity_ignored false "a damaged wrapped key is loaded as zeros",
-    // The man pages do not mention logins and drained queues.
+    // The demo's man pages do not mention logins and drained queues.
     keys_end_with_their_login false "keys are gone when their login ends",
     drained_not_told false "no event tells of a drained queue",
     wire_signatures_ignored true "the wire has no signatures",
@@ -66,7 +67,7 @@ all! {
     length_counts_memory_bytes true "lengths count memory bytes, not wire bytes",
     error_not_kept_first true "of several signature errors the last one is reported",
     crc_seed_inverted true "CRC seeds 0 and all ones are swapped",
-    // The man pages state the following rules indirectly or not at all.
+    // The demo's man pages state the following rules indirectly or not at all.
     receives_count_memory_bytes false "a receive's completion counts memory bytes",
     qp_rights_ignored false "a queue pair lets its peer do all that the keys allow",
     region_rights_ignored false "a region under an mkey allows every access",
@@ -81,8 +82,8 @@ all! {
     atomic_alignment_ignored false "atomics may be at any address",
     check_free_ignored false "CHECK_FREE refuses nothing",
     check_qpn_ignored false "CHECK_QPN refuses nothing",
-    // Scenarios assume the following rules, which no source states. The man pages give the job size, but do
-    // not tell of a refusal.
+    // Scenarios assume the following rules, which no source states. The demo's man pages give the job size,
+    // but do not tell of a refusal.
     bad_entries_found_late false "what comes before a bad entry of a layout is written",
     invalidation_refused_otherwise false "a refused invalidation has other syndromes",
     leftover_rows_refused false "pairs of cipher and signature in no table are refused",

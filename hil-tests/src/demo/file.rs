@@ -22,19 +22,19 @@ use std::time::{Duration, Instant};
 pub const BLOCK: usize = 512;
 /// The size of a block with its T10-DIF, in bytes: the data unit of the cipher.
 pub const UNIT: usize = 520;
-/// The number of bytes of the file in one transfer.
+/// The number of bytes of the file that one transfer moves.
 pub const CHUNK: usize = 256 << 10;
 /// Tweak and reference tag of the file's first block.
 pub const FIRST_LBA: u64 = 0x1000;
 /// Application tag of all blocks.
 pub const APP_TAG: u16 = 0xf11e;
 
-/// The number of bytes of the file, and of the wire, that the report shows.
+/// The number of leading bytes of the file, and of the wire, that the report shows.
 const SHOWN: usize = 64;
 
-/// Relative sizes of the buffers that hold the file.
+/// Relative sizes of the buffers from which the file is sent.
 const SOURCE: &[u64] = &[23, 5, 61, 3, 17, 41, 11];
-/// Relative sizes of the buffers that receive the file.
+/// Relative sizes of the buffers into which the file is received.
 const TARGET: &[u64] = &[7, 53, 19, 2, 31];
 
 /// The result of sending a file.
@@ -46,17 +46,17 @@ pub struct Report {
     pub blocks: u64,
     /// The number of zero bytes that pad the last block.
     pub padding: usize,
-    /// The number of transfers in each direction.
+    /// The number of transfers in each direction: out of the source buffers, and into the target buffers.
     pub transfers: u64,
-    /// Lengths of the source ranges of the first transfer.
+    /// Lengths of the ranges of the source buffers that the first transfer sends.
     pub source: Vec<usize>,
-    /// Lengths of the target ranges of the first transfer.
+    /// Lengths of the ranges of the target buffers that the first transfer fills.
     pub target: Vec<usize>,
     /// The first bytes of the file.
     pub head: Vec<u8>,
-    /// The first bytes of the wire.
+    /// The first bytes that the device put on the wire.
     pub wire: Vec<u8>,
-    /// The first work request, which configures the mkey for sending.
+    /// The first work request, which configures the sending mkey.
     pub wqe: Vec<u8>,
     /// Flipped bits on the wire of the first transfer, and the device's reports.
     pub spoilt: Vec<Spoilt>,
@@ -98,16 +98,18 @@ pub fn run(board: &mut dyn Board, mut source: impl Read) -> io::Result<Report> {
     }
 }
 
-/// The path from the file's buffers over the wire to the target buffers.
+/// The path of the file: out of the source buffers, over the wire to the far queue pair, and back into the
+/// target buffers.
 struct Trip<'b> {
     pair: QpPairFixture<'b>,
-    /// The configuration of both mkeys. Tweak and reference tag change with each chunk.
+    /// The configuration of both mkeys for the file's first block, or the refusal of the configuration. Tweak
+    /// and reference tag are then set for each chunk.
     prepared: Result<PreparedConfig, ConfigError>,
     source: Scattered,
     target: Scattered,
-    /// The memory of the far side.
+    /// The memory of the far queue pair, which holds the bytes of the wire.
     far: Region,
-    /// The mkeys for sending and for receiving.
+    /// The mkeys for sending (`out`) and for receiving (`back`), as indexes of `pair.mkeys`.
     out: usize,
     back: usize,
 }
@@ -165,7 +167,7 @@ impl<'b> Trip<'b> {
         Ok(())
     }
 
-    /// Sends data to the far side. Returns the bytes on the wire.
+    /// Sends data to the far queue pair, and checks the bytes on the wire. Returns these bytes.
     fn send(
         &mut self,
         data: &[u8],
@@ -185,7 +187,8 @@ impl<'b> Trip<'b> {
         Ok(wire)
     }
 
-    /// Receives `length` bytes from the far side, which must be a chunk and zeros.
+    /// Receives `length` bytes from the far queue pair, and checks that they are the chunk, followed by
+    /// zeros.
     fn receive(
         &mut self,
         chunk: &[u8],
@@ -244,7 +247,7 @@ impl<'b> Trip<'b> {
     }
 }
 
-/// Prepares the configuration that all blocks of a file share.
+/// Prepares the configuration for the first block of a file.
 fn prepare(kind: MkeyKind, dek: DekId) -> Result<PreparedConfig, ConfigError> {
     let signature = domain(Signature::T10Dif(dif(APP_TAG, FIRST_LBA as u32)), BlockSize::B512);
     let crypto = Crypto {
@@ -259,7 +262,7 @@ fn prepare(kind: MkeyKind, dek: DekId) -> Result<PreparedConfig, ConfigError> {
     PreparedConfig::new(kind, &MkeyConfig { signature, crypto: Some(crypto), ..OPEN })
 }
 
-/// Returns the configuration for blocks from number `first` of the file on.
+/// Returns the configuration for a transfer that begins with block number `first` of the file.
 fn at_block(
     prepared: Result<PreparedConfig, ConfigError>,
     first: u64,
@@ -270,7 +273,7 @@ fn at_block(
     Ok(prepared)
 }
 
-/// A doorbell without effect.
+/// A doorbell without effect, for a ring that no device reads.
 struct NoDoorbell;
 
 impl Doorbell for NoDoorbell {
@@ -360,7 +363,7 @@ mod tests {
         let mr = pair.region(&[0; BLOCK]);
         let entries = [KlmEntry { address: mr.address, length: BLOCK as u32, key: mr.key }];
         let prepared = prepare(pair.mkeys[mkey].kind(), DekId::default()).unwrap();
-        // The next request begins at a later place of the ring.
+        // This request moves the producer on, so that the request below begins at another place of the ring.
         pair.configure_prepared(mkey, &prepared, &entries).unwrap();
         let wqe = first_wqe(&mut pair, mkey, &prepared, &entries).unwrap();
         let first = pair.near.queues().producer();

@@ -1,10 +1,10 @@
-//! Functions that examples, rows and the file share.
+//! Helpers that the other modules of the demo share: examples, table rows, and the transfer of a file.
 
 use crate::qp_pair::{QpPairFixture, Verdict};
 use mlx5_mkey::mkey::{Access, Domain, Escape, Guard, MkeyConfig, Signature, SignatureError, T10Dif};
 use mlx5_mkey::types::{BlockSize, Seed};
 
-/// All access rights, and no other property.
+/// A configuration that grants all access rights, and leaves signature and crypto properties unchanged.
 pub(super) const OPEN: MkeyConfig = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
 
 /// A 256-bit AES-XTS key whose two halves differ.
@@ -18,7 +18,7 @@ pub(super) const KEY: [u8; 64] = {
     key
 };
 
-/// Returns a T10-DIF whose reference tag increases.
+/// Returns a T10-DIF whose reference tag increases from block to block.
 pub(super) const fn dif(app_tag: u16, ref_tag: u32) -> T10Dif {
     let (guard, seed, escape) = (Guard::Crc, Seed::Zeros, Escape::Never);
     T10Dif { guard, seed, app_tag, ref_tag, ref_remap: true, escape }

@@ -1,5 +1,6 @@
-//! The content of `cargo xtask demo`: the man pages' examples, their table, and a file. Each result is
-//! compared with an independent computation. This module prints nothing.
+//! The content of `cargo xtask demo`: the examples of three man pages, the table of
+//! `mlx5dv_wr_set_mkey_crypto`, and the transfer of a file. Each result is compared with an independent
+//! computation. This module prints nothing.
 
 pub mod examples;
 pub mod faults;

@@ -2,10 +2,11 @@
 //! request of the library. The requests of one doorbell are posted together, at their place in a ring of the
 //! recorded size, and compared byte by byte.
 //!
-//! One byte of the control segment, with fence and completion (`fm_ce_se`), is compared in part. The same
-//! requests must be signalled. Flushed requests get no completion from the driver. Fences follow other rules,
-//! whose cases are counted (`vectors/DIFFERENCES.md`). The library must fence each request that the driver
-//! fences after a configuration.
+//! One byte of the control segment, with fence and completion (`fm_ce_se`), is compared in part. The library
+//! must signal the same requests as the driver. The mode of unsignalled requests is not compared: the driver
+//! asks for no completion when such a request is flushed, the library for one when it fails. Fences follow
+//! other rules, whose cases are counted (`vectors/DIFFERENCES.md`). The library must fence each request that
+//! the driver fences after a configuration.
 
 use super::event::{Engine, Event};
 use crate::request::{Data, Flags, Objects, OwnedLayout, Request};
@@ -26,13 +27,13 @@ use std::fmt;
 /// The number of blocks of the largest ring.
 const MAX_BLOCKS: usize = 4096;
 
-/// The fill byte of the ring.
+/// The byte that fills the ring before a chain.
 const PATTERN: u8 = 0xa5;
 
 /// Offset of `fm_ce_se` in a control segment.
 const FM_CE_SE: usize = 11;
 
-/// The number of entries of each of the driver's mkeys.
+/// The number of entries of each mkey of the recorded driver.
 const ENTRIES: u32 = 128;
 
 /// The result of comparing requests.
@@ -46,8 +47,8 @@ pub struct Comparison {
     pub not_compared: BTreeMap<&'static str, usize>,
     /// Number of compared chains. A chain is the requests of one doorbell.
     pub chains: usize,
-    /// Numbers of compared requests by fence: as recorded, by another mode, by the library alone, by the
-    /// driver alone.
+    /// Numbers of compared requests that at least one side fences: alike, by different modes, by the library
+    /// alone, by the driver alone.
     pub fences: [usize; 4],
 }
 
@@ -73,7 +74,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// A request of the library, and the configuration that it posts.
+/// A request of the library, and the mkey and the configuration if the request is one.
 struct Said {
     kind: &'static str,
     request: Request,
@@ -81,7 +82,7 @@ struct Said {
 }
 
 impl Said {
-    /// Returns a request without an mkey.
+    /// Returns a request that configures no mkey.
     const fn alone(kind: &'static str, request: Request) -> Self {
         Self { kind, request, configuration: None }
     }
@@ -95,7 +96,8 @@ struct Queue {
     is_fenced: bool,
 }
 
-/// The requests of one doorbell: their line in the recording, and the number of their first block.
+/// The requests of one doorbell, with their line in the recording, their queue pair, the number of their
+/// first block, and the device's engine.
 struct Chain<'c> {
     line: usize,
     qpn: Qpn,
@@ -127,7 +129,8 @@ pub fn compare(events: &[Event]) -> Comparison {
 }
 
 impl Comparison {
-    /// Posts a chain and compares its requests. Returns an error of the whole chain.
+    /// Posts a chain with the library, and compares its requests with the recorded ones. Returns an error of
+    /// the whole chain.
     fn add(&mut self, queue: &mut Queue, chain: &Chain<'_>) -> Result<(), String> {
         let mut all = Vec::new();
         for (_, request) in Requests::new(chain.bytes) {
@@ -158,7 +161,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Compares a request, and counts its fence.
+    /// Compares a request with the recorded one, and counts its fence.
     fn compare_one(
         &mut self,
         ours: &[u8],
@@ -186,7 +189,7 @@ impl Comparison {
     }
 }
 
-/// Returns fence and completion of a request.
+/// Returns the byte of a control segment that holds fence and completion mode (`fm_ce_se`).
 fn flags(request: &[u8]) -> FmCeSe {
     FmCeSe::from_bits(request.get(FM_CE_SE).copied().unwrap_or_default())
 }
@@ -195,7 +198,7 @@ fn is_signaled(request: &[u8]) -> bool {
     flags(request).ce() == FmCeSe::CE_ALWAYS
 }
 
-/// Translates a request to one of the library.
+/// Translates a recorded request to one of the library.
 fn said(request: &WorkRequest<'_>, engine: XtsEngine) -> Result<Said, &'static str> {
     match request.body() {
         Body::Configure(umr) => configure(&umr, engine),

@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(tally, Tally { devices: 2, requests: 5688, completions: 1016, results: 1152 });
     }
 
-    /// SPDK's requests rely on each of these rules.
+    /// SPDK's requests rely on each rule that one of these faults breaks.
     #[test]
     fn a_broken_device_is_noticed() {
         let events = spdk();

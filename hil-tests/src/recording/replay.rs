@@ -26,7 +26,7 @@ const LOG_ENTRIES: u8 = 6;
 /// The most blocks of a send ring.
 const MAX_BLOCKS: u32 = 1 << 15;
 
-/// Numbers of executed and compared objects.
+/// Numbers of objects that a replay has executed or compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of devices, which exist one after the other.
@@ -70,7 +70,7 @@ pub fn replay(events: &[Event], faults: Faults) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// Checks that no completion is left.
+/// Checks that the device has written no completion after the last recorded one.
 fn finish(machine: Option<Machine>) -> Result<(), String> {
     match machine.and_then(|mut machine| machine.poll()) {
         Some(cqe) => Err(format!("one completion too many: {cqe:?}")),
@@ -78,7 +78,7 @@ fn finish(machine: Option<Machine>) -> Result<(), String> {
     }
 }
 
-/// The device, with the driver's queues: a completion queue and a queue pair.
+/// The software device, with the queues of the recorded driver: a completion queue and a queue pair.
 struct Machine {
     device: Device<Arena>,
     pd: u32,
@@ -106,7 +106,7 @@ fn same<T: PartialEq + Debug>(what: &str, found: T, recorded: T) -> Result<(), S
 }
 
 impl Machine {
-    /// Makes a device over a region of memory, with room for rings after it.
+    /// Makes a device over the recorded region of memory, with room for rings after the region.
     fn new(
         profile: DeviceProfile,
         faults: Faults,

@@ -1,4 +1,5 @@
-//! The library's BlueFlame doorbell, which writes whole requests, over memory in place of the register.
+//! The library's BlueFlame doorbell over ordinary memory. The memory takes the place of the device's
+//! register, and keeps the bytes that the doorbell writes.
 
 #![allow(unsafe_code)]
 
@@ -12,12 +13,12 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The size of a half of the register, in bytes. It is the same in all recordings.
+/// The size of each of the two halves of a BlueFlame register, in bytes. It is the same in all recordings.
 const HALF: usize = 256;
 const WORD: usize = size_of::<u64>();
 const WORDS: usize = 2 * HALF / WORD;
 
-/// The fill byte of the memory.
+/// The byte that fills the memory before the doorbell writes.
 const PATTERN: u8 = 0x5a;
 
 /// The memory in place of the register.
@@ -29,8 +30,8 @@ impl Page {
         Self([const { AtomicU64::new(0) }; WORDS])
     }
 
-    /// Returns the doorbell of a queue pair whose next half is at `offset`, or `None` if the reference has no
-    /// such register.
+    /// Returns a doorbell for the queue pair. Its next write goes to the half at `offset`. Returns `None` if
+    /// the recorded queue pair has no BlueFlame register of this size.
     pub(super) fn register(&self, qp: &Qp, offset: usize) -> Option<Register<'_>> {
         if qp.bf.uuarn == 0 || qp.bf.buf_size != HALF {
             return None;
@@ -65,7 +66,7 @@ impl Page {
         self.0.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
     }
 
-    /// Compares the bytes that the doorbell has written for a chain with those of the reference.
+    /// Compares the bytes that the doorbell has written for a chain with those that libmlx5 wrote.
     ///
     /// # Errors
     /// The difference.
@@ -75,7 +76,8 @@ impl Page {
         let last = result.wqes.last().ok_or("rung for no request")?;
         let written = match rung.kind.as_str() {
             "blueflame" => Written::Request,
-            // Without `prefer_bf` the reference copies requests with inline data only, including UMRs.
+            // Without `prefer_bf`, libmlx5 copies only requests with inline data to the register. UMRs count
+            // as such.
             "ctrl8" if qp.bf.prefer_bf == 0 && result.wqes.len() == 1 && fits(last) => Written::Preferred,
             "ctrl8" => Written::Control,
             other => return Err(format!("recorded is a doorbell of a kind {other}")),
@@ -101,23 +103,24 @@ impl Page {
     }
 }
 
-/// The bytes that were written to the register.
+/// The bytes that the library's doorbell must have written to the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// The first 8 bytes, as the reference writes them.
+    /// The first 8 bytes of the last request, as libmlx5 writes them.
     Control,
-    /// The whole request, as the reference writes it.
+    /// The whole request, as libmlx5 writes it.
     Request,
-    /// The whole request. The reference writes 8 bytes, because the queue does not prefer BlueFlame.
+    /// The whole request, although libmlx5 writes its first 8 bytes only, because the queue does not prefer
+    /// BlueFlame.
     Preferred,
 }
 
-/// Returns whether a single request fits the register.
+/// Returns whether a request is longer than its control segment and fits a half of the register.
 fn fits(wqe: &WqeSpec) -> bool {
     wqe.ds > 1 && wqe.ds * 16 <= HALF
 }
 
-/// Returns the recorded bytes of a request, with `None` for bytes that the reference leaves unchanged.
+/// Returns the recorded bytes of a request, with `None` for bytes that libmlx5 leaves unchanged.
 fn request(chain: &Chain, wqe: &WqeSpec) -> Result<Vec<Option<u8>>, String> {
     let blocks = chain.result.bbs.iter().skip_while(|block| block.bb != wqe.bb).take(wqe.n_bb);
     let mut bytes = Vec::new();
@@ -129,7 +132,7 @@ fn request(chain: &Chain, wqe: &WqeSpec) -> Result<Vec<Option<u8>>, String> {
     if bytes.len() == wqe.n_bb * size_of::<Wqebb>() { Ok(bytes) } else { Err("blocks are missing".into()) }
 }
 
-/// A doorbell that writes to a [`Page`].
+/// A BlueFlame doorbell that writes to a [`Page`].
 pub(super) struct Register<'p> {
     doorbell: BlueFlame,
     page: PhantomData<&'p Page>,

@@ -1,12 +1,12 @@
-//! The manner of a replay, and its result.
+//! The manner of replaying vectors (queue limits and posting method), and the result of each chain.
 
 use crate::way::Way;
 use std::fmt;
 
-/// The result of a chain.
+/// The result of replaying a chain of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All bytes that the reference wrote are equal.
+    /// The library wrote the same bytes as libmlx5 (the reference).
     Matched,
     /// A difference, in words.
     Differs(String),
@@ -16,16 +16,16 @@ pub enum Verdict {
     NotCompared(&'static str),
 }
 
-/// The limits of the library's queue.
+/// The limits of the library's queue in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limits {
-    /// The limits of the reference's queue.
+    /// The limits of libmlx5's queue, as recorded.
     Recorded,
     /// No limits on requests and inline data except those of ring and device.
     Lifted,
 }
 
-/// The manner of a replay.
+/// The manner in which the library replays the recorded vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Replay {
     /// The limits of the queue.

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// A file next to the vectors with work requests of another driver instead ([`mod@crate::recording`]).
+/// The name of a file in the folder of the vectors. It holds work requests of SPDK's driver instead of
+/// vectors ([`mod@crate::recording`]).
 pub const SPDK: &str = "spdk.jsonl.gz";
 
 /// Counts of many vectors, replayed in one manner.
@@ -25,15 +26,15 @@ pub const SPDK: &str = "spdk.jsonl.gz";
 pub struct Tally {
     /// Number of vectors. Each is a sequence of chains.
     pub sequences: usize,
-    /// Chains with equal bytes.
+    /// Chains whose bytes equal the recorded ones.
     pub matched: usize,
     /// Differing chains: vector, chain number, difference.
     pub differences: Vec<(String, usize, String)>,
-    /// Chains that both sides refuse.
+    /// Chains that both libmlx5 and the library refuse.
     pub refused: usize,
     /// Chains not compared, by reason.
     pub not_compared: BTreeMap<&'static str, usize>,
-    /// Configurations of mkeys in equal chains.
+    /// Configurations of mkeys in chains whose bytes are equal.
     pub configured: usize,
     /// Mkeys whose length and error count were compared: with the recorded ones, and with those before a
     /// refusal.
@@ -159,7 +160,7 @@ mod tests {
         repository_files().unwrap().iter().flat_map(|file| read_file(file).unwrap()).collect()
     }
 
-    /// Counts that must stay the same.
+    /// Counts of a replay of all vectors that must stay the same.
     #[derive(Debug, PartialEq)]
     struct Counts {
         matched: usize,

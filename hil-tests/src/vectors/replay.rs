@@ -1,4 +1,5 @@
-//! Posts the inputs of a vector with the library, and compares the written bytes.
+//! Posts the recorded inputs of a vector with the library, and compares the written bytes with those of
+//! libmlx5 (the reference).
 
 use super::blue_flame::{Page, Register, Written};
 use super::format::{
@@ -24,7 +25,8 @@ const MAX_BLOCKS: usize = 4096;
 /// The errno of the reference for a full queue.
 const ENOMEM: u32 = 12;
 
-/// The fill byte of the ring. A byte that the library forgets to write would keep it.
+/// The byte that fills the ring before a chain. A byte that the library forgets to write would keep this
+/// value.
 const PATTERN: u8 = 0xa5;
 
 /// A doorbell that records control segments, and writes whole requests if the reference has a BlueFlame
@@ -45,12 +47,12 @@ impl Doorbell for Recorder<'_> {
 
 type Queue<'r, 'p> = SendQueue<'r, &'r mut Recorder<'p>, MAX_BLOCKS>;
 
-/// The result of a vector.
+/// The result of replaying a vector.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The result of each chain.
     pub verdicts: Vec<Verdict>,
-    /// Configurations of mkeys in equal chains.
+    /// Configurations of mkeys in chains whose bytes are equal.
     pub configured: usize,
     /// Mkeys whose length and error count were compared, once per chain: with the recorded ones, and with
     /// those before a refused chain.
@@ -78,8 +80,8 @@ pub fn replay(vector: &Vector, how: Replay) -> Outcome {
             Some(reason) => Verdict::NotCompared(reason),
             None => judge(&vector.qp, chain, how, &mut state, &mut outcome),
         };
-        // The reference keeps half of a failed chain's state, the library rolls back. Later chains differ
-        // therefore.
+        // After a failed chain, libmlx5 keeps half of the changes, and the library has rolled back. Later
+        // chains are therefore not compared.
         if stopped.is_none() && verdict != Verdict::Matched {
             stopped = Some("behind a chain that was refused or aborted");
         }
@@ -88,13 +90,13 @@ pub fn replay(vector: &Vector, how: Replay) -> Outcome {
     outcome
 }
 
-/// The state between chains.
+/// The state of mkeys and queue that a chain leaves to the next one.
 #[derive(Clone)]
 struct State {
     mkeys: Vec<Mkey>,
     /// Number of entries of each mkey.
     max_entries: Vec<usize>,
-    /// The state of each mkey after the last chain.
+    /// Length and error count of each mkey after the last chain, as recorded.
     known: Vec<Known>,
     fence: u8,
     outstanding: u32,
@@ -102,7 +104,7 @@ struct State {
     half: usize,
 }
 
-/// Length and error count of an mkey, and whether the device must still learn the count.
+/// Length and error count of an mkey, and whether the device must still learn the count (`pending`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     length: u64,
@@ -121,7 +123,7 @@ impl Known {
         Self { length: after.length.0, errors: after.err_count, pending: after.err_count_updated }
     }
 
-    /// An mkey without signature counts no errors.
+    /// Returns the state of the library's mkey. An mkey without signature counts no errors.
     fn of(mkey: &Mkey) -> Self {
         let count = mkey.error_count().unwrap_or(ErrorCount { seen: 0, pending: false });
         Self { length: mkey.length(), errors: count.seen, pending: count.pending }
@@ -187,13 +189,14 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
     }
 }
 
-/// Returns whether the reference's limits make the library refuse the chain.
+/// Returns whether the library refuses the chain in a queue with the limits of libmlx5's queue.
 fn is_limited(qp: &Qp, chain: &Chain, how: Replay, before: &State) -> bool {
     let recorded = post(qp, chain, Replay { limits: Limits::Recorded, ..how }, &mut before.clone());
     recorded.is_some_and(|posted| posted.outcome.is_err_and(|refusal| rules::is_limit(&refusal)))
 }
 
-/// Posts a chain. Returns `None` if the library has no such queue.
+/// Posts a chain to a new queue of the library. Returns `None` if no queue of the library can have the
+/// recorded properties.
 fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted> {
     let mut ring = vec![Wqebb([PATTERN; 64]); qp.wqe_cnt];
     let record = DoorbellRecord::new();
@@ -266,13 +269,14 @@ fn unchanged(
     Ok(())
 }
 
-/// The state of the queue after a chain.
+/// The state of the library's queue after a chain.
 struct After {
     producer: u32,
     fence: u8,
     outstanding: u32,
     doorbell: Option<[u8; 8]>,
-    /// The comparison of the BlueFlame register with the recorded one, and the next half.
+    /// The result of comparing the BlueFlame register with the recorded one, and the offset of the half that
+    /// is next.
     register: Option<(Result<Written, String>, Option<usize>)>,
 }
 
@@ -390,7 +394,7 @@ fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Mkey {
     })
 }
 
-/// A configuration whose setters are incomplete.
+/// A configuration that waits for the rest of its setters.
 struct OpenConfig {
     mkey: usize,
     setters_to_come: usize,
@@ -401,7 +405,7 @@ struct OpenConfig {
     crypto: Option<Crypto>,
 }
 
-/// Returns the mapped bytes of a layout.
+/// Returns the number of bytes that a layout maps, or `None` for an unchanged layout.
 fn mapped(layout: &OwnedLayout) -> Option<u64> {
     match layout {
         OwnedLayout::Unchanged => None,
@@ -422,7 +426,7 @@ fn spans(layout: &OwnedLayout) -> Vec<u32> {
     }
 }
 
-/// The data of a request whose setter is missing yet.
+/// The data of a request until the setter of its data comes.
 const NO_DATA: Data = Data::Sges(Vec::new());
 
 #[derive(Clone)]
@@ -447,13 +451,13 @@ struct Driver<'d> {
     configured: usize,
     wr: Option<Wr>,
     open: Option<OpenConfig>,
-    /// A request whose data is missing yet.
+    /// A request that waits for the setter of its data.
     data: Option<Request>,
 }
 
 type Step = Result<(), Refusal>;
 
-/// Refuses an input that the library's types cannot express.
+/// Returns the refusal of an input that the library's types cannot express.
 fn inexpressible<T>(what: &'static str) -> Result<T, Refusal> {
     Err(Refusal::Inexpressible(what))
 }
@@ -462,7 +466,7 @@ fn none(extra: &Option<super::format::Int>, what: &'static str) -> Step {
     if extra.is_some_and(|value| value.0 != 0) { inexpressible(what) } else { Ok(()) }
 }
 
-/// The method that posts the requests.
+/// The object that posts the requests of a chain, by the posting method of the replay.
 type Out<'q, 'r, 'p> = Poster<'q, 'r, &'r mut Recorder<'p>, MAX_BLOCKS>;
 
 impl Driver<'_> {
@@ -770,7 +774,7 @@ fn remote(rkey: u32, address: u64) -> Remote {
     Remote { address, rkey: Key::from_raw(rkey) }
 }
 
-/// Drops segments of length 0, as verbs do; the library refuses them.
+/// Converts data segments. Segments of length 0 are dropped, as in verbs, because the library refuses them.
 fn sge_list(specs: &[SgeSpec]) -> Vec<Sge> {
     let sge =
         |spec: &SgeSpec| Sge { address: spec.addr.0, length: spec.length, lkey: Key::from_raw(spec.lkey) };
@@ -904,7 +908,8 @@ fn crypto(op: &Op) -> Result<Crypto, Refusal> {
 }
 
 fn cancel(queue: &mut Queue<'_, '_>, id: u64, hw_counter: u32, chain: &Chain) -> Step {
-    // The device's counter has more bits. The reference uses the low ones only.
+    // The device's counter has more bits than the number of a block in the ring. The reference uses only the
+    // low bits.
     let before = chain.result.pi_before.0 as u32;
     let mask = queue.free_blocks() + queue.producer().wrapping_sub(before) - 1;
     let counter = before.wrapping_add(hw_counter.wrapping_sub(before) & mask);

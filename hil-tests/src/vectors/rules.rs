@@ -3,7 +3,7 @@
 
 use mlx5_mkey::error::{ConfigError, PostError};
 
-/// The reason why the library did not post a chain.
+/// The reason why the library did not post a recorded chain.
 #[derive(Clone, Debug)]
 pub enum Refusal {
     /// The library's types cannot express the request.
@@ -19,7 +19,7 @@ pub enum Refusal {
     CopyMask {
         /// The library's error.
         error: ConfigError,
-        /// Whether there is no wire domain. The reference then ignores the mask.
+        /// Whether there is no wire domain. libmlx5 (the reference) then ignores the mask.
         memory_only: bool,
     },
     /// A refused configuration of an mkey.
@@ -67,14 +67,14 @@ pub struct Asked {
     pub bsf_in_force: bool,
 }
 
-/// A configuration that lacks some of its announced setters.
+/// The rule for a configuration that lacks some of its announced setters.
 pub const UNFINISHED: &str = "deliberate: configuration with setters missing";
-/// A second layout after an empty list.
+/// The rule for a second layout after an empty list.
 pub const SECOND_LAYOUT: &str = "deliberate: second layout behind an empty list";
-/// An RDMA READ with inline data.
+/// The rule for an RDMA READ with inline data.
 pub const INLINE_READ: &str = "deliberate: RDMA READ with inline data";
 
-/// The reference had no room because of a limit that the library's queue lacks.
+/// The reason not to compare a chain that libmlx5 refused because of a limit that the library's queue lacks.
 pub const LIFTED: &str = "refused by the reference for a limit that is lifted here";
 /// The longest list entry, data segment and stride of the library, in bytes (`vectors/DIFFERENCES.md`). The
 /// library's own constants are not used, so that a change of them is noticed.
@@ -136,7 +136,8 @@ pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
     }
 }
 
-/// Returns whether a limit of the queue is the reason, which a replay without limits lacks.
+/// Returns whether the library refused a chain because of a limit of its queue that a replay with lifted
+/// limits lacks.
 pub fn is_limit(refusal: &Refusal) -> bool {
     matches!(
         refusal.post_error(),
@@ -148,13 +149,14 @@ pub fn is_limit(refusal: &Refusal) -> bool {
     )
 }
 
-/// Returns whether the reason is a lack of room, under any of its errors.
+/// Returns whether the library refused a chain because the ring has no block left or the queue no request.
 pub fn no_room(refusal: &Refusal) -> bool {
     matches!(refusal.post_error(), Some(PostError::SendRingFull { .. } | PostError::TooManyRequests { .. }))
 }
 
-/// An entry of an interleaved layout is too long.
+/// The rule for an entry of an interleaved layout that is too long.
 const STRIDE: &str = "deliberate: interleaved stride over 16 bits";
 
-/// The reference counts requests instead of blocks, and overwrites requests that it has just posted.
+/// The rule for a chain that is longer than the ring. libmlx5 counts requests instead of blocks, and
+/// overwrites requests that it has just posted.
 const RING_FULL: &str = "deliberate: chain longer than the ring";
