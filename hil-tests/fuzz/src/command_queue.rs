@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-/// Offset of the mailbox blocks.
+/// Offset of the mailbox blocks from the start of the command queue's memory.
 const BLOCKS_AT: usize = 4096;
 
 /// The number of bytes of a request or reply that a block holds.
@@ -43,7 +43,7 @@ pub(crate) fn run(bytes: &[u8]) {
 /// The initialization segment of the device.
 #[derive(Clone, Copy)]
 struct Layout {
-    /// The number of reads of the register until the device is ready.
+    /// The number of reads of the register `Initializing` until the device is ready.
     starting: u32,
     embedded_cpu: bool,
     revision: u16,
@@ -51,7 +51,7 @@ struct Layout {
     log_stride: u8,
 }
 
-/// A command as the device has read it.
+/// A command as the device has read it from the command queue.
 #[derive(Clone)]
 struct Seen {
     /// Offset of the command's entry.
@@ -63,7 +63,7 @@ struct Seen {
     outputs: Vec<usize>,
 }
 
-/// A device behind registers and a delay.
+/// A device behind registers and a delay, with its own view of the command queue's memory.
 struct Device<'a> {
     memory: &'a Shared<Page>,
     state: RefCell<State<'a>>,
@@ -75,13 +75,14 @@ struct State<'a> {
     layout: Layout,
     /// In one of this many cases the device misbehaves.
     calm: u32,
-    /// The address of the queue that the device received.
+    /// The address of the command queue, as written to the device's registers.
     told: [u32; 2],
     doorbells: u32,
     seen: Option<Seen>,
     /// The number of delays before the device answers.
     answers_in: Option<u32>,
-    /// The entry and reply blocks after the answer. Empty before it.
+    /// The command's entry and the reply blocks as the device has left them. Before the answer there are no
+    /// blocks.
     left: Option<(CommandEntry, Vec<CommandBlock>)>,
     /// The addresses of the pages that the device received.
     pages: Vec<u64>,
@@ -248,7 +249,7 @@ impl State<'_> {
         self.input.one_in(self.calm)
     }
 
-    /// Answers as firmware does.
+    /// Returns the reply of a device whose firmware works.
     fn sensible(&mut self, request: &[u8], length: usize) -> Vec<u8> {
         let mut reply = vec![0; length];
         let word = |at: usize| u32::from_be_bytes(request[at..at + 4].try_into().unwrap());
@@ -393,7 +394,7 @@ fn sequence<const BLOCKS: usize>(mut input: Input<'_>) {
     let mut world =
         World::<BLOCKS> { device: &device, queue, config, is_lost: false, pages: Pages::default() };
     for _ in 0..STEPS {
-        // A lost queue refuses all commands. One refused command suffices.
+        // A lost queue refuses all commands: the sequence ends after one refused command.
         let was_lost = world.is_lost;
         if device.state.borrow().input.is_empty() {
             break;

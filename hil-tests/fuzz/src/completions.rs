@@ -21,14 +21,15 @@ use std::thread;
 use std::time::Duration;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
-/// The number of entries of the ring.
+/// The number of entries of the completion queue's ring.
 const ENTRIES: usize = 8;
-/// Blocks of a send queue, and slots of a receive queue. Both start just before the 16-bit counter wraps.
+/// Number of blocks of a send queue, and of slots of a receive queue. Both queues start just before the
+/// 16-bit counter wraps.
 const SLOTS: usize = 8;
 const FIRST: u16 = 0xfffa;
 /// Numbers of the queue pairs.
 const QPNS: [u32; 2] = [0x40, 0x41];
-/// This bit marks the name of a receive request.
+/// This bit marks the id (`wr_id`) of a receive request.
 const RECEIVE: u64 = 1 << 40;
 /// Index of the mkey that signature errors are for.
 const MKEY: u32 = 0x1234;
@@ -43,7 +44,7 @@ impl CqDoorbell for Silent {
     fn ring(&mut self, _: [u8; 4]) {}
 }
 
-/// A ring, and the state of the generator for the entries.
+/// A ring of completion entries, and the state of the generator that makes the entries.
 struct Ring<E> {
     slots: Shared<E>,
     state: AtomicU64,
@@ -138,8 +139,8 @@ impl Memory {
 /// The two queues of a queue pair.
 type Pair<'m> = (SendQueue<'m, Silent, SLOTS>, ReceiveQueue<'m, SLOTS>);
 
-/// The queue pairs and mkeys of the completion queue, and the names of outstanding sends and receives of each
-/// queue pair. Names increase.
+/// The queue pairs and mkeys of the completion queue, and the ids (`wr_id`) of outstanding sends and receives
+/// of each queue pair. Ids increase.
 struct World<'m> {
     table: QpTable<Pair<'m>, 2>,
     mkeys: [Mkey; 1],
@@ -171,7 +172,7 @@ impl World<'_> {
         receive.publish();
     }
 
-    /// Records a completion, which also retires all earlier silent requests.
+    /// Records a completion, which also retires all earlier requests of the same queue.
     fn note(&mut self, completion: &Result<Completion, CompletionError>) {
         match completion {
             Ok(Completion::Work(work)) => {
@@ -203,7 +204,7 @@ impl World<'_> {
     }
 }
 
-/// Removes a name and all earlier names from a list. Returns whether the list had the name.
+/// Removes an id and all earlier ids from a list. Returns whether the list had the id.
 fn retire(names: &mut BTreeSet<u64>, id: u64) -> bool {
     let there = names.contains(&id);
     if there {
@@ -230,7 +231,8 @@ fn over<E: CqeSlot>(input: &mut Input<'_>) {
     set_written(None);
 }
 
-/// Takes the entries that the device writes.
+/// Makes queue pairs, an mkey and a completion queue over the ring. Takes steps, which poll this queue, until
+/// the input ends.
 fn take<E: CqeSlot>(input: &mut Input<'_>, ring: &Shared<E>) {
     let memory = [Memory::new(), Memory::new()];
     let record = CqDoorbellRecord::new();
@@ -259,7 +261,7 @@ fn take<E: CqeSlot>(input: &mut Input<'_>, ring: &Shared<E>) {
     }
 }
 
-/// Posts, polls in one of several ways, or waits for the device.
+/// Takes a step: posts, polls in one of several ways, waits, discards entries, or arms the completion queue.
 fn step<E: CqeSlot>(input: &mut Input<'_>, world: &mut World<'_>, completions: &mut CompletionQueue<'_, E>) {
     let mut found = Vec::new();
     let mut router = world.table.router(&mut world.mkeys);

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 /// The most steps of a sequence.
 const STEPS: usize = 40;
 
-/// The number of bytes of the region that the keys map.
+/// The number of bytes of the memory region that the keys map.
 const REGION: usize = 8192;
 
 /// A key of 128 bits and one of 256.
@@ -191,7 +191,7 @@ impl World {
         self.host.post_config(A, config);
     }
 
-    /// Writes random bytes to rings and records.
+    /// Writes random bytes to rings and doorbell records.
     fn raw(&mut self, input: &mut Input<'_>) {
         let queue = self.host.q[input.pick(&[A, B])];
         let (at, room) = match input.below(4) {
@@ -222,7 +222,7 @@ impl World {
         self.host.ring(A);
     }
 
-    /// Receives a message from another device.
+    /// Delivers a message of another device to this one.
     fn message(&mut self, input: &mut Input<'_>) {
         let rkey = self.key(input).get();
         let address = if input.any() { self.at + u64::from(input.any::<u8>()) } else { edge(input) };

@@ -2,7 +2,8 @@
 
 use mlx5_faults::{CallId, Place, Plan};
 
-/// The number of visits of each place. A trace keeps all faults of so few visits.
+/// The number of times that each place asks the plan for a fault. A trace keeps all faults of so few
+/// questions.
 const TIMES: usize = 32;
 
 /// Asserts that the trace of a plan, read as a plan, causes the same faults.

@@ -2,7 +2,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// The remaining bytes.
+/// The bytes of the input that no choice has used yet.
 pub(crate) struct Input<'a>(Unstructured<'a>);
 
 impl<'a> Input<'a> {
@@ -22,7 +22,7 @@ impl<'a> Input<'a> {
 
     /// Returns a number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
-        // A choice of few takes one byte: a mutation of a byte then changes one choice.
+        // A choice among at most 256 values takes one byte: a mutation of a byte then changes one choice.
         let number = if end <= 256 { u32::from(self.any::<u8>()) } else { self.any() };
         number % end
     }

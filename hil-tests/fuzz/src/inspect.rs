@@ -23,7 +23,7 @@ impl Write for Sink {
     }
 }
 
-/// Prints a value, whose text must not be empty.
+/// Formats a value, and asserts that the text is not empty.
 fn say(what: impl fmt::Display) {
     let mut sink = Sink::default();
     write!(sink, "{what}").expect("a sink takes all");

@@ -1,4 +1,4 @@
-//! The fuzz targets: functions of bytes that panic if a check fails.
+//! The fuzz targets: functions that take the bytes of an input, and panic if a check fails.
 //!
 //! libFuzzer calls them under `cargo xtask fuzz`. The tests of this package call them with the inputs of the
 //! corpus.
@@ -24,12 +24,12 @@ use std::path::PathBuf;
 use targets::Target;
 pub use xtask::fuzz_targets as targets;
 
-/// The functions of a target.
+/// The functions of a fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Functions {
-    /// Runs the target. Panics if a check fails.
+    /// Runs the target with the bytes of an input. Panics if a check fails.
     pub run: fn(&[u8]),
-    /// Makes initial inputs.
+    /// Makes the initial inputs of the target's corpus.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 

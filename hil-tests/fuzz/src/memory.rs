@@ -40,14 +40,14 @@ impl<T: Copy + FromBytes + IntoBytes> Shared<T> {
         unsafe { core::slice::from_raw_parts_mut(self.first, self.count) }
     }
 
-    /// Writes a slot as the device.
+    /// Writes a slot in the role of the device.
     pub(crate) fn write(&self, at: usize, value: T) {
         assert!(at < self.count);
         // SAFETY: the index was checked.
         unsafe { self.first.add(at).write_volatile(value) }
     }
 
-    /// Reads a slot as the device.
+    /// Reads a slot in the role of the device.
     pub(crate) fn read(&self, at: usize) -> T {
         assert!(at < self.count);
         // SAFETY: as in `write`.
@@ -77,13 +77,13 @@ impl Shared<Page> {
         unsafe { &mut *self.first.cast() }
     }
 
-    /// Reads a value at this offset as the device.
+    /// Reads a value at this offset in the role of the device.
     pub(crate) fn read_at<U: FromBytes>(&self, at: usize) -> U {
         // SAFETY: `place` has checked the offset, and all bytes are a valid value.
         unsafe { self.place::<U>(at).read_volatile() }
     }
 
-    /// Writes a value at this offset as the device.
+    /// Writes a value at this offset in the role of the device.
     pub(crate) fn write_at<U: IntoBytes>(&self, at: usize, value: U) {
         // SAFETY: `place` has checked the offset, and the value is plain bytes.
         unsafe { self.place::<U>(at).write_volatile(value) }

@@ -1,5 +1,5 @@
-//! The parsers of all texts: vectors, descriptions of boards, the protocol of runners, hex dumps and logs,
-//! posting methods, lines of recordings, plans of faults, options of the firmware.
+//! The parsers of all texts: vectors, descriptions of boards, the events that a program prints while it runs
+//! cases, hex dumps and logs, posting methods, lines of recordings, plans of faults, options of the firmware.
 
 use crate::fault;
 use hil_scenarios::options::Options;
@@ -53,7 +53,7 @@ fn describe(text: &str) {
     }
 }
 
-/// Asserts that an event of the protocol survives being written and read.
+/// Asserts that an event of a program that runs cases stays the same when it is written and read again.
 fn listen(line: &str) {
     if let Some(event) = Event::parse(line) {
         let written = event.to_string();
@@ -61,8 +61,9 @@ fn listen(line: &str) {
     }
 }
 
-/// Asserts that a dump has the bytes of its plain hex form. More bytes come only from repeated lines, which a
-/// dump abbreviates.
+/// Reads a hex dump with each order of words. Asserts that the bytes stay the same when they are written as
+/// plain hex digits and read again. The comparison ends after 64 KiB: only a dump with repeated lines, which
+/// it abbreviates, has more.
 fn dump(bytes: &[u8]) {
     for order in [None, Some(hex::WordOrder::Memory), Some(hex::WordOrder::LittleEndian)] {
         dump_of(bytes, order);
@@ -77,7 +78,7 @@ fn dump_of(bytes: &[u8], order: Option<hex::WordOrder>) {
             read.truncate(FIRST);
             assert_eq!(hex::parse(&plain(&read)), Ok(read));
         }
-        // Each dump has bytes, at most as many as its lines can hold.
+        // Each dump in a text has at least 16 bytes, and the number of its first line.
         Ok(hex::Input::Dumps(dumps)) => {
             assert!(dumps.found.iter().all(|dump| dump.bytes.len() >= 16 && dump.line > 0));
             let _ = dumps.left_out();

@@ -433,7 +433,8 @@ pub(crate) const KEY: [u8; 64] = {
     key
 };
 
-/// Returns a good reply of each command, all zeros, and one with all bits set.
+/// Returns two inputs for each command: a successful reply whose other bytes are zeros, and one whose other
+/// bits are set.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let reply = |which: u8, fill: u8| {
         let mut bytes = vec![fill; 4200];

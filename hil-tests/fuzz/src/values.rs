@@ -1,4 +1,4 @@
-//! Chooses every value that a user can pass.
+//! Chooses values of all types that users pass to the library.
 
 use crate::input::Input;
 use hil_scenarios::request::OwnedLayout;
@@ -50,7 +50,7 @@ fn seed(input: &mut Input<'_>) -> Seed {
     input.pick(&[Seed::Zeros, Seed::Ones])
 }
 
-/// Chooses among few tags, so that two domains often agree.
+/// Chooses a T10-DIF. Its tags are among few values, so that two domains often agree.
 fn dif(input: &mut Input<'_>) -> T10Dif {
     T10Dif {
         guard: input.pick(&[Guard::Crc, Guard::IpChecksum]),
@@ -114,7 +114,7 @@ pub(crate) fn config(input: &mut Input<'_>) -> MkeyConfig {
     }
 }
 
-/// Chooses an engine. New engines come last, so that inputs of the corpus keep their meaning.
+/// Chooses an AES-XTS engine. New engines come last, so that inputs of the corpus keep their meaning.
 pub(crate) fn engine(input: &mut Input<'_>) -> XtsEngine {
     use XtsEngine::{MultiBlock, MultiBlockLittleEndian, SingleBlock, Unspecified};
     input.pick(&[SingleBlock, Unspecified, MultiBlockLittleEndian, MultiBlock])

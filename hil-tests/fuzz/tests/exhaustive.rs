@@ -1,8 +1,8 @@
 //! All sequences of ten steps on rings of up to eight blocks. The steps post, have a request refused, and
 //! complete the oldest or the newest request.
 //!
-//! A list of requests says the result of each step. A refused request must leave no trace. Sequences that
-//! reach the same state of the queue, byte by byte, continue as one.
+//! A model, a list of requests, gives the expected result of each step. A refused request must leave no
+//! trace. Sequences that reach the same state of the queue, byte by byte, continue as one.
 #![allow(unsafe_code, missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use hil_tests::model::{QueueModel, Work, retire_send};
@@ -136,7 +136,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns whether this state of queue, ring and model, with this number of remaining steps, is new.
+    /// Returns whether no sequence has reached this state of queue, ring and model with this number of
+    /// remaining steps.
     fn is_new(&mut self, left: u32) -> bool {
         // There are at most 30,000 states. Two of them have the same hash with a probability of 1 in 10^10.
         let mut hash = DefaultHasher::new();
@@ -154,7 +155,7 @@ impl Walk<'_> {
         self.seen.insert(hash.finish())
     }
 
-    /// Takes each step from this state, and all following steps.
+    /// Takes each step from this state, and all following steps. Restores the state after each.
     fn walk(&mut self, left: u32) {
         if left == 0 || !self.is_new(left) {
             self.ended += COUNT.pow(left);

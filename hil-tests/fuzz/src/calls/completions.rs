@@ -17,7 +17,8 @@ use mlx5_mkey::types::{Key, MkeyIndex, Qpn};
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 use zerocopy::transmute;
 
-/// The ring and record of the queue, and the counters that an earlier reader has left in the record.
+/// The ring and the doorbell record of the completion queue, and the counters that an earlier reader has left
+/// in the record.
 pub(super) struct Memory {
     pub(super) ring: Shared<Cqe>,
     record: CqDoorbellRecord,
@@ -32,7 +33,7 @@ impl Memory {
     }
 }
 
-/// The queue and its model.
+/// The completion queue and its model.
 pub(super) struct Completions<'m> {
     pub(super) queue: CompletionQueue<'m>,
     pub(super) memory: &'m Memory,
@@ -61,7 +62,7 @@ impl DelayNs for NoDelay {
     fn delay_ns(&mut self, _: u32) {}
 }
 
-/// The result of polling.
+/// The result of polling, `None` if no entry is complete.
 pub(super) type Polled = Option<Result<Completion, CompletionError>>;
 
 impl<'m> Completions<'m> {
@@ -88,7 +89,7 @@ impl<'m> Completions<'m> {
         }
     }
 
-    /// Asserts that the record holds the number of entries taken.
+    /// Asserts that the doorbell record holds the number of entries taken.
     pub(super) fn check_record(&self) {
         let [consumer, _] = self.memory.record.bytes();
         assert_eq!(consumer, (self.consumer as u32 & 0x00ff_ffff).to_be_bytes());
@@ -126,7 +127,7 @@ pub(super) struct Subjects<'a, 'm> {
     pub(super) mkeys: &'a mut [MkeyModel],
 }
 
-/// Returns the result of a poll without the number of its request, which the model does not know.
+/// Returns the result of a poll without the [`RequestNumber`], which the model does not know.
 pub(super) fn unnumbered(polled: Result<Completion, CompletionError>) -> Result<Completion, CompletionError> {
     let number = RequestNumber::NONE;
     polled.map(|completion| match completion {
@@ -153,7 +154,7 @@ impl Subjects<'_, '_> {
             hardware_type: bytes[53],
         });
         let received = |message| Outcome::Received { message, bytes: count };
-        // The kind of a failed request is ignored.
+        // A failure is reported for a request of any kind, also for a part of a configuration.
         let outcome = match opcode {
             0..=4 if format != 0 => return Some(Err(CompletionError::UnsupportedFormat { format })),
             0 => None,

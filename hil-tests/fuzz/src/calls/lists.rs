@@ -12,7 +12,7 @@ use mlx5_mkey::wire::Wqebb;
 /// Bytes of a UMR before its entries: control segments and mkey context.
 const HEAD: usize = 128;
 
-/// A list in registered memory, seen by the model.
+/// The properties of a list in registered memory that the model needs.
 pub(super) trait ListModel {
     /// Chooses a list. Most lists suit this kind of mkey and fill whole blocks.
     fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> Self;
@@ -22,7 +22,7 @@ pub(super) trait ListModel {
 
     fn count(&self) -> u32;
 
-    /// Returns the mapped bytes.
+    /// Returns the number of bytes that the list maps.
     fn bytes(&self) -> u64;
 
     fn entry_size(&self) -> Option<KsmEntrySize>;
@@ -125,7 +125,7 @@ impl ListModel for OwnedList {
     fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>)) {
         let mut inline = request[..HEAD].to_vec();
         inline[7] = (8 + 4 * bsfs) as u8;
-        // Set the inline bit and remove the entries.
+        // The copy of the request gets the inline bit, and has no entries.
         inline[16] |= 0x80;
         inline[20..22].fill(0);
         let behind = (self.count() as usize).div_ceil(4) * 64;

@@ -18,7 +18,7 @@ use mlx5_mkey::wqe::PreparedConfig;
 pub(super) struct MkeyModel {
     pub(super) attributes: MkeyAttributes,
     pub(super) key: Key,
-    /// Whether the state of the device is known.
+    /// Whether the mkey's state on the device is known.
     known: bool,
     length: u64,
     form: Form,
@@ -41,7 +41,7 @@ pub(super) enum Form {
     Interleaved,
 }
 
-/// The layout that a configuration asks for.
+/// The layout that a configuration asks for: in the request, or a list in registered memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted<'a> {
     InRequest(&'a OwnedLayout),
@@ -83,7 +83,8 @@ pub(super) fn can_be_prepared(kind: &MkeyKind, config: &MkeyConfig) -> bool {
     able && !outside_both(signature, config.crypto.as_ref())
 }
 
-/// Returns whether a signature has two domains, neither of which is the data that the cipher processes.
+/// Returns whether a signature has both domains, although the crypto properties put the signature of the
+/// ciphertext outside the cipher and so allow one domain only.
 fn outside_both(signature: &BlockSignature, crypto: Option<&Crypto>) -> bool {
     let both = signature.memory_domain().is_some() && signature.wire_domain().is_some();
     both && crypto.is_some_and(Crypto::signature_is_outside)
@@ -161,7 +162,7 @@ impl MkeyModel {
         }
     }
 
-    /// Returns the mapped bytes.
+    /// Returns the number of bytes that the mkey maps.
     pub(super) const fn length(&self) -> u64 {
         self.length
     }
@@ -186,7 +187,7 @@ impl MkeyModel {
         self.pending |= self.attributes.signature.is_some();
     }
 
-    /// Records that the key was invalidated.
+    /// Records that the mkey was invalidated: the state on the device is unknown from now on.
     pub(super) fn invalidated(&mut self) {
         (self.known, self.length) = (false, 0);
     }
@@ -280,7 +281,8 @@ impl MkeyModel {
         let (kind, nothing) = (self.kind(), OwnedLayout::List(Vec::new()));
         let (layout, list) = match wanted {
             Wanted::InRequest(layout) => (layout, None),
-            // A request cannot point to an empty list.
+            // A request cannot point to an empty list. The model expects a request with an empty list of its
+            // own.
             Wanted::Registered(list) if list.count() == 0 => (&nothing, None),
             Wanted::Registered(list) => (&nothing, Some(list)),
         };

@@ -144,7 +144,8 @@ impl<const N: usize> World<'_, N> {
         }
     }
 
-    /// Makes calls that programs rarely make.
+    /// Makes one of the calls that programs rarely make: restarts the send queue, discards completions, arms
+    /// the completion queue, or waits for a completion.
     fn rarely(&mut self, input: &mut Input<'_>) {
         match input.below(4) {
             0 => self.restart(),
@@ -184,7 +185,7 @@ impl<const N: usize> World<'_, N> {
         }
     }
 
-    /// Prepares a configuration for each mkey that changes access rights only.
+    /// Prepares for the kind of each mkey a configuration that changes access rights only.
     fn prepare_rights(&mut self) {
         for mkey in &self.mkeys {
             let config = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };

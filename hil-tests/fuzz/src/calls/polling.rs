@@ -50,7 +50,8 @@ impl<const N: usize> World<'_, N> {
         bytes
     }
 
-    /// Polls, and compares the result with the bytes of the entries.
+    /// Polls in one of several ways. Compares the result with the expected one, which the model derives from
+    /// the bytes of the entries.
     pub(super) fn poll(&mut self, input: &mut Input<'_>) {
         let way = input.below(if self.all { 4 } else { 3 });
         if way == 1 {
@@ -106,14 +107,14 @@ impl<const N: usize> World<'_, N> {
 
     /// Returns the expected result of polling, and retires its request in the model.
     fn expect(&mut self) -> Polled {
-        // One poll takes a limited number of entries. Entries that the user never sees count as well. A
-        // successful send in the first entry does not count.
+        // One poll takes at most as many entries as the queue has. Entries that the user never sees count as
+        // well. A successful send in the first entry does not count.
         let first = self.completions.entry(self.completions.consumer)?;
         let is_send = first[63] >> 4 == 0 && first[63] >> 2 & 3 == 0;
         self.expect_within(u64::from(is_send))
     }
 
-    /// As `expect`, with a limit: one poll takes at most `more` entries above the size of the queue.
+    /// As `expect`: one poll takes at most `more` entries above the size of the queue.
     fn expect_within(&mut self, more: u64) -> Polled {
         let Self { completions, model, receives, known, .. } = self;
         let mut subjects = Subjects { sends: model, receives, mkeys: known };

@@ -29,7 +29,7 @@ fn octowords(data: &Data) -> u32 {
     }
 }
 
-/// The models that requests change.
+/// The models of mkeys, windows and prepared configurations, on which the result of a request depends.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     mkeys: &'a [MkeyModel],
@@ -37,10 +37,11 @@ struct Known<'a> {
     prepared: &'a [Prepared],
 }
 
-/// The parts of a request, and its change of an mkey.
+/// The parts of a request, each with its kind and its blocks, and the change that the request makes to an
+/// mkey.
 type Plan = (Vec<(RequestKind, u32)>, Option<Change>);
 
-/// A posted request.
+/// A posted request, with the model's state at that time.
 struct Posted {
     op: Request,
     flags: Flags,
@@ -407,7 +408,7 @@ impl<const N: usize> World<'_, N> {
             let mut op = choose(input, before, *all);
             let bits: u8 = input.any();
             let flags = Flags { fenced: bits & 4 != 0, signaled: bits & 1 != 0, solicited: bits & 8 != 0 };
-            // Some request names occur twice.
+            // Some requests get the same id as the request before.
             *next_id += u64::from(bits >> 4 != 0);
             let plan = plan(&op, config, model, before);
             let request = flags.apply(poster.request(*next_id));

@@ -10,13 +10,13 @@ use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::data::DataSegment;
 use std::collections::VecDeque;
 
-/// The number of the queue pair.
+/// The number of the queue pair whose queues a sequence of calls uses.
 pub(super) const QPN: Qpn = Qpn::from_low_bits(0x00ab_cdef);
 
 /// The receive queue of the queue pair.
 pub(super) type Receive<'m> = ReceiveQueue<'m, 16>;
 
-/// The ring and record of the queue.
+/// The ring and the doorbell record of the receive queue.
 pub(super) struct Memory {
     ring: Shared<DataSegment>,
     record: DoorbellRecord,
@@ -33,12 +33,12 @@ impl Memory {
     }
 }
 
-/// The queue and its model.
+/// The receive queue and its model.
 pub(super) struct Receives<'m> {
     pub(super) queue: Receive<'m>,
     memory: &'m Memory,
     slots: usize,
-    /// Number and name of each request, oldest first.
+    /// Number and id (`wr_id`) of each posted request, oldest first.
     posted: VecDeque<(u64, u64)>,
     next: u64,
     published: u64,

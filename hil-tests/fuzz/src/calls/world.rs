@@ -1,4 +1,4 @@
-//! The queues, mkeys and windows of a sequence, each with its model.
+//! The queues, mkeys and windows that a sequence of calls uses, each with its model.
 
 use super::completions::Completions;
 use super::mkey::MkeyModel;
@@ -31,7 +31,7 @@ pub(super) struct Prepared {
     pub(super) config: MkeyConfig,
 }
 
-/// The queues and mkeys, each with its model.
+/// The queues, mkeys and windows that a sequence of calls uses, each with its model.
 pub(super) struct World<'m, const N: usize> {
     pub(super) queue: SendQueue<'m, Bell, N>,
     pub(super) config: SendQueueConfig,
