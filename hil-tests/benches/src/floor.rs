@@ -1,8 +1,8 @@
 //! The floor: the fewest instructions for one kind of request, written by hand without the library.
 //!
-//! The code checks for room, keeps the name of the request and the mapping of the mkey, and converts native
-//! values to the device's. It checks no entry, handles no request that wraps around the ring's end, and
-//! offers no other options. Words are 64-bit numbers as in the PRM, most significant bit first.
+//! The code checks for room, keeps the id (`wr_id`) of the request and the mapping of the mkey, and converts
+//! native values to the device's. It checks no entry, handles no request that wraps around the ring's end,
+//! and offers no other options. Words are 64-bit numbers as in the PRM, most significant bit first.
 
 #![allow(unsafe_code)]
 // Indices are taken modulo the length.
@@ -44,7 +44,7 @@ const CRYPTO: u64 = 0x8100_0000_ffff_ffff;
 const DATA_UNIT: u64 = 0x0100_0000_0000_0000;
 const DEK: u64 = 0x0000_0123_0000_0000;
 
-/// A program's knowledge of its mkey.
+/// The fields of an mkey that a program keeps.
 struct Mkey {
     /// The mkey's key, with the flag for a completion, as in a control segment.
     key: u64,
@@ -61,8 +61,8 @@ struct FloorIo {
 
 /// A send queue. Blocks are counted from its start.
 struct Queue {
-    /// The name of the request that begins at each block, for its completion. `ends` has the first block
-    /// after this request.
+    /// The id (`wr_id`) of the request that begins at each block, for its completion. `ends` has the first
+    /// block after this request.
     names: [u64; BLOCKS],
     ends: [u64; BLOCKS],
     producer: u64,
@@ -106,7 +106,7 @@ impl Queue {
     }
 }
 
-/// A completion.
+/// The fields of a completion that a program uses.
 #[derive(Clone, Copy)]
 struct Completion {
     _name: u64,
@@ -115,7 +115,7 @@ struct Completion {
     _bytes: u32,
 }
 
-/// The floor as a side of the benchmarks.
+/// The hand-written program with the fewest instructions, as a side of the benchmarks.
 pub struct Floor {
     queue: Queue,
     entries: Box<[Words; ENTRIES]>,
@@ -150,7 +150,7 @@ fn first(ios: &mut [FloorIo], requests: usize) -> &mut [FloorIo] {
 }
 
 impl Floor {
-    /// Makes the queues.
+    /// Makes the send queue and the completion queue. [`Side::prepare`] makes the I/Os.
     pub fn new() -> Self {
         let queue = Queue {
             names: [0; BLOCKS],

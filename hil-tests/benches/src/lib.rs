@@ -53,7 +53,7 @@ pub const QUEUES: usize = 64;
 /// An I/O as a service knows it.
 #[derive(Clone, Debug)]
 pub struct Io {
-    /// Memory of the I/O. The work decides how many of the entries it uses.
+    /// Memory that the I/O's mkey maps. The work decides how many of the entries it uses.
     pub entries: [KlmEntry; MAX_ENTRIES],
     /// The number of used entries, for work that learns this number at run time.
     pub count: usize,
@@ -63,7 +63,7 @@ pub struct Io {
     pub remote: u64,
     /// Key of the peer's memory.
     pub rkey: u32,
-    /// The name of the request in its completion.
+    /// The id of the request (`wr_id`), which its completion contains.
     pub id: u64,
     /// The I/O's block number on the disk, used as tweak and reference tag.
     pub lba: u64,
@@ -176,7 +176,7 @@ pub enum Work {
 /// The properties of an mkey that a work configures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The layout.
+    /// The layout only.
     Plain,
     /// The layout, and a signature of one domain.
     Signed,
@@ -451,7 +451,7 @@ pub trait Side {
     /// work.
     fn blocks(&self) -> u16;
 
-    /// Takes all completions.
+    /// Completes the requests of a run, and takes their completions, unless the run has taken them.
     ///
     /// # Errors
     /// [`Fault`].

@@ -1,4 +1,4 @@
-//! The library's side of the benchmarks: the work as a service does it.
+//! The library as a side of the benchmarks: posts requests and takes completions as a storage service does.
 
 mod parts;
 mod requests;
@@ -32,7 +32,7 @@ const LIMIT: u32 = BLOCKS as u32 / 2;
 /// Slots of the receive queue.
 const SLOTS: usize = 64;
 
-/// The rings, records and entries of the queues of [`Ours`].
+/// The rings, doorbell records and completion entries of the queues of [`Ours`].
 pub struct OursMemory {
     rings: Vec<[Wqebb; BLOCKS]>,
     records: Vec<DoorbellRecord>,
@@ -66,7 +66,7 @@ impl Default for OursMemory {
 
 /// The library as a side of the benchmarks.
 pub struct Ours<'m> {
-    /// The work that the I/Os are prepared for.
+    /// The kind of work for which the I/Os are prepared.
     work: Option<Work>,
     ios: Vec<OurIo>,
     volume: Volume,
@@ -151,8 +151,8 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Posts lists to a full queue. Depending on the work, the queue refuses each list, or each list follows
-    /// a completion that makes room.
+    /// Posts configurations with lists to a full queue. Depending on the work, the queue refuses each
+    /// configuration, or each follows a completion that makes room.
     fn on_full_queue(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Self { queue, limited, ios, volume, entries, cq_record, .. } = self;
         let queue = if work.is_limited() { limited } else { queue };
@@ -165,7 +165,7 @@ impl<'m> Ours<'m> {
         requests::list4_after_completion(queue, completions, ios, volume).map_err(|_| "refused")?
     }
 
-    /// Does whole I/Os.
+    /// Does whole I/Os, as [`Work::IoList4`] describes. `requests` is the number of I/Os.
     fn io(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Self { queue, ios, volume, entries, cq_record, .. } = self;
         let mut completions = CompletionQueue::new(entries, cq_record).map_err(|_| "completion queue")?;
@@ -227,7 +227,8 @@ impl<'m> Ours<'m> {
         self.queue.block(at).0
     }
 
-    /// Configures an mkey as it must be before a run. The bench does not count this.
+    /// Configures an mkey as it must be before a run. The bench does not count the instructions of this
+    /// function.
     fn configure(&mut self, work: Work, at: usize) -> Result<(), PostError> {
         let Self { queue, ios, .. } = self;
         let Some(OurIo { io, mkey, .. }) = ios.get_mut(at) else { return Ok(()) };

@@ -29,7 +29,8 @@ struct Page([u64; 512]);
 
 /// The doorbell record and the doorbell of a queue.
 pub(crate) struct Publisher {
-    /// The record in the device's layout: the counter of receives or completions, then that of send requests.
+    /// The doorbell record in the device's layout: the counter of receives or completions, then that of send
+    /// requests.
     record: [u32; 2],
     register: NonNull<u64>,
 }
@@ -45,7 +46,7 @@ impl Publisher {
     pub(crate) fn send(&mut self, producer: u32, first_word: u64) {
         let [_, counter] = &mut self.record;
         fence_stores();
-        // SAFETY: a reference is valid. The store is volatile, since a device would read the record.
+        // SAFETY: a reference is valid. The store is volatile, since a device would read the doorbell record.
         unsafe { ptr::from_mut(counter).write_volatile((producer & 0xffff).to_be()) };
         flush();
         // SAFETY: `register` returned the pointer, and nobody else uses it.
@@ -63,8 +64,8 @@ impl Publisher {
     }
 }
 
-/// Orders all earlier stores before the next store to a record, by the barrier of the library's queues. The
-/// library does not export this barrier.
+/// Orders all earlier stores before the next store to a doorbell record, by the barrier of the library's
+/// queues. The library does not export this barrier.
 #[inline(always)]
 fn fence_stores() {
     #[cfg(target_arch = "aarch64")]

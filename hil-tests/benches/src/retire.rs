@@ -24,8 +24,8 @@ pub(crate) fn retire(queues: &mut impl QpQueues, opcode: CqeOpcode, counter: u16
     router.queues.has_retired
 }
 
-/// A queue pair, and whether the last entry has retired a request. The flag is needed because the successful
-/// part of a configuration is not reported.
+/// A queue pair, and whether the last entry has retired a request. The flag is needed because polling reports
+/// no completion for a successful part of a configuration.
 struct Told<'q, Q> {
     queues: &'q mut Q,
     has_retired: bool,

@@ -23,7 +23,8 @@ type Checked = [u8; LENGTH];
 /// Offset of these bytes in the buffer. The peer writes to the first of them.
 const OFFSET: usize = 64;
 
-/// Attempts with the library's copy. A build without a copy uses other bytes at least once in 1,000 attempts.
+/// The number of attempts with the library's copy. A build without a copy uses other bytes at least once in
+/// 1,000 attempts.
 const TRIES: usize = 100_000;
 
 /// The most attempts with the plain copy; they end when one attempt uses other bytes.

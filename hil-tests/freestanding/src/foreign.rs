@@ -104,7 +104,7 @@ impl<'a> From<Data<'a>> for Payload<'a> {
     }
 }
 
-/// A source of mkeys.
+/// A user's own source of mkeys.
 pub struct Supply(fn() -> Option<Mkey>);
 
 impl Iterator for Supply {
@@ -115,7 +115,7 @@ impl Iterator for Supply {
     }
 }
 
-/// A source of memory windows.
+/// A user's own source of memory windows.
 pub struct Windows(fn() -> Option<MemoryWindow>);
 
 impl Iterator for Windows {
@@ -184,7 +184,7 @@ pub struct Page {
     key: Key,
 }
 
-/// Posts a list of a user's own entries, and polls for the send queue alone.
+/// Posts a change of access rights and a list of a user's own entries, and polls for the send queue alone.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_pages(
     queue: &mut Queue<'_>,

@@ -346,7 +346,7 @@ pub fn entry_poll_long(
     completions.poll(&mut QpRouter { queues, mkeys }).map(|completion| completion.map(sum))
 }
 
-/// Discards the entries of a queue pair.
+/// Discards the completion entries of a queue pair.
 #[unsafe(no_mangle)]
 pub fn entry_discard(completions: &mut CompletionQueue<'_>, qpn: Qpn) -> usize {
     completions.discard(|entry| entry.is_of(qpn))

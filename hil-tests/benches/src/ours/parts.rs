@@ -7,10 +7,10 @@ use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, XtsEn
 use mlx5_mkey::queue::{Completion, SendQueue, UarDoorbell};
 use mlx5_mkey::types::{Key, PsvIndex};
 
-/// The send queue of most requests of this side.
+/// The send queue for most requests of the library's side.
 pub(super) type Queue<'m> = SendQueue<'m, UarDoorbell, BLOCKS>;
 
-/// An I/O with the data that a service keeps for it.
+/// An I/O with its mkey and with the data that a service keeps for it.
 pub(super) struct OurIo {
     pub(super) io: Io,
     /// All entries of the I/O, for work that learns their number at run time.

@@ -39,7 +39,7 @@ impl Volume {
     }
 }
 
-/// Returns the properties that the requests of a work change, beside the layout.
+/// Returns the properties that the requests of a work change, without the layout.
 fn config(work: Work) -> MkeyConfig {
     let t10dif = T10Dif {
         guard: Guard::Crc,

@@ -25,13 +25,13 @@ pub(crate) struct Devx {
     written: usize,
     prepared: PreparedConfig,
     ios: Vec<(Io, Mkey)>,
-    // The last fields, so that they are dropped after the objects that were created from them.
+    // These fields come last, so that they are dropped after the objects that were created from them.
     _domain: ProtectionDomain,
     _device: Device,
 }
 
 impl Devx {
-    /// Opens the stand-in's device.
+    /// Opens the stand-in's device by the shim, and creates a queue pair.
     pub(crate) fn open() -> Result<Self, Box<dyn Error>> {
         let work = Work::IoList4Devx;
         let (device, domain, completions, queue) = Self::make()?;

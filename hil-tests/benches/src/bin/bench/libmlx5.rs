@@ -21,7 +21,7 @@ use std::slice;
 /// `IBV_SEND_SIGNALED` and `IBV_SEND_INLINE`.
 const SIGNALED: u32 = 2;
 const INLINE: u32 = 8;
-/// The error for a request without room.
+/// The errno with which libmlx5 refuses a request without room.
 const ENOMEM: i32 = 12;
 /// `IBV_ACCESS_REMOTE_READ`.
 const REMOTE_READ: u32 = 4;
@@ -68,7 +68,7 @@ impl RefIo {
 
 /// libmlx5 as a side of the benchmarks.
 pub(crate) struct Libmlx5 {
-    // The first fields, so that mkeys and queues are dropped before the device to which they belong.
+    // These fields come first, so that mkeys and queues are dropped before the device to which they belong.
     mkeys: Vec<(Kind, Vec<RefMkey>)>,
     queue: RefQueue,
     /// Other queue pairs on the same completion queue. Their user indices are 1 and up.
@@ -78,7 +78,7 @@ pub(crate) struct Libmlx5 {
     /// Entries that the bench has written to the completion queue.
     written: u32,
     ios: Vec<RefIo>,
-    /// The work that the I/Os are prepared for.
+    /// The kind of work for which the I/Os are prepared.
     work: Option<Work>,
     dif: DifAttr,
     crc: CrcAttr,
@@ -95,7 +95,7 @@ fn signature(wire: &DomainAttr) -> SigBlockAttr {
 }
 
 impl Libmlx5 {
-    /// Opens the stand-in's device.
+    /// Opens the stand-in's device by libmlx5, and creates the queue pairs.
     pub(crate) fn open() -> io::Result<Self> {
         // libmlx5 rounds the number up to the next power of two.
         let device = Device::open("mlx5_0", ENTRIES as u16 - 1)?;
@@ -133,8 +133,8 @@ impl Libmlx5 {
         })
     }
 
-    /// Posts a chain of requests for each batch, by the functions that the headers define for programs. `one`
-    /// issues one request.
+    /// Posts a chain of requests for each batch, by the functions that libibverbs' headers define for
+    /// programs. `one` issues one request.
     #[inline(always)]
     fn post<const BATCHED: usize>(
         &self,
@@ -478,7 +478,8 @@ impl Libmlx5 {
         self.complete(ours::completion(Qpn::from_low_bits(number), user_index, counter));
     }
 
-    /// Gives each I/O an mkey of the kind that the work needs. Work with first configurations gets new mkeys.
+    /// Gives each I/O an mkey of the kind that the work needs. Each run of [`Work::FirstList1`] and
+    /// [`Work::FirstT10DifXts4`] gets new mkeys.
     fn give_mkeys(&mut self, work: Work, requests: usize) -> io::Result<()> {
         let kind = work.kind();
         let needed = if work.is_first() { requests } else { IOS };
@@ -495,7 +496,8 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Configures all mkeys as they must be before a run. The bench does not count this.
+    /// Configures all mkeys as they must be before a run. The bench does not count the instructions of this
+    /// function.
     fn configure_all(&mut self, work: Work) -> Result<(), Fault> {
         for _ in 0..IOS / BATCH {
             match work.kind() {
@@ -512,8 +514,8 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Completes the last posted request, which begins `last_blocks` blocks before the next one. Returns its
-    /// `wr_id`.
+    /// Writes the completion entry of the last posted request, which begins `last_blocks` blocks before the
+    /// next one, and polls this entry. Returns the request's `wr_id`.
     fn drain_last(&mut self, last_blocks: usize) -> Result<u64, Fault> {
         let counter = producer(&self.queue).wrapping_sub(last_blocks as u16);
         self.complete_send(0, self.queue.number, counter);
@@ -604,8 +606,8 @@ fn producer(queue: &RefQueue) -> u16 {
 
 impl Side for Libmlx5 {
     fn does(&self, work: Work, _batch: usize) -> bool {
-        // libmlx5 uses BlueFlame or not as environment variables say, so that it has no separate work with
-        // BlueFlame.
+        // Environment variables decide whether libmlx5 uses BlueFlame, so that BlueFlame is no separate work
+        // of libmlx5.
         work != Work::RdmaWriteBlueFlame
     }
 

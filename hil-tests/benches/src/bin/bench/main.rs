@@ -1,12 +1,12 @@
 //! The program that does the work of the benchmarks, to be counted by callgrind or timed: see `cargo xtask
 //! bench`.
 //!
-//! `bench count [SIDE…]` runs the work of the table. `bench plot` runs lists of all lengths, for the diagram
-//! of `cargo xtask bench --svg`. Both print a line for each of callgrind's next dumps: work, requests in a
-//! batch, side, requests. `bench time [WORK…]` compares the library and libmlx5. Each line has the work, the
-//! requests in a batch, the nanoseconds for a request of the library and of libmlx5 in their best turns, the
-//! ratio of these two (libmlx5 to library), and the median of the ratios of all rounds. The environment
-//! decides whether libmlx5 is as installed or stripped ([`STRIPPED`]).
+//! `bench count [SIDE…]` runs the work in the table of counts. `bench plot` runs lists of all lengths, for
+//! the diagram of `cargo xtask bench --svg`. Both print a line for each dump that callgrind writes: work,
+//! requests in a batch, side, requests. `bench time [WORK…]` compares the library and libmlx5. Each line has
+//! the work, the requests in a batch, the nanoseconds for a request of the library and of libmlx5 in their
+//! best turns, the ratio of these two (libmlx5 to library), and the median of the ratios of all rounds. The
+//! environment decides whether libmlx5 is as installed or stripped ([`STRIPPED`]).
 
 // A value that cannot occur stops the program, as in the tests.
 #![allow(clippy::indexing_slicing)]
@@ -105,7 +105,8 @@ fn count(side: &mut dyn Side, name: &str, work: Work, batch: usize) -> Result<u1
     Ok(blocks)
 }
 
-/// Runs the work. `cargo xtask bench` makes callgrind count the instructions of this function, by its name.
+/// Does the work of one run. `cargo xtask bench` makes callgrind count the instructions of this function, by
+/// its name.
 #[inline(never)]
 fn bench_counted_region(side: &mut dyn Side, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
     black_box(side).run(work, batch, requests)
