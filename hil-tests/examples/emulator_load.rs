@@ -1,5 +1,6 @@
-//! Measurements of `cargo xtask bench --emulator` besides perftest: mkeys per second that the device `mlx5_0`
-//! creates and destroys, and the speed of this machine without a device. Prints a name and a number for each.
+//! The measurements of `cargo xtask bench --emulator` that perftest does not make: mkeys per second that the
+//! device `mlx5_0` creates and destroys, and the speed of this machine without a device. Prints a name and a
+//! number for each.
 //!
 //! `emulator_load mkeys` needs a device. `emulator_load machine CORE` needs none: it starts itself on core
 //! CORE as the other end of a connection.
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Duration of each measurement.
 const TIME: Duration = Duration::from_secs(1);
-/// Bytes of a message.
+/// Bytes of a message between two processes.
 const PING: usize = 4096;
 /// Bytes of a write to a connection, and of a copy in memory.
 const BLOCK: usize = 1 << 16;

@@ -28,7 +28,7 @@ impl DelayNs for Clock {
     }
 }
 
-/// A change of the queue's memory.
+/// A function that changes the command queue's memory, which begins at the given address.
 type Change = Box<dyn FnMut(&mut dyn Bare, u64)>;
 
 /// Registers in front of the device's. A test can replace values, suppress doorbells, and change memory
@@ -107,7 +107,7 @@ impl Rig {
         self.try_queue(|_| {}).unwrap()
     }
 
-    /// Makes a queue, and enables the device.
+    /// Makes a command queue, and enables the device's function.
     fn enabled(&mut self) -> Queue {
         let mut queue = self.queue();
         queue.execute(&EnableHca(Function::OWN), &mut self.clock).unwrap();
@@ -124,7 +124,7 @@ impl Rig {
         PageRange::new(self.bare.borrow_mut().pages(count), count, bitmap).unwrap()
     }
 
-    /// Makes a queue, and starts the device with enough pages.
+    /// Makes a command queue, and starts the device with enough pages.
     fn started(&mut self) -> (Queue, PageRange<'static>) {
         let (mut queue, mut pages) = (self.queue(), self.pages(200));
         queue.start(&mut pages, &mut self.clock).unwrap();
@@ -208,7 +208,7 @@ fn commands_have_tokens_slots_and_an_owner() {
     queue.execute(&QueryIssi, &mut rig.clock).unwrap();
     let entry = rig.bytes(0, 64);
     assert_eq!((entry[0], entry[0x3c], entry[0x3f]), (7, 2, 0));
-    // The device has 16 entries of 128 bytes.
+    // The device's command queue has 16 entries of 128 bytes, and MANAGE_PAGES uses the last of them.
     let page = rig.bare.borrow_mut().pages(1);
     queue.execute(&GivePages { function: PAGES_OF, pages: [page] }, &mut rig.clock).unwrap();
     assert_eq!(rig.bytes(PAGES_ENTRY, 2), [7, 0]);
@@ -225,8 +225,7 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
     let mut rig = Rig::new();
     let mut queue = rig.enabled();
     let function = PAGES_OF;
-    // Bytes of the entry: a word of the request, the token, the signature. The page has room for two lists
-    // only.
+    // Bytes of the entry: a word of the request, the token, the signature.
     for at in [0x17, 0x3c, 0x3d] {
         rig.before(flip(at));
         let error = queue.execute(&QueryIssi, &mut rig.clock).unwrap_err();

@@ -1,5 +1,5 @@
-//! The report of a failed case by the program that runs scenarios, on the software device in its own process
-//! and behind libmlx5.
+//! The report of a failed case by the test runner `hil`, on the software device in its own process and behind
+//! libmlx5.
 
 use mlx5_testing::preload::{DIRECTORY, built};
 use std::process::Command;
@@ -7,7 +7,8 @@ use std::process::Command;
 /// The name of a case that fails on a device with the planted fault.
 const CASE: &str = "r030_what_a_queue_pair_denies_no_key_gives";
 
-/// Runs the program on a board with these words. Returns the exit status and the standard output.
+/// Runs `hil` with these arguments, on a broken device if `is_broken` is set. Returns the exit status and the
+/// standard output.
 fn run(words: &[&str], is_broken: bool) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_hil"));
@@ -22,8 +23,8 @@ fn run(words: &[&str], is_broken: bool) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// The report of a failed case has the requests, the completions with their causes, the states, and the
-/// command that repeats the case as it ran. The seed 7 selects the posting method.
+/// The report of a failed case has the requests, the completions with their causes, the states of the queue
+/// pairs, and the command that repeats the case as it ran. The seed 7 selects the posting method.
 fn the_program_tells_what_happened(board: &str) {
     let words = ["--device", board, "--filter", CASE, "--ways", "7"];
     let (status, told) = run(&words, true);
@@ -39,7 +40,7 @@ fn the_program_tells_what_happened(board: &str) {
         let found = told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
         assert!(found, "no line has {parts:?}:\n{told}");
     }
-    // The repetition fails in the same way.
+    // The case fails in the same way when the command repeats it.
     let (_, command) = told.lines().find_map(|line| line.split_once("again: cargo xtask hil ")).unwrap();
     let words: Vec<_> =
         command.split(' ').map(|word| if word == "--board" { "--device" } else { word }).collect();

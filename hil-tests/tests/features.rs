@@ -1,11 +1,11 @@
 //! The guide's table of features agrees with FEATURES.md: each supported feature has tests that exist, each
-//! other one has a reason.
+//! unsupported one has a reason.
 
 use super::proofs::{Kind, Proof, Sources, broken, proofs};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Both tables as texts.
+/// The two tables of features, as texts.
 struct Tables {
     /// The table of the guide, for users.
     guide: String,
@@ -32,7 +32,7 @@ fn is_told(cell: &str, behind: &str, words: usize) -> bool {
     cell.split_once(behind).is_some_and(|(_, reason)| reason.split_whitespace().count() >= words)
 }
 
-/// Returns the faults of the two tables.
+/// Returns what is wrong in the two tables, a sentence for each fault.
 fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut tests = BTreeMap::new();
@@ -81,8 +81,8 @@ fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
     wrong
 }
 
-/// Returns the faults of a row of FEATURES.md: of the cell for bytes, and of the cell for tests that run the
-/// feature.
+/// Returns what is wrong in a row of FEATURES.md: in the cell for bytes, and in the cell for tests that run
+/// the feature.
 fn unproven(name: &str, (bytes, shown): (&str, &str), sources: &Sources) -> Vec<String> {
     let mut wrong = Vec::new();
     let named = [proofs(bytes), proofs(shown)];

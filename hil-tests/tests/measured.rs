@@ -1,4 +1,5 @@
-//! Runs the measurements on the software device, where each must return the assumed value.
+//! Runs the measurements of hardware on the software device, where each must return the value that scenarios
+//! assume.
 
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios;
@@ -6,8 +7,8 @@ use hil_tests::scenarios::measured;
 use mlx5_softdev::{DeviceProfile, Faults, PartialBlocks, XtsEngine};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Runs measurements by the beginning of their name, even though the board is no hardware. Returns the values
-/// by their name.
+/// Runs the measurements whose name begins with `name`, even though the board is no hardware. Returns the
+/// measured values by their names.
 fn measure(mut board: SoftBoard, name: &str) -> BTreeMap<String, String> {
     let mut told = BTreeMap::new();
     for measurement in measured::all().filter(|measurement| measurement.name.starts_with(name)) {
@@ -49,7 +50,7 @@ fn each_gap_has_a_measurement_that_hardware_alone_runs() {
     assert!(scenarios::all().all(|scenario| !names.contains(scenario.name) && !scenario.needs.hardware));
 }
 
-/// Prints all values with `--nocapture`.
+/// Each measurement returns the assumed value. The test prints all values with `--nocapture`.
 #[test]
 fn the_assumptions_are_found() {
     let told = measure(plain(), "gap");

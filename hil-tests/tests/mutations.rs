@@ -8,13 +8,13 @@ use hil_tests::demo::faults;
 use hil_tests::scenarios::{self, Scenario};
 use mlx5_softdev::{CryptoMode, DeviceProfile, Faults, XtsEngine};
 
-/// Returns a device that accepts wrapped keys.
+/// Returns the profile of a device that takes wrapped keys only. Such a device also has logins.
 fn wrapped() -> DeviceProfile {
     DeviceProfile { crypto: CryptoMode::Wrapped, ..DeviceProfile::default() }
 }
 
-/// Runs the scenarios that a device of this kind supports and that `wanted` selects. Returns the failed ones,
-/// and the number of all.
+/// Runs the scenarios that a device of this profile supports and that `wanted` selects. Returns the failed
+/// ones, and the number of all that ran.
 fn failing(
     profile: DeviceProfile,
     faults: Faults,

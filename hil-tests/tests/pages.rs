@@ -1,4 +1,5 @@
-//! The pages of this package name existing files only, and README.md and PLACES.md name every page and place.
+//! The Markdown pages of this package name existing files only, and README.md and PLACES.md name every page
+//! and place.
 
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ fn text(page: &str) -> String {
     std::fs::read_to_string(here().join(page)).expect(page)
 }
 
-/// Returns the names of all files in a folder of this package.
+/// Returns the names of all files and folders in a folder of this package.
 fn names(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(here().join(folder)).expect(folder);
     entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect()

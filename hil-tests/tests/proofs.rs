@@ -1,10 +1,12 @@
-//! The proofs that pages name, and whether each exists: vectors, tests, properties, commands and scenarios.
+//! The proofs that FEATURES.md and REQUIREMENTS.md name (vectors, tests, properties, commands, scenarios),
+//! and whether each of them exists.
 
 use hil_tests::scenarios;
 use std::io::Read;
 use std::path::Path;
 
-/// The words before a quoted name, or before several, that select where to look for the names.
+/// The words before a quoted name, or before several names, that tell the kind of proof and so the place
+/// where the names must be.
 const KINDS: [(&str, Kind); 9] = [
     ("vectors ", Kind::Vectors),
     ("property ", Kind::Property),
@@ -82,7 +84,7 @@ fn texts(folder: &Path) -> String {
     all
 }
 
-/// The texts in which proofs are looked for.
+/// The texts in which proofs must be.
 pub(super) struct Sources {
     library: String,
     properties: String,
@@ -106,7 +108,7 @@ impl Sources {
         arms.flat_map(|(names, _)| names.split(" | ")).any(|name| name.trim() == format!("\"{task}\""))
     }
 
-    /// Returns why a proof is missing, if it is.
+    /// Returns why a proof is missing, or `None` if the proof exists.
     pub(super) fn lack(&self, proof: &Proof<'_>) -> Option<String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let Proof { kind, name, file } = proof;

@@ -259,7 +259,7 @@ proptest! {
     }
 }
 
-/// A call of a program that uses a queue.
+/// A step of a program that uses a queue.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Nop {
@@ -314,8 +314,8 @@ proptest! {
         let (memory, wire) = (Signature::Crc32(Seed::Ones), Signature::Crc32c(Seed::Ones));
         let both = BlockSignature::both(domain(memory), domain(wire));
         let mut model = QueueModel::new(SEND_BLOCKS as u32, u32::MAX, 0);
-        // The first configuration of a new mkey differs from later ones. Configure it once, so that all
-        // others are alike.
+        // The mkey is configured once here, because the first configuration of a new mkey differs from later
+        // ones.
         let reset = MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
         let whole = MkeyConfig { access: Some(Access::ALL), ..reset };
         pair.configure(mkey, &whole, Layout::Unchanged).map_err(TestCaseError::fail)?;
@@ -454,7 +454,7 @@ fn linear(
         bytes[at + 1..at + 3].fill(0);
         let size = usize::from(bytes[at + 7]) * 16;
         let end = at + size.div_ceil(64) * 64;
-        // The device ignores the rest of the last block.
+        // The device ignores the bytes after the request in its last block.
         bytes[at + size..end].fill(0);
         at = end;
     }

@@ -6,7 +6,8 @@ use hil_tests::scenarios;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The last number of the requirements of the three source pages (R) and of related pages (M).
+/// The last number of the requirements of the three source pages, which are manual pages (R), and of related
+/// pages (M).
 const LAST: [(&str, u32); 2] = [("R", 187), ("M", 85)];
 
 /// A row of the tables: its scenarios, and its other proofs.
@@ -43,7 +44,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
     rows
 }
 
-/// Returns the faults of the tables.
+/// Returns what is wrong in the tables, a sentence for each fault.
 fn wrong_rows(text: &str, sources: &Sources) -> Vec<String> {
     let (rows, mut wrong) = (rows(text), Vec::new());
     let all =

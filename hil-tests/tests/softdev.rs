@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The variants of the device.
+/// Returns the variants of the software device: name and profile of each.
 fn kinds() -> [(&'static str, DeviceProfile); 6] {
     let plain = DeviceProfile::default();
     [
@@ -38,12 +38,13 @@ fn kinds() -> [(&'static str, DeviceProfile); 6] {
     ]
 }
 
-/// The variable that repeats a run: `all`, a posting method, or a random seed.
+/// The environment variable that selects the posting methods, to repeat a run: `all`, one method, or a random
+/// seed.
 const VARIABLE: &str = "HIL_WAYS";
 
-/// Returns the posting methods for a variant. All methods run on the plain device, since only here the
-/// library's debug assertions apply; the other variants run one method per scenario, drawn by a new random
-/// seed. The variable replaces this choice.
+/// Returns the posting methods for a variant of the device. All methods run on the plain device, because only
+/// this test runs them with the library's debug assertions. On the other variants each scenario runs by one
+/// method, drawn by a new random seed. The environment variable replaces this choice.
 fn ways(kind: &str) -> Ways {
     match std::env::var(VARIABLE) {
         Err(_) if kind == "softdev" => Ways::All,
@@ -55,7 +56,7 @@ fn ways(kind: &str) -> Ways {
     }
 }
 
-/// Runs the scenarios that a variant supports, and counts the others by their reason.
+/// Runs the scenarios that a variant of the device supports, and counts the others by the missing capability.
 fn run(kind: &str) {
     let (_, profile) = kinds().into_iter().find(|(name, _)| *name == kind).expect("a kind");
     let capabilities = SoftBoard::new(profile).capabilities();
@@ -77,7 +78,8 @@ fn run(kind: &str) {
         }
     }
     for (what, count) in skipped {
-        // The harness hides the output of macros in passing tests. A skipped test must always be visible.
+        // The test harness hides the output of macros in passing tests. A skipped test must always be
+        // visible.
         writeln!(io::stdout(), "\nSKIPPED {count:>3}: {kind} lacks {what}").expect("standard output");
     }
     assert!(failed.is_empty(), "{kind}, {VARIABLE}={ways}:\n{}", failed.join("\n"));
@@ -125,7 +127,7 @@ impl Draw {
     }
 }
 
-/// The variable that repeats an order of scenarios.
+/// The environment variable that repeats an order of scenarios: the seed of the order.
 const ORDER: &str = "HIL_ORDER";
 
 /// No scenario leaves a state on the board that makes another one fail. All run on one board in a random
@@ -192,7 +194,8 @@ fn every_scenario_runs_somewhere_and_is_named_once() {
     let names: BTreeSet<_> = scenarios::all().map(|scenario| scenario.name).collect();
     assert_eq!(names.len(), scenarios::all().count(), "two scenarios have one name");
     let devices: Vec<_> = kinds().iter().map(|(_, kind)| SoftBoard::new(*kind).capabilities()).collect();
-    // Scenarios with programs run on other boards only; `cargo xtask test hil` has such a board.
+    // Scenarios that start programs (the storage example) run on other boards only; `cargo xtask test hil`
+    // has such a board.
     let runs = |scenario: &scenarios::Scenario| {
         scenario.needs.programs || devices.iter().any(|has| scenario.needs.missing(has).is_none())
     };

@@ -1,5 +1,5 @@
-//! Each public method of the library that posts is used by `hil_tests::way` or `hil_tests::request`, through
-//! which requests are compared and run.
+//! Each public method of the library that posts is used by `hil_tests::way` or `hil_tests::request`. Vectors,
+//! recordings, differential test and fuzzing post through these two modules.
 //!
 //! The test parses the library's sources with `syn`, which ignores comments and strings.
 
@@ -25,12 +25,12 @@ fn below(path: &str) -> Vec<syn::File> {
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
 }
 
-/// Returns the modules of the library that post requests.
+/// Returns the parsed sources of the library's modules that post requests.
 fn library() -> Vec<syn::File> {
     ["queue", "wqe", "mkey", "devx"].iter().flat_map(|module| below(&format!("../src/{module}"))).collect()
 }
 
-/// The names in a part of a source.
+/// The identifiers in a part of a source.
 #[derive(Default)]
 struct Names(BTreeSet<String>);
 

@@ -139,7 +139,8 @@ impl Load {
         (if is_read { Command::READ } else { Command::WRITE }, self.max_blocks.min(blocks))
     }
 
-    /// Marks a part as busy, and returns it. Returns `None` if it is busy already.
+    /// Marks a part as busy, counts a write of its blocks, and returns the part. Returns `None` if a block of
+    /// the part is busy already.
     fn begin(&mut self, part: Part) -> Option<Part> {
         let busy = self.busy.get_mut(part.range())?;
         if busy.contains(&true) {
@@ -152,14 +153,14 @@ impl Load {
         Some(part)
     }
 
-    /// Marks a part as free.
+    /// Marks a part as free for the next operation.
     pub(crate) fn end(&mut self, part: Part) {
         if let Some(busy) = self.busy.get_mut(part.range()) {
             busy.fill(false);
         }
     }
 
-    /// Writes the expected bytes of a part.
+    /// Writes the expected bytes of a part into `bytes`.
     pub(crate) fn content(&self, part: Part, bytes: &mut [u8]) {
         let generations = self.generations.get(part.range()).unwrap_or_default();
         for ((lba, generation), block) in (part.lba..).zip(generations).zip(bytes.chunks_exact_mut(BLOCK)) {

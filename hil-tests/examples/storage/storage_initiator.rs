@@ -1,5 +1,5 @@
 //! A storage initiator: reads and writes a volume that a `storage_target` serves, and knows the expected
-//! value of each byte. The page of the target describes how the two work together.
+//! value of each byte. The documentation of `storage_target.rs` describes how the two work together.
 //!
 //! Each command has a slot of memory and an mkey. The data is in up to four pieces of the slot. The mkey maps
 //! them to one space, with T10-DIF added on the wire. The target accesses this space by RDMA and never learns
@@ -94,7 +94,7 @@ fn run(arguments: &Arguments) -> Outcome {
     initiator.end()
 }
 
-/// The most connections in a row without an answer. Then the initiator gives up.
+/// The initiator gives up after this number of connections in a row without an answer.
 const TRIES: u32 = 10;
 
 /// A read or write in progress.
@@ -109,7 +109,7 @@ struct Io {
     pieces: Vec<Range<usize>>,
 }
 
-/// The statistics of the run.
+/// The statistics of a run: I/Os, bytes, times, repetitions.
 struct Tally {
     ios: u64,
     done: u64,
@@ -183,7 +183,8 @@ impl Tally {
     }
 }
 
-/// The initiator.
+/// The state of an initiator: its connection to the target, the objects of its device, and the I/Os in
+/// progress.
 struct Initiator<'a> {
     arguments: &'a Arguments,
     control: Control,
@@ -191,9 +192,9 @@ struct Initiator<'a> {
     gear: Gear,
     /// The I/Os in progress. Slots of the first queue pair come first.
     slots: Vec<Option<Io>>,
-    /// Free slots.
+    /// The slots without an I/O.
     free: VecDeque<usize>,
-    /// For each queue pair: slots whose command must be posted.
+    /// For each queue pair: the slots whose command waits to be posted.
     due: Vec<VecDeque<usize>>,
     load: Load,
     random: Random,
@@ -208,21 +209,21 @@ struct Initiator<'a> {
     data: [Vec<u8>; 2],
 }
 
-/// The device's objects.
+/// The objects that the initiator creates on its device, and the prepared configurations.
 struct Gear {
-    // The first field, so that the link is dropped before the memory that its requests use.
+    // This field comes first, so that the link is dropped before the memory that its requests use.
     link: Link,
     /// Memory for the data of each slot.
     memory: Buffer,
     /// Configurations for data from the volume and to the volume.
     reading: PreparedConfig,
     writing: PreparedConfig,
-    /// Send queue space of a command: a configuration and a message.
+    /// The room in a send queue that a command takes: a configuration and a message.
     command_size: RequestSize,
 }
 
 impl Gear {
-    /// Opens the device.
+    /// Opens the device, and creates the queue pairs, mkeys and memory for all commands.
     fn new(arguments: &DeviceArguments, offer: &Offer) -> Outcome<Self> {
         let spec = LinkSpec {
             queues: offer.queues.len(),
@@ -243,7 +244,7 @@ impl Gear {
         let (reading, writing) = (prepare(Access::REMOTE_WRITE)?, prepare(Access::REMOTE_READ)?);
         let slot_bytes = offer.max_blocks as usize * BLOCK;
         let mut memory = link.pd.alloc_buffer(spec.slots() * slot_bytes, Access::LOCAL_WRITE)?;
-        // Touch all memory, so that the process has its final size.
+        // All memory is written once, so that the process has its final size from the start.
         let filler = vec![0xff; slot_bytes];
         for slot in 0..spec.slots() {
             memory.write(slot * slot_bytes, &filler)?;
@@ -295,7 +296,8 @@ impl<'a> Initiator<'a> {
         Ok(initiator)
     }
 
-    /// Connects the queue pairs to those of the target.
+    /// Connects the queue pairs to those of the target: tells their addresses, and waits until the target is
+    /// ready.
     fn agree(&mut self) -> Outcome {
         self.gear.link.connect(&self.offer.queues)?;
         let (initiator, queues) = (std::process::id().into(), self.gear.link.addresses()?);
@@ -420,7 +422,8 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Handles a response.
+    /// Handles the response to a command. If a block is corrupt, rewrites the block and reads it again.
+    /// Otherwise compares read data, and counts the I/O.
     fn finish(&mut self, queue: usize, message: &[u8; CAPSULE]) -> Outcome {
         let (response, _) = Response::read_from_prefix(message).map_err(|_| "a message is too short")?;
         let slot = queue * self.gear.link.spec().depth + usize::from(response.tag.get());
@@ -487,7 +490,7 @@ impl<'a> Initiator<'a> {
         let start = Instant::now();
         loop {
             println!("initiator: {trouble}");
-            // Close first: a target that has not noticed the failure serves no one else.
+            // The connection is closed first: a target that has not noticed the failure serves no one else.
             self.control.close();
             match self.connect_anew(&trouble).map_err(Trouble::of) {
                 Ok(()) => break,
@@ -548,7 +551,8 @@ impl<'a> Initiator<'a> {
         }
     }
 
-    /// Sleeps for a time, and prints the processor time of both sides.
+    /// Does nothing for a time except checking that the target is there. Prints the processor time that both
+    /// sides take meanwhile.
     fn idle(&mut self, time: Duration) -> Outcome {
         let before = self.usage()?;
         let start = Instant::now();
@@ -603,7 +607,7 @@ impl<'a> Initiator<'a> {
     }
 }
 
-/// Connects to the target as soon as it is there.
+/// Connects to the target as soon as it is there. Returns the connection and the target's offer.
 fn call(arguments: &Arguments) -> Outcome<(Control, Offer)> {
     let start = Instant::now();
     loop {

@@ -126,7 +126,7 @@ fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// The limits of an mkey and of a command.
+/// The limits of an mkey and of a command, which depend on the device's AES-XTS engine.
 #[derive(Clone, Copy)]
 struct Geometry {
     blocks_per_mkey: u32,
@@ -134,7 +134,7 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// Returns the limits of an engine.
+    /// Returns the limits for an AES-XTS engine.
     fn of(engine: XtsEngine) -> Self {
         match engine {
             // 2048 blocks of 512 bytes: 1 MiB of data per mkey.
@@ -147,7 +147,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the most blocks of a command.
+    /// Returns the largest number of blocks of a command.
     fn max_blocks(self) -> u32 {
         self.blocks_per_mkey * self.mkeys_per_command as u32
     }
@@ -194,7 +194,8 @@ struct Target {
 }
 
 impl Target {
-    /// Opens the device and the volume.
+    /// Opens the device and the volume, and creates the queue pairs, mkeys and memory that serve an
+    /// initiator.
     fn new(arguments: &Arguments) -> Outcome<Self> {
         let device = arguments.device.open()?;
         let engine = device.capabilities().xts_engine().ok_or("the device has no AES-XTS")?;
@@ -242,7 +243,7 @@ impl Target {
         let command_bytes = max_blocks as usize * PROTECTED_BLOCK;
         let mut staging = link.pd.alloc_buffer(spec.slots() * command_bytes, Access::LOCAL_WRITE)?;
         let scratch = vec![0xff; command_bytes];
-        // Touch all memory, so that the process has its final size.
+        // Every slot is written once, so that the process has its final size from the start.
         for slot in 0..spec.slots() {
             staging.write(slot * command_bytes, &scratch)?;
         }
@@ -288,7 +289,8 @@ impl Target {
         session.serve()
     }
 
-    /// Prepares for the next initiator. Returns the number of incomplete requests.
+    /// Resets the queue pairs, or creates all objects anew, so that the next initiator can connect. Returns
+    /// the number of incomplete requests.
     fn recover(&mut self, arguments: &Arguments, trouble: &Trouble) -> Outcome<usize> {
         println!("target: {trouble}");
         if let Trouble::Peer(_) = trouble {
@@ -312,7 +314,7 @@ impl Target {
         Ok(std::mem::replace(self, new).link.give_up())
     }
 
-    /// Reads the blocks of a command from the file.
+    /// Reads the blocks of a command from the file into the staging memory.
     fn load(&mut self, slot: usize, command: &Command) -> Outcome {
         let range = self.geometry.staged(slot, 0..command.blocks.get());
         let bytes = self.scratch.get_mut(..range.len()).ok_or("too long")?;
@@ -321,7 +323,7 @@ impl Target {
         Ok(())
     }
 
-    /// Writes the blocks of a command to the file.
+    /// Writes the blocks of a command from the staging memory to the file.
     fn store(&mut self, slot: usize, command: &Command) -> Outcome {
         let range = self.geometry.staged(slot, 0..command.blocks.get());
         let bytes = self.scratch.get_mut(..range.len()).ok_or("too long")?;
@@ -343,11 +345,11 @@ impl Target {
     }
 }
 
-/// A request to post.
+/// A request that waits to be posted.
 enum Due {
     /// The transfer for the command in this slot.
     Transfer(usize),
-    /// A response.
+    /// A response to the initiator.
     Respond(Response),
 }
 
@@ -365,7 +367,8 @@ struct Session<'t> {
 }
 
 impl Session<'_> {
-    /// Exchanges the addresses of the queue pairs.
+    /// Connects the queue pairs to those of the initiator: sends the offer, takes the initiator's answer, and
+    /// confirms the connection. Computes the number of reads between two corruptions.
     fn meet(&mut self) -> Outcome {
         let target = &mut *self.target;
         self.control.say(&Line::Offer(Offer {
@@ -418,7 +421,8 @@ impl Session<'_> {
         }
     }
 
-    /// Begins a command.
+    /// Begins a command: for a read, corrupts a block if one is due, and loads the data. Queues the transfer,
+    /// or refuses the command.
     fn begin(&mut self, queue: usize, message: &[u8]) -> Outcome {
         let (command, _) = Command::read_from_prefix(message).map_err(|_| "a message is too short")?;
         let target = &mut *self.target;
@@ -448,7 +452,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Ends a command whose data has arrived at its destination.
+    /// Ends a command whose data has arrived at its destination: asks the mkeys for errors, stores the data
+    /// of a write, and queues the response.
     fn finish(&mut self, slot: usize) -> Outcome {
         let target = &mut *self.target;
         let (command, _) = self.slots.get_mut(slot).and_then(Option::take).ok_or("no such command")?;
@@ -532,7 +537,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Reports the corrupted and the found blocks to the initiator.
+    /// Reports to the initiator the corrupted blocks, the blocks that the device reported without a
+    /// corruption, and the number of plaintext blocks.
     fn account(&mut self) -> Outcome {
         let plaintext = self.target.plaintext()?;
         let ledger = &self.target.ledger;

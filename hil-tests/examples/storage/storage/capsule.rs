@@ -3,7 +3,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Bytes of a message buffer.
+/// The size of a message buffer, in bytes.
 pub(crate) const CAPSULE: usize = 32;
 
 /// A command of the initiator.

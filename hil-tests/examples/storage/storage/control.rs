@@ -1,4 +1,4 @@
-//! The control connection beside the queue pairs: lines of JSON over TCP.
+//! The control connection between target and initiator, apart from the queue pairs: lines of JSON over TCP.
 //!
 //! The connection carries the addresses of the queue pairs, and shows at once that the other side is gone.
 
@@ -18,15 +18,15 @@ pub(crate) enum Line {
     Offer(Offer),
     /// The initiator's answer: its identity, its queue pairs, and the expected number of reads.
     Accept { initiator: u64, queues: Vec<Address>, reads: u64 },
-    /// The target is connected.
+    /// The target's answer to `Accept`: its queue pairs are connected.
     Ready,
     /// Asks the target for its resource usage.
     Ask,
     /// The resource usage of the target.
     Usage(super::process::Usage),
-    /// The initiator is done.
+    /// The initiator is done, and asks for the target's account.
     Bye,
-    /// The target's answer to `Bye`: the corruptions of its volume, and their reports.
+    /// The target's answer to `Bye`: its account of the run.
     Account(Account),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Offer {
     pub(crate) blocks: u64,
     /// The most blocks of a command.
     pub(crate) max_blocks: u32,
-    /// The most blocks of an mkey.
+    /// The most blocks that one of the target's mkeys maps.
     pub(crate) blocks_per_mkey: u32,
     /// The most commands of a queue pair at a time.
     pub(crate) depth: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Offer {
     pub(crate) queues: Vec<Address>,
 }
 
-/// The corruptions of the volume, and their reports.
+/// The target's account of a run: corruptions, unexpected reports, and plaintext in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Account {
     /// Number of requested corruptions.
@@ -81,7 +81,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Takes a new connection.
+    /// Makes an end of the control connection from a new TCP connection.
     ///
     /// # Errors
     /// If the other side is gone.
@@ -90,7 +90,7 @@ impl Control {
         Ok(Self { stream: BufReader::new(stream), received: Vec::new() })
     }
 
-    /// Closes the connection: the other side notices.
+    /// Closes the control connection: the other side notices.
     #[allow(dead_code, reason = "the target takes another connection where this one is gone")]
     pub(crate) fn close(&self) {
         // The call fails if the connection is closed already, which does no harm.

@@ -1,4 +1,5 @@
-//! The data path to the other side: queue pairs on one completion queue, and the mkeys of their commands.
+//! The data path between target and initiator: queue pairs on one completion queue, and the mkeys of their
+//! commands.
 
 use super::capsule::CAPSULE;
 use super::{Broken, Lost, Outcome};
@@ -25,10 +26,10 @@ const SEND_BLOCKS: usize = 2048;
 /// The address of a queue pair, in the form that is sent to the other side.
 pub(crate) type Address = [u8; QpAddress::BYTES];
 
-/// A queue pair.
+/// A queue pair of a link. All have the same sizes.
 pub(crate) type Queue = QueuePair<SEND_BLOCKS, MAX_DEPTH>;
 
-/// The sizes of a link.
+/// The sizes of a link, the data path to the other side.
 #[derive(Clone, Copy)]
 pub(crate) struct LinkSpec {
     /// Number of queue pairs.
@@ -50,7 +51,7 @@ impl LinkSpec {
     }
 }
 
-/// An event of a link.
+/// An event that a link has taken from its completion queue.
 pub(crate) enum Event {
     /// A message has arrived on this queue pair.
     Message { queue: usize, bytes: [u8; CAPSULE] },
@@ -68,7 +69,8 @@ pub(crate) struct Link {
     pub(crate) mkeys: Mkeys,
     spec: LinkSpec,
     options: ConnectOptions,
-    // A table stores its queue pairs inline, and each contains the records of its requests: hence the box.
+    // A table stores its queue pairs inline, and each contains the records of its requests. Each queue pair
+    // is therefore in a box.
     queues: QpTable<Box<Queue>, MAX_QUEUES>,
     qpns: Vec<Qpn>,
     completions: CqReader,

@@ -43,8 +43,7 @@ impl DeviceArguments {
     /// connection.
     ///
     /// # Errors
-    /// [`Lost`].
-    /// [`Lost`].
+    /// [`Lost`] if the command is overdue.
     pub(crate) fn limit(&self, begun: impl Iterator<Item = Instant>) -> Result<(), Lost> {
         match begun.min() {
             Some(oldest) if oldest.elapsed() >= Duration::from_secs(self.time_limit) => {
@@ -66,10 +65,10 @@ pub(crate) fn exit(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// The time to sleep without events before the programs check that the other side is there.
+/// The time to sleep without events before target and initiator check that the other side is there.
 pub(crate) const IDLE: Duration = Duration::from_millis(100);
 
-/// The time between two checks while there is work.
+/// The time between two checks of device and other side while there is work.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// The most time for an answer of the other side.
