@@ -84,7 +84,7 @@ fn texts(folder: &Path) -> String {
     all
 }
 
-/// The texts in which proofs must be.
+/// The sources in which named proofs are looked for.
 pub(super) struct Sources {
     library: String,
     properties: String,

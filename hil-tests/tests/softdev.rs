@@ -115,7 +115,7 @@ fn scenarios_on_a_device_that_refuses_parts_of_blocks() {
     run("softdev-whole-blocks");
 }
 
-/// Draws pseudorandom numbers (xorshift).
+/// A source of pseudorandom numbers (xorshift).
 struct Draw(u64);
 
 impl Draw {

@@ -27,7 +27,7 @@ const _: () = assert!(size_of::<Octoword>() == OCTOWORD_BYTES);
 pub struct BareCopy {
     /// The ring, extended by the longest request, since the code ignores the ring's end.
     ring: Box<[Wqebb; BLOCKS + LONGEST]>,
-    /// The ready blocks of each request.
+    /// The blocks from which each request is copied.
     ready: Vec<[Wqebb; LONGEST]>,
     publisher: Publisher,
     producer: u32,

@@ -66,7 +66,7 @@ struct Queue {
     names: [u64; BLOCKS],
     ends: [u64; BLOCKS],
     producer: u64,
-    /// End of the free contiguous blocks.
+    /// The first block after the free contiguous ones.
     free: u64,
     /// The block at which the oldest outstanding request begins.
     tail: u64,

@@ -20,7 +20,7 @@
 //! compare them with the sum of [`Work::List4`] and [`Work::Completion1`].
 
 #![no_std]
-// A value that cannot occur stops the program, as in the tests.
+// The program stops at a value that cannot occur. The library's rules against panics do not apply here.
 #![allow(clippy::expect_used)]
 
 extern crate alloc;
@@ -121,7 +121,7 @@ pub enum Work {
     Completion16,
     /// Completions of signalled requests, each after a silent request.
     CompletionAfterSilent,
-    /// Completions where every 32nd request is signalled.
+    /// Completions of a queue in which every 32nd request is signalled.
     CompletionEvery32,
     /// [`Work::List4`] on a queue whose maximum number of requests is smaller than the blocks of its ring.
     LimitedList4,

@@ -106,7 +106,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Removes the file.
+    /// Removes the ledger's file.
     pub(crate) fn remove(self) -> Outcome {
         Ok(fs::remove_file(self.path)?)
     }

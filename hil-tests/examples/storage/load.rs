@@ -12,11 +12,11 @@ const HEAD: usize = 24;
 /// A phase of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Writes every block, from this one on.
+    /// Writes every block of the volume, from the block with this number on.
     Fill(u64),
     /// Makes this number of reads and writes of all sizes at random addresses.
     Mix(u64),
-    /// Reads every block, from this one on.
+    /// Reads every block of the volume, from the block with this number on.
     Check(u64),
 }
 

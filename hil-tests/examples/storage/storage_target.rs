@@ -165,7 +165,7 @@ impl Geometry {
         (first + blocks.start as usize) * PROTECTED_BLOCK..(first + blocks.end as usize) * PROTECTED_BLOCK
     }
 
-    /// Returns the blocks of each mkey of a command.
+    /// Returns for each mkey of a command the range of the command's blocks that it maps.
     fn chunks(self, blocks: u32) -> impl Iterator<Item = Range<u32>> {
         let step = self.blocks_per_mkey;
         (0..blocks.div_ceil(step)).map(move |chunk| chunk * step..((chunk + 1) * step).min(blocks))

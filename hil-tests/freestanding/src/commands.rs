@@ -60,7 +60,7 @@ pub fn entry_send_ring(command: &CreateQpOnPages<4>) -> u64 {
     command.send_ring_offset()
 }
 
-/// Compares a command for PSVs and makes another.
+/// Makes a command that creates PSVs, and compares it with another.
 #[unsafe(no_mangle)]
 pub fn entry_create_psv(pd: Pdn, other: &CreatePsv<4>) -> Option<CreatePsv<4>> {
     let command = CreatePsv::new(pd);

@@ -335,7 +335,7 @@ pub fn entry_foreign_table(
     table.remove(qpn)
 }
 
-/// Makes an empty table.
+/// Makes an empty table for a user's own queues.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_new_table() -> QpTable<Books, 128> {
     QpTable::new()

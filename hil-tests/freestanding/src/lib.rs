@@ -335,7 +335,7 @@ pub fn entry_print_completions(completions: &CompletionQueue<'_, Cqe128>, out: &
     write!(out, "{completions:?}")
 }
 
-/// Takes one 128-byte entry and discards others.
+/// Discards some 128-byte entries, and polls for a completion.
 #[unsafe(no_mangle)]
 pub fn entry_poll_long(
     completions: &mut CompletionQueue<'_, Cqe128>,

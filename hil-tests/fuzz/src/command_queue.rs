@@ -40,7 +40,7 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// The initialization segment of the device.
+/// The fields of the device's initialization segment that the command queue reads.
 #[derive(Clone, Copy)]
 struct Layout {
     /// The number of reads of the register `Initializing` until the device is ready.
@@ -335,7 +335,7 @@ impl PageSource for Pages {
     }
 }
 
-/// The queue and its model.
+/// The command queue and its model.
 struct World<'d, 'm, const BLOCKS: usize> {
     device: &'d Device<'d>,
     queue: CommandQueue<'m, &'d Device<'d>>,

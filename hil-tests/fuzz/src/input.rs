@@ -15,7 +15,7 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
-    /// Returns any value.
+    /// Returns any value of the type.
     pub(crate) fn any<T: Arbitrary<'a> + Default>(&mut self) -> T {
         self.0.arbitrary().unwrap_or_default()
     }

@@ -8,7 +8,7 @@ use hil_fuzz::{Functions, functions, targets};
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
 
-/// The target of this process.
+/// The fuzz target that this process runs.
 static TARGET: OnceLock<Functions> = OnceLock::new();
 
 fuzz_target!(

@@ -188,7 +188,7 @@ fn interleaved_layout(board: &mut dyn Board) -> Seen {
     let mut pair = QpPairFixture::new(board);
     let mr1 = pair.region(&[GAP; 1100]);
     let mr2 = pair.region(&[GAP; 40]);
-    // The page asks for one entry more than the layout has.
+    // The man page asks for one entry more than the layout has.
     let mkey = pair.mkey(MkeySpec { entries: 3, ..MkeySpec::default() });
     let entries = [
         InterleavedEntry { address: mr1.address, bytes: 512, skip: 4, key: mr1.key },
@@ -351,10 +351,10 @@ fn spoil(bytes: &[u8], places: &[usize]) -> Vec<u8> {
     spoilt
 }
 
-/// The signature of the page's example 1. The page does not state the seed.
+/// The signature of example 1 in `mlx5dv_wr_set_mkey_sig_block`. The man page does not state the seed.
 const CRC32: BlockSignature = BlockSignature::memory(domain(Signature::Crc32(Seed::Ones), BlockSize::B512));
 
-/// The signature of the page's example 2. The page does not state the tags.
+/// The signature of example 2 in `mlx5dv_wr_set_mkey_sig_block`. The man page does not state the tags.
 const DIF_4K: BlockSignature =
     BlockSignature::wire(domain(Signature::T10Dif(dif(0xabcd, 0xffff_fffe)), BlockSize::B4096));
 
@@ -467,7 +467,7 @@ fn crypto(
     Crypto { direction, order, data_unit, tweak: Tweak::from_lba(0x1000), dek, keytag: Keytag::default() }
 }
 
-/// Runs row F of the page's table with both orders of cipher and signature.
+/// Runs row F of the table in `mlx5dv_wr_set_mkey_crypto` with both orders of cipher and signature.
 fn row_f(board: &mut dyn Board, act: fn(&mut Setup<'_>) -> Verdict) -> Seen {
     let mut seen = String::new();
     for order in [SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx] {
@@ -487,7 +487,8 @@ fn crypto_1_1(board: &mut dyn Board) -> Seen {
     row_f(board, |setup| setup.receive(Rx::Receive))
 }
 
-/// Sets up row C of the page's table as in the page's example 2. The page does not state tags and tweak.
+/// Sets up row C of the table in `mlx5dv_wr_set_mkey_crypto` as in example 2 of this man page, which does not
+/// state tags and tweak.
 fn row_c(board: &mut dyn Board) -> Result<Setup<'_>, String> {
     let order = SignatureOrder::BeforeCryptoOnTx;
     let crypto = crypto(board, Direction::EncryptOnTx, order, BlockSize::B520);
@@ -530,7 +531,7 @@ fn keytag(board: &mut dyn Board) -> Seen {
     Ok(format!("the right tag passes, a wrong one is refused: {why}"))
 }
 
-/// Sends a job of each of these sizes. The last size breaks the page's rule for job sizes.
+/// Sends a job of each of these sizes. The last size breaks the man page's rule for job sizes.
 fn job_sizes(board: &mut dyn Board, unit: BlockSize, jobs: [usize; 3]) -> Seen {
     let mut why = String::new();
     for job in jobs {

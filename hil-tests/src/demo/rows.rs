@@ -10,17 +10,17 @@ use mlx5_mkey::mkey::{
 };
 use mlx5_mkey::types::{BlockSize, DekId, Seed, Tweak};
 
-/// A row of the table.
+/// A row of the man page's table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The letter of the row.
     pub letter: char,
-    /// The content of memory, in the page's words.
+    /// The content of memory, in the words of the man page.
     pub memory: &'static str,
-    /// The content of the wire, in the page's words.
+    /// The content of the wire, in the words of the man page.
     pub wire: &'static str,
     direction: Direction,
-    /// The orders that the row allows: both if the page says that the order does not matter.
+    /// The orders that the row allows: both if the man page says that the order does not matter.
     orders: &'static [SignatureOrder],
     memory_signature: Option<Signature>,
     wire_signature: Option<Signature>,
@@ -51,7 +51,8 @@ const fn row(
     Row { letter, memory, wire, direction, orders, memory_signature, wire_signature, unit }
 }
 
-/// The table. The data unit is the block, with its signature if the cipher covers the signature.
+/// The table of the man page. The data unit is the block, with its signature if the cipher covers the
+/// signature.
 pub const ROWS: [Row; 10] = {
     use BlockSize::{B512, B520};
     use Direction::{DecryptOnTx as D, EncryptOnTx as E};
@@ -81,7 +82,7 @@ pub enum Way {
 /// The result of moving a row's data by one method.
 #[derive(Clone, Debug)]
 pub struct Moved {
-    /// The method.
+    /// The method by which the data moved.
     pub way: Way,
     /// The order of cipher and signature.
     pub order: SignatureOrder,
@@ -89,16 +90,16 @@ pub struct Moved {
     pub verdict: Verdict,
 }
 
-/// The result of a row.
+/// The result of moving a row's data by all methods.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The row.
+    /// The row of the man page's table.
     pub row: Row,
-    /// The number of bytes in memory.
+    /// The number of bytes that the row's data have in memory.
     pub memory_bytes: usize,
-    /// The number of bytes on the wire.
+    /// The number of bytes that the row's data have on the wire.
     pub wire_bytes: usize,
-    /// All methods, each with every order that the page allows.
+    /// The data moved by all methods, each with every order that the man page allows.
     pub moved: Vec<Moved>,
 }
 

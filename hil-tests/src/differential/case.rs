@@ -66,7 +66,7 @@ pub(super) enum SignatureStep {
 
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    /// Bits of `enum ibv_access_flags`.
+    /// The access rights that the configuration sets, as bits of `enum ibv_access_flags`.
     pub(super) access: Option<u32>,
     pub(super) layout: OwnedLayout,
     pub(super) signature: SignatureStep,
@@ -133,7 +133,7 @@ pub(super) struct Limits {
     pub(super) key: Key,
     /// Whether the mkey was never configured. The indexes of its PSVs are then unknown.
     pub(super) fresh: bool,
-    /// Whether the engine is for single blocks: an mkey then holds one data unit.
+    /// Whether the AES-XTS engine is for single blocks: an mkey then holds one data unit.
     pub(super) single_block: bool,
     /// The number of the mkey's bytes on the wire, or 0 if unknown.
     pub(super) wire_bytes: u32,

@@ -1,4 +1,4 @@
-//! Counts the features of a chain that both sides have posted and executed.
+//! Counts the features of a chain that libmlx5 and the library have posted and the software devices executed.
 
 use super::case::{Config, SignatureStep, WINDOW_INDEX, Work};
 use super::compare::{SET_PSV, straight, word};
@@ -19,7 +19,7 @@ pub(super) struct Issued {
     /// The first block in the ring, and the number of blocks.
     pub(super) start: usize,
     pub(super) count: usize,
-    /// The bytes of the work requests.
+    /// The blocks of the chain, in order.
     pub(super) requests: Vec<u8>,
 }
 

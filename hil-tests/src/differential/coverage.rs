@@ -7,7 +7,7 @@ use crate::way::Way;
 /// The result of a run of the differential test. Both sides are libmlx5 and the library.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Chains of requests.
+    /// Number of chains of requests.
     pub chains: u64,
     /// Configurations of mkeys in all chains.
     pub configurations: u64,
@@ -15,7 +15,7 @@ pub struct Tally {
     pub posted: u64,
     /// Blocks that both sides have written, and that were compared.
     pub blocks: u64,
-    /// Chains that differ.
+    /// Chains with a difference between the sides.
     pub differ: u64,
     /// Chains that both sides refuse.
     pub refused: u64,
@@ -52,9 +52,9 @@ pub struct Coverage {
     pub kept_signatures: u64,
     /// Configurations that write BSFs and keep crypto properties in force.
     pub kept_crypto: u64,
-    /// Atomics.
+    /// Executed atomic requests.
     pub atomics: u64,
-    /// Bindings of memory windows.
+    /// Executed bindings of memory windows.
     pub binds: u64,
     /// RDMA WRITEs and READs through a memory window.
     pub by_window: u64,

@@ -43,7 +43,7 @@ struct Effects {
     psvs: Vec<PsvView>,
 }
 
-/// The result of a chain, equal on both sides.
+/// The result of executing a chain, equal on both devices.
 pub(super) struct Executed {
     /// Completions of the send queue, oldest first.
     pub(super) completions: Vec<Cqe>,

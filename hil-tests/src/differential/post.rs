@@ -9,7 +9,7 @@ use mlx5_mkey::mkey::{Access, BlockSignature, MemoryWindow, Mkey, MkeyConfig, Si
 use mlx5_mkey::queue::{Doorbell, LastRequest, SendQueue, SendRequest};
 use mlx5_mkey::wqe::PreparedConfig;
 
-/// The library's queue.
+/// The library's send queue in this test.
 pub(super) type Ours<'r> = SendQueue<'r, Silent, MAX_BLOCKS>;
 
 /// A doorbell without effect: the software devices read the rings when the test tells them to.
@@ -47,7 +47,7 @@ pub(super) fn post_chain(
 /// The configuration of the last request and its prepared value, which the next request may use again.
 type Last<'c> = Option<(&'c Config, PreparedConfig)>;
 
-/// Posts a request.
+/// Posts a request of a chain with the library.
 fn post<'c>(
     request: SendRequest<'_, '_>,
     (way, last): (Way, &mut Last<'c>),

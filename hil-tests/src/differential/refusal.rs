@@ -106,7 +106,7 @@ fn refuse_here(
     Ok(())
 }
 
-/// Returns whether the queue was full.
+/// Returns whether the error says that the queue is full.
 fn is_full(error: &PostError) -> bool {
     matches!(error, PostError::SendRingFull { .. } | PostError::TooManyRequests { .. })
 }

@@ -37,7 +37,7 @@ const CHAINS_OF_SHORT: u32 = 50;
 /// Number of differences that are described. The others are counted only.
 const DESCRIBED: usize = 5;
 
-/// The result of a chain.
+/// The result of posting a chain on both sides.
 pub(super) enum Verdict {
     Same,
     Refused {

@@ -36,7 +36,7 @@ const FM_CE_SE: usize = 11;
 /// The number of entries of each mkey of the recorded driver.
 const ENTRIES: u32 = 128;
 
-/// The result of comparing requests.
+/// The result of comparing the library's requests with the recorded ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Equal requests, by kind.

@@ -3,7 +3,7 @@
 use crate::vectors::format::Hex;
 use serde::Deserialize;
 
-/// An AES-XTS engine.
+/// The kind of a device's AES-XTS engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {

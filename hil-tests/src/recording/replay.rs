@@ -29,9 +29,9 @@ const MAX_BLOCKS: u32 = 1 << 15;
 /// Numbers of objects that a replay has executed or compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of devices, which exist one after the other.
+    /// Number of software devices that the recording describes. They exist one after the other.
     pub devices: usize,
-    /// Number of work requests.
+    /// Number of executed work requests.
     pub requests: usize,
     /// Number of completions that equal the recorded ones.
     pub completions: usize,

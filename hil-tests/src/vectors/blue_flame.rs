@@ -21,7 +21,7 @@ const WORDS: usize = 2 * HALF / WORD;
 /// The byte that fills the memory before the doorbell writes.
 const PATTERN: u8 = 0x5a;
 
-/// The memory in place of the register.
+/// The memory in place of the BlueFlame register.
 #[repr(align(64))]
 pub(super) struct Page([AtomicU64; WORDS]);
 

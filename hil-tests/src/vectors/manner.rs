@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Verdict {
     /// The library wrote the same bytes as libmlx5 (the reference).
     Matched,
-    /// A difference, in words.
+    /// A difference between library and libmlx5, in words.
     Differs(String),
     /// Both the reference and the library refuse the chain.
     Refused,
@@ -28,14 +28,14 @@ pub enum Limits {
 /// The manner in which the library replays the recorded vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Replay {
-    /// The limits of the queue.
+    /// The limits of the library's queue.
     pub limits: Limits,
-    /// The posting method.
+    /// The method by which the library posts the requests.
     pub way: Way,
 }
 
 impl Replay {
-    /// Returns all manners.
+    /// Returns all manners: each choice of limits with each posting method.
     pub fn all() -> impl Iterator<Item = Self> {
         [Limits::Recorded, Limits::Lifted]
             .into_iter()

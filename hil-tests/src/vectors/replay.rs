@@ -94,7 +94,7 @@ pub fn replay(vector: &Vector, how: Replay) -> Outcome {
 #[derive(Clone)]
 struct State {
     mkeys: Vec<Mkey>,
-    /// Number of entries of each mkey.
+    /// The number of entries for which each mkey was created.
     max_entries: Vec<usize>,
     /// Length and error count of each mkey after the last chain, as recorded.
     known: Vec<Known>,
@@ -334,7 +334,7 @@ fn compare(
     match (&result.doorbell, after.doorbell) {
         (None, Some(_)) => return Err("doorbell rung".into()),
         (Some(_), None) => return Err("doorbell not rung".into()),
-        // Whole requests are compared below.
+        // Doorbells that write whole requests (BlueFlame) are compared below.
         (Some(spec), Some(ours)) if spec.kind == "ctrl8" => {
             let theirs = spec.hex.as_ref().map(|Hex(bytes)| bytes.as_slice());
             if theirs != Some(&ours[..]) {
@@ -445,7 +445,7 @@ struct Driver<'d> {
     how: Replay,
     /// The number of octowords that a request may have for layout and BSFs.
     octowords: usize,
-    /// Number of entries of each mkey.
+    /// The number of entries for which each mkey was created.
     max_entries: &'d [usize],
     mkeys: &'d mut [Mkey],
     configured: usize,

@@ -59,9 +59,9 @@ pub struct Asked {
     pub interleaved_to_the_brim: bool,
     /// The number of bytes that the mkey maps.
     pub length: u64,
-    /// Whether the signature stays unchanged.
+    /// Whether the configuration leaves the signature unchanged.
     pub signature_kept: bool,
-    /// Whether the crypto properties stay unchanged.
+    /// Whether the configuration leaves the crypto properties unchanged.
     pub crypto_kept: bool,
     /// Whether the mkey had a signature or crypto properties before.
     pub bsf_in_force: bool,

@@ -1,4 +1,4 @@
-//! The messages over the queue pairs: commands in one direction, responses in the other.
+//! The messages over the queue pairs: commands of the initiator, and responses of the target.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -10,7 +10,7 @@ pub(crate) const CAPSULE: usize = 32;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Command {
-    /// The first block.
+    /// The first block of the volume that the command reads or writes.
     pub(crate) lba: U64,
     /// Number of blocks.
     pub(crate) blocks: U32,
@@ -29,7 +29,7 @@ impl Command {
     pub(crate) const WRITE: u8 = 1;
 }
 
-/// The result of a command.
+/// The response of the target: the result of a command.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Response {

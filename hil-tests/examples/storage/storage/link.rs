@@ -76,7 +76,7 @@ pub(crate) struct Link {
     completions: CqReader,
     events: Events,
     inbox: Buffer,
-    /// The completions of this round.
+    /// The completions that the last call of `take` has found.
     taken: Vec<Completion>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct DeviceArguments {
 }
 
 impl DeviceArguments {
-    /// Opens the device.
+    /// Opens the named device, or the first one.
     pub(crate) fn open(&self) -> Outcome<Device> {
         Ok(Device::open(self.device.as_deref())?)
     }

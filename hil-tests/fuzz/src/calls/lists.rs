@@ -31,7 +31,7 @@ pub(super) trait ListModel {
     /// their address.
     fn verify(&self, umr: &Umr<'_>);
 
-    /// Reads a request whose BSFs follow its list in memory, as if the BSFs were in the request.
+    /// Calls `read` with a request whose BSFs follow its list in memory, as if the BSFs were in the request.
     fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>));
 }
 

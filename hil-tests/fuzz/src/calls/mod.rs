@@ -26,7 +26,7 @@ use receive::{QPN, Receives};
 use window::WindowModel;
 use world::{Bell, Prepared, UNTOUCHED, World};
 
-/// The most steps of a sequence.
+/// The most steps of a sequence of calls.
 const STEPS: usize = 200;
 
 pub(crate) fn run(bytes: &[u8]) {

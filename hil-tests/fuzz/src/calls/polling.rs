@@ -129,7 +129,7 @@ impl<const N: usize> World<'_, N> {
         None
     }
 
-    /// Discards entries. The others keep their order.
+    /// Discards some completion entries. Asserts that the others keep their order.
     pub(super) fn discard(&mut self, input: &mut Input<'_>) {
         let bit = input.below(16);
         let stale = |counter: u16| counter >> bit & 1 == 0;
