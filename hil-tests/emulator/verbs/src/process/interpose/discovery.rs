@@ -2,7 +2,7 @@
 //! it, instead of in the kernel's list.
 #![allow(unsafe_code)]
 
-use super::paths;
+use super::{mappings, paths};
 use crate::fabric;
 use crate::ground::port::View;
 use crate::ground::{settings, sys, sysfs};
@@ -16,6 +16,7 @@ extern "C" fn loaded() {
     let _ = catch_unwind(|| {
         // Unit tests of this library need no files.
         if !cfg!(test) {
+            mappings::prepare();
             paths::keep(tree());
         }
     });

@@ -2,10 +2,21 @@
 //! program.
 #![allow(unsafe_code)]
 
-use super::next::{fail, guarded};
+use super::next::{Next, fail, guarded};
 use crate::ground::{descriptors, sys};
 use crate::process::calls;
 use libc::{c_int, c_void, off64_t, size_t};
+
+type Map = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off64_t) -> *mut c_void;
+
+/// The C library's function. Programs change its code to learn of mappings (UCX), and must see all mappings.
+static NEXT: Next = Next::new(c"mmap");
+
+/// Looks up the C library's function. The loader calls this before the program runs. A search on the first use
+/// would call `mmap` of some allocators, and not end. Earlier calls go to the kernel.
+pub(super) fn prepare() {
+    NEXT.find();
+}
 
 /// Maps a file. A mapping of the clock's pages of the device's file shows the device's clock.
 ///
@@ -30,9 +41,16 @@ pub(crate) unsafe extern "C" fn mmap(
         }
         (file, from) = page.unwrap_or((descriptor, offset));
     }
-    // SAFETY: the caller keeps the contract of the replaced function; the file is the caller's or the
-    // clock's.
-    unsafe { sys::map(wanted, length, rights, kind, file, from) }
+    let next = NEXT.known();
+    if next.is_null() {
+        // SAFETY: the caller keeps the contract of the replaced function; the file is the caller's or the
+        // clock's.
+        return unsafe { sys::map(wanted, length, rights, kind, file, from) };
+    }
+    // SAFETY: the C library's function of this name takes the same arguments.
+    let next = unsafe { std::mem::transmute::<*mut c_void, Map>(next) };
+    // SAFETY: as above.
+    unsafe { next(wanted, length, rights, kind, file, from) }
 }
 
 /// Works like `mmap`.

@@ -20,9 +20,14 @@ impl Next {
         Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
+    /// Returns the function's address if it is already known, and null otherwise. Does not look it up.
+    pub(super) fn known(&self) -> *mut c_void {
+        self.address.load(Ordering::Acquire)
+    }
+
     /// Returns the function's address, or null if no later library has the function.
     pub(super) fn find(&self) -> *mut c_void {
-        let known = self.address.load(Ordering::Acquire);
+        let known = self.known();
         if !known.is_null() {
             return known;
         }
