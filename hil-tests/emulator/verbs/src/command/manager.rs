@@ -23,6 +23,8 @@ const HEADER: usize = 8;
 /// Bytes of `struct sockaddr_in6`, and of `struct sockaddr_storage`, which holds any address.
 const ADDRESS: usize = 28;
 const STORAGE: usize = 128;
+/// The address family of `struct sockaddr_ib`.
+const AF_IB: i32 = 27;
 /// Bytes of `struct rdma_ucm_conn_param` and of its private data.
 const PARAMETERS: usize = 272;
 const DATA: usize = 256;
@@ -110,8 +112,14 @@ impl<'a> Command<'a> {
                 let ip: [u8; 16] = std::array::from_fn(|index| self.byte(at + 8 + index));
                 Ok(Some(SocketAddr::new(IpAddr::from(ip), port)))
             }
-            // AF_IB is missing. librdmacm asks for it first, and then uses IP addresses only.
-            _ => Err(Errno(libc::EAFNOSUPPORT)),
+            family => {
+                // librdmacm tries the family AF_IB at its start, with an address of zeros, and then uses IP
+                // addresses only.
+                if family == AF_IB && (0..16).any(|index| self.byte(at + 8 + index) != 0) {
+                    missing::met(Missing::InfinibandAddress);
+                }
+                Err(Errno(libc::EAFNOSUPPORT))
+            }
         }
     }
 
@@ -322,7 +330,7 @@ fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errn
             command.has_room(16 + 2 * STORAGE)?;
             // The fields of `struct sockaddr_ib` are family, partition key, flow information and GID.
             let ib = |gid: port::Gid| {
-                let mut out = 27_u16.to_ne_bytes().to_vec();
+                let mut out = (AF_IB as u16).to_ne_bytes().to_vec();
                 out.extend([0xff, 0xff, 0, 0, 0, 0]);
                 out.extend(gid);
                 out.resize(STORAGE, 0);

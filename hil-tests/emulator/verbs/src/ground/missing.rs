@@ -22,6 +22,8 @@ pub(crate) enum Missing {
     DeviceMemory,
     /// Multicast: groups of queue pairs with one address.
     Multicast,
+    /// Addresses of InfiniBand for connections (`struct sockaddr_ib`).
+    InfinibandAddress,
     /// Use of a device in a forked child, if the parent has opened the device.
     Forked,
 }
@@ -35,6 +37,7 @@ const TABLE: &[(Missing, &str, &str)] = &[
     (Missing::OnDemand, "ODP", "IBV_ACCESS_ON_DEMAND and ibv_advise_mr are refused"),
     (Missing::DeviceMemory, "device memory", "ibv_alloc_dm is refused"),
     (Missing::Multicast, "multicast", "ibv_attach_mcast and rdma_join_multicast are refused"),
+    (Missing::InfinibandAddress, "AF_IB", "rdma_cm refuses addresses of this family"),
     (
         Missing::Forked,
         "forked devices",

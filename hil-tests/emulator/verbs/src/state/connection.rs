@@ -15,6 +15,16 @@ use std::time::{Duration, Instant};
 /// How long a requester waits for the answer to a request. The kernel repeats requests for about this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a request waits for a listener before it is rejected. A real request takes its time on the wire.
+/// perftest's server relies on this time, since it listens anew for each connection.
+const SEARCH: Duration = Duration::from_millis(500);
+/// The pause between two looks for a listener.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How long an identifier stays in its last state, TimeWait. The kernel takes 2^10 ms for the acknowledgement
+/// timeout of 18 (`cm_convert_to_ms`).
+const TIME_WAIT: Duration = Duration::from_millis(1 << 10);
+
 /// Reasons of a rejection (InfiniBand 12.6.7.2): no listener has the address, or the program rejects the
 /// request.
 const NOBODY_LISTENS: u32 = 8;
@@ -400,7 +410,7 @@ impl State {
     /// The errno with which the kernel refuses the call.
     pub(crate) fn connect_id(&mut self, file: u32, number: u32, asked: Parameters) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?.clone();
-        let (Step::Routed, Some(source), Some(destination)) = (id.step, id.source, id.destination) else {
+        let (Step::Routed, Some(source)) = (id.step, id.source) else {
             return Err(Errno::INVAL);
         };
         let datagrams = id.is_for_datagrams();
@@ -409,16 +419,33 @@ impl State {
             return Err(Errno::INVAL);
         }
         let own = self.completed(number, source.ip(), asked);
-        let listener = self.listener(id.space, destination);
-        let until = Instant::now() + PATIENCE;
         let id = self.book.of_file(file, number)?;
-        id.own = own.clone();
-        id.step = Step::Asking(until);
-        let content = Content::Request { datagrams, source, destination, parameters: own };
-        if !self.tell(number, listener, content) {
-            self.refuse(number, NOBODY_LISTENS, &[]);
-        }
+        id.own = own;
+        let now = Instant::now();
+        id.step = Step::Searching { until: now + SEARCH, next: now };
+        self.search(number);
         Ok(())
+    }
+
+    /// Looks for the listener at the destination of an identifier, and sends the request to it. At the end of
+    /// the search, the request counts as rejected.
+    fn search(&mut self, number: u32) {
+        let Some(id) = self.book.ids.get(&number).cloned() else { return };
+        let now = Instant::now();
+        let (Some(source), Some(destination)) = (id.source, id.destination) else { return };
+        let Step::Searching { until, next } = id.step else { return };
+        if now < next {
+            return;
+        }
+        let listener = self.listener(id.space, destination);
+        let content =
+            Content::Request { datagrams: id.is_for_datagrams(), source, destination, parameters: id.own };
+        let is_told = self.tell(number, listener, content);
+        match self.book.ids.get_mut(&number) {
+            Some(id) if is_told => id.step = Step::Asking(until + (PATIENCE - SEARCH)),
+            Some(id) if now < until => id.step = Step::Searching { until, next: now + LOOK },
+            _ => self.refuse(number, NOBODY_LISTENS, &[]),
+        }
     }
 
     /// Adds this side's first packet number and GID to the parameters of the program.
@@ -512,12 +539,12 @@ impl State {
             Step::Answered | Step::Established => {
                 id.step = Step::Over;
                 if !self.tell(number, peer, Content::Disconnect) {
-                    self.raise(number, EventKind::Disconnected, 0, Shown::Nothing);
+                    self.leave(number);
                 }
                 Ok(())
             }
             // The peer has already disconnected.
-            Step::Over => Ok(()),
+            Step::Over | Step::Leaving(_) => Ok(()),
             _ => Err(Errno::INVAL),
         }
     }
@@ -583,10 +610,7 @@ impl State {
         let step = std::mem::replace(&mut id.step, Step::Over);
         match step {
             // A connection that this side has ended still waits for the peer's confirmation.
-            Step::Answered | Step::Established | Step::Over if !id.is_for_datagrams() => {
-                id.peer = None;
-                self.raise(number, EventKind::Disconnected, 0, Shown::Nothing);
-            }
+            Step::Answered | Step::Established | Step::Over if !id.is_for_datagrams() => self.leave(number),
             Step::Asking(_) => {
                 self.raise(number, EventKind::Unreachable, -libc::ETIMEDOUT, Shown::Nothing);
             }
@@ -596,6 +620,13 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Reports the end of a connection. The identifier stays in its last state for a while.
+    fn leave(&mut self, number: u32) {
+        let Some(id) = self.book.ids.get_mut(&number) else { return };
+        (id.step, id.peer) = (Step::Leaving(Instant::now() + TIME_WAIT), None);
+        self.raise(number, EventKind::Disconnected, 0, Shown::Nothing);
     }
 
     /// Handles messages from this process to itself, continues searches for addresses, and ends waits whose
@@ -611,7 +642,14 @@ impl State {
             for (number, step) in steps {
                 match step {
                     Step::Resolving(_) => self.try_to_resolve(number),
+                    Step::Searching { .. } => self.search(number),
                     Step::Asking(until) if Instant::now() >= until => self.lose(number),
+                    Step::Leaving(until) if Instant::now() >= until => {
+                        if let Some(id) = self.book.ids.get_mut(&number) {
+                            id.step = Step::Over;
+                        }
+                        self.raise(number, EventKind::TimewaitExit, 0, Shown::Nothing);
+                    }
                     _ => {}
                 }
             }
@@ -631,7 +669,7 @@ impl State {
         if !is_first && id.peer != Some(from) {
             return;
         }
-        let (step, datagrams) = (id.step, id.is_for_datagrams());
+        let (step, datagrams, now) = (id.step, id.is_for_datagrams(), Instant::now());
         match (content, step) {
             (Content::Reply(theirs), Step::Asking(_)) => {
                 id.peer = Some(from);
@@ -653,20 +691,23 @@ impl State {
                 id.step = Step::Established;
                 self.raise(to, EventKind::Established, 0, Shown::Nothing);
             }
+            // The listener has ended, or has no room. Linux drops a request without room, and the requester
+            // repeats it.
+            (Content::Reject(NOBODY_LISTENS, _), Step::Asking(until))
+                if now + (PATIENCE - SEARCH) < until =>
+            {
+                id.step = Step::Searching { until: until - (PATIENCE - SEARCH), next: now + LOOK };
+            }
             (Content::Reject(reason, data), Step::Asking(_) | Step::Asked | Step::Answered) => {
                 self.refuse(to, reason, &data);
             }
             (Content::Disconnect, Step::Answered | Step::Established) => {
-                id.step = Step::Over;
-                let peer = id.peer.take();
-                self.raise(to, EventKind::Disconnected, 0, Shown::Nothing);
+                let peer = id.peer;
+                self.leave(to);
                 self.tell(to, peer, Content::Disconnected);
             }
             // Both sides have disconnected at the same time, or the peer confirms the end.
-            (Content::Disconnect | Content::Disconnected, Step::Over) if !datagrams => {
-                id.peer = None;
-                self.raise(to, EventKind::Disconnected, 0, Shown::Nothing);
-            }
+            (Content::Disconnect | Content::Disconnected, Step::Over) if !datagrams => self.leave(to),
             _ => {}
         }
     }
@@ -694,8 +735,7 @@ impl State {
             .get(&listener.file)
             .map_or(0, |channel| channel.events.iter().filter(|event| event.of == to).count());
         if waiting >= listener.backlog as usize {
-            // The kernel would drop the request, and the peer would repeat it. Here the peer's program learns
-            // of the rejection at once.
+            // The requester looks for a listener again.
             self.answer(from, to, Content::Reject(NOBODY_LISTENS, Vec::new()));
             return;
         }

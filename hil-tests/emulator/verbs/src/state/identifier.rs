@@ -20,6 +20,7 @@ pub(crate) enum EventKind {
     Rejected = 8,
     Established = 9,
     Disconnected = 10,
+    TimewaitExit = 15,
 }
 
 /// The parameters that an event shows to the program.
@@ -54,6 +55,11 @@ pub(crate) enum Step {
     Resolving(Instant),
     Resolved,
     Routed,
+    /// Nobody listens at the peer's address yet. The search ends at `until`, and continues at `next`.
+    Searching {
+        until: Instant,
+        next: Instant,
+    },
     /// A request was sent. The wait for the answer ends at this time.
     Asking(Instant),
     Listening,
@@ -62,6 +68,9 @@ pub(crate) enum Step {
     /// The request was accepted. The requester has not yet told that it is ready.
     Answered,
     Established,
+    /// The connection has ended, but its packets may still arrive until this time (InfiniBand 12.9.8.4,
+    /// "TimeWait").
+    Leaving(Instant),
     Over,
 }
 
@@ -149,8 +158,12 @@ impl Book {
         if id.file == file { Ok(id) } else { Err(Errno::INVAL) }
     }
 
-    /// Returns whether an identifier waits: for a peer's address, or for the answer to a request.
+    /// Returns whether an identifier waits: for a peer's address, for a listener, for the answer to a request, or
+    /// for the end of its last state.
     pub(crate) fn waits(&self) -> bool {
-        self.ids.values().any(|id| matches!(id.step, Step::Resolving(_) | Step::Asking(_)))
+        self.ids.values().any(|id| {
+            let step = id.step;
+            matches!(step, Step::Resolving(_) | Step::Searching { .. } | Step::Asking(_) | Step::Leaving(_))
+        })
     }
 }

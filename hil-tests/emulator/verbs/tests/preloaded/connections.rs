@@ -1,6 +1,6 @@
 //! Tests of the file of connection management. They write commands as librdmacm does.
 
-use crate::verbs::{Pages, close, write_command};
+use crate::verbs::{Pages, becomes_readable, close, write_command};
 use mlx5_testing::preload::preloaded;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
@@ -92,6 +92,11 @@ impl Client {
         id
     }
 
+    /// Waits up to ten seconds for an event.
+    fn has_event(&self) -> bool {
+        becomes_readable(self.file)
+    }
+
     fn attributes(&self, id: u32, state: u32) -> Result<Vec<u8>, i32> {
         let parts = [&self.room.0.to_ne_bytes()[..], &id.to_ne_bytes(), &state.to_ne_bytes()];
         command(self.file, INIT_QP_ATTR, 144, &parts)?;
@@ -150,8 +155,32 @@ fn a_connection_lives_from_request_to_end() {
         client.simple(DISCONNECT, id, 0).unwrap();
         assert_eq!((server.event().2, client.event().2), (10, 10));
         assert_eq!(server.simple(DISCONNECT, child, 0), Ok(()));
-        assert_eq!((client.destroy(id), server.destroy(child)), (Ok(4), Ok(2)));
+        assert!(server.has_event() && client.has_event());
+        assert_eq!((server.event().2, client.event().2), (15, 15), "the end of TimeWait");
+        assert_eq!((client.destroy(id), server.destroy(child)), (Ok(5), Ok(3)));
         assert_eq!(server.destroy(listener), Err(libc::ENOENT));
+    });
+}
+
+/// perftest's server listens anew for each connection. A request that arrives in between waits.
+#[test]
+fn a_request_waits_for_its_listener() {
+    preloaded("connections::a_request_waits_for_its_listener", || {
+        let (server, client) = (Client::new(), Client::new());
+        let id = client.connect(1, 4713, b"early");
+        let listener = server.create(2);
+        server.bind(listener, [0; 4], 4713).unwrap();
+        server.simple(LISTEN, listener, 1).unwrap();
+        assert!(server.has_event(), "a request");
+        let (_, child, kind, ..) = server.event();
+        assert_eq!(kind, 4, "connect request");
+        // The first of these requests fills the backlog. The second one gets its turn afterwards.
+        let (_, _) = (client.connect(3, 4713, b""), client.connect(4, 4713, b""));
+        let (_, _, kind, ..) = server.event();
+        assert_eq!(kind, 4, "connect request");
+        assert!(server.has_event());
+        assert_eq!(server.event().2, 4, "the request that had to wait");
+        assert_eq!((server.destroy(child), client.destroy(id)), (Ok(0), Ok(2)));
     });
 }
 

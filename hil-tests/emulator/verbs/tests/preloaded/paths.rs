@@ -1,10 +1,11 @@
 //! Tests of the files by which programs find the device, and of the messages without a device.
 #![allow(unsafe_code)]
 
-use crate::verbs::{Attribute, Context, Pages, call, command, in_child};
+use crate::verbs::{Attribute, Context, Pages, call, command, in_child, write_command};
 use mlx5_testing::preload::{DIRECTORY, built, preloaded, prepared};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -149,6 +150,7 @@ fn what_is_not_there_is_named_once() {
                 assert_eq!(queue_pair(&context, kind, driver_flags), Err(libc::EOPNOTSUPP));
             }
         }
+        ask_for_an_infiniband_address();
         // The child uses its parent's device, like a daemon that opens the device before it forks.
         assert!(in_child(|| {
             (0..2).all(|_| call(context.0, 0x10, 0, &mut [Attribute::New(0)]) == Err(libc::EIO))
@@ -164,9 +166,24 @@ fn what_is_not_there_is_named_once() {
             .lines()
             .map(|line| line.strip_prefix("mlx5-uverbs: ").unwrap().split(" is not there: ").next())
             .collect();
-        let expected = ["multicast", "XRC", "ODP", "steering", "device memory", "raw packets", "DC"];
+        let expected = ["multicast", "XRC", "ODP", "steering", "device memory", "raw packets", "DC", "AF_IB"];
         assert_eq!(names, expected.into_iter().chain(["forked devices"]).map(Some).collect::<Vec<_>>());
     });
+}
+
+/// Binds identifiers to addresses of InfiniBand. librdmacm's own trial, with an address of zeros, is no request
+/// of the program.
+fn ask_for_an_infiniband_address() {
+    let file = OpenOptions::new().read(true).write(true).open("/dev/infiniband/rdma_cm").unwrap();
+    let said_so_far = fs::read_to_string(said()).unwrap();
+    for (byte, told) in [(0, false), (7, true), (7, true)] {
+        // The command is BIND (20) with 136 bytes: identifier, size of the address, address.
+        let mut bytes = [&20_u32.to_ne_bytes()[..], &136_u16.to_ne_bytes(), &[0; 2 + 4]].concat();
+        bytes.extend([48, 0, 0, 0, 27, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.resize(8 + 136, byte);
+        assert_eq!(write_command(file.as_raw_fd(), &bytes), Err(libc::EAFNOSUPPORT));
+        assert_eq!(fs::read_to_string(said()).unwrap() != said_so_far, told);
+    }
 }
 
 /// Tests a daemon: a process opens the device and exits, and its child continues. The child gets a message

@@ -533,6 +533,13 @@ pub(crate) fn in_a_namespace() -> bool {
     unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
 }
 
+/// Waits up to ten seconds until a descriptor is readable.
+pub(crate) fn becomes_readable(descriptor: RawFd) -> bool {
+    let mut waiting = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    // SAFETY: there is one entry, which lives until the call is over.
+    unsafe { libc::poll(&raw mut waiting, 1, 10_000) == 1 }
+}
+
 /// Writes a command to a file of connection management.
 pub(crate) fn write_command(descriptor: RawFd, bytes: &[u8]) -> Result<(), Errno> {
     // SAFETY: the bytes live until the call is over.
