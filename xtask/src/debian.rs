@@ -21,7 +21,7 @@ pub const CXX: &[Package] = &[("g++", "/usr/bin/g++")];
 /// The tool that counts instructions.
 pub const VALGRIND: &[Package] = &[("valgrind", "/usr/bin/valgrind")];
 
-/// rdma-core's tests, examples and diagnostics, perftest, UCX, qperf and `rdma`.
+/// rdma-core's tests, examples and diagnostics, perftest, UCX, qperf, `rdma`, fio and libfabric.
 pub const PEERS: &[Package] = &[
     ("ibverbs-utils", "/usr/bin/ibv_devinfo"),
     ("python3-pyverbs", "/usr/share/doc/rdma-core/tests/run_tests.py"),
@@ -33,6 +33,8 @@ pub const PEERS: &[Package] = &[
     ("infiniband-diags", "/usr/sbin/ibstat"),
     ("iproute2", "/usr/bin/rdma"),
     ("rdmacm-utils", "/usr/bin/rping"),
+    ("fio", "/usr/bin/fio"),
+    ("libfabric-bin", "/usr/bin/fi_pingpong"),
 ];
 
 /// Compilers for C and C++.

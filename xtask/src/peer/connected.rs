@@ -23,9 +23,20 @@ const fn both(line: &'static str, client: &'static str, address: &'static str) -
     Connected { server: line, client, address, ends: true, proof: "" }
 }
 
-/// rdma-core's programs. perftest's `-R` is left out: its server stops listening for a moment, and a client
-/// that connects in this moment is rejected. `rping -V` compares the data; `udaddy` and `ucmatose` check
-/// their states.
+const fn perftest(line: &'static str) -> Connected {
+    both(line, line, "127.0.0.1")
+}
+
+/// A job of fio that reads, and one that writes with the verb at the end of `client`. Each job is a thread of
+/// its process: a killed process leaves no job behind.
+const fn fio(client: &'static str) -> Connected {
+    let server =
+        "fio --thread --name=reader --ioengine=rdma --port PORT --rw=read --bs=64k --size=4m --iodepth=4";
+    Connected { proof: "err= 0:", ..both(server, client, "--hostname=127.0.0.1") }
+}
+
+/// Programs of rdma-core, perftest with `-R`, and fio. `rping -V` compares the data; `udaddy` and `ucmatose`
+/// check their states.
 pub(super) const CONNECTED: &[Connected] = &[
     both("rping -s -v -C 10 -p PORT", "rping -c -V -v -C 10 -p PORT -a", "127.0.0.1"),
     Connected {
@@ -38,6 +49,10 @@ pub(super) const CONNECTED: &[Connected] = &[
     both("ucmatose -p PORT -c 4 -C 20 -S 1000", "ucmatose -p PORT -c 4 -C 20 -S 1000 -s", "127.0.0.1"),
     both("udaddy -c 2 -C 20", "udaddy -c 2 -C 20 -s", "127.0.0.1"),
     both("rdma_server -p PORT", "rdma_client -p PORT -s", "127.0.0.1"),
+    perftest("ib_send_bw -R -d mlx5_0 -F -n 100 -s 4096 -p PORT"),
+    perftest("ib_write_lat -R -d mlx5_0 -F -n 100 -s 64 -p PORT"),
+    fio("fio --thread --name=writer --ioengine=rdma --port PORT --rw=write --bs=64k --size=4m --verb=write"),
+    fio("fio --thread --name=writer --ioengine=rdma --port PORT --rw=write --bs=64k --size=4m --verb=send"),
 ];
 
 /// The port of the programs whose port cannot be chosen.

@@ -30,7 +30,22 @@ const fn io_demo(name: &'static str, variables: &'static [(&'static str, &'stati
 const UCX_DEVICES: (&str, &str) = ("UCX_NET_DEVICES", "mlx5_0:1,lo");
 const LOG: (&str, &str) = ("MLX5_UVERBS_LOG", "1");
 
+/// libfabric compares the data (`-c`).
+const fn libfabric(name: &'static str, server: &'static str, client: &'static str) -> Served {
+    Served { name, variables: &[], server, client, proofs: &["\n1m      20 "] }
+}
+
 pub(super) const SERVED: &[Served] = &[
+    libfabric(
+        "fi_pingpong -p verbs -e msg",
+        "fi_pingpong -p verbs -e msg -c -I 20 -B PORT",
+        "fi_pingpong -p verbs -e msg -c -I 20 -P PORT 127.0.0.1",
+    ),
+    libfabric(
+        "fi_pingpong -p verbs;ofi_rxm -e rdm",
+        "fi_pingpong -p verbs;ofi_rxm -e rdm -c -I 20 -B PORT",
+        "fi_pingpong -p verbs;ofi_rxm -e rdm -c -I 20 -P PORT 127.0.0.1",
+    ),
     io_demo("io_demo, libmlx5's queues", &[("UCX_TLS", "rc_v,tcp"), UCX_DEVICES, LOG]),
     io_demo("io_demo, UCX's own queues", &[("UCX_TLS", "rc_x,tcp"), UCX_DEVICES, LOG]),
     // These tests of qperf need neither rdma_cm nor an address handle: without rdma_cm, qperf sets no GID,
