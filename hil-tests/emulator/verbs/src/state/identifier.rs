@@ -158,8 +158,8 @@ impl Book {
         if id.file == file { Ok(id) } else { Err(Errno::INVAL) }
     }
 
-    /// Returns whether an identifier waits: for a peer's address, for a listener, for the answer to a request, or
-    /// for the end of its last state.
+    /// Returns whether an identifier waits: for a peer's address, for a listener, for the answer to a
+    /// request, or for the end of its last state.
     pub(crate) fn waits(&self) -> bool {
         self.ids.values().any(|id| {
             let step = id.step;

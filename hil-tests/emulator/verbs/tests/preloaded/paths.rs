@@ -171,8 +171,8 @@ fn what_is_not_there_is_named_once() {
     });
 }
 
-/// Binds identifiers to addresses of InfiniBand. librdmacm's own trial, with an address of zeros, is no request
-/// of the program.
+/// Binds identifiers to addresses of InfiniBand. librdmacm's own trial, with an address of zeros, is no
+/// request of the program.
 fn ask_for_an_infiniband_address() {
     let file = OpenOptions::new().read(true).write(true).open("/dev/infiniband/rdma_cm").unwrap();
     let said_so_far = fs::read_to_string(said()).unwrap();

@@ -12,8 +12,8 @@ type Map = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off64_
 /// The C library's function. Programs change its code to learn of mappings (UCX), and must see all mappings.
 static NEXT: Next = Next::new(c"mmap");
 
-/// Looks up the C library's function. The loader calls this before the program runs. A search on the first use
-/// would call `mmap` of some allocators, and not end. Earlier calls go to the kernel.
+/// Looks up the C library's function. The loader calls this before the program runs. A search on the first
+/// use might call `mmap` itself, through an allocator, and not end. Earlier calls go to the kernel.
 pub(super) fn prepare() {
     NEXT.find();
 }
