@@ -86,8 +86,8 @@ pub struct CommandQueue<'m, R> {
     token: u8,
     is_lost: bool,
     pub(super) function: Function,
-    /// The pages that the firmware holds for up to two functions: the one that it named in the boot phase,
-    /// and the one that it named in the init phase.
+    /// The pages that the firmware holds for up to two PCI functions: the one that it named in the boot
+    /// phase, and the one that it named in the init phase.
     pub(super) held: [Held; 2],
     /// The device has answered INIT_HCA, so it runs or may run, and nothing has stopped it since.
     pub(super) is_running: bool,
@@ -168,7 +168,9 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
     /// After these errors, the device has changed nothing. [`CommandQueueError::Delivery`] if the device
     /// could not read the request, or could not write the reply. [`CommandQueueError::Reply`] if the reply
     /// has a wrong signature or token: the device may or may not have carried out the command. The same holds
-    /// after [`CommandQueueError::TimedOut`], which makes the queue lost.
+    /// after [`CommandQueueError::TimedOut`], which makes the queue lost. From then on, the queue sends no
+    /// command, and the error is [`CommandQueueError::Lost`]. [`CommandQueueError::Command`] also stands for
+    /// a reply with invalid values, to a command that the device has carried out.
     pub fn execute<C: Command>(
         &mut self,
         command: &C,

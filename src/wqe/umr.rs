@@ -119,7 +119,7 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
     /// the first octoword, and clears the tag if the UMR is minimal.
     ///
     /// # Errors
-    /// [`ConfigError::DigestWithoutData`].
+    /// [`ConfigError::DigestWithoutData`], [`ConfigError::SpaceBehindEnd`].
     pub(crate) fn finish(&self, blocks: &mut [Block], mkey: &Mkey, length: u64) -> Result<(), ConfigError> {
         let (head, rest) = blocks.split_at_mut_checked(UMR_HEAD_BLOCKS).unwrap_or_default();
         if let [_, context] = head {
