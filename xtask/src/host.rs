@@ -9,6 +9,10 @@ use std::sync::OnceLock;
 /// process then skips its own call of cargo, which would wait for other builds.
 pub const BUILT: &str = "XTASK_PROGRAMS_ARE_BUILT";
 
+/// The environment variable of a process whose parent has just built all tests. The process runs the programs
+/// of that build instead of optimised ones.
+const TESTED: &str = "XTASK_RUNS_PROGRAMS_OF_TESTS";
+
 /// Builds programs of the workspace.
 pub fn build_programs(names: &[&str]) -> Result<(), String> {
     // `--workspace` gives dependencies the same features as in `cargo test --workspace`, hence dependencies
@@ -35,10 +39,22 @@ pub fn storage() -> Result<PathBuf, String> {
     target.parent().map(Path::to_path_buf).ok_or_else(|| format!("{} is in no folder", target.display()))
 }
 
-/// Builds the programs and the library that execute work requests, in release mode. Returns the path of one
-/// of their files: `hil`, `differential`, `mlx5-function` or `libmlx5_uverbs.so`. One call of cargo builds
-/// all of them, so that their dependencies are built once.
-pub fn optimised(name: &str) -> Result<PathBuf, String> {
+/// Builds all tests, and sets a command to run the programs of this build, which are not optimised.
+pub fn with_tested(mut command: Command) -> Result<Command, String> {
+    check(cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
+    command.env(TESTED, "1");
+    Ok(command)
+}
+
+/// Builds the programs and the library that execute work requests, in release mode unless the parent of this
+/// process called [`with_tested`]. Returns the path of one of their files: `hil`, `differential`,
+/// `mlx5-function` or `libmlx5_uverbs.so`. One call of cargo builds all of them, so that their dependencies
+/// are built once.
+pub fn executes(name: &str) -> Result<PathBuf, String> {
+    if std::env::var_os(TESTED).is_some() {
+        // Cargo leaves a library that only tests need in the folder of dependencies.
+        return run::built("debug", name).or_else(|_| run::built("debug/deps", name));
+    }
     // Built once for each process: a task that starts hundreds of programs would wait for cargo each time.
     static BUILD: OnceLock<Result<(), String>> = OnceLock::new();
     let packages = ["hil-tests", "mlx5-function", "mlx5-uverbs"].map(|package| ["--package", package]);

@@ -120,7 +120,7 @@ fn main() -> ExitCode {
 /// Builds the program that serves the PCI function in release mode, and replaces this process by it.
 fn function(arguments: &[String]) -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match host::optimised("mlx5-function") {
+    match host::executes("mlx5-function") {
         Ok(program) => run::replace(run::program(&program.to_string_lossy(), &arguments)),
         Err(message) => run::failed(&message),
     }

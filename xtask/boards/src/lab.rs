@@ -74,7 +74,7 @@ struct Lab {
 impl Lab {
     /// Makes a lab whose boards are processes of this machine.
     fn of_processes() -> Result<Self, String> {
-        let program = host::optimised("hil")?;
+        let program = host::executes("hil")?;
         let board = format!("device = 'softdev', program = {{ file = '{}' }}", program.display());
         Self::new(Power::start(vec![])?, board, vec![], 2, |place| {
             format!("{{address: 127.0.0.1, username: {place}}}")

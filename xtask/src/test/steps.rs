@@ -1,9 +1,10 @@
 //! The list of all steps. Steps that find errors quickly come first.
 
 use crate::outcome::Outcome;
-use crate::{bench, chaos, differential, fuzz, package, peer, sanitize, storage, versions};
+use crate::{bench, chaos, fuzz, package, peer, sanitize, storage, versions};
 use std::io;
 use std::path::Path;
+use std::process::Command;
 use xtask::debian::{C, CXX, EMULATORS, PEERS, PIP, Package, SPDK, SSH, VALGRIND, VERBS, VERBS_HEADERS};
 use xtask::run::{self, cargo, check, program, succeeds};
 use xtask::tools::{DENY, MUTANTS, SHEAR, Tool};
@@ -84,17 +85,20 @@ pub(super) const STEPS: &[Step] = &[
            what: "bytes against recorded requests of the reference provider" },
     Step { name: "lints", lane: Main, tier: First, program: None, packages: none, run: lints,
            what: "clippy (skipped where it is not installed)" },
-    Step { name: "differential", lane: Side, tier: First, program: None, packages: || [VERBS].concat(),
-           run: || differential::check().into(),
-           what: "bytes against libmlx5, for random requests with 20,000 configurations" },
-    Step { name: "hil", lane: Side, tier: First, program: Some("xtask-boards"), packages: || [VERBS].concat(),
-           run: || hil(&["softdev", "uverbs"]).into(),
+    Step { name: "differential", lane: Main, tier: First, program: None, packages: || [VERBS].concat(),
+           run: || tested(itself_with(&["differential", "--count", "10000"])).into(),
+           what: "bytes against libmlx5, for random requests with 10,000 configurations" },
+    Step { name: "hil", lane: Main, tier: First, program: Some("xtask-boards"), packages: || [VERBS].concat(),
+           run: || tested(hil_with(&["--board", "softdev", "--board", "uverbs"])).into(),
            what: "scenarios on the software device, alone and behind libmlx5" },
     Step { name: "c-library", lane: Side, tier: First, program: Some("xtask-capi"),
            packages: || [C, VERBS_HEADERS].concat(),
            run: || task("xtask-capi", &["capi", "--compile"]).into(),
            what: "the library for C: its header, its ABI, compilation of programs in C" },
 
+    Step { name: "differential-long", lane: Side, tier: Rest, program: None, packages: || [VERBS].concat(),
+           run: || itself(&["differential"]).into(),
+           what: "the step `differential`, with 20,000 configurations and optimised programs" },
     Step { name: "hil-variants", lane: Main, tier: Rest, program: Some("xtask-boards"),
            packages: || [VERBS].concat(), run: || hil_variants().into(),
            what: "scenarios behind libmlx5, with wrapped keys and the other AES-XTS engines" },
@@ -142,7 +146,7 @@ pub(super) const STEPS: &[Step] = &[
            run: || task("xtask-boards", &["firmware", "--check"]).into(),
            what: "bare-metal images in QEMU, with and without a provoked fault" },
     Step { name: "hil-arm", lane: Side, tier: Rest, program: Some("xtask-boards"),
-           packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || hil(&["arm"]).into(),
+           packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || hil(&["--board", "arm"]).into(),
            what: "scenarios on emulated Arm cores" },
     Step { name: "capi", lane: Side, tier: Rest, program: Some("xtask-capi"),
            packages: || [C, VERBS_HEADERS, VERBS, VALGRIND, &toolchain::packages(), EMULATORS].concat(),
@@ -213,7 +217,17 @@ fn task(package: &str, arguments: &[&str]) -> Result<(), String> {
 
 /// Runs another task of this program.
 fn itself(arguments: &[&str]) -> Result<(), String> {
-    check(program(&run::itself()?.to_string_lossy(), arguments))
+    check(itself_with(arguments)?)
+}
+
+/// Returns a call of another task of this program.
+fn itself_with(arguments: &[&str]) -> Result<Command, String> {
+    Ok(program(&run::itself()?.to_string_lossy(), arguments))
+}
+
+/// Runs a task with the programs that the step `tests` has built: a person waits for no other build.
+fn tested(command: Result<Command, String>) -> Result<(), String> {
+    check(host::with_tested(command?)?)
 }
 
 /// Runs a check that needs tools for cargo. Skips the check if a tool is neither installed nor can be built.
@@ -259,13 +273,13 @@ fn sanitized() -> Outcome {
 }
 
 /// Runs all scenarios on boards. Fails if a board is missing or does not know a scenario.
-fn hil(boards: &[&str]) -> Result<(), String> {
-    let boards: Vec<_> = boards.iter().flat_map(|board| ["--board", board]).collect();
-    hil_with(&boards)
+fn hil(arguments: &[&str]) -> Result<(), String> {
+    check(hil_with(arguments)?)
 }
 
-fn hil_with(arguments: &[&str]) -> Result<(), String> {
-    task("xtask-boards", &[&["hil", "--require-board", "--require-cases"], arguments].concat())
+/// Returns the command that runs all scenarios on boards.
+fn hil_with(arguments: &[&str]) -> Result<Command, String> {
+    host::task("xtask-boards", &[&["hil", "--require-board", "--require-cases"], arguments].concat())
 }
 
 /// Runs scenarios on variants of the board `uverbs`. The little-endian variant runs only the AES-XTS
@@ -273,9 +287,9 @@ fn hil_with(arguments: &[&str]) -> Result<(), String> {
 /// runs only the scenarios r010 to r019, because only the creation and the connection of its queue pairs
 /// differ.
 fn hil_variants() -> Result<(), String> {
-    hil(&["uverbs-wrapped", "uverbs-single-block"])?;
-    hil_with(&["--board", "uverbs-little-endian", "--filter", "r15"])?;
-    hil_with(&["--board", "uverbs-real-time", "--filter", "r01"])
+    hil(&["--board", "uverbs-wrapped", "--board", "uverbs-single-block"])?;
+    hil(&["--board", "uverbs-little-endian", "--filter", "r15"])?;
+    hil(&["--board", "uverbs-real-time", "--filter", "r01"])
 }
 
 /// Runs the tests of all packages. Tests of the shim need libibverbs and libmlx5.

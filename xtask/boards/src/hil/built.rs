@@ -9,7 +9,7 @@ use xtask_parsers::boards::Program;
 /// Builds the program that runs the scenarios, and returns its path.
 pub(super) fn program(program: &Program) -> Result<PathBuf, String> {
     match program {
-        Program::Host => host::optimised("hil"),
+        Program::Host => host::executes("hil"),
         Program::File(file) => Ok(run::root().join(file)),
         Program::Bluefield2 => build::file(BlueField::BlueField2, System::Linux, "hil"),
         Program::Bluefield3 => build::file(BlueField::BlueField3, System::Linux, "hil"),
