@@ -107,7 +107,7 @@ pub(super) const STEPS: &[Step] = &[
            what: "two boards that labgrid's coordinator lends: taken, used at once, given back" },
     Step { name: "mutations", lane: Main, tier: Rest, program: None, packages: none,
            run: || mutations().into(),
-           what: "scenarios notice each fault that the software device can have" },
+           what: "scenarios notice each fault of the software device, and pass in random order" },
     Step { name: "defects", lane: Main, tier: Rest, program: Some("xtask-mutants"), packages: none,
            run: || task("xtask-mutants", &["mutants", "--known"]).into(),
            what: "tests notice each defect of xtask/mutants/known.tsv" },
@@ -146,7 +146,8 @@ pub(super) const STEPS: &[Step] = &[
            run: || task("xtask-boards", &["firmware", "--check"]).into(),
            what: "bare-metal images in QEMU, with and without a provoked fault" },
     Step { name: "hil-arm", lane: Side, tier: Rest, program: Some("xtask-boards"),
-           packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || hil(&["--board", "arm"]).into(),
+           packages: || [&toolchain::packages(), EMULATORS, SSH].concat(),
+           run: || hil(&["--board", "arm"]).into(),
            what: "scenarios on emulated Arm cores" },
     Step { name: "capi", lane: Side, tier: Rest, program: Some("xtask-capi"),
            packages: || [C, VERBS_HEADERS, VERBS, VALGRIND, &toolchain::packages(), EMULATORS].concat(),
@@ -306,18 +307,10 @@ fn copies() -> Result<(), String> {
     check(emulate::with_library(&emulate::library()?, &["--".into(), program.display().to_string()]))
 }
 
+/// Runs the long tests of scenarios on the software device, which the step `tests` leaves out.
 fn mutations() -> Result<(), String> {
-    check(cargo(&[
-        "test",
-        "--package",
-        "hil-tests",
-        "--test",
-        "mutations",
-        "--quiet",
-        "--",
-        "--ignored",
-        "--nocapture",
-    ]))
+    let tests = ["--package", "hil-tests", "--test", "mutations", "--test", "tests"];
+    check(cargo(&[&["test", "--quiet"], tests.as_slice(), &["--", "--ignored", "--nocapture"]].concat()))
 }
 
 /// Boots a guest, or skips the step if QEMU lacks the device `vfio-user-pci`.
